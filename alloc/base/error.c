@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calling thread's last error: see error.h. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Enough for an out-of-memory report with its holders; longer texts are cut. */
+enum { ERROR_TEXT_BYTES = 4096 };
+
+/* Owned by the thread. */
+static _Thread_local struct {
+    char text[ERROR_TEXT_BYTES];
+    int driver_result;
+} error_thread;
+
+tnr_status tnri_error(tnr_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error_thread.text, sizeof(error_thread.text), format, arguments);
+    va_end(arguments);
+    error_thread.driver_result = 0;
+    return status;
+}
+
+tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error_thread.text, sizeof(error_thread.text), format, arguments);
+    va_end(arguments);
+    error_thread.driver_result = driver_result;
+    return status;
+}
+
+void tnri_error_append(const char *format, ...)
+{
+    size_t length = strlen(error_thread.text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error_thread.text + length, sizeof(error_thread.text) - length, format, arguments);
+    va_end(arguments);
+}
+
+const char *tnr_last_error(void)
+{
+    return error_thread.text;
+}
+
+int tnr_last_driver_result(void)
+{
+    return error_thread.driver_result;
+}
+
+const char *tnr_status_name(tnr_status status)
+{
+    switch (status) {
+#define STATUS_NAME(name, number, text)                                                            \
+    case TNR_##name:                                                                               \
+        return "TNR_" #name;
+        TNR_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+    }
+    return "TNR_ERR_?";
+}
+
+const char *tnr_status_text(tnr_status status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, number, text)                                                            \
+    case TNR_##name:                                                                               \
+        return text;
+        TNR_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "no status of Tenure's";
+}

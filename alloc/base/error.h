@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sentence behind a status. Each thread has one text, replaced by its next error; the driver's
+ * own code is kept beside it and never flattened into the status.
+ */
+#ifndef TNRI_BASE_ERROR_H
+#define TNRI_BASE_ERROR_H
+
+#include <tenure/alloc.h>
+
+/* Stores the formatted text as the calling thread's last error and returns `status`, so that an
+ * error is one line at its place: return tnri_error(TNR_ERR_..., "what, why, what to do"). */
+tnr_status tnri_error(tnr_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same for an error that the driver reported with the code `driver_result`. */
+tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Adds to the calling thread's text: for what a caller further up knows. Truncates silently. */
+void tnri_error_append(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

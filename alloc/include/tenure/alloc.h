@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <tenure/alloc.h>: device memory, served from per-stream arenas over the driver's virtual
+ * memory management. This header is the manual of the layer.
+ *
+ * In order of use:
+ *
+ *   tnr_init                  optional: the first call that needs the driver does it
+ *   tnr_malloc, tnr_free      memory for one stream of one device
+ *   tnr_pool_*                memory apart: own limit, own release threshold, own chunk properties
+ *   tnr_trim, tnr_limit_set   give memory back, or never take more than so much
+ *   tnr_stats_*               where the memory is, and what serving it has cost
+ *   tnr_last_error            what went wrong, why, and what to do about it
+ *
+ * Three words are used throughout. A *block* is what tnr_malloc hands out. A *chunk* is a piece
+ * of physical memory: one driver handle, mapped whole. An *arena* is the set of free memory that
+ * one stream of one pool allocates from; it has its own lock, so that threads working on
+ * different streams never meet.
+ *
+ * Stream order. A block belongs to the stream that it was allocated on. Its memory may be in use
+ * by earlier work of that stream; work enqueued on the stream after tnr_malloc returns is safe.
+ * tnr_free is stream-ordered in the same way: it returns at once, and the memory is handed out
+ * again only to work that the device runs after everything enqueued on that stream so far.
+ *
+ * Threads. Every function may be called from any thread at any time, except where it says
+ * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
+ * not survive fork(): in a child every call returns TNR_ERR_AFTER_FORK and changes nothing.
+ *
+ * Failure. A call that returns an error has changed nothing: no block lost, no block made.
+ * Every function that returns a tnr_status also leaves a sentence for tnr_last_error().
+ */
+#ifndef TENURE_ALLOC_H
+#define TENURE_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenure/status.h>
+
+#if defined(__GNUC__)
+#define TNR_API __attribute__((visibility("default")))
+#define TNR_NODISCARD __attribute__((warn_unused_result))
+#else
+#define TNR_API
+#define TNR_NODISCARD
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- version ------------------------------------------------------------------------------- */
+
+#define TNR_VERSION_MAJOR 0
+#define TNR_VERSION_MINOR 1
+#define TNR_VERSION_PATCH 0
+/* One number that grows with every release: major * 10000 + minor * 100 + patch. */
+#define TNR_VERSION_NUMBER (TNR_VERSION_MAJOR * 10000 + TNR_VERSION_MINOR * 100 + TNR_VERSION_PATCH)
+
+/* The version of the library that was loaded, to compare with TNR_VERSION_NUMBER of the header
+ * that was compiled against. Never fails, never calls the driver. Since 0.1.0. */
+TNR_API unsigned tnr_version(void);
+
+/* ---- types --------------------------------------------------------------------------------- */
+
+/* A CUDA stream. The same type as CUstream and cudaStream_t, so that neither header is needed
+ * here. Null is the legacy default stream; (tnr_stream)2 is the per-thread default stream, which
+ * Tenure treats as one stream of the device, not one per thread: programs that use it from
+ * several threads must order their work themselves, or use real streams. */
+typedef struct CUstream_st *tnr_stream;
+
+/* A pool of memory. Made by tnr_pool_create, ended by tnr_pool_destroy. A null tnr_pool means the
+ * default pool of the device, everywhere. */
+typedef struct tnr_pool_st *tnr_pool;
+
+/* Largest size that tnr_malloc accepts: one EiB, the same bound as PyTorch's. */
+#define TNR_BYTES_MAX ((size_t)1 << 60)
+/* Every block starts at a multiple of this, and its size is rounded up to a multiple of it. */
+#define TNR_ALIGNMENT_DEFAULT ((size_t)512)
+/* Largest alignment that tnr_malloc_aligned accepts. */
+#define TNR_ALIGNMENT_MAX ((size_t)1 << 30)
+
+/* ---- start and end ------------------------------------------------------------------------- */
+
+/* Loads the driver, asks for its devices and capabilities, and applies the configuration in the
+ * environment variable TENURE_CONF. Calling it is optional (the first call that needs the driver
+ * does the same) and repeating it is harmless. Retains no context: a device's primary context is
+ * retained at the first allocation on it. May block and calls the driver.
+ * Errors: TNR_ERR_NO_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_NO_DEVICE, TNR_ERR_CONFIG,
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_init(void);
+
+/* Changes settings: "key:value,key:value", the syntax of TENURE_CONF. Keys that are not named keep
+ * their value; all of the string is checked before any of it takes effect. Settings marked
+ * "at start" in `tenure conf` are refused once a device is in use. Does not call the driver.
+ * Errors: TNR_ERR_CONFIG (the text names key, value, what is allowed and the nearest key),
+ * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_BUSY. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
+
+/* Gives all memory back to the driver and forgets everything. Waits for the work that is still
+ * enqueued on memory that Tenure handed out. Live blocks are an error, unless `force` is not
+ * zero: then they are freed too. Only the calling thread may be inside Tenure. Afterwards the
+ * library is as before tnr_init and may be started again. Pools become invalid.
+ * Errors: TNR_ERR_BUSY (live blocks), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
+
+/* ---- allocate and free --------------------------------------------------------------------- */
+
+/* Allocates `bytes` on `device` for use on `stream` and stores the address in *ptr. The block is
+ * aligned to TNR_ALIGNMENT_DEFAULT. Zero bytes give a null pointer and success. On an error *ptr
+ * is set to null.
+ *
+ * The pool is the one that the calling thread was routed to by tnr_pool_push, else the device's
+ * default pool. Usually makes no driver call and takes one lock that only this stream's users
+ * share. Otherwise it maps memory, and as the last resort waits for the device.
+ *
+ * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
+ * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY,
+ * TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, and those of tnr_init.
+ * Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_malloc(void **ptr, size_t bytes, int device,
+                                            tnr_stream stream);
+
+/* As tnr_malloc, with the address at a multiple of `alignment`: a power of two between 1 and
+ * TNR_ALIGNMENT_MAX. Adds TNR_ERR_INVALID_ALIGNMENT. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment,
+                                                    int device, tnr_stream stream);
+
+/* Frees a block. The free is ordered on the block's stream: all work enqueued there so far may
+ * still use the memory. Null is accepted and does nothing. Never blocks, never calls the driver.
+ * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER
+ * (the text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
+ * TNR_ERR_AFTER_FORK. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
+
+/* What is known of the block that contains an address. */
+typedef struct tnr_block_info {
+    void *base;             /* start of the block */
+    size_t bytes;           /* bytes set aside for it, a multiple of TNR_ALIGNMENT_DEFAULT */
+    size_t bytes_requested; /* bytes that were asked for */
+    int device;
+    tnr_stream stream;
+    tnr_pool pool; /* null for the default pool */
+} tnr_block_info;
+
+/* Describes the live block that contains `ptr`, which may point anywhere inside it. Never blocks,
+ * never calls the driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER,
+ * TNR_ERR_NOT_LIVE. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_block_get(const void *ptr, tnr_block_info *info);
+
+/* ---- pools --------------------------------------------------------------------------------- */
+
+/* Which kinds of handle the chunks of a pool can be exported as, for other processes. */
+typedef enum tnr_handle_type {
+    TNR_HANDLE_DEFAULT = 0,  /* what the setting handle_type says: posix_fd unless changed */
+    TNR_HANDLE_NONE = 1,     /* not exportable */
+    TNR_HANDLE_POSIX_FD = 2, /* file descriptor */
+    TNR_HANDLE_FABRIC = 3,   /* fabric handle; needs IMEX */
+} tnr_handle_type;
+
+/* How a pool is to be made. Zero in any field means its default. */
+typedef struct tnr_pool_options {
+    size_t struct_bytes;            /* sizeof(tnr_pool_options): set by the initialiser below */
+    const char *name;               /* for reports; copied; default "pool N" */
+    size_t limit_bytes;             /* most that it may have mapped; default: no own limit */
+    size_t release_threshold_bytes; /* idle memory above this goes back; default: the setting */
+    tnr_handle_type handle_type;
+    int gpu_direct_rdma; /* 1: chunks that network cards may address, where supported */
+} tnr_pool_options;
+
+#define TNR_POOL_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(tnr_pool_options), NULL, 0, 0, TNR_HANDLE_DEFAULT, 0                                \
+    }
+
+/* Makes a pool on a device. `options` may be null for all defaults. May call the driver (first use
+ * of the device). Errors: TNR_ERR_INVALID_ARGUMENT (pool is null, struct_bytes is not one that this
+ * version knows, a property that the device lacks), TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY,
+ * and those of tnr_init. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
+                                                 const tnr_pool_options *options);
+
+/* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. The
+ * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). Errors:
+ * TNR_ERR_BUSY (live blocks, or some thread is routed to it), TNR_ERR_INVALID_POOL,
+ * TNR_ERR_DRIVER. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
+
+/* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
+ * device is the pool's; `device` must match it. Adds TNR_ERR_INVALID_POOL. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_pool pool,
+                                                 int device, tnr_stream stream);
+
+/* Routes the calling thread's tnr_malloc calls on the pool's device to this pool, until the
+ * matching tnr_pool_pop. Calls nest, up to 16 deep. Other threads are not affected.
+ * Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_ARGUMENT (nested too deep). Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_push(tnr_pool pool);
+
+/* Ends the calling thread's latest routing, which must be to `pool`.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (it is not the latest). Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_pop(tnr_pool pool);
+
+/* ---- limits and giving back ---------------------------------------------------------------- */
+
+/* Gives idle memory of the device back to the driver until at most `keep_bytes` are mapped, or
+ * nothing idle is left. Waits for work on memory that is free but may still be in use. `released`
+ * may be null; otherwise it receives the bytes given back. Live blocks are never touched.
+ * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released);
+
+/* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
+ * A limit below what is mapped now takes effect as memory is given back. Initially the setting
+ * per_process_memory_fraction of the device's memory. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_limit_set(int device, size_t limit_bytes);
+TNR_NODISCARD TNR_API tnr_status tnr_limit_get(int device, size_t *limit_bytes);
+
+/* Called when an allocation would otherwise fail. Returns 1 if it has freed something and the
+ * allocation should be tried once more, else 0. Runs on the allocating thread with no lock of
+ * Tenure's held; it may call any function of Tenure. */
+typedef int (*tnr_oom_callback)(int device, size_t bytes, void *user);
+
+/* Sets the callback of the process; null removes it. Since 0.1.0. */
+TNR_API void tnr_oom_callback_set(tnr_oom_callback callback, void *user);
+
+/* ---- statistics ---------------------------------------------------------------------------- */
+
+/* A quantity that rises and falls. allocated - freed == current, always. The peak is exact for
+ * an arena; the peak of a device or pool with several arenas is the sum of theirs, an upper
+ * bound, because an exact one would need a counter that all streams share. reserved_bytes is
+ * exact everywhere: it changes only when the driver is called. */
+typedef struct tnr_stat {
+    uint64_t current, peak, allocated, freed;
+} tnr_stat;
+
+/* The kinds of driver call that are counted, with the time spent in them. */
+#define TNR_DRIVER_KIND_LIST(X)                                                                    \
+    X(CREATE, "create")     /* cuMemCreate */                                                      \
+    X(RELEASE, "release")   /* cuMemRelease */                                                     \
+    X(MAP, "map")           /* cuMemMap */                                                         \
+    X(ACCESS, "access")     /* cuMemSetAccess */                                                   \
+    X(UNMAP, "unmap")       /* cuMemUnmap */                                                       \
+    X(EVENT, "event")       /* create, record, query, destroy */                                   \
+    X(ORDER, "order")       /* cuStreamWaitEvent */                                                \
+    X(WAIT, "wait")         /* the host waiting for the device */                                  \
+    X(OTHER, "other")       /* start-up, context switches, memory info */
+
+typedef enum tnr_driver_kind {
+#define TNR_DRIVER_KIND_ENUMERATOR(name, text) TNR_DRIVER_##name,
+    TNR_DRIVER_KIND_LIST(TNR_DRIVER_KIND_ENUMERATOR)
+#undef TNR_DRIVER_KIND_ENUMERATOR
+        TNR_DRIVER_KIND_COUNT
+} tnr_driver_kind;
+
+/* How an allocation was served: the steps of the ladder, cheapest first. */
+#define TNR_SERVED_LIST(X)                                                                         \
+    X(BIN, "bin")           /* a recently freed block of the same size */                          \
+    X(INDEX, "index")       /* a free run of this arena, best fit */                               \
+    X(FLUSH, "flush")       /* the same, after the bins had been emptied into the index */         \
+    X(MOVED, "moved")       /* chunks moved under a run that nearly fitted */                      \
+    X(SHARED, "shared")     /* the same, with chunks from another arena of the pool */             \
+    X(GROWN, "grown")       /* new chunks */                                                       \
+    X(RECLAIMED, "reclaimed") /* after memory was taken back from elsewhere */
+
+typedef enum tnr_served {
+#define TNR_SERVED_ENUMERATOR(name, text) TNR_SERVED_##name,
+    TNR_SERVED_LIST(TNR_SERVED_ENUMERATOR)
+#undef TNR_SERVED_ENUMERATOR
+        TNR_SERVED_COUNT
+} tnr_served;
+
+enum { TNR_WORLD_ALL = 0, TNR_WORLD_SMALL = 1, TNR_WORLD_LARGE = 2, TNR_WORLD_COUNT = 3 };
+
+/* A picture of one device or pool. Arrays over TNR_WORLD_* hold all blocks, the small ones and
+ * the large ones, as PyTorch's "all", "small_pool" and "large_pool".
+ *
+ * Equation (guarantee 2): bytes_live + bytes_binned + bytes_free + bytes_retired + bytes_slack ==
+ * reserved_bytes.current, where slack is what rounding and alignment cost inside live blocks. */
+typedef struct tnr_stats {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_stats) */
+
+    tnr_stat allocation[TNR_WORLD_COUNT];      /* live blocks */
+    tnr_stat allocated_bytes[TNR_WORLD_COUNT]; /* their bytes, rounded */
+    tnr_stat requested_bytes[TNR_WORLD_COUNT]; /* their bytes, as asked for */
+    tnr_stat active_bytes[TNR_WORLD_COUNT];    /* live, or freed and still waiting for a use */
+    tnr_stat segment;                          /* chunks that exist */
+    tnr_stat reserved_bytes;                   /* their bytes: physical memory held */
+
+    uint64_t bytes_live;    /* requested by the owners of live blocks */
+    uint64_t bytes_slack;   /* rounding and alignment in live blocks */
+    uint64_t bytes_binned;  /* freed, kept by exact size */
+    uint64_t bytes_free;    /* free runs */
+    uint64_t bytes_retired; /* freed, last use not over */
+
+    uint64_t chunks_created, chunks_released;
+    uint64_t chunks_moved;   /* given a second address under a run that nearly fitted */
+    uint64_t chunks_stale;   /* now: old addresses that wait for proof of idleness */
+    uint64_t bytes_chunk_largest_free; /* longest mapped free run */
+
+    uint64_t served[TNR_SERVED_COUNT];
+    uint64_t num_alloc_retries;    /* allocations that had to reclaim */
+    uint64_t num_ooms;             /* allocations that failed for lack of memory */
+    uint64_t num_sync_all_streams; /* times the host waited for every stream of a device */
+    uint64_t num_device_alloc;     /* chunks mapped, new or moved */
+    uint64_t num_device_free;      /* mappings removed */
+
+    uint64_t driver_calls[TNR_DRIVER_KIND_COUNT];
+    uint64_t driver_ns[TNR_DRIVER_KIND_COUNT];
+
+    uint64_t arenas, pools;
+    uint64_t limit_bytes;         /* SIZE_MAX: none */
+    uint64_t metadata_bytes;      /* host memory of the whole library, all devices */
+    uint64_t metadata_live_blocks; /* live blocks of the whole library, to divide it by */
+} tnr_stats;
+
+/* Fills *stats for a device, or for one pool of it if `pool` is not null. Takes each arena's lock
+ * in turn, so the picture is exact arena by arena, and exact as a whole while no other thread
+ * allocates. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set),
+ * TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_stats_get(int device, tnr_pool pool, tnr_stats *stats);
+
+/* Sets the peaks of a device to the current values (PyTorch: reset_peak_memory_stats). */
+TNR_NODISCARD TNR_API tnr_status tnr_stats_reset_peaks(int device);
+
+/* Writes the same as JSON with PyTorch's key names where the meaning is the same, into `buffer` of
+ * `bytes`; always terminated. Returns the length that the whole text has, as snprintf does; 0 on
+ * an error. Since 0.1.0. */
+TNR_API size_t tnr_stats_json(int device, tnr_pool pool, char *buffer, size_t bytes);
+
+/* ---- what is in force ---------------------------------------------------------------------- */
+
+/* The driver that is in use. Strings belong to the library and live until tnr_shutdown. */
+typedef struct tnr_driver_info {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_driver_info) */
+    const char *path;    /* the library that was loaded, as the loader names it */
+    int version;         /* of CUDA, as cuDriverGetVersion gives it: 13000 is 13.0 */
+    int simulated;       /* 1: the simulated device, not a GPU */
+    int devices_count;
+} tnr_driver_info;
+
+/* Loads the driver if that has not been done. Errors: those of tnr_init. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_driver_get(tnr_driver_info *info);
+
+/* A device and what it can do, asked once. */
+typedef struct tnr_device_info {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_device_info) */
+    char name[256];
+    size_t memory_bytes;        /* physical memory of the device */
+    size_t granularity_bytes;   /* smallest mapping; 0 without VMM */
+    int compute_major, compute_minor;
+    int has_vmm, has_posix_fd, has_fabric, has_gpu_direct_rdma;
+    int in_use;                 /* 1 once Tenure has allocated on it; then also: */
+    uintptr_t address_base;     /* the reserved range that all its blocks lie in */
+    size_t address_bytes;
+} tnr_device_info;
+
+/* Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_ARGUMENT, those of tnr_init. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_device_get(int device, tnr_device_info *info);
+
+/* One setting of TENURE_CONF. Strings belong to the library; `value` lives until the thread's next
+ * call of tnr_setting_get. */
+typedef struct tnr_setting_info {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_setting_info) */
+    const char *key, *type, *default_value, *value, *allowed, *help;
+    int at_start; /* 1: cannot change once a device is in use */
+    int is_set;   /* 1: changed by TENURE_CONF or tnr_configure */
+} tnr_setting_info;
+
+/* Describes setting number `index`, counted from 0. TNR_ERR_INVALID_ARGUMENT past the last one.
+ * Does not need the driver. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_setting_get(size_t index, tnr_setting_info *info);
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+/* "TNR_ERR_OUT_OF_MEMORY" and the like; "TNR_ERR_?" for a number that is none. Since 0.1.0. */
+TNR_API const char *tnr_status_name(tnr_status status);
+
+/* The default text of a status, without the circumstances. Since 0.1.0. */
+TNR_API const char *tnr_status_text(tnr_status status);
+
+/* One or more sentences on the calling thread's latest error: what failed, why, and what to do.
+ * The text belongs to the library and lives until the thread's next failing call. Never null;
+ * empty if nothing has failed. Since 0.1.0. */
+TNR_API const char *tnr_last_error(void);
+
+/* The CUresult behind the calling thread's latest error; 0 if the driver had no part in it. */
+TNR_API int tnr_last_driver_result(void);
+
+/* Walks every structure of the device (of all devices if it is negative), compares all totals both
+ * ways, and returns TNR_ERR_INTERNAL with the first broken invariant in tnr_last_error. For tests
+ * and for bug reports: it locks one arena after the other and takes time in proportion to the
+ * number of blocks. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_validate(int device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
