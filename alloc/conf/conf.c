@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parsing and describing settings: see conf.h and settings.def.
+ *
+ * A string is parsed whole into a copy of the settings in force, and only then published, so that
+ * an error in its last key leaves the first without effect.
+ */
+#include "conf/conf.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+
+typedef enum setting_type { COUNT, RATIO, SWITCH, CHOICE, STEPS } setting_type;
+enum { ANY = 0, START = 1 };
+
+/* A row of settings.def. */
+typedef struct setting {
+    const char *key;
+    setting_type type;
+    const char *default_value;
+    double low, high;
+    int at_start;
+    const char *allowed;
+    const char *help;
+    size_t offset; /* of its field in tnri_conf */
+} setting;
+
+static const setting settings[] = {
+#define SETTING(key, type, value, low, high, when, allowed, help)                                  \
+    {#key, type, value, low, high, when, allowed, help, offsetof(tnri_conf, key)},
+#include "conf/settings.def"
+#undef SETTING
+};
+
+enum { SETTINGS_COUNT = sizeof(settings) / sizeof(settings[0]), VALUE_BYTES = 512 };
+_Static_assert(SETTINGS_COUNT <= 64, "tnri_conf.set_mask has a bit for each setting");
+
+static const char *const type_names[] = {"count", "ratio", "switch", "choice", "steps"};
+
+/* PyTorch's keys that mean nothing here, with the reason, for people who bring theirs along. */
+static const struct {
+    const char *key;
+    const char *why;
+} foreign_keys[] = {
+    {"backend", "Tenure is the back end"},
+    {"expandable_segments", "Tenure always maps physical memory where it is needed"},
+    {"large_segment_size_mb", "there are no segments; see chunk_mb and chunk_max_mb"},
+    {"max_non_split_rounding_mb", "oversize blocks are not rounded"},
+    {"release_lock_on_cudamalloc", "no lock is ever held during a driver call"},
+    {"graph_capture_record_stream_reuse", "reuse inside a capture is always precise"},
+    {"pinned_use_cuda_host_register", "Tenure does not allocate pinned host memory"},
+    {"pinned_num_register_threads", "Tenure does not allocate pinned host memory"},
+    {"pinned_use_background_threads", "Tenure does not allocate pinned host memory"},
+    {"pinned_reserve_segment_size_mb", "Tenure does not allocate pinned host memory"},
+    {"throw_on_cudamalloc_oom", "a call that fails always returns an error and loses nothing"},
+};
+
+/* What is in force before anything was set, and the fallback that is never freed. */
+static tnri_conf conf_defaults;
+_Atomic(const tnri_conf *) tnri_conf_current = &conf_defaults;
+
+/* Number of the word in a list "a|b|c"; -1 if it is none of them. */
+static int choice_find(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    for (int index = 0; words != NULL; index++) {
+        size_t span = strcspn(words, "|");
+        if (span == length && memcmp(words, word, length) == 0)
+            return index;
+        words = words[span] == '|' ? words + span + 1 : NULL;
+    }
+    return -1;
+}
+
+/* Reads a number with nothing after it. */
+static int number_parse(const char *value, double *number)
+{
+    char *end;
+    if (!isdigit((unsigned char)value[0]) && value[0] != '.')
+        return 0; /* no signs, no "inf", no leading blanks */
+    *number = strtod(value, &end);
+    return *end == '\0';
+}
+
+/* Stores `value` into the field of `row`. Returns 1, or 0 if it is not an allowed value. */
+static int setting_store(const setting *row, tnri_conf *conf, const char *value)
+{
+    void *field = (char *)conf + row->offset;
+    double number = 0;
+    switch (row->type) {
+    case COUNT:
+        if (strspn(value, "0123456789") != strlen(value) || !number_parse(value, &number) ||
+            number < row->low || number > row->high)
+            return 0;
+        *(uint64_t *)field = (uint64_t)number;
+        return 1;
+    case RATIO:
+        if (!number_parse(value, &number) || number < row->low || number > row->high)
+            return 0;
+        *(double *)field = number;
+        return 1;
+    case SWITCH: {
+        int on = strcmp(value, "on") == 0 || strcmp(value, "True") == 0;
+        if (!on && strcmp(value, "off") != 0 && strcmp(value, "False") != 0)
+            return 0;
+        *(int *)field = on;
+        return 1;
+    }
+    case CHOICE: {
+        int index = choice_find(row->allowed, value);
+        if (index < 0)
+            return 0;
+        *(int *)field = index;
+        return 1;
+    }
+    case STEPS:
+        return tnri_steps_parse(field, value);
+    }
+    return 0;
+}
+
+static void setting_print(const setting *row, const tnri_conf *conf, char *text, size_t bytes)
+{
+    const void *field = (const char *)conf + row->offset;
+    switch (row->type) {
+    case COUNT:
+        snprintf(text, bytes, "%llu", (unsigned long long)*(const uint64_t *)field);
+        break;
+    case RATIO:
+        snprintf(text, bytes, "%g", *(const double *)field);
+        break;
+    case SWITCH:
+        snprintf(text, bytes, "%s", *(const int *)field ? "on" : "off");
+        break;
+    case CHOICE: {
+        const char *words = row->allowed;
+        for (int index = *(const int *)field; index > 0; index--)
+            words += strcspn(words, "|") + 1;
+        snprintf(text, bytes, "%.*s", (int)strcspn(words, "|"), words);
+        break;
+    }
+    case STEPS:
+        tnri_steps_print(field, text, bytes);
+        break;
+    }
+}
+
+/* Edits that turn one word into the other (Levenshtein), for "did you mean". */
+static size_t key_distance(const char *a, const char *b)
+{
+    size_t row[64];
+    size_t length = strlen(b);
+    if (length >= 64)
+        return length;
+    for (size_t j = 0; j <= length; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= length; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            size_t insert = row[j - 1] + 1;
+            size_t delete = row[j] + 1;
+            row[j] = change < insert ? change : insert;
+            if (delete < row[j])
+                row[j] = delete;
+        }
+    }
+    return row[length];
+}
+
+static tnr_status unknown_key(const char *origin, const char *key)
+{
+    for (size_t i = 0; i < sizeof(foreign_keys) / sizeof(foreign_keys[0]); i++)
+        if (strcmp(key, foreign_keys[i].key) == 0)
+            return tnri_error(TNR_ERR_CONFIG,
+                              "%s: %s is a setting of PyTorch's that has no meaning here: %s. "
+                              "Remove it.",
+                              origin, key, foreign_keys[i].why);
+    const char *nearest = settings[0].key;
+    for (size_t i = 1; i < SETTINGS_COUNT; i++)
+        if (key_distance(key, settings[i].key) < key_distance(key, nearest))
+            nearest = settings[i].key;
+    return tnri_error(TNR_ERR_CONFIG,
+                      "%s: there is no setting %s. The nearest is %s; `tenure conf` lists all.",
+                      origin, key, nearest);
+}
+
+/* Applies one "key:value" pair to `conf`. */
+static tnr_status pair_apply(tnri_conf *conf, const char *key, const char *value,
+                             const char *origin, int running)
+{
+    for (size_t i = 0; i < SETTINGS_COUNT; i++) {
+        const setting *row = &settings[i];
+        if (strcmp(key, row->key) != 0)
+            continue;
+        if (running && row->at_start)
+            return tnri_error(TNR_ERR_BUSY,
+                              "%s: %s is fixed once a device is in use. Set it in TENURE_CONF or "
+                              "before the first allocation.",
+                              origin, key);
+        if (!setting_store(row, conf, value))
+            return tnri_error(TNR_ERR_CONFIG, "%s: %s cannot be \"%s\". Allowed: %s.", origin, key,
+                              value, row->allowed);
+        conf->set_mask |= (uint64_t)1 << i;
+        return TNR_OK;
+    }
+    return unknown_key(origin, key);
+}
+
+/* Length of a value: up to the next comma outside brackets. */
+static size_t value_span(const char *text)
+{
+    int depth = 0;
+    size_t length = 0;
+    for (; text[length] != '\0' && (text[length] != ',' || depth > 0); length++)
+        depth += (text[length] == '[') - (text[length] == ']');
+    return length;
+}
+
+/* Applies a whole string to `conf`. */
+static tnr_status text_apply(tnri_conf *conf, const char *text, const char *origin, int running)
+{
+    while (*text != '\0') {
+        char key[64];
+        char value[VALUE_BYTES];
+        size_t key_length = strcspn(text, ":,");
+        if (text[key_length] != ':' || key_length == 0)
+            return tnri_error(TNR_ERR_CONFIG,
+                              "%s: \"%.80s\" is not key:value. Write it as "
+                              "\"key:value,key:value\".",
+                              origin, text);
+        size_t value_length = value_span(text + key_length + 1);
+        if (key_length >= sizeof(key) || value_length >= sizeof(value))
+            return tnri_error(TNR_ERR_CONFIG, "%s: \"%.80s...\" is too long for a setting.",
+                              origin, text);
+        memcpy(key, text, key_length);
+        key[key_length] = '\0';
+        memcpy(value, text + key_length + 1, value_length);
+        value[value_length] = '\0';
+        tnr_status status = pair_apply(conf, key, value, origin, running);
+        if (status != TNR_OK)
+            return status;
+        text += key_length + 1 + value_length;
+        text += *text == ',';
+    }
+    return TNR_OK;
+}
+
+/* Blanks have no meaning in a settings string; the copy without them is what is parsed. */
+static void blanks_remove(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++)
+        if (!isspace((unsigned char)*from))
+            *to++ = *from;
+    *to = '\0';
+}
+
+static void defaults_fill(void)
+{
+    for (size_t i = 0; i < SETTINGS_COUNT; i++) {
+        int stored = setting_store(&settings[i], &conf_defaults, settings[i].default_value);
+        tnri_assert(stored);
+        (void)stored;
+    }
+}
+
+/* Relations between settings that no single one can check. */
+static tnr_status conf_check(const tnri_conf *conf, const char *origin)
+{
+    if (conf->chunk_max_mb < conf->chunk_mb)
+        return tnri_error(TNR_ERR_CONFIG,
+                          "%s: chunk_max_mb (%llu) is smaller than chunk_mb (%llu). Raise the one "
+                          "or lower the other.",
+                          origin, (unsigned long long)conf->chunk_max_mb,
+                          (unsigned long long)conf->chunk_mb);
+    return TNR_OK;
+}
+
+tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
+{
+    if (conf_defaults.chunk_mb == 0)
+        defaults_fill();
+    size_t bytes = strlen(text) + 1;
+    char *copy = tnri_host_alloc(bytes);
+    tnri_conf *conf = tnri_host_alloc(sizeof(*conf));
+    tnr_status status = TNR_OK;
+    if (copy == NULL || conf == NULL) {
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "%s: no host memory for the settings.", origin);
+    } else {
+        const tnri_conf *now = tnri_conf_get();
+        *conf = *now;
+        conf->previous = now == &conf_defaults ? NULL : (tnri_conf *)(uintptr_t)now;
+        memcpy(copy, text, bytes);
+        blanks_remove(copy);
+        status = text_apply(conf, copy, origin, running);
+        if (status == TNR_OK)
+            status = conf_check(conf, origin);
+    }
+    tnri_host_free(copy, bytes);
+    if (status != TNR_OK)
+        tnri_host_free(conf, sizeof(*conf));
+    else
+        atomic_store_explicit(&tnri_conf_current, conf, memory_order_release);
+    return status;
+}
+
+void tnri_conf_reset(void)
+{
+    const tnri_conf *conf = atomic_exchange(&tnri_conf_current, &conf_defaults);
+    while (conf != &conf_defaults && conf != NULL) {
+        tnri_conf *previous = conf->previous;
+        tnri_host_free((void *)(uintptr_t)conf, sizeof(*conf));
+        conf = previous;
+    }
+}
+
+tnr_status tnr_setting_get(size_t index, tnr_setting_info *info)
+{
+    static _Thread_local char value[VALUE_BYTES];
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_setting_get: set info->struct_bytes to sizeof(tnr_setting_info).");
+    if (index >= SETTINGS_COUNT)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "there are %d settings.", SETTINGS_COUNT);
+    const setting *row = &settings[index];
+    const tnri_conf *conf = tnri_conf_get();
+    if (conf->chunk_mb == 0) { /* nothing was ever set, not even the defaults */
+        tnr_status status = tnri_conf_apply("", "defaults", 0);
+        if (status != TNR_OK)
+            return status;
+        conf = tnri_conf_get();
+    }
+    setting_print(row, conf, value, sizeof(value));
+    info->key = row->key;
+    info->type = type_names[row->type];
+    info->default_value = row->default_value;
+    info->value = value;
+    info->allowed = row->allowed;
+    info->help = row->help;
+    info->at_start = row->at_start;
+    info->is_set = (conf->set_mask >> index & 1) != 0;
+    return TNR_OK;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Settings: parsed once, read often.
+ *
+ * The settings in force are an immutable structure behind one atomic pointer. A change makes a new
+ * structure and publishes it; old ones are kept until shutdown, so a reader never needs a lock.
+ */
+#ifndef TNRI_CONF_CONF_H
+#define TNRI_CONF_CONF_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+/* The choices, in the order of the words in settings.def. */
+enum { TNRI_CROSS_WAIT = 0, TNRI_CROSS_IDLE = 1, TNRI_CROSS_OFF = 2 };
+enum { TNRI_SHARE_POSIX_FD = 0, TNRI_SHARE_NONE = 1, TNRI_SHARE_FABRIC = 2 };
+
+/* roundup_power2_divisions: one entry for each power of two from 1 MiB to 32 GiB. */
+enum { TNRI_STEPS_COUNT = 16 };
+typedef struct tnri_steps {
+    uint32_t divisions[TNRI_STEPS_COUNT]; /* 0 or 1: no rounding in this interval */
+    int any;                              /* 1 if some entry rounds */
+} tnri_steps;
+
+#define SETTING_FIELD_COUNT(key) uint64_t key;
+#define SETTING_FIELD_RATIO(key) double key;
+#define SETTING_FIELD_SWITCH(key) int key;
+#define SETTING_FIELD_CHOICE(key) int key;
+#define SETTING_FIELD_STEPS(key) tnri_steps key;
+
+/* Immutable once published. */
+typedef struct tnri_conf {
+#define SETTING(key, type, value, low, high, when, allowed, help) SETTING_FIELD_##type(key)
+#include "conf/settings.def"
+#undef SETTING
+    uint64_t set_mask;          /* bit i: setting i was changed by the user */
+    struct tnri_conf *previous; /* older settings, kept until shutdown */
+} tnri_conf;
+
+/* The settings in force. Never null. */
+extern _Atomic(const tnri_conf *) tnri_conf_current;
+
+static inline const tnri_conf *tnri_conf_get(void)
+{
+    return atomic_load_explicit(&tnri_conf_current, memory_order_acquire);
+}
+
+/* Applies `text` on top of what is in force, all or nothing. `origin` names it in errors
+ * ("TENURE_CONF", "tnr_configure"). `running`: settings marked START are refused with
+ * TNR_ERR_BUSY. Under the library lock. */
+tnr_status tnri_conf_apply(const char *text, const char *origin, int running);
+
+/* Back to the defaults; frees older settings. Only while no other thread is inside Tenure. */
+void tnri_conf_reset(void);
+
+/* Rounds `bytes` up by roundup_power2_divisions. */
+size_t tnri_steps_round(const tnri_steps *steps, size_t bytes);
+
+/* Reads the value of roundup_power2_divisions. Returns 1, or 0 if it is not understood. */
+int tnri_steps_parse(tnri_steps *steps, const char *value);
+/* Writes it in the same syntax. */
+void tnri_steps_print(const tnri_steps *steps, char *text, size_t bytes);
+
+#endif

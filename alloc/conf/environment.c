@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See environment.h. */
+#include "conf/environment.h"
+
+#include <stdlib.h>
+
+const char *tnri_environment_driver(void)
+{
+    return getenv("TENURE_DRIVER");
+}
+
+const char *tnri_environment_conf(void)
+{
+    return getenv("TENURE_CONF");
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment variables that the library reads: here and nowhere else. */
+#ifndef TNRI_CONF_ENVIRONMENT_H
+#define TNRI_CONF_ENVIRONMENT_H
+
+/* TENURE_DRIVER: cuda, sim, or a path. Null if unset. */
+const char *tnri_environment_driver(void);
+/* TENURE_CONF: settings as "key:value,key:value". Null if unset. */
+const char *tnri_environment_conf(void);
+
+#endif
