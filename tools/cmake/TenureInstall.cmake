@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `cmake --install` puts where: the library, the layers' public headers, the command, the
+# simulated device, and what find_package(tenure) and pkg-config need to find them.
+
+include(CMakePackageConfigHelpers)
+set(tnr_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tenure")
+
+install(TARGETS tenure EXPORT tenureTargets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+get_property(tnr_layers GLOBAL PROPERTY TNR_LAYERS)
+foreach(layer IN LISTS tnr_layers)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/${layer}/include/tenure"
+    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+endforeach()
+
+# The command finds libtenure.so and the simulated device relative to itself, so that an
+# installed tree can be moved.
+if(TARGET tenure_cli)
+  file(RELATIVE_PATH tnr_bin_to_lib "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set_target_properties(tenure_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${tnr_bin_to_lib}")
+  install(TARGETS tenure_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+if(TARGET tenure_simcuda)
+  install(TARGETS tenure_simcuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure"
+    NAMELINK_SKIP)
+endif()
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+install(EXPORT tenureTargets NAMESPACE tenure:: DESTINATION "${tnr_package_dir}")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/tools/cmake/tenureConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/package/tenureConfig.cmake" INSTALL_DESTINATION "${tnr_package_dir}")
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/tenureConfigVersion.cmake"
+  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/package/tenureConfig.cmake"
+  "${PROJECT_BINARY_DIR}/package/tenureConfigVersion.cmake"
+  DESTINATION "${tnr_package_dir}")
+
+# In tenure.pc, paths relative to the prefix, unless the user gave absolute ones.
+foreach(kind IN ITEMS LIBDIR INCLUDEDIR)
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}")
+    set(tnr_pc_${kind} "${CMAKE_INSTALL_${kind}}")
+  else()
+    set(tnr_pc_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}}")
+  endif()
+endforeach()
+configure_file("${PROJECT_SOURCE_DIR}/tools/cmake/tenure.pc.in"
+  "${PROJECT_BINARY_DIR}/package/tenure.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/package/tenure.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
