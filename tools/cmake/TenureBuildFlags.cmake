@@ -28,7 +28,7 @@ set(TNR_WARNINGS
   -Wno-sign-conversion)
 
 add_library(tenure_build_flags INTERFACE)
-target_compile_definitions(tenure_build_flags INTERFACE _GNU_SOURCE)
+target_compile_definitions(tenure_build_flags INTERFACE "_GNU_SOURCE=")
 # Release means -O2 with line tables: an allocator's stack traces must be readable in the field.
 target_compile_options(tenure_build_flags INTERFACE
   ${TNR_WARNINGS} -g -fno-omit-frame-pointer $<$<CONFIG:Release>:-O2>)

@@ -38,7 +38,13 @@ install(FILES
   "${PROJECT_BINARY_DIR}/package/tenureConfigVersion.cmake"
   DESTINATION "${tnr_package_dir}")
 
-# In tenure.pc, paths relative to the prefix, unless the user gave absolute ones.
+# tenure.pc finds its prefix from its own place, so that an installed tree can be moved; absolute
+# folders that the user asked for stay absolute.
+set(tnr_pc_prefix "${CMAKE_INSTALL_PREFIX}")
+if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  file(RELATIVE_PATH tnr_pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+  string(REGEX REPLACE "/$" "" tnr_pc_prefix "\${pcfiledir}/${tnr_pc_prefix}")
+endif()
 foreach(kind IN ITEMS LIBDIR INCLUDEDIR)
   if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}")
     set(tnr_pc_${kind} "${CMAKE_INSTALL_${kind}}")

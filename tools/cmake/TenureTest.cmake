@@ -36,9 +36,6 @@ set(tnr_test_environment
   "ASAN_OPTIONS=exitcode=98:detect_leaks=1:abort_on_error=0"
   "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
   "TSAN_OPTIONS=exitcode=97:halt_on_error=1:second_deadlock_stack=1")
-if(TARGET tenure_simcuda)
-  list(APPEND tnr_test_environment "TENURE_SIMCUDA=$<TARGET_FILE:tenure_simcuda>")
-endif()
 
 # What both functions do once the command is known.
 function(tnr_register_test name timeout serial labels environment)
