@@ -34,7 +34,9 @@ add_library(tenure::tenure ALIAS tenure)
 
 target_link_options(tenure PRIVATE
   "LINKER:--version-script=${PROJECT_SOURCE_DIR}/tools/cmake/tenure.map"
-  "LINKER:--exclude-libs,ALL")
+  "LINKER:--exclude-libs,ALL"
+  # A dlclose must not unload us: threads keep thread-local data whose destructors are our code.
+  "LINKER:-z,nodelete")
 # A sanitizer's run-time functions are found in the executable, not at link time.
 if(NOT TNR_SANITIZE)
   target_link_options(tenure PRIVATE "LINKER:-z,defs")

@@ -30,7 +30,8 @@ write_sources() {
     for list in /etc/apt/sources.list.d/*.sources; do
         [[ -r $list ]] || continue
         grep -qE "^URIs:.*($pattern)" "$list" || continue
-        sed -E 's/^Types:.*/Types: deb-src/; /^Enabled:/d' "$list" >"$work/parts/$(basename "$list")"
+        sed -E 's/^Types:.*/Types: deb-src/; /^Enabled:/d' "$list" \
+            >"$work/parts/$(basename "$list")"
     done
     [[ -s $work/sources.list || -n $(ls -A "$work/parts") ]]
 }

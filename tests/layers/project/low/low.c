@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lower layer: sees its own headers, and those above only if PLANT gets through. */
+#include <tenure/low.h>
+
+#include "bottom/inside_low.h"
+#ifdef PLANT
+#include PLANT
+#endif
+
+int low(void)
+{
+    return LOW_INSIDE;
+}

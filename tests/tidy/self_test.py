@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the checker: a small clean tree has no problem, and each violation that is planted in it
+is reported by the rule it is meant for, at its file and line, and by no other rule."""
+import pathlib
+import sys
+import tempfile
+
+import tidy
+
+LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+HASH_LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
+
+CLEAN = {
+    "CMakeLists.txt": HASH_LICENCE,
+    "README.md": "See [the layer](alloc/README.md), `./tools/test --fast` and\n"
+                 "`tests/{one,two}.c`; `build/tests/x` is not ours.\n",
+    "alloc/README.md": "The seam is `alloc/driver/*.c`, not `alloc->pool/x.c`.\n",
+    "alloc/driver/call.c": LICENCE + "int call(void)\n{\n    return cuInit(0) + dlopen();\n}\n",
+    "alloc/base/host_memory.c": LICENCE + "void f(void)\n{\n    free(malloc(1));\n}\n",
+    "alloc/base/assert.c": LICENCE + "void g(void)\n{\n    abort();\n}\n",
+    "alloc/conf/environment.c": LICENCE + "void h(void)\n{\n    getenv(\"A\");\n}\n",
+    "alloc/space/map.c": LICENCE +
+        "/* free() and cuMemMap() are only spoken of here. */\n"
+        "const char *text = \"malloc(1) abort() getenv(\\\"X\\\") // cuInit(0)\";\n"
+        "int i(struct d *d)\n{\n    my_free(d);\n    return d->cuMemMap(1) + table.cuInit(0);\n}\n",
+    "lifetime/use.c": LICENCE + "#include <tenure/alloc.h>\n",
+    "tools/test": "#!/usr/bin/env bash\n" + HASH_LICENCE + "exit 0\n",
+    "tests/one.c": LICENCE,
+    "tests/two.c": LICENCE + "void j(void)\n{\n    free(malloc(1));\n}\n",
+    ".editorconfig": "root = true\n",
+}
+
+LONG_FUNCTION = "int k(void)\n{\n" + "    step();\n" * 69 + "}\n"
+
+
+def alloc_call(statement):
+    return LICENCE + "void k(void)\n{\n    " + statement + "\n}\n"
+
+
+# (rule, file, line, content)
+PLANTS = [
+    ("line_length", "alloc/long.c", 2, LICENCE + "/* " + "x" * 97 + " */\n"),
+    ("white_space", "alloc/tab.c", 2, LICENCE + "\tint a;\n"),
+    ("white_space", "alloc/trailing.c", 2, LICENCE + "int a; \n"),
+    ("white_space", "alloc/no_newline.c", 1, LICENCE + "int a;"),
+    ("licence_line", "alloc/no_licence.c", 1, "int a;\n"),
+    ("licence_line", "tools/no_licence", 1, "#!/bin/sh\nexit 0\n"),
+    ("unfinished", "alloc/later.c", 2, LICENCE + "/* TO" "DO: later */\n"),
+    ("unfinished", "docs/later.md", 1, "FIX" "ME\n"),
+    ("function_length", "alloc/function.c", 2, LICENCE + LONG_FUNCTION),
+    ("function_length", "tests/function.py", 2,
+     HASH_LICENCE + "def k():\n" + "    step()\n" * 70),
+    ("file_length", "alloc/file.c", 1, LICENCE + "int a;\n" * 800),
+    ("heap_calls", "alloc/heap.c", 4, alloc_call("void *p = malloc(1);")),
+    ("heap_calls", "lifetime/heap.c", 4, alloc_call("free(p);")),
+    ("environment_calls", "alloc/environment.c", 4, alloc_call("getenv(\"HOME\");")),
+    ("output_calls", "alloc/output.c", 4, alloc_call("fprintf(stderr, \"no\");")),
+    ("output_calls", "alloc/quit.c", 4, alloc_call("if (bad) exit(1);")),
+    ("unsafe_calls", "alloc/unsafe.c", 4, alloc_call("strcpy(a, b);")),
+    ("driver_calls", "alloc/space/direct.c", 4, alloc_call("cuMemMap(a, b, 0, c, 0);")),
+    ("driver_calls", "lifetime/direct.c", 4, alloc_call("return cuEventRecord(e, s);")),
+    ("include_direction", "alloc/up.c", 2, LICENCE + "#include <tenure/lifetime.h>\n"),
+    ("include_direction", "alloc/dots.c", 2, LICENCE + "#include \"../lifetime/use.h\"\n"),
+    ("top_level", "notes.txt", 1, "not here\n"),
+    ("missing_paths", "docs/design.md", 1, "It is in `alloc/driver/gone.c`.\n"),
+    ("missing_paths", "docs/braces.md", 1, "Both `tests/{one,three}.c`.\n"),
+    ("missing_paths", "docs/link.md", 2, "Words.\nSee [that](gone.md).\n"),
+    ("scripts", "tools/broken.sh", 1, HASH_LICENCE + "if true; then\n"),
+    ("scripts", "tools/not_executable", 1, "#!/bin/sh\n" + HASH_LICENCE + "exit 0\n"),
+    ("scripts", "tools/broken.py", 2, HASH_LICENCE + "def :\n"),
+]
+
+
+def write(root, name, content):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    if content.startswith("#!") and "not_executable" not in name:
+        path.chmod(0o755)
+
+
+def check_with(plant):
+    """The problems of the clean tree with one file added."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, content in CLEAN.items():
+            write(root, name, content)
+        if plant:
+            write(root, plant[1], plant[3])
+        return tidy.check(root)[1]
+
+
+def main():
+    mistakes = [f"the clean tree is not clean: {problem}" for problem in check_with(None)]
+    for plant in PLANTS:
+        rule, name, line, _ = plant
+        found = [(problem[0], problem[1], problem[2]) for problem in check_with(plant)]
+        if found != [(rule, name, line)]:
+            mistakes.append(f"planted {rule} at {name}:{line}, found {found}")
+    for rule in set(tidy.RULES) - {plant[0] for plant in PLANTS}:
+        mistakes.append(f"no violation of {rule} is planted")
+    for mistake in mistakes:
+        print(mistake)
+    print(f"{len(PLANTS)} violations planted, {len(mistakes)} mistakes of the checker")
+    return 1 if mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
