@@ -4,7 +4,7 @@
  * threads, and closes it while those threads still run, so that their thread-local data is torn
  * down after dlclose. The program itself knows only the header.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -97,8 +97,8 @@ endfunction()
 
 # The archive and its header, built by this build directory's first build.
 function(tnr_jemalloc_target tarball)
-  string(SHA256 key "${tnr_jemalloc_sha256};${tnr_jemalloc_flags};${CMAKE_C_COMPILER};\
-${CMAKE_C_COMPILER_ID};${CMAKE_C_COMPILER_VERSION};${CMAKE_SYSTEM_PROCESSOR}")
+  string(SHA256 key "${tnr_jemalloc_sha256};${tnr_jemalloc_flags};${CMAKE_C_COMPILER_ID};\
+${CMAKE_C_COMPILER_VERSION};${CMAKE_SYSTEM_PROCESSOR}")
   string(SUBSTRING "${key}" 0 12 key)
   set(cache "${TNR_DOWNLOAD_DIR}/jemalloc-${tnr_jemalloc_version}-${key}")
   set(prefix "${PROJECT_BINARY_DIR}/jemalloc")
