@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tenure_metadata: the INTERFACE target for the host memory that holds Tenure's own structures.
-# It defines TNR_METADATA_JEMALLOC as 1 and brings jemalloc 5.3.0, or as 0 and brings nothing.
+# It defines TNR_METADATA_JEMALLOC and brings jemalloc 5.3.0, or does neither.
 #
 # jemalloc must be built for this: a distribution's archive uses the initial-exec TLS model, with
 # which libtenure.so could not be loaded by dlopen, and it would interpose on malloc. So the
@@ -128,6 +128,4 @@ if(tnr_metadata STREQUAL "jemalloc")
   target_link_libraries(tenure_metadata INTERFACE tenure_jemalloc)
   add_dependencies(tenure_metadata tenure_jemalloc_build)
   target_compile_definitions(tenure_metadata INTERFACE TNR_METADATA_JEMALLOC=1)
-else()
-  target_compile_definitions(tenure_metadata INTERFACE TNR_METADATA_JEMALLOC=0)
 endif()
