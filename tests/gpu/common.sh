@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What the scripts here share: finding the command, and skipping where there is no GPU.
+#
+# TENURE names the command; without it, the newest of the usual build folders is taken.
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+# Sets `tenure` to the command's path.
+find_tenure() {
+    tenure=${TENURE:-}
+    if [ -z "$tenure" ]; then
+        # shellcheck disable=SC2012
+        tenure=$(ls -t "$repository"/build*/bin/tenure 2>/dev/null | head -n 1 || true)
+    fi
+    if [ -z "$tenure" ] || [ ! -x "$tenure" ]; then
+        echo "the tenure command was not found: build it, or set TENURE=/path/to/tenure" >&2
+        exit 2
+    fi
+}
+
+# Ends the script with 77 unless the command can use a real GPU.
+require_gpu() {
+    local report
+    if ! report=$("$tenure" doctor --driver cuda 2>&1); then
+        skip "no GPU that Tenure can use: $(sed -n '/^Missing/,$p' <<<"$report" | sed -n 2p)"
+    fi
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The option parser and the help printer: see cli.h. getopt_long is not used because it permutes
+ * by its own rules, prints its own messages and knows nothing of help texts.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exit_code.h"
+
+enum { HELP_COLUMN = 26 };
+
+int cli_usage_error(const cli_syntax *syntax, const char *format, ...)
+{
+    fprintf(stderr, "tenure %s: ", syntax->command);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nTry `tenure %s --help`.\n", syntax->command);
+    return EXIT_CODE_BAD_INPUT;
+}
+
+static void help_option_print(const char *name, const char *argument, const char *help)
+{
+    char left[96];
+    snprintf(left, sizeof(left), "  --%s%s%s", name, argument ? " " : "", argument ? argument : "");
+    int width = printf("%-*s", HELP_COLUMN, left);
+    if (width > HELP_COLUMN || left[HELP_COLUMN - 1] != '\0')
+        printf("\n%*s", HELP_COLUMN, "");
+    for (const char *at = help; *at != '\0'; at++) {
+        putchar(*at);
+        if (*at == '\n')
+            printf("%*s", HELP_COLUMN, "");
+    }
+    putchar('\n');
+}
+
+static void help_print(const cli_syntax *syntax)
+{
+    printf("tenure %s: %s\n\nUsage: tenure %s %s\n\nOptions:\n", syntax->command, syntax->summary,
+           syntax->command, syntax->usage);
+    for (const cli_option *option = syntax->options; option->name; option++)
+        help_option_print(option->name, option->argument, option->help);
+    help_option_print("help", NULL, "this text");
+    if (syntax->description)
+        printf("\n%s", syntax->description);
+}
+
+/* The option called by `argument` (which starts with two dashes); *value is set to what follows an
+ * equals sign, or null. */
+static const cli_option *option_find(const cli_syntax *syntax, const char *argument, char **value)
+{
+    const char *name = argument + 2;
+    char *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    *value = equals ? equals + 1 : NULL;
+    for (const cli_option *option = syntax->options; option->name; option++) {
+        if (strlen(option->name) == length && strncmp(option->name, name, length) == 0)
+            return option;
+    }
+    return NULL;
+}
+
+/* Handles the option at argv[*at], moving *at onto a value that stands apart. */
+static int option_take(const cli_syntax *syntax, int argc, char **argv, int *at)
+{
+    char *value;
+    const cli_option *option = option_find(syntax, argv[*at], &value);
+    if (!option) {
+        cli_usage_error(syntax, "unknown option %s", argv[*at]);
+        return -1;
+    }
+    if (option->flag) {
+        if (value) {
+            cli_usage_error(syntax, "--%s takes no value", option->name);
+            return -1;
+        }
+        *option->flag = 1;
+        return 0;
+    }
+    if (!value) {
+        if (*at + 1 >= argc) {
+            cli_usage_error(syntax, "--%s needs a value: %s", option->name, option->argument);
+            return -1;
+        }
+        value = argv[++*at];
+    }
+    *option->text = value;
+    return 0;
+}
+
+int cli_parse(const cli_syntax *syntax, int argc, char **argv, cli_result *result)
+{
+    int options_ended = 0;
+    result->positionals = argv;
+    result->positionals_count = 0;
+    result->help_wanted = 0;
+    for (int i = 0; i < argc; i++) {
+        if (!options_ended && strcmp(argv[i], "--") == 0) {
+            options_ended = 1;
+        } else if (!options_ended &&
+                   (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+            help_print(syntax);
+            result->help_wanted = 1;
+            return 0;
+        } else if (!options_ended && argv[i][0] == '-' && argv[i][1] != '\0') {
+            if (argv[i][1] != '-') {
+                cli_usage_error(syntax, "unknown option %s", argv[i]);
+                return -1;
+            }
+            if (option_take(syntax, argc, argv, &i) != 0)
+                return -1;
+        } else {
+            argv[result->positionals_count++] = argv[i];
+        }
+    }
+    if (result->positionals_count < syntax->positionals_min) {
+        cli_usage_error(syntax, "an argument is missing; usage: tenure %s %s", syntax->command,
+                        syntax->usage);
+        return -1;
+    }
+    if (result->positionals_count > syntax->positionals_max) {
+        cli_usage_error(syntax, "unexpected argument %s",
+                        result->positionals[syntax->positionals_max]);
+        return -1;
+    }
+    return 0;
+}
+
+int cli_number(const cli_syntax *syntax, const char *option, const char *text, long min, long max,
+               long *value)
+{
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || number < min || number > max) {
+        cli_usage_error(syntax, "--%s must be a whole number from %ld to %ld, not \"%s\"", option,
+                        min, max, text);
+        return -1;
+    }
+    *value = number;
+    return 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The subcommands. Each takes its arguments without its own name and returns an exit code.
+ */
+#ifndef TENURE_TOOLS_COMMANDS_H
+#define TENURE_TOOLS_COMMANDS_H
+
+int command_doctor(int argc, char **argv);
+int command_conf(int argc, char **argv);
+int command_replay(int argc, char **argv);
+int command_bench(int argc, char **argv);
+
+/* The help lines of options that several commands have. */
+#define OPTION_DRIVER_HELP                                                                         \
+    "auto (default): the GPU if there is one, else the\n"                                          \
+    "simulated device; cuda; sim; or a path of a driver library.\n"                                \
+    "TENURE_DRIVER says the same for every command"
+#define OPTION_DEVICE_HELP "number of the device, from 0 (default 0)"
+#define OPTION_CONF_HELP "settings, \"key:value,key:value\": see `tenure conf`"
+#define OPTION_JSON_HELP "output for programs, on stdout"
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tenure replay`: the command line. All traces are read and validated before a device is touched;
+ * then each is run on a library that has just been started.
+ */
+#include "replay.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "commands.h"
+
+static session_options session_texts;
+static const char *check_option, *loops_option;
+static int is_json, wants_progress;
+
+static const cli_option options[] = {
+    {"driver", "NAME", OPTION_DRIVER_HELP, &session_texts.driver, NULL},
+    {"device", "N", OPTION_DEVICE_HELP, &session_texts.device, NULL},
+    {"conf", "STR", OPTION_CONF_HELP, &session_texts.settings, NULL},
+    {"check", "EXTENT",
+     "how much of each block holds a pattern: full (every byte;\n"
+     "default on a GPU), ends (both ends and around each 2 MiB\n"
+     "border; default on the simulated device), none",
+     &check_option, NULL},
+    {"loops", "N", "run the operations N times, one after the other (default 1)", &loops_option,
+     NULL},
+    {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &wants_progress},
+    {"json", NULL, "one object per trace, one per line, on stdout", NULL, &is_json},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static const cli_syntax syntax = {
+    "replay",
+    "run recorded allocation traces and check the memory",
+    "[options] TRACE...",
+    "A trace is text, plain or gzip, with lines op,id,bytes,stream,us: `a` allocates, `F` frees,\n"
+    "`f` (the recorder saw the free complete) is skipped, and `#` starts a comment.\n"
+    "\n"
+    "Every block is filled with a pattern after its allocation and checked before its free, as\n"
+    "work on its stream. At the end all is freed, the library's structures are validated and\n"
+    "leaks are looked for.\n"
+    "\n"
+    "Exit codes: 0 all is well; 1 a pattern was wrong, something leaked or is inconsistent;\n"
+    "2 a trace or an option is bad; 3 no driver or device; 4 out of memory.\n",
+    options,
+    1,
+    INT_MAX,
+};
+
+static int settings_parse(replay_settings *settings, int simulated)
+{
+    settings->loops = 1;
+    settings->progress_lines = wants_progress;
+    settings->extent = simulated ? PATTERN_ENDS : PATTERN_FULL;
+    if (check_option && strcmp(check_option, "full") == 0)
+        settings->extent = PATTERN_FULL;
+    else if (check_option && strcmp(check_option, "ends") == 0)
+        settings->extent = PATTERN_ENDS;
+    else if (check_option && strcmp(check_option, "none") == 0)
+        settings->extent = PATTERN_NONE;
+    else if (check_option)
+        return cli_usage_error(&syntax, "--check must be full, ends or none, not \"%s\"",
+                               check_option);
+    if (loops_option &&
+        cli_number(&syntax, "loops", loops_option, 1, 1000000, &settings->loops) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    return EXIT_CODE_OK;
+}
+
+/* Reads all traces, so that a mistake in the last one costs no run of the first. */
+static exit_code traces_read(trace *traces, char **paths, int count)
+{
+    char error[PATH_MAX + 512];
+    for (int i = 0; i < count; i++) {
+        if (trace_read(&traces[i], paths[i], error, sizeof(error)) != 0) {
+            fprintf(stderr, "tenure replay: %s\n", error);
+            return EXIT_CODE_BAD_INPUT;
+        }
+    }
+    return EXIT_CODE_OK;
+}
+
+/* Runs the traces on an open session. Returns the first exit code that is not 0. */
+static exit_code traces_run(session *active, const trace *traces, int count,
+                            const replay_settings *settings, replay_result *results)
+{
+    char error[2048];
+    exit_code worst = replay_self_test(active, settings, error, sizeof(error));
+    if (worst == EXIT_CODE_OK && settings->extent != PATTERN_NONE)
+        worst = session_restart(active, error, sizeof(error));
+    if (worst != EXIT_CODE_OK) {
+        fprintf(stderr, "tenure replay: %s\n", error);
+        return worst;
+    }
+    for (int i = 0; i < count; i++) {
+        exit_code code = i == 0 ? EXIT_CODE_OK : session_restart(active, error, sizeof(error));
+        if (code != EXIT_CODE_OK) {
+            fprintf(stderr, "tenure replay: %s\n", error);
+            return code;
+        }
+        replay_run(active, &traces[i], settings, &results[i]);
+        if (is_json) {
+            replay_json(&results[i], active, stdout);
+            fflush(stdout);
+        }
+        if (results[i].code != EXIT_CODE_OK) {
+            fprintf(stderr, "tenure replay: %s: %s\n", traces[i].name, results[i].error);
+            worst = worst == EXIT_CODE_OK ? results[i].code : worst;
+        }
+    }
+    if (!is_json)
+        replay_tables(results, (size_t)count, stdout);
+    return worst;
+}
+
+/* Everything after the traces have been read. */
+static exit_code device_run(const trace *traces, int count, long device, replay_result *results)
+{
+    session active;
+    char text[2 * PATH_MAX + 1024];
+    replay_settings settings;
+    exit_code code = session_open(&active, &session_texts, (int)device, text, sizeof(text));
+    if (code != EXIT_CODE_OK) {
+        fprintf(stderr, "tenure replay: %s\n", text);
+        return code;
+    }
+    code = (exit_code)settings_parse(&settings, active.simulated);
+    if (code == EXIT_CODE_OK) {
+        fprintf(is_json ? stderr : stdout, "tenure replay on %s\n",
+                session_describe(&active, text, sizeof(text)));
+        fflush(stdout);
+        code = traces_run(&active, traces, count, &settings, results);
+    }
+    session_close(&active);
+    return code;
+}
+
+int command_replay(int argc, char **argv)
+{
+    cli_result arguments;
+    replay_settings ignored;
+    long device = 0;
+    if (cli_parse(&syntax, argc, argv, &arguments) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (arguments.help_wanted)
+        return EXIT_CODE_OK;
+    if (session_texts.device &&
+        cli_number(&syntax, "device", session_texts.device, 0, 1023, &device) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (settings_parse(&ignored, 0) != EXIT_CODE_OK)
+        return EXIT_CODE_BAD_INPUT;
+    size_t count = (size_t)arguments.positionals_count;
+    trace *traces = calloc(count, sizeof(*traces));
+    replay_result *results = calloc(count, sizeof(*results));
+    int code = EXIT_CODE_NO_MEMORY;
+    if (!traces || !results) {
+        fputs("tenure replay: no host memory\n", stderr);
+    } else {
+        code = traces_read(traces, arguments.positionals, (int)count);
+        if (code == EXIT_CODE_OK)
+            code = device_run(traces, (int)count, device, results);
+    }
+    for (size_t i = 0; traces && i < count; i++)
+        trace_release(&traces[i]);
+    free(traces);
+    free(results);
+    return code;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replaying a trace: the engine (replay_run.c), what it measured, and the reports on that
+ * (replay_report.c). The command line is in replay.c.
+ */
+#ifndef TENURE_TOOLS_REPLAY_H
+#define TENURE_TOOLS_REPLAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <tenure/alloc.h>
+
+#include "exit_code.h"
+#include "json.h"
+#include "pattern.h"
+#include "session.h"
+#include "trace.h"
+
+typedef struct replay_settings {
+    pattern_extent extent;
+    long loops;          /* how often the trace's operations are run, one run after the other */
+    int progress_lines;  /* plain lines of progress where stderr is no terminal */
+} replay_settings;
+
+/* What one trace has shown. */
+typedef struct replay_result {
+    const trace *source;
+    int simulated;
+    long loops;
+    uint64_t ops_count;         /* allocations and frees that were carried out */
+    uint64_t peak_live_bytes;   /* by what the trace asked for */
+    uint64_t ns_total;          /* in tnr_malloc and tnr_free, less the clock's own time */
+    double ns_median, ns_p99;   /* of single calls */
+    uint64_t wall_ns;           /* of the whole replay */
+    uint64_t driver_second_half; /* allocations after the midpoint that reached the driver */
+    uint64_t driver_ns_second_half;
+    tnr_stats stats;            /* at the end, all blocks freed */
+    pattern_result patterns;
+    exit_code code;
+    char error[2048]; /* why code is not 0: one or more sentences */
+} replay_result;
+
+/* Runs a trace on a session whose library is started and holds nothing. Leaves the library shut
+ * down. Always fills *result. */
+void replay_run(session *active, const trace *source, const replay_settings *settings,
+                replay_result *result);
+
+/* Shows, before any trace is run, that the pattern check works on this device. Leaves the library
+ * shut down. Returns 0, or an exit code with a sentence in `error`. */
+exit_code replay_self_test(session *active, const replay_settings *settings, char *error,
+                           size_t error_bytes);
+
+/* One line of JSON. */
+void replay_json(const replay_result *result, const session *active, FILE *file);
+/* Tables of all traces. */
+void replay_tables(const replay_result *results, size_t count, FILE *file);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a replay has shown, as tables for people and as JSON for programs.
+ *
+ * The figures of PyTorch beside ours were recorded with the traces; the build makes the table from
+ * tests/traces/recorded.csv. A trace that is not in it has none.
+ */
+#include <string.h>
+
+#include "recorded.h"
+#include "replay.h"
+#include "table.h"
+
+static const recorded_figures *recorded_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(recorded_table) / sizeof(recorded_table[0]); i++) {
+        if (strcmp(recorded_table[i].trace, name) == 0)
+            return &recorded_table[i];
+    }
+    return NULL;
+}
+
+static double ratio(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0;
+}
+
+static uint64_t sum(const uint64_t *values, size_t count)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += values[i];
+    return total;
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+static void driver_json(json_writer *json, const tnr_stats *stats)
+{
+#define KIND_TEXT(name, text) text,
+    static const char *const kinds[] = {TNR_DRIVER_KIND_LIST(KIND_TEXT)};
+#undef KIND_TEXT
+#define SERVED_TEXT(name, text) text,
+    static const char *const served[] = {TNR_SERVED_LIST(SERVED_TEXT)};
+#undef SERVED_TEXT
+    json_object_begin(json, "driver_calls_by_kind");
+    for (size_t i = 0; i < TNR_DRIVER_KIND_COUNT; i++)
+        json_unsigned(json, kinds[i], stats->driver_calls[i]);
+    json_object_end(json);
+    json_object_begin(json, "driver_ns_by_kind");
+    for (size_t i = 0; i < TNR_DRIVER_KIND_COUNT; i++)
+        json_unsigned(json, kinds[i], stats->driver_ns[i]);
+    json_object_end(json);
+    json_object_begin(json, "served");
+    for (size_t i = 0; i < TNR_SERVED_COUNT; i++)
+        json_unsigned(json, served[i], stats->served[i]);
+    json_object_end(json);
+}
+
+static void recorded_json(json_writer *json, const char *name)
+{
+    const recorded_figures *figures = recorded_find(name);
+    if (!figures)
+        return;
+    json_object_begin(json, "pytorch_reserved_bytes");
+    json_unsigned(json, "default", figures->native_bytes);
+    json_unsigned(json, "expandable_segments", figures->expandable_bytes);
+    json_unsigned(json, "cudaMallocAsync", figures->malloc_async_bytes);
+    json_object_end(json);
+}
+
+void replay_json(const replay_result *result, const session *active, FILE *file)
+{
+    const tnr_stats *stats = &result->stats;
+    json_writer json;
+    json_start(&json, file);
+    json_object_begin(&json, NULL);
+    json_text(&json, "trace", result->source->name);
+    json_text(&json, "driver", result->simulated ? "sim" : "cuda");
+    json_text(&json, "device", active->device_info.name);
+    json_unsigned(&json, "ops", result->ops_count);
+    json_unsigned(&json, "loops", (uint64_t)result->loops);
+    json_unsigned(&json, "streams", result->source->streams_count);
+    json_unsigned(&json, "peak_live_bytes", result->peak_live_bytes);
+    json_unsigned(&json, "peak_reserved_bytes", stats->reserved_bytes.peak);
+    json_real(&json, "reserved_over_live",
+              ratio(stats->reserved_bytes.peak, result->peak_live_bytes), 4);
+    json_unsigned(&json, "driver_calls", sum(stats->driver_calls, TNR_DRIVER_KIND_COUNT));
+    json_unsigned(&json, "driver_ns", sum(stats->driver_ns, TNR_DRIVER_KIND_COUNT));
+    json_unsigned(&json, "chunks_created", stats->chunks_created);
+    json_unsigned(&json, "chunks_moved", stats->chunks_moved);
+    json_real(&json, "ns_per_op", ratio(result->ns_total, result->ops_count), 1);
+    json_real(&json, "ns_per_op_median", result->ns_median, 1);
+    json_real(&json, "ns_per_op_p99", result->ns_p99, 1);
+    json_unsigned(&json, "pattern_errors", result->patterns.errors);
+    json_unsigned(&json, "second_half_driver_allocations", result->driver_second_half);
+    json_unsigned(&json, "second_half_driver_ns", result->driver_ns_second_half);
+    driver_json(&json, stats);
+    json_unsigned(&json, "metadata_bytes", stats->metadata_bytes);
+    json_unsigned(&json, "wall_ns", result->wall_ns);
+    recorded_json(&json, result->source->name);
+    json_unsigned(&json, "exit_code", (uint64_t)result->code);
+    json_text(&json, "error", result->code == EXIT_CODE_OK ? NULL : result->error);
+    json_object_end(&json);
+    json_end(&json);
+}
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+static void headings(table *rows, const char *const *texts)
+{
+    table_row(rows);
+    for (size_t i = 0; texts[i]; i++)
+        table_cell(rows, "%s", texts[i]);
+}
+
+/* "23.870 GB  1.224", or a dash. */
+static void recorded_cell(table *rows, uint64_t bytes, uint64_t live)
+{
+    char text[32];
+    if (bytes == 0)
+        table_cell(rows, "-");
+    else
+        table_cell(rows, "%s  %.3f", format_bytes(bytes, text), ratio(bytes, live));
+}
+
+static void memory_table(const replay_result *results, size_t count, FILE *file)
+{
+    static const char *const texts[] = {"trace", "ops", "peak live", "Tenure reserves", "/ live",
+                                        "PyTorch default", "expandable", "cudaMallocAsync", NULL};
+    table rows;
+    char text[32];
+    table_start(&rows, 8);
+    headings(&rows, texts);
+    for (size_t i = 0; i < count; i++) {
+        const replay_result *one = &results[i];
+        uint64_t reserved = one->stats.reserved_bytes.peak;
+        const recorded_figures *figures = recorded_find(one->source->name);
+        table_row(&rows);
+        table_cell(&rows, "%s", one->source->name);
+        table_cell(&rows, "%llu", (unsigned long long)one->ops_count);
+        table_cell(&rows, "%s", format_bytes(one->peak_live_bytes, text));
+        table_cell(&rows, "%s", reserved ? format_bytes(reserved, text) : "-");
+        table_cell(&rows, "%.3f", ratio(reserved, one->peak_live_bytes));
+        recorded_cell(&rows, figures ? figures->native_bytes : 0, one->peak_live_bytes);
+        recorded_cell(&rows, figures ? figures->expandable_bytes : 0, one->peak_live_bytes);
+        recorded_cell(&rows, figures ? figures->malloc_async_bytes : 0, one->peak_live_bytes);
+    }
+    fputs("\nMemory: the most reserved, in bytes and over the most that was live. PyTorch's\n"
+          "figures were recorded with the traces.\n",
+          file);
+    table_print(&rows, file);
+    table_release(&rows);
+}
+
+static void work_table(const replay_result *results, size_t count, FILE *file)
+{
+    static const char *const texts[] = {"trace", "driver calls", "driver ms", "chunks", "moved",
+                                        "2nd half*", "ns/op", "median", "p99", "seconds",
+                                        "pattern errors", NULL};
+    table rows;
+    table_start(&rows, 11);
+    headings(&rows, texts);
+    for (size_t i = 0; i < count; i++) {
+        const replay_result *one = &results[i];
+        const tnr_stats *stats = &one->stats;
+        table_row(&rows);
+        table_cell(&rows, "%s", one->source->name);
+        table_cell(&rows, "%llu",
+                   (unsigned long long)sum(stats->driver_calls, TNR_DRIVER_KIND_COUNT));
+        table_cell(&rows, "%.1f", (double)sum(stats->driver_ns, TNR_DRIVER_KIND_COUNT) / 1e6);
+        table_cell(&rows, "%llu", (unsigned long long)stats->chunks_created);
+        table_cell(&rows, "%llu", (unsigned long long)stats->chunks_moved);
+        table_cell(&rows, "%llu", (unsigned long long)one->driver_second_half);
+        table_cell(&rows, "%.0f", ratio(one->ns_total, one->ops_count));
+        table_cell(&rows, "%.0f", one->ns_median);
+        table_cell(&rows, "%.0f", one->ns_p99);
+        table_cell(&rows, "%.1f", (double)one->wall_ns / 1e9);
+        if (one->code == EXIT_CODE_OK || one->patterns.errors)
+            table_cell(&rows, "%llu", (unsigned long long)one->patterns.errors);
+        else
+            table_cell(&rows, "failed");
+        if (one->code != EXIT_CODE_OK)
+            table_cell_bad(&rows);
+    }
+    fputs("\nWork: ns/op is the mean time of one tnr_malloc or tnr_free, driver calls included.\n",
+          file);
+    table_print(&rows, file);
+    fputs("* allocations in the second half of the trace that reached the driver\n", file);
+    table_release(&rows);
+}
+
+void replay_tables(const replay_result *results, size_t count, FILE *file)
+{
+    memory_table(results, count, file);
+    work_table(results, count, file);
+}

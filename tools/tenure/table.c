@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables for people: see table.h. Column widths come from the cells, so nothing is ever cut off.
+ */
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void table_start(table *result, size_t columns_count)
+{
+    memset(result, 0, sizeof(*result));
+    result->columns_count = columns_count;
+}
+
+void table_release(table *result)
+{
+    free(result->cells);
+    free(result->bad);
+    memset(result, 0, sizeof(*result));
+}
+
+/* A table that cannot grow cannot be shown either, so running out of host memory ends here. */
+static void *grown(void *old, size_t bytes)
+{
+    void *memory = realloc(old, bytes);
+    if (!memory) {
+        fputs("tenure: no host memory for a table\n", stderr);
+        exit(4);
+    }
+    return memory;
+}
+
+void table_row(table *result)
+{
+    if (result->rows_count == result->rows_capacity) {
+        result->rows_capacity = result->rows_capacity ? result->rows_capacity * 2 : 16;
+        size_t cells_count = result->rows_capacity * result->columns_count;
+        result->cells = grown(result->cells, cells_count * sizeof(*result->cells));
+        result->bad = grown(result->bad, cells_count);
+    }
+    size_t first = result->rows_count++ * result->columns_count;
+    for (size_t i = 0; i < result->columns_count; i++)
+        result->cells[first + i][0] = '\0';
+    memset(result->bad + first, 0, result->columns_count);
+    result->column = 0;
+}
+
+void table_cell(table *result, const char *format, ...)
+{
+    if (result->column >= result->columns_count)
+        return;
+    size_t at = (result->rows_count - 1) * result->columns_count + result->column++;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(result->cells[at], TABLE_CELL_BYTES, format, arguments);
+    va_end(arguments);
+}
+
+void table_cell_bad(table *result)
+{
+    result->bad[(result->rows_count - 1) * result->columns_count + result->column - 1] = 1;
+}
+
+static void row_print(const table *result, size_t row, const int *widths, FILE *file, int colour)
+{
+    for (size_t i = 0; i < result->columns_count; i++) {
+        size_t at = row * result->columns_count + i;
+        const char *on = "";
+        if (colour && row == 0)
+            on = "\033[1m";
+        else if (colour && result->bad[at])
+            on = "\033[1;31m";
+        int width = i == 0 ? -widths[i] : widths[i];
+        fprintf(file, "%s%s%*s%s", i == 0 ? "" : "  ", on, width, result->cells[at],
+                *on ? "\033[0m" : "");
+    }
+    fputc('\n', file);
+}
+
+void table_print(const table *result, FILE *file)
+{
+    int widths[TABLE_COLUMNS_MAX] = {0};
+    for (size_t row = 0; row < result->rows_count; row++) {
+        for (size_t i = 0; i < result->columns_count; i++) {
+            int length = (int)strlen(result->cells[row * result->columns_count + i]);
+            if (length > widths[i])
+                widths[i] = length;
+        }
+    }
+    int colour = colour_wanted(file);
+    for (size_t row = 0; row < result->rows_count; row++)
+        row_print(result, row, widths, file, colour);
+}
+
+int colour_wanted(FILE *file)
+{
+    const char *no_color = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    if (no_color && *no_color != '\0')
+        return 0;
+    if (terminal && strcmp(terminal, "dumb") == 0)
+        return 0;
+    return isatty(fileno(file));
+}
+
+const char *format_bytes(uint64_t bytes, char *buffer)
+{
+    if (bytes >= UINT64_C(1000000000))
+        snprintf(buffer, 32, "%.3f GB", (double)bytes / 1e9);
+    else if (bytes >= 1000000)
+        snprintf(buffer, 32, "%.2f MB", (double)bytes / 1e6);
+    else
+        snprintf(buffer, 32, "%" PRIu64 " B", bytes);
+    return buffer;
+}
+
+const char *format_bytes_binary(uint64_t bytes, char *buffer)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    while (value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        value /= 1024;
+        unit++;
+    }
+    if (value == (double)(uint64_t)value)
+        snprintf(buffer, 32, "%.0f %s", value, units[unit]);
+    else
+        snprintf(buffer, 32, "%.1f %s", value, units[unit]);
+    return buffer;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables of text for people, and the colours and number formats used in them.
+ */
+#ifndef TENURE_TOOLS_TABLE_H
+#define TENURE_TOOLS_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { TABLE_COLUMNS_MAX = 16, TABLE_CELL_BYTES = 96 };
+
+/* A table that is printed once all its rows are known. The first column is aligned left, the
+ * others right. */
+typedef struct table {
+    size_t columns_count;
+    char (*cells)[TABLE_CELL_BYTES]; /* rows_count * columns_count */
+    unsigned char *bad;              /* one per cell: to be shown as an alarm */
+    size_t rows_count, rows_capacity;
+    size_t column; /* where the next cell goes in the last row */
+} table;
+
+void table_start(table *result, size_t columns_count);
+void table_release(table *result);
+
+/* Begins a row. The first row is the heading. */
+void table_row(table *result);
+/* Adds the next cell of the row. */
+__attribute__((format(printf, 2, 3))) void table_cell(table *result, const char *format, ...);
+/* Marks the last cell as an alarm. */
+void table_cell_bad(table *result);
+void table_print(const table *result, FILE *file);
+
+/* 1 if colours are wanted on this file: it is a terminal, NO_COLOR is not set, TERM is not dumb. */
+int colour_wanted(FILE *file);
+
+/* "19.50 GB" (1e9), "512 B". Returns `buffer`, which needs 32 bytes. */
+const char *format_bytes(uint64_t bytes, char *buffer);
+/* "139.8 GiB", "2 MiB". Returns `buffer`, which needs 32 bytes. */
+const char *format_bytes_binary(uint64_t bytes, char *buffer);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Allocation traces: reading and validating them.
+ *
+ * The format is text, plain or gzip, one operation a line, `#` starting a comment line:
+ *
+ *     op,id,bytes,stream,us
+ *     a,17,4096,0,1250      allocate 4096 bytes on stream 0; the block is called 17
+ *     F,17,4096,0,1380      the program frees block 17
+ *     f,17,4096,0,1381      the recording allocator considered that free complete: skipped
+ *
+ * A file is read as a stream and validated whole before anything is done with it, so that a
+ * mistake in its last line costs nothing. What remains is an array of operations in which ids
+ * have become small slot numbers and streams small stream numbers.
+ */
+#ifndef TENURE_TOOLS_TRACE_H
+#define TENURE_TOOLS_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TRACE_LINE_BYTES_MAX = 255, /* longest line; a legal one has at most about 85 bytes */
+    TRACE_STREAMS_MAX = 1024,   /* distinct streams in one trace */
+};
+
+/* One operation. A slot is reused once its block is freed, so slots_count is the most blocks that
+ * are ever live at once. */
+typedef struct trace_op {
+    uint64_t bytes; /* of the block, as its allocation said, for frees too */
+    uint32_t slot;
+    uint16_t stream; /* of the block: an index below streams_count */
+    uint8_t is_alloc;
+} trace_op;
+
+typedef struct trace {
+    char name[64];  /* the file's name without folder, .csv and .gz */
+    trace_op *ops;  /* allocations and frees, in order */
+    size_t ops_count;
+    size_t allocs_count;
+    size_t slots_count;
+    size_t streams_count;
+    uint64_t streams[TRACE_STREAMS_MAX]; /* the numbers that the file calls its streams */
+    uint64_t peak_live_bytes; /* the most that was live at once, by what was asked for */
+    size_t live_at_end;       /* blocks that the trace never frees */
+} trace;
+
+/* Reads the file at `path`. Returns 0, or -1 with "path:line: what is wrong" in `error` and
+ * nothing to release. */
+int trace_read(trace *result, const char *path, char *error, size_t error_bytes);
+
+/* Releases what trace_read made. Harmless on a trace that is all zero. */
+void trace_release(trace *result);
+
+#endif
