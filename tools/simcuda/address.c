@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Address space: the regions that the simulation owns, and where new ones go.
+ *
+ * Two fixed windows of the 47 bits are used, one for reservations and one for allocations and
+ * pinned memory, each filled upwards (next fit, wrapping): the same calls give the same addresses
+ * in every run, and a freed address is not soon used again. Where a window is not to be had (under
+ * ThreadSanitizer, under Valgrind) the kernel chooses, and addresses differ between runs.
+ *
+ * Regions are kept in an array sorted by address and found by binary search; the latest one found
+ * is remembered, because callers nearly always ask about the same reservation.
+ */
+#include "sim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+#define BLOCK_GAP_BYTES UINT64_C(65536) /* between allocations, so that overruns fault */
+#define WINDOW_TRIES 32
+
+struct window {
+    CUdeviceptr first;
+    CUdeviceptr end;
+    CUdeviceptr next;
+};
+
+/* Above AddressSanitizer's shadow, below where Linux loads programs. Eight times 8 TiB fit. */
+static struct window reservation_window = {UINT64_C(0x101000000000), UINT64_C(0x502000000000), 0};
+static struct window block_window = {UINT64_C(0x502000000000), UINT64_C(0x54e000000000), 0};
+
+/* ---- The sorted array ----------------------------------------------------------------------- */
+
+/* How many regions begin at or before the address. */
+static size_t region_rank(CUdeviceptr address) {
+    size_t low = 0;
+    size_t high = sim.region_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (sim.regions[middle]->base <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+struct sim_region *sim_region_find(CUdeviceptr address) {
+    struct sim_region *region = sim.last_region;
+    if (region != NULL && address - region->base < region->bytes) {
+        return region;
+    }
+    size_t rank = region_rank(address);
+    if (rank == 0) {
+        return NULL;
+    }
+    region = sim.regions[rank - 1];
+    if (address - region->base >= region->bytes) {
+        return NULL;
+    }
+    sim.last_region = region;
+    return region;
+}
+
+static bool region_insert(struct sim_region *region) {
+    struct sim_region **larger = sim_grow(sim.regions, &sim.region_room, sim.region_count + 1,
+                                          sizeof *larger);
+    if (larger == NULL) {
+        return false;
+    }
+    sim.regions = larger;
+    size_t rank = region_rank(region->base);
+    memmove(&larger[rank + 1], &larger[rank], (sim.region_count - rank) * sizeof *larger);
+    larger[rank] = region;
+    sim.region_count++;
+    return true;
+}
+
+/* ---- Finding a place ------------------------------------------------------------------------ */
+
+static void *region_map(CUdeviceptr at, uint64_t bytes, int protection, int more) {
+    void *mapped = mmap((void *)(uintptr_t)at, bytes, protection,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | more, -1, 0);
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+/* Maps exactly there or nowhere; old kernels take the address for a hint only. */
+static bool region_map_at(CUdeviceptr at, uint64_t bytes, int protection) {
+    void *mapped = region_map(at, bytes, protection, MAP_FIXED_NOREPLACE);
+    if (mapped != NULL && (uintptr_t)mapped != at) {
+        munmap(mapped, bytes);
+        return false;
+    }
+    return mapped != NULL;
+}
+
+static CUdeviceptr align_up(CUdeviceptr address, uint64_t alignment) {
+    return (address + alignment - 1) & ~(CUdeviceptr)(alignment - 1);
+}
+
+/* The first gap of our own regions at or after from; end if there is none before it. */
+static CUdeviceptr window_gap(CUdeviceptr from, CUdeviceptr end, uint64_t bytes,
+                              uint64_t alignment) {
+    CUdeviceptr at = align_up(from, alignment);
+    for (size_t rank = region_rank(at); at < end && bytes <= end - at; rank++) {
+        if (rank != 0) {
+            const struct sim_region *before = sim.regions[rank - 1];
+            if (before->base + before->bytes > at) {
+                at = align_up(before->base + before->bytes, alignment);
+            }
+        }
+        if (rank == sim.region_count || sim.regions[rank]->base - at >= bytes) {
+            return at < end && bytes <= end - at ? at : end;
+        }
+    }
+    return end;
+}
+
+/* Maps in the window, from where the last one ended and then from its beginning; 0 if full. */
+static CUdeviceptr window_map(struct window *window, uint64_t bytes, uint64_t alignment,
+                              int protection) {
+    CUdeviceptr from = window->next == 0 ? window->first : window->next;
+    for (int tries = 0; tries < WINDOW_TRIES; tries++) {
+        CUdeviceptr at = window_gap(from, window->end, bytes, alignment);
+        if (at == window->end && from > window->first && tries < WINDOW_TRIES / 2) {
+            tries = WINDOW_TRIES / 2;
+            from = window->first;
+            continue;
+        }
+        if (at == window->end) {
+            return 0;
+        }
+        if (region_map_at(at, bytes, protection)) {
+            window->next = at + bytes;
+            return at;
+        }
+        if (errno != EEXIST) {
+            return 0;
+        }
+        from = at + (UINT64_C(1) << 30);
+    }
+    return 0;
+}
+
+/* Anywhere the kernel likes, cut down to the alignment. */
+static CUdeviceptr region_map_anywhere(uint64_t bytes, uint64_t alignment, int protection) {
+    if (bytes > UINT64_MAX - alignment) {
+        return 0;
+    }
+    void *mapped = region_map(0, bytes + alignment, protection, 0);
+    if (mapped == NULL) {
+        return 0;
+    }
+    CUdeviceptr low = (uintptr_t)mapped;
+    CUdeviceptr base = align_up(low, alignment);
+    if (base != low) {
+        munmap(mapped, base - low);
+    }
+    if (low + alignment != base) {
+        munmap((void *)(uintptr_t)(base + bytes), low + alignment - base);
+    }
+    return base;
+}
+
+/* ---- Regions -------------------------------------------------------------------------------- */
+
+/* A reservation's page table: one pointer per granule, untouched entries cost no memory. */
+static bool region_table(struct sim_region *region) {
+    size_t bytes = region->bytes / sim.settings.granularity_bytes * sizeof *region->pages;
+    void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    region->pages = table == MAP_FAILED ? NULL : table;
+    return region->pages != NULL;
+}
+
+static void region_unmap(struct sim_region *region) {
+    munmap((void *)(uintptr_t)region->base, region->bytes);
+    if (region->pages != NULL) {
+        munmap(region->pages,
+               region->bytes / sim.settings.granularity_bytes * sizeof *region->pages);
+    }
+}
+
+static CUdeviceptr region_place(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
+                                enum sim_region_kind kind) {
+    int protection = kind == SIM_RESERVED ? PROT_NONE : PROT_READ | PROT_WRITE;
+    if (hint != 0 && hint % alignment == 0 && region_map_at(hint, bytes, protection)) {
+        return hint;
+    }
+    struct window *window = kind == SIM_RESERVED ? &reservation_window : &block_window;
+    uint64_t gap = kind == SIM_RESERVED ? 0 : BLOCK_GAP_BYTES;
+    if (gap != 0 && window->next != 0) {
+        window->next += gap;
+    }
+    CUdeviceptr base = window_map(window, bytes, alignment, protection);
+    return base != 0 ? base : region_map_anywhere(bytes, alignment, protection);
+}
+
+/* Null when address space or memory is short. bytes and alignment are multiples of a page. */
+struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
+                                  enum sim_region_kind kind, struct sim_context *context) {
+    struct sim_region *region = calloc(1, sizeof *region);
+    if (region == NULL) {
+        return NULL;
+    }
+    region->base = region_place(bytes, alignment, hint, kind);
+    if (region->base == 0) {
+        free(region);
+        return NULL;
+    }
+    region->bytes = bytes;
+    region->kind = kind;
+    region->context = context;
+    region->device = context->device;
+    region->buffer_id = ++sim.next_id;
+    if ((kind == SIM_RESERVED && !region_table(region)) || !region_insert(region)) {
+        region_unmap(region);
+        free(region);
+        return NULL;
+    }
+    sim.reserved_bytes += kind == SIM_RESERVED ? bytes : 0;
+    return region;
+}
+
+void sim_region_free(struct sim_region *region) {
+    size_t rank = region_rank(region->base);
+    memmove(&sim.regions[rank - 1], &sim.regions[rank],
+            (sim.region_count - rank) * sizeof *sim.regions);
+    sim.region_count--;
+    if (sim.last_region == region) {
+        sim.last_region = NULL;
+    }
+    sim.reserved_bytes -= region->kind == SIM_RESERVED ? region->bytes : 0;
+    region_unmap(region);
+    free(region);
+}
+
+/* What to tell when the kernel refuses a mapping: nearly always its limit on their number. */
+CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t bytes) {
+    int reason = errno;
+    sim_note("%s of %llu bytes at 0x%llx: the kernel refuses (%s); this process has %llu mappings, "
+             "and Linux allows vm.max_map_count (65530 by default). Use larger handles, or map "
+             "them in the order they were created",
+             what, (unsigned long long)bytes, (unsigned long long)address, strerror(reason),
+             (unsigned long long)simcuda_linux_mappings());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sim_region_reset(void) {
+    while (sim.region_count != 0) {
+        struct sim_region *region = sim.regions[sim.region_count - 1];
+        for (uint64_t i = 0; region->kind == SIM_RESERVED && region->mappings != 0; i++) {
+            struct sim_mapping *mapping = region->pages[i];
+            if (mapping != NULL) {
+                uint64_t granules = mapping->memory->bytes / sim.settings.granularity_bytes;
+                mapping->memory->mappings--;
+                region->mappings--;
+                i += granules - 1;
+                free(mapping);
+            }
+        }
+        sim_region_free(region);
+    }
+    reservation_window.next = 0;
+    block_window.next = 0;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Devices: their file of memory, attributes, identity; and the calls that need no context.
+ */
+#include "sim.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Offsets are handed out once, so the file is as long as a file can be; it is sparse. */
+#define FILE_BYTES (INT64_C(1) << 62)
+
+struct sim_device *sim_device(CUdevice ordinal) {
+    return ordinal >= 0 && ordinal < sim.device_count ? &sim.devices[ordinal] : NULL;
+}
+
+bool sim_device_open(struct sim_device *device, int ordinal) {
+    memset(device, 0, sizeof *device);
+    device->ordinal = ordinal;
+    device->capacity_bytes = sim.settings.memory_bytes;
+    device->file = memfd_create("simcuda", MFD_CLOEXEC);
+    if (device->file < 0 || ftruncate(device->file, FILE_BYTES) != 0) {
+        sim_note("no memory file for device %d: the kernel refuses memfd_create or its size",
+                 ordinal);
+        if (device->file >= 0) {
+            close(device->file);
+        }
+        return false;
+    }
+    device->primary.device = device;
+    device->primary.primary = true;
+    device->pool = sim_slot_new(SIM_POOL, device);
+    return true;
+}
+
+void sim_device_close(struct sim_device *device) {
+    close(device->file);
+    memset(device, 0, sizeof *device);
+}
+
+/* ---- Without a device ----------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuInit(unsigned int Flags) {
+    SIM_ENTER(cuInit, SIM_NEEDS_NOTHING);
+    return sim_leave(Flags != 0 ? CUDA_ERROR_INVALID_VALUE : sim_start());
+}
+
+CUresult CUDAAPI cuDriverGetVersion(int *driverVersion) {
+    SIM_ENTER(cuDriverGetVersion, SIM_NEEDS_NOTHING);
+    if (driverVersion == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *driverVersion = (int)sim.settings.version;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- Identity ------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuDeviceGetCount(int *count) {
+    SIM_ENTER(cuDeviceGetCount, SIM_NEEDS_INIT);
+    if (count == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *count = sim.device_count;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
+    SIM_ENTER(cuDeviceGet, SIM_NEEDS_INIT);
+    if (device == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (sim_device(ordinal) == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    *device = ordinal;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev) {
+    SIM_ENTER(cuDeviceGetName, SIM_NEEDS_INIT);
+    if (name == NULL || len <= 0) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (sim_device(dev) == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    snprintf(name, (size_t)len, "Tenure simulated device");
+    return sim_leave(CUDA_SUCCESS);
+}
+
+static CUresult device_uuid(CUuuid *uuid, CUdevice dev) {
+    if (uuid == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (sim_device(dev) == NULL) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    memset(uuid, 0, sizeof *uuid);
+    memcpy(uuid->bytes, "simcuda", 7);
+    uuid->bytes[15] = (char)dev;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
+    SIM_ENTER(cuDeviceGetUuid, SIM_NEEDS_INIT);
+    return sim_leave(device_uuid(uuid, dev));
+}
+
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
+    SIM_ENTER(cuDeviceGetUuid_v2, SIM_NEEDS_INIT);
+    return sim_leave(device_uuid(uuid, dev));
+}
+
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
+    SIM_ENTER(cuDeviceTotalMem_v2, SIM_NEEDS_INIT);
+    const struct sim_device *device = sim_device(dev);
+    if (bytes == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (device == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    *bytes = device->capacity_bytes;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev) {
+    SIM_ENTER(cuDeviceCanAccessPeer, SIM_NEEDS_INIT);
+    if (canAccessPeer == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (sim_device(dev) == NULL || sim_device(peerDev) == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    *canAccessPeer = dev != peerDev;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+static CUresult device_pool(CUmemoryPool *pool, CUdevice dev) {
+    const struct sim_device *device = sim_device(dev);
+    if (pool == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (device == NULL) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *pool = (CUmemoryPool)device->pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev) {
+    SIM_ENTER(cuDeviceGetDefaultMemPool, SIM_NEEDS_INIT);
+    return sim_leave(device_pool(pool_out, dev));
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev) {
+    SIM_ENTER(cuDeviceGetMemPool, SIM_NEEDS_INIT);
+    return sim_leave(device_pool(pool, dev));
+}
+
+/* ---- Attributes ----------------------------------------------------------------------------- */
+
+struct attribute {
+    CUdevice_attribute attribute;
+    int value;
+};
+
+/* An H200's answers for what the simulation models; attributes not listed are 0. */
+static const struct attribute attributes[] = {
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+    {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
+    {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+    {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+};
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev) {
+    SIM_ENTER(cuDeviceGetAttribute, SIM_NEEDS_INIT);
+    if (pi == NULL || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (sim_device(dev) == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    *pi = 0;
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+        if (attributes[i].attribute == attrib) {
+            *pi = attributes[i].value;
+        }
+    }
+    if (attrib == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+        attrib == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) {
+        *pi = sim.settings.vmm;
+    }
+    if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
+        *pi = dev + 1;
+    }
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- Memory information --------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total) {
+    SIM_ENTER(cuMemGetInfo_v2, SIM_NEEDS_CONTEXT);
+    const struct sim_device *device = sim_current()->device;
+    if (free == NULL || total == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *free = device->capacity_bytes - device->used_bytes;
+    *total = device->capacity_bytes;
+    return sim_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events. An event is the point of its latest record: a stream and a ticket. One that was never
+ * recorded counts as finished. Recording again replaces the point at the call; what waited for the
+ * earlier one goes on waiting for that.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+
+#define EVENT_FLAGS                                                                                \
+    (unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
+
+static struct sim_event *event_get(CUevent handle) {
+    return sim_slot_get(handle, SIM_EVENT, "event");
+}
+
+void sim_event_drop(struct sim_event *event) {
+    if (--event->references == 0) {
+        if (event->point.stream != NULL) {
+            sim_stream_drop(event->point.stream);
+        }
+        free(event);
+    }
+}
+
+/* The event now stands for this point. */
+void sim_event_mark(struct sim_event *event, struct sim_stream *stream, uint64_t ticket) {
+    sim_stream_hold(stream);
+    if (event->point.stream != NULL) {
+        sim_stream_drop(event->point.stream);
+    }
+    event->point = (struct sim_point){stream, ticket};
+}
+
+static CUresult event_create(CUevent *out, unsigned flags) {
+    bool interprocess = (flags & CU_EVENT_INTERPROCESS) != 0;
+    if (out == NULL || (flags & ~EVENT_FLAGS) != 0 ||
+        (interprocess && (flags & CU_EVENT_DISABLE_TIMING) == 0)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_event *event = calloc(1, sizeof *event);
+    struct sim_slot *slot = event == NULL ? NULL : sim_slot_new(SIM_EVENT, event);
+    if (slot == NULL) {
+        free(event);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    event->slot = slot;
+    event->context = sim_current();
+    event->flags = flags;
+    event->references = 1;
+    *out = (CUevent)slot;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags) {
+    SIM_ENTER(cuEventCreate, SIM_NEEDS_CLEAN);
+    return sim_leave(event_create(phEvent, Flags));
+}
+
+/* Legal while a record or a wait is queued: those keep what they need. */
+CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent) {
+    SIM_ENTER(cuEventDestroy_v2, SIM_NEEDS_CONTEXT);
+    struct sim_event *event = event_get(hEvent);
+    if (event == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    sim_slot_free(event->slot);
+    event->slot = NULL;
+    sim_event_drop(event);
+    return sim_leave(CUDA_SUCCESS);
+}
+
+static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned flags) {
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(stream_handle, &result);
+    struct sim_event *event = event_get(handle);
+    if (flags > CU_EVENT_RECORD_EXTERNAL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream == NULL || event == NULL) {
+        return stream == NULL ? result : CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (event->context != stream->context) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    struct sim_op op = {.kind = SIM_OP_RECORD, .record = event};
+    event->references++;
+    return sim_submit(stream, &op);
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
+    SIM_ENTER(cuEventRecord, SIM_NEEDS_CLEAN);
+    return sim_leave(event_record(hEvent, hStream, 0));
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+    SIM_ENTER(cuEventRecordWithFlags, SIM_NEEDS_CLEAN);
+    return sim_leave(event_record(hEvent, hStream, flags));
+}
+
+static bool event_done(const struct sim_event *event) {
+    return event->point.stream == NULL || sim_point_done(event->point);
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
+    SIM_ENTER(cuEventQuery, SIM_NEEDS_CLEAN);
+    struct sim_event *event = event_get(hEvent);
+    if (event == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    event->references++; /* running host functions lets other threads in */
+    if (!event_done(event)) {
+        sim_schedule_queried();
+    }
+    CUresult result = event->context->error;
+    if (result == CUDA_SUCCESS && !event_done(event)) {
+        result = CUDA_ERROR_NOT_READY;
+    }
+    sim_event_drop(event);
+    return sim_leave(result);
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
+    SIM_ENTER(cuEventSynchronize, SIM_NEEDS_CLEAN);
+    const struct sim_event *event = event_get(hEvent);
+    if (event == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    if (event->point.stream == NULL) {
+        return sim_leave(CUDA_SUCCESS);
+    }
+    return sim_leave(sim_wait(event->point, "cuEventSynchronize"));
+}
+
+static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent end_handle) {
+    const struct sim_event *start = event_get(start_handle);
+    const struct sim_event *end = event_get(end_handle);
+    if (milliseconds == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (start == NULL || end == NULL || start->point.stream == NULL || end->point.stream == NULL ||
+        start->context->device != end->context->device ||
+        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!event_done(start) || !event_done(end)) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    *milliseconds = (float)((double)(int64_t)(end->time_ns - start->time_ns) / 1e6);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
+    SIM_ENTER(cuEventElapsedTime, SIM_NEEDS_CLEAN);
+    return sim_leave(event_elapsed(pMilliseconds, hStart, hEnd));
+}
+
+CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
+    SIM_ENTER(cuEventElapsedTime_v2, SIM_NEEDS_CLEAN);
+    return sim_leave(event_elapsed(pMilliseconds, hStart, hEnd));
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running one operation. Whoever took it from a queue has made sure that its turn has come; this
+ * file only does what it says, after checking the memory it touches.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#define OP_NS UINT64_C(1000) /* simulated time of any operation, and 1 ns per 4 KiB on top */
+
+/* ---- Value waits ---------------------------------------------------------------------------- */
+
+static uint64_t value_load(const struct sim_op *op) {
+    uintptr_t address = (uintptr_t)op->access[0].address;
+    return op->value.wide ? __atomic_load_n((const uint64_t *)address, __ATOMIC_ACQUIRE)
+                          : __atomic_load_n((const uint32_t *)address, __ATOMIC_ACQUIRE);
+}
+
+/* Whether a value wait may pass. The caller has checked that the memory can be read. */
+bool sim_value_reached(const struct sim_op *op) {
+    uint64_t now = value_load(op);
+    uint64_t wanted = op->value.value;
+    switch (op->value.flags & 3u) {
+    case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic, as the driver compares */
+        return op->value.wide ? (int64_t)(now - wanted) >= 0
+                              : (int32_t)((uint32_t)now - (uint32_t)wanted) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+        return now == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+        return (now & wanted) != 0;
+    default: {
+        uint64_t all = op->value.wide ? UINT64_MAX : UINT32_MAX;
+        return (~(now | wanted) & all) != 0;
+    }
+    }
+}
+
+static void value_store(const struct sim_op *op) {
+    uintptr_t address = (uintptr_t)op->access[0].address;
+    if (op->value.wide) {
+        __atomic_store_n((uint64_t *)address, op->value.value, __ATOMIC_RELEASE);
+    } else {
+        __atomic_store_n((uint32_t *)address, (uint32_t)op->value.value, __ATOMIC_RELEASE);
+    }
+}
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+static void set_run(const struct sim_op *op) {
+    void *to = (void *)(uintptr_t)op->access[0].address;
+    size_t count = op->access[0].bytes / op->set.width;
+    if (op->set.width == 1) {
+        memset(to, (int)op->set.pattern, count);
+    } else if (op->set.width == 2) {
+        uint16_t *element = to;
+        for (size_t i = 0; i < count; i++) {
+            element[i] = (uint16_t)op->set.pattern;
+        }
+    } else {
+        uint32_t *element = to;
+        for (size_t i = 0; i < count; i++) {
+            element[i] = op->set.pattern;
+        }
+    }
+}
+
+static void copy_run(const struct sim_op *op) {
+    const void *from = op->copy.staged != NULL ? op->copy.staged : (const void *)op->copy.from;
+    memmove((void *)op->copy.to, from, op->copy.bytes);
+}
+
+/* ---- The program's own functions ------------------------------------------------------------ */
+
+/* Parameter pointers come first in a launch's storage. */
+static void *const *launch_parameters(struct sim_launch *launch) {
+    return (void *const *)(void *)launch->storage;
+}
+
+static void call_out(const struct sim_op *op) {
+    struct sim_thread *thread = sim_thread();
+    sim_unlock();
+    thread->in_callback = true;
+    if (op->kind == SIM_OP_HOST) {
+        op->host.function(op->host.data);
+    } else {
+        op->launch->kernel->run(launch_parameters(op->launch));
+    }
+    thread->in_callback = false;
+    sim_lock();
+}
+
+/* ---- One operation -------------------------------------------------------------------------- */
+
+static void run_memory(const struct sim_op *op) {
+    bool alone = sim.settings.schedule == SIM_THREADS;
+    if (alone) {
+        sim_unlock();
+    }
+    if (op->kind == SIM_OP_SET) {
+        set_run(op);
+    } else {
+        copy_run(op);
+    }
+    if (alone) {
+        sim_lock();
+    }
+}
+
+static void clock_advance(struct sim_device *device, const struct sim_op *op) {
+    uint64_t bytes = 0;
+    size_t count = 0;
+    const struct sim_access *access = sim_op_accesses(op, &count);
+    for (size_t i = 0; i < count; i++) {
+        bytes += access[i].bytes;
+    }
+    device->clock_ns += OP_NS + bytes / 4096;
+}
+
+/*
+ * Does the operation's work. In a poisoned context nothing has any effect but the end of waiting,
+ * and frees, which must not leak.
+ */
+void sim_execute(struct sim_stream *stream, struct sim_op *op) {
+    struct sim_device *device = stream->context->device;
+    bool sound = stream->context->error == CUDA_SUCCESS && sim_check_op(stream, op);
+    clock_advance(device, op);
+    if (op->kind == SIM_OP_FREE) {
+        sim_check_unused(op->free->base, op->free->bytes, "cuMemFreeAsync");
+        sim_block_free(op->free);
+        return;
+    }
+    if (!sound) {
+        return;
+    }
+    switch (op->kind) {
+    case SIM_OP_RECORD:
+        op->record->time_ns = device->clock_ns;
+        break;
+    case SIM_OP_WRITE_VALUE:
+        value_store(op);
+        break;
+    case SIM_OP_SET:
+    case SIM_OP_COPY:
+        run_memory(op);
+        break;
+    case SIM_OP_HOST:
+    case SIM_OP_KERNEL:
+        call_out(op);
+        break;
+    default: /* waits: their turn having come is all there is to them */
+        break;
+    }
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control of the simulated CUDA device.
+ *
+ * libtenure_simcuda.so has the CUDA driver's ABI (cuInit, cuMemCreate, ...) and runs on the host.
+ * Programs use it as they use the driver. Tests also want to hold it by the collar: to register
+ * host functions that stand for kernels, to make calls fail, to decide when queued work runs, to
+ * count what is alive. That is what this header is for; it is exported by the same library.
+ *
+ * All functions may be called from any thread, before or after cuInit, unless said otherwise.
+ * None of them counts as a driver call and none is affected by injected failures.
+ *
+ * The environment variables (TENURE_SIM_...) are described in tools/simcuda/README.md.
+ */
+#ifndef TENURE_SIMCUDA_H
+#define TENURE_SIMCUDA_H
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Kernels -------------------------------------------------------------------------------- */
+
+/* One range of memory that an operation touches. */
+typedef struct simcuda_access {
+    CUdeviceptr address; /* first byte */
+    size_t bytes;        /* 0 is allowed and touches nothing */
+    int is_write;        /* 0 for a read, anything else for a write */
+} simcuda_access;
+
+/*
+ * Does a kernel's work on the host. params[i] points at a copy of the i-th parameter, taken at
+ * launch. Device addresses can be dereferenced directly: simulated memory really lies there.
+ * Runs without the simulation's lock; cu* calls made inside give CUDA_ERROR_NOT_PERMITTED.
+ */
+typedef void (*simcuda_kernel_run)(void *const *params);
+
+/*
+ * Says what a launch with these parameters will touch: writes up to capacity entries to out and
+ * returns how many there are (a larger return value makes the simulation ask again with room
+ * enough). Called at launch, with the simulation locked: it must not call cu* or simcuda_*.
+ */
+typedef size_t (*simcuda_kernel_accesses)(void *const *params, simcuda_access *out,
+                                          size_t capacity);
+
+/*
+ * Makes a host function available as a kernel: cuModuleLoadData (any image) followed by
+ * cuModuleGetFunction(name) finds it. Names are copied; a second registration of a name replaces
+ * the first for modules loaded later. Registrations survive simcuda_reset.
+ * accesses may be null: then nothing is checked, and a bad address faults in run.
+ * Returns 0; -1 if name or run is null, a size is 0, or memory is short.
+ */
+int simcuda_kernel_register(const char *name, size_t param_count, const size_t *param_bytes,
+                            simcuda_kernel_run run, simcuda_kernel_accesses accesses);
+
+/* ---- Counting calls ------------------------------------------------------------------------- */
+
+/*
+ * How often an entry point was entered since cuInit's state was last reset, whatever the outcome.
+ * The name may be with or without ABI suffix ("cuMemFree" counts every form of it, "cuMemFree_v2"
+ * that form). Unknown names give 0.
+ */
+uint64_t simcuda_calls(const char *entry_point);
+uint64_t simcuda_calls_total(void);
+void simcuda_calls_reset(void);
+
+/* ---- Injected failures ---------------------------------------------------------------------- */
+
+/*
+ * Makes the nth call (1 is the next one) of an entry point fail with error, having done nothing.
+ * "*" is any entry point except the error-name queries. With sticky != 0 every later call fails
+ * too. Rules add up, at most 32 of them; the first that applies decides the error.
+ */
+void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUresult error);
+void simcuda_fail_clear(void);
+uint64_t simcuda_fail_hits(void); /* calls that were made to fail since the last reset or clear */
+
+/* ---- What is alive -------------------------------------------------------------------------- */
+
+typedef struct simcuda_live {
+    uint64_t handles;            /* physical handles whose memory is still held */
+    uint64_t handle_references;  /* cuMemRelease calls still owed */
+    uint64_t handle_bytes;       /* bytes of those handles */
+    uint64_t mappings;           /* cuMemMap not yet unmapped */
+    uint64_t mapped_bytes;       /* their sum; a handle mapped twice counts twice */
+    uint64_t reservations;       /* cuMemAddressReserve not yet freed */
+    uint64_t reserved_bytes;     /* their sum */
+    uint64_t allocations;        /* cuMemAlloc and cuMemAllocAsync */
+    uint64_t allocated_bytes;    /* their sum */
+    uint64_t pinned;             /* cuMemAllocHost, cuMemHostAlloc */
+    uint64_t pinned_bytes;       /* their sum */
+    uint64_t events;             /* created, not destroyed */
+    uint64_t streams;            /* created, not destroyed; default streams are not counted */
+    uint64_t contexts;           /* cuCtxCreate contexts, not destroyed */
+    uint64_t primary_references; /* cuDevicePrimaryCtxRetain calls not yet released */
+    uint64_t modules;            /* loaded, not unloaded */
+    uint64_t pending;            /* operations queued, not finished */
+    uint64_t used_bytes;         /* device memory in use, as cuMemGetInfo sees it */
+} simcuda_live;
+
+/*
+ * Fills *live for one device, or for all of them together with device -1. Reservations and pinned
+ * memory belong to the device of the context they were made in. Returns 0; -1 for a device that
+ * does not exist or a null pointer. Before cuInit everything is 0.
+ */
+int simcuda_live_get(int device, simcuda_live *live);
+
+/* How many mappings the process has, from /proc/self/maps; the kernel refuses at about 65,530. */
+uint64_t simcuda_linux_mappings(void);
+
+/* ---- Violations ----------------------------------------------------------------------------- */
+
+/*
+ * A violation is a use of the driver that is wrong though the driver may not say so: unmapping
+ * under queued work, touching memory that is not there, releasing twice, using a destroyed handle.
+ * Each is counted and printed; TENURE_SIM_STRICT=abort stops the program at the first.
+ */
+uint64_t simcuda_violations(void);
+const char *simcuda_violation_last(void); /* "" if none; valid in this thread until its next call */
+void simcuda_violations_clear(void);
+
+/* ---- Time ----------------------------------------------------------------------------------- */
+
+/*
+ * Runs up to max_ops queued operations that are able to run, chosen by the schedule, and returns
+ * how many ran. UINT64_MAX runs everything that can run. In `threads` mode the workers do the
+ * running: these only wait until nothing more can run, and return 0.
+ */
+uint64_t simcuda_run(uint64_t max_ops);
+uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops); /* this stream's own operations */
+uint64_t simcuda_pending(void);                                  /* queued and not finished */
+
+/* ---- Life ----------------------------------------------------------------------------------- */
+
+/*
+ * Back to the state before cuInit: drops queued work, frees everything, reads the environment
+ * again. Returns how many objects the program had left alive (references, mappings, reservations,
+ * allocations, pinned blocks, events, streams, contexts, modules). No other thread may be inside
+ * the simulation.
+ */
+int simcuda_reset(void);
+
+/* Plays the end of the process: from now on calls give CUDA_ERROR_DEINITIALIZED until a reset. */
+void simcuda_shutdown(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

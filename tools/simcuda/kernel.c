@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels: host functions registered under a name, modules that find them, and launches.
+ *
+ * No device code is run. A launch copies its parameters at the call, in either of the driver's two
+ * forms, asks the kernel what it will touch, and queues an operation.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_THREADS_PER_BLOCK 1024u
+
+static struct sim_kernel *kernels; /* newest first; kept until the process ends */
+
+/* ---- Registration --------------------------------------------------------------------------- */
+
+/* A parameter is aligned as C would align a type of its size made of equal parts. */
+static size_t parameter_alignment(size_t bytes) {
+    size_t alignment = bytes & (~bytes + 1);
+    return alignment > 16 ? 16 : alignment;
+}
+
+static struct sim_kernel *kernel_new(const char *name, size_t count, const size_t *bytes) {
+    struct sim_kernel *kernel = calloc(1, sizeof *kernel);
+    if (kernel == NULL) {
+        return NULL;
+    }
+    kernel->name = strdup(name);
+    kernel->param_count = count;
+    kernel->param_bytes = calloc(count + 1, sizeof *kernel->param_bytes);
+    kernel->param_offset = calloc(count + 1, sizeof *kernel->param_offset);
+    if (kernel->name == NULL || kernel->param_bytes == NULL || kernel->param_offset == NULL) {
+        free(kernel->name);
+        free(kernel->param_bytes);
+        free(kernel->param_offset);
+        free(kernel);
+        return NULL;
+    }
+    size_t offset = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t alignment = parameter_alignment(bytes[i]);
+        offset = (offset + alignment - 1) / alignment * alignment;
+        kernel->param_bytes[i] = bytes[i];
+        kernel->param_offset[i] = offset;
+        offset += bytes[i];
+    }
+    kernel->packed_bytes = offset;
+    return kernel;
+}
+
+int simcuda_kernel_register(const char *name, size_t param_count, const size_t *param_bytes,
+                            simcuda_kernel_run run, simcuda_kernel_accesses accesses) {
+    if (name == NULL || run == NULL || (param_count != 0 && param_bytes == NULL)) {
+        return -1;
+    }
+    for (size_t i = 0; i < param_count; i++) {
+        if (param_bytes[i] == 0) {
+            return -1;
+        }
+    }
+    struct sim_kernel *kernel = kernel_new(name, param_count, param_bytes);
+    if (kernel == NULL) {
+        return -1;
+    }
+    kernel->run = run;
+    kernel->accesses = accesses;
+    sim_lock();
+    kernel->next = kernels;
+    kernels = kernel;
+    sim_unlock();
+    return 0;
+}
+
+/* ---- Modules -------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image) {
+    SIM_ENTER(cuModuleLoadData, SIM_NEEDS_CLEAN);
+    if (module == NULL || image == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    struct sim_module *loaded = calloc(1, sizeof *loaded);
+    struct sim_slot *slot = loaded == NULL ? NULL : sim_slot_new(SIM_MODULE, loaded);
+    if (slot == NULL) {
+        free(loaded);
+        return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    loaded->slot = slot;
+    loaded->context = sim_current();
+    *module = (CUmodule)slot;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+void sim_module_end(struct sim_module *module) {
+    while (module->functions != NULL) {
+        struct sim_function *function = module->functions;
+        module->functions = function->next;
+        sim_slot_free(function->slot);
+        free(function);
+    }
+    sim_slot_free(module->slot);
+    free(module);
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
+    SIM_ENTER(cuModuleUnload, SIM_NEEDS_CONTEXT);
+    struct sim_module *module = sim_slot_get(hmod, SIM_MODULE, "module");
+    if (module == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    sim_module_end(module);
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* The same name gives the same handle, as long as the module is loaded. */
+static CUresult function_get(struct sim_module *module, const char *name, CUfunction *out) {
+    for (struct sim_function *function = module->functions; function; function = function->next) {
+        if (strcmp(function->kernel->name, name) == 0) {
+            *out = (CUfunction)function->slot;
+            return CUDA_SUCCESS;
+        }
+    }
+    const struct sim_kernel *kernel = kernels;
+    while (kernel != NULL && strcmp(kernel->name, name) != 0) {
+        kernel = kernel->next;
+    }
+    if (kernel == NULL) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    struct sim_function *function = calloc(1, sizeof *function);
+    struct sim_slot *slot = function == NULL ? NULL : sim_slot_new(SIM_FUNCTION, function);
+    if (slot == NULL) {
+        free(function);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    function->slot = slot;
+    function->kernel = kernel;
+    function->next = module->functions;
+    module->functions = function;
+    *out = (CUfunction)slot;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
+    SIM_ENTER(cuModuleGetFunction, SIM_NEEDS_CLEAN);
+    struct sim_module *module = sim_slot_get(hmod, SIM_MODULE, "module");
+    if (hfunc == NULL || name == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    return sim_leave(module == NULL ? CUDA_ERROR_INVALID_HANDLE
+                                    : function_get(module, name, hfunc));
+}
+
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+                                    size_t *paramSize) {
+    SIM_ENTER(cuFuncGetParamInfo, SIM_NEEDS_CONTEXT);
+    const struct sim_function *function = sim_slot_get(func, SIM_FUNCTION, "function");
+    if (function == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    if (paramOffset == NULL || paramIndex >= function->kernel->param_count) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *paramOffset = function->kernel->param_offset[paramIndex];
+    if (paramSize != NULL) {
+        *paramSize = function->kernel->param_bytes[paramIndex];
+    }
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc) {
+    SIM_ENTER(cuFuncGetName, SIM_NEEDS_CONTEXT);
+    const struct sim_function *function = sim_slot_get(hfunc, SIM_FUNCTION, "function");
+    if (name == NULL || function == NULL) {
+        return sim_leave(name == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
+    }
+    *name = function->kernel->name;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- Launches ------------------------------------------------------------------------------- */
+
+/* The packed buffer that `extra` describes; false if it is not a valid description. */
+static bool extra_parse(void *const *extra, const unsigned char **buffer, size_t *bytes) {
+    *buffer = NULL;
+    *bytes = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            *buffer = extra[i + 1];
+        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            memcpy(bytes, extra[i + 1], sizeof *bytes);
+        } else {
+            return false;
+        }
+    }
+    return *buffer != NULL || *bytes == 0;
+}
+
+/* Storage: pointers to parameters, then the parameters in their packed form. */
+static struct sim_launch *launch_pack(const struct sim_kernel *kernel, void *const *parameters,
+                                      const unsigned char *packed) {
+    size_t header = (kernel->param_count * sizeof(void *) + 15) & ~(size_t)15;
+    struct sim_launch *launch = sim_launch_new(header + kernel->packed_bytes);
+    if (launch == NULL) {
+        return NULL;
+    }
+    launch->kernel = kernel;
+    void **pointers = (void **)(void *)launch->storage;
+    unsigned char *bytes = (unsigned char *)launch->storage + header;
+    for (size_t i = 0; i < kernel->param_count; i++) {
+        size_t offset = kernel->param_offset[i];
+        pointers[i] = bytes + offset;
+        memcpy(bytes + offset, packed != NULL ? packed + offset : parameters[i],
+               kernel->param_bytes[i]);
+    }
+    return launch;
+}
+
+/* Asks the kernel what it will touch; the list grows until it fits. */
+static bool launch_ask(struct sim_launch *launch) {
+    simcuda_access answer[16];
+    simcuda_access *list = answer;
+    size_t room = sizeof answer / sizeof answer[0];
+    void *const *parameters = (void *const *)(void *)launch->storage;
+    size_t count = launch->kernel->accesses(parameters, list, room);
+    while (count > room) {
+        free(list == answer ? NULL : list);
+        room = count;
+        list = calloc(room, sizeof *list);
+        if (list == NULL) {
+            return false;
+        }
+        count = launch->kernel->accesses(parameters, list, room);
+    }
+    launch->access = count == 0 ? NULL : calloc(count, sizeof *launch->access);
+    bool good = count == 0 || launch->access != NULL;
+    for (size_t i = 0; good && i < count; i++) {
+        launch->access[i] = (struct sim_access){list[i].address, list[i].bytes,
+                                                list[i].is_write != 0};
+    }
+    launch->access_count = good ? count : 0;
+    free(list == answer ? NULL : list);
+    return good;
+}
+
+static CUresult launch_submit(struct sim_stream *stream, const struct sim_kernel *kernel,
+                              void *const *parameters, void *const *extra) {
+    const unsigned char *packed = NULL;
+    size_t packed_bytes = 0;
+    if (parameters != NULL && extra != NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (extra != NULL && !extra_parse(extra, &packed, &packed_bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (kernel->param_count != 0 && parameters == NULL &&
+        (packed == NULL || packed_bytes < kernel->packed_bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_op op = {.kind = SIM_OP_KERNEL};
+    op.launch = launch_pack(kernel, parameters, packed);
+    if (op.launch == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (kernel->accesses != NULL && !launch_ask(op.launch)) {
+        sim_op_dispose(&op);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return sim_submit(stream, &op);
+}
+
+static bool shape_valid(unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
+                        unsigned bz) {
+    return x != 0 && y != 0 && z != 0 && bx != 0 && by != 0 && bz != 0 && y <= 65535 &&
+           z <= 65535 && x <= 2147483647 && bx <= MAX_THREADS_PER_BLOCK &&
+           by <= MAX_THREADS_PER_BLOCK && bz <= 64 &&
+           (uint64_t)bx * by * bz <= MAX_THREADS_PER_BLOCK;
+}
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                unsigned int gridDimZ, unsigned int blockDimX,
+                                unsigned int blockDimY, unsigned int blockDimZ,
+                                unsigned int sharedMemBytes, CUstream hStream,
+                                void **kernelParams, void **extra) {
+    SIM_ENTER(cuLaunchKernel, SIM_NEEDS_CLEAN);
+    (void)sharedMemBytes;
+    CUresult result = CUDA_SUCCESS;
+    const struct sim_function *function = sim_slot_get(f, SIM_FUNCTION, "function");
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    if (function == NULL || stream == NULL) {
+        return sim_leave(function == NULL ? CUDA_ERROR_INVALID_HANDLE : result);
+    }
+    if (!shape_valid(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ)) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    return sim_leave(launch_submit(stream, function->kernel, kernelParams, extra));
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
+    SIM_ENTER(cuLaunchHostFunc, SIM_NEEDS_CLEAN);
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    if (stream == NULL || fn == NULL) {
+        return sim_leave(stream == NULL ? result : CUDA_ERROR_INVALID_VALUE);
+    }
+    struct sim_op op = {.kind = SIM_OP_HOST};
+    op.host.function = fn;
+    op.host.data = userData;
+    return sim_leave(sim_submit(stream, &op));
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations and the queues they wait in.
+ *
+ * A stream's queue is a ring of operations by value that doubles when it is full, so that queueing
+ * one allocates nothing. The head stays in the ring while it runs: "everything up to this ticket is
+ * finished" is then "the ring is empty or its head has a higher ticket".
+ *
+ * sim_submit is the only way into a queue.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LAUNCH_ROOM ((size_t)512) /* storage of a recycled launch block */
+
+/* ---- What an operation is ------------------------------------------------------------------- */
+
+const char *sim_op_name(enum sim_op_kind kind) {
+    static const char *const names[SIM_OP_KINDS] = {
+        "an event record", "an event wait",   "a value wait", "a value write", "a memset",
+        "a copy",          "a host function", "a kernel",     "a free",
+    };
+    return names[kind];
+}
+
+const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count) {
+    if (op->kind == SIM_OP_KERNEL) {
+        *count = op->launch->access_count;
+        return op->launch->access;
+    }
+    *count = op->access_count;
+    return op->access;
+}
+
+/* Adds a range to an operation under construction. */
+void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, bool write) {
+    op->access[op->access_count++] =
+        (struct sim_access){.address = address, .bytes = bytes, .write = write};
+}
+
+static struct sim_launch *launch_free_list;
+
+/* A block with room for the launch's parameters and accesses; null when memory is short. */
+struct sim_launch *sim_launch_new(size_t room_bytes) {
+    struct sim_launch *launch = room_bytes <= LAUNCH_ROOM ? launch_free_list : NULL;
+    if (launch != NULL) {
+        launch_free_list = launch->next_free;
+    } else {
+        size_t room = room_bytes <= LAUNCH_ROOM ? LAUNCH_ROOM : room_bytes;
+        launch = malloc(sizeof *launch + room);
+        if (launch == NULL) {
+            return NULL;
+        }
+        launch->room_bytes = room;
+    }
+    launch->next_free = NULL;
+    launch->kernel = NULL;
+    launch->access_count = 0;
+    launch->access = NULL;
+    return launch;
+}
+
+static void launch_dispose(struct sim_launch *launch) {
+    free(launch->access);
+    launch->access = NULL;
+    if (launch->room_bytes == LAUNCH_ROOM) {
+        launch->next_free = launch_free_list;
+        launch_free_list = launch;
+    } else {
+        free(launch);
+    }
+}
+
+void sim_launch_reset(void) {
+    while (launch_free_list != NULL) {
+        struct sim_launch *launch = launch_free_list;
+        launch_free_list = launch->next_free;
+        free(launch);
+    }
+}
+
+/* Gives back what the operation owns, whether it ran or not. */
+void sim_op_dispose(struct sim_op *op) {
+    switch (op->kind) {
+    case SIM_OP_RECORD:
+        sim_event_drop(op->record);
+        break;
+    case SIM_OP_WAIT:
+        sim_stream_drop(op->wait.stream);
+        break;
+    case SIM_OP_COPY:
+        free(op->copy.staged);
+        break;
+    case SIM_OP_KERNEL:
+        launch_dispose(op->launch);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- Queues --------------------------------------------------------------------------------- */
+
+struct sim_op *sim_stream_head(const struct sim_stream *stream) {
+    return &stream->ring[stream->head & (stream->room - 1)];
+}
+
+static bool ring_grow(struct sim_stream *stream) {
+    uint64_t room = stream->room == 0 ? 16 : stream->room * 2;
+    struct sim_op *ring = malloc(room * sizeof *ring);
+    if (ring == NULL) {
+        return false;
+    }
+    for (uint64_t n = stream->head; n < stream->tail; n++) {
+        ring[n & (room - 1)] = stream->ring[n & (stream->room - 1)];
+    }
+    free(stream->ring);
+    stream->ring = ring;
+    stream->room = room;
+    return true;
+}
+
+static bool busy_insert(struct sim_stream *stream) {
+    struct sim_stream **larger =
+        sim_grow(sim.busy, &sim.busy_room, sim.busy_count + 1, sizeof *larger);
+    if (larger == NULL) {
+        return false;
+    }
+    sim.busy = larger;
+    stream->busy_index = sim.busy_count;
+    larger[sim.busy_count++] = stream;
+    sim_stream_hold(stream);
+    return true;
+}
+
+static bool queue_room(struct sim_stream *stream) {
+    if (stream->tail - stream->head == stream->room && !ring_grow(stream)) {
+        return false;
+    }
+    return stream->head != stream->tail || busy_insert(stream);
+}
+
+/* Queues a copy of the operation and owns what it holds from here on, also when it fails. */
+CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op) {
+    if (!queue_room(stream)) {
+        struct sim_op refused = *op;
+        sim_op_dispose(&refused);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct sim_op *queued = &stream->ring[stream->tail & (stream->room - 1)];
+    *queued = *op;
+    queued->ticket = ++sim.ticket;
+    stream->last_ticket = queued->ticket;
+    stream->tail++;
+    sim.pending++;
+    if (op->kind == SIM_OP_RECORD) {
+        sim_event_mark(op->record, stream, queued->ticket);
+    }
+    sim_schedule_submitted();
+    return CUDA_SUCCESS;
+}
+
+/* Takes the head away after it ran; the stream may be gone after this if nothing else holds it. */
+void sim_stream_pop(struct sim_stream *stream) {
+    stream->head++;
+    sim.pending--;
+    sim.completed++;
+    if (stream->head == stream->tail) {
+        sim.busy_count--;
+        sim.busy[stream->busy_index] = sim.busy[sim.busy_count];
+        sim.busy[stream->busy_index]->busy_index = stream->busy_index;
+        sim_stream_drop(stream);
+    }
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a pointer is: attributes and ranges.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+/* Where a pointer leads: a block, a pinned block, or a mapping inside a reservation. */
+struct place {
+    const struct sim_region *region;
+    const struct sim_mapping *mapping; /* null for blocks */
+    CUdeviceptr base;
+    uint64_t bytes;
+};
+
+static bool place_find(CUdeviceptr address, struct place *place) {
+    memset(place, 0, sizeof *place);
+    place->region = sim_region_find(address);
+    if (place->region == NULL) {
+        return false;
+    }
+    place->base = place->region->base;
+    place->bytes = place->region->bytes;
+    if (place->region->kind != SIM_RESERVED) {
+        return true;
+    }
+    place->mapping = sim_mapping_find(place->region, address);
+    if (place->mapping == NULL) {
+        return false;
+    }
+    place->base = place->mapping->base;
+    place->bytes = place->mapping->memory->bytes;
+    return true;
+}
+
+static int place_device(const struct place *place) {
+    return place->mapping != NULL ? place->mapping->memory->device->ordinal
+                                  : place->region->device->ordinal;
+}
+
+/* Attributes have results of several types; each is written with its own. */
+static void put(void *data, const void *value, size_t bytes) {
+    memcpy(data, value, bytes);
+}
+
+static void put_unsigned(void *data, unsigned value) {
+    put(data, &value, sizeof value);
+}
+
+static void put_address(void *data, CUdeviceptr value) {
+    put(data, &value, sizeof value);
+}
+
+static unsigned place_access(const struct place *place) {
+    if (place->mapping == NULL) {
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    }
+    const struct sim_context *here = sim_current();
+    uint32_t bit = UINT32_C(1) << (here == NULL ? 0 : here->device->ordinal);
+    return (place->mapping->writable & bit) != 0   ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+           : (place->mapping->readable & bit) != 0 ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                                                   : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+}
+
+static CUresult place_attribute(const struct place *place, CUdeviceptr address,
+                                CUpointer_attribute attribute, void *data) {
+    bool pinned = place->region->kind == SIM_PINNED;
+    CUcontext context = place->mapping != NULL ? NULL : (CUcontext)place->region->context->slot;
+    bool zero = false;
+    unsigned long long id = place->mapping != NULL ? place->mapping->memory->id >> 32
+                                                   : place->region->buffer_id;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        put(data, &context, sizeof context);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        put_unsigned(data, pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        put_address(data, address);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        put_address(data, address);
+        return pinned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        put_unsigned(data, (unsigned)place_device(place));
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        put(data, &id, sizeof id);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        put(data, &zero, sizeof zero);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED: {
+        bool mapped = true;
+        put(data, &mapped, sizeof mapped);
+        return CUDA_SUCCESS;
+    }
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        put_address(data, place->base);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        put(data, &place->bytes, sizeof(size_t));
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        id = place->mapping != NULL
+                 ? (unsigned long long)place->mapping->memory->properties.requestedHandleTypes
+                 : 0;
+        put(data, &id, sizeof id);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        put_unsigned(data, place_access(place));
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                       CUdeviceptr ptr) {
+    SIM_ENTER(cuPointerGetAttribute, SIM_NEEDS_CONTEXT);
+    struct place place;
+    if (data == NULL || !place_find(ptr, &place)) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    return sim_leave(place_attribute(&place, ptr, attribute, data));
+}
+
+static size_t attribute_bytes(CUpointer_attribute attribute) {
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return sizeof(unsigned);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return sizeof(bool);
+    default:
+        return sizeof(uint64_t);
+    }
+}
+
+/* Unlike the single form this succeeds for any pointer: what does not apply is null. */
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
+                                        CUpointer_attribute *attributes, void **data,
+                                        CUdeviceptr ptr) {
+    SIM_ENTER(cuPointerGetAttributes, SIM_NEEDS_CONTEXT);
+    struct place place;
+    if (numAttributes == 0 || attributes == NULL || data == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    bool known = place_find(ptr, &place);
+    for (unsigned i = 0; i < numAttributes; i++) {
+        size_t bytes = attribute_bytes(attributes[i]);
+        memset(data[i], 0, bytes);
+        if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+            put_unsigned(data[i], (unsigned)CU_DEVICE_INVALID);
+        }
+        if (known && place_attribute(&place, ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
+            memset(data[i], 0, bytes);
+        }
+    }
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
+    SIM_ENTER(cuMemGetAddressRange_v2, SIM_NEEDS_CONTEXT);
+    struct place place;
+    if (!place_find(dptr, &place)) {
+        return sim_leave(CUDA_ERROR_NOT_FOUND);
+    }
+    if (pbase != NULL) {
+        *pbase = place.base;
+    }
+    if (psize != NULL) {
+        *psize = place.bytes;
+    }
+    return sim_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The environment of the simulated device: one table of variables, each with its parser.
+ *
+ * A bad value is an error, never a default: the message names the variable, the value and what is
+ * allowed, and cuInit then fails with CUDA_ERROR_INVALID_VALUE.
+ */
+#include "sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__has_include)
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#endif
+#endif
+#ifndef RUNNING_ON_VALGRIND
+#define RUNNING_ON_VALGRIND 0
+#endif
+
+#define GIB (UINT64_C(1) << 30)
+#define PAGE_BYTES UINT64_C(4096)
+
+/*
+ * Valgrind keeps a table entry per 64 KiB of address space that was ever mapped, and offers only
+ * part of the 47 bits; real machines have room for eight devices of 8 TiB and more.
+ */
+#define RESERVE_NATIVE (UINT64_C(100) << 40)
+#define RESERVE_VALGRIND (UINT64_C(256) << 30)
+
+struct variable {
+    const char *name;
+    const char *allowed;
+    bool (*parse)(const char *text, struct sim_settings *settings);
+};
+
+/* A number with an optional K, M, G or T; rejects signs, blanks, junk and overflow. */
+static bool parse_size(const char *text, uint64_t *out) {
+    if (text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 0);
+    if (errno != 0) {
+        return false;
+    }
+    unsigned shift = 0;
+    if (*end != '\0') {
+        const char *units = "KMGT";
+        const char *unit = strchr(units, *end);
+        if (unit == NULL || end[1] != '\0') {
+            return false;
+        }
+        shift = 10u * (unsigned)(unit - units + 1);
+    }
+    if (number > (UINT64_MAX >> shift)) {
+        return false;
+    }
+    *out = (uint64_t)number << shift;
+    return true;
+}
+
+static bool parse_range(const char *text, uint64_t low, uint64_t high, uint64_t *out) {
+    uint64_t number = 0;
+    if (!parse_size(text, &number) || number < low || number > high) {
+        return false;
+    }
+    *out = number;
+    return true;
+}
+
+static bool parse_devices(const char *text, struct sim_settings *settings) {
+    return parse_range(text, 0, SIM_MAX_DEVICES, &settings->devices);
+}
+
+static bool parse_memory(const char *text, struct sim_settings *settings) {
+    return parse_range(text, UINT64_C(1) << 20, UINT64_C(1) << 50, &settings->memory_bytes);
+}
+
+static bool parse_granularity(const char *text, struct sim_settings *settings) {
+    uint64_t bytes = 0;
+    if (!parse_range(text, PAGE_BYTES, GIB, &bytes) || (bytes & (bytes - 1)) != 0) {
+        return false;
+    }
+    settings->granularity_bytes = bytes;
+    return true;
+}
+
+static bool parse_reserve(const char *text, struct sim_settings *settings) {
+    return parse_range(text, PAGE_BYTES, UINT64_C(1) << 47, &settings->reserve_bytes);
+}
+
+static bool parse_seed(const char *text, struct sim_settings *settings) {
+    return parse_range(text, 0, UINT64_MAX, &settings->seed);
+}
+
+static bool parse_threads(const char *text, struct sim_settings *settings) {
+    return parse_range(text, 1, 64, &settings->threads);
+}
+
+static bool parse_deadlock(const char *text, struct sim_settings *settings) {
+    return parse_range(text, 1, 86400000, &settings->deadlock_ms);
+}
+
+static bool parse_version(const char *text, struct sim_settings *settings) {
+    return parse_range(text, 2000, 13000, &settings->version);
+}
+
+static bool parse_schedule(const char *text, struct sim_settings *settings) {
+    static const char *const names[] = {"lazy", "random", "eager", "threads"};
+    for (unsigned i = 0; i < 4; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            settings->schedule = (enum sim_schedule)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_vmm(const char *text, struct sim_settings *settings) {
+    settings->vmm = strcmp(text, "0") != 0;
+    return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+}
+
+static bool parse_strict(const char *text, struct sim_settings *settings) {
+    settings->abort_on_violation = strcmp(text, "abort") == 0;
+    return settings->abort_on_violation || strcmp(text, "report") == 0;
+}
+
+/* Calls each(part) for the parts of text between commas; false if it is false for one. */
+static bool parse_list(const char *text, bool (*each)(char *part, void *data), void *data) {
+    char copy[4096];
+    if (strlen(text) >= sizeof copy) {
+        return false;
+    }
+    memcpy(copy, text, strlen(text) + 1);
+    char *rest = NULL;
+    for (char *part = strtok_r(copy, ",", &rest); part != NULL; part = strtok_r(NULL, ",", &rest)) {
+        if (!each(part, data)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool missing_part(char *part, void *data) {
+    struct sim_settings *settings = data;
+    return sim_entry_by_name(part, settings->missing) > 0;
+}
+
+static bool parse_missing(const char *text, struct sim_settings *settings) {
+    return parse_list(text, missing_part, settings);
+}
+
+/* NAME:N[+][:ERROR], as in cuMemCreate:3+:2 */
+static bool fail_part(char *part, void *data) {
+    (void)data;
+    char *colon = strchr(part, ':');
+    if (colon == NULL) {
+        return false;
+    }
+    *colon = '\0';
+    char *end = NULL;
+    errno = 0;
+    unsigned long long nth = strtoull(colon + 1, &end, 10);
+    bool sticky = *end == '+';
+    end += sticky ? 1 : 0;
+    unsigned long long error = CUDA_ERROR_OUT_OF_MEMORY;
+    if (*end == ':') {
+        error = strtoull(end + 1, &end, 10);
+    }
+    if (errno != 0 || *end != '\0' || nth == 0 || error == 0 || error > 999) {
+        return false;
+    }
+    return sim_fail_add(part, nth, sticky, (CUresult)error) == 0;
+}
+
+static bool parse_fail(const char *text, struct sim_settings *settings) {
+    return parse_list(text, fail_part, settings);
+}
+
+static const struct variable variables[] = {
+    {"TENURE_SIM_DEVICES", "a number from 0 to 32", parse_devices},
+    {"TENURE_SIM_MEMORY", "bytes per device, 1M to 1024T, with K, M, G or T", parse_memory},
+    {"TENURE_SIM_GRANULARITY", "a power of two from 4K to 1G", parse_granularity},
+    {"TENURE_SIM_RESERVE", "bytes of address space in all, 4K to 128T", parse_reserve},
+    {"TENURE_SIM_SEED", "a number of 64 bits", parse_seed},
+    {"TENURE_SIM_SCHEDULE", "lazy, random, eager or threads", parse_schedule},
+    {"TENURE_SIM_THREADS", "a number from 1 to 64", parse_threads},
+    {"TENURE_SIM_DEADLOCK_MS", "milliseconds from 1 to 86400000", parse_deadlock},
+    {"TENURE_SIM_FAIL", "entry point or *, colon, which call, optional + and :error, by commas",
+     parse_fail},
+    {"TENURE_SIM_STRICT", "report or abort", parse_strict},
+    {"TENURE_SIM_VMM", "0 or 1", parse_vmm},
+    {"TENURE_SIM_VERSION", "a version from 2000 to 13000, such as 12080", parse_version},
+    {"TENURE_SIM_MISSING", "names of entry points the simulation has, by commas", parse_missing},
+};
+
+static void settings_defaults(struct sim_settings *settings) {
+    memset(settings, 0, sizeof *settings);
+    settings->devices = 1;
+    settings->memory_bytes = 139 * GIB;
+    settings->granularity_bytes = UINT64_C(2) << 20;
+    settings->reserve_bytes = RUNNING_ON_VALGRIND ? RESERVE_VALGRIND : RESERVE_NATIVE;
+    settings->threads = 2;
+    settings->deadlock_ms = 10000;
+    settings->version = 13000;
+    settings->schedule = SIM_RANDOM;
+    settings->vmm = true;
+}
+
+bool sim_settings_read(struct sim_settings *settings) {
+    settings_defaults(settings);
+    bool good = true;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *text = getenv(variables[i].name);
+        if (text != NULL && text[0] != '\0' && !variables[i].parse(text, settings)) {
+            fprintf(stderr, "simcuda: %s=%s is not valid; allowed: %s\n", variables[i].name, text,
+                    variables[i].allowed);
+            good = false;
+        }
+    }
+    return good;
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the simulated device share: its objects and the functions between them.
+ *
+ * One mutex guards everything ("the lock"). sim_enter takes it, sim_leave gives it back; every
+ * function declared here expects it held unless its comment says otherwise. Kernels and host
+ * functions run without it, and so do copies and memsets in `threads` mode.
+ *
+ * Order of queued work is kept by tickets: every operation gets the next number of one global
+ * counter, so a stream's operations have rising tickets and "everything before now" is one
+ * number. An event's record, a wait and a synchronise are all a point: a stream and a ticket.
+ */
+#ifndef TENURE_SIM_H
+#define TENURE_SIM_H
+
+/* The header then declares every form of every function under its own name. */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#undef cuGetProcAddress_v2
+
+#include "tenure/simcuda.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_MAX_DEVICES 32
+#define SIM_MAX_RULES 32
+#define SIM_OP_ACCESSES 2 /* ranges kept inside an operation; kernels may have more */
+
+/* ---- Entry points --------------------------------------------------------------------------- */
+
+enum sim_entry {
+#define SIM_ENTRY(name, symbol, since) SIM_##symbol,
+#define SIM_ENTRY_STREAM(name, symbol, since, per_thread) SIM_##symbol,
+#include "entry_points.def"
+#undef SIM_ENTRY
+#undef SIM_ENTRY_STREAM
+    SIM_ENTRY_COUNT
+};
+
+/* What a call needs before it may do anything. */
+#define SIM_NEEDS_NOTHING 0u
+#define SIM_NEEDS_INIT 1u    /* cuInit has succeeded */
+#define SIM_NEEDS_CONTEXT 3u /* and the thread has a current context */
+#define SIM_NEEDS_CLEAN 7u   /* and no earlier fault has poisoned that context */
+#define SIM_NEEDS_VMM 9u     /* initialised, and the device has virtual memory management */
+
+/* ---- Settings (settings.c) ------------------------------------------------------------------ */
+
+enum sim_schedule { SIM_LAZY, SIM_RANDOM, SIM_EAGER, SIM_THREADS };
+
+struct sim_settings {
+    uint64_t devices;
+    uint64_t memory_bytes;      /* per device */
+    uint64_t granularity_bytes; /* power of two, at least a page */
+    uint64_t reserve_bytes;     /* all reservations together */
+    uint64_t seed;
+    uint64_t threads; /* workers in threads mode */
+    uint64_t deadlock_ms;
+    uint64_t version; /* as cuDriverGetVersion says it */
+    enum sim_schedule schedule;
+    bool vmm;
+    bool abort_on_violation;
+    bool missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
+};
+
+/* ---- Handles (handle.c) --------------------------------------------------------------------- */
+
+enum sim_kind {
+    SIM_FREE_SLOT,
+    SIM_STREAM,
+    SIM_EVENT,
+    SIM_CONTEXT,
+    SIM_MODULE,
+    SIM_FUNCTION,
+    SIM_POOL
+};
+
+/*
+ * What a CUstream, CUevent, ... points at. Slots are reused last in, first out, so that a program
+ * that confuses a destroyed object with the next one at the same handle meets itself.
+ */
+struct sim_slot {
+    void *object; /* null while free */
+    struct sim_slot *next_free;
+    enum sim_kind kind;
+    enum sim_kind last_kind; /* of the object that was here, for messages */
+};
+
+/* ---- Objects -------------------------------------------------------------------------------- */
+
+struct sim_stream;
+struct sim_region;
+
+struct sim_point {
+    struct sim_stream *stream; /* holds a reference where it is stored */
+    uint64_t ticket;
+};
+
+struct sim_context {
+    struct sim_slot *slot;
+    struct sim_device *device;
+    struct sim_stream *legacy;
+    struct sim_stream *per_thread; /* default streams of threads, a list through next_default */
+    uint64_t id;
+    uint64_t references; /* primary: retains not released */
+    unsigned flags;
+    uint32_t peers; /* bit per device whose memory was enabled for access */
+    CUresult error; /* sticky, once a queued operation has faulted */
+    bool primary;
+    struct sim_context *next;
+};
+
+struct sim_device {
+    struct sim_context primary; /* active while its slot is not null */
+    struct sim_slot *pool;      /* default memory pool */
+    uint64_t capacity_bytes;
+    uint64_t used_bytes;
+    uint64_t next_offset; /* next unused offset of the file; offsets are never used twice */
+    uint64_t clock_ns;    /* moves as operations run; what events measure */
+    int file;             /* memfd with the memory of all VMM handles, sparse */
+    int ordinal;
+};
+
+/* Physical memory: a range of a file. Lives until neither references nor mappings are left. */
+struct sim_memory {
+    uint64_t id; /* the CUmemGenericAllocationHandle */
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t references; /* cuMemRelease calls still owed */
+    uint64_t mappings;
+    struct sim_device *device;
+    CUmemAllocationProp properties;
+    int file;  /* the device's, or an imported one */
+    int lease; /* open description that holds the share lock, -1 if never shared */
+    bool imported;
+    uint32_t index; /* in the table of handles */
+};
+
+struct sim_mapping {
+    CUdeviceptr base;
+    struct sim_memory *memory;
+    struct sim_region *region;
+    uint32_t readable; /* bit per device */
+    uint32_t writable;
+};
+
+enum sim_region_kind { SIM_RESERVED, SIM_DEVICE_BLOCK, SIM_PINNED };
+
+/* A stretch of address space that the simulation owns. Regions never overlap. */
+struct sim_region {
+    CUdeviceptr base;
+    uint64_t bytes;
+    enum sim_region_kind kind;
+    struct sim_device *device;
+    struct sim_context *context;
+    uint64_t buffer_id;
+    unsigned flags;              /* pinned: what cuMemHostAlloc was given */
+    bool stream_ordered;         /* from cuMemAllocAsync */
+    bool free_queued;            /* a cuMemFreeAsync is under way */
+    struct sim_mapping **pages;  /* reserved: one entry per granule */
+    uint64_t mappings;           /* reserved: how many there are */
+};
+
+struct sim_event {
+    struct sim_slot *slot; /* null once destroyed */
+    struct sim_context *context;
+    struct sim_point point; /* of the latest record; stream is null before the first */
+    uint64_t time_ns;       /* when the latest record ran */
+    uint64_t references;    /* the slot's and those of queued records */
+    unsigned flags;
+};
+
+struct sim_kernel {
+    char *name;
+    size_t param_count;
+    size_t *param_bytes;
+    size_t *param_offset; /* in the packed form */
+    size_t packed_bytes;
+    simcuda_kernel_run run;
+    simcuda_kernel_accesses accesses;
+    struct sim_kernel *next;
+};
+
+struct sim_function {
+    struct sim_slot *slot;
+    const struct sim_kernel *kernel;
+    struct sim_function *next;
+};
+
+struct sim_module {
+    struct sim_slot *slot;
+    struct sim_context *context;
+    struct sim_function *functions;
+};
+
+/* ---- Operations (op.c, execute.c) ----------------------------------------------------------- */
+
+enum sim_op_kind {
+    SIM_OP_RECORD,
+    SIM_OP_WAIT,
+    SIM_OP_WAIT_VALUE,
+    SIM_OP_WRITE_VALUE,
+    SIM_OP_SET,
+    SIM_OP_COPY,
+    SIM_OP_HOST,
+    SIM_OP_KERNEL,
+    SIM_OP_FREE,
+    SIM_OP_KINDS
+};
+
+struct sim_access {
+    CUdeviceptr address;
+    uint64_t bytes;
+    bool write;
+};
+
+/* A kernel launch's parameters and accesses: one block, recycled through a free list. */
+struct sim_launch {
+    struct sim_launch *next_free;
+    const struct sim_kernel *kernel;
+    size_t access_count;
+    struct sim_access *access; /* inside the block or its own allocation */
+    size_t room_bytes;         /* of storage[] */
+    max_align_t storage[];     /* parameter pointers, parameters, accesses */
+};
+
+/*
+ * One operation, whatever it was submitted to. It says by itself what it does and which memory it
+ * touches; sim_submit decides where it goes and sim_execute runs it. It owns what it points at
+ * (staged bytes, launch block, references to event and stream) until sim_op_dispose.
+ */
+struct sim_op {
+    enum sim_op_kind kind;
+    unsigned access_count; /* of access[]; kernels have theirs in the launch */
+    bool any_device;       /* a copy between devices: peer access is not needed */
+    uint64_t ticket;       /* given by sim_submit */
+    struct sim_access access[SIM_OP_ACCESSES];
+    union {
+        struct sim_event *record;
+        struct sim_point wait;
+        struct {
+            uint64_t value;
+            unsigned flags;
+            bool wide; /* 64 bits */
+        } value;
+        struct {
+            uint32_t pattern;
+            unsigned width; /* bytes of one element */
+        } set;
+        struct {
+            uintptr_t to;
+            uintptr_t from;
+            uint64_t bytes;
+            void *staged; /* bytes taken from pageable memory at the call, or null */
+        } copy;
+        struct {
+            CUhostFn function;
+            void *data;
+        } host;
+        struct sim_launch *launch;
+        struct sim_region *free;
+    };
+};
+
+enum sim_stream_kind { SIM_LEGACY, SIM_PER_THREAD, SIM_CREATED };
+
+struct sim_stream {
+    struct sim_slot *slot; /* null for default streams and once destroyed */
+    struct sim_context *context;
+    uint64_t id;
+    enum sim_stream_kind kind;
+    bool blocking; /* ordered against the legacy stream */
+    bool running;  /* its head is being executed without the lock */
+    int priority;
+    unsigned flags;
+    uint64_t references; /* the slot's or context's, points', and one while busy */
+    struct sim_op *ring; /* queued operations; the head stays until it has run */
+    uint64_t head;       /* count of operations finished */
+    uint64_t tail;       /* count of operations submitted */
+    uint64_t room;       /* entries of ring, a power of two */
+    uint64_t last_ticket;
+    size_t busy_index; /* in sim.busy while not empty */
+    uint64_t thread;   /* per-thread: whose */
+    struct sim_stream *next_default;
+};
+
+/* ---- The whole ------------------------------------------------------------------------------ */
+
+struct sim_rule {
+    uint64_t nth; /* calls until it fails, counted down */
+    CUresult error;
+    bool sticky;
+    bool spent;
+    bool entry[SIM_ENTRY_COUNT]; /* entry points it applies to */
+};
+
+struct sim_state {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* workers wait for operations */
+    pthread_cond_t done; /* callers wait for workers */
+    bool configured;     /* the environment has been read */
+    bool configuration_bad;
+    bool initialised;
+    bool shut_down;
+    bool forked; /* this is a child of the process that initialised */
+    uint64_t epoch; /* rises with every reset, so that threads drop what they remember */
+    struct sim_settings settings;
+
+    uint64_t calls[SIM_ENTRY_COUNT];
+    struct sim_rule rules[SIM_MAX_RULES];
+    size_t rule_count;
+    uint64_t rule_hits;
+
+    struct sim_device devices[SIM_MAX_DEVICES];
+    int device_count;
+    struct sim_context *contexts; /* those of cuCtxCreate */
+
+    struct sim_region **regions; /* by address */
+    size_t region_count;
+    size_t region_room;
+    struct sim_region *last_region; /* of the latest look-up */
+    uint64_t reserved_bytes;
+
+    struct sim_memory **memories; /* by index; free entries are null */
+    size_t memory_count;
+    size_t memory_room;
+
+    struct sim_stream **busy; /* streams with operations queued */
+    size_t busy_count;
+    size_t busy_room;
+    uint64_t pending;   /* operations queued */
+    uint64_t completed; /* operations finished, ever */
+    uint64_t ticket;    /* latest given */
+    uint64_t random;    /* state of the schedule's generator */
+    uint64_t idle_queries; /* not-ready answers since anything ran */
+
+    uint64_t next_id;        /* streams, contexts, buffers */
+    uint64_t next_thread;    /* numbers threads as they appear */
+    uint64_t violations;
+    char violation_last[512];
+};
+
+extern struct sim_state sim;
+
+struct sim_thread {
+    uint64_t epoch;
+    uint64_t number;
+    struct sim_context *stack[64]; /* current context on top */
+    size_t depth;
+    bool in_callback;
+};
+
+/* ---- Functions by file ---------------------------------------------------------------------- */
+
+/* settings.c */
+bool sim_settings_read(struct sim_settings *settings); /* false after a message */
+int sim_entry_by_name(const char *name, bool *found);  /* marks every form of it in found[] */
+
+/* entry.c */
+CUresult sim_enter(enum sim_entry entry, unsigned needs); /* takes the lock, only on success */
+CUresult sim_leave(CUresult result);
+struct sim_thread *sim_thread(void);
+struct sim_context *sim_current(void); /* null without one */
+int sim_fail_add(const char *name, uint64_t nth, bool sticky, CUresult error);
+void sim_lock(void);
+void sim_unlock(void);
+
+#define SIM_ENTER(symbol, needs)                                                                   \
+    do {                                                                                           \
+        CUresult refused_ = sim_enter(SIM_##symbol, (needs));                                      \
+        if (refused_ != CUDA_SUCCESS) {                                                            \
+            return refused_;                                                                       \
+        }                                                                                          \
+    } while (0)
+
+/* state.c */
+CUresult sim_start(void);
+void sim_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void *sim_grow(void *array, size_t *room, size_t need, size_t element_bytes);
+
+/* handle.c */
+struct sim_slot *sim_slot_new(enum sim_kind kind, void *object); /* null when out of memory */
+void sim_slot_free(struct sim_slot *slot);
+void *sim_slot_get(const void *handle, enum sim_kind kind, const char *what);
+uint64_t sim_slot_count(enum sim_kind kind, const struct sim_context *context);
+void sim_slot_each(enum sim_kind kind, const struct sim_context *context,
+                   void (*each)(void *object));
+void sim_slot_reset(void);
+
+/* device.c */
+struct sim_device *sim_device(CUdevice ordinal); /* null if there is none */
+bool sim_device_open(struct sim_device *device, int ordinal);
+void sim_device_close(struct sim_device *device);
+
+/* context.c */
+struct sim_context *sim_context_get(CUcontext handle);
+void sim_context_end(struct sim_context *context);
+void sim_context_reset(void);
+
+/* address.c */
+struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
+                                  enum sim_region_kind kind, struct sim_context *context);
+void sim_region_free(struct sim_region *region);
+struct sim_region *sim_region_find(CUdeviceptr address); /* null: not ours */
+CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t bytes);
+void sim_region_reset(void);
+
+/* vmm.c */
+struct sim_mapping *sim_mapping_find(const struct sim_region *region, CUdeviceptr address);
+void sim_memory_put(struct sim_memory *memory); /* gives memory back if nothing holds it */
+struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocationProp *prop);
+struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const char *what);
+void sim_memory_reset(void);
+
+/* share.c */
+bool sim_lease_last(const struct sim_memory *memory);
+
+/* alloc.c */
+void sim_block_free(struct sim_region *region);
+void sim_block_end(const struct sim_context *context);
+
+/* check.c */
+enum sim_reach { SIM_REACH_OK, SIM_REACH_FOREIGN, SIM_REACH_UNMAPPED, SIM_REACH_DENIED };
+enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address, uint64_t bytes,
+                         bool write, CUdeviceptr *where);
+CUresult sim_check_call(const struct sim_context *context, CUdeviceptr address, uint64_t bytes);
+bool sim_check_op(const struct sim_stream *stream, const struct sim_op *op);
+void sim_check_unused(CUdeviceptr base, uint64_t bytes, const char *call);
+
+/* op.c */
+CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op);
+void sim_op_dispose(struct sim_op *op);
+const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count);
+const char *sim_op_name(enum sim_op_kind kind);
+void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, bool write);
+struct sim_op *sim_stream_head(const struct sim_stream *stream); /* stream must not be empty */
+void sim_stream_pop(struct sim_stream *stream);
+struct sim_launch *sim_launch_new(size_t room_bytes);
+void sim_launch_reset(void);
+
+/* execute.c */
+void sim_execute(struct sim_stream *stream, struct sim_op *op);
+bool sim_value_reached(const struct sim_op *op);
+
+/* schedule.c */
+void sim_schedule_start(void);
+void sim_schedule_stop(void);
+void sim_schedule_forked(void);
+void sim_schedule_submitted(void);
+void sim_schedule_queried(void);
+bool sim_point_done(struct sim_point point);
+CUresult sim_wait(struct sim_point point, const char *call);
+CUresult sim_wait_context(const struct sim_context *context, const char *call);
+CUresult sim_wait_device(const struct sim_device *device, const char *call);
+uint64_t sim_schedule_run(uint64_t limit);
+uint64_t sim_schedule_run_stream(struct sim_stream *stream, uint64_t limit);
+
+/* stream.c */
+struct sim_stream *sim_stream_new(struct sim_context *context, enum sim_stream_kind kind,
+                                  unsigned flags, int priority);
+struct sim_stream *sim_stream_get(CUstream handle, CUresult *error);
+void sim_stream_hold(struct sim_stream *stream);
+void sim_stream_drop(struct sim_stream *stream);
+void sim_stream_discard(struct sim_stream *stream); /* forgets its queue */
+
+/* event.c */
+void sim_event_drop(struct sim_event *event);
+void sim_event_mark(struct sim_event *event, struct sim_stream *stream, uint64_t ticket);
+
+/* transfer.c */
+CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                       CUstream stream);
+struct sim_fill {
+    CUdeviceptr to;
+    size_t count;
+    uint32_t pattern;
+    unsigned width; /* bytes of one element */
+    bool synchronous;
+};
+CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream stream);
+
+/* kernel.c */
+void sim_module_end(struct sim_module *module);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams: their handles, the default streams, and the calls that make, end, order and query them.
+ *
+ * A stream lives as long as something refers to it: its handle, queued work, events recorded in it.
+ * Destroying one with work queued is legal, as with the driver: the work still runs.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Life ----------------------------------------------------------------------------------- */
+
+struct sim_stream *sim_stream_new(struct sim_context *context, enum sim_stream_kind kind,
+                                  unsigned flags, int priority) {
+    struct sim_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL) {
+        return NULL;
+    }
+    stream->context = context;
+    stream->kind = kind;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->blocking = kind != SIM_LEGACY && (flags & CU_STREAM_NON_BLOCKING) == 0;
+    stream->id = ++sim.next_id;
+    stream->references = 1;
+    return stream;
+}
+
+void sim_stream_hold(struct sim_stream *stream) {
+    stream->references++;
+}
+
+void sim_stream_drop(struct sim_stream *stream) {
+    if (--stream->references == 0) {
+        free(stream->ring);
+        free(stream);
+    }
+}
+
+/* Forgets queued work without running it. */
+void sim_stream_discard(struct sim_stream *stream) {
+    sim_stream_hold(stream);
+    while (stream->head != stream->tail) {
+        struct sim_op op = *sim_stream_head(stream);
+        sim_stream_pop(stream);
+        sim_op_dispose(&op);
+    }
+    sim_stream_drop(stream);
+}
+
+/* ---- Handles -------------------------------------------------------------------------------- */
+
+/* The calling thread's default stream in a context; made when first asked for. */
+static struct sim_stream *per_thread_stream(struct sim_context *context) {
+    uint64_t thread = sim_thread()->number;
+    struct sim_stream *stream = context->per_thread;
+    while (stream != NULL && stream->thread != thread) {
+        stream = stream->next_default;
+    }
+    if (stream == NULL) {
+        stream = sim_stream_new(context, SIM_PER_THREAD, CU_STREAM_DEFAULT, 0);
+        if (stream != NULL) {
+            stream->thread = thread;
+            stream->next_default = context->per_thread;
+            context->per_thread = stream;
+        }
+    }
+    return stream;
+}
+
+/* The stream behind a handle; null with *error said. Default streams are the current context's. */
+struct sim_stream *sim_stream_get(CUstream handle, CUresult *error) {
+    struct sim_stream *stream = NULL;
+    *error = CUDA_ERROR_INVALID_HANDLE;
+    if (handle != NULL && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
+        stream = sim_slot_get(handle, SIM_STREAM, "stream");
+    } else {
+        struct sim_context *context = sim_current();
+        if (context == NULL) {
+            *error = CUDA_ERROR_INVALID_CONTEXT;
+        } else if (handle == CU_STREAM_PER_THREAD) {
+            stream = per_thread_stream(context);
+            *error = CUDA_ERROR_OUT_OF_MEMORY;
+        } else {
+            stream = context->legacy;
+        }
+    }
+    if (stream != NULL) {
+        *error = CUDA_SUCCESS;
+    }
+    return stream;
+}
+
+/* ---- Making and ending ---------------------------------------------------------------------- */
+
+static CUresult stream_create(CUstream *out, unsigned flags, int priority) {
+    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_stream *stream = sim_stream_new(sim_current(), SIM_CREATED, flags, priority);
+    if (stream == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    stream->slot = sim_slot_new(SIM_STREAM, stream);
+    if (stream->slot == NULL) {
+        sim_stream_drop(stream);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (CUstream)stream->slot;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags) {
+    SIM_ENTER(cuStreamCreate, SIM_NEEDS_CLEAN);
+    return sim_leave(stream_create(phStream, Flags, 0));
+}
+
+/* A priority out of range is moved into it, as the driver does. */
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
+    SIM_ENTER(cuStreamCreateWithPriority, SIM_NEEDS_CLEAN);
+    int clamped = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+    return sim_leave(stream_create(phStream, flags, clamped));
+}
+
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
+    SIM_ENTER(cuStreamDestroy_v2, SIM_NEEDS_CONTEXT);
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    if (stream == NULL || stream->slot == NULL) {
+        return sim_leave(result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE);
+    }
+    sim_slot_free(stream->slot);
+    stream->slot = NULL;
+    sim_stream_drop(stream);
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- Waiting and asking --------------------------------------------------------------------- */
+
+/*
+ * Where "all work of this stream so far" ends. The legacy stream's includes the earlier work of all
+ * blocking streams, since a marker queued in it now would wait for them.
+ */
+static CUresult stream_wait(struct sim_stream *stream) {
+    struct sim_op marker = {.kind = SIM_OP_WAIT};
+    if (stream->kind != SIM_LEGACY) {
+        return sim_wait((struct sim_point){stream, stream->last_ticket}, "cuStreamSynchronize");
+    }
+    marker.wait = (struct sim_point){stream, 0};
+    sim_stream_hold(stream);
+    CUresult result = sim_submit(stream, &marker);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    return sim_wait((struct sim_point){stream, stream->last_ticket}, "cuStreamSynchronize");
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) {
+    SIM_ENTER(cuStreamSynchronize, SIM_NEEDS_CLEAN);
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    return sim_leave(stream == NULL ? result : stream_wait(stream));
+}
+
+static bool stream_idle(const struct sim_stream *stream) {
+    if (stream->head != stream->tail) {
+        return false;
+    }
+    for (size_t i = 0; stream->kind == SIM_LEGACY && i < sim.busy_count; i++) {
+        if (sim.busy[i]->blocking && sim.busy[i]->context == stream->context) {
+            return false;
+        }
+    }
+    return true;
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream hStream) {
+    SIM_ENTER(cuStreamQuery, SIM_NEEDS_CLEAN);
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    if (stream == NULL) {
+        return sim_leave(result);
+    }
+    sim_stream_hold(stream); /* running host functions lets other threads in */
+    if (!stream_idle(stream)) {
+        sim_schedule_queried();
+    }
+    result = stream->context->error;
+    if (result == CUDA_SUCCESS && !stream_idle(stream)) {
+        result = CUDA_ERROR_NOT_READY;
+    }
+    sim_stream_drop(stream);
+    return sim_leave(result);
+}
+
+/* Waits for what the event stands for now; a later record does not change that. */
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+    SIM_ENTER(cuStreamWaitEvent, SIM_NEEDS_CLEAN);
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    const struct sim_event *event = sim_slot_get(hEvent, SIM_EVENT, "event");
+    if (Flags > CU_EVENT_WAIT_EXTERNAL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (stream == NULL || event == NULL) {
+        return sim_leave(stream == NULL ? result : CUDA_ERROR_INVALID_HANDLE);
+    }
+    if (event->point.stream == NULL) {
+        return sim_leave(CUDA_SUCCESS);
+    }
+    struct sim_op op = {.kind = SIM_OP_WAIT, .wait = event->point};
+    sim_stream_hold(op.wait.stream);
+    return sim_leave(sim_submit(stream, &op));
+}
+
+/* ---- What a stream is ----------------------------------------------------------------------- */
+
+#define STREAM_GETTER(function, needs, argument, expression)                                       \
+    SIM_ENTER(function, needs);                                                                    \
+    CUresult result = CUDA_SUCCESS;                                                                \
+    const struct sim_stream *stream = sim_stream_get(hStream, &result);                            \
+    if (stream != NULL && (argument) == NULL) {                                                    \
+        result = CUDA_ERROR_INVALID_VALUE;                                                         \
+    }                                                                                              \
+    if (result == CUDA_SUCCESS) {                                                                  \
+        *(argument) = (expression);                                                                \
+    }                                                                                              \
+    return sim_leave(result)
+
+CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
+    STREAM_GETTER(cuStreamGetId, SIM_NEEDS_CONTEXT, streamId, stream->id);
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
+    STREAM_GETTER(cuStreamGetCtx, SIM_NEEDS_CONTEXT, pctx, (CUcontext)stream->context->slot);
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
+    STREAM_GETTER(cuStreamGetFlags, SIM_NEEDS_CONTEXT, flags, stream->flags);
+}
+
+CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority) {
+    STREAM_GETTER(cuStreamGetPriority, SIM_NEEDS_CONTEXT, priority, stream->priority);
+}
+
+CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device) {
+    STREAM_GETTER(cuStreamGetDevice, SIM_NEEDS_CONTEXT, device, stream->context->device->ordinal);
+}
+
+CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
+    STREAM_GETTER(cuStreamIsCapturing, SIM_NEEDS_CONTEXT, captureStatus,
+                  CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream,
+                                           CUstreamCaptureStatus *captureStatus_out,
+                                           cuuint64_t *id_out, CUgraph *graph_out,
+                                           const CUgraphNode **dependencies_out,
+                                           size_t *numDependencies_out) {
+    /* The other results are only written while a capture is under way. */
+    (void)id_out;
+    (void)graph_out;
+    (void)dependencies_out;
+    (void)numDependencies_out;
+    STREAM_GETTER(cuStreamGetCaptureInfo_v2, SIM_NEEDS_CONTEXT, captureStatus_out,
+                  CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
+                                           CUstreamCaptureStatus *captureStatus_out,
+                                           cuuint64_t *id_out, CUgraph *graph_out,
+                                           const CUgraphNode **dependencies_out,
+                                           const CUgraphEdgeData **edgeData_out,
+                                           size_t *numDependencies_out) {
+    (void)id_out;
+    (void)graph_out;
+    (void)dependencies_out;
+    (void)edgeData_out;
+    (void)numDependencies_out;
+    STREAM_GETTER(cuStreamGetCaptureInfo_v3, SIM_NEEDS_CONTEXT, captureStatus_out,
+                  CU_STREAM_CAPTURE_STATUS_NONE);
+}

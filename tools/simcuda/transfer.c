@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies, memsets, and values read and written by streams.
+ *
+ * What waits for what follows the driver's documented rules: memory that is pinned or on a device
+ * is read and written when the operation runs; pageable sources are taken at the call; calls that
+ * fill pageable memory return when it is full. Synchronous copies between device addresses and
+ * synchronous memsets do not make the host wait.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Copies --------------------------------------------------------------------------------- */
+
+static bool managed(uintptr_t address) {
+    return sim_region_find(address) != NULL;
+}
+
+struct copy {
+    uintptr_t to;
+    uintptr_t from;
+    uint64_t bytes;
+    bool to_device;   /* the call says that it is a device address */
+    bool from_device;
+    bool synchronous;
+};
+
+/* A copy's ends must be memory where the call says so, and something everywhere. */
+static CUresult copy_check(const struct sim_stream *stream, const struct copy *copy) {
+    CUresult result = CUDA_SUCCESS;
+    if (copy->to == 0 || copy->from == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (copy->to_device || managed(copy->to)) {
+        result = sim_check_call(stream->context, copy->to, copy->bytes);
+    }
+    if (result == CUDA_SUCCESS && (copy->from_device || managed(copy->from))) {
+        result = sim_check_call(stream->context, copy->from, copy->bytes);
+    }
+    return result;
+}
+
+static bool device_memory(uintptr_t address) {
+    const struct sim_region *region = sim_region_find(address);
+    return region != NULL && region->kind != SIM_PINNED;
+}
+
+static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy) {
+    struct sim_op op = {.kind = SIM_OP_COPY};
+    op.copy.to = copy->to;
+    op.copy.from = copy->from;
+    op.copy.bytes = copy->bytes;
+    bool to_pageable = !managed(copy->to);
+    if (!to_pageable) {
+        sim_op_touch(&op, copy->to, copy->bytes, true);
+    }
+    if (managed(copy->from)) {
+        sim_op_touch(&op, copy->from, copy->bytes, false);
+    } else if (!to_pageable) {
+        op.copy.staged = malloc(copy->bytes);
+        if (op.copy.staged == NULL) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        memcpy(op.copy.staged, (const void *)copy->from, copy->bytes);
+    }
+    bool staged = op.copy.staged != NULL;
+    bool host_waits = to_pageable || (copy->synchronous && !staged &&
+                                      !(device_memory(copy->to) && device_memory(copy->from)));
+    sim_stream_hold(stream);
+    CUresult result = sim_submit(stream, &op);
+    if (result == CUDA_SUCCESS && host_waits) {
+        result = sim_wait((struct sim_point){stream, stream->last_ticket}, "a copy");
+    }
+    sim_stream_drop(stream);
+    return result;
+}
+
+static CUresult copy_start(CUstream handle, const struct copy *copy) {
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(handle, &result);
+    if (stream == NULL || copy->bytes == 0) {
+        return result;
+    }
+    result = copy_check(stream, copy);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (copy->synchronous && !managed(copy->from)) {
+        /* The driver finishes the stream before it takes bytes from pageable memory. */
+        result = sim_wait((struct sim_point){stream, stream->last_ticket}, "a copy");
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    return copy_submit(stream, copy);
+}
+
+/* The synchronous copies, on the legacy stream or the thread's own. */
+CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                       CUstream stream) {
+    CUresult refused = sim_enter(entry, SIM_NEEDS_CLEAN);
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    struct copy copy = {.to = to, .from = from, .bytes = bytes, .synchronous = true};
+    copy.to_device = entry == SIM_cuMemcpyHtoD_v2 || entry == SIM_cuMemcpyDtoD_v2;
+    copy.from_device = entry == SIM_cuMemcpyDtoH_v2 || entry == SIM_cuMemcpyDtoD_v2;
+    return sim_leave(copy_start(stream, &copy));
+}
+
+CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+    return sim_copy_sync(SIM_cuMemcpy, dst, src, ByteCount, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
+    return sim_copy_sync(SIM_cuMemcpyHtoD_v2, dstDevice, (uintptr_t)srcHost, ByteCount,
+                         CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+    return sim_copy_sync(SIM_cuMemcpyDtoH_v2, (uintptr_t)dstHost, srcDevice, ByteCount,
+                         CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+    return sim_copy_sync(SIM_cuMemcpyDtoD_v2, dstDevice, srcDevice, ByteCount, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
+                               CUstream hStream) {
+    SIM_ENTER(cuMemcpyAsync, SIM_NEEDS_CLEAN);
+    struct copy copy = {.to = dst, .from = src, .bytes = ByteCount};
+    return sim_leave(copy_start(hStream, &copy));
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+                                      CUstream hStream) {
+    SIM_ENTER(cuMemcpyHtoDAsync_v2, SIM_NEEDS_CLEAN);
+    struct copy copy = {.to = dstDevice, .from = (uintptr_t)srcHost, .bytes = ByteCount};
+    copy.to_device = true;
+    return sim_leave(copy_start(hStream, &copy));
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                      CUstream hStream) {
+    SIM_ENTER(cuMemcpyDtoHAsync_v2, SIM_NEEDS_CLEAN);
+    struct copy copy = {.to = (uintptr_t)dstHost, .from = srcDevice, .bytes = ByteCount};
+    copy.from_device = true;
+    return sim_leave(copy_start(hStream, &copy));
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
+                                      size_t ByteCount, CUstream hStream) {
+    SIM_ENTER(cuMemcpyDtoDAsync_v2, SIM_NEEDS_CLEAN);
+    struct copy copy = {.to = dstDevice, .from = srcDevice, .bytes = ByteCount};
+    copy.to_device = true;
+    copy.from_device = true;
+    return sim_leave(copy_start(hStream, &copy));
+}
+
+/* The driver's own copy between devices needs no access of either to the other's memory. */
+static CUresult copy_peer(const struct copy *copy, CUcontext to, CUcontext from, CUstream stream) {
+    const struct sim_context *to_context = sim_context_get(to);
+    const struct sim_context *from_context = sim_context_get(from);
+    if (to_context == NULL || from_context == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *queue = sim_stream_get(stream, &result);
+    if (queue == NULL || copy->bytes == 0) {
+        return result;
+    }
+    CUdeviceptr where = 0;
+    if (sim_reach(to_context, copy->to, copy->bytes, true, &where) != SIM_REACH_OK ||
+        sim_reach(from_context, copy->from, copy->bytes, false, &where) != SIM_REACH_OK) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_op op = {.kind = SIM_OP_COPY};
+    op.copy.to = copy->to;
+    op.copy.from = copy->from;
+    op.copy.bytes = copy->bytes;
+    op.any_device = true;
+    sim_op_touch(&op, copy->to, copy->bytes, true);
+    sim_op_touch(&op, copy->from, copy->bytes, false);
+    return sim_submit(queue, &op);
+}
+
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
+                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
+                                   CUstream hStream) {
+    SIM_ENTER(cuMemcpyPeerAsync, SIM_NEEDS_CLEAN);
+    struct copy copy = {.to = dstDevice, .from = srcDevice, .bytes = ByteCount};
+    return sim_leave(copy_peer(&copy, dstContext, srcContext, hStream));
+}
+
+/* ---- Memsets -------------------------------------------------------------------------------- */
+
+/* Both forms: neither makes the host wait, except for pinned memory in the synchronous one. */
+CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream handle) {
+    CUresult result = sim_enter(entry, SIM_NEEDS_CLEAN);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct sim_stream *stream = sim_stream_get(handle, &result);
+    if (stream == NULL || fill->count == 0) {
+        return sim_leave(result);
+    }
+    uint64_t bytes = fill->count * fill->width;
+    if (fill->to % fill->width != 0 || bytes / fill->width != fill->count) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    result = sim_check_call(stream->context, fill->to, bytes);
+    if (result != CUDA_SUCCESS) {
+        return sim_leave(result);
+    }
+    struct sim_op op = {.kind = SIM_OP_SET};
+    op.set.pattern = fill->pattern;
+    op.set.width = fill->width;
+    sim_op_touch(&op, fill->to, bytes, true);
+    bool host_waits = fill->synchronous && !device_memory(fill->to);
+    sim_stream_hold(stream);
+    result = sim_submit(stream, &op);
+    if (result == CUDA_SUCCESS && host_waits) {
+        result = sim_wait((struct sim_point){stream, stream->last_ticket}, "a memset");
+    }
+    sim_stream_drop(stream);
+    return sim_leave(result);
+}
+
+CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+    return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, true},
+                   CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+    return sim_set(SIM_cuMemsetD16_v2, &(struct sim_fill){dstDevice, N, us, 2, true},
+                   CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+    return sim_set(SIM_cuMemsetD32_v2, &(struct sim_fill){dstDevice, N, ui, 4, true},
+                   CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N,
+                                 CUstream hStream) {
+    return sim_set(SIM_cuMemsetD8Async, &(struct sim_fill){dstDevice, N, uc, 1, false}, hStream);
+}
+
+CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
+                                  CUstream hStream) {
+    return sim_set(SIM_cuMemsetD16Async, &(struct sim_fill){dstDevice, N, us, 2, false}, hStream);
+}
+
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N,
+                                  CUstream hStream) {
+    return sim_set(SIM_cuMemsetD32Async, &(struct sim_fill){dstDevice, N, ui, 4, false}, hStream);
+}
+
+/* ---- Values --------------------------------------------------------------------------------- */
+
+static CUresult value_submit(CUstream handle, enum sim_op_kind kind, CUdeviceptr address,
+                             uint64_t value, unsigned flags, bool wide) {
+    const unsigned known = kind == SIM_OP_WAIT_VALUE
+                               ? 3u | (unsigned)CU_STREAM_WAIT_VALUE_FLUSH
+                               : (unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+    uint64_t bytes = wide ? 8 : 4;
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(handle, &result);
+    if (stream == NULL) {
+        return result;
+    }
+    if ((flags & ~known) != 0 || address % bytes != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = sim_check_call(stream->context, address, bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct sim_op op = {.kind = kind};
+    op.value.value = value;
+    op.value.flags = flags;
+    op.value.wide = wide;
+    sim_op_touch(&op, address, bytes, kind == SIM_OP_WRITE_VALUE);
+    return sim_submit(stream, &op);
+}
+
+CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                        unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue32_v2, SIM_NEEDS_CLEAN);
+    return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, false));
+}
+
+CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                        unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue64_v2, SIM_NEEDS_CLEAN);
+    return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, true));
+}
+
+CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                         unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue32_v2, SIM_NEEDS_CLEAN);
+    return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, false));
+}
+
+CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                         unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue64_v2, SIM_NEEDS_CLEAN);
+    return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, true));
+}

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Virtual memory management: reservations, physical handles, mappings, access.
+ *
+ * Physical memory is a range of the device's file. Handles take consecutive offsets as they are
+ * created, so that handles mapped in that order are one mapping to the kernel, which allows about
+ * 65,530 of them per process. Mapping without access needs no kernel mapping: the reservation
+ * already faults. cuMemSetAccess then maps the file, several handles at once where both their
+ * addresses and their offsets follow each other. Pages return to the system by a hole in the file
+ * when neither a reference nor a mapping of the handle is left.
+ */
+#include "sim.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HANDLE_INDEX_BITS 32
+
+static bool granular(uint64_t value) {
+    return value % sim.settings.granularity_bytes == 0;
+}
+
+/* ---- Physical memory ------------------------------------------------------------------------ */
+
+/* Handles are an index and a serial number, so that a released one is never taken for another. */
+struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const char *what) {
+    uint64_t index = handle & UINT32_MAX;
+    uint64_t serial = handle >> HANDLE_INDEX_BITS;
+    if (serial == 0 || serial > sim.next_id || index >= sim.memory_count) {
+        return NULL;
+    }
+    struct sim_memory *memory = sim.memories[index];
+    if (memory == NULL || memory->id != handle || memory->references == 0) {
+        sim_violation("%s of handle 0x%llx, which was released before", what,
+                      (unsigned long long)handle);
+        return NULL;
+    }
+    return memory;
+}
+
+static bool memory_index(uint32_t *index) {
+    static size_t hint;
+    for (size_t n = 0; n < sim.memory_count; n++) {
+        size_t i = (hint + n) % sim.memory_count;
+        if (sim.memories[i] == NULL) {
+            *index = (uint32_t)i;
+            hint = i + 1;
+            return true;
+        }
+        if (n == 64) {
+            break; /* nearly full: growing is cheaper than looking on */
+        }
+    }
+    struct sim_memory **larger = sim_grow(sim.memories, &sim.memory_room, sim.memory_count + 1,
+                                          sizeof *larger);
+    if (larger == NULL) {
+        return false;
+    }
+    sim.memories = larger;
+    larger[sim.memory_count] = NULL;
+    *index = (uint32_t)sim.memory_count++;
+    return true;
+}
+
+/* A handle with one reference and no memory yet; the caller fills in file, offset and bytes. */
+struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocationProp *prop) {
+    struct sim_memory *memory = calloc(1, sizeof *memory);
+    if (memory == NULL || !memory_index(&memory->index)) {
+        free(memory);
+        return NULL;
+    }
+    memory->device = device;
+    memory->properties = *prop;
+    memory->references = 1;
+    memory->lease = -1;
+    memory->id = (++sim.next_id << HANDLE_INDEX_BITS) | memory->index;
+    sim.memories[memory->index] = memory;
+    return memory;
+}
+
+static void memory_end(struct sim_memory *memory) {
+    if (!sim.forked && sim_lease_last(memory)) {
+        (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                        (off_t)memory->offset, (off_t)memory->bytes);
+    }
+    if (memory->lease >= 0) {
+        close(memory->lease);
+    }
+    if (!memory->imported) {
+        memory->device->used_bytes -= memory->bytes;
+    }
+    sim.memories[memory->index] = NULL;
+    free(memory);
+}
+
+void sim_memory_put(struct sim_memory *memory) {
+    if (memory->references == 0 && memory->mappings == 0) {
+        memory_end(memory);
+    }
+}
+
+void sim_memory_reset(void) {
+    for (size_t i = 0; i < sim.memory_count; i++) {
+        if (sim.memories[i] != NULL) {
+            memory_end(sim.memories[i]);
+        }
+    }
+}
+
+static CUresult property_check(const CUmemAllocationProp *prop) {
+    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (sim_device(prop->location.id) == NULL) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+        prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
+                                               const CUmemAllocationProp *prop,
+                                               CUmemAllocationGranularity_flags option) {
+    SIM_ENTER(cuMemGetAllocationGranularity, SIM_NEEDS_VMM);
+    CUresult result = property_check(prop);
+    if (granularity == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                                option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *granularity = sim.settings.granularity_bytes;
+    }
+    return sim_leave(result);
+}
+
+static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
+                              const CUmemAllocationProp *prop, unsigned long long flags) {
+    CUresult result = property_check(prop);
+    if (handle == NULL || size == 0 || !granular(size) || flags != 0) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct sim_device *device = sim_device(prop->location.id);
+    if (size > device->capacity_bytes - device->used_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct sim_memory *memory = sim_memory_new(device, prop);
+    if (memory == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memory->file = device->file;
+    memory->offset = device->next_offset;
+    memory->bytes = size;
+    device->next_offset += size;
+    device->used_bytes += size;
+    *handle = memory->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                             const CUmemAllocationProp *prop, unsigned long long flags) {
+    SIM_ENTER(cuMemCreate, SIM_NEEDS_VMM);
+    return sim_leave(memory_create(handle, size, prop, flags));
+}
+
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+    SIM_ENTER(cuMemRelease, SIM_NEEDS_VMM);
+    struct sim_memory *memory = sim_memory_get(handle, "cuMemRelease");
+    if (memory == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    memory->references--;
+    sim_memory_put(memory);
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                        CUmemGenericAllocationHandle handle) {
+    SIM_ENTER(cuMemGetAllocationPropertiesFromHandle, SIM_NEEDS_VMM);
+    const struct sim_memory *memory = sim_memory_get(handle, "a query");
+    if (prop == NULL || memory == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *prop = memory->properties;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- Reservations --------------------------------------------------------------------------- */
+
+static CUresult reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr hint,
+                        unsigned long long flags) {
+    if (ptr == NULL || size == 0 || !granular(size) || flags != 0 ||
+        (alignment & (alignment - 1)) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (alignment < sim.settings.granularity_bytes) {
+        alignment = sim.settings.granularity_bytes;
+    }
+    if (size > sim.settings.reserve_bytes - sim.reserved_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const struct sim_region *region = sim_region_new(size, alignment, hint, SIM_RESERVED,
+                                                     sim_current());
+    if (region == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *ptr = region->base;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
+                                     CUdeviceptr addr, unsigned long long flags) {
+    SIM_ENTER(cuMemAddressReserve, SIM_NEEDS_VMM | SIM_NEEDS_CONTEXT);
+    return sim_leave(reserve(ptr, size, alignment, addr, flags));
+}
+
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+    SIM_ENTER(cuMemAddressFree, SIM_NEEDS_VMM);
+    struct sim_region *region = sim_region_find(ptr);
+    if (region == NULL || region->kind != SIM_RESERVED || region->base != ptr ||
+        region->bytes != size) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (region->mappings != 0) {
+        sim_violation("cuMemAddressFree of 0x%llx, %llu bytes: %llu mappings are still in it",
+                      (unsigned long long)ptr, (unsigned long long)size,
+                      (unsigned long long)region->mappings);
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    sim_region_free(region);
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- Mappings ------------------------------------------------------------------------------- */
+
+struct sim_mapping *sim_mapping_find(const struct sim_region *region, CUdeviceptr address) {
+    return region->pages[(address - region->base) / sim.settings.granularity_bytes];
+}
+
+/* The reservation around a granular range, or null. */
+static struct sim_region *range_region(CUdeviceptr base, uint64_t bytes) {
+    struct sim_region *region = sim_region_find(base);
+    if (region == NULL || region->kind != SIM_RESERVED || bytes == 0 || !granular(base) ||
+        !granular(bytes) || bytes > region->base + region->bytes - base) {
+        return NULL;
+    }
+    return region;
+}
+
+/* Whether the range is full of mappings, the first and last one whole if that is asked for. */
+static bool range_mapped(const struct sim_region *region, CUdeviceptr base, uint64_t bytes,
+                         bool whole) {
+    CUdeviceptr end = base + bytes;
+    for (CUdeviceptr at = base; at < end;) {
+        const struct sim_mapping *mapping = sim_mapping_find(region, at);
+        if (mapping == NULL || (whole && mapping->base < base) ||
+            (whole && mapping->base + mapping->memory->bytes > end)) {
+            return false;
+        }
+        at = mapping->base + mapping->memory->bytes;
+    }
+    return true;
+}
+
+static void range_set(struct sim_region *region, CUdeviceptr base, uint64_t bytes,
+                      struct sim_mapping *mapping) {
+    uint64_t first = (base - region->base) / sim.settings.granularity_bytes;
+    uint64_t count = bytes / sim.settings.granularity_bytes;
+    for (uint64_t i = 0; i < count; i++) {
+        region->pages[first + i] = mapping;
+    }
+}
+
+static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
+                    CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    struct sim_region *region = range_region(ptr, size);
+    if (flags != 0 || region == NULL || !granular(offset)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_memory *memory = sim_memory_get(handle, "cuMemMap");
+    if (memory == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (offset != 0 || size != memory->bytes) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    uint64_t first = (ptr - region->base) / sim.settings.granularity_bytes;
+    for (uint64_t i = 0; i < size / sim.settings.granularity_bytes; i++) {
+        if (region->pages[first + i] != NULL) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    struct sim_mapping *mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    mapping->base = ptr;
+    mapping->memory = memory;
+    mapping->region = region;
+    range_set(region, ptr, size, mapping);
+    memory->mappings++;
+    region->mappings++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    SIM_ENTER(cuMemMap, SIM_NEEDS_VMM);
+    return sim_leave(map(ptr, size, offset, handle, flags));
+}
+
+/* Makes a range of a reservation fault again. */
+static bool range_hide(CUdeviceptr base, uint64_t bytes) {
+    return mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
+    SIM_ENTER(cuMemUnmap, SIM_NEEDS_VMM);
+    struct sim_region *region = range_region(ptr, size);
+    if (region == NULL || !range_mapped(region, ptr, size, true)) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    sim_check_unused(ptr, size, "cuMemUnmap");
+    if (!range_hide(ptr, size)) {
+        return sim_leave(sim_kernel_map_error("cuMemUnmap", ptr, size));
+    }
+    for (CUdeviceptr at = ptr; at < ptr + size;) {
+        struct sim_mapping *mapping = sim_mapping_find(region, at);
+        struct sim_memory *memory = mapping->memory;
+        at += memory->bytes;
+        range_set(region, mapping->base, memory->bytes, NULL);
+        free(mapping);
+        region->mappings--;
+        memory->mappings--;
+        sim_memory_put(memory);
+    }
+    return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
+    SIM_ENTER(cuMemRetainAllocationHandle, SIM_NEEDS_VMM);
+    CUdeviceptr address = (uintptr_t)addr;
+    const struct sim_region *region = sim_region_find(address);
+    if (handle == NULL || region == NULL || region->kind != SIM_RESERVED) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    const struct sim_mapping *mapping = sim_mapping_find(region, address);
+    if (mapping == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    mapping->memory->references++;
+    *handle = mapping->memory->id;
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- Access --------------------------------------------------------------------------------- */
+
+struct access_change {
+    uint32_t touched; /* bit per device that the call speaks of */
+    uint32_t readable;
+    uint32_t writable;
+};
+
+static CUresult access_parse(const CUmemAccessDesc *desc, size_t count,
+                             struct access_change *change) {
+    memset(change, 0, sizeof *change);
+    for (size_t i = 0; i < count; i++) {
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        if (sim_device(desc[i].location.id) == NULL) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+        uint32_t bit = UINT32_C(1) << desc[i].location.id;
+        change->touched |= bit;
+        switch (desc[i].flags) {
+        case CU_MEM_ACCESS_FLAGS_PROT_NONE:
+            break;
+        case CU_MEM_ACCESS_FLAGS_PROT_READ:
+            change->readable |= bit;
+            break;
+        case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+            change->readable |= bit;
+            change->writable |= bit;
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static int mapping_protection(const struct sim_mapping *mapping) {
+    return (mapping->readable != 0 ? PROT_READ : 0) | (mapping->writable != 0 ? PROT_WRITE : 0);
+}
+
+static int changed_protection(const struct sim_mapping *mapping,
+                              const struct access_change *change) {
+    struct sim_mapping after = *mapping;
+    after.readable = (after.readable & ~change->touched) | change->readable;
+    after.writable = (after.writable & ~change->touched) | change->writable;
+    return mapping_protection(&after);
+}
+
+/*
+ * Gives the kernel mapping of [base, base + bytes) a protection: the whole range is one stretch of
+ * one file. An unreadable one is the reservation's own again, which merges with its neighbours.
+ */
+static bool range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_memory *first,
+                          int protection) {
+    if (protection == PROT_NONE) {
+        return range_hide(base, bytes);
+    }
+    return mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED, first->file,
+                (off_t)first->offset) != MAP_FAILED;
+}
+
+/* Applies the change up to end; the kernel is called once per stretch that it can take as one. */
+static bool access_apply(const struct sim_region *region, CUdeviceptr base, CUdeviceptr end,
+                         const struct access_change *change) {
+    while (base < end) {
+        const struct sim_mapping *first = sim_mapping_find(region, base);
+        const struct sim_memory *memory = first->memory;
+        int protection = changed_protection(first, change);
+        bool differs = protection != mapping_protection(first);
+        CUdeviceptr at = first->base + memory->bytes;
+        while (at < end) {
+            const struct sim_mapping *next = sim_mapping_find(region, at);
+            if (next->memory->file != memory->file ||
+                next->memory->offset != memory->offset + (at - first->base) ||
+                changed_protection(next, change) != protection ||
+                (mapping_protection(next) != protection) != differs) {
+                break;
+            }
+            at += next->memory->bytes;
+        }
+        if (differs && !range_protect(first->base, at - first->base, memory, protection)) {
+            return false;
+        }
+        base = at;
+    }
+    return true;
+}
+
+static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+                           size_t count) {
+    struct sim_region *region = range_region(ptr, size);
+    struct access_change change;
+    if (region == NULL || desc == NULL || count == 0 || !range_mapped(region, ptr, size, true)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = access_parse(desc, count, &change);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!access_apply(region, ptr, ptr + size, &change)) {
+        result = sim_kernel_map_error("cuMemSetAccess", ptr, size);
+        /* Take back what was done: putting back what was there needs no more mappings. */
+        for (CUdeviceptr at = ptr; at < ptr + size;) {
+            const struct sim_mapping *mapping = sim_mapping_find(region, at);
+            (void)range_protect(at, mapping->memory->bytes, mapping->memory,
+                                mapping_protection(mapping));
+            at += mapping->memory->bytes;
+        }
+        return result;
+    }
+    for (CUdeviceptr at = ptr; at < ptr + size;) {
+        struct sim_mapping *mapping = sim_mapping_find(region, at);
+        mapping->readable = (mapping->readable & ~change.touched) | change.readable;
+        mapping->writable = (mapping->writable & ~change.touched) | change.writable;
+        at += mapping->memory->bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+                                size_t count) {
+    SIM_ENTER(cuMemSetAccess, SIM_NEEDS_VMM);
+    return sim_leave(set_access(ptr, size, desc, count));
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                                CUdeviceptr ptr) {
+    SIM_ENTER(cuMemGetAccess, SIM_NEEDS_VMM);
+    const struct sim_region *region = sim_region_find(ptr);
+    if (flags == NULL || location == NULL || region == NULL || region->kind != SIM_RESERVED ||
+        location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    const struct sim_mapping *mapping = sim_mapping_find(region, ptr);
+    if (sim_device(location->id) == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    if (mapping == NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    uint32_t bit = UINT32_C(1) << location->id;
+    *flags = (mapping->writable & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+             : (mapping->readable & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                              : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return sim_leave(CUDA_SUCCESS);
+}
