@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying traces on the simulated device: numbers, options, running out of memory."""
+import gzip
+import random
+import unittest
+
+from command import BAD_INPUT, CommandTest, NO_MEMORY, TRACES
+
+KEYS = {"trace", "driver", "ops", "peak_live_bytes", "peak_reserved_bytes", "reserved_over_live",
+        "driver_calls", "chunks_created", "chunks_moved", "ns_per_op", "pattern_errors",
+        "driver_ns", "driver_ns_by_kind", "served", "second_half_driver_allocations"}
+MIB = 1 << 20
+
+
+def random_trace(seed, count, streams=3, largest=8 * MIB):
+    """Text of a trace with random sizes, its operations (all blocks freed) and its peak."""
+    choose = random.Random(seed)
+    lines, live, bytes_live, peak = ["# made by test_replay.py"], {}, 0, 0
+    for block in range(count):
+        size = choose.choice([1, 511, 512, 513, choose.randrange(1, largest), 2 * MIB])
+        stream = choose.randrange(streams)
+        lines.append(f"a,{block},{size},{stream},{block}")
+        live[block] = (size, stream)
+        bytes_live += size
+        peak = max(peak, bytes_live)
+        while live and choose.random() < 0.5:
+            freed = choose.choice(list(live))
+            size, stream = live.pop(freed)
+            bytes_live -= size
+            lines += [f"F,{freed},{size},{stream},{block}", f"f,{freed},{size},{stream},{block}"]
+    return "\n".join(lines) + "\n", 2 * count, peak
+
+
+class Replay(CommandTest):
+    def replay(self, *arguments, **more):
+        result = self.run_tenure("replay", "--driver", "sim", "--json", *arguments, **more)
+        self.assertIn("simulated device", result.stderr.splitlines()[0])
+        return self.json_lines(result)
+
+    def test_keys_and_numbers(self):
+        text, operations, peak = random_trace(1, 500)
+        [one] = self.replay(self.write("mine.csv", text))
+        self.assertLessEqual(KEYS, set(one))
+        self.assertEqual(one["trace"], "mine")
+        self.assertEqual(one["driver"], "sim")
+        self.assertEqual(one["ops"], operations)
+        self.assertEqual(one["peak_live_bytes"], peak)
+        self.assertGreaterEqual(one["peak_reserved_bytes"], peak)
+        self.assertAlmostEqual(one["reserved_over_live"], one["peak_reserved_bytes"] / peak, 3)
+        self.assertEqual(one["pattern_errors"], 0)
+        self.assertEqual(sum(one["served"].values()), 500)
+        self.assertEqual(one["driver_ns"], sum(one["driver_ns_by_kind"].values()))
+        self.assertEqual(one["driver_calls"], sum(one["driver_calls_by_kind"].values()))
+        self.assertIsNone(one["error"])
+
+    def test_plain_and_compressed_are_the_same(self):
+        text, _, _ = random_trace(2, 200)
+        plain, packed = self.replay(self.write("one.csv", text),
+                                    self.write("two.csv.gz", gzip.compress(text.encode())))
+        for key in ["ops", "peak_live_bytes", "peak_reserved_bytes", "served", "chunks_created"]:
+            self.assertEqual(plain[key], packed[key])
+
+    def test_line_ends_of_other_systems(self):
+        [one] = self.replay(self.write("dos.csv", "# x\r\na,1,100,0,0\r\nF,1,100,0,1\r\n"))
+        self.assertEqual(one["ops"], 2)
+
+    def test_largest_ids_and_streams(self):
+        text = f"a,{2**64 - 2},100,{2**64 - 1},{2**64 - 1}\na,0,100,0,0\nF,{2**64 - 2},100,7,0\n"
+        [one] = self.replay(self.write("large.csv", text))
+        self.assertEqual((one["ops"], one["streams"]), (4, 2))
+
+    def test_id_used_again(self):
+        text = "".join(f"a,1,{size},0,0\nF,1,{size},0,0\n" for size in range(1, 50))
+        [one] = self.replay(self.write("again.csv", text))
+        self.assertEqual((one["ops"], one["peak_live_bytes"]), (98, 49))
+
+    def test_every_extent_of_checking(self):
+        text, _, _ = random_trace(3, 150)
+        path = self.write("mine.csv", text)
+        for extent in ["full", "ends", "none"]:
+            with self.subTest(extent=extent):
+                [one] = self.replay("--check", extent, path)
+                self.assertEqual(one["pattern_errors"], 0)
+
+    def test_loops_find_everything_cached(self):
+        text, operations, _ = random_trace(4, 300)
+        path = self.write("mine.csv", text)
+        [once] = self.replay(path)
+        [many] = self.replay("--loops", "5", path)
+        self.assertEqual(many["ops"], 5 * operations)
+        self.assertEqual(sum(many["served"].values()), 1500)
+        self.assertGreaterEqual(many["peak_reserved_bytes"], once["peak_reserved_bytes"])
+
+    def test_each_trace_starts_afresh(self):
+        text, _, _ = random_trace(5, 200)
+        path = self.write("mine.csv", text)
+        first, second = self.replay(path, path)
+        for key in ["peak_reserved_bytes", "chunks_created", "chunks_moved", "served"]:
+            self.assertEqual(first[key], second[key])
+
+    def test_out_of_memory(self):
+        text = "a,1,100000000,0,0\na,2,100000000,0,0\n"
+        [one] = self.replay(self.write("big.csv", text), code=NO_MEMORY,
+                            environment={"TENURE_SIM_MEMORY": "128M"})
+        self.assertEqual(one["exit_code"], NO_MEMORY)
+        self.assertIn("TNR_ERR_OUT_OF_MEMORY", one["error"])
+        self.assertIn("allocation 2 of the trace", one["error"])
+
+    def test_after_out_of_memory_the_next_trace_runs(self):
+        big = self.write("big.csv", "a,1,1000000000,0,0\n")
+        small = self.write("small.csv", "a,1,1000000,0,0\n")
+        first, second = self.replay(big, small, code=NO_MEMORY,
+                                    environment={"TENURE_SIM_MEMORY": "128M"})
+        self.assertEqual((first["exit_code"], second["exit_code"]), (NO_MEMORY, 0))
+
+    def test_limit_by_setting(self):
+        path = self.write("big.csv", "a,1,100000000,0,0\n")
+        [one] = self.replay("--conf", "per_process_memory_fraction:0.01", path, code=NO_MEMORY,
+                            environment={"TENURE_SIM_MEMORY": "1G"})
+        self.assertRegex(one["error"], "TNR_ERR_(LIMIT|OUT_OF_MEMORY)")
+
+    def test_bad_setting(self):
+        path = self.write("one.csv", "a,1,1,0,0\n")
+        result = self.run_tenure("replay", "--driver", "sim", "--conf", "nonsense:1", path,
+                                 code=BAD_INPUT)
+        self.assertIn("nonsense", result.stderr)
+
+    def test_second_device(self):
+        path = self.write("one.csv", "a,1,1000,0,0\n")
+        [one] = self.replay("--device", "1", path, environment={"TENURE_SIM_DEVICES": 2})
+        self.assertEqual(one["pattern_errors"], 0)
+
+    def test_table(self):
+        result = self.run_tenure("replay", "--driver", "sim", TRACES / "offload_streams.csv.gz")
+        lines = result.stdout.splitlines()
+        self.assertIn("simulated device", lines[0])
+        rows = [line for line in lines if line.startswith("offload_streams ")]
+        self.assertEqual(len(rows), 2)
+        # PyTorch's recorded figure stands beside ours.
+        self.assertIn("5.757 GB", rows[0])
+        self.assertEqual(rows[1].split()[-1], "0")
+        self.assertNotIn("\033", result.stdout)
+        self.assertEqual(result.stderr, "")
+
+    def test_schedules_of_the_simulated_device(self):
+        """Stream order alone must keep the patterns apart, whatever runs first."""
+        text, _, _ = random_trace(6, 400, streams=5)
+        path = self.write("mine.csv", text)
+        for schedule in ["lazy", "random", "eager", "threads"]:
+            with self.subTest(schedule=schedule):
+                [one] = self.replay("--check", "full", path,
+                                    environment={"TENURE_SIM_SCHEDULE": schedule,
+                                                 "TENURE_SIM_STRICT": "abort"})
+                self.assertEqual(one["pattern_errors"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

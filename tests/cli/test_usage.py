@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Command lines: help, version, unknown options, settings."""
+import json
+import re
+import unittest
+
+from command import BAD_INPUT, CommandTest
+
+COMMANDS = ["doctor", "conf", "replay", "bench"]
+
+
+class Usage(CommandTest):
+    def test_no_command_prints_help_and_fails(self):
+        result = self.run_tenure(code=BAD_INPUT)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("Usage:", result.stderr)
+
+    def test_help_names_commands_and_exit_codes(self):
+        text = self.run_tenure("--help").stdout
+        for command in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  {command} ")
+        for code in range(5):
+            self.assertRegex(text, rf"(?m)^  {code}  ")
+
+    def test_help_of_each_command(self):
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                text = self.run_tenure(command, "--help").stdout
+                self.assertIn(f"Usage: tenure {command}", text)
+                self.assertEqual(text, self.run_tenure("help", command).stdout)
+                self.assertLessEqual(max(map(len, text.splitlines())), 100)
+
+    def test_help_works_without_any_driver(self):
+        for command in COMMANDS:
+            self.run_tenure(command, "--help", environment={"TENURE_DRIVER": "/nonexistent/lib.so"})
+
+    def test_version(self):
+        text = self.run_tenure("--version").stdout
+        self.assertRegex(text, r"^tenure \d+\.\d+\.\d+ \(.+\), library \d+\.\d+\.\d+\n$")
+
+    def test_unknown_command(self):
+        result = self.run_tenure("repaly", code=BAD_INPUT)
+        self.assertIn('"repaly"', result.stderr)
+
+    def test_unknown_and_incomplete_options(self):
+        for arguments, words in [
+            (["replay", "--no-such"], "--no-such"),
+            (["replay", "-x"], "-x"),
+            (["replay"], "argument is missing"),
+            (["replay", "--driver"], "needs a value"),
+            (["replay", "--json=yes", "x"], "takes no value"),
+            (["replay", "--check", "some", "x"], "full, ends or none"),
+            (["replay", "--loops", "0", "x"], "from 1 to"),
+            (["replay", "--loops", "2x", "x"], '"2x"'),
+            (["replay", "--device", "-1", "x"], "--device must be"),
+            (["doctor", "extra"], "unexpected argument extra"),
+            (["doctor", "--driver", "opencl"], '"opencl"'),
+            (["bench", "--only", "triple"], "pair or mix"),
+            (["bench", "--threads", "1,,2"], "--threads must be"),
+            (["bench", "--threads", "1000"], "--threads must be"),
+            (["bench", "--rounds", "99999"], "--rounds must be"),
+            (["conf", "--json", "--markdown"], "exclude each other"),
+            (["conf", "no_such_key"], "no_such_key"),
+        ]:
+            with self.subTest(arguments=arguments):
+                result = self.run_tenure(*arguments, code=BAD_INPUT)
+                self.assertIn(words, result.stderr)
+                self.assertEqual(result.stdout, "")
+
+    def test_double_dash_ends_options(self):
+        result = self.run_tenure("replay", "--", "--json", code=BAD_INPUT)
+        self.assertIn("--json: cannot be opened", result.stderr)
+
+
+class Conf(CommandTest):
+    def settings(self, *arguments, environment=None):
+        result = self.run_tenure("conf", "--json", *arguments, environment=environment)
+        return {one["key"]: one for one in json.loads(result.stdout)}
+
+    def test_json_describes_every_setting(self):
+        settings = self.settings()
+        self.assertGreater(len(settings), 3)
+        for one in settings.values():
+            self.assertEqual(set(one), {"key", "type", "default", "value", "allowed", "help",
+                                        "at_start", "is_set"})
+            self.assertTrue(one["help"])
+            self.assertFalse(one["is_set"])
+
+    def test_needs_no_driver(self):
+        self.settings(environment={"TENURE_DRIVER": "/nonexistent/lib.so"})
+
+    def test_markdown_has_a_row_per_setting(self):
+        text = self.run_tenure("conf", "--markdown").stdout
+        rows = re.findall(r"(?m)^\| `([a-z0-9_]+)` \|", text)
+        self.assertEqual(rows, list(self.settings()))
+        for line in text.splitlines():
+            self.assertEqual(len(re.findall(r"(?<!\\)\|", line)), 7, line)
+
+    def test_text_names_every_setting(self):
+        text = self.run_tenure("conf").stdout
+        for key in self.settings():
+            self.assertRegex(text, rf"(?m)^{key} = ")
+        self.assertNotIn("\033", text)
+
+    def test_one_key(self):
+        key = next(iter(self.settings()))
+        self.assertEqual(list(self.settings(key)), [key])
+
+    def test_option_and_environment_take_effect(self):
+        setting = "per_process_memory_fraction"
+        for arguments, environment in [(["--conf", f"{setting}:0.5"], None),
+                                       ([], {"TENURE_CONF": f"{setting}:0.5"})]:
+            one = self.settings(*arguments, environment=environment)[setting]
+            self.assertTrue(one["is_set"])
+            self.assertEqual(float(one["value"]), 0.5)
+
+    def test_bad_settings(self):
+        for text in ["no_such_key:1", "per_process_memory_fraction:nine", "nonsense", "a:b:c"]:
+            with self.subTest(text=text):
+                result = self.run_tenure("conf", "--conf", text, code=BAD_INPUT)
+                self.assertIn("tenure conf: ", result.stderr)
+                result = self.run_tenure("conf", environment={"TENURE_CONF": text},
+                                         code=BAD_INPUT)
+                self.assertIn("tenure conf: ", result.stderr)
+
+    def test_nearest_key_is_named(self):
+        result = self.run_tenure("conf", "--conf", "per_process_memory_fractoin:0.5",
+                                 code=BAD_INPUT)
+        self.assertIn("per_process_memory_fraction", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
