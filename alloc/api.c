@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The public functions of <tenure/alloc.h>: checking arguments and finding the way. What they do is
+ * in the files below; what they promise is in the header.
+ */
+#include <tenure/alloc.h>
+
+#include <string.h>
+
+#include "base/error.h"
+#include "conf/conf.h"
+#include "pool/library.h"
+#include "pool/reclaim.h"
+
+unsigned tnr_version(void)
+{
+    return TNR_VERSION_NUMBER;
+}
+
+tnr_status tnr_init(void)
+{
+    return tnri_library_start();
+}
+
+tnr_status tnr_configure(const char *settings)
+{
+    if (settings == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_configure: settings is null.");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    int running = 0;
+    for (int i = 0; i < tnri_devices_count(); i++)
+        running |= atomic_load(&tnri_device_at(i)->in_use);
+    tnri_lock_take(&tnri_library_lock);
+    tnr_status status = tnri_conf_apply(settings, "tnr_configure", running);
+    tnri_lock_release(&tnri_library_lock);
+    return status;
+}
+
+/* ---- allocate and free ---------------------------------------------------------------------- */
+
+/* Turns the caller's size into a request. */
+static inline tnr_status request_make(tnri_request *request, size_t bytes, size_t alignment)
+{
+    if (tnri_unlikely(bytes > TNR_BYTES_MAX))
+        return tnri_error(TNR_ERR_INVALID_SIZE,
+                          "%zu bytes were asked for; the most is 1 EiB. Was it computed from a "
+                          "negative number?",
+                          bytes);
+    const tnri_conf *conf = tnri_conf_get();
+    size_t rounded = bytes;
+    if (tnri_unlikely(conf->roundup_power2_divisions.any))
+        rounded = tnri_steps_round(&conf->roundup_power2_divisions, bytes);
+    request->bytes_requested = bytes;
+    request->bytes = (rounded + TNR_ALIGNMENT_DEFAULT - 1) & ~(TNR_ALIGNMENT_DEFAULT - 1);
+    request->alignment = alignment;
+    return TNR_OK;
+}
+
+static inline tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int device,
+                                      tnr_pool pool, tnr_stream stream)
+{
+    tnri_arena *arena;
+    tnri_request request;
+    if (tnri_unlikely(ptr == NULL))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the place for the address (first argument) is null.");
+    *ptr = NULL;
+    tnr_status status = request_make(&request, bytes, alignment);
+    if (tnri_unlikely(status != TNR_OK))
+        return status;
+    status = tnri_library_arena(device, pool, stream, &arena);
+    if (tnri_unlikely(status != TNR_OK))
+        return status;
+    if (tnri_unlikely(bytes == 0))
+        return TNR_OK;
+    return tnri_arena_malloc(arena, &request, ptr);
+}
+
+tnr_status tnr_malloc(void **ptr, size_t bytes, int device, tnr_stream stream)
+{
+    return block_malloc(ptr, bytes, TNR_ALIGNMENT_DEFAULT, device, NULL, stream);
+}
+
+tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment, int device,
+                              tnr_stream stream)
+{
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > TNR_ALIGNMENT_MAX) {
+        if (ptr != NULL)
+            *ptr = NULL;
+        return tnri_error(TNR_ERR_INVALID_ALIGNMENT,
+                          "alignment %zu is not a power of two between 1 and %zu.", alignment,
+                          TNR_ALIGNMENT_MAX);
+    }
+    if (alignment < TNR_ALIGNMENT_DEFAULT)
+        alignment = TNR_ALIGNMENT_DEFAULT;
+    return block_malloc(ptr, bytes, alignment, device, NULL, stream);
+}
+
+tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_pool pool, int device, tnr_stream stream)
+{
+    if (ptr != NULL)
+        *ptr = NULL;
+    tnr_status status;
+    if (pool == NULL) {
+        tnri_device *found;
+        status = tnri_library_device(device, &found);
+        if (status != TNR_OK)
+            return status;
+        pool = found->pool_default;
+    }
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    status = tnri_pool_check(pool);
+    if (status != TNR_OK)
+        return status;
+    if (pool->device->index != device)
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
+                          pool->name, pool->device->index, device);
+    return block_malloc(ptr, bytes, TNR_ALIGNMENT_DEFAULT, device, pool, stream);
+}
+
+/* Why an address cannot be freed or described, for one that the library knows nothing of. */
+static tnr_status foreign_error(const void *ptr)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    return tnri_error(TNR_ERR_FOREIGN_POINTER,
+                      "%p was not allocated by Tenure. Free it with what allocated it.", ptr);
+}
+
+tnr_status tnr_free(void *ptr)
+{
+    if (tnri_unlikely(ptr == NULL))
+        return TNR_OK;
+    if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
+        return foreign_error(ptr);
+    tnri_device *device = tnri_device_of((uintptr_t)ptr);
+    if (tnri_unlikely(device == NULL))
+        return foreign_error(ptr);
+    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    if (tnri_unlikely(block == NULL))
+        return tnri_free_refused(device, ptr);
+    return tnri_arena_free(block, ptr);
+}
+
+tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
+{
+    if (info == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_block_get: info is null.");
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return foreign_error(ptr);
+    tnri_block *near = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = NULL;
+    if (near != NULL) {
+        tnri_arena *arena = near->world->arena;
+        tnri_lock_take(&arena->lock);
+        block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
+        if (block != NULL) {
+            info->base = (void *)block->base;
+            info->bytes = block->bytes;
+            info->bytes_requested = tnri_block_requested(block);
+            info->device = device->index;
+            info->stream = arena->stream;
+            info->pool = arena->pool == device->pool_default ? NULL : arena->pool;
+        }
+        tnri_lock_release(&arena->lock);
+    }
+    if (block == NULL)
+        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                          device->index);
+    return TNR_OK;
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+tnr_status tnr_pool_create(tnr_pool *pool, int device, const tnr_pool_options *options)
+{
+    static const tnr_pool_options defaults = TNR_POOL_OPTIONS_INIT;
+    if (pool == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_create: pool is null.");
+    *pool = NULL;
+    if (options == NULL)
+        options = &defaults;
+    if (options->struct_bytes != sizeof(*options) || (int)options->handle_type < 0 ||
+        options->handle_type > TNR_HANDLE_FABRIC)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_pool_create: options are not of this version. Start from "
+                          "TNR_POOL_OPTIONS_INIT.");
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status != TNR_OK)
+        return status;
+    return tnri_pool_make(found, options, pool);
+}
+
+tnr_status tnr_pool_destroy(tnr_pool pool)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (pool == NULL)
+        return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
+    tnr_status status = tnri_pool_check(pool);
+    if (status != TNR_OK)
+        return status;
+    if (pool == pool->device->pool_default)
+        return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
+    if (atomic_load(&pool->routed_threads) > 0)
+        return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
+                          atomic_load(&pool->routed_threads), pool->name);
+    tnri_visit visit;
+    status = tnri_device_enter(pool->device, &visit);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_pool_end(pool, 0);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+tnr_status tnr_pool_push(tnr_pool pool)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (pool == NULL)
+        return tnri_error(TNR_ERR_INVALID_POOL, "tnr_pool_push: pool is null.");
+    tnr_status status = tnri_pool_check(pool);
+    if (status != TNR_OK)
+        return status;
+    tnri_thread *thread = &tnri_this_thread;
+    uint64_t epoch = atomic_load(&tnri_library_epoch);
+    if (thread->routes_epoch != epoch)
+        thread->routes_count = 0;
+    if (thread->routes_count == TNRI_ROUTES_MAX)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_push nests at most %d deep.",
+                          TNRI_ROUTES_MAX);
+    thread->routes_epoch = epoch;
+    thread->routes[thread->routes_count++] = pool;
+    atomic_fetch_add(&pool->routed_threads, 1);
+    return TNR_OK;
+}
+
+tnr_status tnr_pool_pop(tnr_pool pool)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_thread *thread = &tnri_this_thread;
+    int routed = thread->routes_epoch == atomic_load(&tnri_library_epoch) ? thread->routes_count : 0;
+    if (routed == 0 || thread->routes[routed - 1] != pool)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_pool_pop: %p is not the pool that this thread pushed last.",
+                          (void *)pool);
+    thread->routes_count--;
+    atomic_fetch_sub(&pool->routed_threads, 1);
+    return TNR_OK;
+}
+
+/* ---- limits and giving back ----------------------------------------------------------------- */
+
+tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released)
+{
+    size_t given_back = 0;
+    if (released != NULL)
+        *released = 0;
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status != TNR_OK)
+        return status;
+    uint64_t mapped = atomic_load(&found->reserved_bytes);
+    if (mapped <= keep_bytes)
+        return TNR_OK;
+    tnri_visit visit;
+    status = tnri_device_enter(found, &visit);
+    if (status != TNR_OK)
+        return status;
+    given_back = tnri_release_idle(found, NULL, (size_t)(mapped - keep_bytes), 1, &status);
+    tnri_device_leave(&visit);
+    if (released != NULL)
+        *released = given_back;
+    return status;
+}
+
+tnr_status tnr_limit_set(int device, size_t limit_bytes)
+{
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status == TNR_OK)
+        atomic_store(&found->limit_bytes, limit_bytes);
+    return status;
+}
+
+tnr_status tnr_limit_get(int device, size_t *limit_bytes)
+{
+    if (limit_bytes == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_limit_get: limit_bytes is null.");
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status == TNR_OK)
+        *limit_bytes = (size_t)atomic_load(&found->limit_bytes);
+    return status;
+}
+
+/* ---- what is in force ----------------------------------------------------------------------- */
+
+tnr_status tnr_driver_get(tnr_driver_info *info)
+{
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_driver_get: set info->struct_bytes to sizeof(tnr_driver_info).");
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    info->path = tnri_driver_loaded.path;
+    info->version = tnri_driver_loaded.version;
+    info->simulated = tnri_driver_loaded.simulated;
+    info->devices_count = tnri_devices_count();
+    return TNR_OK;
+}
+
+tnr_status tnr_device_get(int device, tnr_device_info *info)
+{
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_device_get: set info->struct_bytes to sizeof(tnr_device_info).");
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    tnri_device *found = tnri_device_at(device);
+    if (found == NULL)
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
+                          device, tnri_devices_count());
+    const tnri_capabilities *can = &found->capabilities;
+    memcpy(info->name, can->name, sizeof(info->name));
+    info->memory_bytes = can->memory_bytes;
+    info->granularity_bytes = can->granularity_bytes;
+    info->compute_major = can->compute_major;
+    info->compute_minor = can->compute_minor;
+    info->has_vmm = can->has_vmm;
+    info->has_posix_fd = can->has_posix_fd;
+    info->has_fabric = can->has_fabric;
+    info->has_gpu_direct_rdma = can->has_gpu_direct_rdma;
+    info->in_use = atomic_load_explicit(&found->in_use, memory_order_acquire);
+    info->address_base = info->in_use ? found->space.base : 0;
+    info->address_bytes = info->in_use ? found->space.bytes : 0;
+    return TNR_OK;
+}

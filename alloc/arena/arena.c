@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cached path of an arena: see arena.h. */
+#include "arena/arena.h"
+
+#include "arena/ladder.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "conf/conf.h"
+#include "device/device.h"
+
+tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
+                              tnr_stream stream)
+{
+    tnri_arena *arena = tnri_host_alloc(sizeof(*arena));
+    if (arena == NULL)
+        return NULL;
+    const tnri_conf *conf = tnri_conf_get();
+    tnri_lock_init(&arena->lock, TNRI_RANK_ARENA);
+    arena->stream = stream;
+    arena->device = device;
+    arena->pool = pool;
+    arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        if (!tnri_world_create(&arena->worlds[i], arena, &device->space, i == TNRI_SMALL,
+                               conf->bin_blocks)) {
+            tnri_arena_destroy(arena);
+            return NULL;
+        }
+    return arena;
+}
+
+void tnri_arena_destroy(tnri_arena *arena)
+{
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_world_destroy(&arena->worlds[i]);
+    tnri_host_free(arena, sizeof(*arena));
+}
+
+/* ---- serving -------------------------------------------------------------------------------- */
+
+static inline void peak_raise(uint64_t *peak, uint64_t allocated, uint64_t freed)
+{
+    if (allocated - freed > *peak)
+        *peak = allocated - freed;
+}
+
+static inline void tally_add(tnri_tally *tally, size_t bytes, size_t requested)
+{
+    tally->blocks_allocated++;
+    tally->bytes_allocated += bytes;
+    tally->requested_allocated += requested;
+    peak_raise(&tally->blocks_peak, tally->blocks_allocated, tally->blocks_freed);
+    peak_raise(&tally->bytes_peak, tally->bytes_allocated, tally->bytes_freed);
+    peak_raise(&tally->requested_peak, tally->requested_allocated, tally->requested_freed);
+}
+
+static inline void tally_subtract(tnri_tally *tally, size_t bytes, size_t requested)
+{
+    tally->blocks_freed++;
+    tally->bytes_freed += bytes;
+    tally->requested_freed += requested;
+}
+
+static inline int tally_slot(const tnri_block *block)
+{
+    return block->world->is_small ? TNR_WORLD_SMALL : TNR_WORLD_LARGE;
+}
+
+void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
+                             tnr_served served)
+{
+    tnri_assert_hot(block->state == TNRI_LIVE);
+    block->slack = (block->bytes - request->bytes_requested) & TNRI_SLACK_MASK;
+    tally_add(&arena->tally[TNR_WORLD_ALL], block->bytes, request->bytes_requested);
+    tally_add(&arena->tally[tally_slot(block)], block->bytes, request->bytes_requested);
+    arena->served[served]++;
+}
+
+void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
+{
+    tnri_assert_hot(block->state == TNRI_LIVE);
+    size_t requested = tnri_block_requested(block);
+    tally_subtract(&arena->tally[TNR_WORLD_ALL], block->bytes, requested);
+    tally_subtract(&arena->tally[tally_slot(block)], block->bytes, requested);
+    block->slack = 0;
+}
+
+/* The largest run that may be split for a request: see max_split_size_mb. */
+static size_t run_bytes_max(size_t bytes)
+{
+    size_t max_split = (size_t)tnri_conf_get()->max_split_size_mb << 20;
+    return max_split == 0 || bytes >= max_split ? SIZE_MAX : max_split - TNR_ALIGNMENT_DEFAULT;
+}
+
+tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_world *world = run->world;
+    uintptr_t base = (run->base + request->alignment - 1) & ~(request->alignment - 1);
+    tnri_assert_hot(tnri_block_end(run) - base >= request->bytes);
+    if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+                      !tnri_block_map_prepare(&world->space->map, base, world->is_small)))
+        return NULL;
+    return tnri_world_carve(world, run, request->bytes, request->alignment);
+}
+
+tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    tnri_block *run = tnri_index_find(&world->index, tnri_request_span(request),
+                                      run_bytes_max(request->bytes));
+    if (run == NULL)
+        return NULL;
+    tnri_block *block = tnri_arena_carve(arena, run, request);
+    *no_host = block == NULL;
+    return block;
+}
+
+tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
+                                    tnr_served *served, int *no_host)
+{
+    tnri_assert_held(&arena->lock);
+    if (request->alignment == TNR_ALIGNMENT_DEFAULT) {
+        tnri_block *block =
+            tnri_world_unbin(tnri_arena_world(arena, request->bytes), request->bytes);
+        if (block != NULL) {
+            *served = TNR_SERVED_BIN;
+            return block;
+        }
+    }
+    *served = TNR_SERVED_INDEX;
+    return tnri_arena_serve_index(arena, request, no_host);
+}
+
+tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnr_served served;
+    int no_host = 0;
+    tnri_lock_take(&arena->lock);
+    tnri_block *block = tnri_arena_serve_cached(arena, request, &served, &no_host);
+    if (tnri_likely(block != NULL)) {
+        tnri_arena_count_served(arena, block, request, served);
+        void *base = (void *)block->base;
+        tnri_lock_release(&arena->lock);
+        *ptr = base;
+        return TNR_OK;
+    }
+    tnri_lock_release(&arena->lock);
+    if (no_host)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+    return tnri_ladder_malloc(arena, request, ptr);
+}
+
+/* ---- freeing -------------------------------------------------------------------------------- */
+
+tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
+{
+    uintptr_t address = (uintptr_t)ptr;
+    uintptr_t base = 0;
+    tnri_block *near = tnri_block_map_near(&device->space.map, address);
+    if (near != NULL) {
+        tnri_arena *arena = near->world->arena;
+        tnri_lock_take(&arena->lock);
+        const tnri_block *containing = tnri_block_map_containing(&device->space.map, address);
+        if (containing != NULL)
+            base = containing->base;
+        tnri_lock_release(&arena->lock);
+    }
+    if (base == 0)
+        return tnri_error(TNR_ERR_NOT_LIVE,
+                          "%p is not a live block of device %d: it was freed before, or never "
+                          "handed out. Nothing was changed.",
+                          ptr, device->index);
+    return tnri_error(TNR_ERR_INTERIOR_POINTER,
+                      "%p lies %zu bytes inside the block at %p. Free the block's start. Nothing "
+                      "was changed.",
+                      ptr, (size_t)(address - base), (void *)base);
+}
+
+tnr_status tnri_arena_free(tnri_block *block, void *ptr)
+{
+    tnri_arena *arena = block->world->arena;
+    tnri_lock_take(&arena->lock);
+    if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
+        tnri_lock_release(&arena->lock);
+        return tnri_free_refused(arena->device, ptr);
+    }
+    tnri_arena_count_freed(arena, block);
+    if (!tnri_world_bin(block->world, block))
+        tnri_world_free(block->world, block);
+    tnri_lock_release(&arena->lock);
+    return TNR_OK;
+}

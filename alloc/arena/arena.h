@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An arena: what one stream of one pool allocates from. It has its own lock, so threads that work
+ * on different streams never meet.
+ *
+ * This file is the cached path: steps 1 and 2 of the ladder (bins, index) and the free. It makes no
+ * driver call. What it cannot serve goes to ladder.h.
+ *
+ * Stream order is what makes a free cheap: memory freed on this arena's stream is handed out only
+ * to later work of the same stream, so no event is needed. Whoever takes memory out of the arena
+ * for another stream, or removes its mapping, records an event on this stream first.
+ */
+#ifndef TNRI_ARENA_ARENA_H
+#define TNRI_ARENA_ARENA_H
+
+#include "arena/world.h"
+#include "base/lock.h"
+#include "device/event.h"
+#include "driver/driver.h"
+
+struct tnri_device;
+struct tnr_pool_st;
+
+enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
+
+/* Counters of one world, or of both. allocated - freed is what is live. Under the arena's lock. */
+typedef struct tnri_tally {
+    uint64_t blocks_allocated, blocks_freed, blocks_peak;
+    uint64_t bytes_allocated, bytes_freed, bytes_peak;
+    uint64_t requested_allocated, requested_freed, requested_peak;
+} tnri_tally;
+
+typedef struct tnri_arena {
+    tnri_lock lock;
+
+    /* Constant while the arena is in use. */
+    tnr_stream stream;
+    size_t small_limit_bytes;
+    struct tnr_pool_st *pool;
+    struct tnri_device *device;
+    struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
+    struct tnri_arena *hash_next;    /* in the pool's table; the pool's lock */
+
+    /* Under the lock. */
+    tnri_world worlds[TNRI_WORLDS];
+    tnri_tally tally[TNR_WORLD_COUNT];
+    uint64_t served[TNR_SERVED_COUNT];
+    tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
+    size_t stale_count;
+} tnri_arena;
+
+/* Makes the arena of a stream; null if there is no host memory. */
+tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
+                              tnr_stream stream);
+/* Frees the host memory. Nothing is mapped or live in it any more. */
+void tnri_arena_destroy(tnri_arena *arena);
+
+/* A request, as the caller's arguments become it. */
+typedef struct tnri_request {
+    size_t bytes_requested;
+    size_t bytes;     /* rounded to what the block will have */
+    size_t alignment; /* at least TNR_ALIGNMENT_DEFAULT */
+} tnri_request;
+
+/* Serves a request: bins, index, then the ladder. */
+tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
+
+/* Steps 1 and 2 alone, under the lock. `served` tells which. Null: neither could. *no_host is set
+ * when host memory was what lacked. */
+tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
+                                    tnr_served *served, int *no_host);
+
+/* Takes a run of the index for the request, under the lock. */
+tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host);
+
+/* Carves the request out of a run that has room for it, under the lock. Null: no host memory. */
+tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request);
+
+/* Counts a block that became live; under the lock. */
+void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
+                             tnr_served served);
+
+/* Counts a live block that is about to be freed; under the lock. */
+void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);
+
+/* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
+ * live. */
+tnr_status tnri_arena_free(tnri_block *block, void *ptr);
+
+/* The error for an address of the device that no block starts at. */
+tnr_status tnri_free_refused(struct tnri_device *device, void *ptr);
+
+static inline tnri_world *tnri_arena_world(tnri_arena *arena, size_t bytes)
+{
+    return &arena->worlds[bytes > arena->small_limit_bytes];
+}
+
+/* Addresses that a request may need at most, alignment included. */
+static inline size_t tnri_request_span(const tnri_request *request)
+{
+    return request->bytes + (request->alignment - TNR_ALIGNMENT_DEFAULT);
+}
+
+#endif

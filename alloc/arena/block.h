@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks: the records that tile an arena's address ranges, and the worlds that hold them.
+ *
+ * A *span* is a range of addresses that belongs to one world of one arena. Every byte of it
+ * belongs to exactly one record, so a record's upper neighbour starts where it ends:
+ *
+ *     above->base == base + bytes        (checked by tnri_world_validate)
+ *
+ * States and transitions (functions are named for them; each asserts the old state):
+ *
+ *              carve                         free
+ *     FREE  ----------->  LIVE  ----------------------->  BINNED or FREE
+ *      ^ |                 ^  ^        bin hit              |  ^
+ *      | |                 |  +-----------------------------+  |
+ *      | |                 |                   flush (merges)  |
+ *      | |                 +-- commit --+                      v
+ *      | | cut                          |                     FREE
+ *      | +------> STALE -- unmapped --> HOLE -- plan --> PENDING
+ *      |            |                                        |
+ *      +-- uncut ---+                 undo: FREE and HOLE <--+
+ *
+ *   FREE     mapped, in the index; two FREE records are never neighbours
+ *   LIVE     handed out
+ *   BINNED   freed, kept by exact size, not merged
+ *   HOLE     addresses without memory, page by page; two HOLE records are never neighbours
+ *   STALE    the old mapping of chunks that moved away or are to be released; unusable until it
+ *            is unmapped, which needs proof that the work using it has ended
+ *   PENDING  being given memory outside the lock by the thread that planned it
+ *
+ * Records are host memory of the arena that are never returned while it lives, so a pointer to one
+ * that the block map still holds may always be looked at. All fields are protected by the
+ * arena's lock, except `world`, which is constant.
+ */
+#ifndef TNRI_ARENA_BLOCK_H
+#define TNRI_ARENA_BLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+typedef enum tnri_state {
+    TNRI_UNUSED = 0, /* a spare record */
+    TNRI_FREE,
+    TNRI_LIVE,
+    TNRI_BINNED,
+    TNRI_HOLE,
+    TNRI_STALE,
+    TNRI_PENDING,
+    TNRI_STATE_COUNT
+} tnri_state;
+
+typedef struct tnri_block {
+    uintptr_t base;
+    size_t bytes;           /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
+    uint64_t slack : 56;    /* LIVE: bytes not asked for; STALE: mappings; else 0 */
+    uint64_t state : 8;     /* tnri_state */
+    struct tnri_world *world;
+    struct tnri_block *next; /* in the list that the state names: class, bin, holes, stale, spares */
+    union {
+        struct tnri_block *prev;  /* in a doubly linked list: FREE and HOLE */
+        uintptr_t bin_place;      /* BINNED: where it stands in tnri_bins.recent */
+        struct tnri_event *event; /* STALE: what must be over; null: nothing */
+    };
+    struct tnri_block *below, *above; /* address neighbours in the span; null at its ends */
+} tnri_block;
+
+/* What fits into the bit-field; no size of device memory comes near it. */
+#define TNRI_SLACK_MASK (((uint64_t)1 << 56) - 1)
+
+_Static_assert(sizeof(void *) != 8 || sizeof(tnri_block) == 64, "a record is one cache line");
+
+static inline uintptr_t tnri_block_end(const tnri_block *block)
+{
+    return block->base + block->bytes;
+}
+
+static inline size_t tnri_block_requested(const tnri_block *block)
+{
+    return block->bytes - block->slack;
+}
+
+/* "live", "free", ...: for reports and validators. */
+const char *tnri_state_name(unsigned state);
+
+#endif

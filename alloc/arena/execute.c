@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Executing a plan, without any lock while the driver is called:
+ *
+ *   1. donors of the pool's other arenas: cut under that arena's lock, then an event on its stream,
+ *      which this arena's stream is made to wait for (cross_stream:wait), or which must be over
+ *      already (cross_stream:idle)
+ *   2. new chunks, as large as chunk_share and the gap allow
+ *   3. map each chunk, give access to each gap
+ *   4. an event on this arena's stream, for the old mappings of its own chunks
+ *   5. commit, and queue the old mappings to be removed
+ *
+ * Each step can fail; the ladder of labels at the end undoes the steps before it in reverse.
+ */
+#include "arena/execute.h"
+
+#include <string.h>
+
+#include "arena/stale.h"
+#include "base/error.h"
+#include "conf/conf.h"
+#include "pool/pool.h"
+
+/* ---- donors of other arenas ----------------------------------------------------------------- */
+
+static tnri_arena *source_arena(const tnri_source *source)
+{
+    return source->stale->world->arena;
+}
+
+/* The end of the group of sources that begins at `from` and comes from one arena. */
+static size_t sources_group_end(const tnri_plan *plan, size_t from)
+{
+    size_t end = from;
+    while (end < plan->sources_count && plan->sources[end].stale != NULL &&
+           source_arena(&plan->sources[end]) == source_arena(&plan->sources[from]))
+        end++;
+    return end;
+}
+
+/* The event of a group of donors is kept in their STALE records until the plan ends. Every record
+ * holds one reference. */
+static void group_set_event(tnri_plan *plan, size_t from, size_t end, tnri_event *event)
+{
+    tnri_block *before = NULL;
+    for (size_t i = from; i < end; i++) {
+        tnri_block *stale = plan->sources[i].stale;
+        if (stale == before)
+            continue;
+        stale->event = event;
+        if (event != NULL)
+            tnri_event_hold(event);
+        before = stale;
+    }
+}
+
+/* Makes the plan's stream safe to use what `donor` gave from number `from` on. */
+static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, int policy,
+                              int *refused)
+{
+    tnri_event *event;
+    tnr_status status = tnri_event_record(donor->device, donor->stream, &event);
+    if (status != TNR_OK)
+        return status;
+    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);
+    if (!*refused)
+        status = tnri_event_order(event, plan->arena->stream);
+    if (status == TNR_OK && !*refused)
+        group_set_event(plan, from, plan->sources_count, event);
+    tnri_event_drop(donor->device, event);
+    return status;
+}
+
+/* Takes what one other arena can give. */
+static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
+{
+    size_t from = plan->sources_count;
+    tnri_plan before = *plan; /* places are given in order, so this is all there is to restore */
+    tnri_lock_take(&donor->lock);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_world_flush(&donor->worlds[i]);
+    size_t taken = tnri_plan_take(plan, donor);
+    tnri_lock_release(&donor->lock);
+    if (taken == 0)
+        return TNR_OK;
+    int refused = 0;
+    tnr_status status = donor_order(plan, donor, from, policy, &refused);
+    if (status != TNR_OK || refused) {
+        tnri_lock_take(&donor->lock);
+        tnri_plan_untake(plan, donor, from);
+        tnri_lock_release(&donor->lock);
+        plan->gap_at = before.gap_at;
+        plan->gap_used = before.gap_used;
+        plan->pages_missing = before.pages_missing;
+    }
+    return status;
+}
+
+static tnr_status donors_take(tnri_plan *plan)
+{
+    int policy = tnri_conf_get()->cross_stream;
+    if (policy == TNRI_CROSS_OFF)
+        return TNR_OK;
+    tnri_arena *donor = NULL;
+    while (plan->pages_missing > 0 &&
+           (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
+        if (donor == plan->arena)
+            continue;
+        tnr_status status = donor_take(plan, donor, policy);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+/* ---- new chunks ----------------------------------------------------------------------------- */
+
+/* Pages of the next new chunk: the largest power of two that the gap, the share of what is mapped,
+ * and the settings allow. */
+static size_t chunk_pages(const tnri_plan *plan)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    const tnri_device *device = plan->arena->device;
+    unsigned shift = device->space.page_shift;
+    uint64_t mapped = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
+                      ((uint64_t)plan->pages_missing << shift);
+    size_t most = (size_t)(mapped / conf->chunk_share >> shift);
+    size_t limit = (size_t)(conf->chunk_max_mb << 20 >> shift);
+    size_t room = tnri_plan_room(plan);
+    if (most > limit)
+        most = limit;
+    if (most > room)
+        most = room;
+    size_t pages = 1;
+    while (pages * 2 <= most)
+        pages *= 2;
+    return pages;
+}
+
+static tnr_status chunks_create(tnri_plan *plan)
+{
+    while (tnri_plan_room(plan) > 0) {
+        tnri_chunk *chunk;
+        tnr_status status = tnri_chunk_create(plan->arena->pool, chunk_pages(plan), &chunk);
+        if (status != TNR_OK)
+            return status;
+        tnri_plan_add(plan, chunk);
+    }
+    return TNR_OK;
+}
+
+/* ---- mapping -------------------------------------------------------------------------------- */
+
+static tnr_status sources_map(tnri_plan *plan, size_t *mapped)
+{
+    for (*mapped = 0; *mapped < plan->sources_count; ++*mapped) {
+        const tnri_source *source = &plan->sources[*mapped];
+        tnr_status status = tnri_chunk_map(plan->arena->device, source->chunk, source->page);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+static tnr_status gaps_access(tnri_plan *plan)
+{
+    for (size_t i = 0; i < plan->gaps_count; i++) {
+        tnr_status status =
+            tnri_pages_access(plan->arena->device, plan->gaps[i].page, plan->gaps[i].pages);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+/* Removes the first so many new mappings. Nobody has used them, so no proof is needed. What the
+ * driver refuses to unmap is marked, and becomes STALE when the plan is undone. */
+static void sources_unmap(tnri_plan *plan, size_t mapped)
+{
+    tnri_device *device = plan->arena->device;
+    for (size_t i = 0; i < mapped; i++) {
+        const tnri_source *source = &plan->sources[i];
+        if (tnri_pages_unmap(device, source->page, source->chunk->pages, 1) == TNR_OK)
+            continue;
+        for (size_t p = 0; p < source->chunk->pages; p++)
+            device->space.pages[source->page + p] = &tnri_chunk_stuck;
+    }
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* Gives back everything that the plan took, in reverse order of taking. */
+static void sources_return(tnri_plan *plan)
+{
+    while (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
+        tnri_chunk_release(plan->arena->device, plan->sources[--plan->sources_count].chunk);
+    while (plan->sources_count > 0) {
+        tnri_arena *donor = source_arena(&plan->sources[plan->sources_count - 1]);
+        size_t from = plan->sources_count;
+        while (from > 0 && source_arena(&plan->sources[from - 1]) == donor)
+            from--;
+        tnri_block *before = NULL;
+        for (size_t i = from; i < plan->sources_count; i++) {
+            if (plan->sources[i].stale != before)
+                tnri_event_drop(donor->device, plan->sources[i].stale->event);
+            before = plan->sources[i].stale;
+        }
+        tnri_lock_take(&donor->lock);
+        tnri_plan_untake(plan, donor, from);
+        tnri_lock_release(&donor->lock);
+    }
+}
+
+/* Enters the chunks at their new pages. The window is PENDING, so nobody else looks there. */
+static void sources_settle(tnri_plan *plan)
+{
+    tnri_space *space = plan->world->space;
+    for (size_t i = 0; i < plan->sources_count; i++) {
+        tnri_source *source = &plan->sources[i];
+        source->chunk->page = source->page;
+        for (size_t p = 0; p < source->chunk->pages; p++)
+            space->pages[source->page + p] = source->chunk;
+    }
+}
+
+/* Queues the old mappings of one arena's donors; its lock is held. */
+static void group_queue(tnri_plan *plan, size_t from, size_t end)
+{
+    tnri_block *before = NULL;
+    for (size_t i = from; i < end; i++) {
+        tnri_block *stale = plan->sources[i].stale;
+        if (stale != before)
+            tnri_stale_add(source_arena(&plan->sources[i]), stale, stale->event);
+        before = stale;
+    }
+}
+
+/* The plan's success: queues old mappings, then commits the block. */
+static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
+{
+    size_t end;
+    size_t from = plan->own_count;
+    for (; from < plan->sources_count && plan->sources[from].stale != NULL; from = end) {
+        end = sources_group_end(plan, from);
+        tnri_arena *donor = source_arena(&plan->sources[from]);
+        tnri_lock_take(&donor->lock);
+        group_queue(plan, from, end);
+        tnri_lock_release(&donor->lock);
+    }
+    atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
+
+    tnri_arena *arena = plan->arena;
+    tnri_lock_take(&arena->lock);
+    group_queue(plan, 0, plan->own_count);
+    tnri_block *block = tnri_plan_commit(plan);
+    if (block != NULL) {
+        tnri_arena_count_served(arena, block, plan->request, served);
+        *ptr = (void *)block->base;
+    }
+    tnri_lock_release(&arena->lock);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+    return TNR_OK;
+}
+
+/* How the request was served: by the dearest thing that it needed. */
+static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
+{
+    if (reclaimed)
+        return TNR_SERVED_RECLAIMED;
+    if (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
+        return TNR_SERVED_GROWN;
+    return plan->sources_count > plan->own_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
+}
+
+tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    tnri_arena *arena = plan->arena;
+    tnri_event *event = NULL;
+    size_t mapped = 0;
+    tnri_assert_none_held();
+    group_set_event(plan, 0, plan->own_count, NULL);
+    tnr_status status = donors_take(plan);
+    if (status != TNR_OK)
+        goto fail_sources;
+    status = chunks_create(plan);
+    if (status != TNR_OK)
+        goto fail_sources;
+    status = sources_map(plan, &mapped);
+    if (status != TNR_OK)
+        goto fail_map;
+    status = gaps_access(plan);
+    if (status != TNR_OK)
+        goto fail_map;
+    if (plan->own_count > 0) {
+        status = tnri_event_record(arena->device, arena->stream, &event);
+        if (status != TNR_OK)
+            goto fail_map;
+        group_set_event(plan, 0, plan->own_count, event);
+        tnri_event_drop(arena->device, event);
+    }
+    sources_settle(plan);
+    return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
+
+fail_map:
+    sources_unmap(plan, mapped);
+fail_sources:
+    sources_return(plan);
+    tnri_lock_take(&arena->lock);
+    tnri_plan_undo(plan);
+    tnri_lock_release(&arena->lock);
+    return status;
+}

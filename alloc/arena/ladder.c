@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ladder's order and its unwinding: see ladder.h. What each step does to the arena is in plan.c;
+ * the driver's part of a plan is in execute.c. */
+#include "arena/ladder.h"
+
+#include "arena/execute.h"
+#include "arena/plan.h"
+#include "arena/stale.h"
+#include "base/error.h"
+#include "conf/conf.h"
+#include "pool/oom.h"
+#include "pool/pool.h"
+#include "pool/reclaim.h"
+
+enum {
+    SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
+    CALLBACKS_MAX = 8          /* times the user's callback is asked for one request */
+};
+
+/* Adds a span with room for the request, twice as large as all that the world has. Addresses may
+ * run short before memory does, so a smaller one will do. */
+static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    size_t least = tnri_request_span(request) + tnri_page_bytes(world->space);
+    tnri_lock_take(&arena->lock);
+    size_t wanted = world->spans_bytes * 2;
+    tnri_lock_release(&arena->lock);
+    if (wanted < (size_t)(world->is_small ? 64 : 1024) << 20)
+        wanted = (size_t)(world->is_small ? 64 : 1024) << 20;
+    while (wanted < least)
+        wanted *= 2;
+    tnri_span *span;
+    int addresses_left;
+    while ((span = tnri_space_take(world->space, wanted, &addresses_left)) == NULL) {
+        if (addresses_left)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a range of addresses.");
+        if (wanted / 2 < least)
+            return tnri_error(TNR_ERR_ADDRESS_SPACE,
+                              "device %d has no %zu contiguous addresses left in its range of %zu "
+                              "bytes. Raise address_space_gb.",
+                              arena->device->index, least, world->space->bytes);
+        wanted /= 2;
+    }
+    tnr_status status = TNR_OK;
+    tnri_lock_take(&arena->lock);
+    if (world->spans_count == TNRI_SPANS_MAX)
+        status = tnri_error(TNR_ERR_ADDRESS_SPACE,
+                            "a stream of device %d has used up its %d ranges of addresses.",
+                            arena->device->index, TNRI_SPANS_MAX);
+    else if (!tnri_world_spares(world, 1))
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a range of addresses.");
+    else
+        tnri_world_add_span(world, span);
+    tnri_lock_release(&arena->lock);
+    if (status != TNR_OK)
+        tnri_space_return(world->space, span);
+    return status;
+}
+
+/* Flushes the bins and asks the index once more. Under the lock. */
+static tnri_block *ladder_flush(tnri_arena *arena, const tnri_request *request)
+{
+    int flushed = 0;
+    int no_host;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        flushed |= tnri_world_flush(&arena->worlds[i]);
+    return flushed ? tnri_arena_serve_index(arena, request, &no_host) : NULL;
+}
+
+/* Serves from what is there (flush), or makes a plan. *ptr is set in the first case. */
+static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                              void **ptr)
+{
+    tnr_status status = TNR_ERR_ADDRESS_SPACE;
+    for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < SPANS_PER_REQUEST_MAX; spans++) {
+        if (spans > 0) {
+            status = ladder_add_span(arena, request);
+            if (status != TNR_OK)
+                return status;
+        }
+        tnri_lock_take(&arena->lock);
+        tnri_block *block = ladder_flush(arena, request);
+        if (block != NULL) {
+            tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
+            *ptr = (void *)block->base;
+            status = TNR_OK;
+        } else {
+            status = tnri_plan_make(plan, arena, request);
+        }
+        tnri_lock_release(&arena->lock);
+    }
+    if (status == TNR_ERR_ADDRESS_SPACE)
+        return tnri_error(status, "new addresses were taken by other threads %d times in a row.",
+                          SPANS_PER_REQUEST_MAX);
+    return status;
+}
+
+/* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
+ * might help. */
+static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, int reclaimed,
+                               void **ptr)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    size_t released = 0;
+    /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
+     * this request. */
+    (void)tnri_stale_drain(arena, 0, 0, &released);
+    (void)tnri_stale_drain(arena, (size_t)conf->stale_mappings_max, 1, &released);
+
+    tnri_plan plan = {0};
+    *ptr = NULL;
+    tnr_status status = ladder_plan(&plan, arena, request, ptr);
+    if (status == TNR_OK && *ptr == NULL)
+        status = tnri_execute(&plan, reclaimed, ptr);
+    tnri_plan_free(&plan);
+    return status;
+}
+
+/* 1 if trying again after giving memory back could help. */
+static int is_shortage(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+}
+
+tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnri_device *device = arena->device;
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
+    status = ladder_climb(arena, request, 0, ptr);
+    if (is_shortage(status)) {
+        atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
+        if (tnri_reclaim(arena, tnri_request_span(request)) > 0)
+            status = ladder_climb(arena, request, 1, ptr);
+        for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
+            if (!tnri_oom_callback_run(device->index, request->bytes_requested))
+                break;
+            (void)tnri_reclaim(arena, tnri_request_span(request));
+            status = ladder_climb(arena, request, 1, ptr);
+        }
+        if (is_shortage(status)) {
+            atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);
+            status = tnri_oom_report(arena, request, status);
+        }
+    }
+    tnri_reclaim_idle(arena->pool);
+    tnri_device_leave(&visit);
+    return status;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ladder: how a request is served that the cached path could not serve.
+ *
+ *   1. exact bins            arena.c, no driver call
+ *   2. index                 arena.c, no driver call
+ *      flush                 the bins are merged into the index, which is asked once more
+ *   3. (retired blocks: the lifetime layer's step)
+ *   4. other arenas' chunks  plan.c; this stream waits for theirs on the device
+ *   5. moved chunks          plan.c; nothing waits
+ *   6. new chunks            from the driver, within the limits
+ *   7. reclaim               idle memory of other pools and streams goes back to the driver, the
+ *                            user's callback is asked
+ *   8. out of memory         a report; nothing has changed
+ *
+ * Driver calls are made without any lock. The window that is being given memory is PENDING
+ * meanwhile, and the chunks on their way to it are STALE where they were, so that no other thread
+ * can take either. Every failure unwinds to exactly the state before, except that bins have
+ * been flushed, and that a mapping which the driver refuses to remove is left for later.
+ */
+#ifndef TNRI_ARENA_LADDER_H
+#define TNRI_ARENA_LADDER_H
+
+#include "arena/arena.h"
+
+/* Serves the request by steps 2 (flush) to 8. No lock is held. */
+tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making, committing and undoing a plan: see plan.h. */
+#include "arena/plan.h"
+
+#include "arena/stale.h"
+#include "arena/window.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+
+/* ---- the window ----------------------------------------------------------------------------- */
+
+/* Lists the unmapped stretches of the pages [page, end). */
+static int gaps_list(tnri_plan *plan, size_t page, size_t end)
+{
+    struct tnri_chunk *const *pages = plan->world->space->pages;
+    while (page < end) {
+        size_t stop = page;
+        while (stop < end && pages[stop] == NULL)
+            stop++;
+        if (stop > page) {
+            if (plan->gaps_count == TNRI_GAPS_MAX)
+                return 0;
+            plan->gaps[plan->gaps_count++] = (tnri_gap){page, stop - page};
+            plan->pages_missing += stop - page;
+        }
+        page = stop + 1;
+    }
+    return 1;
+}
+
+/* The pages of a window that lie in holes: those whose first byte is in it or in a hole that it
+ * touches. A page at the edge that is mapped belongs to a FREE record and is skipped as mapped. */
+static int window_gaps(tnri_plan *plan, const tnri_window *window, uintptr_t *end)
+{
+    const tnri_space *space = plan->world->space;
+    uintptr_t page_mask = tnri_page_bytes(space) - 1;
+    size_t first = tnri_page_of(space, window->base);
+    size_t last = tnri_page_of(space, (window->end + page_mask) & ~page_mask);
+    plan->gaps_count = 0;
+    plan->pages_missing = 0;
+    plan->gap_at = 0;
+    plan->gap_used = 0;
+    if (!gaps_list(plan, first, last))
+        return 0;
+    *end = window->end;
+    if (plan->gaps_count > 0) {
+        const tnri_gap *gap = &plan->gaps[plan->gaps_count - 1];
+        uintptr_t gap_end = tnri_page_address(space, gap->page + gap->pages);
+        if (gap_end > *end)
+            *end = gap_end;
+    }
+    return 1;
+}
+
+/* The start of the claim: a gap page is claimed whole. */
+static uintptr_t window_claim_base(const tnri_plan *plan, const tnri_window *window)
+{
+    if (plan->gaps_count == 0)
+        return window->base;
+    uintptr_t gap_base = tnri_page_address(plan->world->space, plan->gaps[0].page);
+    return gap_base < window->base ? gap_base : window->base;
+}
+
+tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    plan->arena = arena;
+    plan->world = world;
+    plan->request = request;
+    plan->sources_count = 0;
+    plan->own_count = 0;
+    tnri_window window;
+    uintptr_t end;
+    if (!tnri_window_find(world, tnri_request_span(request), &window) ||
+        !window_gaps(plan, &window, &end))
+        return TNR_ERR_ADDRESS_SPACE;
+    if (plan->sources_max < plan->pages_missing) {
+        tnri_plan_free(plan);
+        plan->sources = tnri_host_alloc(plan->pages_missing * sizeof(plan->sources[0]));
+        if (plan->sources == NULL)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for moving %zu pages.",
+                              plan->pages_missing);
+        plan->sources_max = plan->pages_missing;
+    }
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+        !tnri_world_promise(world, TNRI_PLAN_RECORDS))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the records of a block.");
+    plan->pending =
+        tnri_world_claim(world, window.first, window_claim_base(plan, &window), end);
+    tnri_plan_take(plan, arena);
+    plan->own_count = plan->sources_count;
+    return TNR_OK;
+}
+
+void tnri_plan_free(tnri_plan *plan)
+{
+    tnri_host_free(plan->sources, plan->sources_max * sizeof(plan->sources[0]));
+    plan->sources = NULL;
+    plan->sources_max = 0;
+}
+
+/* ---- chunks --------------------------------------------------------------------------------- */
+
+size_t tnri_plan_room(const tnri_plan *plan)
+{
+    if (plan->pages_missing == 0)
+        return 0;
+    return plan->gaps[plan->gap_at].pages - plan->gap_used;
+}
+
+/* Gives a chunk its place in the window. */
+static void plan_place(tnri_plan *plan, tnri_chunk *chunk, tnri_block *stale, size_t page_old)
+{
+    tnri_gap *gap = &plan->gaps[plan->gap_at];
+    tnri_assert(chunk->pages <= tnri_plan_room(plan));
+    tnri_assert(plan->sources_count < plan->sources_max);
+    plan->sources[plan->sources_count++] =
+        (tnri_source){chunk, gap->page + plan->gap_used, stale, page_old};
+    plan->gap_used += chunk->pages;
+    plan->pages_missing -= chunk->pages;
+    if (plan->gap_used == gap->pages) {
+        plan->gap_at++;
+        plan->gap_used = 0;
+    }
+}
+
+void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk)
+{
+    plan_place(plan, chunk, NULL, 0);
+}
+
+/* ---- donors --------------------------------------------------------------------------------- */
+
+/* The whole chunks inside a FREE run: its pages [*first, *end). 0 if there are none. */
+static int run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
+                            size_t *end)
+{
+    uintptr_t page_mask = tnri_page_bytes(space) - 1;
+    size_t page = tnri_page_of(space, (run->base + page_mask) & ~page_mask);
+    size_t stop = tnri_page_of(space, tnri_block_end(run) & ~page_mask);
+    /* A chunk that began below the run, or ends above it, is not whole. */
+    while (page < stop && space->pages[page]->page != page)
+        page++;
+    while (stop > page) {
+        const tnri_chunk *last = space->pages[stop - 1];
+        if (last->page + last->pages == stop)
+            break;
+        stop = last->page > page ? last->page : page;
+    }
+    *first = page;
+    *end = stop;
+    return stop > page;
+}
+
+/* Takes chunks from the upper end of a run, as they fit. Returns how many. */
+static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
+{
+    const tnri_space *space = donor->space;
+    size_t first, end;
+    if (!run_whole_chunks(space, run, &first, &end))
+        return 0;
+    size_t from = plan->sources_count;
+    size_t page = end;
+    while (page > first && plan->pages_missing > 0) {
+        tnri_chunk *chunk = space->pages[page - 1];
+        if (chunk->pages > tnri_plan_room(plan))
+            break;
+        plan_place(plan, chunk, NULL, chunk->page);
+        page = chunk->page;
+    }
+    if (page == end)
+        return 0;
+    tnri_block *stale =
+        tnri_world_cut(donor, run, page, end - page, plan->sources_count - from);
+    for (size_t i = from; i < plan->sources_count; i++) {
+        plan->sources[i].stale = stale;
+        for (size_t p = 0; p < plan->sources[i].chunk->pages; p++)
+            space->pages[plan->sources[i].page_old + p] = NULL;
+    }
+    return plan->sources_count - from;
+}
+
+/* Takes chunks from all runs of a world, smallest runs first. A run that has given is back in the
+ * index as what is left of it, in a lower class or the same, so the walk only goes up. */
+static size_t world_donate(tnri_plan *plan, tnri_world *donor)
+{
+    size_t taken = 0;
+    unsigned class_index = tnri_index_class(tnri_page_bytes(donor->space));
+    unsigned found;
+    tnri_block *run;
+    while (plan->pages_missing > 0 &&
+           (run = tnri_index_from(&donor->index, class_index, &found)) != NULL) {
+        while (run != NULL && plan->pages_missing > 0) {
+            tnri_block *next = run->next;
+            if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
+                return taken;
+            taken += run_donate(plan, donor, run);
+            run = next;
+        }
+        class_index = found + 1;
+    }
+    return taken;
+}
+
+size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
+{
+    tnri_assert_held(&arena->lock);
+    size_t taken = 0;
+    for (int i = TNRI_WORLDS; i-- > 0;)
+        taken += world_donate(plan, &arena->worlds[i]);
+    return taken;
+}
+
+void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_space *space = plan->world->space;
+    tnri_block *stale = NULL;
+    for (size_t i = from; i < plan->sources_count; i++) {
+        const tnri_source *source = &plan->sources[i];
+        tnri_assert(source->stale != NULL);
+        source->chunk->page = source->page_old;
+        for (size_t p = 0; p < source->chunk->pages; p++)
+            space->pages[source->page_old + p] = source->chunk;
+        if (stale != NULL && stale != source->stale)
+            tnri_world_uncut(stale->world, stale);
+        stale = source->stale;
+    }
+    if (stale != NULL)
+        tnri_world_uncut(stale->world, stale);
+    plan->sources_count = from;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+tnri_block *tnri_plan_commit(tnri_plan *plan)
+{
+    tnri_world *world = plan->world;
+    tnri_assert_held(&plan->arena->lock);
+    tnri_assert(plan->pages_missing == 0);
+    tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
+    tnri_block *run = tnri_world_free(world, plan->pending);
+    plan->pending = NULL;
+    return tnri_arena_carve(plan->arena, run, plan->request);
+}
+
+void tnri_plan_undo(tnri_plan *plan)
+{
+    tnri_assert_held(&plan->arena->lock);
+    tnri_world_unpromise(plan->world, TNRI_PLAN_RECORDS);
+    tnri_world_unclaim(plan->world, plan->pending, tnri_stale_add_done);
+    plan->pending = NULL;
+}
+
+/* ---- giving back ---------------------------------------------------------------------------- */
+
+/* Cuts whole chunks off the upper end of [first, end) until `pages_max` pages are cut in all. */
+static tnri_block *run_cut_idle(tnri_world *world, tnri_block *run, size_t first, size_t end,
+                                size_t pages_max, size_t *cut)
+{
+    size_t page = end;
+    size_t mappings = 0;
+    while (page > first && *cut < pages_max) {
+        const tnri_chunk *chunk = world->space->pages[page - 1];
+        page = chunk->page;
+        *cut += chunk->pages;
+        mappings++;
+    }
+    return tnri_world_cut(world, run, page, end - page, mappings);
+}
+
+/* The same for all runs of a world. Returns 0 when host memory for records has run out. */
+static int world_cut_idle(tnri_world *world, size_t pages_max, size_t *cut, tnri_cut_taker taker,
+                          void *user)
+{
+    unsigned class_index = tnri_index_class(tnri_page_bytes(world->space));
+    unsigned found;
+    tnri_block *run;
+    while (*cut < pages_max &&
+           (run = tnri_index_from(&world->index, class_index, &found)) != NULL) {
+        while (run != NULL && *cut < pages_max) {
+            tnri_block *next = run->next;
+            size_t first, end;
+            if (run_whole_chunks(world->space, run, &first, &end)) {
+                if (!tnri_world_spares(world, TNRI_CUT_RECORDS))
+                    return 0;
+                taker(user, run_cut_idle(world, run, first, end, pages_max, cut));
+            }
+            run = next;
+        }
+        class_index = found + 1;
+    }
+    return 1;
+}
+
+size_t tnri_cut_idle(tnri_arena *arena, size_t pages_max, tnri_cut_taker taker, void *user)
+{
+    tnri_assert_held(&arena->lock);
+    size_t cut = 0;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        if (!world_cut_idle(&arena->worlds[i], pages_max, &cut, taker, user))
+            break;
+    return cut;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plan: how an arena that has no run large enough gets one, from as little new memory as
+ * possible. (Steps 4 to 6 of the ladder.)
+ *
+ *   1. Window. Free addresses come in stretches of FREE runs and HOLEs. Among all places in them
+ *      where the request fits, take the one with the fewest pages without memory. A stretch that
+ *      ends in the untouched end of a span always fits, so there always is one, if need be in a
+ *      new span. The window becomes PENDING, so that nobody else takes it.
+ *   2. Donors. Chunks that are wholly free elsewhere are cut out of their runs (STALE) and will be
+ *      mapped into the window. Smallest runs first: they are the least useful as they are. This
+ *      arena's own chunks need no waiting at all, since one stream orders old use and new use.
+ *      Another arena's need this stream to wait for theirs, on the device.
+ *   3. New chunks for what is still missing.
+ *
+ * The idea of moving wholly free chunks is DALI's (cuda_vm_resource), which waits for the device;
+ * moving by a second mapping without waiting is Tenure's.
+ *
+ * A plan is made under the arena's lock, executed without it (ladder.c), and then committed or
+ * undone under it. It is owned by the thread that made it.
+ */
+#ifndef TNRI_ARENA_PLAN_H
+#define TNRI_ARENA_PLAN_H
+
+#include "arena/arena.h"
+#include "device/chunk.h"
+
+/* A chunk on its way into the window. */
+typedef struct tnri_source {
+    tnri_chunk *chunk;
+    size_t page;       /* where it will be mapped */
+    tnri_block *stale; /* what it was cut out of, with its neighbours in this list; null: new */
+    size_t page_old;   /* its page there */
+} tnri_source;
+
+/* A stretch of pages of the window that have no memory. */
+typedef struct tnri_gap {
+    size_t page, pages;
+} tnri_gap;
+
+enum { TNRI_GAPS_MAX = 32, TNRI_PLAN_RECORDS = 2 * TNRI_GAPS_MAX + TNRI_CARVE_RECORDS };
+
+typedef struct tnri_plan {
+    tnri_arena *arena;
+    tnri_world *world;
+    const tnri_request *request;
+    tnri_block *pending;
+
+    tnri_gap gaps[TNRI_GAPS_MAX];
+    size_t gaps_count;
+    size_t gap_at, gap_used; /* where the next chunk goes */
+    size_t pages_missing;    /* still without a chunk */
+
+    tnri_source *sources; /* sources_count used of sources_max */
+    size_t sources_count, sources_max;
+    size_t own_count; /* the first so many are this arena's own */
+} tnri_plan;
+
+/* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;
+ * TNR_ERR_ADDRESS_SPACE means that a new span is needed. Nothing has changed then. */
+tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request);
+
+/* Cuts donors out of `arena` into the plan, as many as it still misses; its lock is held. Returns
+ * how many chunks. Less may be found than host memory would allow; that is not an error. */
+size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena);
+
+/* The pages that the next chunk may have at most; 0 when none is missing. */
+size_t tnri_plan_room(const tnri_plan *plan);
+
+/* Adds a new chunk. */
+void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk);
+
+/* Gives back the donors from number `from` on to `arena`, whose lock is held; they are all its.
+ * Their old mappings are still there. */
+void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from);
+
+/* Ends the plan: the window is mapped, and becomes a block and free runs; the lock is held. May
+ * fail for lack of host memory; then the window becomes free memory. */
+tnri_block *tnri_plan_commit(tnri_plan *plan);
+
+/* Ends the plan without success: what has no memory becomes HOLE again, and what could not be
+ * unmapped becomes STALE. The lock is held. */
+void tnri_plan_undo(tnri_plan *plan);
+
+/* Frees the plan's own memory. */
+void tnri_plan_free(tnri_plan *plan);
+
+/* Cuts wholly free chunks out of an arena's runs, at most `pages_max` pages, and passes each cut to
+ * `taker`: for giving memory back. The lock is held. Returns the pages cut. */
+typedef void (*tnri_cut_taker)(void *user, tnri_block *stale);
+size_t tnri_cut_idle(tnri_arena *arena, size_t pages_max, tnri_cut_taker taker, void *user);
+
+#endif

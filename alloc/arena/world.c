@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The geometry of a world, serving and freeing: see world.h. The other half is in world_move.c. */
+#include "arena/world_internal.h"
+
+#include <string.h>
+
+#include "base/host_memory.h"
+
+const char *tnri_state_name(unsigned state)
+{
+    static const char *const names[TNRI_STATE_COUNT] = {"unused", "free",  "live",   "binned",
+                                                        "hole",   "stale", "pending"};
+    return state < TNRI_STATE_COUNT ? names[state] : "?";
+}
+
+int tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *space, int is_small,
+                      size_t bin_blocks)
+{
+    world->arena = arena;
+    world->space = space;
+    world->is_small = is_small;
+    world->bins.recent_max = bin_blocks;
+    if (bin_blocks == 0)
+        return 1;
+    world->bins.recent = tnri_host_alloc(bin_blocks * sizeof(world->bins.recent[0]));
+    return world->bins.recent != NULL;
+}
+
+void tnri_world_destroy(tnri_world *world)
+{
+    while (world->spans != NULL) {
+        tnri_span *span = world->spans;
+        world->spans = span->next;
+        tnri_space_return(world->space, span);
+    }
+    while (world->slabs != NULL) {
+        tnri_slab *slab = world->slabs;
+        world->slabs = slab->next;
+        tnri_host_free(slab, sizeof(*slab));
+    }
+    tnri_host_free(world->bins.recent, world->bins.recent_max * sizeof(world->bins.recent[0]));
+    world->bins.recent = NULL;
+}
+
+int tnri_world_promise(tnri_world *world, size_t count)
+{
+    if (!tnri_world_spares(world, count))
+        return 0;
+    world->spares_promised += count;
+    return 1;
+}
+
+void tnri_world_unpromise(tnri_world *world, size_t count)
+{
+    tnri_assert(world->spares_promised >= count);
+    world->spares_promised -= count;
+}
+
+int tnri_world_spares(tnri_world *world, size_t count)
+{
+    while (world->spares_count < count + world->spares_promised) {
+        tnri_slab *slab = tnri_host_alloc(sizeof(*slab));
+        if (slab == NULL)
+            return 0;
+        slab->next = world->slabs;
+        world->slabs = slab;
+        world->slabs_count++;
+        for (size_t i = TNRI_SLAB_RECORDS; i-- > 0;) {
+            slab->records[i].world = world;
+            slab->records[i].next = world->spares;
+            world->spares = &slab->records[i];
+        }
+        world->spares_count += TNRI_SLAB_RECORDS;
+    }
+    return 1;
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
+{
+    block->state = state;
+    world->bytes_in[state] += block->bytes;
+    world->count_in[state]++;
+    if (state == TNRI_FREE) {
+        tnri_index_insert(&world->index, block);
+    } else if (state == TNRI_HOLE) {
+        block->prev = NULL;
+        block->next = world->holes;
+        if (world->holes != NULL)
+            world->holes->prev = block;
+        world->holes = block;
+    }
+}
+
+void tnri_record_leave(tnri_world *world, tnri_block *block)
+{
+    unsigned state = block->state;
+    world->bytes_in[state] -= block->bytes;
+    world->count_in[state]--;
+    if (state == TNRI_FREE) {
+        tnri_index_remove(&world->index, block);
+        block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
+    } else if (state == TNRI_HOLE) {
+        if (block->next != NULL)
+            block->next->prev = block->prev;
+        if (block->prev != NULL)
+            block->prev->next = block->next;
+        else
+            world->holes = block->next;
+        block->state = TNRI_UNUSED;
+    }
+}
+
+tnri_block *tnri_record_split(tnri_world *world, tnri_block *block, size_t bytes)
+{
+    tnri_assert(bytes > 0 && bytes < block->bytes);
+    tnri_block *upper = world->spares;
+    tnri_assert(upper != NULL);
+    world->spares = upper->next;
+    world->spares_count--;
+    upper->base = block->base + bytes;
+    upper->bytes = block->bytes - bytes;
+    upper->slack = 0;
+    upper->state = TNRI_UNUSED;
+    upper->below = block;
+    upper->above = block->above;
+    if (block->above != NULL)
+        block->above->below = upper;
+    block->above = upper;
+    block->bytes = bytes;
+    return upper;
+}
+
+void tnri_record_absorb_above(tnri_world *world, tnri_block *block)
+{
+    tnri_block *upper = block->above;
+    tnri_assert_hot(upper->base == tnri_block_end(block));
+    block->bytes += upper->bytes;
+    block->above = upper->above;
+    if (upper->above != NULL)
+        upper->above->below = block;
+    upper->state = TNRI_UNUSED;
+    upper->next = world->spares;
+    world->spares = upper;
+    world->spares_count++;
+}
+
+tnri_block *tnri_record_merge(tnri_world *world, tnri_block *block, tnri_state state)
+{
+    if (block->above != NULL && block->above->state == state) {
+        tnri_record_leave(world, block->above);
+        tnri_record_absorb_above(world, block);
+    }
+    if (block->below != NULL && block->below->state == state) {
+        tnri_block *lower = block->below;
+        tnri_record_leave(world, lower);
+        tnri_record_absorb_above(world, lower);
+        block = lower;
+    }
+    tnri_record_enter(world, block, state);
+    return block;
+}
+
+void tnri_world_add_span(tnri_world *world, tnri_span *span)
+{
+    tnri_assert(world->spares_count > 0);
+    tnri_assert(world->spans_count < TNRI_SPANS_MAX);
+    tnri_block *hole = world->spares;
+    world->spares = hole->next;
+    world->spares_count--;
+    hole->base = span->base;
+    hole->bytes = span->bytes;
+    hole->slack = 0;
+    hole->below = NULL;
+    hole->above = NULL;
+    span->next = world->spans;
+    world->spans = span;
+    world->spans_bytes += span->bytes;
+    world->span_first[world->spans_count++] = hole;
+    tnri_record_enter(world, hole, TNRI_HOLE);
+}
+
+/* ---- serving and freeing -------------------------------------------------------------------- */
+
+/* Cuts a record that is in no list down to `bytes` at `alignment`; the rest becomes FREE. */
+static void block_fit(tnri_world *world, tnri_block *block, size_t bytes, size_t alignment,
+                      tnri_block **fitted)
+{
+    size_t lead = (0 - block->base) & (alignment - 1);
+    if (lead > 0) {
+        tnri_block *upper = tnri_record_split(world, block, lead);
+        tnri_record_merge(world, block, TNRI_FREE);
+        block = upper;
+    }
+    if (block->bytes > bytes) {
+        tnri_block *rest = tnri_record_split(world, block, bytes);
+        tnri_record_merge(world, rest, TNRI_FREE);
+    }
+    *fitted = block;
+}
+
+tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment)
+{
+    tnri_assert_hot(run->state == TNRI_FREE);
+    tnri_record_leave(world, run);
+    tnri_block *block;
+    block_fit(world, run, bytes, alignment, &block);
+    tnri_assert_hot(block->bytes == bytes);
+    tnri_record_enter(world, block, TNRI_LIVE);
+    tnri_block_map_enter(&world->space->map, block);
+    return block;
+}
+
+tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
+{
+    tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_BINNED ||
+                    block->state == TNRI_PENDING);
+    tnri_record_leave(world, block);
+    return tnri_record_merge(world, block, TNRI_FREE);
+}
+
+static size_t bin_slot(size_t bytes)
+{
+    size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
+    return (units ^ units >> 10 ^ units >> 20) % TNRI_BIN_SLOTS;
+}
+
+int tnri_world_flush(tnri_world *world)
+{
+    tnri_bins *bins = &world->bins;
+    size_t count = bins->recent_count;
+    bins->recent_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        tnri_block *block = bins->recent[i];
+        bins->slots[bin_slot(block->bytes)] = NULL;
+        tnri_world_free(world, block);
+    }
+    return count > 0;
+}
+
+int tnri_world_bin(tnri_world *world, tnri_block *block)
+{
+    tnri_bins *bins = &world->bins;
+    if (bins->recent_max == 0)
+        return 0;
+    if (bins->recent_count == bins->recent_max)
+        tnri_world_flush(world);
+    tnri_block **slot = &bins->slots[bin_slot(block->bytes)];
+    if (*slot != NULL && (*slot)->bytes != block->bytes)
+        return 0;
+    tnri_record_leave(world, block);
+    tnri_record_enter(world, block, TNRI_BINNED);
+    block->next = *slot;
+    *slot = block;
+    block->bin_place = bins->recent_count;
+    bins->recent[bins->recent_count++] = block;
+    return 1;
+}
+
+tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
+{
+    tnri_bins *bins = &world->bins;
+    tnri_block **slot = &bins->slots[bin_slot(bytes)];
+    tnri_block *block = *slot;
+    if (block == NULL || block->bytes != bytes)
+        return NULL;
+    *slot = block->next;
+    tnri_block *last = bins->recent[--bins->recent_count];
+    bins->recent[block->bin_place] = last;
+    last->bin_place = block->bin_place;
+    tnri_record_leave(world, block);
+    tnri_record_enter(world, block, TNRI_LIVE);
+    return block;
+}

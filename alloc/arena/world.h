@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A world: the spans of an arena that hold blocks of one kind, small or large, and their free
+ * memory. Small and large blocks live apart so that a long-lived small block does not pin a large
+ * piece of memory.
+ *
+ * What a world knows how to do is geometry: carve a block out of a free run, merge neighbours, cut
+ * whole chunks out of free runs, turn holes into memory and back. It calls no driver and decides
+ * no policy (arena/plan.h, arena/ladder.h do).
+ *
+ * Equations, checked by tnri_world_validate:
+ *   records tile each span, in address order, without gap or overlap
+ *   index.bytes == sum of FREE records; bytes_in[s] == sum of records in state s
+ *   every mapped page of a span lies in FREE, LIVE or BINNED records, every page of a HOLE is
+ *   unmapped
+ *
+ * Everything here is under the arena's lock.
+ */
+#ifndef TNRI_ARENA_WORLD_H
+#define TNRI_ARENA_WORLD_H
+
+#include "arena/index.h"
+#include "space/address_space.h"
+
+enum {
+    TNRI_BIN_SLOTS = 1024,  /* hash slots for exact sizes */
+    TNRI_SLAB_RECORDS = 63, /* records to a slab, so that a slab is 4 KiB */
+    TNRI_CARVE_RECORDS = 2, /* new records that one carve can need */
+    TNRI_CUT_RECORDS = 2,   /* new records that one cut can need */
+    TNRI_SPANS_MAX = 48     /* spans of a world; each new one doubles its addresses */
+};
+
+/* A slab of records. Never returned while the arena lives. */
+typedef struct tnri_slab {
+    struct tnri_slab *next;
+    uint64_t unused[7];
+    tnri_block records[TNRI_SLAB_RECORDS];
+} tnri_slab;
+
+/* Recently freed blocks by exact size. A slot of the hash holds blocks of one size only; a freed
+ * block whose slot is taken by another size is merged at once. */
+typedef struct tnri_bins {
+    tnri_block *slots[TNRI_BIN_SLOTS];
+    tnri_block **recent; /* all BINNED records, in no order; block->bin_place is its place */
+    size_t recent_count;
+    size_t recent_max;
+} tnri_bins;
+
+typedef struct tnri_world {
+    struct tnri_arena *arena; /* constant */
+    tnri_space *space;        /* constant */
+    int is_small;             /* constant */
+
+    tnri_index index;
+    tnri_bins bins;
+    tnri_block *holes; /* HOLE records, doubly linked, newest first */
+    tnri_block *spares;
+    size_t spares_count;
+    size_t spares_promised; /* of these, to plans that may have to be undone */
+    tnri_slab *slabs;
+    size_t slabs_count;
+    tnri_span *spans;
+    size_t spans_bytes;
+    tnri_block *span_first[TNRI_SPANS_MAX]; /* lowest record of each span */
+    size_t spans_count;
+
+    size_t bytes_in[TNRI_STATE_COUNT]; /* by state */
+    size_t count_in[TNRI_STATE_COUNT];
+} tnri_world;
+
+/* Prepares a zeroed world. 0 if there is no host memory. */
+int tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *space, int is_small,
+                      size_t bin_blocks);
+/* Frees the host memory and returns the spans; everything in them is a HOLE. */
+void tnri_world_destroy(tnri_world *world);
+
+/* Has at least `count` spare records besides those promised. 0 if there is no host memory. */
+int tnri_world_spares(tnri_world *world, size_t count);
+/* Sets `count` spare records aside for a later change that must not fail; 0 if there is no host
+ * memory. tnri_world_unpromise makes them usable. */
+int tnri_world_promise(tnri_world *world, size_t count);
+void tnri_world_unpromise(tnri_world *world, size_t count);
+
+/* Adds a span as one HOLE, merging with an adjacent one. Needs one spare record. */
+void tnri_world_add_span(tnri_world *world, tnri_span *span);
+
+/* ---- serving and freeing -------------------------------------------------------------------- */
+
+/* FREE -> LIVE: takes `bytes` at `alignment` from a run that is large enough. Needs
+ * TNRI_CARVE_RECORDS spares and a prepared map entry. */
+tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
+
+/* LIVE, BINNED or PENDING -> FREE, merged with free neighbours. Returns the resulting run. */
+tnri_block *tnri_world_free(tnri_world *world, tnri_block *block);
+
+/* BINNED -> FREE for all. Returns 1 if there were any. */
+int tnri_world_flush(tnri_world *world);
+
+/* LIVE -> BINNED if the bins have room for it; else 0 and nothing changed. */
+int tnri_world_bin(tnri_world *world, tnri_block *block);
+
+/* BINNED -> LIVE: a block of exactly `bytes`, or null. */
+tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes);
+
+/* ---- moving memory -------------------------------------------------------------------------- */
+
+/* FREE -> FREE + STALE + FREE: takes the pages [first, first + count), all inside the run and made
+ * of so many mappings, out of use. Needs TNRI_CUT_RECORDS spares. Returns the STALE record, which
+ * waits for no event yet. */
+tnri_block *tnri_world_cut(tnri_world *world, tnri_block *run, size_t page_first, size_t pages,
+                           size_t mappings);
+
+/* STALE -> FREE: takes a cut back; its chunks are still mapped. */
+void tnri_world_uncut(tnri_world *world, tnri_block *stale);
+
+/* STALE -> HOLE: its mappings are gone. */
+void tnri_world_hole(tnri_world *world, tnri_block *stale);
+
+/* FREE and HOLE records that together span [base, end) -> one PENDING record. What sticks out of
+ * the outermost two stays as it was. Needs TNRI_CARVE_RECORDS spares. */
+tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t base, uintptr_t end);
+
+/* PENDING -> FREE and HOLE again, by what the page table says is mapped. Pages marked with
+ * tnri_chunk_stuck become STALE records, which are passed to `stuck`. Needs a spare for each change
+ * between the three. */
+void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
+                        void (*stuck)(struct tnri_arena *arena, tnri_block *stale));
+
+/* Length of the longest FREE run. */
+size_t tnri_world_largest_free(const tnri_world *world);
+
+/* ---- checking ------------------------------------------------------------------------------- */
+
+/* Walks everything. Returns null, or what is wrong, in a buffer of the thread. */
+const char *tnri_world_validate(const tnri_world *world);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Physical memory: see chunk.h. */
+#include "device/chunk.h"
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "pool/pool.h"
+
+tnri_chunk tnri_chunk_stuck;
+
+/* Adds to an account unless that would exceed its limit. Returns 1 if it did. */
+static int account_charge(_Atomic uint64_t *account, uint64_t bytes, uint64_t limit)
+{
+    uint64_t now = atomic_load_explicit(account, memory_order_relaxed);
+    do {
+        if (bytes > limit || now > limit - bytes)
+            return 0;
+    } while (!atomic_compare_exchange_weak_explicit(account, &now, now + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return 1;
+}
+
+tnr_status tnri_chunk_charge(tnr_pool pool, size_t bytes)
+{
+    tnri_device *device = pool->device;
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    if (!account_charge(&device->reserved_bytes, bytes, limit))
+        return tnri_error(TNR_ERR_LIMIT,
+                          "device %d may have %llu bytes mapped and has %llu; %zu more were "
+                          "needed. Raise per_process_memory_fraction or tnr_limit_set.",
+                          device->index, (unsigned long long)limit,
+                          (unsigned long long)atomic_load(&device->reserved_bytes), bytes);
+    limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
+    if (!account_charge(&pool->reserved_bytes, bytes, limit)) {
+        atomic_fetch_sub_explicit(&device->reserved_bytes, bytes, memory_order_relaxed);
+        return tnri_error(TNR_ERR_LIMIT,
+                          "pool \"%s\" may have %llu bytes mapped and has %llu; %zu more were "
+                          "needed. Make it with a larger limit_bytes.",
+                          pool->name, (unsigned long long)limit,
+                          (unsigned long long)atomic_load(&pool->reserved_bytes), bytes);
+    }
+    tnri_peak_raise(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
+    tnri_peak_raise(&pool->reserved_peak_bytes, atomic_load(&pool->reserved_bytes));
+    return TNR_OK;
+}
+
+void tnri_chunk_discharge(tnr_pool pool, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&pool->device->reserved_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->reserved_bytes, bytes, memory_order_relaxed);
+}
+
+static CUmemAllocationProp chunk_properties(const struct tnr_pool_st *pool)
+{
+    CUmemAllocationProp properties = {0};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = pool->device->capabilities.handle;
+    if (pool->handle_type == TNR_HANDLE_POSIX_FD)
+        properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    else if (pool->handle_type == TNR_HANDLE_FABRIC)
+        properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    properties.allocFlags.gpuDirectRDMACapable = (unsigned char)(pool->gpu_direct_rdma != 0);
+    return properties;
+}
+
+tnr_status tnri_chunk_create(tnr_pool pool, size_t pages, tnri_chunk **created)
+{
+    tnri_device *device = pool->device;
+    size_t bytes = pages << device->space.page_shift;
+    tnri_assert_none_held();
+    tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
+    if (chunk == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a chunk.");
+    tnr_status status = tnri_chunk_charge(pool, bytes);
+    if (status != TNR_OK)
+        goto fail_charge;
+    CUmemAllocationProp properties = chunk_properties(pool);
+    CUresult result = tnri_drive(cuMemCreate, (&chunk->handle, bytes, &properties, 0));
+    if (result != CUDA_SUCCESS) {
+        status = tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
+        goto fail_create;
+    }
+    chunk->pages = pages;
+    chunk->pool = pool;
+    chunk->page = SIZE_MAX;
+    uint64_t made = atomic_fetch_add(&device->chunks_created, 1) + 1;
+    tnri_peak_raise(&device->chunks_peak, made - atomic_load(&device->chunks_released));
+    atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);
+    *created = chunk;
+    return TNR_OK;
+
+fail_create:
+    tnri_chunk_discharge(pool, bytes);
+fail_charge:
+    tnri_host_free(chunk, sizeof(*chunk));
+    return status;
+}
+
+void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_assert_none_held();
+    CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+    if (result != CUDA_SUCCESS)
+        (void)tnri_driver_error(result, "cuMemRelease", "giving memory back");
+    atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
+    tnri_chunk_discharge(chunk->pool, chunk->pages << device->space.page_shift);
+    tnri_host_free(chunk, sizeof(*chunk));
+}
+
+tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t page)
+{
+    CUdeviceptr address = tnri_page_address(&device->space, page);
+    size_t bytes = chunk->pages << device->space.page_shift;
+    tnri_assert_none_held();
+    CUresult result = tnri_drive(cuMemMap, (address, bytes, 0, chunk->handle, 0));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemMap", "mapping a chunk");
+    atomic_fetch_add_explicit(&device->mappings_made, 1, memory_order_relaxed);
+    return TNR_OK;
+}
+
+tnr_status tnri_pages_access(tnri_device *device, size_t page, size_t pages)
+{
+    CUmemAccessDesc access = {0};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device->capabilities.handle;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CUresult result =
+        tnri_drive(cuMemSetAccess, (tnri_page_address(&device->space, page),
+                                    pages << device->space.page_shift, &access, 1));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemSetAccess", "giving the device access to a chunk");
+    return TNR_OK;
+}
+
+tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings)
+{
+    tnri_assert_none_held();
+    CUresult result = tnri_drive(cuMemUnmap, (tnri_page_address(&device->space, page),
+                                              pages << device->space.page_shift));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemUnmap", "removing the old address of a chunk");
+    atomic_fetch_add_explicit(&device->mappings_removed, mappings, memory_order_relaxed);
+    return TNR_OK;
+}

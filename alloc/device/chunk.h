@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A chunk: a piece of physical memory, one driver handle, mapped whole.
+ *
+ * Created once, then moved between addresses: a new mapping first, the old one removed when the
+ * work that uses it has provably ended (arena/stale.h). Costs are per mapping, not per byte, so
+ * large requests get large chunks.
+ *
+ * A chunk belongs to a pool, and at any time has one address that counts, `page`; the page table
+ * (space/address_space.h) points back at it. It is owned by the arena whose span `page` lies in and
+ * protected by that arena's lock, except while a thread has taken it out (cut, not yet mapped).
+ */
+#ifndef TNRI_DEVICE_CHUNK_H
+#define TNRI_DEVICE_CHUNK_H
+
+#include "device/device.h"
+
+struct tnr_pool_st;
+
+typedef struct tnri_chunk {
+    CUmemGenericAllocationHandle handle; /* constant */
+    size_t pages;                        /* constant */
+    struct tnr_pool_st *pool;           /* constant */
+    size_t page;                         /* first page of its address that counts */
+} tnri_chunk;
+
+/* Stands in the page table for a mapping that could not be removed: see tnri_world_unclaim. */
+extern tnri_chunk tnri_chunk_stuck;
+
+/* Takes `bytes` of the device's and the pool's limits. TNR_ERR_LIMIT if one would be exceeded. */
+tnr_status tnri_chunk_charge(struct tnr_pool_st *pool, size_t bytes);
+/* Gives them back. */
+void tnri_chunk_discharge(struct tnr_pool_st *pool, size_t bytes);
+
+/* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
+ * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */
+tnr_status tnri_chunk_create(struct tnr_pool_st *pool, size_t pages, tnri_chunk **chunk);
+/* Gives it back: it is mapped nowhere. A driver that refuses is reported and the record kept off
+ * the books, because there is nobody to return an error to. */
+void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);
+
+/* Maps a chunk at a page, without access. */
+tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t page);
+/* Gives the device access to a range of mapped pages. */
+tnr_status tnri_pages_access(tnri_device *device, size_t page, size_t pages);
+/* Removes all mappings of a range of whole mappings. Only with proof that nothing uses them. */
+tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device: its capabilities, its address space, its pools, and what is mapped on it.
+ *
+ * A device is found by every process that starts the library (capabilities only), and put into use
+ * by the first allocation on it: then its primary context is retained and its address range
+ * reserved. Both last until tnr_shutdown.
+ */
+#ifndef TNRI_DEVICE_DEVICE_H
+#define TNRI_DEVICE_DEVICE_H
+
+#include "base/lock.h"
+#include "device/event.h"
+#include "driver/driver.h"
+#include "space/address_space.h"
+
+struct tnr_pool_st;
+
+enum { TNRI_DEVICES_MAX = 64 };
+
+/* What the driver says of a device, asked once. Constant after start. */
+typedef struct tnri_capabilities {
+    CUdevice handle;
+    char name[256];
+    size_t memory_bytes;
+    size_t granularity_bytes; /* 0 without VMM */
+    int compute_major, compute_minor;
+    int has_vmm, has_posix_fd, has_fabric, has_gpu_direct_rdma;
+} tnri_capabilities;
+
+typedef struct tnri_device {
+    int index;                        /* constant */
+    tnri_capabilities capabilities;   /* constant */
+
+    /* Set when the device is put into use, under the library lock; constant afterwards. */
+    _Atomic int in_use;
+    CUcontext context; /* the primary context, retained */
+    tnri_space space;
+    struct tnr_pool_st *pool_default;
+
+    tnri_lock lock;             /* protects the list of pools */
+    struct tnr_pool_st *pools; /* the default pool among them */
+    unsigned pools_made;        /* for names and for the generation of handles */
+
+    tnri_event_store events; /* synchronisation: internal */
+
+    /* Synchronisation: atomics. Changed on slow paths only. */
+    _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
+    _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
+    _Atomic uint64_t limit_bytes;
+    _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
+    _Atomic uint64_t mappings_made, mappings_removed;
+    _Atomic uint64_t retries_count, ooms_count, syncs_count;
+    tnri_driver_counters counters;
+} tnri_device;
+
+/* Asks the driver for the number of devices and what each can do. Under the library lock. */
+tnr_status tnri_devices_find(void);
+/* Forgets them. Each has been put out of use. */
+void tnri_devices_forget(void);
+int tnri_devices_count(void);
+
+/* The device, in use or not; null if there is no such device. */
+tnri_device *tnri_device_at(int index);
+
+/* Puts a device into use. Under the library lock. */
+tnr_status tnri_device_start(tnri_device *device);
+/* Puts it out of use: nothing is mapped on it any more. Under the library lock. */
+void tnri_device_stop(tnri_device *device);
+
+/* The device in use whose range contains the address; null for a foreign address. No lock. */
+tnri_device *tnri_device_of(uintptr_t address);
+
+/* Makes the device's context current for the calling thread and counts its driver calls to the
+ * device, until tnri_device_leave, which puts everything back. Calls nest. */
+typedef struct tnri_visit {
+    tnri_driver_counters *counters_before;
+    int pushed;
+} tnri_visit;
+tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
+void tnri_device_leave(tnri_visit *visit);
+
+/* Raises an atomic peak to `value`. */
+void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pooled events: see event.h. */
+#include "device/event.h"
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "device/device.h"
+
+void tnri_event_store_create(tnri_event_store *store)
+{
+    tnri_lock_init(&store->lock, TNRI_RANK_EVENTS);
+    store->spares = NULL;
+    store->spares_count = 0;
+    store->events_count = 0;
+}
+
+void tnri_event_store_destroy(tnri_event_store *store)
+{
+    tnri_assert(store->spares_count == store->events_count);
+    while (store->spares != NULL) {
+        tnri_event *event = store->spares;
+        store->spares = event->next;
+        /* A failure leaves nothing to be done: the event goes with the context. */
+        (void)tnri_drive(cuEventDestroy, (event->handle));
+        tnri_host_free(event, sizeof(*event));
+    }
+    store->spares_count = 0;
+    store->events_count = 0;
+}
+
+/* A spare event or a new one. */
+static tnr_status event_take(tnri_event_store *store, tnri_event **taken)
+{
+    tnri_lock_take(&store->lock);
+    tnri_event *event = store->spares;
+    if (event != NULL) {
+        store->spares = event->next;
+        store->spares_count--;
+    }
+    tnri_lock_release(&store->lock);
+    if (event == NULL) {
+        event = tnri_host_alloc(sizeof(*event));
+        if (event == NULL)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for an event.");
+        CUresult result = tnri_drive(cuEventCreate, (&event->handle, CU_EVENT_DISABLE_TIMING));
+        if (result != CUDA_SUCCESS) {
+            tnri_host_free(event, sizeof(*event));
+            return tnri_driver_error(result, "cuEventCreate", "ordering a stream");
+        }
+        tnri_lock_take(&store->lock);
+        store->events_count++;
+        tnri_lock_release(&store->lock);
+    }
+    atomic_store_explicit(&event->holders, 1, memory_order_relaxed);
+    atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
+    *taken = event;
+    return TNR_OK;
+}
+
+tnr_status tnri_event_record(tnri_device *device, tnr_stream stream, tnri_event **recorded)
+{
+    tnri_assert_none_held();
+    tnri_event *event;
+    tnr_status status = event_take(&device->events, &event);
+    if (status != TNR_OK)
+        return status;
+    CUresult result = tnri_drive(cuEventRecord, (event->handle, stream));
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        /* The stream was destroyed under us. What it ran is over when the context is idle. */
+        atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
+        result = tnri_drive(cuCtxSynchronize, ());
+        if (result == CUDA_SUCCESS)
+            atomic_store_explicit(&event->completed, 1, memory_order_release);
+    }
+    if (result != CUDA_SUCCESS) {
+        tnri_event_drop(device, event);
+        return tnri_driver_error(result, "cuEventRecord", "marking the end of a stream's work");
+    }
+    *recorded = event;
+    return TNR_OK;
+}
+
+void tnri_event_hold(tnri_event *event)
+{
+    atomic_fetch_add_explicit(&event->holders, 1, memory_order_relaxed);
+}
+
+void tnri_event_drop(tnri_device *device, tnri_event *event)
+{
+    if (event == NULL || atomic_fetch_sub_explicit(&event->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    tnri_event_store *store = &device->events;
+    tnri_lock_take(&store->lock);
+    event->next = store->spares;
+    store->spares = event;
+    store->spares_count++;
+    tnri_lock_release(&store->lock);
+}
+
+int tnri_event_is_over(tnri_event *event)
+{
+    if (atomic_load_explicit(&event->completed, memory_order_acquire))
+        return 1;
+    tnri_assert_none_held();
+    if (tnri_drive(cuEventQuery, (event->handle)) != CUDA_SUCCESS)
+        return 0;
+    atomic_store_explicit(&event->completed, 1, memory_order_release);
+    return 1;
+}
+
+tnr_status tnri_event_wait(tnri_device *device, tnri_event *event)
+{
+    if (atomic_load_explicit(&event->completed, memory_order_acquire))
+        return TNR_OK;
+    tnri_assert_none_held();
+    atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
+    CUresult result = tnri_drive(cuEventSynchronize, (event->handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuEventSynchronize", "waiting for the use of idle memory");
+    atomic_store_explicit(&event->completed, 1, memory_order_release);
+    return TNR_OK;
+}
+
+tnr_status tnri_event_order(tnri_event *event, tnr_stream stream)
+{
+    if (atomic_load_explicit(&event->completed, memory_order_acquire))
+        return TNR_OK;
+    tnri_assert_none_held();
+    CUresult result =
+        tnri_drive(cuStreamWaitEvent, (stream, event->handle, CU_EVENT_WAIT_DEFAULT));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuStreamWaitEvent", "ordering one stream after another");
+    return TNR_OK;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events: marks on streams, counted by reference and used again.
+ *
+ * Creating an event costs as much as recording two, and concurrent creation contends in the
+ * driver, so spare ones are kept. An event here is always one that was recorded; once it is known
+ * to have completed it is never asked again (a "ready" answer is the dear one).
+ */
+#ifndef TNRI_DEVICE_EVENT_H
+#define TNRI_DEVICE_EVENT_H
+
+#include "base/lock.h"
+#include "driver/driver.h"
+
+struct tnri_device;
+
+typedef struct tnri_event {
+    CUevent handle;            /* constant */
+    struct tnri_event *next;   /* among the spare ones; the store's lock */
+    _Atomic uint32_t holders;  /* references */
+    _Atomic int completed;     /* 1: known to be over */
+} tnri_event;
+
+typedef struct tnri_event_store {
+    tnri_lock lock;
+    tnri_event *spares; /* the lock */
+    size_t spares_count;
+    size_t events_count; /* made and not destroyed */
+} tnri_event_store;
+
+void tnri_event_store_create(tnri_event_store *store);
+/* Destroys the spare events; all have been returned. In the device's context. */
+void tnri_event_store_destroy(tnri_event_store *store);
+
+/* Records an event on a stream; the caller holds one reference. In the device's context, with no
+ * lock held. If the stream no longer exists, waits for the whole context instead and returns an
+ * event that has completed. */
+tnr_status tnri_event_record(struct tnri_device *device, tnr_stream stream, tnri_event **event);
+
+void tnri_event_hold(tnri_event *event);
+/* Gives up one reference; the last one makes the event a spare. Null is accepted. */
+void tnri_event_drop(struct tnri_device *device, tnri_event *event);
+
+/* 1 if the event has completed. An error of the driver counts as "no". */
+int tnri_event_is_over(tnri_event *event);
+/* Waits on the host until it has. */
+tnr_status tnri_event_wait(struct tnri_device *device, tnri_event *event);
+/* Makes later work of `stream` wait on the device for the event. */
+tnr_status tnri_event_order(tnri_event *event, tnr_stream stream);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start, shutdown, fork, and finding arenas: see library.h. */
+#include "pool/library.h"
+
+#include <pthread.h>
+
+#include "base/error.h"
+#include "conf/conf.h"
+#include "conf/environment.h"
+#include "pool/reclaim.h"
+
+tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
+_Atomic uint64_t tnri_library_epoch;
+_Atomic uint64_t tnri_generation;
+_Thread_local tnri_thread tnri_this_thread;
+
+static uint64_t generation_last;      /* library lock: never given twice */
+static _Atomic int library_forked;    /* set in a child, for ever */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void library_mark_forked(void)
+{
+    if (atomic_load(&tnri_generation) == 0)
+        return; /* nothing of CUDA's was touched: the child may start afresh */
+    atomic_store(&library_forked, 1);
+    atomic_store(&tnri_generation, 0);
+}
+
+static void library_watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, library_mark_forked);
+}
+
+int tnri_library_is_forked(void)
+{
+    return atomic_load_explicit(&library_forked, memory_order_relaxed);
+}
+
+tnr_status tnri_forked_error(void)
+{
+    return tnri_error(TNR_ERR_AFTER_FORK,
+                      "this process was forked from one that had started Tenure, and CUDA does not "
+                      "survive fork. Start workers with exec or spawn, or fork before the first "
+                      "GPU call.");
+}
+
+void tnri_generation_advance(void)
+{
+    tnri_lock_take(&tnri_library_lock);
+    if (atomic_load(&tnri_generation) != 0)
+        atomic_store(&tnri_generation, ++generation_last);
+    tnri_lock_release(&tnri_library_lock);
+}
+
+/* The steps of a start, under the library lock. */
+static tnr_status library_start_locked(void)
+{
+    const char *text = tnri_environment_conf();
+    tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
+    if (status == TNR_OK)
+        status = tnri_driver_load();
+    if (status == TNR_OK)
+        status = tnri_devices_find();
+    if (status != TNR_OK)
+        return status;
+    atomic_fetch_add(&tnri_library_epoch, 1);
+    atomic_store(&tnri_generation, ++generation_last);
+    return TNR_OK;
+}
+
+tnr_status tnri_library_start(void)
+{
+    if (tnri_likely(atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0))
+        return TNR_OK;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    pthread_once(&fork_once, library_watch_forks);
+    tnr_status status = TNR_OK;
+    tnri_lock_take(&tnri_library_lock);
+    if (atomic_load(&tnri_generation) == 0)
+        status = library_start_locked();
+    tnri_lock_release(&tnri_library_lock);
+    return status;
+}
+
+/* Puts a device into use, with its default pool. Under the library lock. */
+static tnr_status library_start_device(tnri_device *device)
+{
+    tnr_status status = tnri_device_start(device);
+    if (status != TNR_OK)
+        return status;
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = "default";
+    status = tnri_pool_make(device, &options, &device->pool_default);
+    if (status != TNR_OK) {
+        tnri_device_stop(device);
+        return status;
+    }
+    atomic_store_explicit(&device->in_use, 1, memory_order_release);
+    return TNR_OK;
+}
+
+tnr_status tnri_library_device(int index, tnri_device **found)
+{
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    tnri_device *device = tnri_device_at(index);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
+                          index, tnri_devices_count());
+    if (tnri_unlikely(!atomic_load_explicit(&device->in_use, memory_order_acquire))) {
+        tnri_lock_take(&tnri_library_lock);
+        if (!atomic_load(&device->in_use))
+            status = library_start_device(device);
+        tnri_lock_release(&tnri_library_lock);
+    }
+    *found = device;
+    return status;
+}
+
+/* Where the calling thread is routed on a device; null for the default pool. */
+static tnr_pool thread_route(int device)
+{
+    tnri_thread *thread = &tnri_this_thread;
+    if (tnri_likely(thread->routes_count == 0))
+        return NULL;
+    if (thread->routes_epoch != atomic_load_explicit(&tnri_library_epoch, memory_order_relaxed)) {
+        thread->routes_count = 0; /* they belong to a start that is over */
+        return NULL;
+    }
+    for (int i = thread->routes_count; i-- > 0;)
+        if (thread->routes[i]->device->index == device)
+            return thread->routes[i];
+    return NULL;
+}
+
+static tnr_status arena_find(tnri_cached_arena *cached, int device_index, tnr_pool pool,
+                             tnr_stream stream, tnri_arena **arena)
+{
+    tnri_device *device;
+    tnr_status status = tnri_library_device(device_index, &device);
+    if (status != TNR_OK)
+        return status;
+    uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
+    status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
+    if (status == TNR_OK)
+        *cached = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
+    return status;
+}
+
+tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri_arena **arena)
+{
+    if (pool == NULL)
+        pool = thread_route(device);
+    uint64_t mixed = ((uint64_t)(uintptr_t)stream >> 4) ^ ((uint64_t)(uintptr_t)pool >> 6) ^
+                     (uint64_t)(unsigned)device;
+    tnri_cached_arena *cached =
+        &tnri_this_thread.cached[(mixed ^ mixed >> 8) & (TNRI_CACHED_ARENAS - 1)];
+    if (tnri_likely(cached->generation ==
+                        atomic_load_explicit(&tnri_generation, memory_order_acquire) &&
+                    cached->stream == stream && cached->pool == pool &&
+                    cached->device == device && cached->arena != NULL &&
+                    cached->generation != 0)) {
+        *arena = cached->arena;
+        return TNR_OK;
+    }
+    return arena_find(cached, device, pool, stream, arena);
+}
+
+/* ---- shutdown ------------------------------------------------------------------------------- */
+
+/* Refuses if a block of the device is live. */
+static tnr_status device_check_idle(tnri_device *device)
+{
+    uint64_t live = 0;
+    tnr_pool pool = NULL;
+    while ((pool = tnri_pool_walk(device, pool)) != NULL)
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+            tnri_lock_take(&arena->lock);
+            live += arena->tally[TNR_WORLD_ALL].blocks_allocated -
+                    arena->tally[TNR_WORLD_ALL].blocks_freed;
+            tnri_lock_release(&arena->lock);
+        }
+    if (live > 0)
+        return tnri_error(TNR_ERR_BUSY,
+                          "device %d still has %llu live blocks. Free them, or shut down with "
+                          "force.",
+                          device->index, (unsigned long long)live);
+    return TNR_OK;
+}
+
+/* Ends all pools of a device and puts it out of use. */
+static tnr_status device_end(tnri_device *device)
+{
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    tnr_pool pool = NULL;
+    while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
+        tnri_pool_walk_end(device, pool);
+        status = tnri_pool_end(pool, 1);
+    }
+    tnri_device_leave(&visit);
+    if (status != TNR_OK)
+        return status;
+    while ((pool = device->pools) != NULL) {
+        device->pools = pool->next;
+        tnri_pool_forget(pool);
+    }
+    tnri_device_stop(device);
+    return TNR_OK;
+}
+
+tnr_status tnr_shutdown(int force)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (atomic_load(&tnri_generation) == 0)
+        return TNR_OK;
+    tnr_status status = TNR_OK;
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK && !force; i++)
+        if (atomic_load(&tnri_device_at(i)->in_use))
+            status = device_check_idle(tnri_device_at(i));
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
+        if (atomic_load(&tnri_device_at(i)->in_use))
+            status = device_end(tnri_device_at(i));
+    if (status != TNR_OK)
+        return status;
+    tnri_lock_take(&tnri_library_lock);
+    atomic_store(&tnri_generation, 0);
+    tnri_devices_forget();
+    tnri_driver_unload();
+    tnri_conf_reset();
+    tnri_lock_release(&tnri_library_lock);
+    return TNR_OK;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Start and end of the library, and the way from a caller's arguments to an arena.
+ *
+ * Started on first use, under the library lock. A forked child is marked by a handler of
+ * pthread_atfork and refuses every call from then on: CUDA does not survive fork.
+ */
+#ifndef TNRI_POOL_LIBRARY_H
+#define TNRI_POOL_LIBRARY_H
+
+#include "pool/pool.h"
+#include "pool/thread.h"
+
+/* The library lock: start, shutdown, settings, putting devices into use. */
+extern tnri_lock tnri_library_lock;
+
+/* Grows with every start; routes and handles of an earlier one are void. Library lock to write. */
+extern _Atomic uint64_t tnri_library_epoch;
+
+/* Starts the library if it is not running. Errors: those of tnr_init. */
+tnr_status tnri_library_start(void);
+/* 1 in a child of a fork that came after the start. */
+int tnri_library_is_forked(void);
+/* The error for that. */
+tnr_status tnri_forked_error(void);
+
+/* The device, in use. Starts the library. */
+tnr_status tnri_library_device(int index, tnri_device **device);
+
+/* Finds or makes the arena for a stream of a pool (null: routing, then the default pool). */
+tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri_arena **arena);
+
+/* Invalidates every thread's cached arenas. */
+void tnri_generation_advance(void);
+
+#endif

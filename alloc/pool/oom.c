@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Out of memory: see oom.h. The report says what was asked for, what the device has, who holds it
+ * (the streams with the most live bytes), what is free but of no use and why, and what would help.
+ */
+#include "pool/oom.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "conf/conf.h"
+
+enum { HOLDERS_MAX = 5 };
+
+static struct {
+    tnri_lock lock; /* zero is unlocked; ranked lazily because it nests with nothing */
+    tnr_oom_callback callback;
+    void *user;
+} oom = {.lock = {.rank = TNRI_RANK_HOST}};
+
+void tnr_oom_callback_set(tnr_oom_callback callback, void *user)
+{
+    tnri_lock_take(&oom.lock);
+    oom.callback = callback;
+    oom.user = user;
+    tnri_lock_release(&oom.lock);
+}
+
+int tnri_oom_callback_run(int device, size_t bytes)
+{
+    tnri_lock_take(&oom.lock);
+    tnr_oom_callback callback = oom.callback;
+    void *user = oom.user;
+    tnri_lock_release(&oom.lock);
+    tnri_assert_none_held();
+    return callback != NULL && callback(device, bytes, user) != 0;
+}
+
+/* One stream's share of a device. */
+typedef struct holder {
+    tnr_pool pool;
+    tnr_stream stream;
+    size_t live, idle, largest;
+} holder;
+
+static holder holder_of(tnri_arena *arena)
+{
+    holder h = {arena->pool, arena->stream, 0, 0, 0};
+    tnri_lock_take(&arena->lock);
+    for (int i = 0; i < TNRI_WORLDS; i++) {
+        const tnri_world *world = &arena->worlds[i];
+        h.live += world->bytes_in[TNRI_LIVE];
+        h.idle += world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_BINNED];
+        size_t largest = tnri_world_largest_free(world);
+        if (largest > h.largest)
+            h.largest = largest;
+    }
+    tnri_lock_release(&arena->lock);
+    return h;
+}
+
+/* Keeps the holders with the most live bytes, largest first. */
+static void holders_insert(holder *holders, size_t *count, holder h)
+{
+    size_t at = *count;
+    while (at > 0 && holders[at - 1].live < h.live)
+        at--;
+    if (at >= HOLDERS_MAX)
+        return;
+    size_t last = *count < HOLDERS_MAX ? (*count)++ : HOLDERS_MAX - 1;
+    for (size_t i = last; i > at; i--)
+        holders[i] = holders[i - 1];
+    holders[at] = h;
+}
+
+static size_t holders_find(tnri_device *device, holder *holders, holder *total)
+{
+    size_t count = 0;
+    memset(total, 0, sizeof(*total));
+    tnr_pool pool = NULL;
+    while ((pool = tnri_pool_walk(device, pool)) != NULL) {
+        tnri_arena *arena = NULL;
+        while ((arena = tnri_arena_walk(pool, arena)) != NULL) {
+            holder h = holder_of(arena);
+            total->live += h.live;
+            total->idle += h.idle;
+            if (h.largest > total->largest)
+                total->largest = h.largest;
+            holders_insert(holders, &count, h);
+        }
+    }
+    return count;
+}
+
+/* "1.50 GiB" into a buffer of the caller's. */
+static const char *bytes_text(size_t bytes, char *text, size_t text_bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    snprintf(text, text_bytes, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return text;
+}
+#define BYTES(bytes) bytes_text((bytes), (char[32]){0}, 32)
+
+tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_status status)
+{
+    tnri_device *device = arena->device;
+    char reason[512];
+    snprintf(reason, sizeof(reason), "%s", tnr_last_error());
+    int driver_result = tnr_last_driver_result();
+    holder holders[HOLDERS_MAX];
+    holder total;
+    size_t count = holders_find(device, holders, &total);
+    size_t device_free = 0;
+    size_t device_total = 0;
+    if (tnri_drive(cuMemGetInfo, (&device_free, &device_total)) != CUDA_SUCCESS)
+        device_total = device->capabilities.memory_bytes;
+    tnri_error_driver(
+        status, driver_result,
+        "Tenure out of memory. Tried to allocate %s on stream %p of pool \"%s\". Device %d has a "
+        "total capacity of %s, of which %s is free; Tenure has mapped %s, of which %s is live and "
+        "%s free, the longest free run being %s. Cause: %s",
+        BYTES(request->bytes_requested), (void *)arena->stream, arena->pool->name, device->index,
+        BYTES(device_total), BYTES(device_free), BYTES(atomic_load(&device->reserved_bytes)),
+        BYTES(total.live), BYTES(total.idle), BYTES(total.largest), reason);
+    for (size_t i = 0; i < count; i++)
+        tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", holders[i].pool->name,
+                          (void *)holders[i].stream, BYTES(holders[i].live),
+                          BYTES(holders[i].idle));
+    if (total.idle >= request->bytes && tnri_conf_get()->cross_stream != TNRI_CROSS_WAIT)
+        tnri_error_append("\nOther streams hold enough free memory; cross_stream:wait would let "
+                          "this one use it.");
+    return status;
+}

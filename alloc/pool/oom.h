@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running out of memory: the user's callback, and the report. */
+#ifndef TNRI_POOL_OOM_H
+#define TNRI_POOL_OOM_H
+
+#include "pool/pool.h"
+
+/* Asks the user's callback, if there is one; 1 if it says that it has freed something. No lock is
+ * held. */
+int tnri_oom_callback_run(int device, size_t bytes);
+
+/* Writes the report for a request that failed with `status` (TNR_ERR_OUT_OF_MEMORY or
+ * TNR_ERR_LIMIT) as the thread's last error, and returns the status. In the device's context. */
+tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_status status);
+
+#endif

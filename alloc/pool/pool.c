@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making, walking and ending pools: see pool.h. */
+#include "pool/pool.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arena/stale.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "conf/conf.h"
+#include "pool/library.h"
+#include "pool/reclaim.h"
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static tnr_handle_type handle_type_default(const tnri_device *device)
+{
+    static const tnr_handle_type of_setting[] = {TNR_HANDLE_POSIX_FD, TNR_HANDLE_NONE,
+                                                 TNR_HANDLE_FABRIC};
+    tnr_handle_type type = of_setting[tnri_conf_get()->handle_type];
+    /* The default must work everywhere; an explicit wish is checked instead. */
+    if (type == TNR_HANDLE_POSIX_FD && !device->capabilities.has_posix_fd)
+        return TNR_HANDLE_NONE;
+    return type;
+}
+
+/* Refuses properties that the device does not have. */
+static tnr_status pool_check_properties(const tnri_device *device, tnr_handle_type type, int rdma)
+{
+    if (type == TNR_HANDLE_POSIX_FD && !device->capabilities.has_posix_fd)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "device %d cannot export memory as file descriptors. Use "
+                          "handle_type:none.",
+                          device->index);
+    if (type == TNR_HANDLE_FABRIC && !device->capabilities.has_fabric)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "device %d has no fabric handles. Use handle_type:posix_fd.",
+                          device->index);
+    if (rdma && !device->capabilities.has_gpu_direct_rdma)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "device %d does not support GPUDirect RDMA for mapped memory. Leave "
+                          "gpu_direct_rdma off.",
+                          device->index);
+    return TNR_OK;
+}
+
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnr_pool *made)
+{
+    tnr_handle_type type = options->handle_type;
+    if (type == TNR_HANDLE_DEFAULT)
+        type = handle_type_default(device);
+    int rdma = options->gpu_direct_rdma || tnri_conf_get()->gpu_direct_rdma;
+    tnr_status status = pool_check_properties(device, type, rdma);
+    if (status != TNR_OK)
+        return status;
+    tnr_pool pool = tnri_host_alloc(sizeof(*pool));
+    if (pool == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
+    pool->table_slots = TNRI_POOL_HASH_MIN;
+    pool->table = tnri_host_alloc(pool->table_slots * sizeof(pool->table[0]));
+    if (pool->table == NULL) {
+        tnri_host_free(pool, sizeof(*pool));
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
+    }
+    tnri_lock_init(&pool->lock, TNRI_RANK_POOL);
+    pool->device = device;
+    pool->handle_type = type;
+    pool->gpu_direct_rdma = rdma;
+    atomic_init(&pool->limit_bytes, options->limit_bytes == 0 ? UINT64_MAX : options->limit_bytes);
+    atomic_init(&pool->release_threshold_bytes, options->release_threshold_bytes == 0
+                                                    ? UINT64_MAX
+                                                    : options->release_threshold_bytes);
+    atomic_init(&pool->magic, TNRI_POOL_MAGIC_LIVE);
+
+    tnri_lock_take(&device->lock);
+    pool->id = device->pools_made++;
+    if (options->name != NULL)
+        snprintf(pool->name, sizeof(pool->name), "%s", options->name);
+    else
+        snprintf(pool->name, sizeof(pool->name), "pool %u", pool->id);
+    pool->next = device->pools;
+    device->pools = pool;
+    tnri_lock_release(&device->lock);
+    *made = pool;
+    return TNR_OK;
+}
+
+tnr_status tnri_pool_check(tnr_pool pool)
+{
+    uint64_t magic = atomic_load_explicit(&pool->magic, memory_order_acquire);
+    if (tnri_likely(magic == TNRI_POOL_MAGIC_LIVE))
+        return TNR_OK;
+    return tnri_error(TNR_ERR_INVALID_POOL,
+                      magic == TNRI_POOL_MAGIC_DEAD
+                          ? "the pool %p has been destroyed."
+                          : "%p is not a pool; it was not made by tnr_pool_create.",
+                      (void *)pool);
+}
+
+/* ---- walking -------------------------------------------------------------------------------- */
+
+tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool)
+{
+    tnri_lock_take(&device->lock);
+    tnr_pool next = pool == NULL ? device->pools : pool->next;
+    while (next != NULL && atomic_load(&next->magic) != TNRI_POOL_MAGIC_LIVE)
+        next = next->next;
+    if (next != NULL)
+        next->visitors_count++;
+    if (pool != NULL)
+        pool->visitors_count--;
+    tnri_lock_release(&device->lock);
+    return next;
+}
+
+void tnri_pool_walk_end(tnri_device *device, tnr_pool pool)
+{
+    tnri_lock_take(&device->lock);
+    pool->visitors_count--;
+    tnri_lock_release(&device->lock);
+}
+
+tnri_arena *tnri_arena_walk(tnr_pool pool, tnri_arena *arena)
+{
+    if (arena == NULL)
+        return atomic_load_explicit(&pool->arenas, memory_order_acquire);
+    return atomic_load_explicit(&arena->next, memory_order_acquire);
+}
+
+/* ---- arenas --------------------------------------------------------------------------------- */
+
+static size_t stream_hash(tnr_stream stream, size_t slots)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(mixed >> 32) & (slots - 1);
+}
+
+/* Doubles the table when it is full of chains; failing to is harmless. Under the pool's lock. */
+static void table_grow(tnr_pool pool)
+{
+    size_t slots = pool->table_slots * 2;
+    tnri_arena **table = tnri_host_alloc(slots * sizeof(table[0]));
+    if (table == NULL)
+        return;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        size_t slot = stream_hash(arena->stream, slots);
+        arena->hash_next = table[slot];
+        table[slot] = arena;
+    }
+    tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
+    pool->table = table;
+    pool->table_slots = slots;
+}
+
+tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
+{
+    tnri_lock_take(&pool->lock);
+    tnri_arena *arena = pool->table[stream_hash(stream, pool->table_slots)];
+    while (arena != NULL && arena->stream != stream)
+        arena = arena->hash_next;
+    if (arena == NULL) {
+        arena = tnri_arena_create(pool->device, pool, stream);
+        if (arena != NULL) {
+            if (pool->arenas_count >= pool->table_slots)
+                table_grow(pool);
+            size_t slot = stream_hash(stream, pool->table_slots);
+            arena->hash_next = pool->table[slot];
+            pool->table[slot] = arena;
+            atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
+            atomic_store_explicit(&pool->arenas, arena, memory_order_release);
+            pool->arenas_count++;
+        }
+    }
+    tnri_lock_release(&pool->lock);
+    *found = arena;
+    if (arena == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a stream.");
+    return TNR_OK;
+}
+
+/* ---- ending --------------------------------------------------------------------------------- */
+
+static size_t pool_live_blocks(tnr_pool pool)
+{
+    size_t live = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_lock_take(&arena->lock);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            live += arena->worlds[i].count_in[TNRI_LIVE];
+        tnri_lock_release(&arena->lock);
+    }
+    return live;
+}
+
+/* Frees every live block of a world, for a forced end. Under the arena's lock. */
+static void world_free_all(tnri_arena *arena, tnri_world *world)
+{
+    for (size_t i = 0; i < world->spans_count; i++) {
+        for (tnri_block *block = world->span_first[i]; block != NULL; block = block->above)
+            if (block->state == TNRI_LIVE) {
+                tnri_arena_count_freed(arena, block);
+                block = tnri_world_free(world, block);
+            }
+    }
+}
+
+static void arenas_free_all(tnr_pool pool)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_lock_take(&arena->lock);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            world_free_all(arena, &arena->worlds[i]);
+        tnri_lock_release(&arena->lock);
+    }
+}
+
+/* Waits until no walk of another thread stands at the pool. Walks are short, or wait for the device
+ * on behalf of this very pool's memory. */
+static void pool_wait_for_visitors(tnr_pool pool)
+{
+    for (;;) {
+        tnri_lock_take(&pool->device->lock);
+        unsigned visitors = pool->visitors_count;
+        tnri_lock_release(&pool->device->lock);
+        if (visitors == 0)
+            return;
+        sched_yield();
+    }
+}
+
+tnr_status tnri_pool_end(tnr_pool pool, int force)
+{
+    tnri_device *device = pool->device;
+    size_t live = pool_live_blocks(pool);
+    if (live > 0 && !force)
+        return tnri_error(TNR_ERR_BUSY,
+                          "pool \"%s\" still has %zu live blocks. Free them first.", pool->name,
+                          live);
+    if (live > 0)
+        arenas_free_all(pool);
+    tnr_status status;
+    (void)tnri_release_idle(device, pool, SIZE_MAX, 1, &status);
+    if (status != TNR_OK)
+        return status;
+    if (atomic_load(&pool->reserved_bytes) != 0)
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
+                          pool->name);
+    atomic_store(&pool->magic, TNRI_POOL_MAGIC_DEAD);
+    tnri_generation_advance();
+    pool_wait_for_visitors(pool);
+    tnri_arena *arena = atomic_exchange(&pool->arenas, NULL);
+    while (arena != NULL) {
+        tnri_arena *next = atomic_load(&arena->next);
+        tnri_arena_destroy(arena);
+        arena = next;
+    }
+    tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
+    pool->table = NULL;
+    pool->arenas_count = 0;
+    return TNR_OK;
+}
+
+void tnri_pool_forget(tnr_pool pool)
+{
+    tnri_assert(atomic_load(&pool->magic) == TNRI_POOL_MAGIC_DEAD);
+    tnri_host_free(pool, sizeof(*pool));
+}

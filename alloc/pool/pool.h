@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pools: arenas under one policy.
+ *
+ * Each device has a default pool; users make more. A pool has an arena for each stream that has
+ * allocated from it, found through a small table that is behind a lock; the thread's own cache
+ * (pool/thread.h) spares the cached path that lock.
+ *
+ * A tnr_pool is the address of the structure. Structures of destroyed pools are
+ * kept and marked dead until shutdown, so that later use of the handle is recognised instead of
+ * being undefined; they cost a few hundred bytes each.
+ */
+#ifndef TNRI_POOL_POOL_H
+#define TNRI_POOL_POOL_H
+
+#include "arena/arena.h"
+#include "base/lock.h"
+#include "device/device.h"
+
+enum { TNRI_POOL_NAME_BYTES = 64, TNRI_POOL_HASH_MIN = 16 };
+/* Marks a live pool and a dead one; anything else is no pool. */
+#define TNRI_POOL_MAGIC_LIVE UINT64_C(0x746e725f706f6f6c)
+#define TNRI_POOL_MAGIC_DEAD UINT64_C(0x746e725f64656164)
+
+struct tnr_pool_st {
+    _Atomic uint64_t magic;
+
+    /* Constant while the pool lives. */
+    struct tnri_device *device;
+    unsigned id; /* 0 for the default pool of the device */
+    char name[TNRI_POOL_NAME_BYTES];
+    tnr_handle_type handle_type;
+    int gpu_direct_rdma;
+
+    /* In the device's list, dead or alive, until shutdown; the device's lock. */
+    struct tnr_pool_st *next;
+    unsigned visitors_count; /* walks that stand at this pool; the device's lock */
+
+    tnri_lock lock;       /* protects the table */
+    tnri_arena **table;   /* hash of streams */
+    size_t table_slots;   /* a power of two */
+    size_t arenas_count;
+    tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
+
+    /* Synchronisation: atomics. */
+    _Atomic uint64_t limit_bytes;             /* UINT64_MAX: none */
+    _Atomic uint64_t release_threshold_bytes; /* UINT64_MAX: the setting */
+    _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
+    _Atomic uint32_t routed_threads;
+};
+
+/* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnr_pool *pool);
+
+/* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live, unless
+ * `force`. In the device's context. The structure stays, marked dead. */
+tnr_status tnri_pool_end(tnr_pool pool, int force);
+
+/* Frees the structure of a dead pool. */
+void tnri_pool_forget(tnr_pool pool);
+
+/* TNR_OK if the handle is a live pool. */
+tnr_status tnri_pool_check(tnr_pool pool);
+
+/* Finds or makes the arena of a stream. */
+tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **arena);
+
+/* Walks the live pools of a device: null gives the first, null is the end. The pool that a walk
+ * stands at does not go away; a walk that stops early says so with tnri_pool_walk_end. */
+tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool);
+void tnri_pool_walk_end(tnri_device *device, tnr_pool pool);
+
+/* Walks the arenas of a pool: null gives the first, null is the end. */
+tnri_arena *tnri_arena_walk(tnr_pool pool, tnri_arena *arena);
+
+#endif

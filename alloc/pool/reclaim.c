@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Giving idle memory back: see reclaim.h. */
+#include "pool/reclaim.h"
+
+#include "arena/stale.h"
+#include "conf/conf.h"
+
+/* Queues up to `bytes` of a pool's idle memory to be given back, then removes the mappings that
+ * may be removed. Returns the bytes given back. */
+static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *first_error)
+{
+    size_t released = 0;
+    tnri_arena *arena = NULL;
+    while (released < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
+        size_t queued;
+        tnr_status status = tnri_stale_release(arena, bytes - released, &queued);
+        if (status == TNR_OK)
+            status = tnri_stale_drain(arena, 0, wait, &released);
+        if (status != TNR_OK && *first_error == TNR_OK)
+            *first_error = status;
+    }
+    return released;
+}
+
+size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int wait,
+                         tnr_status *status)
+{
+    tnr_status first_error = TNR_OK;
+    size_t released = 0;
+    if (pool != NULL) {
+        released = pool_release(pool, bytes, wait, &first_error);
+    } else {
+        while ((pool = tnri_pool_walk(device, pool)) != NULL)
+            if (released < bytes)
+                released += pool_release(pool, bytes - released, wait, &first_error);
+    }
+    if (status != NULL)
+        *status = first_error;
+    return released;
+}
+
+size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
+{
+    tnri_device *device = arena->device;
+    /* What the last chunk of the request misses may be as large as a page on either side. */
+    size_t wanted = bytes + 2 * tnri_page_bytes(&device->space);
+    size_t released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
+    if (released < wanted)
+        released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);
+    return released;
+}
+
+void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)
+{
+    tnri_device *device = pool->device;
+    double threshold = tnri_conf_get()->garbage_collection_threshold;
+    if (threshold <= 0)
+        return;
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t memory = device->capabilities.memory_bytes;
+    uint64_t mark = (uint64_t)(threshold * (double)(limit < memory ? limit : memory));
+    uint64_t now = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    if (now + bytes > mark)
+        (void)tnri_release_idle(device, NULL, (size_t)(now + bytes - mark), 0, NULL);
+}
+
+/* Free memory of a pool, in blocks of any size. */
+static size_t pool_idle_bytes(tnr_pool pool)
+{
+    size_t idle = 0;
+    tnri_arena *arena = NULL;
+    while ((arena = tnri_arena_walk(pool, arena)) != NULL) {
+        tnri_lock_take(&arena->lock);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            idle += arena->worlds[i].bytes_in[TNRI_FREE] + arena->worlds[i].bytes_in[TNRI_BINNED];
+        tnri_lock_release(&arena->lock);
+    }
+    return idle;
+}
+
+void tnri_reclaim_idle(tnr_pool pool)
+{
+    uint64_t threshold = atomic_load_explicit(&pool->release_threshold_bytes, memory_order_relaxed);
+    if (threshold == UINT64_MAX) {
+        uint64_t mb = tnri_conf_get()->release_threshold_mb;
+        if (mb >= 1048576) /* the default: keep all, without counting */
+            return;
+        threshold = mb << 20;
+    }
+    size_t idle = pool_idle_bytes(pool);
+    if (idle > threshold)
+        (void)tnri_release_idle(pool->device, pool, (size_t)(idle - threshold), 0, NULL);
+}

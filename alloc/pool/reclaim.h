@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Giving idle memory back to the driver: when it is asked for (tnr_trim), when an allocation would
+ * fail otherwise, and when a setting says so. Memory is idle when a whole chunk of it is free. No
+ * live block is ever touched. All in the device's context, with no lock held.
+ */
+#ifndef TNRI_POOL_RECLAIM_H
+#define TNRI_POOL_RECLAIM_H
+
+#include "pool/pool.h"
+
+/* Gives back up to `bytes` of a pool (null: of all pools of the device), waiting for work that may
+ * still use them if `wait`. Returns the bytes given back. The first error of the driver is in
+ * *status, if that is not null. */
+size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int wait,
+                         tnr_status *status);
+
+/* For an allocation that failed: gives back what is idle in the device's pools, at least `bytes` if
+ * that much is. Returns what was given back. */
+size_t tnri_reclaim(tnri_arena *arena, size_t bytes);
+
+/* garbage_collection_threshold: if `bytes` more would exceed it, gives back what is idle and no
+ * longer in use. */
+void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes);
+
+/* release_threshold_mb: gives back what the pool holds idle above it, without waiting. */
+void tnri_reclaim_idle(tnr_pool pool);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a thread remembers: the pools that it is routed to, and the arenas that it used last.
+ *
+ * The arena cache is what makes finding an arena a comparison instead of a lock. An entry is valid
+ * as long as the library's generation has not changed, which destroying a pool and shutting down do.
+ * Everything here is owned by the thread.
+ */
+#ifndef TNRI_POOL_THREAD_H
+#define TNRI_POOL_THREAD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "arena/arena.h"
+
+enum {
+    TNRI_ROUTES_MAX = 16,     /* depth of tnr_pool_push */
+    TNRI_CACHED_ARENAS = 16   /* slots, a power of two */
+};
+
+typedef struct tnri_cached_arena {
+    tnri_arena *arena;
+    uint64_t generation;
+    tnr_stream stream;
+    tnr_pool pool; /* null: the default pool of `device` */
+    int device;
+} tnri_cached_arena;
+
+typedef struct tnri_thread {
+    tnri_cached_arena cached[TNRI_CACHED_ARENAS];
+    tnr_pool routes[TNRI_ROUTES_MAX];
+    uint64_t routes_epoch; /* of the start that the routes belong to */
+    int routes_count;
+} tnri_thread;
+
+extern _Thread_local tnri_thread tnri_this_thread;
+
+/*
+ * The state of the library, in one word that the cached path reads: 0 while it is not running,
+ * else a generation that grows with every pool destroyed and every start. Forking sets it to 0 in
+ * the child.
+ */
+extern _Atomic uint64_t tnri_generation;
+
+#endif

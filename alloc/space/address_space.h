@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device's address space: one large reservation, dealt out to arenas in spans.
+ *
+ * Addresses are plentiful where memory is not: 8 TiB for each device, of which eight fit into the
+ * 47 bits of a process. An arena takes a span when its own have no room, each time twice as large
+ * as all it has, so that hundreds of arenas, a few of them large, share a device's range, and an
+ * arena has few spans. Spans have sizes of a power of two and return when their pool ends.
+ *
+ * The *page* is the unit of mapping: the smallest chunk. A table holds, for each page, the chunk
+ * that is mapped there. An entry belongs to the arena that owns the span and is protected by its
+ * lock; the tables themselves are sparse and cost memory only where addresses were used.
+ */
+#ifndef TNRI_SPACE_ADDRESS_SPACE_H
+#define TNRI_SPACE_ADDRESS_SPACE_H
+
+#include "base/lock.h"
+#include "space/block_map.h"
+
+struct tnri_chunk;
+
+enum { TNRI_SPAN_LOG2_MIN = 26, TNRI_SPAN_LOG2_MAX = 44 };
+
+/* A span, kept in its world's list. Constant after creation. */
+typedef struct tnri_span {
+    uintptr_t base;
+    size_t bytes; /* a power of two */
+    struct tnri_span *next;
+} tnri_span;
+
+typedef struct tnri_space {
+    /* Constant after creation. */
+    uintptr_t base;
+    size_t bytes;
+    unsigned page_shift;
+    tnri_block_map map;
+    struct tnri_chunk **pages; /* entries: the owning arena's lock */
+
+    tnri_lock lock; /* protects what follows */
+    size_t used_bytes;                                  /* from base up: dealt out at least once */
+    tnri_span *returned[TNRI_SPAN_LOG2_MAX + 1];        /* by the power of two */
+} tnri_space;
+
+/* Takes over a reservation that the driver made. 0 if there is no host memory. */
+int tnri_space_create(tnri_space *space, uintptr_t base, size_t bytes, unsigned page_shift);
+void tnri_space_destroy(tnri_space *space);
+
+/* A span of at least `bytes`, null if the range or host memory is used up (*addresses_left tells
+ * which: 0 means addresses). */
+tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left);
+/* Takes a span back: nothing is mapped in it and no block is live in it. */
+void tnri_space_return(tnri_space *space, tnri_span *span);
+
+static inline size_t tnri_page_bytes(const tnri_space *space)
+{
+    return (size_t)1 << space->page_shift;
+}
+
+static inline size_t tnri_page_of(const tnri_space *space, uintptr_t address)
+{
+    return (address - space->base) >> space->page_shift;
+}
+
+static inline uintptr_t tnri_page_address(const tnri_space *space, size_t page)
+{
+    return space->base + (page << space->page_shift);
+}
+
+#endif

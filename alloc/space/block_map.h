@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The block map: from an address to the block that contains it, in two dependent loads.
+ *
+ * The device's address range is cut into granules of 1 MiB, each with an entry of two words:
+ *
+ *   start   the block that begins in the granule; or, where several do (always so in the small
+ *           world), a table with a slot for each 512 bytes, marked by its lowest bit
+ *   cover   the block that covers the granule's first byte, if it began in an earlier one
+ *
+ * Entries are written when a block becomes live at a new place, and never cleared: a reader must
+ * check, under the arena's lock, that the record it found is live and contains the address. A
+ * stale entry can therefore mislead nobody, and a free writes nothing. Records stay readable as
+ * long as their arena lives (arena/block.h), and a span that is given back has its entries wiped.
+ *
+ * Reading takes no lock. Writing is done under the lock of the arena whose span it is.
+ */
+#ifndef TNRI_SPACE_BLOCK_MAP_H
+#define TNRI_SPACE_BLOCK_MAP_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arena/block.h"
+
+enum {
+    TNRI_GRANULE_SHIFT = 20,
+    TNRI_SLOT_SHIFT = 9,
+    TNRI_SLOTS_COUNT = 1 << (TNRI_GRANULE_SHIFT - TNRI_SLOT_SHIFT)
+};
+
+/* A slot for each possible start in a granule. Synchronisation: as the map. */
+typedef struct tnri_slots {
+    _Atomic(tnri_block *) slot[TNRI_SLOTS_COUNT];
+} tnri_slots;
+
+typedef struct tnri_granule {
+    _Atomic(uintptr_t) start; /* tnri_block *, or tnri_slots * + 1 */
+    _Atomic(tnri_block *) cover;
+} tnri_granule;
+
+/* Constant after creation, except what `granules` points to. */
+typedef struct tnri_block_map {
+    uintptr_t base; /* of the device's range, a multiple of a granule */
+    size_t bytes;
+    tnri_granule *granules;
+} tnri_block_map;
+
+/* Makes the map of a range; 0 if there is no host memory. */
+int tnri_block_map_create(tnri_block_map *map, uintptr_t base, size_t bytes);
+void tnri_block_map_destroy(tnri_block_map *map);
+
+/* Makes sure that a block may begin at `address` without needing memory any more. `many`: the
+ * world has small blocks, so a table is needed. Returns 0 if there is no host memory for it. */
+int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many);
+
+/* Enters a block that is becoming live; tnri_block_map_prepare has succeeded for its base. */
+void tnri_block_map_enter(tnri_block_map *map, tnri_block *block);
+
+/* Forgets a range that no block lies in any more. */
+void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
+
+/* The record that last became live at exactly `address`; null if there never was one. The caller
+ * checks it under its arena's lock. `address` lies in the map's range. */
+static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
+{
+    const tnri_granule *granule = &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
+    uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
+    if ((start & 1) == 0)
+        return (tnri_block *)start;
+    const tnri_slots *slots = (const tnri_slots *)(start - 1);
+    size_t slot = (address >> TNRI_SLOT_SHIFT) & (TNRI_SLOTS_COUNT - 1);
+    return atomic_load_explicit(&slots->slot[slot], memory_order_acquire);
+}
+
+/* Any record that may contain `address`, for finding the arena to lock: null if nothing ever lived
+ * there. */
+tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address);
+
+/* The live block that contains `address`, or null. Under the lock of the arena that
+ * tnri_block_map_near led to. */
+tnri_block *tnri_block_map_containing(const tnri_block_map *map, uintptr_t address);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collecting statistics: sums over arenas, each under its own lock, and the device's own counters.
+ * tnr_validate compares the sums with each other and with a walk of every structure.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "pool/library.h"
+
+static void stat_add(tnr_stat *stat, uint64_t allocated, uint64_t freed, uint64_t peak)
+{
+    stat->allocated += allocated;
+    stat->freed += freed;
+    stat->current += allocated - freed;
+    stat->peak += peak;
+}
+
+/* Adds one arena. The lock is held. */
+static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
+{
+    for (int w = 0; w < TNR_WORLD_COUNT; w++) {
+        const tnri_tally *tally = &arena->tally[w];
+        stat_add(&stats->allocation[w], tally->blocks_allocated, tally->blocks_freed,
+                 tally->blocks_peak);
+        stat_add(&stats->allocated_bytes[w], tally->bytes_allocated, tally->bytes_freed,
+                 tally->bytes_peak);
+        stat_add(&stats->requested_bytes[w], tally->requested_allocated, tally->requested_freed,
+                 tally->requested_peak);
+    }
+    for (int s = 0; s < TNR_SERVED_COUNT; s++)
+        stats->served[s] += arena->served[s];
+    for (int i = 0; i < TNRI_WORLDS; i++) {
+        const tnri_world *world = &arena->worlds[i];
+        stats->bytes_binned += world->bytes_in[TNRI_BINNED];
+        stats->bytes_free += world->bytes_in[TNRI_FREE];
+        size_t largest = tnri_world_largest_free(world);
+        if (largest > stats->bytes_chunk_largest_free)
+            stats->bytes_chunk_largest_free = largest;
+    }
+    stats->chunks_stale += arena->stale_count;
+    stats->arenas++;
+}
+
+static void stats_add_pool(tnr_stats *stats, tnr_pool pool)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_lock_take(&arena->lock);
+        stats_add_arena(stats, arena);
+        tnri_lock_release(&arena->lock);
+    }
+    stats->pools++;
+}
+
+/* What only the device knows. */
+static void stats_add_device(tnr_stats *stats, tnri_device *device)
+{
+    uint64_t created = atomic_load(&device->chunks_created);
+    uint64_t released = atomic_load(&device->chunks_released);
+    stats->segment = (tnr_stat){created - released, atomic_load(&device->chunks_peak), created,
+                                released};
+    stats->chunks_created = created;
+    stats->chunks_released = released;
+    stats->chunks_moved = atomic_load(&device->chunks_moved);
+    stats->num_device_alloc = atomic_load(&device->mappings_made);
+    stats->num_device_free = atomic_load(&device->mappings_removed);
+    stats->num_alloc_retries = atomic_load(&device->retries_count);
+    stats->num_ooms = atomic_load(&device->ooms_count);
+    stats->num_sync_all_streams = atomic_load(&device->syncs_count);
+    for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++) {
+        stats->driver_calls[kind] = atomic_load(&device->counters.calls[kind]);
+        stats->driver_ns[kind] = atomic_load(&device->counters.ns[kind]);
+    }
+}
+
+/* Live blocks of all devices, for metadata_bytes to be divided by. */
+static uint64_t library_live_blocks(void)
+{
+    uint64_t live = 0;
+    for (int i = 0; i < tnri_devices_count(); i++) {
+        tnri_device *device = tnri_device_at(i);
+        if (!atomic_load(&device->in_use))
+            continue;
+        for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+            for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+                tnri_lock_take(&arena->lock);
+                live += arena->tally[TNR_WORLD_ALL].blocks_allocated -
+                        arena->tally[TNR_WORLD_ALL].blocks_freed;
+                tnri_lock_release(&arena->lock);
+            }
+    }
+    return live;
+}
+
+tnr_status tnr_stats_get(int device_index, tnr_pool pool, tnr_stats *stats)
+{
+    if (stats == NULL || stats->struct_bytes != sizeof(*stats))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_stats_get: set stats->struct_bytes to sizeof(tnr_stats).");
+    tnri_device *device;
+    tnr_status status = tnri_library_device(device_index, &device);
+    if (status == TNR_OK && pool != NULL)
+        status = tnri_pool_check(pool);
+    if (status == TNR_OK && pool != NULL && pool->device != device)
+        status = tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
+                            pool->name, pool->device->index, device_index);
+    if (status != TNR_OK)
+        return status;
+    memset(stats, 0, sizeof(*stats));
+    stats->struct_bytes = sizeof(*stats);
+    uint64_t reserved = 0;
+    if (pool != NULL) {
+        stats_add_pool(stats, pool);
+        reserved = atomic_load(&pool->reserved_bytes);
+        stats->reserved_bytes.peak = atomic_load(&pool->reserved_peak_bytes);
+        stats->limit_bytes = atomic_load(&pool->limit_bytes);
+    } else {
+        for (tnr_pool each = NULL; (each = tnri_pool_walk(device, each)) != NULL;)
+            stats_add_pool(stats, each);
+        reserved = atomic_load(&device->reserved_bytes);
+        stats->reserved_bytes.peak = atomic_load(&device->reserved_peak_bytes);
+        stats->reserved_bytes.allocated = atomic_load(&device->reserved_total_bytes);
+        stats->reserved_bytes.freed = stats->reserved_bytes.allocated - reserved;
+        stats->limit_bytes = atomic_load(&device->limit_bytes);
+        stats_add_device(stats, device);
+    }
+    stats->reserved_bytes.current = reserved;
+    for (int w = 0; w < TNR_WORLD_COUNT; w++)
+        stats->active_bytes[w] = stats->allocated_bytes[w];
+    stats->bytes_live = stats->requested_bytes[TNR_WORLD_ALL].current;
+    stats->bytes_slack = stats->allocated_bytes[TNR_WORLD_ALL].current - stats->bytes_live;
+    stats->metadata_bytes = tnri_host_bytes();
+    stats->metadata_live_blocks = library_live_blocks();
+    return TNR_OK;
+}
+
+static void tally_reset_peak(tnri_tally *tally)
+{
+    tally->blocks_peak = tally->blocks_allocated - tally->blocks_freed;
+    tally->bytes_peak = tally->bytes_allocated - tally->bytes_freed;
+    tally->requested_peak = tally->requested_allocated - tally->requested_freed;
+}
+
+tnr_status tnr_stats_reset_peaks(int device_index)
+{
+    tnri_device *device;
+    tnr_status status = tnri_library_device(device_index, &device);
+    if (status != TNR_OK)
+        return status;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        atomic_store(&pool->reserved_peak_bytes, atomic_load(&pool->reserved_bytes));
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+            tnri_lock_take(&arena->lock);
+            for (int w = 0; w < TNR_WORLD_COUNT; w++)
+                tally_reset_peak(&arena->tally[w]);
+            tnri_lock_release(&arena->lock);
+        }
+    }
+    atomic_store(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
+    atomic_store(&device->chunks_peak,
+                 atomic_load(&device->chunks_created) - atomic_load(&device->chunks_released));
+    return TNR_OK;
+}
+
+/* ---- validating ----------------------------------------------------------------------------- */
+
+/* Checks one arena; adds the bytes that its pages hold in `mapped`. */
+static const char *arena_validate(tnri_arena *arena, size_t *mapped)
+{
+    const char *broken = NULL;
+    size_t live_bytes = 0;
+    size_t live_count = 0;
+    size_t stale = 0;
+    tnri_lock_take(&arena->lock);
+    for (int i = 0; i < TNRI_WORLDS && broken == NULL; i++) {
+        const tnri_world *world = &arena->worlds[i];
+        broken = tnri_world_validate(world);
+        live_bytes += world->bytes_in[TNRI_LIVE];
+        live_count += world->count_in[TNRI_LIVE];
+        *mapped += world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
+                   world->bytes_in[TNRI_BINNED];
+    }
+    for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)
+        stale++;
+    const tnri_tally *all = &arena->tally[TNR_WORLD_ALL];
+    if (broken == NULL && (all->blocks_allocated - all->blocks_freed != live_count ||
+                           all->bytes_allocated - all->bytes_freed != live_bytes))
+        broken = "the counters of live blocks disagree with the records";
+    if (broken == NULL && stale != arena->stale_count)
+        broken = "the queue of stale mappings disagrees with its count";
+    tnri_lock_release(&arena->lock);
+    return broken;
+}
+
+static tnr_status device_validate(tnri_device *device)
+{
+    size_t mapped = 0;
+    size_t stale = 0;
+    uint64_t reserved = 0;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        reserved += atomic_load(&pool->reserved_bytes);
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+            const char *broken = arena_validate(arena, &mapped);
+            if (broken != NULL) {
+                tnri_pool_walk_end(device, pool);
+                return tnri_error(TNR_ERR_INTERNAL, "device %d, pool \"%s\", stream %p: %s.",
+                                  device->index, pool->name, (void *)arena->stream, broken);
+            }
+            stale += arena->stale_count;
+        }
+    }
+    if (reserved != atomic_load(&device->reserved_bytes))
+        return tnri_error(TNR_ERR_INTERNAL, "device %d: the pools have %llu bytes, the device %llu.",
+                          device->index, (unsigned long long)reserved,
+                          (unsigned long long)atomic_load(&device->reserved_bytes));
+    /* Chunks queued to be given back are reserved but no longer in any record's sum. */
+    if (stale == 0 && mapped != reserved)
+        return tnri_error(TNR_ERR_INTERNAL,
+                          "device %d: live, binned and free blocks have %zu bytes, but %llu are "
+                          "mapped (true only while no other thread allocates).",
+                          device->index, mapped, (unsigned long long)reserved);
+    return TNR_OK;
+}
+
+tnr_status tnr_validate(int device_index)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (device_index >= tnri_devices_count())
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d.", device_index);
+    for (int i = 0; i < tnri_devices_count(); i++) {
+        tnri_device *device = tnri_device_at(i);
+        if ((device_index >= 0 && i != device_index) || !atomic_load(&device->in_use))
+            continue;
+        tnr_status status = device_validate(device);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
