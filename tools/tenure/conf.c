@@ -4,6 +4,7 @@
  * page of settings is this command's --markdown output, so there is no second list.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <tenure/alloc.h>
@@ -131,6 +132,21 @@ static int key_exists(void)
     return 0;
 }
 
+/* Applies TENURE_CONF, as the library does when it starts (which it does not here, because that
+ * needs a driver), and then --conf. */
+static exit_code settings_apply(void)
+{
+    const char *const sources[] = {getenv("TENURE_CONF"), settings};
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        tnr_status status = sources[i] ? tnr_configure(sources[i]) : TNR_OK;
+        if (status != TNR_OK) {
+            fprintf(stderr, "tenure conf: %s\n", tnr_last_error());
+            return exit_code_of(status);
+        }
+    }
+    return EXIT_CODE_OK;
+}
+
 int command_conf(int argc, char **argv)
 {
     cli_result arguments;
@@ -140,13 +156,9 @@ int command_conf(int argc, char **argv)
         return EXIT_CODE_OK;
     if (is_json && is_markdown)
         return cli_usage_error(&syntax, "--json and --markdown exclude each other");
-    if (settings) {
-        tnr_status status = tnr_configure(settings);
-        if (status != TNR_OK) {
-            fprintf(stderr, "tenure conf: %s\n", tnr_last_error());
-            return exit_code_of(status);
-        }
-    }
+    exit_code code = settings_apply();
+    if (code != EXIT_CODE_OK)
+        return code;
     only_key = arguments.positionals_count ? arguments.positionals[0] : NULL;
     if (only_key && !key_exists())
         return cli_usage_error(&syntax, "there is no setting \"%s\"", only_key);

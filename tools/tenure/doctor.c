@@ -267,11 +267,37 @@ static void environment_print(const findings *all)
         puts("  no TENURE_ variable is set");
 }
 
+/* Prints text in lines of at most 96 columns, indented by 4. `first` replaces the indentation of
+ * the first line. A word that is longer than a line stays whole. */
+static void wrapped_print(const char *first, const char *text)
+{
+    enum { WIDTH = 96, INDENT = 4 };
+    size_t column = INDENT;
+    fputs(first, stdout);
+    while (*text != '\0') {
+        size_t length = strcspn(text, " \n");
+        if (column > INDENT && column + 1 + length > WIDTH) {
+            printf("\n%*s", INDENT, "");
+            column = INDENT;
+        } else if (column > INDENT) {
+            putchar(' ');
+            column++;
+        }
+        fwrite(text, 1, length, stdout);
+        column += length;
+        text += length;
+        text += strspn(text, " \n");
+    }
+    putchar('\n');
+}
+
 static void problems_print(const findings *all)
 {
     heading("Missing");
-    for (int i = 0; i < all->problems_count; i++)
-        printf("  - %s\n    %s\n", all->problems[i].what, all->problems[i].remedy);
+    for (int i = 0; i < all->problems_count; i++) {
+        wrapped_print("  - ", all->problems[i].what);
+        wrapped_print("    ", all->problems[i].remedy);
+    }
     if (all->problems_count == 0)
         puts("  nothing");
 }
