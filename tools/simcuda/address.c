@@ -21,6 +21,18 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
+/* ThreadSanitizer's mmap turns an address it does not like into 0, and ends the program there. */
+#if defined(__SANITIZE_THREAD__)
+#define CHOOSES_ADDRESSES 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHOOSES_ADDRESSES 0
+#endif
+#endif
+#ifndef CHOOSES_ADDRESSES
+#define CHOOSES_ADDRESSES 1
+#endif
+
 #define BLOCK_GAP_BYTES UINT64_C(65536) /* between allocations, so that overruns fault */
 #define WINDOW_TRIES 32
 
@@ -190,6 +202,9 @@ static void region_unmap(struct sim_region *region) {
 static CUdeviceptr region_place(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
                                 enum sim_region_kind kind) {
     int protection = kind == SIM_RESERVED ? PROT_NONE : PROT_READ | PROT_WRITE;
+    if (!CHOOSES_ADDRESSES) {
+        return region_map_anywhere(bytes, alignment, protection);
+    }
     if (hint != 0 && hint % alignment == 0 && region_map_at(hint, bytes, protection)) {
         return hint;
     }

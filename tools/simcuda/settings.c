@@ -29,7 +29,7 @@
  * part of the 47 bits; real machines have room for eight devices of 8 TiB and more.
  */
 #define RESERVE_NATIVE (UINT64_C(100) << 40)
-#define RESERVE_VALGRIND (UINT64_C(256) << 30)
+#define RESERVE_VALGRIND (UINT64_C(64) << 30)
 
 struct variable {
     const char *name;
