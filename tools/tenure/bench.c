@@ -118,11 +118,11 @@ static void scaling_note(const bench_setup *setup, const bench_row *row)
 {
     if (row->live < 2000 && !setup->is_quick)
         fprintf(stderr,
-                "tenure bench: %d threads: %zu live blocks per thread instead of 2,000, to fit in "
-                "%s memory\n",
-                row->threads, row->live,
-                setup->active->simulated ? "the simulated device's share of the host's"
-                                         : "90 % of the device's");
+                "tenure bench: %zu live blocks per thread instead of 2,000 with %d thread%s, to fit "
+                "in %s\n",
+                row->live, row->threads, row->threads == 1 ? "" : "s",
+                setup->active->simulated ? "16 GiB of the simulated device"
+                                         : "90 % of the device's memory");
 }
 
 /* Measures all configurations. *count is set to how many rows were filled. */
