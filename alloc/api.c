@@ -247,7 +247,8 @@ tnr_status tnr_pool_pop(tnr_pool pool)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     tnri_thread *thread = &tnri_this_thread;
-    int routed = thread->routes_epoch == atomic_load(&tnri_library_epoch) ? thread->routes_count : 0;
+    int routed =
+        thread->routes_epoch == atomic_load(&tnri_library_epoch) ? thread->routes_count : 0;
     if (routed == 0 || thread->routes[routed - 1] != pool)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_pool_pop: %p is not the pool that this thread pushed last.",

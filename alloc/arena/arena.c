@@ -22,7 +22,7 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
     for (int i = 0; i < TNRI_WORLDS; i++)
         if (!tnri_world_create(&arena->worlds[i], arena, &device->space, i == TNRI_SMALL,
-                               conf->bin_blocks)) {
+                               i == TNRI_SMALL ? conf->bin_blocks : 0)) {
             tnri_arena_destroy(arena);
             return NULL;
         }
@@ -107,8 +107,8 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
 tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
-    tnri_block *run = tnri_index_find(&world->index, tnri_request_span(request),
-                                      run_bytes_max(request->bytes));
+    tnri_block *run =
+        tnri_index_find(&world->index, tnri_request_span(request), run_bytes_max(request->bytes));
     if (run == NULL)
         return NULL;
     tnri_block *block = tnri_arena_carve(arena, run, request);

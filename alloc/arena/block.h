@@ -53,11 +53,12 @@ typedef enum tnri_state {
 
 typedef struct tnri_block {
     uintptr_t base;
-    size_t bytes;           /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
-    uint64_t slack : 56;    /* LIVE: bytes not asked for; STALE: mappings; else 0 */
-    uint64_t state : 8;     /* tnri_state */
+    size_t bytes;        /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
+    uint64_t slack : 56; /* LIVE: bytes not asked for; STALE: mappings; else 0 */
+    uint64_t state : 8;  /* tnri_state */
     struct tnri_world *world;
-    struct tnri_block *next; /* in the list that the state names: class, bin, holes, stale, spares */
+    struct tnri_block
+        *next; /* in the list that the state names: class, bin, holes, stale, spares */
     union {
         struct tnri_block *prev;  /* in a doubly linked list: FREE and HOLE */
         uintptr_t bin_place;      /* BINNED: where it stands in tnri_bins.recent */

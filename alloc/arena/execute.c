@@ -102,8 +102,7 @@ static tnr_status donors_take(tnri_plan *plan)
     if (policy == TNRI_CROSS_OFF)
         return TNR_OK;
     tnri_arena *donor = NULL;
-    while (plan->pages_missing > 0 &&
-           (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
+    while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
         if (donor == plan->arena)
             continue;
         tnr_status status = donor_take(plan, donor, policy);

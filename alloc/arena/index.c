@@ -9,7 +9,8 @@ unsigned tnri_index_class(size_t bytes)
         return (unsigned)units;
     unsigned log2 = 63u - (unsigned)__builtin_clzll(units);
     unsigned doubling = log2 - (TNRI_INDEX_SUB_BITS + 1);
-    unsigned sub = (unsigned)(units >> (log2 - TNRI_INDEX_SUB_BITS)) & ((1u << TNRI_INDEX_SUB_BITS) - 1);
+    unsigned sub =
+        (unsigned)(units >> (log2 - TNRI_INDEX_SUB_BITS)) & ((1u << TNRI_INDEX_SUB_BITS) - 1);
     unsigned class_index = TNRI_INDEX_EXACT + (doubling << TNRI_INDEX_SUB_BITS) + sub;
     tnri_assert_hot(class_index < TNRI_INDEX_CLASSES);
     return class_index;

@@ -21,12 +21,12 @@
 #include "base/assert.h"
 
 enum {
-    TNRI_INDEX_SUB_BITS = 6,                              /* 64 classes to a doubling */
-    TNRI_INDEX_EXACT = 2 << TNRI_INDEX_SUB_BITS,          /* classes of a single size below this */
-    TNRI_INDEX_DOUBLINGS = 29,                            /* up to 2^36 units: 32 TiB */
+    TNRI_INDEX_SUB_BITS = 6,                     /* 64 classes to a doubling */
+    TNRI_INDEX_EXACT = 2 << TNRI_INDEX_SUB_BITS, /* classes of a single size below this */
+    TNRI_INDEX_DOUBLINGS = 29,                   /* up to 2^36 units: 32 TiB */
     TNRI_INDEX_CLASSES = TNRI_INDEX_EXACT + (TNRI_INDEX_DOUBLINGS << TNRI_INDEX_SUB_BITS),
     TNRI_INDEX_WORDS = (TNRI_INDEX_CLASSES + 63) / 64,
-    TNRI_INDEX_LOOKS = 16                                 /* runs looked at in one class */
+    TNRI_INDEX_LOOKS = 16 /* runs looked at in one class */
 };
 _Static_assert(TNRI_INDEX_WORDS <= 64, "one word sums up the bitmap");
 

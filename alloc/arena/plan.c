@@ -86,8 +86,7 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
     if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
         !tnri_world_promise(world, TNRI_PLAN_RECORDS))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the records of a block.");
-    plan->pending =
-        tnri_world_claim(world, window.first, window_claim_base(plan, &window), end);
+    plan->pending = tnri_world_claim(world, window.first, window_claim_base(plan, &window), end);
     tnri_plan_take(plan, arena);
     plan->own_count = plan->sources_count;
     return TNR_OK;
@@ -171,8 +170,7 @@ static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
     }
     if (page == end)
         return 0;
-    tnri_block *stale =
-        tnri_world_cut(donor, run, page, end - page, plan->sources_count - from);
+    tnri_block *stale = tnri_world_cut(donor, run, page, end - page, plan->sources_count - from);
     for (size_t i = from; i < plan->sources_count; i++) {
         plan->sources[i].stale = stale;
         for (size_t p = 0; p < plan->sources[i].chunk->pages; p++)

@@ -29,8 +29,8 @@ static size_t hole_bytes(const tnri_space *space, const tnri_block *block, uintp
         return 0;
     uintptr_t page_mask = tnri_page_bytes(space) - 1;
     uintptr_t from = base > block->base ? base & ~page_mask : block->base;
-    uintptr_t to = end < tnri_block_end(block) ? (end + page_mask) & ~page_mask
-                                               : tnri_block_end(block);
+    uintptr_t to =
+        end < tnri_block_end(block) ? (end + page_mask) & ~page_mask : tnri_block_end(block);
     return to - from;
 }
 

@@ -6,9 +6,9 @@
 #include "arena/world.h"
 
 typedef struct tnri_window {
-    tnri_block *first;     /* the FREE or HOLE record that `base` lies in */
-    uintptr_t base, end;   /* multiples of TNR_ALIGNMENT_DEFAULT */
-    size_t pages_missing;  /* pages of HOLE records that it touches */
+    tnri_block *first;    /* the FREE or HOLE record that `base` lies in */
+    uintptr_t base, end;  /* multiples of TNR_ALIGNMENT_DEFAULT */
+    size_t pages_missing; /* pages of HOLE records that it touches */
 } tnri_window;
 
 /* Finds the best window of `bytes` in the world; 0 if no stretch of free addresses is that long.

@@ -27,8 +27,7 @@ static const char *validate_pages(const tnri_space *space, const tnri_block *blo
         const tnri_chunk *chunk = space->pages[page];
         if ((chunk != NULL) == (state == TNRI_HOLE))
             return BROKEN("page %zu of the %s record at %#zx is%s mapped", page,
-                          tnri_state_name(state), (size_t)block->base,
-                          chunk == NULL ? " not" : "");
+                          tnri_state_name(state), (size_t)block->base, chunk == NULL ? " not" : "");
         if (chunk != NULL && (page < chunk->page || page >= chunk->page + chunk->pages))
             return BROKEN("page %zu points to a chunk that lies at page %zu", page, chunk->page);
     }
@@ -94,7 +93,8 @@ static const char *validate_lists(const tnri_world *world)
             return BROKEN("the list of holes has a %s record", tnri_state_name(hole->state));
     size_t binned = 0;
     for (size_t slot = 0; slot < TNRI_BIN_SLOTS; slot++)
-        for (const tnri_block *block = world->bins.slots[slot]; block != NULL; block = block->next) {
+        for (const tnri_block *block = world->bins.slots[slot]; block != NULL;
+             block = block->next) {
             if (block->state != TNRI_BINNED || block->bytes != world->bins.slots[slot]->bytes ||
                 world->bins.recent[block->bin_place] != block)
                 return BROKEN("the bins hold %#zx wrongly", (size_t)block->base);
@@ -147,7 +147,8 @@ size_t tnri_world_largest_free(const tnri_world *world)
     for (unsigned word = TNRI_INDEX_WORDS; word-- > 0;) {
         if (world->index.words[word] == 0)
             continue;
-        unsigned class_index = word * 64 + 63u - (unsigned)__builtin_clzll(world->index.words[word]);
+        unsigned class_index =
+            word * 64 + 63u - (unsigned)__builtin_clzll(world->index.words[word]);
         size_t largest = 0;
         for (const tnri_block *run = world->index.classes[class_index]; run != NULL;
              run = run->next)

@@ -43,8 +43,8 @@ void tnri_lock_wait(tnri_lock *lock)
         if (atomic_load_explicit(&lock->taken, memory_order_relaxed) != 0)
             continue;
         uint8_t expected = 0;
-        if (atomic_compare_exchange_weak_explicit(&lock->taken, &expected, 1,
-                                                  memory_order_acquire, memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(&lock->taken, &expected, 1, memory_order_acquire,
+                                                  memory_order_relaxed))
             return;
     }
 }

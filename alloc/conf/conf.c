@@ -239,8 +239,8 @@ static tnr_status text_apply(tnri_conf *conf, const char *text, const char *orig
                               origin, text);
         size_t value_length = value_span(text + key_length + 1);
         if (key_length >= sizeof(key) || value_length >= sizeof(value))
-            return tnri_error(TNR_ERR_CONFIG, "%s: \"%.80s...\" is too long for a setting.",
-                              origin, text);
+            return tnri_error(TNR_ERR_CONFIG, "%s: \"%.80s...\" is too long for a setting.", origin,
+                              text);
         memcpy(key, text, key_length);
         key[key_length] = '\0';
         memcpy(value, text + key_length + 1, value_length);

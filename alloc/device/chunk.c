@@ -126,9 +126,8 @@ tnr_status tnri_pages_access(tnri_device *device, size_t page, size_t pages)
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = device->capabilities.handle;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    CUresult result =
-        tnri_drive(cuMemSetAccess, (tnri_page_address(&device->space, page),
-                                    pages << device->space.page_shift, &access, 1));
+    CUresult result = tnri_drive(cuMemSetAccess, (tnri_page_address(&device->space, page),
+                                                  pages << device->space.page_shift, &access, 1));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemSetAccess", "giving the device access to a chunk");
     return TNR_OK;
@@ -137,8 +136,8 @@ tnr_status tnri_pages_access(tnri_device *device, size_t page, size_t pages)
 tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings)
 {
     tnri_assert_none_held();
-    CUresult result = tnri_drive(cuMemUnmap, (tnri_page_address(&device->space, page),
-                                              pages << device->space.page_shift));
+    CUresult result = tnri_drive(
+        cuMemUnmap, (tnri_page_address(&device->space, page), pages << device->space.page_shift));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemUnmap", "removing the old address of a chunk");
     atomic_fetch_add_explicit(&device->mappings_removed, mappings, memory_order_relaxed);

@@ -20,7 +20,7 @@ struct tnr_pool_st;
 typedef struct tnri_chunk {
     CUmemGenericAllocationHandle handle; /* constant */
     size_t pages;                        /* constant */
-    struct tnr_pool_st *pool;           /* constant */
+    struct tnr_pool_st *pool;            /* constant */
     size_t page;                         /* first page of its address that counts */
 } tnri_chunk;
 

@@ -8,7 +8,7 @@
 #include "base/host_memory.h"
 #include "conf/conf.h"
 
-static tnri_device *devices;     /* array of devices_count; library lock to write */
+static tnri_device *devices; /* array of devices_count; library lock to write */
 static _Atomic int devices_count;
 
 /* Ranges of the devices in use, for tnri_device_of. Entries are only added, and the count is
@@ -27,7 +27,7 @@ static int device_attribute(CUdevice handle, CUdevice_attribute attribute)
 {
     int value = 0;
     return tnri_drive(cuDeviceGetAttribute, (&value, attribute, handle)) == CUDA_SUCCESS ? value
-                                                                                          : 0;
+                                                                                         : 0;
 }
 
 static tnr_status capabilities_ask(tnri_capabilities *can, int index)
@@ -43,14 +43,14 @@ static tnr_status capabilities_ask(tnri_capabilities *can, int index)
         device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     can->compute_minor =
         device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    can->has_vmm = device_attribute(
-        can->handle, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+    can->has_vmm =
+        device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
     can->has_posix_fd = device_attribute(
         can->handle, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
     can->has_fabric =
         device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
-    can->has_gpu_direct_rdma = device_attribute(
-        can->handle, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+    can->has_gpu_direct_rdma =
+        device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
     if (!can->has_vmm)
         return TNR_OK;
     CUmemAllocationProp properties = {0};
@@ -58,8 +58,7 @@ static tnr_status capabilities_ask(tnri_capabilities *can, int index)
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = can->handle;
     result = tnri_drive(cuMemGetAllocationGranularity,
-                        (&can->granularity_bytes, &properties,
-                         CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+                        (&can->granularity_bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemGetAllocationGranularity",
                                  "asking for the smallest mapping");

@@ -29,8 +29,8 @@ typedef struct tnri_capabilities {
 } tnri_capabilities;
 
 typedef struct tnri_device {
-    int index;                        /* constant */
-    tnri_capabilities capabilities;   /* constant */
+    int index;                      /* constant */
+    tnri_capabilities capabilities; /* constant */
 
     /* Set when the device is put into use, under the library lock; constant afterwards. */
     _Atomic int in_use;
@@ -38,9 +38,9 @@ typedef struct tnri_device {
     tnri_space space;
     struct tnr_pool_st *pool_default;
 
-    tnri_lock lock;             /* protects the list of pools */
+    tnri_lock lock;            /* protects the list of pools */
     struct tnr_pool_st *pools; /* the default pool among them */
-    unsigned pools_made;        /* for names and for the generation of handles */
+    unsigned pools_made;       /* for names and for the generation of handles */
 
     tnri_event_store events; /* synchronisation: internal */
 

@@ -60,7 +60,7 @@ static tnr_status event_take(tnri_event_store *store, tnri_event **taken)
 tnr_status tnri_event_record(tnri_device *device, tnr_stream stream, tnri_event **recorded)
 {
     tnri_assert_none_held();
-    tnri_event *event;
+    tnri_event *event = NULL;
     tnr_status status = event_take(&device->events, &event);
     if (status != TNR_OK)
         return status;
@@ -116,7 +116,8 @@ tnr_status tnri_event_wait(tnri_device *device, tnri_event *event)
     atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
     CUresult result = tnri_drive(cuEventSynchronize, (event->handle));
     if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuEventSynchronize", "waiting for the use of idle memory");
+        return tnri_driver_error(result, "cuEventSynchronize",
+                                 "waiting for the use of idle memory");
     atomic_store_explicit(&event->completed, 1, memory_order_release);
     return TNR_OK;
 }
@@ -126,8 +127,7 @@ tnr_status tnri_event_order(tnri_event *event, tnr_stream stream)
     if (atomic_load_explicit(&event->completed, memory_order_acquire))
         return TNR_OK;
     tnri_assert_none_held();
-    CUresult result =
-        tnri_drive(cuStreamWaitEvent, (stream, event->handle, CU_EVENT_WAIT_DEFAULT));
+    CUresult result = tnri_drive(cuStreamWaitEvent, (stream, event->handle, CU_EVENT_WAIT_DEFAULT));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuStreamWaitEvent", "ordering one stream after another");
     return TNR_OK;

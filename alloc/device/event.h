@@ -15,10 +15,10 @@
 struct tnri_device;
 
 typedef struct tnri_event {
-    CUevent handle;            /* constant */
-    struct tnri_event *next;   /* among the spare ones; the store's lock */
-    _Atomic uint32_t holders;  /* references */
-    _Atomic int completed;     /* 1: known to be over */
+    CUevent handle;           /* constant */
+    struct tnri_event *next;  /* among the spare ones; the store's lock */
+    _Atomic uint32_t holders; /* references */
+    _Atomic int completed;    /* 1: known to be over */
 } tnri_event;
 
 typedef struct tnri_event_store {

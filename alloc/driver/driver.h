@@ -72,7 +72,8 @@ CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result);
 
 /* Makes the driver call `name` with the argument list `arguments` (in its own parentheses). */
 #define tnri_drive(name, arguments)                                                                \
-    (tnri_drive_begin(), tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments))
+    (tnri_drive_begin(),                                                                           \
+     tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments))
 
 /* The kind of each entry point, from the table. */
 enum {

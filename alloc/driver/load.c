@@ -34,16 +34,20 @@ static void load_symbol(void *library, const char *name, void *function)
  * beside it, in tenure/ under it (installed), in the build tree's tools/simcuda. */
 static void *load_sim(char *path, size_t bytes)
 {
-    static const char *const places[] = {"", "tenure/", "../tools/simcuda/", "../simcuda/",
-                                         "../lib/tenure/", "../../tools/simcuda/"};
+    static const char *const places[] = {"",
+                                         "tenure/",
+                                         "../tools/simcuda/",
+                                         "../simcuda/",
+                                         "../lib/tenure/",
+                                         "../../tools/simcuda/"};
     Dl_info self;
     static const char anchor;
     if (dladdr(&anchor, &self) != 0 && self.dli_fname != NULL) {
         const char *slash = strrchr(self.dli_fname, '/');
         int directory = slash == NULL ? 0 : (int)(slash - self.dli_fname + 1);
         for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-            int length = snprintf(path, bytes, "%.*s%s%s", directory, self.dli_fname, places[i],
-                                  SIM_FILE);
+            int length =
+                snprintf(path, bytes, "%.*s%s%s", directory, self.dli_fname, places[i], SIM_FILE);
             if (length < 0 || (size_t)length >= bytes)
                 continue;
             void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

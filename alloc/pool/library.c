@@ -14,8 +14,8 @@ _Atomic uint64_t tnri_library_epoch;
 _Atomic uint64_t tnri_generation;
 _Thread_local tnri_thread tnri_this_thread;
 
-static uint64_t generation_last;      /* library lock: never given twice */
-static _Atomic int library_forked;    /* set in a child, for ever */
+static uint64_t generation_last;   /* library lock: never given twice */
+static _Atomic int library_forked; /* set in a child, for ever */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void library_mark_forked(void)
@@ -159,9 +159,8 @@ tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri
         &tnri_this_thread.cached[(mixed ^ mixed >> 8) & (TNRI_CACHED_ARENAS - 1)];
     if (tnri_likely(cached->generation ==
                         atomic_load_explicit(&tnri_generation, memory_order_acquire) &&
-                    cached->stream == stream && cached->pool == pool &&
-                    cached->device == device && cached->arena != NULL &&
-                    cached->generation != 0)) {
+                    cached->stream == stream && cached->pool == pool && cached->device == device &&
+                    cached->arena != NULL && cached->generation != 0)) {
         *arena = cached->arena;
         return TNR_OK;
     }

@@ -235,9 +235,8 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
     tnri_device *device = pool->device;
     size_t live = pool_live_blocks(pool);
     if (live > 0 && !force)
-        return tnri_error(TNR_ERR_BUSY,
-                          "pool \"%s\" still has %zu live blocks. Free them first.", pool->name,
-                          live);
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
+                          pool->name, live);
     if (live > 0)
         arenas_free_all(pool);
     tnr_status status;

@@ -36,9 +36,9 @@ struct tnr_pool_st {
     struct tnr_pool_st *next;
     unsigned visitors_count; /* walks that stand at this pool; the device's lock */
 
-    tnri_lock lock;       /* protects the table */
-    tnri_arena **table;   /* hash of streams */
-    size_t table_slots;   /* a power of two */
+    tnri_lock lock;     /* protects the table */
+    tnri_arena **table; /* hash of streams */
+    size_t table_slots; /* a power of two */
     size_t arenas_count;
     tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
 

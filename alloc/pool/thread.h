@@ -15,8 +15,8 @@
 #include "arena/arena.h"
 
 enum {
-    TNRI_ROUTES_MAX = 16,     /* depth of tnr_pool_push */
-    TNRI_CACHED_ARENAS = 16   /* slots, a power of two */
+    TNRI_ROUTES_MAX = 16,   /* depth of tnr_pool_push */
+    TNRI_CACHED_ARENAS = 16 /* slots, a power of two */
 };
 
 typedef struct tnri_cached_arena {

@@ -36,9 +36,9 @@ typedef struct tnri_space {
     tnri_block_map map;
     struct tnri_chunk **pages; /* entries: the owning arena's lock */
 
-    tnri_lock lock; /* protects what follows */
-    size_t used_bytes;                                  /* from base up: dealt out at least once */
-    tnri_span *returned[TNRI_SPAN_LOG2_MAX + 1];        /* by the power of two */
+    tnri_lock lock;                              /* protects what follows */
+    size_t used_bytes;                           /* from base up: dealt out at least once */
+    tnri_span *returned[TNRI_SPAN_LOG2_MAX + 1]; /* by the power of two */
 } tnri_space;
 
 /* Takes over a reservation that the driver made. 0 if there is no host memory. */

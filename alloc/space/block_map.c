@@ -126,8 +126,8 @@ tnri_block *tnri_block_map_containing(const tnri_block_map *map, uintptr_t addre
         const tnri_slots *slots = (const tnri_slots *)(start - 1);
         /* Only entries of dead blocks lie between the address and its own block's start. */
         for (size_t i = slot_of(address) + 1; i-- > 0 && block == NULL;)
-            block = block_if_containing(
-                atomic_load_explicit(&slots->slot[i], memory_order_acquire), address);
+            block = block_if_containing(atomic_load_explicit(&slots->slot[i], memory_order_acquire),
+                                        address);
     } else {
         block = block_if_containing((tnri_block *)start, address);
     }

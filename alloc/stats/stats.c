@@ -58,8 +58,8 @@ static void stats_add_device(tnr_stats *stats, tnri_device *device)
 {
     uint64_t created = atomic_load(&device->chunks_created);
     uint64_t released = atomic_load(&device->chunks_released);
-    stats->segment = (tnr_stat){created - released, atomic_load(&device->chunks_peak), created,
-                                released};
+    stats->segment =
+        (tnr_stat){created - released, atomic_load(&device->chunks_peak), created, released};
     stats->chunks_created = created;
     stats->chunks_released = released;
     stats->chunks_moved = atomic_load(&device->chunks_moved);
@@ -178,8 +178,8 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
         broken = tnri_world_validate(world);
         live_bytes += world->bytes_in[TNRI_LIVE];
         live_count += world->count_in[TNRI_LIVE];
-        *mapped += world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
-                   world->bytes_in[TNRI_BINNED];
+        *mapped +=
+            world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_BINNED];
     }
     for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)
         stale++;
@@ -211,8 +211,9 @@ static tnr_status device_validate(tnri_device *device)
         }
     }
     if (reserved != atomic_load(&device->reserved_bytes))
-        return tnri_error(TNR_ERR_INTERNAL, "device %d: the pools have %llu bytes, the device %llu.",
-                          device->index, (unsigned long long)reserved,
+        return tnri_error(TNR_ERR_INTERNAL,
+                          "device %d: the pools have %llu bytes, the device %llu.", device->index,
+                          (unsigned long long)reserved,
                           (unsigned long long)atomic_load(&device->reserved_bytes));
     /* Chunks queued to be given back are reserved but no longer in any record's sum. */
     if (stale == 0 && mapped != reserved)

@@ -25,7 +25,8 @@ static void write_text(writer *to, const char *format, ...)
     size_t at = to->length < to->bytes ? to->length : to->bytes;
     va_list arguments;
     va_start(arguments, format);
-    int added = vsnprintf(to->bytes > 0 ? to->buffer + at : NULL, to->bytes - at, format, arguments);
+    int added =
+        vsnprintf(to->bytes > 0 ? to->buffer + at : NULL, to->bytes - at, format, arguments);
     va_end(arguments);
     if (added > 0)
         to->length += (size_t)added;

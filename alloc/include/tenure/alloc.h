@@ -234,15 +234,15 @@ typedef struct tnr_stat {
 
 /* The kinds of driver call that are counted, with the time spent in them. */
 #define TNR_DRIVER_KIND_LIST(X)                                                                    \
-    X(CREATE, "create")     /* cuMemCreate */                                                      \
-    X(RELEASE, "release")   /* cuMemRelease */                                                     \
-    X(MAP, "map")           /* cuMemMap */                                                         \
-    X(ACCESS, "access")     /* cuMemSetAccess */                                                   \
-    X(UNMAP, "unmap")       /* cuMemUnmap */                                                       \
-    X(EVENT, "event")       /* create, record, query, destroy */                                   \
-    X(ORDER, "order")       /* cuStreamWaitEvent */                                                \
-    X(WAIT, "wait")         /* the host waiting for the device */                                  \
-    X(OTHER, "other")       /* start-up, context switches, memory info */
+    X(CREATE, "create")   /* cuMemCreate */                                                        \
+    X(RELEASE, "release") /* cuMemRelease */                                                       \
+    X(MAP, "map")         /* cuMemMap */                                                           \
+    X(ACCESS, "access")   /* cuMemSetAccess */                                                     \
+    X(UNMAP, "unmap")     /* cuMemUnmap */                                                         \
+    X(EVENT, "event")     /* create, record, query, destroy */                                     \
+    X(ORDER, "order")     /* cuStreamWaitEvent */                                                  \
+    X(WAIT, "wait")       /* the host waiting for the device */                                    \
+    X(OTHER, "other")     /* start-up, context switches, memory info */
 
 typedef enum tnr_driver_kind {
 #define TNR_DRIVER_KIND_ENUMERATOR(name, text) TNR_DRIVER_##name,
@@ -253,12 +253,12 @@ typedef enum tnr_driver_kind {
 
 /* How an allocation was served: the steps of the ladder, cheapest first. */
 #define TNR_SERVED_LIST(X)                                                                         \
-    X(BIN, "bin")           /* a recently freed block of the same size */                          \
-    X(INDEX, "index")       /* a free run of this arena, best fit */                               \
-    X(FLUSH, "flush")       /* the same, after the bins had been emptied into the index */         \
-    X(MOVED, "moved")       /* chunks moved under a run that nearly fitted */                      \
-    X(SHARED, "shared")     /* the same, with chunks from another arena of the pool */             \
-    X(GROWN, "grown")       /* new chunks */                                                       \
+    X(BIN, "bin")             /* a recently freed block of the same size */                        \
+    X(INDEX, "index")         /* a free run of this arena, best fit */                             \
+    X(FLUSH, "flush")         /* the same, after the bins had been emptied into the index */       \
+    X(MOVED, "moved")         /* chunks moved under a run that nearly fitted */                    \
+    X(SHARED, "shared")       /* the same, with chunks from another arena of the pool */           \
+    X(GROWN, "grown")         /* new chunks */                                                     \
     X(RECLAIMED, "reclaimed") /* after memory was taken back from elsewhere */
 
 typedef enum tnr_served {
@@ -292,8 +292,8 @@ typedef struct tnr_stats {
     uint64_t bytes_retired; /* freed, last use not over */
 
     uint64_t chunks_created, chunks_released;
-    uint64_t chunks_moved;   /* given a second address under a run that nearly fitted */
-    uint64_t chunks_stale;   /* now: old addresses that wait for proof of idleness */
+    uint64_t chunks_moved;             /* given a second address under a run that nearly fitted */
+    uint64_t chunks_stale;             /* now: old addresses that wait for proof of idleness */
     uint64_t bytes_chunk_largest_free; /* longest mapped free run */
 
     uint64_t served[TNR_SERVED_COUNT];
@@ -307,8 +307,8 @@ typedef struct tnr_stats {
     uint64_t driver_ns[TNR_DRIVER_KIND_COUNT];
 
     uint64_t arenas, pools;
-    uint64_t limit_bytes;         /* SIZE_MAX: none */
-    uint64_t metadata_bytes;      /* host memory of the whole library, all devices */
+    uint64_t limit_bytes;          /* SIZE_MAX: none */
+    uint64_t metadata_bytes;       /* host memory of the whole library, all devices */
     uint64_t metadata_live_blocks; /* live blocks of the whole library, to divide it by */
 } tnr_stats;
 
@@ -344,12 +344,12 @@ TNR_NODISCARD TNR_API tnr_status tnr_driver_get(tnr_driver_info *info);
 typedef struct tnr_device_info {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_device_info) */
     char name[256];
-    size_t memory_bytes;        /* physical memory of the device */
-    size_t granularity_bytes;   /* smallest mapping; 0 without VMM */
+    size_t memory_bytes;      /* physical memory of the device */
+    size_t granularity_bytes; /* smallest mapping; 0 without VMM */
     int compute_major, compute_minor;
     int has_vmm, has_posix_fd, has_fabric, has_gpu_direct_rdma;
-    int in_use;                 /* 1 once Tenure has allocated on it; then also: */
-    uintptr_t address_base;     /* the reserved range that all its blocks lie in */
+    int in_use;             /* 1 once Tenure has allocated on it; then also: */
+    uintptr_t address_base; /* the reserved range that all its blocks lie in */
     size_t address_bytes;
 } tnr_device_info;
 
