@@ -23,7 +23,8 @@
 
 #define TNR_BENCH_API extern "C" __attribute__((visibility("default")))
 
-namespace {
+namespace
+{
 
 /* The calling thread's latest error. */
 thread_local char error_text[512];

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which driver is used, what is said about it, and machines on which nothing works."""
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import unittest
 
-from command import (BAD_INPUT, CommandTest, FAKES, NO_DEVICE, SIMULATED, TENURE, TRACES)
+from command import BAD_INPUT, CommandTest, FAKES, NO_DEVICE, SIMULATED, TENURE, TRACES
 
 TRACE = TRACES / "offload_streams.csv.gz"
 
@@ -155,7 +157,6 @@ class Choice(CommandTest):
         library = next(pathlib.Path(TENURE).resolve().parent.parent.rglob("libtenure.so.*"),
                        None)
         self.assertIsNotNone(library)
-        import subprocess, os
         variables = dict(os.environ, LD_LIBRARY_PATH=str(library.parent))
         result = subprocess.run([command, "doctor", "--driver", "sim", "--json"], env=variables,
                                 capture_output=True, text=True, check=False)

@@ -109,7 +109,8 @@ class BadTraces(CommandTest):
         for _ in range(60):
             mutant = bytearray(text)
             for _ in range(choose.randrange(1, 4)):
-                mutant[choose.randrange(len(mutant))] = choose.choice(b"0123456789,aFf\n-# \x00\xff")
+                byte = choose.choice(b"0123456789,aFf\n-# \x00\xff")
+                mutant[choose.randrange(len(mutant))] = byte
             path = self.write("mutant.csv", bytes(mutant))
             # A mutant may be a legal trace, and a huge size may not fit: 0 and 4 are fine too.
             self.run_tenure("replay", "--check", "none", path, code=[OK, BAD_INPUT, NO_MEMORY])

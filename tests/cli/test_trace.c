@@ -171,8 +171,8 @@ static int folder_make(void **state)
 
 static int folder_remove(void **state)
 {
-    static const char *const names[] = {"mine.csv",    "free.csv", "end.csv", "many.csv.gz",
-                                        "comment.csv", "bad.csv"};
+    static const char *const names[] = {"mine.csv",    "free.csv",    "end.csv",
+                                        "many.csv.gz", "comment.csv", "bad.csv"};
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unlink(path_of(names[i]));

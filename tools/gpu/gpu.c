@@ -72,8 +72,8 @@ int gpu_driver_load(gpu_driver *gpu, const char *path, char *error, size_t error
     do {                                                                                           \
         void *address = lookup_find(&lookup, #name, since);                                        \
         if (!address && NEED_##need == ENTRY_REQUIRED) {                                           \
-            snprintf(error, error_bytes, "%s has no %s of CUDA %d.%d", path, #name, (since) / 1000,\
-                     (since) % 1000 / 10);                                                         \
+            snprintf(error, error_bytes, "%s has no %s of CUDA %d.%d", path, #name,                \
+                     (since) / 1000, (since) % 1000 / 10);                                         \
             gpu_driver_unload(gpu);                                                                \
             return -1;                                                                             \
         }                                                                                          \
@@ -123,8 +123,8 @@ int gpu_probe(const char *path, gpu_presence *presence)
     if (result != CUDA_SUCCESS) {
         presence->devices_count = 0;
         gpu_error_text(&gpu, result, text, sizeof(text));
-        snprintf(presence->reason, sizeof(presence->reason),
-                 "%s was loaded but does not start: %s", path, text);
+        snprintf(presence->reason, sizeof(presence->reason), "%s was loaded but does not start: %s",
+                 path, text);
     } else if (presence->devices_count == 0) {
         snprintf(presence->reason, sizeof(presence->reason), "%s reports no device", path);
     }

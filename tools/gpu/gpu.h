@@ -37,8 +37,8 @@ const char *gpu_error_text(const gpu_driver *gpu, CUresult result, char *buffer,
 /* What gpu_probe found. */
 typedef struct gpu_presence {
     int devices_count;
-    int version;       /* as cuDriverGetVersion gives it; 0 if that was not reached */
-    char reason[512];  /* why devices_count is 0: a sentence; empty otherwise */
+    int version;      /* as cuDriverGetVersion gives it; 0 if that was not reached */
+    char reason[512]; /* why devices_count is 0: a sentence; empty otherwise */
 } gpu_presence;
 
 /* Tries whether the driver library at `path` can be loaded and sees a device. Initialises that

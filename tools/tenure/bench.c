@@ -116,13 +116,11 @@ static exit_code row_judge(const bench_setup *setup, const bench_row *row)
 /* Says when a device is too small for the blocks that the mix is meant to have. */
 static void scaling_note(const bench_setup *setup, const bench_row *row)
 {
+    const char *where =
+        setup->active->simulated ? "16 GiB of the simulated device" : "90 % of the device's memory";
     if (row->live < 2000 && !setup->is_quick)
-        fprintf(stderr,
-                "tenure bench: %zu live blocks per thread instead of 2,000 with %d thread%s, to fit "
-                "in %s\n",
-                row->live, row->threads, row->threads == 1 ? "" : "s",
-                setup->active->simulated ? "16 GiB of the simulated device"
-                                         : "90 % of the device's memory");
+        fprintf(stderr, "tenure bench: with %d thread%s %zu live blocks each, not 2,000: %s\n",
+                row->threads, row->threads == 1 ? "" : "s", row->live, where);
 }
 
 /* Measures all configurations. *count is set to how many rows were filled. */
@@ -186,8 +184,8 @@ static exit_code device_run(bench_setup *setup, bench_row *rows, const char *com
         fprintf(stderr, "tenure bench: %s\n", text);
         return EXIT_CODE_BAD_INPUT;
     }
-    exit_code code = session_streams_create(active, setup->streams, BENCH_THREADS_MAX, text,
-                                            sizeof(text));
+    exit_code code =
+        session_streams_create(active, setup->streams, BENCH_THREADS_MAX, text, sizeof(text));
     if (code != EXIT_CODE_OK) {
         fprintf(stderr, "tenure bench: %s\n", text);
         return code;

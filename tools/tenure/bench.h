@@ -27,8 +27,8 @@ enum {
 
 /* An allocator under test. Functions may be called from any thread that has entered. */
 typedef struct bench_allocator {
-    const char *name; /* for people */
-    const char *key;  /* for CSV and JSON */
+    const char *name;                                 /* for people */
+    const char *key;                                  /* for CSV and JSON */
     void *(*allocate)(size_t bytes, CUstream stream); /* null: it failed */
     int (*release)(void *ptr, CUstream stream);       /* 0: done */
     void (*thread_enter)(void);                       /* once per thread, before the first call */
@@ -51,7 +51,7 @@ typedef struct bench_setup {
 
 /* What one allocator did in one configuration. */
 typedef struct bench_cell {
-    int failed;         /* ran out of memory, or worse: the numbers are void */
+    int failed; /* ran out of memory, or worse: the numbers are void */
     char error[512];
     double round_ns[BENCH_ROUNDS_MAX];   /* per operation, one thread's view */
     double round_mops[BENCH_ROUNDS_MAX]; /* million operations per second, all threads together */
@@ -65,8 +65,8 @@ typedef struct bench_row {
     const char *bench; /* "pair" or "mix" */
     size_t bytes;      /* pair: the size; mix: 0 */
     int threads;
-    size_t live;   /* mix: blocks per thread */
-    uint64_t ops;  /* per thread and round */
+    size_t live;  /* mix: blocks per thread */
+    uint64_t ops; /* per thread and round */
     bench_cell cells[BENCH_ALLOCATORS_MAX];
 } bench_row;
 

@@ -99,8 +99,8 @@ static int pool_open(char *error, size_t error_bytes)
     cuuint64_t threshold = UINT64_MAX;
     CUresult result = gpu->cuDeviceGetDefaultMemPool(&bench.pool, bench.active->cu_device);
     if (result == CUDA_SUCCESS)
-        result = gpu->cuMemPoolSetAttribute(bench.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                                            &threshold);
+        result =
+            gpu->cuMemPoolSetAttribute(bench.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
     if (result == CUDA_SUCCESS)
         return 0;
     char text[256];
@@ -167,13 +167,13 @@ int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *er
     bench.active = setup->active;
     bench.device = setup->active->device;
     bench_allocator *next = setup->allocators;
-    *next++ = (bench_allocator){"Tenure",       "tenure",    tenure_allocate, tenure_release,
+    *next++ = (bench_allocator){"Tenure",      "tenure",    tenure_allocate, tenure_release,
                                 context_enter, tenure_trim, tenure_error};
     /* The simulated driver's pool is a stand-in whose speed means nothing. */
     if (!setup->active->simulated) {
         if (pool_open(error, error_bytes) != 0)
             return -1;
-        *next++ = (bench_allocator){"driver pool",  "driver_pool", pool_allocate, pool_release,
+        *next++ = (bench_allocator){"driver pool", "driver_pool", pool_allocate, pool_release,
                                     context_enter, pool_trim,     pool_error};
     }
     if (torch_plugin) {
@@ -183,9 +183,9 @@ int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *er
         }
         if (torch_open(torch_plugin, error, error_bytes) != 0)
             return -1;
-        *next++ = (bench_allocator){"PyTorch",          "pytorch",        torch_allocate,
-                                    torch_release,      torch_thread_enter, bench.torch_trim,
-                                    bench.torch_error};
+        *next++ =
+            (bench_allocator){"PyTorch",          "pytorch",        torch_allocate,   torch_release,
+                              torch_thread_enter, bench.torch_trim, bench.torch_error};
         fprintf(stderr, "PyTorch plugin: %s\n", bench.torch_version());
     }
     setup->allocators_count = (size_t)(next - setup->allocators);

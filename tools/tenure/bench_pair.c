@@ -41,8 +41,8 @@ static void round_run(const bench_setup *setup, const bench_allocator *allocator
     uint64_t batches = row->ops / BENCH_BATCH;
     uint64_t checksum = 0;
     uint64_t ignored = 0;
-    int status = pairs_run(allocator, row->bytes, stream, WARM_UP_PAIRS / BENCH_BATCH, NULL,
-                           &ignored);
+    int status =
+        pairs_run(allocator, row->bytes, stream, WARM_UP_PAIRS / BENCH_BATCH, NULL, &ignored);
     uint64_t before = clock_now_ns();
     if (status == 0)
         status = pairs_run(allocator, row->bytes, stream, batches, cell, &checksum);

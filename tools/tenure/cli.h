@@ -18,10 +18,10 @@ typedef struct cli_option {
 
 /* A subcommand's command line. */
 typedef struct cli_syntax {
-    const char *command;    /* "replay" */
-    const char *summary;    /* one line */
-    const char *usage;      /* "[options] TRACE..." */
-    const char *description; /* printed after the options; may be null */
+    const char *command;       /* "replay" */
+    const char *summary;       /* one line */
+    const char *usage;         /* "[options] TRACE..." */
+    const char *description;   /* printed after the options; may be null */
     const cli_option *options; /* ends with a null name */
     int positionals_min, positionals_max;
 } cli_syntax;

@@ -38,8 +38,7 @@ static int module_load(pattern *checks, char *error, size_t error_bytes)
     if (pattern_sim_register(gpu->library) < 0)
         return open_fail(checks, "simcuda_kernel_register", CUDA_ERROR_UNKNOWN, error, error_bytes);
     char image[sizeof(pattern_ptx_head) + sizeof(pattern_ptx_fill) + sizeof(pattern_ptx_check)];
-    snprintf(image, sizeof(image), "%s%s%s", pattern_ptx_head, pattern_ptx_fill,
-             pattern_ptx_check);
+    snprintf(image, sizeof(image), "%s%s%s", pattern_ptx_head, pattern_ptx_fill, pattern_ptx_check);
     CUresult result = gpu->cuModuleLoadData(&checks->module, image);
     if (result != CUDA_SUCCESS)
         return open_fail(checks, "cuModuleLoadData", result, error, error_bytes);
@@ -68,11 +67,11 @@ int pattern_open(pattern *checks, const gpu_driver *gpu, CUdevice device, patter
         return -1;
     int processors = 1;
     if (gpu->cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) !=
-            CUDA_SUCCESS || processors < 1)
+            CUDA_SUCCESS ||
+        processors < 1)
         processors = 1;
     checks->blocks_max = (unsigned)processors * BLOCKS_PER_MULTIPROCESSOR;
-    CUresult result =
-        gpu->cuMemAlloc(&checks->counters, streams_count * sizeof(pattern_counter));
+    CUresult result = gpu->cuMemAlloc(&checks->counters, streams_count * sizeof(pattern_counter));
     if (result != CUDA_SUCCESS)
         return open_fail(checks, "memory for the counters", result, error, error_bytes);
     result = pattern_reset(checks);

@@ -20,8 +20,8 @@
 
 typedef struct replay_settings {
     pattern_extent extent;
-    long loops;          /* how often the trace's operations are run, one run after the other */
-    int progress_lines;  /* plain lines of progress where stderr is no terminal */
+    long loops;         /* how often the trace's operations are run, one run after the other */
+    int progress_lines; /* plain lines of progress where stderr is no terminal */
 } replay_settings;
 
 /* What one trace has shown. */
@@ -29,14 +29,14 @@ typedef struct replay_result {
     const trace *source;
     int simulated;
     long loops;
-    uint64_t ops_count;         /* allocations and frees that were carried out */
-    uint64_t peak_live_bytes;   /* by what the trace asked for */
-    uint64_t ns_total;          /* in tnr_malloc and tnr_free, less the clock's own time */
-    double ns_median, ns_p99;   /* of single calls */
-    uint64_t wall_ns;           /* of the whole replay */
+    uint64_t ops_count;          /* allocations and frees that were carried out */
+    uint64_t peak_live_bytes;    /* by what the trace asked for */
+    uint64_t ns_total;           /* in tnr_malloc and tnr_free, less the clock's own time */
+    double ns_median, ns_p99;    /* of single calls */
+    uint64_t wall_ns;            /* of the whole replay */
     uint64_t driver_second_half; /* allocations after the midpoint that reached the driver */
     uint64_t driver_ns_second_half;
-    tnr_stats stats;            /* at the end, all blocks freed */
+    tnr_stats stats; /* at the end, all blocks freed */
     pattern_result patterns;
     exit_code code;
     char error[2048]; /* why code is not 0: one or more sentences */

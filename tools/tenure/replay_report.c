@@ -127,8 +127,11 @@ static void recorded_cell(table *rows, uint64_t bytes, uint64_t live)
 
 static void memory_table(const replay_result *results, size_t count, FILE *file)
 {
-    static const char *const texts[] = {"trace", "ops", "peak live", "Tenure reserves", "/ live",
-                                        "PyTorch default", "expandable", "cudaMallocAsync", NULL};
+    static const char *const texts[] = {"trace",      "ops",
+                                        "peak live",  "Tenure reserves",
+                                        "/ live",     "PyTorch default",
+                                        "expandable", "cudaMallocAsync",
+                                        NULL};
     table rows;
     char text[32];
     table_start(&rows, 8);
@@ -157,19 +160,20 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
     for (size_t i = 0; i < count; i++) {
         const recorded_figures *figures = recorded_find(results[i].source->name);
         if (figures && figures->held_bytes > results[i].peak_live_bytes)
-            fprintf(file,
-                    "%s: when it was recorded, freed blocks waited for other streams; PyTorch's\n"
-                    "ratios are over the %s held then. The replay frees on the block's own stream,\n"
-                    "at once.\n",
-                    figures->trace, format_bytes(figures->held_bytes, text));
+            fprintf(
+                file,
+                "%s: when it was recorded, freed blocks waited for other streams; PyTorch's\n"
+                "ratios are over the %s held then. The replay frees on the block's own stream,\n"
+                "at once.\n",
+                figures->trace, format_bytes(figures->held_bytes, text));
     }
 }
 
 static void work_table(const replay_result *results, size_t count, FILE *file)
 {
-    static const char *const texts[] = {"trace", "driver calls", "driver ms", "chunks", "moved",
-                                        "2nd half*", "ns/op", "median", "p99", "seconds",
-                                        "pattern errors", NULL};
+    static const char *const texts[] = {"trace", "driver calls", "driver ms",      "chunks",
+                                        "moved", "2nd half*",    "ns/op",          "median",
+                                        "p99",   "seconds",      "pattern errors", NULL};
     table rows;
     table_start(&rows, 11);
     headings(&rows, texts);

@@ -121,8 +121,8 @@ static int block_alloc(replay *run, const trace_op *op)
         return fail_library(run, what, status);
     }
     *block = (replay_block){address, op->bytes, ++run->seed, op->stream};
-    CUresult result = pattern_fill(&run->checks, (CUdeviceptr)(uintptr_t)address, op->bytes,
-                                   block->seed, stream);
+    CUresult result =
+        pattern_fill(&run->checks, (CUdeviceptr)(uintptr_t)address, op->bytes, block->seed, stream);
     if (result != CUDA_SUCCESS)
         return fail_driver(run, "writing a pattern", result);
     if (++run->allocs_done == run->source->allocs_count * (uint64_t)run->settings->loops / 2)
@@ -223,8 +223,8 @@ static int replay_set_up(replay *run)
     if (code != EXIT_CODE_OK)
         return fail(run, code, "%s", text);
     run->streams_made = source->streams_count;
-    if (pattern_open(&run->checks, &run->active->gpu, run->active->cu_device,
-                     run->settings->extent, source->streams_count, text, sizeof(text)) != 0)
+    if (pattern_open(&run->checks, &run->active->gpu, run->active->cu_device, run->settings->extent,
+                     source->streams_count, text, sizeof(text)) != 0)
         return fail(run, EXIT_CODE_CHECK_FAILED, "%s", text);
     run->clock_ns = clock_overhead_ns();
     return 0;

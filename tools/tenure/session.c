@@ -182,10 +182,10 @@ void session_close(session *active)
 
 const char *session_describe(const session *active, char *buffer, size_t bytes)
 {
-    int length = snprintf(buffer, bytes, "%s (device %d), driver %s, CUDA %d.%d",
-                          active->simulated ? "the simulated device" : active->device_info.name,
-                          active->device, active->path, active->version / 1000,
-                          active->version % 1000 / 10);
+    int length =
+        snprintf(buffer, bytes, "%s (device %d), driver %s, CUDA %d.%d",
+                 active->simulated ? "the simulated device" : active->device_info.name,
+                 active->device, active->path, active->version / 1000, active->version % 1000 / 10);
     if (active->choice.fell_back && length > 0 && (size_t)length < bytes)
         snprintf(buffer + length, bytes - (size_t)length, "\n(%s)", active->choice.gpu.reason);
     return buffer;

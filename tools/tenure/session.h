@@ -40,11 +40,11 @@ typedef struct session {
     const char *settings;
     int simulated;
     int version;
-    char path[PATH_MAX];      /* of the driver library */
+    char path[PATH_MAX]; /* of the driver library */
     tnr_device_info device_info;
-    gpu_driver gpu;           /* the same driver, for the command's own calls */
+    gpu_driver gpu; /* the same driver, for the command's own calls */
     CUdevice cu_device;
-    CUcontext context;        /* the primary context, retained */
+    CUcontext context; /* the primary context, retained */
 } session;
 
 /* Chooses the driver and sets TENURE_DRIVER. Must come before any other call of the library.

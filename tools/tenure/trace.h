@@ -34,15 +34,15 @@ typedef struct trace_op {
 } trace_op;
 
 typedef struct trace {
-    char name[64];  /* the file's name without folder, .csv and .gz */
-    trace_op *ops;  /* allocations and frees, in order */
+    char name[64]; /* the file's name without folder, .csv and .gz */
+    trace_op *ops; /* allocations and frees, in order */
     size_t ops_count;
     size_t allocs_count;
     size_t slots_count;
     size_t streams_count;
     uint64_t streams[TRACE_STREAMS_MAX]; /* the numbers that the file calls its streams */
-    uint64_t peak_live_bytes; /* the most that was live at once, by what was asked for */
-    size_t live_at_end;       /* blocks that the trace never frees */
+    uint64_t peak_live_bytes;            /* the most that was live at once, by what was asked for */
+    size_t live_at_end;                  /* blocks that the trace never frees */
 } trace;
 
 /* Reads the file at `path`. Returns 0, or -1 with "path:line: what is wrong" in `error` and
