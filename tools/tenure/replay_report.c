@@ -125,6 +125,20 @@ static void recorded_cell(table *rows, uint64_t bytes, uint64_t live)
         table_cell(rows, "%s  %.3f", format_bytes(bytes, text), ratio(bytes, live));
 }
 
+/* Said wherever it applies, because it makes PyTorch's bytes look worse than they are. */
+static void waiting_note(const replay_result *result, FILE *file)
+{
+    char text[32];
+    const recorded_figures *figures = recorded_find(result->source->name);
+    if (!figures || figures->held_bytes <= result->peak_live_bytes)
+        return;
+    fprintf(file,
+            "%s: when it was recorded, freed blocks waited for other streams;\n"
+            "PyTorch's ratios are over the %s held then. The replay frees at once, on the\n"
+            "block's own stream.\n",
+            figures->trace, format_bytes(figures->held_bytes, text));
+}
+
 static void memory_table(const replay_result *results, size_t count, FILE *file)
 {
     static const char *const texts[] = {"trace",      "ops",
@@ -156,17 +170,8 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
           file);
     table_print(&rows, file);
     table_release(&rows);
-    /* Said wherever it applies, because it makes PyTorch's bytes look worse than they are. */
-    for (size_t i = 0; i < count; i++) {
-        const recorded_figures *figures = recorded_find(results[i].source->name);
-        if (figures && figures->held_bytes > results[i].peak_live_bytes)
-            fprintf(
-                file,
-                "%s: when it was recorded, freed blocks waited for other streams; PyTorch's\n"
-                "ratios are over the %s held then. The replay frees on the block's own stream,\n"
-                "at once.\n",
-                figures->trace, format_bytes(figures->held_bytes, text));
-    }
+    for (size_t i = 0; i < count; i++)
+        waiting_note(&results[i], file);
 }
 
 static void work_table(const replay_result *results, size_t count, FILE *file)
