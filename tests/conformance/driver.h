@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver under examination: any library with the CUDA driver's ABI, loaded at run time.
+ *
+ * cu.MemMap is cuMemMap of that library, and so on. All of it is loaded by driver_load.
+ */
+#ifndef TENURE_TESTS_CONFORMANCE_DRIVER_H
+#define TENURE_TESTS_CONFORMANCE_DRIVER_H
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#define DRIVER_FUNCTIONS(X)                                                                        \
+    X(Init, PFN_cuInit_v2000, 2000)                                                                \
+    X(DriverGetVersion, PFN_cuDriverGetVersion_v2020, 2020)                                        \
+    X(GetErrorName, PFN_cuGetErrorName_v6000, 6000)                                                \
+    X(DeviceGetCount, PFN_cuDeviceGetCount_v2000, 2000)                                            \
+    X(DeviceGet, PFN_cuDeviceGet_v2000, 2000)                                                      \
+    X(DeviceGetName, PFN_cuDeviceGetName_v2000, 2000)                                              \
+    X(DeviceGetAttribute, PFN_cuDeviceGetAttribute_v2000, 2000)                                    \
+    X(DeviceTotalMem, PFN_cuDeviceTotalMem_v3020, 3020)                                            \
+    X(DevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000, 7000)                            \
+    X(DevicePrimaryCtxRelease, PFN_cuDevicePrimaryCtxRelease_v11000, 11000)                        \
+    X(DevicePrimaryCtxGetState, PFN_cuDevicePrimaryCtxGetState_v7000, 7000)                        \
+    X(CtxGetCurrent, PFN_cuCtxGetCurrent_v4000, 4000)                                              \
+    X(CtxSetCurrent, PFN_cuCtxSetCurrent_v4000, 4000)                                              \
+    X(CtxPushCurrent, PFN_cuCtxPushCurrent_v4000, 4000)                                            \
+    X(CtxPopCurrent, PFN_cuCtxPopCurrent_v4000, 4000)                                              \
+    X(CtxGetDevice, PFN_cuCtxGetDevice_v2000, 2000)                                                \
+    X(CtxSynchronize, PFN_cuCtxSynchronize_v2000, 2000)                                            \
+    X(MemGetInfo, PFN_cuMemGetInfo_v3020, 3020)                                                    \
+    X(MemGetAllocationGranularity, PFN_cuMemGetAllocationGranularity_v10020, 10020)                \
+    X(MemAddressReserve, PFN_cuMemAddressReserve_v10020, 10020)                                    \
+    X(MemAddressFree, PFN_cuMemAddressFree_v10020, 10020)                                          \
+    X(MemCreate, PFN_cuMemCreate_v10020, 10020)                                                    \
+    X(MemRelease, PFN_cuMemRelease_v10020, 10020)                                                  \
+    X(MemMap, PFN_cuMemMap_v10020, 10020)                                                          \
+    X(MemUnmap, PFN_cuMemUnmap_v10020, 10020)                                                      \
+    X(MemSetAccess, PFN_cuMemSetAccess_v10020, 10020)                                              \
+    X(MemGetAccess, PFN_cuMemGetAccess_v10020, 10020)                                              \
+    X(MemRetainAllocationHandle, PFN_cuMemRetainAllocationHandle_v11000, 11000)                    \
+    X(MemExportToShareableHandle, PFN_cuMemExportToShareableHandle_v10020, 10020)                  \
+    X(MemImportFromShareableHandle, PFN_cuMemImportFromShareableHandle_v10020, 10020)              \
+    X(MemAlloc, PFN_cuMemAlloc_v3020, 3020)                                                        \
+    X(MemFree, PFN_cuMemFree_v3020, 3020)                                                          \
+    X(MemAllocAsync, PFN_cuMemAllocAsync_v11020, 11020)                                            \
+    X(MemFreeAsync, PFN_cuMemFreeAsync_v11020, 11020)                                              \
+    X(MemHostAlloc, PFN_cuMemHostAlloc_v2020, 2020)                                                \
+    X(MemFreeHost, PFN_cuMemFreeHost_v2000, 2000)                                                  \
+    X(MemHostGetDevicePointer, PFN_cuMemHostGetDevicePointer_v3020, 3020)                          \
+    X(PointerGetAttribute, PFN_cuPointerGetAttribute_v4000, 4000)                                  \
+    X(MemGetAddressRange, PFN_cuMemGetAddressRange_v3020, 3020)                                    \
+    X(StreamCreate, PFN_cuStreamCreate_v2000, 2000)                                                \
+    X(StreamDestroy, PFN_cuStreamDestroy_v4000, 4000)                                              \
+    X(StreamSynchronize, PFN_cuStreamSynchronize_v2000, 2000)                                      \
+    X(StreamQuery, PFN_cuStreamQuery_v2000, 2000)                                                  \
+    X(StreamWaitEvent, PFN_cuStreamWaitEvent_v3020, 3020)                                          \
+    X(StreamGetId, PFN_cuStreamGetId_v12000, 12000)                                                \
+    X(StreamIsCapturing, PFN_cuStreamIsCapturing_v10000, 10000)                                    \
+    X(StreamWaitValue32, PFN_cuStreamWaitValue32_v11070, 11070)                                    \
+    X(StreamWriteValue32, PFN_cuStreamWriteValue32_v11070, 11070)                                  \
+    X(LaunchHostFunc, PFN_cuLaunchHostFunc_v10000, 10000)                                          \
+    X(EventCreate, PFN_cuEventCreate_v2000, 2000)                                                  \
+    X(EventDestroy, PFN_cuEventDestroy_v4000, 4000)                                                \
+    X(EventRecord, PFN_cuEventRecord_v2000, 2000)                                                  \
+    X(EventQuery, PFN_cuEventQuery_v2000, 2000)                                                    \
+    X(EventSynchronize, PFN_cuEventSynchronize_v2000, 2000)                                        \
+    X(EventElapsedTime, PFN_cuEventElapsedTime_v2000, 2000)                                        \
+    X(MemcpyHtoD, PFN_cuMemcpyHtoD_v3020, 3020)                                                    \
+    X(MemcpyDtoH, PFN_cuMemcpyDtoH_v3020, 3020)                                                    \
+    X(MemcpyDtoD, PFN_cuMemcpyDtoD_v3020, 3020)                                                    \
+    X(MemcpyHtoDAsync, PFN_cuMemcpyHtoDAsync_v3020, 3020)                                          \
+    X(MemcpyDtoHAsync, PFN_cuMemcpyDtoHAsync_v3020, 3020)                                          \
+    X(MemcpyDtoDAsync, PFN_cuMemcpyDtoDAsync_v3020, 3020)                                          \
+    X(MemsetD8, PFN_cuMemsetD8_v3020, 3020)                                                        \
+    X(MemsetD8Async, PFN_cuMemsetD8Async_v3020, 3020)                                              \
+    X(MemsetD32Async, PFN_cuMemsetD32Async_v3020, 3020)
+
+struct driver {
+    PFN_cuGetProcAddress_v12000 GetProcAddress;
+#define DRIVER_FIELD(name, type, version) type name;
+    DRIVER_FUNCTIONS(DRIVER_FIELD)
+#undef DRIVER_FIELD
+};
+
+extern struct driver cu;
+
+/* Loads the library; null, or why not (static text). */
+const char *driver_load(const char *path);
+
+#endif

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conformance: scripted scenarios on any library with the CUDA driver's ABI, one line each.
+ *
+ * Run on a real GPU and on the simulated device, the two outputs must not differ where a result is
+ * expected; where it is only observed ('?') a difference is something to look into.
+ */
+#include "scenario.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SCENARIO_SECONDS 60
+#define EXIT_DIFFERS 1
+#define EXIT_USAGE 2
+#define EXIT_SKIPPED 77
+
+/* ---- The line of one scenario --------------------------------------------------------------- */
+
+static char line[8192];
+static size_t line_length;
+static bool differs;
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int wrote = vsnprintf(line + line_length, sizeof line - line_length, format, arguments);
+    va_end(arguments);
+    if (wrote > 0) {
+        line_length += (size_t)wrote;
+        line_length = line_length < sizeof line ? line_length : sizeof line - 1;
+    }
+}
+
+/* The name without its prefix; the number if the driver knows no name. */
+static const char *result_name(CUresult result) {
+    static char number[32];
+    const char *name = NULL;
+    if (result == CUDA_SUCCESS) {
+        return "SUCCESS";
+    }
+    if (cu.GetErrorName(result, &name) != CUDA_SUCCESS || name == NULL) {
+        snprintf(number, sizeof number, "%d", (int)result);
+        return number;
+    }
+    return strncmp(name, "CUDA_ERROR_", 11) == 0 ? name + 11 : name;
+}
+
+void expect(const char *label, CUresult result, CUresult expected) {
+    say(" %s=%s", label, result_name(result));
+    if (result != expected) {
+        say("(expected %s)", result_name(expected));
+        differs = true;
+    }
+}
+
+void observe(const char *label, CUresult result) {
+    say(" %s?=%s", label, result_name(result));
+}
+
+void expect_number(const char *label, unsigned long long number, unsigned long long expected) {
+    say(" %s=%llu", label, number);
+    if (number != expected) {
+        say("(expected %llu)", expected);
+        differs = true;
+    }
+}
+
+void observe_number(const char *label, unsigned long long number) {
+    say(" %s?=%llu", label, number);
+}
+
+void expect_yes(const char *label, bool answer, bool expected) {
+    say(" %s=%s", label, answer ? "yes" : "no");
+    if (answer != expected) {
+        say("(expected %s)", expected ? "yes" : "no");
+        differs = true;
+    }
+}
+
+void observe_yes(const char *label, bool answer) {
+    say(" %s?=%s", label, answer ? "yes" : "no");
+}
+
+static void finish(const char *name) __attribute__((noreturn));
+
+/* The process ends without the driver's own clean-up, which may wait for gated work. */
+static void finish(const char *name) {
+    printf("%-32s %s%s\n", name, differs ? "DIFFERS" : "ok", line);
+    fflush(stdout);
+    _exit(differs ? EXIT_DIFFERS : 0);
+}
+
+static const char *running;
+
+void need(const char *what, CUresult result) {
+    if (result != CUDA_SUCCESS) {
+        say(" %s=%s(needed to go on)", what, result_name(result));
+        differs = true;
+        finish(running);
+    }
+}
+
+/* ---- Steps ---------------------------------------------------------------------------------- */
+
+CUmemAllocationProp chunk_property(void) {
+    CUmemAllocationProp property;
+    memset(&property, 0, sizeof property);
+    property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return property;
+}
+
+CUmemGenericAllocationHandle chunk_create(size_t bytes) {
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemAllocationProp property = chunk_property();
+    need("create", cu.MemCreate(&handle, bytes, &property, 0));
+    return handle;
+}
+
+CUdeviceptr reserve(size_t bytes) {
+    CUdeviceptr at = 0;
+    need("reserve", cu.MemAddressReserve(&at, bytes, 0, 0, 0));
+    return at;
+}
+
+CUresult set_access(CUdeviceptr at, size_t bytes) {
+    CUmemAccessDesc access;
+    memset(&access, 0, sizeof access);
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return cu.MemSetAccess(at, bytes, &access, 1);
+}
+
+CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle) {
+    CUmemGenericAllocationHandle made = chunk_create(bytes);
+    CUdeviceptr at = reserve(bytes);
+    need("map", cu.MemMap(at, bytes, 0, made, 0));
+    need("access", set_access(at, bytes));
+    if (handle != NULL) {
+        *handle = made;
+    }
+    return at;
+}
+
+CUstream stream_new(unsigned flags) {
+    CUstream stream = NULL;
+    need("stream", cu.StreamCreate(&stream, flags));
+    return stream;
+}
+
+CUevent event_new(unsigned flags) {
+    CUevent event = NULL;
+    need("event", cu.EventCreate(&event, flags));
+    return event;
+}
+
+unsigned byte_at(CUdeviceptr at) {
+    unsigned char byte = 0;
+    need("copy", cu.MemcpyDtoH(&byte, at, 1));
+    return byte;
+}
+
+/* ---- Gates ---------------------------------------------------------------------------------- */
+
+struct gate {
+    uint32_t *word; /* pinned */
+    pthread_t watchdog;
+    pthread_mutex_t lock;
+    pthread_cond_t stop;
+    unsigned ms;
+    bool stopped; /* guarded by lock */
+    bool fired;   /* guarded by lock */
+};
+
+struct gate *gate_new(void) {
+    struct gate *gate = calloc(1, sizeof *gate);
+    void *word = NULL;
+    if (gate == NULL) {
+        need("memory for a gate", CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    need("pinned memory", cu.MemHostAlloc(&word, sizeof *gate->word, CU_MEMHOSTALLOC_DEVICEMAP));
+    gate->word = word;
+    *gate->word = 0;
+    pthread_mutex_init(&gate->lock, NULL);
+    pthread_cond_init(&gate->stop, NULL);
+    return gate;
+}
+
+void gate_close(struct gate *gate, CUstream stream) {
+    CUdeviceptr device = 0;
+    need("device pointer", cu.MemHostGetDevicePointer(&device, gate->word, 0));
+    need("value wait", cu.StreamWaitValue32(stream, device, 1, CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+void gate_open(struct gate *gate) {
+    __atomic_store_n(gate->word, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *watch_main(void *data) {
+    struct gate *gate = data;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += gate->ms / 1000;
+    until.tv_nsec += (long)(gate->ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&gate->lock);
+    int waited = 0;
+    while (!gate->stopped && waited != ETIMEDOUT) {
+        waited = pthread_cond_timedwait(&gate->stop, &gate->lock, &until);
+    }
+    if (!gate->stopped) {
+        gate->fired = true;
+        gate_open(gate);
+    }
+    pthread_mutex_unlock(&gate->lock);
+    return NULL;
+}
+
+void watch_start(struct gate *gate, unsigned ms) {
+    gate->ms = ms;
+    gate->stopped = false;
+    gate->fired = false;
+    if (pthread_create(&gate->watchdog, NULL, watch_main, gate) != 0) {
+        need("a thread", CUDA_ERROR_OPERATING_SYSTEM);
+    }
+}
+
+bool watch_stop(struct gate *gate) {
+    pthread_mutex_lock(&gate->lock);
+    gate->stopped = true;
+    bool fired = gate->fired;
+    pthread_cond_signal(&gate->stop);
+    pthread_mutex_unlock(&gate->lock);
+    pthread_join(gate->watchdog, NULL);
+    return fired;
+}
+
+/* ---- Running -------------------------------------------------------------------------------- */
+
+struct options {
+    const char *library;
+    const char *only; /* scenarios whose name contains this */
+    bool list;
+};
+
+static void scenario_run(const struct scenario *scenario, const char *library) {
+    running = scenario->name;
+    (void)alarm(SCENARIO_SECONDS);
+    const char *missing = driver_load(library);
+    if (missing != NULL) {
+        fprintf(stderr, "conformance: %s: %s\n", library, missing);
+        _exit(EXIT_USAGE);
+    }
+    if (!scenario->bare) {
+        CUcontext context = NULL;
+        need("init", cu.Init(0));
+        need("retain", cu.DevicePrimaryCtxRetain(&context, 0));
+        need("current", cu.CtxSetCurrent(context));
+    }
+    scenario->run();
+    finish(scenario->name);
+}
+
+/* In a child, because a driver once initialised does not work in children. */
+static void probe(const char *library) {
+    int count = 0;
+    const char *missing = driver_load(library);
+    if (missing != NULL) {
+        printf("conformance: skipped: cannot use %s: %s\n", library, missing);
+        fflush(stdout);
+        _exit(EXIT_SKIPPED);
+    }
+    CUresult result = cu.Init(0);
+    if (result == CUDA_SUCCESS) {
+        result = cu.DeviceGetCount(&count);
+    }
+    if (result != CUDA_SUCCESS || count == 0) {
+        printf("conformance: skipped: %s has no device: %s\n", library, result_name(result));
+        fflush(stdout);
+        _exit(EXIT_SKIPPED);
+    }
+    char name[128] = "";
+    int version = 0;
+    (void)cu.DeviceGetName(name, sizeof name, 0);
+    (void)cu.DriverGetVersion(&version);
+    fprintf(stderr, "conformance: %s: %s, driver %d.%d, %d device%s\n", library, name,
+            version / 1000, version % 1000 / 10, count, count == 1 ? "" : "s");
+    _exit(0);
+}
+
+/* Runs a scenario, or the probe for null, in a child; its exit code, or EXIT_DIFFERS if it died. */
+static int in_child(const struct scenario *scenario, const char *library) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) {
+        fprintf(stderr, "conformance: fork: %s\n", strerror(errno));
+        exit(EXIT_USAGE);
+    }
+    if (child == 0) {
+        if (scenario == NULL) {
+            probe(library);
+        }
+        scenario_run(scenario, library);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child) {
+        fprintf(stderr, "conformance: waitpid: %s\n", strerror(errno));
+        exit(EXIT_USAGE);
+    }
+    if (WIFSIGNALED(status)) {
+        int number = WTERMSIG(status);
+        printf("%-32s DIED of signal %d%s\n", scenario == NULL ? "probe" : scenario->name, number,
+               number == SIGALRM ? " (it did not end in time)" : "");
+        return EXIT_DIFFERS;
+    }
+    return WEXITSTATUS(status);
+}
+
+static const struct scenario *const groups[] = {basic_scenarios, vmm_scenarios, stream_scenarios,
+                                                memory_scenarios};
+
+/* Runs or lists the scenarios; how many differ, or a code to end with as a negative number. */
+static int run_all(const struct options *options, int *count) {
+    int bad = 0;
+    for (size_t group = 0; group < sizeof groups / sizeof groups[0]; group++) {
+        for (const struct scenario *scenario = groups[group]; scenario->name; scenario++) {
+            if (options->only != NULL && strstr(scenario->name, options->only) == NULL) {
+                continue;
+            }
+            ++*count;
+            if (options->list) {
+                printf("%s\n", scenario->name);
+                continue;
+            }
+            int code = in_child(scenario, options->library);
+            if (code != 0 && code != EXIT_DIFFERS) {
+                return -code;
+            }
+            bad += code == EXIT_DIFFERS;
+        }
+    }
+    return bad;
+}
+
+static void usage(FILE *out) {
+    fprintf(out,
+            "usage: conformance [--only TEXT] [--list] LIBRARY\n"
+            "\n"
+            "Runs scripted scenarios on a CUDA driver library and prints one line for each.\n"
+            "LIBRARY   cuda (libcuda.so.1), sim (libtenure_simcuda.so, found by the dynamic\n"
+            "          loader) or the path of a library\n"
+            "--only    runs the scenarios whose name contains TEXT\n"
+            "--list    prints the names and runs nothing\n"
+            "\n"
+            "Results after '=' are checked; those after '?=' are only reported.\n"
+            "Exit code: 0 all as expected, 1 something differs, 2 bad usage, 77 no driver or no\n"
+            "device.\n");
+}
+
+static bool options_parse(int count, char **words, struct options *options) {
+    memset(options, 0, sizeof *options);
+    for (int i = 1; i < count; i++) {
+        if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) {
+            usage(stdout);
+            exit(0);
+        } else if (strcmp(words[i], "--list") == 0) {
+            options->list = true;
+        } else if (strcmp(words[i], "--only") == 0 && i + 1 < count) {
+            options->only = words[++i];
+        } else if (words[i][0] == '-' || options->library != NULL) {
+            return false;
+        } else {
+            options->library = words[i];
+        }
+    }
+    if (options->library != NULL && strcmp(options->library, "cuda") == 0) {
+        options->library = "libcuda.so.1";
+    } else if (options->library != NULL && strcmp(options->library, "sim") == 0) {
+        options->library = "libtenure_simcuda.so";
+    }
+    return options->library != NULL || options->list;
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+    int count = 0;
+    if (!options_parse(argc, argv, &options)) {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (!options.list) {
+        int code = in_child(NULL, options.library);
+        if (code != 0) {
+            return code;
+        }
+    }
+    int bad = run_all(&options, &count);
+    if (bad < 0) {
+        return -bad;
+    }
+    if (count == 0) {
+        fprintf(stderr, "conformance: no scenario's name contains '%s'\n", options.only);
+        return EXIT_USAGE;
+    }
+    if (!options.list) {
+        fprintf(stderr, "conformance: %d scenarios, %d differ\n", count, bad);
+    }
+    return bad == 0 ? 0 : EXIT_DIFFERS;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scenarios: memory without VMM, copies, pointers, and which of these calls wait. */
+#include "scenario.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void alloc_and_free(void) {
+    CUdeviceptr at = 0;
+    expect("alloc", cu.MemAlloc(&at, 1000), CUDA_SUCCESS);
+    expect_yes("aligned", at % 256 == 0, true);
+    observe("free_inside", cu.MemFree(at + 256));
+    expect("free", cu.MemFree(at), CUDA_SUCCESS);
+    observe("free_again", cu.MemFree(at));
+    observe("free_null", cu.MemFree(0));
+    expect("alloc_empty", cu.MemAlloc(&at, 0), CUDA_ERROR_INVALID_VALUE);
+    observe("alloc_null", cu.MemAlloc(NULL, 1000));
+    expect("alloc_too_much", cu.MemAlloc(&at, (size_t)1 << 46), CUDA_ERROR_OUT_OF_MEMORY);
+    CUdeviceptr mapped = chunk_mapped(CHUNK, NULL);
+    observe("free_vmm", cu.MemFree(mapped));
+}
+
+/* cuMemFree is the one memory call that waits for work everywhere. */
+static void mem_free_waits(void) {
+    CUdeviceptr unrelated = 0;
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    struct gate *gate = gate_new();
+    need("alloc", cu.MemAlloc(&unrelated, CHUNK));
+    gate_close(gate, stream);
+    watch_start(gate, WAITS_MS);
+    expect("free", cu.MemFree(unrelated), CUDA_SUCCESS);
+    expect_yes("waited", watch_stop(gate), true);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static void free_host_waits(void) {
+    void *unrelated = NULL;
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    struct gate *gate = gate_new();
+    need("alloc", cu.MemHostAlloc(&unrelated, CHUNK, 0));
+    gate_close(gate, stream);
+    watch_start(gate, WAITS_MS);
+    expect("free", cu.MemFreeHost(unrelated), CUDA_SUCCESS);
+    observe_yes("waited", watch_stop(gate));
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static void host_alloc_waits(void) {
+    void *unrelated = NULL;
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    struct gate *gate = gate_new();
+    gate_close(gate, stream);
+    watch_start(gate, WAITS_MS);
+    expect("alloc", cu.MemHostAlloc(&unrelated, CHUNK, 0), CUDA_SUCCESS);
+    observe_yes("waited", watch_stop(gate));
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    observe("flags", cu.MemHostAlloc(&unrelated, CHUNK, 1024));
+    observe("empty", cu.MemHostAlloc(&unrelated, 0, 0));
+    observe("free_foreign", cu.MemFreeHost(&unrelated));
+}
+
+/* Stream-ordered memory is usable in its stream, before and after host and device meet. */
+static void alloc_async(void) {
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = 0;
+    unsigned char *byte = NULL;
+    struct gate *gate = gate_new();
+    void *pinned = NULL;
+    need("pinned", cu.MemHostAlloc(&pinned, 1, 0));
+    byte = pinned;
+    *byte = 0;
+    gate_close(gate, stream);
+    expect("alloc", cu.MemAllocAsync(&at, 1000, stream), CUDA_SUCCESS);
+    expect("set", cu.MemsetD8Async(at, 6, 1000, stream), CUDA_SUCCESS);
+    expect("copy", cu.MemcpyDtoHAsync(byte, at + 999, 1, stream), CUDA_SUCCESS);
+    expect("free", cu.MemFreeAsync(at, stream), CUDA_SUCCESS);
+    observe("free_again", cu.MemFreeAsync(at, stream));
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    expect_number("byte", *byte, 6);
+    observe("empty", cu.MemAllocAsync(&at, 0, stream));
+}
+
+/* ---- Copies --------------------------------------------------------------------------------- */
+
+/* Bytes in pageable memory that change after the call: which ones arrive? */
+static void pageable_source(void) {
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    struct gate *gate = gate_new();
+    unsigned char *source = malloc(1024);
+    if (source == NULL) {
+        need("memory", CUDA_ERROR_OUT_OF_MEMORY);
+        return;
+    }
+    memset(source, 1, 1024);
+    gate_close(gate, stream);
+    watch_start(gate, WAITS_MS);
+    expect("copy", cu.MemcpyHtoDAsync(at, source, 1024, stream), CUDA_SUCCESS);
+    observe_yes("waited", watch_stop(gate));
+    memset(source, 2, 1024);
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    expect_number("byte", byte_at(at), 1);
+    free(source);
+}
+
+/* Pinned memory is read when the copy runs. */
+static void pinned_source(void) {
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    struct gate *gate = gate_new();
+    void *source = NULL;
+    need("pinned", cu.MemHostAlloc(&source, 1024, 0));
+    memset(source, 1, 1024);
+    gate_close(gate, stream);
+    watch_start(gate, RETURNS_MS);
+    expect("copy", cu.MemcpyHtoDAsync(at, source, 1024, stream), CUDA_SUCCESS);
+    expect_yes("waited", watch_stop(gate), false);
+    memset(source, 2, 1024);
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    observe_number("byte", byte_at(at));
+}
+
+static void pageable_target(void) {
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    struct gate *gate = gate_new();
+    unsigned char target[64] = {0};
+    need("set", cu.MemsetD8Async(at, 4, 64, stream));
+    gate_close(gate, stream);
+    watch_start(gate, WAITS_MS);
+    expect("copy", cu.MemcpyDtoHAsync(target, at, 64, stream), CUDA_SUCCESS);
+    observe_yes("waited", watch_stop(gate));
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    expect_number("byte", target[63], 4);
+}
+
+/* Synchronous calls while the legacy stream is held back: which of them wait? */
+static void synchronous_calls(void) {
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    struct gate *gate = gate_new();
+    unsigned char byte = 1;
+    gate_close(gate, NULL);
+    watch_start(gate, WAITS_MS);
+    expect("set", cu.MemsetD8(at, 1, 64), CUDA_SUCCESS);
+    observe_yes("set_waited", watch_stop(gate));
+    watch_start(gate, WAITS_MS);
+    expect("device_copy", cu.MemcpyDtoD(at + 64, at, 64), CUDA_SUCCESS);
+    observe_yes("device_copy_waited", watch_stop(gate));
+    watch_start(gate, WAITS_MS);
+    expect("upload", cu.MemcpyHtoD(at, &byte, 1), CUDA_SUCCESS);
+    observe_yes("upload_waited", watch_stop(gate));
+    gate_open(gate);
+    expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
+    expect_number("byte", byte_at(at + 64), 1);
+}
+
+/* A synchronous copy does not wait for non-blocking streams. */
+static void synchronous_copy_and_other_streams(void) {
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    struct gate *gate = gate_new();
+    unsigned char byte = 0;
+    need("set", cu.MemsetD8(at, 8, 64));
+    gate_close(gate, stream);
+    watch_start(gate, RETURNS_MS);
+    expect("copy", cu.MemcpyDtoH(&byte, at, 1), CUDA_SUCCESS);
+    expect_yes("waited", watch_stop(gate), false);
+    expect_number("byte", byte, 8);
+    gate_open(gate);
+    expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
+}
+
+static void copy_arguments(void) {
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    unsigned char byte = 0;
+    expect("nothing", cu.MemcpyDtoH(&byte, at, 0), CUDA_SUCCESS);
+    observe("null_host", cu.MemcpyDtoH(NULL, at, 1));
+    observe("null_device", cu.MemcpyDtoH(&byte, 0, 1));
+    observe("set_null", cu.MemsetD8(0, 1, 1));
+    observe("set_nothing", cu.MemsetD8(at, 1, 0));
+    observe("set_misaligned", cu.MemsetD32Async(at + 1, 1, 1, NULL));
+    observe("end", cu.CtxSynchronize());
+}
+
+/* ---- Pointers ------------------------------------------------------------------------------- */
+
+static void pointer_report(CUdeviceptr at) {
+    unsigned type = 99;
+    int ordinal = -9;
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    CUcontext context = NULL;
+    unsigned char managed[8] = {9};
+    unsigned char mapped[8] = {9};
+    unsigned access = 99;
+    CUresult result = cu.PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
+    observe("type", result);
+    observe_number("is", type);
+    observe("ordinal", cu.PointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at));
+    observe_number("is", (unsigned)(ordinal + 10));
+    observe("context", cu.PointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, at));
+    observe_yes("null", context == NULL);
+    observe("start", cu.PointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at));
+    observe_number("before", start == 0 ? 0 : (unsigned long long)(at - start));
+    observe("size", cu.PointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at));
+    observe_number("is", bytes);
+    observe("managed", cu.PointerGetAttribute(managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at));
+    observe_number("is", managed[0]);
+    observe("mapped", cu.PointerGetAttribute(mapped, CU_POINTER_ATTRIBUTE_MAPPED, at));
+    observe_number("is", mapped[0]);
+    observe("access", cu.PointerGetAttribute(&access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, at));
+    observe_number("is", access);
+    start = 0;
+    bytes = 0;
+    observe("range", cu.MemGetAddressRange(&start, &bytes, at));
+    observe_number("before", start == 0 ? 0 : (unsigned long long)(at - start));
+    observe_number("bytes", bytes);
+}
+
+static void pointer_of_vmm(void) {
+    CUdeviceptr at = reserve(4 * CHUNK);
+    unsigned type = 99;
+    need("map", cu.MemMap(at + CHUNK, CHUNK, 0, chunk_create(CHUNK), 0));
+    need("map", cu.MemMap(at + 2 * CHUNK, CHUNK, 0, chunk_create(CHUNK), 0));
+    need("access", set_access(at + CHUNK, 2 * CHUNK));
+    expect("type", cu.PointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                          at + 2 * CHUNK + 100),
+           CUDA_SUCCESS);
+    expect_number("is", type, CU_MEMORYTYPE_DEVICE);
+    pointer_report(at + 2 * CHUNK + 100);
+}
+
+static void pointer_of_reservation(void) {
+    pointer_report(reserve(4 * CHUNK) + 100);
+}
+
+static void pointer_of_block(void) {
+    CUdeviceptr at = 0;
+    need("alloc", cu.MemAlloc(&at, 3 * CHUNK));
+    pointer_report(at + 100);
+}
+
+static void pointer_of_pinned(void) {
+    void *at = NULL;
+    need("alloc", cu.MemHostAlloc(&at, 3 * CHUNK, 0));
+    pointer_report((uintptr_t)at + 100);
+}
+
+static void pointer_of_pageable(void) {
+    static int word;
+    pointer_report((uintptr_t)&word);
+}
+
+const struct scenario memory_scenarios[] = {
+    {"alloc_and_free", alloc_and_free, false},
+    {"mem_free_waits", mem_free_waits, false},
+    {"free_host_waits", free_host_waits, false},
+    {"host_alloc_waits", host_alloc_waits, false},
+    {"alloc_async", alloc_async, false},
+    {"pageable_source", pageable_source, false},
+    {"pinned_source", pinned_source, false},
+    {"pageable_target", pageable_target, false},
+    {"synchronous_calls", synchronous_calls, false},
+    {"synchronous_copy_and_others", synchronous_copy_and_other_streams, false},
+    {"copy_arguments", copy_arguments, false},
+    {"pointer_of_vmm", pointer_of_vmm, false},
+    {"pointer_of_reservation", pointer_of_reservation, false},
+    {"pointer_of_block", pointer_of_block, false},
+    {"pointer_of_pinned", pointer_of_pinned, false},
+    {"pointer_of_pageable", pointer_of_pageable, false},
+    {NULL, NULL, false},
+};
