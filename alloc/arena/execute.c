@@ -99,7 +99,7 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
 static tnr_status donors_take(tnri_plan *plan)
 {
     int policy = tnri_conf_get()->cross_stream;
-    if (policy == TNRI_CROSS_OFF)
+    if (policy == TNRI_CROSS_OFF || !plan->moves)
         return TNR_OK;
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
@@ -246,7 +246,10 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
         group_queue(plan, from, end);
         tnri_lock_release(&donor->lock);
     }
-    atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
+    if (from > 0) {
+        atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
+        tnri_device_moved(plan->arena->device, from);
+    }
 
     tnri_arena *arena = plan->arena;
     tnri_lock_take(&arena->lock);

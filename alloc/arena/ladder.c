@@ -70,7 +70,7 @@ static tnri_block *ladder_flush(tnri_arena *arena, const tnri_request *request)
 
 /* Serves from what is there (flush), or makes a plan. *ptr is set in the first case. */
 static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                              void **ptr)
+                              int moves, void **ptr)
 {
     tnr_status status = TNR_ERR_ADDRESS_SPACE;
     for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < SPANS_PER_REQUEST_MAX; spans++) {
@@ -86,7 +86,7 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
             *ptr = (void *)block->base;
             status = TNR_OK;
         } else {
-            status = tnri_plan_make(plan, arena, request);
+            status = tnri_plan_make(plan, arena, request, moves);
         }
         tnri_lock_release(&arena->lock);
     }
@@ -98,8 +98,8 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
 
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
-static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, int reclaimed,
-                               void **ptr)
+static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, int moves,
+                               int reclaimed, void **ptr)
 {
     const tnri_conf *conf = tnri_conf_get();
     size_t released = 0;
@@ -110,7 +110,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
 
     tnri_plan plan = {0};
     *ptr = NULL;
-    tnr_status status = ladder_plan(&plan, arena, request, ptr);
+    tnr_status status = ladder_plan(&plan, arena, request, moves, ptr);
     if (status == TNR_OK && *ptr == NULL)
         status = tnri_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
@@ -131,16 +131,19 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
     if (status != TNR_OK)
         return status;
     tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
-    status = ladder_climb(arena, request, 0, ptr);
+    int moves = tnri_device_may_move(device);
+    status = ladder_climb(arena, request, moves, 0, ptr);
+    if (is_shortage(status) && !moves) /* what cannot grow may move, whatever it costs */
+        status = ladder_climb(arena, request, 1, 0, ptr);
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         if (tnri_reclaim(arena, tnri_request_span(request)) > 0)
-            status = ladder_climb(arena, request, 1, ptr);
+            status = ladder_climb(arena, request, 1, 1, ptr);
         for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
             if (!tnri_oom_callback_run(device->index, request->bytes_requested))
                 break;
             (void)tnri_reclaim(arena, tnri_request_span(request));
-            status = ladder_climb(arena, request, 1, ptr);
+            status = ladder_climb(arena, request, 1, 1, ptr);
         }
         if (is_shortage(status)) {
             atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);

@@ -61,13 +61,15 @@ static uintptr_t window_claim_base(const tnri_plan *plan, const tnri_window *win
     return gap_base < window->base ? gap_base : window->base;
 }
 
-tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request)
+tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                          int moves)
 {
     tnri_assert_held(&arena->lock);
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     plan->arena = arena;
     plan->world = world;
     plan->request = request;
+    plan->moves = moves;
     plan->sources_count = 0;
     plan->own_count = 0;
     tnri_window window;
@@ -87,7 +89,8 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
         !tnri_world_promise(world, TNRI_PLAN_RECORDS))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the records of a block.");
     plan->pending = tnri_world_claim(world, window.first, window_claim_base(plan, &window), end);
-    tnri_plan_take(plan, arena);
+    if (moves)
+        tnri_plan_take(plan, arena);
     plan->own_count = plan->sources_count;
     return TNR_OK;
 }

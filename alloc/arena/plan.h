@@ -45,6 +45,7 @@ typedef struct tnri_plan {
     tnri_world *world;
     const tnri_request *request;
     tnri_block *pending;
+    int moves; /* 1: chunks may be moved; 0: only new ones (the moving budget is used up) */
 
     tnri_gap gaps[TNRI_GAPS_MAX];
     size_t gaps_count;
@@ -58,7 +59,8 @@ typedef struct tnri_plan {
 
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;
  * TNR_ERR_ADDRESS_SPACE means that a new span is needed. Nothing has changed then. */
-tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request);
+tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                          int moves);
 
 /* Cuts donors out of `arena` into the plan, as many as it still misses; its lock is held. Returns
  * how many chunks. Less may be found than host memory would allow; that is not an error. */

@@ -174,6 +174,8 @@ static tnr_status device_build(tnri_device *device)
     tnri_lock_init(&device->lock, TNRI_RANK_DEVICE);
     tnri_event_store_create(&device->events);
     atomic_store(&device->limit_bytes, device_limit(device));
+    device->started_ns = tnri_driver_loaded.simulated ? 0 : tnri_clock_ns();
+    atomic_store(&device->move_spent_ns, 0);
     return TNR_OK;
 
 fail_space:
@@ -244,6 +246,41 @@ void tnri_device_leave(tnri_visit *visit)
     if (visit->pushed)
         (void)tnri_drive(cuCtxPopCurrent, (&popped));
     tnri_driver_count_into(visit->counters_before);
+}
+
+/* ---- the moving budget ---------------------------------------------------------------------- */
+
+/* Map, access and unmap of a chunk of 2 MiB on an H200 (docs/design.md, "What the driver costs"). */
+enum { MOVE_NS = 34000 };
+
+/* Driver time that moves may have taken until now, counted from the device's start. */
+static uint64_t move_allowed_ns(const tnri_device *device, uint64_t *burst_ns)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    uint64_t elapsed_ns = device->started_ns == 0 ? 0 : tnri_clock_ns() - device->started_ns;
+    *burst_ns = conf->move_burst_ms * 1000000;
+    return *burst_ns + elapsed_ns / 100 * conf->move_percent;
+}
+
+int tnri_device_may_move(tnri_device *device)
+{
+    uint64_t burst_ns;
+    return atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed) <
+           move_allowed_ns(device, &burst_ns);
+}
+
+void tnri_device_moved(tnri_device *device, size_t chunks)
+{
+    uint64_t burst_ns;
+    uint64_t allowed_ns = move_allowed_ns(device, &burst_ns);
+    uint64_t spent_ns = atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed);
+    uint64_t raised_ns;
+    do {
+        /* What was not used in a long quiet time is not saved up beyond one burst. */
+        raised_ns = spent_ns < allowed_ns - burst_ns ? allowed_ns - burst_ns : spent_ns;
+        raised_ns += (uint64_t)chunks * MOVE_NS;
+    } while (!atomic_compare_exchange_weak_explicit(&device->move_spent_ns, &spent_ns, raised_ns,
+                                                    memory_order_relaxed, memory_order_relaxed));
 }
 
 void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value)

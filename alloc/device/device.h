@@ -50,6 +50,8 @@ typedef struct tnri_device {
     _Atomic uint64_t limit_bytes;
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
     _Atomic uint64_t mappings_made, mappings_removed;
+    _Atomic uint64_t move_spent_ns; /* see tnri_device_may_move */
+    uint64_t started_ns;            /* constant while in use; 0 on the simulated device */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
     tnri_driver_counters counters;
 } tnri_device;
@@ -79,6 +81,17 @@ typedef struct tnri_visit {
 } tnri_visit;
 tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
 void tnri_device_leave(tnri_visit *visit);
+
+/*
+ * The moving budget. A move costs driver time that a larger pool would not need, so moves may take
+ * a burst of it, and in the long run a share of the running time; beyond that the pool grows. The
+ * cost of a move is a constant, and on the simulated device no time passes, so the decision is a
+ * function of the inputs alone.
+ *
+ * tnri_device_may_move: 1 if the budget is not used up. tnri_device_moved: charges so many moves.
+ */
+int tnri_device_may_move(tnri_device *device);
+void tnri_device_moved(tnri_device *device, size_t chunks);
 
 /* Raises an atomic peak to `value`. */
 void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value);
