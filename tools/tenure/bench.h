@@ -65,8 +65,9 @@ typedef struct bench_row {
     const char *bench; /* "pair" or "mix" */
     size_t bytes;      /* pair: the size; mix: 0 */
     int threads;
-    size_t live;  /* mix: blocks per thread */
-    uint64_t ops; /* per thread and round */
+    size_t live;              /* mix: blocks per thread */
+    size_t warm_up_per_block; /* the mix: operations per live block before the timing */
+    uint64_t ops;             /* per thread and round */
     bench_cell cells[BENCH_ALLOCATORS_MAX];
 } bench_row;
 

@@ -19,10 +19,12 @@
 
 static const size_t bytes_min = 512;
 static const size_t bytes_max = 8 << 20;
-enum { LIVE_WANTED = 2000, LIVE_WANTED_QUICK = 200, MIX_ROUNDS_MAX = 7 };
+enum { LIVE_WANTED = 2000, LIVE_WANTED_QUICK = 200, MIX_ROUNDS_MAX = 5, MIX_ROUNDS_TRIMMED = 3 };
 
-/* Operations before the timing starts, per live block: until then the caches grow. */
-enum { WARM_UP_PER_BLOCK = 5 };
+/* Before the timing starts each allocator gets the same chance to grow its caches: so many
+ * operations per live block, or so much time, whichever ends first. */
+enum { WARM_UP_PER_BLOCK = 100, WARM_UP_PER_BLOCK_QUICK = 5 };
+static const uint64_t warm_up_ns_max = UINT64_C(2500000000);
 
 /* Most that all live blocks may take on the simulated device. Its memory is never written to here
  * and so costs nothing, but Linux limits the mappings of a process to about 65,000. */
@@ -40,7 +42,7 @@ typedef struct mix_thread {
     mix_round *round;
     CUstream stream;
     void **blocks; /* row->live of them */
-    uint64_t random;
+    uint64_t random, random_first;
     uint64_t checksum;
     uint64_t started_ns, ended_ns;
     histogram batches;
@@ -89,12 +91,16 @@ static inline int operation(mix_thread *self, const bench_allocator *allocator, 
     return 0;
 }
 
+/* Runs so many operations; untimed ones only until the warm-up's time is over. */
 static int operations_run(mix_thread *self, uint64_t count, int is_timed)
 {
+    uint64_t began = clock_now_ns();
     const bench_allocator *allocator = self->round->allocator;
     size_t live = self->round->row->live;
     for (uint64_t done = 0; done < count; done += BENCH_BATCH) {
         uint64_t before = clock_now_ns();
+        if (!is_timed && before - began > warm_up_ns_max)
+            break;
         for (int i = 0; i < BENCH_BATCH; i++) {
             if (operation(self, allocator, live) != 0)
                 return -1;
@@ -117,7 +123,10 @@ static void *thread_main(void *argument)
             thread_fail(self);
     }
     if (!self->failed)
-        operations_run(self, row->live * WARM_UP_PER_BLOCK, 0);
+        operations_run(self, row->live * row->warm_up_per_block, 0);
+    /* Warm-ups differ in length; what is timed is the same for every allocator. */
+    self->random = self->random_first;
+    self->checksum = 0;
     /* Every thread comes to the barrier, failed or not: the others wait for it there. */
     pthread_barrier_wait(&self->round->start);
     self->started_ns = clock_now_ns();
@@ -177,7 +186,8 @@ static int round_run(const bench_setup *setup, bench_row *row, size_t turn)
         one->round = &round;
         one->stream = setup->streams[started];
         one->blocks = blocks + (size_t)started * row->live;
-        one->random = UINT64_C(0x9E3779B97F4A7C15) * (uint64_t)(started + 1);
+        one->random_first = UINT64_C(0x9E3779B97F4A7C15) * (uint64_t)(started + 1);
+        one->random = one->random_first;
         if (pthread_create(&ids[started], NULL, thread_main, one) != 0) {
             /* The threads that run wait at the barrier for one that cannot come. */
             fputs("tenure bench: the host gives no more threads\n", stderr);
@@ -199,6 +209,7 @@ void bench_mix_plan(const bench_setup *setup, int threads, bench_row *row)
     row->bench = "mix";
     row->threads = threads;
     row->live = setup->is_quick ? LIVE_WANTED_QUICK : LIVE_WANTED;
+    row->warm_up_per_block = setup->is_quick ? WARM_UP_PER_BLOCK_QUICK : WARM_UP_PER_BLOCK;
     uint64_t budget = setup->active->device_info.memory_bytes / 10 * 9;
     if (setup->active->simulated && budget > simulated_budget_bytes)
         budget = simulated_budget_bytes;
@@ -224,7 +235,8 @@ exit_code bench_mix_run(const bench_setup *setup, int threads, bench_row *row)
     exit_code code = EXIT_CODE_OK;
     bench_mix_plan(setup, threads, row);
     int trim = must_trim(setup, row);
-    int rounds = setup->rounds > MIX_ROUNDS_MAX ? MIX_ROUNDS_MAX : setup->rounds;
+    int rounds_max = trim ? MIX_ROUNDS_TRIMMED : MIX_ROUNDS_MAX;
+    int rounds = setup->rounds > rounds_max ? rounds_max : setup->rounds;
     for (int round = 0; round < rounds && code == EXIT_CODE_OK; round++) {
         for (size_t i = 0; i < setup->allocators_count && code == EXIT_CODE_OK; i++) {
             size_t turn = (i + (size_t)round) % setup->allocators_count;
