@@ -86,7 +86,9 @@ static void test_alloc_async(void **state) {
     /* No room until the free has run: the allocation makes it run. */
     assert_ok(cuMemAllocAsync(&second, 3 * MIB, stream));
     assert_int_equal(simcuda_violations(), 0);
-    assert_result(cuMemsetD8Async(first, 1, 1, stream), CUDA_ERROR_INVALID_VALUE);
+    if (second != first) { /* where the kernel chooses addresses it may give this one again */
+        assert_result(cuMemsetD8Async(first, 1, 1, stream), CUDA_ERROR_INVALID_VALUE);
+    }
     assert_result(cuMemAllocAsync(&first, 2 * MIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
