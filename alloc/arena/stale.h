@@ -27,4 +27,8 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
  * bytes queued in *queued. In the device's context, no lock held. */
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued);
 
+/* Bytes of the queued records that still hold their chunks: memory that is on its way back to the
+ * driver, and reserved until it is there. Under the lock. */
+size_t tnri_stale_held_bytes(const tnri_arena *arena);
+
 #endif

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "arena/stale.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "pool/library.h"
@@ -39,6 +40,7 @@ static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
         if (largest > stats->bytes_chunk_largest_free)
             stats->bytes_chunk_largest_free = largest;
     }
+    stats->bytes_retired += tnri_stale_held_bytes(arena);
     stats->chunks_stale += arena->stale_count;
     stats->arenas++;
 }
@@ -165,7 +167,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
 
 /* ---- validating ----------------------------------------------------------------------------- */
 
-/* Checks one arena; adds the bytes that its pages hold in `mapped`. */
+/* Checks one arena; adds the bytes of its chunks to `mapped`. */
 static const char *arena_validate(tnri_arena *arena, size_t *mapped)
 {
     const char *broken = NULL;
@@ -181,6 +183,7 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
         *mapped +=
             world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_BINNED];
     }
+    *mapped += tnri_stale_held_bytes(arena);
     for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)
         stale++;
     const tnri_tally *all = &arena->tally[TNR_WORLD_ALL];
@@ -196,7 +199,6 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
 static tnr_status device_validate(tnri_device *device)
 {
     size_t mapped = 0;
-    size_t stale = 0;
     uint64_t reserved = 0;
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         reserved += atomic_load(&pool->reserved_bytes);
@@ -207,7 +209,6 @@ static tnr_status device_validate(tnri_device *device)
                 return tnri_error(TNR_ERR_INTERNAL, "device %d, pool \"%s\", stream %p: %s.",
                                   device->index, pool->name, (void *)arena->stream, broken);
             }
-            stale += arena->stale_count;
         }
     }
     if (reserved != atomic_load(&device->reserved_bytes))
@@ -215,11 +216,10 @@ static tnr_status device_validate(tnri_device *device)
                           "device %d: the pools have %llu bytes, the device %llu.", device->index,
                           (unsigned long long)reserved,
                           (unsigned long long)atomic_load(&device->reserved_bytes));
-    /* Chunks queued to be given back are reserved but no longer in any record's sum. */
-    if (stale == 0 && mapped != reserved)
+    if (mapped != reserved)
         return tnri_error(TNR_ERR_INTERNAL,
-                          "device %d: live, binned and free blocks have %zu bytes, but %llu are "
-                          "mapped (true only while no other thread allocates).",
+                          "device %d: live, binned, free and retired blocks have %zu bytes, but "
+                          "%llu are mapped (true only while no other thread allocates).",
                           device->index, mapped, (unsigned long long)reserved);
     return TNR_OK;
 }

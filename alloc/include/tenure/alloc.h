@@ -289,7 +289,7 @@ typedef struct tnr_stats {
     uint64_t bytes_slack;   /* rounding and alignment in live blocks */
     uint64_t bytes_binned;  /* freed, kept by exact size */
     uint64_t bytes_free;    /* free runs */
-    uint64_t bytes_retired; /* freed, last use not over */
+    uint64_t bytes_retired; /* freed, and kept until its last use is provably over */
 
     uint64_t chunks_created, chunks_released;
     uint64_t chunks_moved;             /* given a second address under a run that nearly fitted */
