@@ -107,6 +107,8 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
      * this request. */
     (void)tnri_stale_drain(arena, 0, 0, &released);
     (void)tnri_stale_drain(arena, (size_t)conf->stale_mappings_max, 1, &released);
+    if (released > 0)
+        (void)tnri_drain_pool(arena->pool, &released);
 
     tnri_plan plan = {0};
     *ptr = NULL;

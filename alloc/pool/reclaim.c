@@ -5,6 +5,17 @@
 #include "arena/stale.h"
 #include "conf/conf.h"
 
+tnr_status tnri_drain_pool(tnr_pool pool, size_t *released)
+{
+    tnr_status first_error = TNR_OK;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnr_status status = tnri_stale_drain(arena, 0, 0, released);
+        if (first_error == TNR_OK)
+            first_error = status;
+    }
+    return first_error;
+}
+
 /* Queues up to `bytes` of a pool's idle memory to be given back, then removes the mappings that
  * may be removed. Returns the bytes given back. */
 static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *first_error)
@@ -17,6 +28,11 @@ static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *fi
         if (status == TNR_OK)
             status = tnri_stale_drain(arena, 0, wait, &released);
         if (status != TNR_OK && *first_error == TNR_OK)
+            *first_error = status;
+    }
+    if (released > 0) {
+        tnr_status status = tnri_drain_pool(pool, &released);
+        if (*first_error == TNR_OK)
             *first_error = status;
     }
     return released;

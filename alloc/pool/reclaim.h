@@ -15,6 +15,13 @@
 size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int wait,
                          tnr_status *status);
 
+/* Removes all old mappings of a pool that may be removed. The driver keeps memory as long as it is
+ * mapped somewhere, so a chunk that moved and is then given back is not free before its old
+ * address, in whichever arena that is, has gone too. Whoever has just given chunks back calls
+ * this; work on the old address is ordered before work on the new one, so the proof is there.
+ * Adds what else was given back to *released. Returns the driver's first error. */
+tnr_status tnri_drain_pool(tnr_pool pool, size_t *released);
+
 /* For an allocation that failed: gives back what is idle in the device's pools, at least `bytes` if
  * that much is. Returns what was given back. */
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes);
