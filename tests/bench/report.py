@@ -1,0 +1,497 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Turns measurements into docs/benchmarks.md and its pictures.
+
+    report.py --bench BENCH.csv --replay REPLAY.json    takes over new data, then writes the page
+    report.py                                           writes the page from the data there
+    report.py --check                                   compares the page with the data there
+
+BENCH.csv is what `tenure bench --csv` wrote, REPLAY.json what `tenure replay --json` printed. Both
+are kept, unchanged, in docs/benchmarks/. Every number of the page comes from them or from
+tests/traces/recorded.csv; a cell without a number says why it has none.
+
+Exit codes: 0 done, or the page is up to date; 1 it is not; 2 bad input; 77 no data there to check.
+"""
+import argparse
+import csv
+import json
+import math
+import pathlib
+import shlex
+import shutil
+import sys
+import textwrap
+from xml.sax.saxutils import escape
+
+BENCH_COLUMNS = """bench allocator bytes threads live_per_thread rounds ops_per_thread median_ns
+                   min_ns p99_ns mops ratio_to_tenure checksum""".split()
+BENCH_FACTS = "command commit gpu driver_cuda cpus".split()
+REPLAY_KEYS = """trace driver device ops streams peak_live_bytes peak_reserved_bytes driver_calls
+                 driver_ns chunks_created chunks_moved ns_per_op_median ns_per_op_p99 pattern_errors
+                 second_half_driver_allocations second_half_driver_ns driver_ns_by_kind
+                 metadata_bytes wall_ns exit_code error""".split()
+RECORDED_COLUMNS = "trace held default expandable_segments cudaMallocAsync".split()
+NAMES = {"tenure": "Tenure", "driver_pool": "driver pool", "pytorch": "PyTorch"}
+RECORDED_NAMES = {"default": "PyTorch default", "expandable_segments": "PyTorch expandable",
+                  "cudaMallocAsync": "PyTorch cudaMallocAsync"}
+COLOURS = ("#0b6e99", "#c4570e", "#6b7785", "#7a4fa3", "#3f7d3a")
+
+
+class BadInput(Exception):
+    """The data cannot be used; the text says which file, and why."""
+
+
+# ---- reading --------------------------------------------------------------------------------
+
+class Bench:
+    """A CSV of `tenure bench`: facts of its first line, and cells by configuration."""
+
+    def __init__(self, path):
+        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+        if len(lines) < 3 or not lines[0].startswith("# "):
+            raise BadInput(f"{path}: not what `tenure bench --csv` writes: no '# command=...' line")
+        self.facts = dict(word.split("=", 1) for word in shlex.split(lines[0][2:]) if "=" in word)
+        missing = [key for key in BENCH_FACTS if key not in self.facts]
+        if missing:
+            raise BadInput(f"{path}: line 1 does not say {', '.join(missing)}")
+        rows = csv.DictReader(lines[1:])
+        if rows.fieldnames != BENCH_COLUMNS:
+            raise BadInput(f"{path}: line 2 has not the columns {','.join(BENCH_COLUMNS)}")
+        self.allocators, self.cells = [], {}
+        for number, row in enumerate(rows, 3):
+            if None in row or None in row.values():
+                raise BadInput(f"{path}: line {number} has not {len(BENCH_COLUMNS)} fields")
+            self._add(path, number, row)
+        self._check_work(path)
+
+    def _add(self, path, number, row):
+        if row["allocator"] not in self.allocators:
+            self.allocators.append(row["allocator"])
+        try:
+            key = (row["bench"], int(row["bytes"]), int(row["threads"]),
+                   int(row["live_per_thread"]))
+            numbers = {name: float(row[name]) if row[name] else None
+                       for name in ("median_ns", "min_ns", "p99_ns", "mops", "ratio_to_tenure")}
+        except ValueError as problem:
+            raise BadInput(f"{path}: line {number}: {problem}") from None
+        cell = {**numbers, "checksum": row["checksum"], "rounds": row["rounds"]}
+        if self.cells.setdefault(key, {}).setdefault(row["allocator"], cell) is not cell:
+            raise BadInput(f"{path}: line {number} repeats a configuration")
+
+    def _check_work(self, path):
+        """Times are comparable only if the allocators did the same work."""
+        for key, cells in self.cells.items():
+            sums = {cell["checksum"] for cell in cells.values() if cell["median_ns"] is not None}
+            if len(sums) > 1:
+                raise BadInput(f"{path}: the checksums of {key} differ: not the same work")
+
+    def rows(self, bench):
+        return [(key, cells) for key, cells in self.cells.items() if key[0] == bench]
+
+
+class Replay:
+    """The lines of `tenure replay --json`: facts that all share, and results by trace."""
+
+    def __init__(self, path):
+        self.results = {}
+        runs = set()
+        for number, line in enumerate(pathlib.Path(path).read_text("utf-8").splitlines(), 1):
+            try:
+                one = json.loads(line)
+            except json.JSONDecodeError as problem:
+                raise BadInput(f"{path}: line {number} is not JSON: {problem}") from None
+            missing = [key for key in REPLAY_KEYS if key not in one]
+            if missing:
+                raise BadInput(f"{path}: line {number} lacks {', '.join(missing)}")
+            if one["trace"] in self.results:
+                raise BadInput(f"{path}: line {number} repeats the trace {one['trace']}")
+            self.results[one["trace"]] = one
+            runs.add(tuple(str(one[key]) if key in one else None for key in
+                           ("command", "commit", "device", "driver", "driver_cuda", "cpus")))
+        if len(runs) != 1:
+            raise BadInput(f"{path}: holds lines of {len(runs)} different runs, not of one")
+        command, commit, device, driver, version, cpus = runs.pop()
+        simulated = "simulated: " if driver == "sim" else ""
+        self.facts = {"command": command, "commit": commit, "gpu": simulated + device,
+                      "driver_cuda": version, "cpus": cpus}
+
+
+def recorded_read(path):
+    lines = [line for line in pathlib.Path(path).read_text("utf-8").splitlines()
+             if line and not line.startswith("#")]
+    rows = csv.DictReader(lines)
+    if rows.fieldnames != RECORDED_COLUMNS:
+        raise BadInput(f"{path}: has not the columns {','.join(RECORDED_COLUMNS)}")
+    return {row["trace"]: {key: int(row[key]) for key in RECORDED_COLUMNS[1:]} for row in rows}
+
+
+# ---- texts ----------------------------------------------------------------------------------
+
+def text_ns(value):
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def text_block(size):
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+def text_gb(size):
+    return f"{size / 1e9:.3f} GB"
+
+
+def table(headings, rows):
+    """A Markdown table; the first column is text, the others are numbers."""
+    rule = ["---"] + ["---:"] * (len(headings) - 1)
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
+                     for row in (headings, rule, *rows)) + "\n"
+
+
+def provenance(facts, source):
+    """The table under a table that says where its numbers are from."""
+    def fact(key, form="{}"):
+        return form.format(facts[key]) if facts.get(key) else "not in the data"
+    gpu = fact("gpu")
+    row = [fact("command", "`{}`"), fact("commit", "`{}`"), gpu, fact("driver_cuda", "CUDA {}"),
+           fact("cpus"), f"[{source}](benchmarks/{source})"]
+    lines = table(["command", "commit", "GPU", "driver", "CPUs", "data"], [row])
+    if gpu.startswith("simulated"):
+        lines += ("\n**SIMULATED DEVICE: driver calls cost what the simulation costs. These are no "
+                  "results.**\n")
+    return lines
+
+
+def bench_cell(cell):
+    """Median and ratio of one allocator, or the reason why there are none."""
+    if cell is None:
+        return "missing", "-"
+    if cell["median_ns"] is None:
+        return "failed", "-"
+    ratio = cell["ratio_to_tenure"]
+    return text_ns(cell["median_ns"]), f"{ratio:.1f} x" if ratio else "-"
+
+
+def bench_number(cell, key, form):
+    return form(cell[key]) if cell is not None and cell[key] is not None else "-"
+
+
+def bench_table(bench, kind):
+    """One row for each configuration of the kind: Tenure first, then the others with ratios."""
+    is_mix = kind == "mix"
+    others = [name for name in bench.allocators if name != "tenure"]
+    headings = ["threads", "live blocks a thread"] if is_mix else ["block"]
+    headings += ["Tenure ns", "min", "p99"] + (["M/s"] if is_mix else [])
+    for name in others:
+        shown = NAMES.get(name, name)
+        headings += [f"{shown} ns"] + ([f"{shown} M/s"] if is_mix else []) + ["ratio"]
+    rows = []
+    for (_, size, threads, live), cells in bench.rows(kind):
+        own = cells.get("tenure")
+        row = [threads, f"{live:,}"] if is_mix else [text_block(size)]
+        row += [bench_cell(own)[0], bench_number(own, "min_ns", text_ns),
+                bench_number(own, "p99_ns", text_ns)]
+        row += [bench_number(own, "mops", "{:.2f}".format)] if is_mix else []
+        for name in others:
+            median, ratio = bench_cell(cells.get(name))
+            speed = [bench_number(cells.get(name), "mops", "{:.2f}".format)] if is_mix else []
+            row += [median, *speed, ratio]
+        rows.append(row)
+    return table(headings, rows) if rows else "No such measurement is in the data.\n"
+
+
+def recorded_cell(recorded, key):
+    size = recorded[key]
+    return f"{text_gb(size)} ({size / recorded['held']:.3f})"
+
+
+def trace_names(replay, recorded):
+    return list(recorded) + [name for name in replay.results if name not in recorded]
+
+
+def memory_table(replay, recorded):
+    rows = []
+    for name in trace_names(replay, recorded):
+        one, row = replay.results.get(name), [f"`{name}`"]
+        if one is None:
+            row += ["missing", "-", "-", "-", "-"]
+        elif one["exit_code"] != 0:
+            row += ["failed", "-", "-", "-", f"{one['pattern_errors']:,}"]
+        else:
+            live, reserved = one["peak_live_bytes"], one["peak_reserved_bytes"]
+            row += [one["streams"], text_gb(live), text_gb(reserved),
+                    f"{reserved / live:.3f}" if live else "-", f"{one['pattern_errors']:,}"]
+        figures = recorded.get(name)
+        for key in RECORDED_NAMES:
+            row.append(recorded_cell(figures, key) if figures else "not recorded")
+        rows.append(row)
+    return table(["trace", "streams", "peak live", "Tenure reserves", "reserved / live",
+                  "pattern errors", *RECORDED_NAMES.values()], rows)
+
+
+def memory_notes(replay, recorded):
+    notes = []
+    for name, one in replay.results.items():
+        if one["exit_code"] != 0:
+            notes.append(f"`{name}` failed with exit code {one['exit_code']}: "
+                         f"{one['error'] or 'no reason given'}")
+        held = recorded.get(name, {}).get("held", 0)
+        if held > one["peak_live_bytes"] > 0:
+            notes.append(f"`{name}`: while it was recorded, freed blocks waited for other streams, "
+                         f"and PyTorch had to hold {text_gb(held)}. Its bytes are not comparable "
+                         "with a replay, which frees at once.")
+    items = [textwrap.fill(note, 98, initial_indent="- ", subsequent_indent="  ") for note in notes]
+    return "\n".join(items) + ("\n\n" if items else "")
+
+
+def driver_tables(replay, recorded):
+    kinds = list(next(iter(replay.results.values()))["driver_ns_by_kind"])
+    work, by_kind = [], []
+    for name in trace_names(replay, recorded):
+        one = replay.results.get(name)
+        if one is None or one["exit_code"] != 0:
+            state = "missing" if one is None else "failed"
+            work.append([f"`{name}`", state] + ["-"] * 8)
+            by_kind.append([f"`{name}`", state] + ["-"] * (len(kinds) - 1))
+            continue
+        work.append([f"`{name}`", f"{one['driver_calls']:,}", f"{one['driver_ns'] / 1e6:.1f}",
+                     f"{one['chunks_created']:,}", f"{one['chunks_moved']:,}",
+                     f"{one['second_half_driver_allocations']:,}",
+                     f"{one['second_half_driver_ns'] / 1e6:.1f}",
+                     text_ns(one["ns_per_op_median"]), text_ns(one["ns_per_op_p99"]),
+                     f"{one['metadata_bytes'] / 1e6:.2f}"])
+        by_kind.append([f"`{name}`"] + [f"{one['driver_ns_by_kind'][kind] / 1e6:.2f}"
+                                        for kind in kinds])
+    first = table(["trace", "driver calls", "driver ms", "chunks made", "chunks moved",
+                   "2nd half: to the driver", "2nd half: driver ms", "median ns/op", "p99 ns/op",
+                   "metadata MB"], work)
+    return first, table(["trace", *(f"{kind} ms" for kind in kinds)], by_kind)
+
+
+PAGE = """# Benchmarks
+
+This page and its pictures are written by `tests/bench/report.py` from the data beside it, and a
+test compares them (`tests/bench/report.py --check`). Do not edit it by hand. A ratio is a median
+over Tenure's median: above 1 Tenure is faster. *failed* means that the allocator could not do the
+work, *missing* that it was not measured. How to run it: [hacking.md](hacking.md).
+
+## Cached pair
+
+ns for one allocation and its free, one thread, one stream: the median over rounds. The allocators
+take turns in one process. p99 is over batches of 64 operations.
+
+{pair}
+{bench_from}
+## Random mix
+
+One operation is one free and one allocation of 512 B to 8 MiB, uniform, on the thread's own stream;
+ns as one thread sees it, M/s for all threads together.
+
+{mix}
+{bench_from}
+![Random mix: ns per operation over threads](benchmarks/mix.svg)
+
+## Memory
+
+The six traces of `tests/traces` replayed, with a pattern in each block that is checked before its
+free. "reserved" is the most physical memory held, "live" the most that the program asked for.
+PyTorch's figures are those recorded with the traces (`tests/traces/recorded.csv`), in brackets over
+what PyTorch had to hold then.
+
+{memory}
+{notes}{replay_from}
+![Memory: reserved over live](benchmarks/memory.svg)
+
+## Time in the driver
+
+What the same replays cost in driver calls. "2nd half: to the driver" counts the allocations of the
+trace's second half that the cached path could not serve. Times per operation are the host's, with
+the checks of the patterns left out.
+
+{work}
+{replay_from}
+By kind of call, in ms:
+
+{kinds}
+{replay_from}"""
+
+
+def page_make(bench, replay, recorded):
+    work, kinds = driver_tables(replay, recorded)
+    return PAGE.format(
+        pair=bench_table(bench, "pair"), mix=bench_table(bench, "mix"),
+        bench_from=provenance(bench.facts, "bench.csv"), memory=memory_table(replay, recorded),
+        notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
+        work=work, kinds=kinds)
+
+
+# ---- pictures -------------------------------------------------------------------------------
+
+class Picture:
+    """An SVG with a white ground, so that it reads the same on every page."""
+
+    def __init__(self, width, height, title):
+        self.parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"\n'
+            f'  width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
+            f"<title>{escape(title)}</title>",
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+        self.text(width / 2, 20, title, "middle", size=14)
+
+    def text(self, x, y, text, anchor="start", size=12, colour="#222222"):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"\n'
+                          f'  font-size="{size}" fill="{colour}">{escape(str(text))}</text>')
+
+    def line(self, x1, y1, x2, y2, colour="#cccccc", width=1):
+        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"\n'
+                          f'  stroke="{colour}" stroke-width="{width}"/>')
+
+    def dot(self, x, y, colour):
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>')
+
+    def bar(self, x, y, width, height, colour):
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"\n'
+                          f'  height="{height:.1f}" fill="{colour}"/>')
+
+    def finish(self):
+        return "\n".join([*self.parts, "</svg>"]) + "\n"
+
+
+def mix_picture(bench):
+    """ns per operation over threads, both logarithmic; a failed cell is a cross at the top."""
+    left, right, top, bottom = 70, 480, 40, 330
+    rows = bench.rows("mix")
+    threads = sorted({key[2] for key, _ in rows}) or [1]
+    values = [cell["median_ns"] for _, cells in rows for cell in cells.values()
+              if cell["median_ns"]]
+    low = math.floor(math.log10(min(values, default=1)))
+    high = max(math.ceil(math.log10(max(values, default=10))), low + 1)
+    span = math.log2(threads[-1] / threads[0]) or 1
+
+    def at_x(count):
+        return left + (right - left) * math.log2(count / threads[0]) / span
+
+    def at_y(value):
+        return bottom - (bottom - top) * (math.log10(value) - low) / (high - low)
+
+    out = Picture(620, 380, f"Random mix: ns per operation, {bench.facts['gpu']}")
+    for power in range(low, high + 1):
+        out.line(left, at_y(10 ** power), right, at_y(10 ** power))
+        out.text(left - 8, at_y(10 ** power) + 4, f"{10.0 ** power:,g}", "end")
+    for count in threads:
+        out.line(at_x(count), top, at_x(count), bottom, "#eeeeee")
+        out.text(at_x(count), bottom + 18, count, "middle")
+    out.text((left + right) / 2, bottom + 38, "threads, each on its own stream", "middle")
+    for index, name in enumerate(bench.allocators):
+        colour = COLOURS[index % len(COLOURS)]
+        previous = None
+        for (_, _, count, _), cells in sorted(rows, key=lambda row: row[0][2]):
+            cell = cells.get(name)
+            if cell is None or cell["median_ns"] is None:
+                if cell is not None:
+                    out.text(at_x(count), top + 12 + 14 * index, "\u00d7 failed", "middle", 11,
+                             colour)
+                previous = None
+                continue
+            here = at_x(count), at_y(cell["median_ns"])
+            if previous:
+                out.line(*previous, *here, colour, 2)
+            out.dot(*here, colour)
+            previous = here
+        out.dot(right + 30, top + 20 * index + 6, colour)
+        out.text(right + 40, top + 20 * index + 10, NAMES.get(name, name))
+    return out.finish()
+
+
+def memory_picture(replay, recorded):
+    """Bars of reserved over live for each trace; 1.0 is what cannot be beaten."""
+    left, width, bar = 130, 380, 12
+    names = trace_names(replay, recorded)
+    groups = []
+    for name in names:
+        one, figures = replay.results.get(name), recorded.get(name)
+        usable = one is not None and one["exit_code"] == 0 and one["peak_live_bytes"]
+        ratios = [one["peak_reserved_bytes"] / one["peak_live_bytes"] if usable else None]
+        ratios += [figures[key] / figures["held"] if figures else None for key in RECORDED_NAMES]
+        groups.append(ratios)
+    scale = max([1.0] + [value for ratios in groups for value in ratios if value])
+    step = (len(RECORDED_NAMES) + 1) * bar + 14
+    out = Picture(660, 70 + step * len(names) + 40, f"Memory: reserved over live, "
+                  f"{replay.facts['gpu']}")
+    for index, shown in enumerate(["Tenure", *RECORDED_NAMES.values()]):
+        out.bar(20 + 155 * index, 34, 10, 10, COLOURS[index])
+        out.text(34 + 155 * index, 43, shown, size=11)
+    for row, (name, ratios) in enumerate(zip(names, groups)):
+        y = 62 + step * row
+        out.text(left - 10, y + 2.4 * bar, name, "end")
+        for index, value in enumerate(ratios):
+            long = width * value / scale if value else 0
+            out.bar(left, y + index * bar, long, bar - 2, COLOURS[index])
+            out.text(left + long + 5, y + index * bar + 9,
+                     f"{value:.3f}" if value else "no result", size=10)
+    bottom = 62 + step * len(names)
+    out.line(left + width / scale, 56, left + width / scale, bottom, "#222222")
+    out.text(left + width / scale, bottom + 14, "1.0", "middle")
+    return out.finish()
+
+
+# ---- the command ----------------------------------------------------------------------------
+
+def outputs_make(data, recorded_path):
+    """What there should be, by path relative to docs/."""
+    bench, replay = Bench(data / "bench.csv"), Replay(data / "replay.json")
+    recorded = recorded_read(recorded_path)
+    return {"benchmarks.md": page_make(bench, replay, recorded),
+            "benchmarks/mix.svg": mix_picture(bench),
+            "benchmarks/memory.svg": memory_picture(replay, recorded)}
+
+
+def outputs_check(docs, data, recorded):
+    present = [name for name in ("bench.csv", "replay.json") if (data / name).exists()]
+    if not present and not (docs / "benchmarks.md").exists():
+        print(f"skipped: there are no results in {data} yet")
+        return 77
+    stale = [name for name, text in outputs_make(data, recorded).items()
+             if not (docs / name).exists() or (docs / name).read_text("utf-8") != text]
+    for name in stale:
+        print(f"{docs / name} does not match the data: run tests/bench/report.py")
+    return 1 if stale else 0
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", metavar="CSV", help="new data of tenure bench --csv")
+    parser.add_argument("--replay", metavar="JSON", help="new data of tenure replay --json")
+    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("--docs", type=pathlib.Path, default=root / "docs")
+    parser.add_argument("--recorded", type=pathlib.Path,
+                        default=root / "tests" / "traces" / "recorded.csv")
+    arguments = parser.parse_args()
+    if arguments.check and (arguments.bench or arguments.replay):
+        parser.error("--check compares with the data that is there; it takes no new data")
+    data = arguments.docs / "benchmarks"
+    try:
+        if arguments.check:
+            return outputs_check(arguments.docs, data, arguments.recorded)
+        # New data is read before anything is replaced.
+        for path, kind in ((arguments.bench, Bench), (arguments.replay, Replay)):
+            if path:
+                kind(path)
+        data.mkdir(parents=True, exist_ok=True)
+        for path, name in ((arguments.bench, "bench.csv"), (arguments.replay, "replay.json")):
+            if path:
+                shutil.copyfile(path, data / name)
+        for name, text in outputs_make(data, arguments.recorded).items():
+            (arguments.docs / name).write_text(text, encoding="utf-8")
+            print(arguments.docs / name)
+    except (BadInput, OSError, UnicodeDecodeError) as problem:
+        print(f"report.py: {problem}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
