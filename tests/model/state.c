@@ -170,6 +170,11 @@ void model_check_stats(model *m)
     if (stats.reserved_bytes.current > most)
         model_fail(m, "%llu bytes are mapped, over the limit",
                    (unsigned long long)stats.reserved_bytes.current);
+    simcuda_live live;
+    if (simcuda_live_get(DEVICE, &live) != 0 || live.handle_bytes != stats.reserved_bytes.current)
+        model_fail(m, "%llu bytes are reserved, but the device holds %llu",
+                   (unsigned long long)stats.reserved_bytes.current,
+                   (unsigned long long)live.handle_bytes);
     m->reserved_before = stats.reserved_bytes.current;
     for (int pool = 0; pool < POOLS_MAX; pool++)
         if (m->pools[pool] != NULL)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Statuses and the thread's last error: every status has its own number, name and text; a number
+ * that is none is survived; each thread has its own sentence, and the driver's code beside it.
+ *
+ * In tnri_error, `driver_result = 0` removed: the_driver_s_code_is_beside_it failed.
+ */
+#include "unit.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static void names_texts_and_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        tnr_status status;
+        int number;
+        const char *name;
+    } list[] = {
+#define ROW(name, number, text) {TNR_##name, number, "TNR_" #name},
+        TNR_STATUS_LIST(ROW)
+#undef ROW
+    };
+    size_t count = sizeof(list) / sizeof(list[0]);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal((int)list[i].status, list[i].number);
+        assert_string_equal(tnr_status_name(list[i].status), list[i].name);
+        assert_true(strlen(tnr_status_text(list[i].status)) > 5);
+        for (size_t j = 0; j < i; j++) {
+            assert_int_not_equal(list[i].number, list[j].number);
+            assert_string_not_equal(tnr_status_text(list[i].status),
+                                    tnr_status_text(list[j].status));
+        }
+    }
+    /* The ABI: these never change. */
+    assert_int_equal(TNR_OK, 0);
+    assert_int_equal(TNR_ERR_OUT_OF_MEMORY, 9);
+    assert_int_equal(TNR_ERR_INTERNAL, 22);
+    assert_string_equal(tnr_status_name((tnr_status)-1), "TNR_ERR_?");
+    assert_string_equal(tnr_status_name((tnr_status)12345), "TNR_ERR_?");
+    assert_true(strlen(tnr_status_text((tnr_status)12345)) > 5);
+}
+
+static void *other_thread(void *user)
+{
+    (void)user;
+    assert_string_equal(tnr_last_error(), "");
+    assert_int_equal(tnr_last_driver_result(), 0);
+    (void)tnri_error(TNR_ERR_BUSY, "of the other thread");
+    return NULL;
+}
+
+static void each_thread_has_its_own(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(tnri_error(TNR_ERR_CONFIG, "%s %d", "of this thread", 1), TNR_ERR_CONFIG);
+    assert_int_equal(pthread_create(&thread, NULL, other_thread, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(tnr_last_error(), "of this thread 1");
+}
+
+static void the_driver_s_code_is_beside_it(void **state)
+{
+    (void)state;
+    assert_int_equal(tnri_error_driver(TNR_ERR_DRIVER, 719, "broken"), TNR_ERR_DRIVER);
+    assert_int_equal(tnr_last_driver_result(), 719);
+    (void)tnri_error(TNR_ERR_BUSY, "no driver involved");
+    assert_int_equal(tnr_last_driver_result(), 0);
+}
+
+static void long_texts_are_cut(void **state)
+{
+    (void)state;
+    static char words[9000];
+    memset(words, 'w', sizeof(words) - 1);
+    (void)tnri_error(TNR_ERR_BUSY, "%s", words);
+    size_t length = strlen(tnr_last_error());
+    assert_true(length > 1000 && length < sizeof(words));
+    tnri_error_append("%s", words);
+    assert_int_equal(strlen(tnr_last_error()), length);
+    (void)tnri_error(TNR_ERR_BUSY, "one");
+    tnri_error_append(", two");
+    assert_string_equal(tnr_last_error(), "one, two");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_texts_and_numbers),
+        cmocka_unit_test(each_thread_has_its_own),
+        cmocka_unit_test(the_driver_s_code_is_beside_it),
+        cmocka_unit_test(long_texts_are_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
