@@ -97,15 +97,48 @@ fail_charge:
     return status;
 }
 
+/* Keeps a chunk that the driver did not take back. */
+static void chunk_refuse(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_lock_take(&device->lock);
+    chunk->next = device->refused;
+    device->refused = chunk;
+    tnri_lock_release(&device->lock);
+}
+
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
 {
     tnri_assert_none_held();
     CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
-    if (result != CUDA_SUCCESS)
-        (void)tnri_driver_error(result, "cuMemRelease", "giving memory back");
     atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
     tnri_chunk_discharge(chunk->pool, chunk->pages << device->space.page_shift);
-    tnri_host_free(chunk, sizeof(*chunk));
+    if (result == CUDA_SUCCESS)
+        tnri_host_free(chunk, sizeof(*chunk));
+    else
+        chunk_refuse(device, chunk);
+}
+
+CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released)
+{
+    CUresult first_error = CUDA_SUCCESS;
+    tnri_lock_take(&device->lock);
+    tnri_chunk *list = device->refused;
+    device->refused = NULL;
+    tnri_lock_release(&device->lock);
+    while (list != NULL) {
+        tnri_chunk *chunk = list;
+        list = chunk->next;
+        CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+        if (result == CUDA_SUCCESS) {
+            *released += chunk->pages << device->space.page_shift;
+            tnri_host_free(chunk, sizeof(*chunk));
+            continue;
+        }
+        chunk_refuse(device, chunk);
+        if (first_error == CUDA_SUCCESS)
+            first_error = result;
+    }
+    return first_error;
 }
 
 tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t page)

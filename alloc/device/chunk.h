@@ -22,6 +22,7 @@ typedef struct tnri_chunk {
     size_t pages;                        /* constant */
     struct tnr_pool_st *pool;            /* constant */
     size_t page;                         /* first page of its address that counts */
+    struct tnri_chunk *next;             /* among the refused ones; the device's lock */
 } tnri_chunk;
 
 /* Stands in the page table for a mapping that could not be removed: see tnri_world_unclaim. */
@@ -35,9 +36,12 @@ void tnri_chunk_discharge(struct tnr_pool_st *pool, size_t bytes);
 /* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
  * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */
 tnr_status tnri_chunk_create(struct tnr_pool_st *pool, size_t pages, tnri_chunk **chunk);
-/* Gives it back: it is mapped nowhere. A driver that refuses is reported and the record kept off
- * the books, because there is nobody to return an error to. */
+/* Gives it back: it is mapped nowhere. There is nobody to return an error to, so one that the driver
+ * refuses is taken off the books and kept in a list of the device's, to be tried again. */
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);
+/* Tries the refused ones again and adds their bytes to *released. Returns the driver's first refusal.
+ * In the device's context, no lock held. */
+CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released);
 
 /* Maps a chunk at a page, without access. */
 tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t page);

@@ -7,12 +7,15 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "device/chunk.h"
+
+static CUresult device_push(tnri_device *device, tnri_visit *visit);
 
 static tnri_device *devices; /* array of devices_count; library lock to write */
 static _Atomic int devices_count;
 
 /* Ranges of the devices in use, for tnri_device_of. Entries are only added, and the count is
- * published after them; all are forgotten at shutdown, when no other thread is inside. */
+ * published after them; they are removed at shutdown, when no other thread is inside. */
 static struct {
     uintptr_t base;
     size_t bytes;
@@ -22,12 +25,29 @@ static _Atomic int ranges_count;
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* An attribute that is 0 where the driver does not know it. */
-static int device_attribute(CUdevice handle, CUdevice_attribute attribute)
+/* The attributes that matter. One that the driver is too old to know is 0. */
+static CUresult capabilities_ask_attributes(tnri_capabilities *can)
 {
-    int value = 0;
-    return tnri_drive(cuDeviceGetAttribute, (&value, attribute, handle)) == CUDA_SUCCESS ? value
-                                                                                         : 0;
+    const struct {
+        CUdevice_attribute attribute;
+        int *value;
+    } wanted[] = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &can->compute_major},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &can->compute_minor},
+        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &can->has_vmm},
+        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &can->has_posix_fd},
+        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, &can->has_fabric},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &can->has_gpu_direct_rdma},
+    };
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        CUresult result =
+            tnri_drive(cuDeviceGetAttribute, (wanted[i].value, wanted[i].attribute, can->handle));
+        if (result == CUDA_ERROR_INVALID_VALUE)
+            *wanted[i].value = 0;
+        else if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
 }
 
 static tnr_status capabilities_ask(tnri_capabilities *can, int index)
@@ -39,18 +59,10 @@ static tnr_status capabilities_ask(tnri_capabilities *can, int index)
         result = tnri_drive(cuDeviceTotalMem, (&can->memory_bytes, can->handle));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuDeviceGet", "asking for a device's capabilities");
-    can->compute_major =
-        device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    can->compute_minor =
-        device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    can->has_vmm =
-        device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
-    can->has_posix_fd = device_attribute(
-        can->handle, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
-    can->has_fabric =
-        device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
-    can->has_gpu_direct_rdma =
-        device_attribute(can->handle, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+    result = capabilities_ask_attributes(can);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDeviceGetAttribute",
+                                 "asking for a device's capabilities");
     if (!can->has_vmm)
         return TNR_OK;
     CUmemAllocationProp properties = {0};
@@ -157,7 +169,7 @@ static tnr_status device_reserve(CUdeviceptr *base, size_t *bytes, unsigned page
     return tnri_driver_error(result, "cuMemAddressReserve", "reserving a range of addresses");
 }
 
-/* Everything that needs the context; undoes its own steps on failure. */
+/* Everything that needs the context. On failure the caller dismantles what there is. */
 static tnr_status device_build(tnri_device *device)
 {
     CUdeviceptr base = 0;
@@ -166,21 +178,59 @@ static tnr_status device_build(tnri_device *device)
     tnr_status status = device_reserve(&base, &bytes, page_shift);
     if (status != TNR_OK)
         return status;
-    if (!tnri_space_create(&device->space, (uintptr_t)base, bytes, page_shift)) {
-        status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the tables of device %d.",
-                            device->index);
-        goto fail_space;
-    }
-    tnri_lock_init(&device->lock, TNRI_RANK_DEVICE);
-    tnri_event_store_create(&device->events);
-    atomic_store(&device->limit_bytes, device_limit(device));
+    device->range_base = (uintptr_t)base;
+    device->range_bytes = bytes;
+    if (!tnri_space_create(&device->space, (uintptr_t)base, bytes, page_shift))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the tables of device %d.",
+                          device->index);
     device->started_ns = tnri_driver_loaded.simulated ? 0 : tnri_clock_ns();
     atomic_store(&device->move_spent_ns, 0);
     return TNR_OK;
+}
 
-fail_space:
-    (void)tnri_drive(cuMemAddressFree, (base, bytes));
-    return status;
+/* The steps of dismantling inside the context, each of which is remembered when it is done. Returns
+ * the driver's refusal and, in *call, of what. */
+static CUresult device_empty(tnri_device *device, const char **call)
+{
+    *call = "cuMemRelease";
+    size_t released = 0;
+    CUresult result = tnri_chunks_release_refused(device, &released);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *call = "cuEventDestroy";
+    result = tnri_event_store_empty(&device->events);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device->space.pages != NULL)
+        tnri_space_destroy(&device->space);
+    *call = "cuMemAddressFree";
+    if (device->range_bytes > 0)
+        result = tnri_drive(cuMemAddressFree, (device->range_base, device->range_bytes));
+    if (result == CUDA_SUCCESS)
+        device->range_bytes = 0;
+    return result;
+}
+
+/* Gives back all that the device has of the driver, as far as the driver lets it. Leaves the
+ * thread's last error alone: it may be the reason for dismantling. */
+static CUresult device_dismantle(tnri_device *device, const char **call)
+{
+    if (device->context == NULL)
+        return CUDA_SUCCESS;
+    tnri_visit visit;
+    *call = "cuCtxPushCurrent";
+    CUresult result = device_push(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = device_empty(device, call);
+    tnri_device_leave(&visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *call = "cuDevicePrimaryCtxRelease";
+    result = tnri_drive(cuDevicePrimaryCtxRelease, (device->capabilities.handle));
+    if (result == CUDA_SUCCESS)
+        device->context = NULL;
+    return result;
 }
 
 tnr_status tnri_device_start(tnri_device *device)
@@ -190,60 +240,91 @@ tnr_status tnri_device_start(tnri_device *device)
                           "device %d (%s) does not support virtual memory management, on which "
                           "Tenure is built. It needs a Pascal or newer GPU on Linux.",
                           device->index, device->capabilities.name);
-    CUresult result =
-        tnri_drive(cuDevicePrimaryCtxRetain, (&device->context, device->capabilities.handle));
+    tnr_status status = tnri_device_stop(device); /* finishes what an earlier stop could not */
+    if (status != TNR_OK)
+        return status;
+    tnri_lock_init(&device->lock, TNRI_RANK_DEVICE);
+    tnri_event_store_create(&device->events);
+    atomic_store(&device->limit_bytes, device_limit(device));
+    CUcontext context;
+    CUresult result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, device->capabilities.handle));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuDevicePrimaryCtxRetain",
                                  "taking the device's primary context");
+    device->context = context;
     tnri_visit visit;
-    tnr_status status = tnri_device_enter(device, &visit);
+    status = tnri_device_enter(device, &visit);
     if (status == TNR_OK) {
         status = device_build(device);
         tnri_device_leave(&visit);
     }
-    if (status != TNR_OK) {
-        (void)tnri_drive(cuDevicePrimaryCtxRelease, (device->capabilities.handle));
-        return status;
-    }
+    if (status != TNR_OK)
+        tnri_device_abandon(device);
+    return status;
+}
+
+void tnri_device_abandon(tnri_device *device)
+{
+    const char *call;
+    (void)device_dismantle(device, &call);
+}
+
+tnr_status tnri_device_stop(tnri_device *device)
+{
+    const char *call = "";
+    CUresult result = device_dismantle(device, &call);
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, call, "putting a device out of use; a repeated call goes on");
+}
+
+void tnri_device_publish(tnri_device *device)
+{
     int count = atomic_load(&ranges_count);
     ranges[count].base = device->space.base;
     ranges[count].bytes = device->space.bytes;
     ranges[count].device = device;
     atomic_store_explicit(&ranges_count, count + 1, memory_order_release);
-    return TNR_OK;
+    atomic_store_explicit(&device->in_use, 1, memory_order_release);
 }
 
-void tnri_device_stop(tnri_device *device)
+void tnri_device_withdraw(tnri_device *device)
 {
-    tnri_visit visit;
-    int entered = tnri_device_enter(device, &visit) == TNR_OK;
-    if (entered) {
-        tnri_event_store_destroy(&device->events);
-        (void)tnri_drive(cuMemAddressFree, (device->space.base, device->space.bytes));
-        tnri_device_leave(&visit);
-    }
-    tnri_space_destroy(&device->space);
-    (void)tnri_drive(cuDevicePrimaryCtxRelease, (device->capabilities.handle));
+    int count = atomic_load(&ranges_count);
+    for (int i = 0; i < count; i++)
+        if (ranges[i].device == device) {
+            ranges[i] = ranges[count - 1];
+            atomic_store(&ranges_count, count - 1);
+            break;
+        }
     atomic_store(&device->in_use, 0);
 }
 
 /* ---- visiting ------------------------------------------------------------------------------- */
 
-tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit)
+static CUresult device_push(tnri_device *device, tnri_visit *visit)
 {
     visit->counters_before = tnri_driver_count_into(&device->counters);
     CUresult result = tnri_drive(cuCtxPushCurrent, (device->context));
     visit->pushed = result == CUDA_SUCCESS;
-    if (visit->pushed)
+    if (!visit->pushed)
+        tnri_driver_count_into(visit->counters_before);
+    return result;
+}
+
+tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit)
+{
+    CUresult result = device_push(device, visit);
+    if (result == CUDA_SUCCESS)
         return TNR_OK;
-    tnri_driver_count_into(visit->counters_before);
     return tnri_driver_error(result, "cuCtxPushCurrent", "switching to the device's context");
 }
 
 void tnri_device_leave(tnri_visit *visit)
 {
     CUcontext popped;
-    if (visit->pushed)
+    /* Tried twice: the caller's current context is not ours to change, whatever happens. */
+    if (visit->pushed && tnri_drive(cuCtxPopCurrent, (&popped)) != CUDA_SUCCESS)
         (void)tnri_drive(cuCtxPopCurrent, (&popped));
     tnri_driver_count_into(visit->counters_before);
 }

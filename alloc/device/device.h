@@ -34,13 +34,16 @@ typedef struct tnri_device {
 
     /* Set when the device is put into use, under the library lock; constant afterwards. */
     _Atomic int in_use;
-    CUcontext context; /* the primary context, retained */
+    CUcontext context; /* the primary context, retained; null: it is not */
+    uintptr_t range_base;
+    size_t range_bytes; /* addresses reserved; 0: none */
     tnri_space space;
     struct tnr_pool_st *pool_default;
 
-    tnri_lock lock;            /* protects the list of pools */
-    struct tnr_pool_st *pools; /* the default pool among them */
-    unsigned pools_made;       /* for names and for the generation of handles */
+    tnri_lock lock;             /* protects what follows */
+    struct tnr_pool_st *pools;  /* the default pool among them, last */
+    unsigned pools_made;        /* for names and for the generation of handles */
+    struct tnri_chunk *refused; /* chunks that the driver did not take back: see chunk.h */
 
     tnri_event_store events; /* synchronisation: internal */
 
@@ -65,10 +68,19 @@ int tnri_devices_count(void);
 /* The device, in use or not; null if there is no such device. */
 tnri_device *tnri_device_at(int index);
 
-/* Puts a device into use. Under the library lock. */
+/* Takes what a device in use needs from the driver. Under the library lock. */
 tnr_status tnri_device_start(tnri_device *device);
-/* Puts it out of use: nothing is mapped on it any more. Under the library lock. */
-void tnri_device_stop(tnri_device *device);
+/* Makes a started device known, with its default pool: from now on it is in use, and its addresses
+ * are recognised. Under the library lock. */
+void tnri_device_publish(tnri_device *device);
+/* The reverse, while no other thread is inside Tenure. */
+void tnri_device_withdraw(tnri_device *device);
+/* Gives back what a device that was started but not published has, as far as the driver lets it,
+ * leaving the thread's last error alone. */
+void tnri_device_abandon(tnri_device *device);
+/* Gives everything back: nothing is mapped on the device, and it is not in use. What the driver
+ * refuses stays on the books; calling it again, or starting the device, goes on from there. */
+tnr_status tnri_device_stop(tnri_device *device);
 
 /* The device in use whose range contains the address; null for a foreign address. No lock. */
 tnri_device *tnri_device_of(uintptr_t address);

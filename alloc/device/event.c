@@ -14,18 +14,20 @@ void tnri_event_store_create(tnri_event_store *store)
     store->events_count = 0;
 }
 
-void tnri_event_store_destroy(tnri_event_store *store)
+CUresult tnri_event_store_empty(tnri_event_store *store)
 {
     tnri_assert(store->spares_count == store->events_count);
     while (store->spares != NULL) {
         tnri_event *event = store->spares;
+        CUresult result = tnri_drive(cuEventDestroy, (event->handle));
+        if (result != CUDA_SUCCESS)
+            return result;
         store->spares = event->next;
-        /* A failure leaves nothing to be done: the event goes with the context. */
-        (void)tnri_drive(cuEventDestroy, (event->handle));
+        store->spares_count--;
+        store->events_count--;
         tnri_host_free(event, sizeof(*event));
     }
-    store->spares_count = 0;
-    store->events_count = 0;
+    return CUDA_SUCCESS;
 }
 
 /* A spare event or a new one. */

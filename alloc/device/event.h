@@ -29,8 +29,9 @@ typedef struct tnri_event_store {
 } tnri_event_store;
 
 void tnri_event_store_create(tnri_event_store *store);
-/* Destroys the spare events; all have been returned. In the device's context. */
-void tnri_event_store_destroy(tnri_event_store *store);
+/* Destroys the spare events; all have been returned. In the device's context. An error is the
+ * driver's; what it refused is still in the store. */
+CUresult tnri_event_store_empty(tnri_event_store *store);
 
 /* Records an event on a stream; the caller holds one reference. In the device's context, with no
  * lock held. If the stream no longer exists, waits for the whole context instead and returns an

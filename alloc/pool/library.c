@@ -92,12 +92,11 @@ static tnr_status library_start_device(tnri_device *device)
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = "default";
     status = tnri_pool_make(device, &options, &device->pool_default);
-    if (status != TNR_OK) {
-        tnri_device_stop(device);
-        return status;
-    }
-    atomic_store_explicit(&device->in_use, 1, memory_order_release);
-    return TNR_OK;
+    if (status != TNR_OK)
+        tnri_device_abandon(device);
+    else
+        tnri_device_publish(device);
+    return status;
 }
 
 tnr_status tnri_library_device(int index, tnri_device **found)
@@ -189,8 +188,9 @@ static tnr_status device_check_idle(tnri_device *device)
     return TNR_OK;
 }
 
-/* Ends all pools of a device and puts it out of use. */
-static tnr_status device_end(tnri_device *device)
+/* Ends all pools of a device and withdraws it. The default pool is the last of them, so a failure
+ * on the way leaves a device that serves. */
+static tnr_status device_end_pools(tnri_device *device)
 {
     tnri_visit visit;
     tnr_status status = tnri_device_enter(device, &visit);
@@ -208,7 +208,7 @@ static tnr_status device_end(tnri_device *device)
         device->pools = pool->next;
         tnri_pool_forget(pool);
     }
-    tnri_device_stop(device);
+    tnri_device_withdraw(device);
     return TNR_OK;
 }
 
@@ -222,13 +222,18 @@ tnr_status tnr_shutdown(int force)
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK && !force; i++)
         if (atomic_load(&tnri_device_at(i)->in_use))
             status = device_check_idle(tnri_device_at(i));
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
-        if (atomic_load(&tnri_device_at(i)->in_use))
-            status = device_end(tnri_device_at(i));
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
+        tnri_device *device = tnri_device_at(i);
+        if (atomic_load(&device->in_use))
+            status = device_end_pools(device);
+        if (status == TNR_OK)
+            status = tnri_device_stop(device);
+    }
     if (status != TNR_OK)
         return status;
     tnri_lock_take(&tnri_library_lock);
     atomic_store(&tnri_generation, 0);
+    atomic_fetch_add(&tnri_library_epoch, 1); /* threads still routed somewhere are so no more */
     tnri_devices_forget();
     tnri_driver_unload();
     tnri_conf_reset();

@@ -4,6 +4,7 @@
 
 #include "arena/stale.h"
 #include "conf/conf.h"
+#include "device/chunk.h"
 
 tnr_status tnri_drain_pool(tnr_pool pool, size_t *released)
 {
@@ -21,10 +22,13 @@ tnr_status tnri_drain_pool(tnr_pool pool, size_t *released)
 static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *first_error)
 {
     size_t released = 0;
+    size_t promised = 0; /* queued here, given back now or later */
     tnri_arena *arena = NULL;
-    while (released < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
+    while (released < bytes && promised < bytes &&
+           (arena = tnri_arena_walk(pool, arena)) != NULL) {
         size_t queued;
-        tnr_status status = tnri_stale_release(arena, bytes - released, &queued);
+        tnr_status status = tnri_stale_release(arena, bytes - promised, &queued);
+        promised += queued;
         if (status == TNR_OK)
             status = tnri_stale_drain(arena, 0, wait, &released);
         if (status != TNR_OK && *first_error == TNR_OK)
@@ -43,6 +47,10 @@ size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int w
 {
     tnr_status first_error = TNR_OK;
     size_t released = 0;
+    /* What the driver refused before is off the books, so it does not count towards `bytes`; but it
+     * may be what is needed. */
+    size_t refused = 0;
+    (void)tnri_chunks_release_refused(device, &refused);
     if (pool != NULL) {
         released = pool_release(pool, bytes, wait, &first_error);
     } else {
@@ -52,7 +60,7 @@ size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int w
     }
     if (status != NULL)
         *status = first_error;
-    return released;
+    return released + refused;
 }
 
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
