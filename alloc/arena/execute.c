@@ -173,13 +173,18 @@ static tnr_status gaps_access(tnri_plan *plan)
 }
 
 /* Removes the first so many new mappings. Nobody has used them, so no proof is needed. What the
- * driver refuses to unmap is marked, and becomes STALE when the plan is undone. */
+ * driver refuses to unmap is marked, and becomes STALE when the plan is undone. After one refusal
+ * all others are left for then too: marks must not alternate with holes, because undoing has a
+ * bounded number of records. */
 static void sources_unmap(tnri_plan *plan, size_t mapped)
 {
     tnri_device *device = plan->arena->device;
+    int refused = 0;
     for (size_t i = 0; i < mapped; i++) {
         const tnri_source *source = &plan->sources[i];
-        if (tnri_pages_unmap(device, source->page, source->chunk->pages, 1) == TNR_OK)
+        if (!refused)
+            refused = tnri_pages_unmap(device, source->page, source->chunk->pages, 1) != TNR_OK;
+        if (!refused)
             continue;
         for (size_t p = 0; p < source->chunk->pages; p++)
             device->space.pages[source->page + p] = &tnri_chunk_stuck;

@@ -85,7 +85,8 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
                               plan->pages_missing);
         plan->sources_max = plan->pages_missing;
     }
-    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+    /* Room for the claim besides what is promised to its undoing. */
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS + TNRI_PLAN_RECORDS) ||
         !tnri_world_promise(world, TNRI_PLAN_RECORDS))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the records of a block.");
     plan->pending = tnri_world_claim(world, window.first, window_claim_base(plan, &window), end);
