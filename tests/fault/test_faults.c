@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Guarantee 3: a failed call changes nothing, and any driver call, and any allocation of host
+ * memory, may fail at any time. The scenarios cover each step of the ladder and each way of giving
+ * memory back; fault.h says what is checked after every call and every run.
+ */
+#include "fault.h"
+
+#include <string.h>
+
+/* Blocks of `bytes` on a stream in slots [first, first + count), with work queued on them. */
+static void fill_slots(fault_run *run, int first, int count, size_t bytes, int pool, int stream)
+{
+    for (int i = first; i < first + count; i++) {
+        step_malloc(run, i, bytes, 0, pool, stream);
+        prepare_fill(run, i);
+    }
+}
+
+static void free_slots(fault_run *run, int first, int count, int step)
+{
+    for (int i = first; i < first + count; i += step)
+        step_free(run, i);
+}
+
+/* ---- first start and growth ----------------------------------------------------------------- */
+
+static void start_body(fault_run *run)
+{
+    step_malloc(run, 0, 1000, 0, -1, 0);
+    step_malloc(run, 1, 3 * MIB, 0, -1, 0);
+    step_free(run, 0);
+    step_pool_create(run, 0, 0, 0);
+}
+
+static void growth_prepare(fault_run *run)
+{
+    fill_slots(run, 0, 1, 4 * MIB, -1, 0);
+}
+
+static void growth_body(fault_run *run)
+{
+    static const size_t sizes[] = {1 * KIB, 300 * KIB, 900 * KIB, 3 * MIB, 9 * MIB, 70 * MIB};
+    for (int i = 0; i < 6; i++)
+        step_malloc(run, i + 1, sizes[i], 0, -1, i % 2);
+    step_malloc(run, 8, 2 * MIB, 8 * MIB, -1, 0);
+    free_slots(run, 1, 8, 2);
+    step_malloc(run, 9, 12 * MIB, 0, -1, 1);
+}
+
+/* ---- moves ---------------------------------------------------------------------------------- */
+
+/* Free memory in pieces of 4 MiB between live blocks, with work queued on it. */
+static void moves_prepare(fault_run *run)
+{
+    fill_slots(run, 0, 10, 4 * MIB, -1, 0);
+    free_slots(run, 0, 10, 2);
+}
+
+static void moves_body(fault_run *run)
+{
+    step_malloc(run, 10, 11 * MIB, 0, -1, 0);
+    step_malloc(run, 11, 6 * MIB, 0, -1, 0);
+    step_free(run, 10);
+    step_malloc(run, 12, 13 * MIB, 0, -1, 0);
+    free_slots(run, 1, 9, 2);
+    step_malloc(run, 13, 17 * MIB, 0, -1, 0);
+    step_free(run, 13);
+    step_trim(run, 16 * MIB);
+}
+
+/* ---- donors --------------------------------------------------------------------------------- */
+
+static void donors_prepare(fault_run *run)
+{
+    fill_slots(run, 0, 6, 4 * MIB, -1, 0);
+    fill_slots(run, 6, 6, 4 * MIB, -1, 1);
+    fill_slots(run, 12, 2, 2 * MIB + 512 * KIB, -1, 2);
+    free_slots(run, 0, 6, 2);
+    free_slots(run, 6, 6, 2);
+    step_free(run, 12);
+}
+
+static void donors_idle_prepare(fault_run *run)
+{
+    donors_prepare(run);
+    simcuda_run(UINT64_MAX);
+}
+
+static void donors_body(fault_run *run)
+{
+    step_malloc(run, 20, 17 * MIB, 0, -1, 2);
+    step_malloc(run, 21, 6 * MIB, 0, -1, 1);
+    step_free(run, 20);
+    step_malloc(run, 22, 14 * MIB, 0, -1, 0);
+    free_slots(run, 1, 5, 2);
+    step_malloc(run, 23, 9 * MIB, 0, -1, 1);
+}
+
+/* Both worlds: small blocks' chunks become large ones' and the reverse. */
+static void worlds_prepare(fault_run *run)
+{
+    fill_slots(run, 0, 12, 700 * KIB, -1, 0);
+    fill_slots(run, 12, 3, 4 * MIB, -1, 0);
+    free_slots(run, 1, 11, 1);
+    step_free(run, 13);
+}
+
+static void worlds_body(fault_run *run)
+{
+    step_malloc(run, 20, 7 * MIB, 0, -1, 0);
+    for (int i = 21; i < 31; i++)
+        step_malloc(run, i, 600 * KIB, 0, -1, i % 2);
+    free_slots(run, 21, 10, 1);
+    step_free(run, 20);
+    step_malloc(run, 20, 9 * MIB, 0, -1, 1);
+}
+
+/* ---- giving back ---------------------------------------------------------------------------- */
+
+static void trim_prepare(fault_run *run)
+{
+    donors_prepare(run);
+    fill_slots(run, 20, 8, 300 * KIB, -1, 1);
+    free_slots(run, 21, 6, 1);
+}
+
+static void trim_body(fault_run *run)
+{
+    step_trim(run, 40 * MIB);
+    step_malloc(run, 30, 3 * MIB, 0, -1, 0);
+    step_trim(run, 0);
+    step_free(run, 30);
+    step_trim(run, 0);
+}
+
+static void pools_body(fault_run *run)
+{
+    step_pool_create(run, 0, 0, 0);
+    step_pool_create(run, 1, 12 * MIB, 4 * MIB);
+    for (int pool = 0; pool < 2; pool++) {
+        if (run->pools[pool] == NULL)
+            continue;
+        step_status(run, tnr_pool_push(run->pools[pool]), "tnr_pool_push");
+        step_malloc(run, 10 + pool, 5 * MIB, 0, -1, pool);
+        step_status(run, tnr_pool_pop(run->pools[pool]), "tnr_pool_pop");
+        step_malloc(run, 12 + pool, 9 * MIB, 0, pool, 0);
+        step_free(run, 10 + pool);
+        step_malloc(run, 10 + pool, 200 * KIB, 0, pool, 0);
+        free_slots(run, 10 + pool, 3, 2);
+    }
+    step_pool_destroy(run, 0);
+    step_pool_destroy(run, 1);
+}
+
+/* A limit that is hit, with idle memory of the same stream, another stream and another pool. */
+static void limit_prepare(fault_run *run)
+{
+    step_pool_create(run, 0, 0, 0);
+    fill_slots(run, 0, 3, 4 * MIB, 0, 1);
+    fill_slots(run, 3, 3, 4 * MIB, -1, 1);
+    free_slots(run, 0, 6, 1);
+    step_status(run, tnr_limit_set(0, 26 * MIB), "tnr_limit_set");
+}
+
+static void limit_body(fault_run *run)
+{
+    step_malloc(run, 10, 15 * MIB, 0, -1, 0);
+    run->in_body = 1;
+    step_malloc(run, 11, 15 * MIB, 0, -1, 0);
+    step_free(run, 10);
+    step_malloc(run, 12, 20 * MIB, 0, 0, 2);
+}
+
+/* The device itself is full. */
+static void reclaim_prepare(fault_run *run)
+{
+    step_pool_create(run, 0, 0, 0);
+    fill_slots(run, 0, 4, 10 * MIB, 0, 0);
+    fill_slots(run, 4, 2, 10 * MIB, -1, 1);
+    free_slots(run, 0, 3, 1);
+    step_free(run, 4);
+}
+
+static void reclaim_body(fault_run *run)
+{
+    step_malloc(run, 10, 24 * MIB, 0, -1, 2);
+    step_malloc(run, 11, 30 * MIB, 0, -1, 2);
+    step_free(run, 10);
+    step_malloc(run, 12, 12 * MIB, 0, 0, 0);
+    step_free(run, 11);
+}
+
+/* Thresholds: memory goes back by itself. */
+static void threshold_prepare(fault_run *run)
+{
+    step_pool_create(run, 0, 0, 4 * MIB);
+    fill_slots(run, 0, 5, 4 * MIB, 0, 0);
+    fill_slots(run, 5, 3, 4 * MIB, -1, 1);
+    free_slots(run, 0, 4, 1);
+    free_slots(run, 5, 3, 2);
+}
+
+static void threshold_body(fault_run *run)
+{
+    step_malloc(run, 10, 6 * MIB, 0, 0, 1);
+    step_malloc(run, 11, 12 * MIB, 0, -1, 0);
+    step_free(run, 10);
+    step_malloc(run, 12, 9 * MIB, 0, 0, 0);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void shutdown_prepare(fault_run *run)
+{
+    step_pool_create(run, 0, 0, 0);
+    fill_slots(run, 30, 2, 4 * MIB, 0, 0);
+    donors_prepare(run);
+    step_malloc(run, 20, 10 * MIB, 0, -1, 0); /* leaves old mappings behind */
+    for (int i = 0; i < FAULT_SLOTS; i++)
+        step_free(run, i);
+}
+
+static void shutdown_body(fault_run *run)
+{
+    step_shutdown(run, 0);
+    step_malloc(run, 0, 3 * MIB, 0, -1, 0);
+}
+
+static void force_prepare(fault_run *run)
+{
+    step_pool_create(run, 0, 0, 0);
+    fill_slots(run, 30, 2, 4 * MIB, 0, 0);
+    donors_prepare(run);
+}
+
+static void force_body(fault_run *run)
+{
+    step_shutdown(run, 1);
+}
+
+static const fault_scenario scenarios[] = {
+    {"first start", NULL, "256M", NULL, start_body},
+    {"growth", NULL, "256M", growth_prepare, growth_body},
+    {"moves", NULL, "256M", moves_prepare, moves_body},
+    {"moves, few old mappings", "stale_mappings_max:1", "256M", moves_prepare, moves_body},
+    {"donors, wait", "cross_stream:wait", "256M", donors_prepare, donors_body},
+    {"donors, idle", "cross_stream:idle", "256M", donors_idle_prepare, donors_body},
+    {"donors, not idle", "cross_stream:idle", "256M", donors_prepare, donors_body},
+    {"worlds", NULL, "256M", worlds_prepare, worlds_body},
+    {"trim", NULL, "256M", trim_prepare, trim_body},
+    {"pools", NULL, "256M", growth_prepare, pools_body},
+    {"limit", NULL, "256M", limit_prepare, limit_body},
+    {"reclaim", NULL, "64M", reclaim_prepare, reclaim_body},
+    {"thresholds", "garbage_collection_threshold:0.1", "128M", threshold_prepare, threshold_body},
+    {"shutdown", NULL, "256M", shutdown_prepare, shutdown_body},
+    {"forced shutdown", NULL, "256M", force_prepare, force_body},
+};
+
+static void driver_calls_fail(void **state)
+{
+    fault_drive(*state);
+}
+
+static void host_memory_fails(void **state)
+{
+    fault_starve(*state);
+}
+
+enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
+
+/* One test per scenario and kind of fault. The argument picks the kind: driver or host. */
+int main(int argc, char **argv)
+{
+    struct CMUnitTest tests[SCENARIOS];
+    int host = argc > 1 && strcmp(argv[1], "host") == 0;
+    memset(tests, 0, sizeof(tests));
+    for (size_t i = 0; i < SCENARIOS; i++) {
+        tests[i].name = scenarios[i].name;
+        tests[i].test_func = host ? host_memory_fails : driver_calls_fail;
+        tests[i].initial_state = (void *)(uintptr_t)&scenarios[i];
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
