@@ -16,12 +16,13 @@ _Thread_local tnri_thread tnri_this_thread;
 
 static uint64_t generation_last;   /* library lock: never given twice */
 static _Atomic int library_forked; /* set in a child, for ever */
+static _Atomic int driver_touched; /* set before the driver is first called, for ever */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void library_mark_forked(void)
 {
-    if (atomic_load(&tnri_generation) == 0)
-        return; /* nothing of CUDA's was touched: the child may start afresh */
+    if (!atomic_load(&driver_touched))
+        return; /* the child may start afresh */
     atomic_store(&library_forked, 1);
     atomic_store(&tnri_generation, 0);
 }
@@ -57,8 +58,10 @@ static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
     tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
-    if (status == TNR_OK)
+    if (status == TNR_OK) {
+        atomic_store(&driver_touched, 1); /* a shutdown does not undo cuInit */
         status = tnri_driver_load();
+    }
     if (status == TNR_OK)
         status = tnri_devices_find();
     if (status != TNR_OK)
@@ -216,8 +219,12 @@ tnr_status tnr_shutdown(int force)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    if (atomic_load(&tnri_generation) == 0)
+    if (atomic_load(&tnri_generation) == 0) {
+        tnri_lock_take(&tnri_library_lock);
+        tnri_conf_reset(); /* what tnr_configure set before any start */
+        tnri_lock_release(&tnri_library_lock);
         return TNR_OK;
+    }
     tnr_status status = TNR_OK;
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK && !force; i++)
         if (atomic_load(&tnri_device_at(i)->in_use))
