@@ -103,6 +103,9 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
 {
     const tnri_conf *conf = tnri_conf_get();
     size_t released = 0;
+    tnr_status status = tnri_chunk_check(arena->pool, tnri_request_span(request));
+    if (status != TNR_OK)
+        return status;
     /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
      * this request. */
     (void)tnri_stale_drain(arena, 0, 0, &released);
@@ -112,7 +115,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
 
     tnri_plan plan = {0};
     *ptr = NULL;
-    tnr_status status = ladder_plan(&plan, arena, request, moves, ptr);
+    status = ladder_plan(&plan, arena, request, moves, ptr);
     if (status == TNR_OK && *ptr == NULL)
         status = tnri_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
