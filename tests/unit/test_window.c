@@ -122,7 +122,7 @@ static void against_every_position(void **state)
                 continue; /* would not have got here */
             tnri_window window;
             uintptr_t where = 0;
-            int found = tnri_window_find(world, bytes, &window);
+            int found = tnri_window_find(world, bytes, SIZE_MAX, &window);
             long best = naive_best(live, bytes, &where);
             if ((best > 0) != found || (found && (long)window.pages_missing != best))
                 fail_msg("layout %d: %zu bytes fit at %#zx with %ld pages; the answer was %d: %#zx "
@@ -148,11 +148,11 @@ static void nothing_fits(void **state)
     (void)state;
     tnri_window window;
     world_start();
-    assert_int_equal(tnri_window_find(world, PAGES * PAGE, &window), 1);
+    assert_int_equal(tnri_window_find(world, PAGES * PAGE, SIZE_MAX, &window), 1);
     assert_int_equal(window.pages_missing, PAGES);
     assert_int_equal(window.base, BASE);
-    assert_int_equal(tnri_window_find(world, PAGES * PAGE + 512, &window), 0);
-    assert_int_equal(tnri_window_find(world, 512, &window), 1);
+    assert_int_equal(tnri_window_find(world, PAGES * PAGE + 512, SIZE_MAX, &window), 0);
+    assert_int_equal(tnri_window_find(world, 512, SIZE_MAX, &window), 1);
     assert_int_equal(window.pages_missing, 1);
     world_stop();
 }
