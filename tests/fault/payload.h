@@ -3,7 +3,8 @@
  * Self-describing contents of blocks: one kernel writes a block's identity into it, another checks
  * that it is still there. Both run in stream order on the simulated device, so a block that was
  * handed to two owners at once, or to the next one too early, shows whatever the schedule was. The
- * kernels declare the whole block as touched and visit both ends and both sides of each chunk border.
+ * kernels declare the whole block as touched and visit both ends and both sides of each
+ * chunk border.
  */
 #ifndef TENURE_TESTS_PAYLOAD_H
 #define TENURE_TESTS_PAYLOAD_H

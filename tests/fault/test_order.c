@@ -4,7 +4,8 @@
  * and on another behind a wait on the device; and no mapping is removed before the work that may
  * use it has provably ended. Streams are blocked by gates: waits for a value that the host writes.
  *
- * Each test was seen to fail with the line named beside it taken out of the library:
+ * Each test was seen to fail with the line named beside it taken out of the library (the number of
+ * seeds is the program's argument):
  *   move_does_not_wait       stale.c, stale_prove: "*over = ..." replaced by "*over = 1"; and
  *                            execute.c, tnri_execute: the second group_set_event (own chunks)
  *   trim_waits, pool_destroy_waits, shutdown_waits
@@ -211,8 +212,8 @@ static void *waiter_shutdown(void *unused)
     return status == TNR_OK ? NULL : (void *)tnr_last_error();
 }
 
-/* Runs a call in a thread while the gate is closed: it must be found waiting, with nothing unmapped,
- * and must succeed once the gate opens. */
+/* Runs a call in a thread while the gate is closed: it must be found waiting, with nothing
+ * unmapped, and must succeed once the gate opens. */
 static void check_waits(void *(*call)(void *))
 {
     pthread_t thread;
@@ -313,8 +314,9 @@ static void busy_donor_is_left_alone(void **state)
 
 /* ---- many schedules ------------------------------------------------------------------------- */
 
-enum { SEEDS = 300, STEPS = 500, LIVE = 24 };
+enum { STEPS = 500, LIVE = 24 };
 
+static uint64_t seeds = 300; /* the argument of the program */
 static uint64_t random_state;
 
 static uint64_t draw(uint64_t below)
@@ -374,7 +376,7 @@ static void many_schedules(void **state)
 {
     (void)state;
     uint64_t served[TNR_SERVED_COUNT] = {0};
-    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+    for (uint64_t seed = 1; seed <= seeds; seed++)
         program_run(seed, "random", served);
     program_run(1, "lazy", served);
     program_run(1, "eager", served);
@@ -392,7 +394,7 @@ static int group_end(void **state)
     return simcuda_reset() < 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reuse_does_not_wait),
@@ -404,5 +406,7 @@ int main(void)
         cmocka_unit_test(busy_donor_is_left_alone),
         cmocka_unit_test(many_schedules),
     };
+    if (argc > 1)
+        seeds = strtoull(argv[1], NULL, 10);
     return cmocka_run_group_tests(tests, NULL, group_end);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many threads at once, free-running. Every block carries its identity, written when it is new and
- * checked in stream order before it is freed, so a block that two owners had at one time shows; under
- * ThreadSanitizer the kernels' accesses themselves are a race then. Memory is short on purpose: the
- * device's limit is below what the threads want, so chunks move, go from stream to stream, and are
+ * checked in stream order before it is freed, so a block that two owners had at one time shows;
+ * under ThreadSanitizer the kernels' accesses themselves are a race then. Memory is short on purpose:
+ * the device's limit is below what the threads want, so chunks move, go from stream to stream, and are
  * reclaimed from idle pools all the time.
  *
  *   own_streams       each thread on a stream of its own
@@ -12,9 +12,10 @@
  *   pools             threads make pools, route themselves to them and destroy them again
  *   maintenance       all of these together, while one thread trims, asks for statistics, validates
  *                     and moves the limit
+ *   failures          the same, while one thread makes driver calls fail, now this one, now that
  *
- * Each runs on free-running workers and on a seeded schedule inside the calls. The work is bounded by
- * a number of operations, given as the first argument; the second is the seed.
+ * Each runs on free-running workers and on a seeded schedule inside the calls. The work is bounded
+ * by a number of operations, given as the first argument; the second is the seed.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -53,7 +54,7 @@ enum { WORKERS = 4, LIVE = 16, HANDOVER = 32 };
 /* What one test does; constant while it runs. */
 typedef struct plan {
     const char *schedule;
-    int one_stream, hand_over, make_pools, maintain;
+    int one_stream, hand_over, make_pools, maintain, sabotage;
 } plan;
 
 typedef struct stress_block {
@@ -105,6 +106,12 @@ static size_t draw_bytes(worker *w)
     return MIB + (size_t)draw(w, 6 * MIB);
 }
 
+/* 1 if a call failed because the driver was made to. */
+static int sabotaged(const worker *w, tnr_status status)
+{
+    return w->work->sabotage && (status == TNR_ERR_DRIVER || status == TNR_ERR_OUT_OF_MEMORY);
+}
+
 static void block_make(worker *w, stress_block *block)
 {
     block->stream = streams[w->work->one_stream ? 0 : w->number];
@@ -115,7 +122,7 @@ static void block_make(worker *w, stress_block *block)
                                     block->stream);
     else
         status = tnr_malloc(&block->ptr, block->bytes, 0, block->stream);
-    if (status == TNR_ERR_LIMIT || status == TNR_ERR_OUT_OF_MEMORY) {
+    if (status == TNR_ERR_LIMIT || status == TNR_ERR_OUT_OF_MEMORY || sabotaged(w, status)) {
         REQUIRE(block->ptr == NULL, "a failed allocation gave %p", block->ptr);
         w->failed++;
         return;
@@ -162,6 +169,7 @@ static void pool_live(worker *w)
     options.limit_bytes = draw(w, 2) ? 16 * MIB : 0;
     options.release_threshold_bytes = draw(w, 2) ? 4 * MIB : 0;
     REQUIRE(tnr_pool_create(&pool, 0, &options) == TNR_OK, "%s", tnr_last_error());
+    tnr_status status;
     REQUIRE(tnr_pool_push(pool) == TNR_OK, "%s", tnr_last_error());
     stress_block blocks[4] = {{0}};
     for (int round = 0; round < 12; round++) {
@@ -178,7 +186,9 @@ static void pool_live(worker *w)
     for (int i = 0; i < 4; i++)
         if (blocks[i].ptr != NULL)
             block_end(&blocks[i]);
-    REQUIRE(tnr_pool_destroy(pool) == TNR_OK, "%s", tnr_last_error());
+    while (sabotaged(w, status = tnr_pool_destroy(pool)))
+        ;
+    REQUIRE(status == TNR_OK, "%s", tnr_last_error());
     REQUIRE(tnr_pool_push(pool) == TNR_ERR_INVALID_POOL, "a destroyed pool was accepted");
 }
 
@@ -219,16 +229,33 @@ static void validate_in_motion(void)
             "%s", text);
 }
 
+/* Makes some call of the library's fail soon. The programs' own calls are not among these. */
+static void sabotage(worker *w)
+{
+    static const char *const entries[] = {
+        "cuMemCreate",        "cuMemRelease",      "cuMemMap",        "cuMemUnmap",
+        "cuMemSetAccess",     "cuEventRecord",     "cuEventQuery",    "cuEventCreate",
+        "cuEventSynchronize", "cuStreamWaitEvent", "cuCtxPushCurrent"};
+    simcuda_fail_clear();
+    for (int i = 0; i < 6; i++)
+        simcuda_fail(entries[draw(w, sizeof(entries) / sizeof(entries[0]))], 1 + draw(w, 8),
+                     draw(w, 8) == 0, draw(w, 2) ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 static void *maintain_run(void *argument)
 {
     worker *w = argument;
     static char json[16384];
+    tnr_status status;
     REQUIRE(cuCtxSetCurrent(context) == CUDA_SUCCESS, "context");
     while (atomic_load(&workers_running) > 0) {
         tnr_stats stats = {.struct_bytes = sizeof(stats)};
+        if (w->work->sabotage)
+            sabotage(w);
         switch (draw(w, 6)) {
         case 0:
-            REQUIRE(tnr_trim(0, (size_t)draw(w, LIMIT), NULL) == TNR_OK, "%s", tnr_last_error());
+            status = tnr_trim(0, (size_t)draw(w, LIMIT), NULL);
+            REQUIRE(status == TNR_OK || sabotaged(w, status), "%s", tnr_last_error());
             break;
         case 1:
             REQUIRE(tnr_stats_get(0, NULL, &stats) == TNR_OK, "%s", tnr_last_error());
@@ -247,6 +274,7 @@ static void *maintain_run(void *argument)
             REQUIRE(tnr_stats_reset_peaks(0) == TNR_OK, "%s", tnr_last_error());
         }
     }
+    simcuda_fail_clear();
     return NULL;
 }
 
@@ -349,17 +377,19 @@ static int group_end(void **state)
 
 int main(int argc, char **argv)
 {
-    static plan own_streams = {NULL, 0, 0, 0, 0};
-    static plan shared_stream = {NULL, 1, 0, 0, 0};
-    static plan producers = {NULL, 0, 1, 0, 0};
-    static plan pools = {NULL, 0, 0, 1, 0};
-    static plan maintenance = {NULL, 0, 1, 1, 1};
+    static plan own_streams = {NULL, 0, 0, 0, 0, 0};
+    static plan shared_stream = {NULL, 1, 0, 0, 0, 0};
+    static plan producers = {NULL, 0, 1, 0, 0, 0};
+    static plan pools = {NULL, 0, 0, 1, 0, 0};
+    static plan maintenance = {NULL, 0, 1, 1, 1, 0};
+    static plan failures = {NULL, 0, 1, 1, 1, 1};
     const struct CMUnitTest tests[] = {
         {"own_streams", stress_test, NULL, NULL, &own_streams},
         {"shared_stream", stress_test, NULL, NULL, &shared_stream},
         {"producers", stress_test, NULL, NULL, &producers},
         {"pools", stress_test, NULL, NULL, &pools},
         {"maintenance", stress_test, NULL, NULL, &maintenance},
+        {"failures", stress_test, NULL, NULL, &failures},
     };
     if (argc > 1)
         operations = strtoull(argv[1], NULL, 10);
