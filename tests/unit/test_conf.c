@@ -117,7 +117,7 @@ static void values_read_back(void **state)
     assert_int_equal(tnri_conf_get()->cross_stream, TNRI_CROSS_IDLE);
 }
 
-/* Made key_distance count no deletions: the suggestion for bin_blockss became another key. */
+/* Let unknown_key keep the first key as the nearest: this failed. */
 static void an_unknown_key_names_the_nearest(void **state)
 {
     (void)state;
@@ -220,8 +220,11 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8", "chunk_mb:4", "gpu_direct_rdma:off",
-                                        "handle_type:none", "per_process_memory_fraction:0.5",
+    static const char *const fixed[] = {"address_space_gb:8",
+                                        "chunk_mb:4",
+                                        "gpu_direct_rdma:off",
+                                        "handle_type:none",
+                                        "per_process_memory_fraction:0.5",
                                         "small_limit_kb:64"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */
