@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Several devices: memory, limits, statistics and addresses of each are its own, only those that
- * are used cost anything, and eight with many pools and streams fit side by side.
+ * are used cost anything.
  *
  * In tnri_device_of, `ranges[i].device` replaced by `ranges[0].device`: addresses_tell_the_device
  * failed.
@@ -86,37 +86,6 @@ static void unused_devices_cost_nothing(void **state)
     assert_int_equal(device.in_use, 1);
 }
 
-/* Eight devices with the default of 8 TiB each; pools and streams on all. Under Valgrind the
- * simulated device offers fewer addresses and the ranges shrink. */
-static void eight_devices_many_pools_and_streams(void **state)
-{
-    (void)state;
-    enum { POOLS = 4, STREAMS = 6 };
-    unit_start("address_space_gb:8192", "DEVICES=8", NULL);
-    uintptr_t base[8];
-    size_t bytes[8];
-    for (int d = 0; d < 8; d++) {
-        for (int p = 0; p < POOLS; p++) {
-            tnr_pool pool;
-            assert_ok(tnr_pool_create(&pool, d, NULL));
-            for (int s = 0; s < STREAMS; s++) {
-                void *small, *large;
-                tnr_stream stream = unit_stream(d);
-                assert_ok(tnr_pool_malloc(&small, 512, pool, d, stream));
-                assert_ok(tnr_pool_malloc(&large, 2 * MIB, pool, d, stream));
-            }
-        }
-        tnr_device_info device = {.struct_bytes = sizeof(device)};
-        assert_ok(tnr_device_get(d, &device));
-        base[d] = device.address_base;
-        bytes[d] = device.address_bytes;
-        for (int e = 0; e < d; e++)
-            assert_true(base[d] >= base[e] + bytes[e] || base[e] >= base[d] + bytes[d]);
-        assert_true(base[d] + bytes[d] <= (uintptr_t)1 << 47);
-    }
-    assert_ok(tnr_validate(-1));
-}
-
 static void no_such_device(void **state)
 {
     (void)state;
@@ -145,7 +114,6 @@ int main(void)
         cmocka_unit_test_teardown(addresses_tell_the_device, unit_stop),
         cmocka_unit_test_teardown(limits_and_statistics_are_their_own, unit_stop),
         cmocka_unit_test_teardown(unused_devices_cost_nothing, unit_stop),
-        cmocka_unit_test_teardown(eight_devices_many_pools_and_streams, unit_stop),
         cmocka_unit_test_teardown(no_such_device, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

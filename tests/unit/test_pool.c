@@ -228,33 +228,6 @@ static void bad_options(void **state)
     assert_ok(tnr_pool_create(&pool, 0, &options));
 }
 
-/* A hundred pools with a hundred streams: the tables grow, and nothing is left of them. */
-static void many_pools_and_streams(void **state)
-{
-    (void)state;
-    enum { POOLS = 20, STREAMS = 40 };
-    unit_start("address_space_gb:4096", NULL);
-    tnr_stream streams[STREAMS];
-    tnr_pool pools[POOLS];
-    for (size_t i = 0; i < STREAMS; i++)
-        streams[i] = unit_stream(0);
-    for (size_t round = 0; round < 2; round++) {
-        for (size_t p = 0; p < POOLS; p++) {
-            pools[p] = pool_make(0);
-            for (size_t s = 0; s < STREAMS; s++) {
-                void *ptr;
-                assert_ok(tnr_pool_malloc(&ptr, 512 * (s + 1), pools[p], 0, streams[s]));
-                if ((s + p) % 3 != 0)
-                    assert_ok(tnr_free(ptr));
-            }
-            assert_int_equal(pool_stats(pools[p]).arenas, STREAMS);
-        }
-        (void)unit_stats();
-        for (size_t p = 0; p < POOLS; p++)
-            assert_error(tnr_pool_destroy(pools[p]), TNR_ERR_BUSY, "live");
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,7 +239,6 @@ int main(void)
         cmocka_unit_test_teardown(a_routed_pool_is_busy, unit_stop),
         cmocka_unit_test_teardown(dead_pools_are_recognised, unit_stop),
         cmocka_unit_test_teardown(bad_options, unit_stop),
-        cmocka_unit_test_teardown(many_pools_and_streams, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
