@@ -118,6 +118,14 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     return status;
 }
 
+uint64_t tnri_thread_number(void)
+{
+    static _Atomic uint64_t last;
+    if (tnri_unlikely(tnri_this_thread.number == 0))
+        tnri_this_thread.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return tnri_this_thread.number;
+}
+
 /* Where the calling thread is routed on a device; null for the default pool. */
 static tnr_pool thread_route(int device)
 {
@@ -141,10 +149,11 @@ static tnr_status arena_find(tnri_cached_arena *cached, int device_index, tnr_po
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
         return status;
+    uintptr_t key = tnri_stream_key(stream);
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
     if (status == TNR_OK)
-        *cached = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
+        *cached = (tnri_cached_arena){*arena, generation, key, pool, device_index};
     return status;
 }
 
@@ -152,13 +161,14 @@ tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri
 {
     if (pool == NULL)
         pool = thread_route(device);
-    uint64_t mixed = ((uint64_t)(uintptr_t)stream >> 4) ^ ((uint64_t)(uintptr_t)pool >> 6) ^
-                     (uint64_t)(unsigned)device;
+    uintptr_t key = tnri_stream_key(stream);
+    uint64_t mixed =
+        ((uint64_t)key >> 4) ^ ((uint64_t)(uintptr_t)pool >> 6) ^ (uint64_t)(unsigned)device;
     tnri_cached_arena *cached =
         &tnri_this_thread.cached[(mixed ^ mixed >> 8) & (TNRI_CACHED_ARENAS - 1)];
     if (tnri_likely(cached->generation ==
                         atomic_load_explicit(&tnri_generation, memory_order_acquire) &&
-                    cached->stream == stream && cached->pool == pool && cached->device == device &&
+                    cached->key == key && cached->pool == pool && cached->device == device &&
                     cached->arena != NULL && cached->generation != 0)) {
         *arena = cached->arena;
         return TNR_OK;
