@@ -91,8 +91,7 @@ void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
     block->slack = 0;
 }
 
-/* The largest run that may be split for a request: see max_split_size_mb. */
-static size_t run_bytes_max(size_t bytes)
+size_t tnri_run_bytes_max(size_t bytes)
 {
     size_t max_split = (size_t)tnri_conf_get()->max_split_size_mb << 20;
     return max_split == 0 || bytes >= max_split ? SIZE_MAX : max_split - TNR_ALIGNMENT_DEFAULT;
@@ -113,8 +112,8 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
 tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
-    tnri_block *run =
-        tnri_index_find(&world->index, tnri_request_span(request), run_bytes_max(request->bytes));
+    tnri_block *run = tnri_index_find(&world->index, tnri_request_span(request),
+                                      tnri_run_bytes_max(request->bytes));
     if (run == NULL)
         return NULL;
     tnri_block *block = tnri_arena_carve(arena, run, request);

@@ -85,6 +85,9 @@ tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, voi
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
                                     tnr_served *served, int *no_host);
 
+/* The largest run that may be split for a block of `bytes`: see max_split_size_mb. */
+size_t tnri_run_bytes_max(size_t bytes);
+
 /* Takes a run of the index for the request, under the lock. */
 tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host);
 

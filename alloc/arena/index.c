@@ -8,6 +8,8 @@ unsigned tnri_index_class(size_t bytes)
     if (units < TNRI_INDEX_EXACT)
         return (unsigned)units;
     unsigned log2 = 63u - (unsigned)__builtin_clzll(units);
+    if (tnri_unlikely(log2 >= TNRI_INDEX_SUB_BITS + 1 + TNRI_INDEX_DOUBLINGS))
+        return TNRI_INDEX_CLASSES - 1; /* a request that no device can serve */
     unsigned doubling = log2 - (TNRI_INDEX_SUB_BITS + 1);
     unsigned sub =
         (unsigned)(units >> (log2 - TNRI_INDEX_SUB_BITS)) & ((1u << TNRI_INDEX_SUB_BITS) - 1);

@@ -38,7 +38,8 @@ typedef struct tnri_index {
     size_t count;
 } tnri_index;
 
-/* The class of a size: that of the largest class bound not above it. */
+/* The class of a size: that of the largest class bound not above it. The last one has no upper end:
+ * callers may ask for up to an EiB. */
 unsigned tnri_index_class(size_t bytes);
 
 void tnri_index_insert(tnri_index *index, tnri_block *run);

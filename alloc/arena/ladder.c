@@ -134,6 +134,9 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
 {
     const tnri_conf *conf = tnri_conf_get();
     size_t released = 0;
+    tnr_status status = tnri_chunk_check(arena->pool, tnri_request_span(request));
+    if (status != TNR_OK)
+        return status;
     /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
      * this request. */
     (void)tnri_stale_drain(arena, 0, 0, &released);
@@ -145,7 +148,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
     *ptr = NULL;
     if (ladder_retired(arena, request, ptr))
         return TNR_OK;
-    tnr_status status = ladder_plan(&plan, arena, request, moves, ptr);
+    status = ladder_plan(&plan, arena, request, moves, ptr);
     if (status == TNR_OK && *ptr == NULL)
         status = tnri_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
@@ -158,10 +161,25 @@ static int is_shortage(tnr_status status)
     return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
 }
 
+/* Serves by flushing alone, which needs no driver. Returns 1 if that was enough. */
+static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnri_lock_take(&arena->lock);
+    tnri_block *block = ladder_flush(arena, request);
+    if (block != NULL) {
+        tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
+        *ptr = (void *)block->base;
+    }
+    tnri_lock_release(&arena->lock);
+    return block != NULL;
+}
+
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     tnri_device *device = arena->device;
     tnri_visit visit;
+    if (ladder_serve_flushed(arena, request, ptr))
+        return TNR_OK;
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;

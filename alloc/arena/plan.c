@@ -74,7 +74,8 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
     plan->own_count = 0;
     tnri_window window;
     uintptr_t end;
-    if (!tnri_window_find(world, tnri_request_span(request), &window) ||
+    if (!tnri_window_find(world, tnri_request_span(request), tnri_run_bytes_max(request->bytes),
+                          &window) ||
         !window_gaps(plan, &window, &end))
         return TNR_ERR_ADDRESS_SPACE;
     if (plan->sources_max < plan->pages_missing) {
@@ -188,6 +189,7 @@ static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
 static size_t world_donate(tnri_plan *plan, tnri_world *donor)
 {
     size_t taken = 0;
+    size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
     unsigned class_index = tnri_index_class(tnri_page_bytes(donor->space));
     unsigned found;
     tnri_block *run;
@@ -197,7 +199,8 @@ static size_t world_donate(tnri_plan *plan, tnri_world *donor)
             tnri_block *next = run->next;
             if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
                 return taken;
-            taken += run_donate(plan, donor, run);
+            if (run->bytes <= bytes_max)
+                taken += run_donate(plan, donor, run);
             run = next;
         }
         class_index = found + 1;

@@ -16,9 +16,10 @@ enum {
     RECORDS_MAX = 64     /* of one stretch; what lies above them is not considered */
 };
 
-static int block_is_open(const tnri_block *block)
+static int block_is_open(const tnri_block *block, size_t run_bytes_max)
 {
-    return block != NULL && (block->state == TNRI_FREE || block->state == TNRI_HOLE);
+    return block != NULL && ((block->state == TNRI_FREE && block->bytes <= run_bytes_max) ||
+                             block->state == TNRI_HOLE);
 }
 
 /* Bytes of hole pages that [base, end) touches within one record. */
@@ -75,21 +76,22 @@ static void stretch_offer(const tnri_world *world, tnri_block *const *records, s
     }
 }
 
-int tnri_window_find(const tnri_world *world, size_t bytes, tnri_window *window)
+int tnri_window_find(const tnri_world *world, size_t bytes, size_t run_bytes_max,
+                     tnri_window *window)
 {
     window->first = NULL;
     size_t stretches = 0;
     for (tnri_block *hole = world->holes; hole != NULL; hole = hole->next) {
         tnri_block *lowest = hole;
-        if (block_is_open(lowest->below))
+        if (block_is_open(lowest->below, run_bytes_max))
             lowest = lowest->below;
-        if (lowest != hole && block_is_open(lowest->below))
+        if (lowest != hole && block_is_open(lowest->below, run_bytes_max))
             continue; /* a lower hole leads to this stretch */
         tnri_assert_hot(lowest == hole || lowest->state == TNRI_FREE);
         tnri_block *records[RECORDS_MAX];
         size_t count = 0;
-        for (tnri_block *record = lowest; block_is_open(record) && count < RECORDS_MAX;
-             record = record->above)
+        for (tnri_block *record = lowest;
+             block_is_open(record, run_bytes_max) && count < RECORDS_MAX; record = record->above)
             records[count++] = record;
         stretch_offer(world, records, count, bytes, window);
         if (++stretches == STRETCHES_MAX && window->first != NULL)

@@ -9,7 +9,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -78,14 +77,36 @@ static int choice_find(const char *words, const char *word)
     return -1;
 }
 
-/* Reads a number with nothing after it. */
+/* Reads a decimal number with nothing before or after it. Not with strtod, which takes a comma for
+ * the point in programs that have set a locale that does, and hexadecimal in all. */
 static int number_parse(const char *value, double *number)
 {
-    char *end;
-    if (!isdigit((unsigned char)value[0]) && value[0] != '.')
-        return 0; /* no signs, no "inf", no leading blanks */
-    *number = strtod(value, &end);
-    return *end == '\0';
+    double unit = 1;
+    int digits = 0;
+    int point = 0;
+    *number = 0;
+    for (; *value != '\0'; value++) {
+        if (*value == '.' && !point) {
+            point = 1;
+            continue;
+        }
+        if (*value < '0' || *value > '9')
+            return 0;
+        *number = *number * 10 + (*value - '0');
+        unit *= point ? 10 : 1;
+        digits++;
+    }
+    *number /= unit;
+    return digits > 0 && digits <= 30;
+}
+
+/* Writes a ratio with a point, whatever the locale. */
+static void number_print(double number, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%g", number);
+    char *comma = strchr(text, ',');
+    if (comma != NULL)
+        *comma = '.';
 }
 
 /* Stores `value` into the field of `row`. Returns 1, or 0 if it is not an allowed value. */
@@ -133,7 +154,7 @@ static void setting_print(const setting *row, const tnri_conf *conf, char *text,
         snprintf(text, bytes, "%llu", (unsigned long long)*(const uint64_t *)field);
         break;
     case RATIO:
-        snprintf(text, bytes, "%g", *(const double *)field);
+        number_print(*(const double *)field, text, bytes);
         break;
     case SWITCH:
         snprintf(text, bytes, "%s", *(const int *)field ? "on" : "off");

@@ -44,6 +44,34 @@ tnr_status tnri_chunk_charge(tnr_pool pool, size_t bytes)
     return TNR_OK;
 }
 
+/* The most that an account can ever hold: idle memory over a limit that was lowered still serves. */
+static uint64_t account_most(const _Atomic uint64_t *account, const _Atomic uint64_t *limit)
+{
+    uint64_t now = atomic_load_explicit(account, memory_order_relaxed);
+    uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);
+    return now > most ? now : most;
+}
+
+tnr_status tnri_chunk_check(tnr_pool pool, size_t bytes)
+{
+    const tnri_device *device = pool->device;
+    if (bytes > device->capabilities.memory_bytes)
+        return tnri_error(TNR_ERR_OUT_OF_MEMORY, "device %d has %zu bytes in all; %zu were needed.",
+                          device->index, device->capabilities.memory_bytes, bytes);
+    if (bytes > account_most(&device->reserved_bytes, &device->limit_bytes))
+        return tnri_error(TNR_ERR_LIMIT,
+                          "device %d may have %llu bytes mapped; %zu were needed. Raise "
+                          "per_process_memory_fraction or tnr_limit_set.",
+                          device->index, (unsigned long long)atomic_load(&device->limit_bytes),
+                          bytes);
+    if (bytes > account_most(&pool->reserved_bytes, &pool->limit_bytes))
+        return tnri_error(TNR_ERR_LIMIT,
+                          "pool \"%s\" may have %llu bytes mapped; %zu were needed. Make it with "
+                          "a larger limit_bytes.",
+                          pool->name, (unsigned long long)atomic_load(&pool->limit_bytes), bytes);
+    return TNR_OK;
+}
+
 void tnri_chunk_discharge(tnr_pool pool, size_t bytes)
 {
     atomic_fetch_sub_explicit(&pool->device->reserved_bytes, bytes, memory_order_relaxed);
@@ -87,6 +115,9 @@ tnr_status tnri_chunk_create(tnr_pool pool, size_t pages, tnri_chunk **created)
     uint64_t made = atomic_fetch_add(&device->chunks_created, 1) + 1;
     tnri_peak_raise(&device->chunks_peak, made - atomic_load(&device->chunks_released));
     atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);
+    made = atomic_fetch_add(&pool->chunks_created, 1) + 1;
+    tnri_peak_raise(&pool->chunks_peak, made - atomic_load(&pool->chunks_released));
+    atomic_fetch_add_explicit(&pool->reserved_total_bytes, bytes, memory_order_relaxed);
     *created = chunk;
     return TNR_OK;
 
@@ -111,6 +142,7 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
     tnri_assert_none_held();
     CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
     atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&chunk->pool->chunks_released, 1, memory_order_relaxed);
     tnri_chunk_discharge(chunk->pool, chunk->pages << device->space.page_shift);
     if (result == CUDA_SUCCESS)
         tnri_host_free(chunk, sizeof(*chunk));

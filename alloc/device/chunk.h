@@ -30,6 +30,9 @@ extern tnri_chunk tnri_chunk_stuck;
 
 /* Takes `bytes` of the device's and the pool's limits. TNR_ERR_LIMIT if one would be exceeded. */
 tnr_status tnri_chunk_charge(struct tnr_pool_st *pool, size_t bytes);
+/* Whether so many bytes could be mapped if everything else were given back: TNR_OK, or the error
+ * that asking for them must end in. For refusing a request before anything is done for it. */
+tnr_status tnri_chunk_check(struct tnr_pool_st *pool, size_t bytes);
 /* Gives them back. */
 void tnri_chunk_discharge(struct tnr_pool_st *pool, size_t bytes);
 

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
@@ -16,12 +17,13 @@ _Thread_local tnri_thread tnri_this_thread;
 
 static uint64_t generation_last;   /* library lock: never given twice */
 static _Atomic int library_forked; /* set in a child, for ever */
+static _Atomic int driver_touched; /* set before the driver is first called, for ever */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void library_mark_forked(void)
 {
-    if (atomic_load(&tnri_generation) == 0)
-        return; /* nothing of CUDA's was touched: the child may start afresh */
+    if (!atomic_load(&driver_touched))
+        return; /* the child may start afresh */
     atomic_store(&library_forked, 1);
     atomic_store(&tnri_generation, 0);
 }
@@ -57,8 +59,10 @@ static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
     tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
-    if (status == TNR_OK)
+    if (status == TNR_OK) {
+        atomic_store(&driver_touched, 1); /* a shutdown does not undo cuInit */
         status = tnri_driver_load();
+    }
     if (status == TNR_OK)
         status = tnri_devices_find();
     if (status != TNR_OK)
@@ -222,12 +226,27 @@ static tnr_status device_end_pools(tnri_device *device)
     return TNR_OK;
 }
 
+/* Lets the layer above give back what it has of the driver's, in the device's context. */
+static void device_tell_upper(tnri_device *device)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    tnri_visit visit;
+    if (upper == NULL || device->context == NULL || tnri_device_enter(device, &visit) != TNR_OK)
+        return;
+    upper->device_gone(device);
+    tnri_device_leave(&visit);
+}
+
 tnr_status tnr_shutdown(int force)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    if (atomic_load(&tnri_generation) == 0)
+    if (atomic_load(&tnri_generation) == 0) {
+        tnri_lock_take(&tnri_library_lock);
+        tnri_conf_reset(); /* what tnr_configure set before any start */
+        tnri_lock_release(&tnri_library_lock);
         return TNR_OK;
+    }
     tnr_status status = TNR_OK;
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK && !force; i++)
         if (atomic_load(&tnri_device_at(i)->in_use))
@@ -236,6 +255,8 @@ tnr_status tnr_shutdown(int force)
         tnri_device *device = tnri_device_at(i);
         if (atomic_load(&device->in_use))
             status = device_end_pools(device);
+        if (status == TNR_OK)
+            device_tell_upper(device);
         if (status == TNR_OK)
             status = tnri_device_stop(device);
     }

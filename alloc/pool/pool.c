@@ -330,26 +330,39 @@ static void pool_wait_for_visitors(tnr_pool pool)
     }
 }
 
+/* Gives everything that the pool has back to the driver, live blocks included if `force`. */
+static tnr_status pool_give_back(tnr_pool pool, int force)
+{
+    tnr_status status;
+    if (force)
+        arenas_free_all(pool);
+    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
+    (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
+    if (status != TNR_OK || atomic_load(&pool->reserved_bytes) == 0)
+        return status;
+    if (pool_live_blocks(pool) > 0)
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
+                          pool->name);
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for taking pool \"%s\" apart.",
+                      pool->name);
+}
+
 tnr_status tnri_pool_end(tnr_pool pool, int force)
 {
-    tnri_device *device = pool->device;
     size_t live = pool_live_blocks(pool);
     if (live > 0 && !force)
         return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
                           pool->name, live);
-    if (live > 0)
-        arenas_free_all(pool);
-    tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
-    tnr_status status;
-    (void)tnri_release_idle(device, pool, SIZE_MAX, 1, &status);
-    if (status != TNR_OK)
-        return status;
-    if (atomic_load(&pool->reserved_bytes) != 0)
-        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
-                          pool->name);
+    /* Dead, no new walk stops here; with no walk here, nobody else has taken an old mapping out of
+     * its queue for a moment, so what can be given back is given back now. */
     atomic_store(&pool->magic, TNRI_POOL_MAGIC_DEAD);
-    tnri_generation_advance();
     pool_wait_for_visitors(pool);
+    tnr_status status = pool_give_back(pool, live > 0);
+    if (status != TNR_OK) {
+        atomic_store(&pool->magic, TNRI_POOL_MAGIC_LIVE);
+        return status;
+    }
+    tnri_generation_advance();
     const tnri_upper *upper = tnri_upper_get();
     tnri_arena *arena = atomic_exchange(&pool->arenas, NULL);
     while (arena != NULL) {

@@ -48,6 +48,8 @@ struct tnr_pool_st {
     _Atomic uint64_t limit_bytes;             /* UINT64_MAX: none */
     _Atomic uint64_t release_threshold_bytes; /* UINT64_MAX: the setting */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
+    _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
+    _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint32_t routed_threads;
 };
 

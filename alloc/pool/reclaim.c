@@ -5,6 +5,7 @@
 #include "arena/stale.h"
 #include "conf/conf.h"
 #include "device/chunk.h"
+#include "device/chunk.h"
 
 tnr_status tnri_drain_pool(tnr_pool pool, size_t *released)
 {
@@ -90,6 +91,8 @@ void tnri_collect_all(tnri_device *device)
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
 {
     tnri_device *device = arena->device;
+    if (tnri_chunk_check(arena->pool, bytes) != TNR_OK)
+        return 0;
     /* What the last chunk of the request misses may be as large as a page on either side. */
     size_t wanted = bytes + 2 * tnri_page_bytes(&device->space);
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
@@ -108,7 +111,7 @@ void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)
 {
     tnri_device *device = pool->device;
     double threshold = tnri_conf_get()->garbage_collection_threshold;
-    if (threshold <= 0)
+    if (threshold <= 0 || tnri_chunk_check(pool, bytes) != TNR_OK)
         return;
     uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
     uint64_t memory = device->capabilities.memory_bytes;

@@ -62,15 +62,18 @@ static void stats_add_pool(tnr_stats *stats, tnr_pool pool)
     stats->pools++;
 }
 
+static void stats_set_chunks(tnr_stats *stats, uint64_t created, uint64_t released, uint64_t peak)
+{
+    stats->segment = (tnr_stat){created - released, peak, created, released};
+    stats->chunks_created = created;
+    stats->chunks_released = released;
+}
+
 /* What only the device knows. */
 static void stats_add_device(tnr_stats *stats, tnri_device *device)
 {
-    uint64_t created = atomic_load(&device->chunks_created);
-    uint64_t released = atomic_load(&device->chunks_released);
-    stats->segment =
-        (tnr_stat){created - released, atomic_load(&device->chunks_peak), created, released};
-    stats->chunks_created = created;
-    stats->chunks_released = released;
+    stats_set_chunks(stats, atomic_load(&device->chunks_created),
+                     atomic_load(&device->chunks_released), atomic_load(&device->chunks_peak));
     stats->chunks_moved = atomic_load(&device->chunks_moved);
     stats->num_device_alloc = atomic_load(&device->mappings_made);
     stats->num_device_free = atomic_load(&device->mappings_removed);
@@ -123,6 +126,9 @@ tnr_status tnr_stats_get(int device_index, tnr_pool pool, tnr_stats *stats)
         stats_add_pool(stats, pool);
         reserved = atomic_load(&pool->reserved_bytes);
         stats->reserved_bytes.peak = atomic_load(&pool->reserved_peak_bytes);
+        stats->reserved_bytes.allocated = atomic_load(&pool->reserved_total_bytes);
+        stats_set_chunks(stats, atomic_load(&pool->chunks_created),
+                         atomic_load(&pool->chunks_released), atomic_load(&pool->chunks_peak));
         stats->limit_bytes = atomic_load(&pool->limit_bytes);
     } else {
         for (tnr_pool each = NULL; (each = tnri_pool_walk(device, each)) != NULL;)
@@ -130,10 +136,10 @@ tnr_status tnr_stats_get(int device_index, tnr_pool pool, tnr_stats *stats)
         reserved = atomic_load(&device->reserved_bytes);
         stats->reserved_bytes.peak = atomic_load(&device->reserved_peak_bytes);
         stats->reserved_bytes.allocated = atomic_load(&device->reserved_total_bytes);
-        stats->reserved_bytes.freed = stats->reserved_bytes.allocated - reserved;
         stats->limit_bytes = atomic_load(&device->limit_bytes);
         stats_add_device(stats, device);
     }
+    stats->reserved_bytes.freed = stats->reserved_bytes.allocated - reserved;
     stats->reserved_bytes.current = reserved;
     /* Active is live or retired. Its sums of changes are those of the live blocks, moved by what is
      * retired now; its peak is at least theirs. */
@@ -167,6 +173,8 @@ tnr_status tnr_stats_reset_peaks(int device_index)
         return status;
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         atomic_store(&pool->reserved_peak_bytes, atomic_load(&pool->reserved_bytes));
+        atomic_store(&pool->chunks_peak,
+                     atomic_load(&pool->chunks_created) - atomic_load(&pool->chunks_released));
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_lock_take(&arena->lock);
             for (int w = 0; w < TNR_WORLD_COUNT; w++)

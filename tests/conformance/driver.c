@@ -11,15 +11,17 @@ struct driver cu;
 static char reason[512];
 
 /* Object pointers from dlsym and cuGetProcAddress into function pointers, as POSIX intends. */
-static void assign(void *function, const void *symbol) {
+static void assign(void *function, const void *symbol)
+{
     memcpy(function, &symbol, sizeof symbol);
 }
 
-static const char *function_load(const char *name, int version, void *function) {
+static const char *function_load(const char *name, int version, void *function)
+{
     void *symbol = NULL;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-    CUresult result = cu.GetProcAddress(name, &symbol, version, CU_GET_PROC_ADDRESS_DEFAULT,
-                                        &status);
+    CUresult result =
+        cu.GetProcAddress(name, &symbol, version, CU_GET_PROC_ADDRESS_DEFAULT, &status);
     if (result != CUDA_SUCCESS || symbol == NULL) {
         snprintf(reason, sizeof reason, "it has no %s of version %d (result %d)", name, version,
                  (int)result);
@@ -29,7 +31,8 @@ static const char *function_load(const char *name, int version, void *function) 
     return NULL;
 }
 
-const char *driver_load(const char *path) {
+const char *driver_load(const char *path)
+{
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         snprintf(reason, sizeof reason, "%s", dlerror());

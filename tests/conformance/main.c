@@ -30,7 +30,8 @@ static bool differs;
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-static void say(const char *format, ...) {
+static void say(const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     int wrote = vsnprintf(line + line_length, sizeof line - line_length, format, arguments);
@@ -42,7 +43,8 @@ static void say(const char *format, ...) {
 }
 
 /* The name without its prefix; the number if the driver knows no name. */
-static const char *result_name(CUresult result) {
+static const char *result_name(CUresult result)
+{
     static char number[32];
     const char *name = NULL;
     if (result == CUDA_SUCCESS) {
@@ -55,7 +57,8 @@ static const char *result_name(CUresult result) {
     return strncmp(name, "CUDA_ERROR_", 11) == 0 ? name + 11 : name;
 }
 
-void expect(const char *label, CUresult result, CUresult expected) {
+void expect(const char *label, CUresult result, CUresult expected)
+{
     say(" %s=%s", label, result_name(result));
     if (result != expected) {
         say("(expected %s)", result_name(expected));
@@ -63,11 +66,13 @@ void expect(const char *label, CUresult result, CUresult expected) {
     }
 }
 
-void observe(const char *label, CUresult result) {
+void observe(const char *label, CUresult result)
+{
     say(" %s?=%s", label, result_name(result));
 }
 
-void expect_number(const char *label, unsigned long long number, unsigned long long expected) {
+void expect_number(const char *label, unsigned long long number, unsigned long long expected)
+{
     say(" %s=%llu", label, number);
     if (number != expected) {
         say("(expected %llu)", expected);
@@ -75,11 +80,13 @@ void expect_number(const char *label, unsigned long long number, unsigned long l
     }
 }
 
-void observe_number(const char *label, unsigned long long number) {
+void observe_number(const char *label, unsigned long long number)
+{
     say(" %s?=%llu", label, number);
 }
 
-void expect_yes(const char *label, bool answer, bool expected) {
+void expect_yes(const char *label, bool answer, bool expected)
+{
     say(" %s=%s", label, answer ? "yes" : "no");
     if (answer != expected) {
         say("(expected %s)", expected ? "yes" : "no");
@@ -87,14 +94,16 @@ void expect_yes(const char *label, bool answer, bool expected) {
     }
 }
 
-void observe_yes(const char *label, bool answer) {
+void observe_yes(const char *label, bool answer)
+{
     say(" %s?=%s", label, answer ? "yes" : "no");
 }
 
 static void finish(const char *name) __attribute__((noreturn));
 
 /* The process ends without the driver's own clean-up, which may wait for gated work. */
-static void finish(const char *name) {
+static void finish(const char *name)
+{
     printf("%-32s %s%s\n", name, differs ? "DIFFERS" : "ok", line);
     fflush(stdout);
     _exit(differs ? EXIT_DIFFERS : 0);
@@ -102,7 +111,8 @@ static void finish(const char *name) {
 
 static const char *running;
 
-void need(const char *what, CUresult result) {
+void need(const char *what, CUresult result)
+{
     if (result != CUDA_SUCCESS) {
         say(" %s=%s(needed to go on)", what, result_name(result));
         differs = true;
@@ -112,7 +122,8 @@ void need(const char *what, CUresult result) {
 
 /* ---- Steps ---------------------------------------------------------------------------------- */
 
-CUmemAllocationProp chunk_property(void) {
+CUmemAllocationProp chunk_property(void)
+{
     CUmemAllocationProp property;
     memset(&property, 0, sizeof property);
     property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -121,20 +132,23 @@ CUmemAllocationProp chunk_property(void) {
     return property;
 }
 
-CUmemGenericAllocationHandle chunk_create(size_t bytes) {
+CUmemGenericAllocationHandle chunk_create(size_t bytes)
+{
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp property = chunk_property();
     need("create", cu.MemCreate(&handle, bytes, &property, 0));
     return handle;
 }
 
-CUdeviceptr reserve(size_t bytes) {
+CUdeviceptr reserve(size_t bytes)
+{
     CUdeviceptr at = 0;
     need("reserve", cu.MemAddressReserve(&at, bytes, 0, 0, 0));
     return at;
 }
 
-CUresult set_access(CUdeviceptr at, size_t bytes) {
+CUresult set_access(CUdeviceptr at, size_t bytes)
+{
     CUmemAccessDesc access;
     memset(&access, 0, sizeof access);
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -142,7 +156,8 @@ CUresult set_access(CUdeviceptr at, size_t bytes) {
     return cu.MemSetAccess(at, bytes, &access, 1);
 }
 
-CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle) {
+CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle)
+{
     CUmemGenericAllocationHandle made = chunk_create(bytes);
     CUdeviceptr at = reserve(bytes);
     need("map", cu.MemMap(at, bytes, 0, made, 0));
@@ -153,19 +168,22 @@ CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle) {
     return at;
 }
 
-CUstream stream_new(unsigned flags) {
+CUstream stream_new(unsigned flags)
+{
     CUstream stream = NULL;
     need("stream", cu.StreamCreate(&stream, flags));
     return stream;
 }
 
-CUevent event_new(unsigned flags) {
+CUevent event_new(unsigned flags)
+{
     CUevent event = NULL;
     need("event", cu.EventCreate(&event, flags));
     return event;
 }
 
-unsigned byte_at(CUdeviceptr at) {
+unsigned byte_at(CUdeviceptr at)
+{
     unsigned char byte = 0;
     need("copy", cu.MemcpyDtoH(&byte, at, 1));
     return byte;
@@ -183,7 +201,8 @@ struct gate {
     bool fired;   /* guarded by lock */
 };
 
-struct gate *gate_new(void) {
+struct gate *gate_new(void)
+{
     struct gate *gate = calloc(1, sizeof *gate);
     void *word = NULL;
     if (gate == NULL) {
@@ -197,17 +216,20 @@ struct gate *gate_new(void) {
     return gate;
 }
 
-void gate_close(struct gate *gate, CUstream stream) {
+void gate_close(struct gate *gate, CUstream stream)
+{
     CUdeviceptr device = 0;
     need("device pointer", cu.MemHostGetDevicePointer(&device, gate->word, 0));
     need("value wait", cu.StreamWaitValue32(stream, device, 1, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
-void gate_open(struct gate *gate) {
+void gate_open(struct gate *gate)
+{
     __atomic_store_n(gate->word, 1, __ATOMIC_SEQ_CST);
 }
 
-static void *watch_main(void *data) {
+static void *watch_main(void *data)
+{
     struct gate *gate = data;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -230,7 +252,8 @@ static void *watch_main(void *data) {
     return NULL;
 }
 
-void watch_start(struct gate *gate, unsigned ms) {
+void watch_start(struct gate *gate, unsigned ms)
+{
     gate->ms = ms;
     gate->stopped = false;
     gate->fired = false;
@@ -239,7 +262,8 @@ void watch_start(struct gate *gate, unsigned ms) {
     }
 }
 
-bool watch_stop(struct gate *gate) {
+bool watch_stop(struct gate *gate)
+{
     pthread_mutex_lock(&gate->lock);
     gate->stopped = true;
     bool fired = gate->fired;
@@ -257,7 +281,8 @@ struct options {
     bool list;
 };
 
-static void scenario_run(const struct scenario *scenario, const char *library) {
+static void scenario_run(const struct scenario *scenario, const char *library)
+{
     running = scenario->name;
     (void)alarm(SCENARIO_SECONDS);
     const char *missing = driver_load(library);
@@ -276,7 +301,8 @@ static void scenario_run(const struct scenario *scenario, const char *library) {
 }
 
 /* In a child, because a driver once initialised does not work in children. */
-static void probe(const char *library) {
+static void probe(const char *library)
+{
     int count = 0;
     const char *missing = driver_load(library);
     if (missing != NULL) {
@@ -303,7 +329,8 @@ static void probe(const char *library) {
 }
 
 /* Runs a scenario, or the probe for null, in a child; its exit code, or EXIT_DIFFERS if it died. */
-static int in_child(const struct scenario *scenario, const char *library) {
+static int in_child(const struct scenario *scenario, const char *library)
+{
     fflush(NULL);
     pid_t child = fork();
     if (child < 0) {
@@ -334,7 +361,8 @@ static const struct scenario *const groups[] = {basic_scenarios, vmm_scenarios, 
                                                 memory_scenarios};
 
 /* Runs or lists the scenarios; how many differ, or a code to end with as a negative number. */
-static int run_all(const struct options *options, int *count) {
+static int run_all(const struct options *options, int *count)
+{
     int bad = 0;
     for (size_t group = 0; group < sizeof groups / sizeof groups[0]; group++) {
         for (const struct scenario *scenario = groups[group]; scenario->name; scenario++) {
@@ -356,7 +384,8 @@ static int run_all(const struct options *options, int *count) {
     return bad;
 }
 
-static void usage(FILE *out) {
+static void usage(FILE *out)
+{
     fprintf(out,
             "usage: conformance [--only TEXT] [--list] LIBRARY\n"
             "\n"
@@ -371,7 +400,8 @@ static void usage(FILE *out) {
             "device.\n");
 }
 
-static bool options_parse(int count, char **words, struct options *options) {
+static bool options_parse(int count, char **words, struct options *options)
+{
     memset(options, 0, sizeof *options);
     for (int i = 1; i < count; i++) {
         if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) {
@@ -395,7 +425,8 @@ static bool options_parse(int count, char **words, struct options *options) {
     return options->library != NULL || options->list;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     struct options options;
     int count = 0;
     if (!options_parse(argc, argv, &options)) {

@@ -68,7 +68,7 @@ void gate_open(struct gate *gate);
 void watch_start(struct gate *gate, unsigned ms);
 bool watch_stop(struct gate *gate);
 
-#define WAITS_MS 300u   /* for calls expected to wait */
+#define WAITS_MS 300u    /* for calls expected to wait */
 #define RETURNS_MS 5000u /* for calls expected to return at once */
 
 #endif

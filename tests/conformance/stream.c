@@ -2,7 +2,8 @@
 /* Scenarios: streams, events, value waits, host functions. */
 #include "scenario.h"
 
-static void event_rules(void) {
+static void event_rules(void)
+{
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
     struct gate *gate = gate_new();
@@ -17,14 +18,16 @@ static void event_rules(void) {
     gate_open(gate);
     expect("sync", cu.EventSynchronize(event), CUDA_SUCCESS);
     expect("query", cu.EventQuery(event), CUDA_SUCCESS);
-    observe("null", cu.EventQuery(NULL));
-    observe("create_null", cu.EventCreate(NULL, 0));
-    observe("create_flags", cu.EventCreate(&event, 1024));
-    observe("interprocess_timed", cu.EventCreate(&event, CU_EVENT_INTERPROCESS));
+    expect("null", cu.EventQuery(NULL), CUDA_ERROR_INVALID_HANDLE);
+    expect("create_null", cu.EventCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("create_flags", cu.EventCreate(&event, 1024), CUDA_ERROR_INVALID_VALUE);
+    expect("interprocess_timed", cu.EventCreate(&event, CU_EVENT_INTERPROCESS),
+           CUDA_ERROR_INVALID_VALUE);
 }
 
 /* A record replaces the earlier one for queries made after it. */
-static void event_recorded_again(void) {
+static void event_recorded_again(void)
+{
     CUstream first = stream_new(CU_STREAM_NON_BLOCKING);
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
@@ -41,7 +44,8 @@ static void event_recorded_again(void) {
 }
 
 /* A wait is for the record that was there at the call. */
-static void wait_is_for_the_record_at_the_call(void) {
+static void wait_is_for_the_record_at_the_call(void)
+{
     CUstream first = stream_new(CU_STREAM_NON_BLOCKING);
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
@@ -62,7 +66,8 @@ static void wait_is_for_the_record_at_the_call(void) {
     expect_number("byte", byte_at(at + 64), 5);
 }
 
-static void wait_orders_streams(void) {
+static void wait_orders_streams(void)
+{
     CUstream first = stream_new(CU_STREAM_NON_BLOCKING);
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
@@ -81,7 +86,8 @@ static void wait_orders_streams(void) {
     expect_number("byte", byte_at(at + 64), 9);
 }
 
-static void stream_order(void) {
+static void stream_order(void)
+{
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     for (unsigned i = 1; i <= 100; i++) {
@@ -97,7 +103,8 @@ static void stream_order(void) {
 }
 
 /* The legacy stream and blocking streams wait for each other; non-blocking ones are free. */
-static void legacy_stream(void) {
+static void legacy_stream(void)
+{
     CUstream blocking = stream_new(CU_STREAM_DEFAULT);
     CUstream separate = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent legacy_done = event_new(CU_EVENT_DISABLE_TIMING);
@@ -123,23 +130,25 @@ static void legacy_stream(void) {
 }
 
 /* Does asking the legacy stream speak for blocking streams that have work and it has none? */
-static void legacy_stream_asked(void) {
+static void legacy_stream_asked(void)
+{
     CUstream blocking = stream_new(CU_STREAM_DEFAULT);
     struct gate *gate = gate_new();
     gate_close(gate, blocking);
-    observe("query", cu.StreamQuery(NULL));
-    observe("query_per_thread", cu.StreamQuery(CU_STREAM_PER_THREAD));
+    expect("query", cu.StreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    expect("query_per_thread", cu.StreamQuery(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
     watch_start(gate, WAITS_MS);
-    observe("sync_per_thread", cu.StreamSynchronize(CU_STREAM_PER_THREAD));
-    observe_yes("sync_per_thread_waited", watch_stop(gate));
+    expect("sync_per_thread", cu.StreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    expect_yes("sync_per_thread_waited", watch_stop(gate), false);
     watch_start(gate, WAITS_MS);
-    observe("sync", cu.StreamSynchronize(NULL));
-    observe_yes("sync_waited", watch_stop(gate));
+    expect("sync", cu.StreamSynchronize(NULL), CUDA_SUCCESS);
+    expect_yes("sync_waited", watch_stop(gate), true);
     gate_open(gate);
     expect("end", cu.CtxSynchronize(), CUDA_SUCCESS);
 }
 
-static void destroy_with_work(void) {
+static void destroy_with_work(void)
+{
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
     CUevent other = event_new(CU_EVENT_DISABLE_TIMING);
@@ -150,16 +159,17 @@ static void destroy_with_work(void) {
     need("record", cu.EventRecord(event, stream));
     need("record", cu.EventRecord(other, stream));
     watch_start(gate, WAITS_MS);
-    observe("event_destroy", cu.EventDestroy(other));
-    observe("stream_destroy", cu.StreamDestroy(stream));
-    observe("event_query", cu.EventQuery(event));
-    observe_yes("waited", watch_stop(gate));
+    expect("event_destroy", cu.EventDestroy(other), CUDA_SUCCESS);
+    expect("stream_destroy", cu.StreamDestroy(stream), CUDA_SUCCESS);
+    expect("event_query", cu.EventQuery(event), CUDA_ERROR_NOT_READY);
+    expect_yes("waited", watch_stop(gate), false);
     gate_open(gate);
     expect("event_sync", cu.EventSynchronize(event), CUDA_SUCCESS);
     expect_number("byte", byte_at(at), 3);
 }
 
-static void stream_ids(void) {
+static void stream_ids(void)
+{
     unsigned long long first_id = 0;
     unsigned long long second_id = 0;
     unsigned long long legacy_id = 0;
@@ -173,14 +183,15 @@ static void stream_ids(void) {
     expect_yes("ids_differ", first_id != second_id, true);
     expect("legacy_id", cu.StreamGetId(NULL, &legacy_id), CUDA_SUCCESS);
     expect("named_legacy_id", cu.StreamGetId(CU_STREAM_LEGACY, &named_id), CUDA_SUCCESS);
-    observe_yes("legacy_ids_same", legacy_id == named_id);
+    expect_yes("legacy_ids_same", legacy_id == named_id, true);
     observe_number("legacy_id", legacy_id > 16 ? 99 : legacy_id);
-    observe("create_null", cu.StreamCreate(NULL, 0));
-    observe("create_flags", cu.StreamCreate(&first, 64));
-    observe("destroy_null", cu.StreamDestroy(NULL));
+    expect("create_null", cu.StreamCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("create_flags", cu.StreamCreate(&first, 64), CUDA_ERROR_INVALID_VALUE);
+    expect("destroy_null", cu.StreamDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 
-static void elapsed_time(void) {
+static void elapsed_time(void)
+{
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent begin = event_new(CU_EVENT_DEFAULT);
     CUevent end = event_new(CU_EVENT_DEFAULT);
@@ -200,7 +211,8 @@ static void elapsed_time(void) {
     expect("untimed", cu.EventElapsedTime(&ms, begin, untimed), CUDA_ERROR_INVALID_HANDLE);
 }
 
-static void value_arguments(void) {
+static void value_arguments(void)
+{
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     uint32_t local = 1;
@@ -210,38 +222,42 @@ static void value_arguments(void) {
     expect("wait", cu.StreamWaitValue32(stream, at, 77, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
     expect("sync_device_memory", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect_number("byte", byte_at(at), 77);
-    observe("misaligned", cu.StreamWriteValue32(stream, at + 2, 1, 0));
-    observe("write_flags", cu.StreamWriteValue32(stream, at, 1, 128));
-    observe("wait_flags", cu.StreamWaitValue32(stream, at, 1, 8));
-    observe("null_address", cu.StreamWriteValue32(stream, 0, 1, 0));
-    observe("pageable", cu.StreamWriteValue32(stream, (uintptr_t)&local, 1, 0));
-    observe("end", cu.StreamSynchronize(stream));
+    expect("misaligned", cu.StreamWriteValue32(stream, at + 2, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("write_flags", cu.StreamWriteValue32(stream, at, 1, 128), CUDA_ERROR_INVALID_VALUE);
+    expect("wait_flags", cu.StreamWaitValue32(stream, at, 1, 8), CUDA_ERROR_INVALID_VALUE);
+    expect("null_address", cu.StreamWriteValue32(stream, 0, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("pageable", cu.StreamWriteValue32(stream, (uintptr_t)&local, 1, 0),
+           CUDA_ERROR_INVALID_VALUE);
+    expect("end", cu.StreamSynchronize(stream), CUDA_SUCCESS);
 }
 
 static CUresult inside;
 
-static void CUDA_CB host_function(void *data) {
+static void CUDA_CB host_function(void *data)
+{
     CUevent event = NULL;
     (void)data;
     inside = cu.EventCreate(&event, 0);
 }
 
-static void host_functions(void) {
+static void host_functions(void)
+{
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     inside = CUDA_ERROR_UNKNOWN;
     expect("launch", cu.LaunchHostFunc(stream, host_function, NULL), CUDA_SUCCESS);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect("call_inside", inside, CUDA_ERROR_NOT_PERMITTED);
-    observe("null", cu.LaunchHostFunc(stream, NULL, NULL));
+    expect("null", cu.LaunchHostFunc(stream, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void capture_status(void) {
+static void capture_status(void)
+{
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     expect("query", cu.StreamIsCapturing(stream, &status), CUDA_SUCCESS);
     expect_number("status", status, CU_STREAM_CAPTURE_STATUS_NONE);
     expect("legacy", cu.StreamIsCapturing(NULL, &status), CUDA_SUCCESS);
-    observe("null", cu.StreamIsCapturing(stream, NULL));
+    expect("null", cu.StreamIsCapturing(stream, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
 const struct scenario stream_scenarios[] = {

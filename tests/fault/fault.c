@@ -69,8 +69,7 @@ static void check_blocks(const fault_run *run)
     if (!device_in_use())
         return;
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    if (tnr_stats_get(0, NULL, &stats) != TNR_OK ||
-        stats.allocation[TNR_WORLD_ALL].current != held)
+    if (tnr_stats_get(0, NULL, &stats) != TNR_OK || stats.allocation[TNR_WORLD_ALL].current != held)
         FAULT_FAIL("%zu blocks are held, the library counts %llu", held,
                    (unsigned long long)stats.allocation[TNR_WORLD_ALL].current);
 }
@@ -205,8 +204,8 @@ void prepare_fill(fault_run *run, int index)
     size_t count = slot_places(slot, places, 256);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(cuMemsetD32Async((CUdeviceptr)(uintptr_t)places[i],
-                                          slot->pattern * 0x9e3779b9u + (uint32_t)i,
-                                          EDGE_BYTES / 4, run->streams[slot->stream]),
+                                          slot->pattern * 0x9e3779b9u + (uint32_t)i, EDGE_BYTES / 4,
+                                          run->streams[slot->stream]),
                          CUDA_SUCCESS);
 }
 

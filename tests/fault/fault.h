@@ -56,7 +56,7 @@ typedef struct fault_scenario {
 } fault_scenario;
 
 /* Makes every driver call fail: each entry point of the table on its own and all together, once
- * and from then on, with each of several errors. Fails the test with the exact fault in the text. */
+ * and from then on, with each of several errors. A failed test names the exact fault. */
 void fault_drive(const fault_scenario *scenario);
 
 /* The same for allocations of host memory. */

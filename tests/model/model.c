@@ -24,6 +24,8 @@ static const char *const confs[] = {
     "chunk_mb:4,small_limit_kb:64",
     "max_split_size_mb:8",
     "roundup_power2_divisions:[1:8,>:4]",
+    "move_burst_ms:0,move_percent:0",
+    "move_percent:100,chunk_max_mb:2",
 };
 enum { CONFS = sizeof(confs) / sizeof(confs[0]) };
 

@@ -11,11 +11,12 @@
 
 static CUcontext current;
 
-static const char *const names[] = {"DEVICES", "MEMORY",  "GRANULARITY", "RESERVE",     "SEED",
-                                    "SCHEDULE", "THREADS", "DEADLOCK_MS", "FAIL",        "STRICT",
+static const char *const names[] = {"DEVICES",  "MEMORY",  "GRANULARITY", "RESERVE", "SEED",
+                                    "SCHEDULE", "THREADS", "DEADLOCK_MS", "FAIL",    "STRICT",
                                     "VMM",      "VERSION", "MISSING"};
 
-static void settings_apply(const char *first, va_list more) {
+static void settings_apply(const char *first, va_list more)
+{
     char name[64];
     (void)simcuda_reset();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -30,14 +31,16 @@ static void settings_apply(const char *first, va_list more) {
     }
 }
 
-void fixture_settings(const char *first, ...) {
+void fixture_settings(const char *first, ...)
+{
     va_list more;
     va_start(more, first);
     settings_apply(first, more);
     va_end(more);
 }
 
-void fixture_start(const char *first, ...) {
+void fixture_start(const char *first, ...)
+{
     va_list more;
     va_start(more, first);
     settings_apply(first, more);
@@ -47,17 +50,20 @@ void fixture_start(const char *first, ...) {
     assert_ok(cuCtxSetCurrent(current));
 }
 
-int fixture_stop(void **state) {
+int fixture_stop(void **state)
+{
     (void)state;
     current = NULL;
     return simcuda_reset() >= 0 ? 0 : -1;
 }
 
-CUcontext fixture_context(void) {
+CUcontext fixture_context(void)
+{
     return current;
 }
 
-CUmemAllocationProp device_property(int device) {
+CUmemAllocationProp device_property(int device)
+{
     CUmemAllocationProp property;
     memset(&property, 0, sizeof property);
     property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -67,14 +73,16 @@ CUmemAllocationProp device_property(int device) {
     return property;
 }
 
-CUmemGenericAllocationHandle chunk_create(size_t bytes) {
+CUmemGenericAllocationHandle chunk_create(size_t bytes)
+{
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp property = device_property(0);
     assert_ok(cuMemCreate(&handle, bytes, &property, 0));
     return handle;
 }
 
-void chunk_access(CUdeviceptr at, size_t bytes) {
+void chunk_access(CUdeviceptr at, size_t bytes)
+{
     CUmemAccessDesc access;
     memset(&access, 0, sizeof access);
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -82,13 +90,15 @@ void chunk_access(CUdeviceptr at, size_t bytes) {
     assert_ok(cuMemSetAccess(at, bytes, &access, 1));
 }
 
-CUdeviceptr reserve(size_t bytes) {
+CUdeviceptr reserve(size_t bytes)
+{
     CUdeviceptr at = 0;
     assert_ok(cuMemAddressReserve(&at, bytes, 0, 0, 0));
     return at;
 }
 
-CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle) {
+CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle)
+{
     CUmemGenericAllocationHandle made = chunk_create(bytes);
     CUdeviceptr at = reserve(bytes);
     assert_ok(cuMemMap(at, bytes, 0, made, 0));
@@ -101,38 +111,45 @@ CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle) {
     return at;
 }
 
-void chunk_unmapped(CUdeviceptr at, size_t bytes) {
+void chunk_unmapped(CUdeviceptr at, size_t bytes)
+{
     assert_ok(cuMemUnmap(at, bytes));
     assert_ok(cuMemAddressFree(at, bytes));
 }
 
-CUstream stream_new(unsigned flags) {
+CUstream stream_new(unsigned flags)
+{
     CUstream stream = NULL;
     assert_ok(cuStreamCreate(&stream, flags));
     return stream;
 }
 
-CUevent event_new(void) {
+CUevent event_new(void)
+{
     CUevent event = NULL;
     assert_ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     return event;
 }
 
-volatile uint32_t *gate_new(void) {
+volatile uint32_t *gate_new(void)
+{
     void *gate = NULL;
     assert_ok(cuMemHostAlloc(&gate, sizeof(uint32_t), CU_MEMHOSTALLOC_DEVICEMAP));
     return gate;
 }
 
-void gate_close(CUstream stream, volatile uint32_t *gate) {
+void gate_close(CUstream stream, volatile uint32_t *gate)
+{
     assert_ok(cuStreamWaitValue32(stream, (uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
-void gate_open(volatile uint32_t *gate) {
+void gate_open(volatile uint32_t *gate)
+{
     __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
 }
 
-int survives(void (*body)(void *data), void *data) {
+int survives(void (*body)(void *data), void *data)
+{
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);

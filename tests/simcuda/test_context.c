@@ -5,13 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static int start(void **state) {
+static int start(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "DEVICES=2", NULL);
     return 0;
 }
 
-static void test_before_init(void **state) {
+static void test_before_init(void **state)
+{
     (void)state;
     int number = 0;
     CUcontext context = NULL;
@@ -25,7 +27,8 @@ static void test_before_init(void **state) {
     assert_ok(cuInit(0));
 }
 
-static void test_shutdown(void **state) {
+static void test_shutdown(void **state)
+{
     (void)state;
     int number = 0;
     simcuda_shutdown();
@@ -35,7 +38,8 @@ static void test_shutdown(void **state) {
     assert_ok(cuInit(0));
 }
 
-static void call_in_child(void *data) {
+static void call_in_child(void *data)
+{
     int number = 0;
     (void)data;
     if (cuDeviceGetCount(&number) != CUDA_ERROR_NOT_INITIALIZED ||
@@ -44,7 +48,8 @@ static void call_in_child(void *data) {
     }
 }
 
-static void test_fork(void **state) {
+static void test_fork(void **state)
+{
     (void)state;
     int number = 0;
     assert_true(survives(call_in_child, NULL));
@@ -52,13 +57,15 @@ static void test_fork(void **state) {
     assert_int_equal(number, 2);
 }
 
-static void test_no_device(void **state) {
+static void test_no_device(void **state)
+{
     (void)state;
     fixture_settings("DEVICES=0", NULL);
     assert_result(cuInit(0), CUDA_ERROR_NO_DEVICE);
 }
 
-static void test_devices(void **state) {
+static void test_devices(void **state)
+{
     (void)state;
     CUdevice device = -1;
     CUuuid first;
@@ -82,7 +89,8 @@ static void test_devices(void **state) {
     assert_result(cuDeviceGetAttribute(&value, 100000, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void test_proc_address(void **state) {
+static void test_proc_address(void **state)
+{
     (void)state;
     void *plain = NULL;
     void *own = NULL;
@@ -92,8 +100,8 @@ static void test_proc_address(void **state) {
     assert_ok(cuGetProcAddress("cuStreamQuery", &own, 12000,
                                CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
     assert_ptr_not_equal(plain, own);
-    assert_ok(cuGetProcAddress("cuStreamQuery", &own, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM,
-                               &status));
+    assert_ok(
+        cuGetProcAddress("cuStreamQuery", &own, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status));
     assert_ptr_equal(plain, own);
     /* Functions without such a form are what they are. */
     assert_ok(cuGetProcAddress("cuMemMap", &plain, 12000, 0, NULL));
@@ -113,7 +121,8 @@ static void test_proc_address(void **state) {
     assert_result(cuGetProcAddress("cuInit", &plain, 13000, 64, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void test_missing_and_old(void **state) {
+static void test_missing_and_old(void **state)
+{
     (void)state;
     void *function = NULL;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -132,7 +141,8 @@ static void test_missing_and_old(void **state) {
                   CUDA_ERROR_NOT_FOUND);
 }
 
-static void test_primary_context(void **state) {
+static void test_primary_context(void **state)
+{
     (void)state;
     CUcontext context = NULL;
     CUcontext again = NULL;
@@ -152,7 +162,8 @@ static void test_primary_context(void **state) {
     assert_int_equal(active, 0);
 }
 
-static void test_stack(void **state) {
+static void test_stack(void **state)
+{
     (void)state;
     CUcontext other = NULL;
     CUcontext seen = NULL;
@@ -177,7 +188,8 @@ static void test_stack(void **state) {
     assert_result(cuCtxSetCurrent((CUcontext)(uintptr_t)0x7777), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-static void test_created_context(void **state) {
+static void test_created_context(void **state)
+{
     (void)state;
     CUcontext made = NULL;
     CUcontext seen = NULL;
@@ -198,7 +210,8 @@ static void test_created_context(void **state) {
     assert_result(cuCtxDestroy(fixture_context()), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-static void test_context_ends_with_work(void **state) {
+static void test_context_ends_with_work(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SCHEDULE=lazy", NULL);
     CUstream stream = stream_new(0);
@@ -209,7 +222,8 @@ static void test_context_ends_with_work(void **state) {
     assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
-static void test_peers(void **state) {
+static void test_peers(void **state)
+{
     (void)state;
     CUcontext other = NULL;
     CUdeviceptr theirs = 0;
@@ -233,7 +247,8 @@ static void test_peers(void **state) {
     assert_int_equal(simcuda_violations(), 0);
 }
 
-static void test_error_names(void **state) {
+static void test_error_names(void **state)
+{
     (void)state;
     const char *text = NULL;
     assert_ok(cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
@@ -244,7 +259,8 @@ static void test_error_names(void **state) {
     assert_null(text);
 }
 
-int main(void) {
+int main(void)
+{
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
     const struct CMUnitTest tests[] = {
         CASE(test_before_init),

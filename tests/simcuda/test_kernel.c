@@ -7,7 +7,8 @@
 /* fill(address, count, value): an odd size in the middle shows the packed form's alignment. */
 static const size_t fill_bytes[] = {8, 4, 8};
 
-static void fill_run(void *const *params) {
+static void fill_run(void *const *params)
+{
     CUdeviceptr at;
     uint32_t count;
     uint64_t value;
@@ -19,7 +20,8 @@ static void fill_run(void *const *params) {
     }
 }
 
-static size_t fill_accesses(void *const *params, simcuda_access *out, size_t capacity) {
+static size_t fill_accesses(void *const *params, simcuda_access *out, size_t capacity)
+{
     uint32_t count;
     memcpy(&count, params[1], sizeof count);
     if (capacity >= 1) {
@@ -33,11 +35,13 @@ static size_t fill_accesses(void *const *params, simcuda_access *out, size_t cap
 /* many(address): forty accesses, more than the simulation first makes room for. */
 static const size_t many_bytes[] = {8};
 
-static void many_run(void *const *params) {
+static void many_run(void *const *params)
+{
     (void)params;
 }
 
-static size_t many_accesses(void *const *params, simcuda_access *out, size_t capacity) {
+static size_t many_accesses(void *const *params, simcuda_access *out, size_t capacity)
+{
     CUdeviceptr at;
     memcpy(&at, params[0], sizeof at);
     for (size_t i = 0; i < capacity && i < 40; i++) {
@@ -46,7 +50,8 @@ static size_t many_accesses(void *const *params, simcuda_access *out, size_t cap
     return 40;
 }
 
-static int start(void **state) {
+static int start(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SCHEDULE=lazy", NULL);
     assert_int_equal(simcuda_kernel_register("fill", 3, fill_bytes, fill_run, fill_accesses), 0);
@@ -54,7 +59,8 @@ static int start(void **state) {
     return 0;
 }
 
-static CUfunction function(const char *name) {
+static CUfunction function(const char *name)
+{
     CUmodule module = NULL;
     CUfunction found = NULL;
     assert_ok(cuModuleLoadData(&module, "any image"));
@@ -62,7 +68,8 @@ static CUfunction function(const char *name) {
     return found;
 }
 
-static void test_register_refuses(void **state) {
+static void test_register_refuses(void **state)
+{
     (void)state;
     static const size_t empty[] = {0};
     assert_int_equal(simcuda_kernel_register(NULL, 0, NULL, many_run, NULL), -1);
@@ -71,7 +78,8 @@ static void test_register_refuses(void **state) {
     assert_int_equal(simcuda_kernel_register("x", 1, empty, many_run, NULL), -1);
 }
 
-static void test_module(void **state) {
+static void test_module(void **state)
+{
     (void)state;
     CUmodule module = NULL;
     CUfunction first = NULL;
@@ -101,7 +109,8 @@ static void test_module(void **state) {
 }
 
 /* Parameters are taken at the launch. */
-static void test_launch_pointers(void **state) {
+static void test_launch_pointers(void **state)
+{
     (void)state;
     CUfunction fill = function("fill");
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -118,7 +127,8 @@ static void test_launch_pointers(void **state) {
     assert_int_equal(seen[10], 0);
 }
 
-static void test_launch_packed(void **state) {
+static void test_launch_packed(void **state)
+{
     (void)state;
     CUfunction fill = function("fill");
     struct {
@@ -138,7 +148,8 @@ static void test_launch_packed(void **state) {
                   CUDA_ERROR_INVALID_VALUE);
 }
 
-static void test_launch_refuses(void **state) {
+static void test_launch_refuses(void **state)
+{
     (void)state;
     CUfunction many = function("many");
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -160,7 +171,8 @@ static void test_launch_refuses(void **state) {
 }
 
 /* An access that nobody may make is caught before the kernel runs. */
-static void test_bad_access(void **state) {
+static void test_bad_access(void **state)
+{
     (void)state;
     CUfunction fill = function("fill");
     CUdeviceptr at = chunk_mapped(CHUNK, NULL) + CHUNK - 16;
@@ -174,7 +186,8 @@ static void test_bad_access(void **state) {
 }
 
 /* All of a kernel's accesses count when its memory is unmapped too early. */
-static void test_unmap_under_a_kernel(void **state) {
+static void test_unmap_under_a_kernel(void **state)
+{
     (void)state;
     CUfunction many = function("many");
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -186,11 +199,12 @@ static void test_unmap_under_a_kernel(void **state) {
     assert_non_null(strstr(simcuda_violation_last(), "a kernel number 0"));
 }
 
-int main(void) {
+int main(void)
+{
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
     const struct CMUnitTest tests[] = {
-        CASE(test_register_refuses), CASE(test_module),         CASE(test_launch_pointers),
-        CASE(test_launch_packed),    CASE(test_launch_refuses), CASE(test_bad_access),
+        CASE(test_register_refuses),     CASE(test_module),         CASE(test_launch_pointers),
+        CASE(test_launch_packed),        CASE(test_launch_refuses), CASE(test_bad_access),
         CASE(test_unmap_under_a_kernel),
     };
     return cmocka_run_group_tests_name("simcuda_kernel", tests, NULL, NULL);

@@ -19,13 +19,15 @@ struct step {
     int id;
 };
 
-static void CUDA_CB note(void *data) {
+static void CUDA_CB note(void *data)
+{
     const struct step *step = data;
     step->trace->order[step->trace->count++] = step->id;
 }
 
 /* A program whose trace is the order its operations ran in and what queries answered. */
-static void program(const char *seed, struct trace *trace) {
+static void program(const char *seed, struct trace *trace)
+{
     static struct step steps[STREAMS * STEPS];
     CUstream stream[STREAMS];
     memset(trace, 0, sizeof *trace);
@@ -48,7 +50,8 @@ static void program(const char *seed, struct trace *trace) {
     assert_int_equal(trace->count, STREAMS * STEPS);
 }
 
-static void test_seeds(void **state) {
+static void test_seeds(void **state)
+{
     (void)state;
     static struct trace first;
     static struct trace again;
@@ -78,7 +81,8 @@ static void test_seeds(void **state) {
 }
 
 /* Each stream's own work is in order, whatever the seed. */
-static void test_streams_stay_in_order(void **state) {
+static void test_streams_stay_in_order(void **state)
+{
     (void)state;
     static struct trace trace;
     for (int seed = 0; seed < 20; seed++) {
@@ -95,7 +99,8 @@ static void test_streams_stay_in_order(void **state) {
 }
 
 /* A bounded backlog: the random schedule keeps up with a host that never waits. */
-static void test_random_backlog(void **state) {
+static void test_random_backlog(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SEED=3", NULL);
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
@@ -109,7 +114,8 @@ static void test_random_backlog(void **state) {
     assert_in_range(most, 8, 1000);
 }
 
-static void test_lazy(void **state) {
+static void test_lazy(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SCHEDULE=lazy", NULL);
     CUstream needed = stream_new(CU_STREAM_NON_BLOCKING);
@@ -133,7 +139,8 @@ static void test_lazy(void **state) {
     assert_in_range(polls, 900, 5000);
 }
 
-static void test_eager(void **state) {
+static void test_eager(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SCHEDULE=eager", NULL);
     CUstream first = stream_new(CU_STREAM_NON_BLOCKING);
@@ -158,7 +165,8 @@ struct worker {
     unsigned char seen;
 };
 
-static void *worker_main(void *data) {
+static void *worker_main(void *data)
+{
     struct worker *worker = data;
     CUstream stream = NULL;
     CUevent event = NULL;
@@ -169,9 +177,9 @@ static void *worker_main(void *data) {
         result = cuMemsetD8Async(worker->at, (unsigned char)i, 256, stream);
         result = result ? result : cuEventRecord(event, stream);
         result = result ? result : cuStreamWaitEvent(CU_STREAM_PER_THREAD, event, 0);
-        result = result ? result
-                        : cuMemcpyDtoHAsync(&worker->seen, worker->at + 255, 1,
-                                            CU_STREAM_PER_THREAD);
+        result = result
+                     ? result
+                     : cuMemcpyDtoHAsync(&worker->seen, worker->at + 255, 1, CU_STREAM_PER_THREAD);
         if (result == CUDA_SUCCESS && worker->seen != (unsigned char)i) {
             result = CUDA_ERROR_ASSERT;
         }
@@ -180,7 +188,8 @@ static void *worker_main(void *data) {
     return NULL;
 }
 
-static void many_threads(const char *schedule) {
+static void many_threads(const char *schedule)
+{
     enum { THREADS = 4 };
     pthread_t thread[THREADS];
     struct worker worker[THREADS];
@@ -199,18 +208,21 @@ static void many_threads(const char *schedule) {
     assert_int_equal(simcuda_violations(), 0);
 }
 
-static void test_threads_of_the_program(void **state) {
+static void test_threads_of_the_program(void **state)
+{
     (void)state;
     many_threads("SCHEDULE=random");
     many_threads("SCHEDULE=lazy");
 }
 
-static void test_threads_of_the_device(void **state) {
+static void test_threads_of_the_device(void **state)
+{
     (void)state;
     many_threads("SCHEDULE=threads");
 }
 
-static void test_threads_settle(void **state) {
+static void test_threads_settle(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SCHEDULE=threads", "THREADS=3", NULL);
     CUstream gated = stream_new(CU_STREAM_NON_BLOCKING);
@@ -227,7 +239,8 @@ static void test_threads_settle(void **state) {
     assert_ok(cuEventSynchronize(event));
 }
 
-int main(void) {
+int main(void)
+{
 #define CASE(name) cmocka_unit_test_teardown(name, fixture_stop)
     const struct CMUnitTest tests[] = {
         CASE(test_seeds),

@@ -6,16 +6,37 @@
 #include <string.h>
 #include <unistd.h>
 
-static void test_bad_values(void **state) {
+static void test_bad_values(void **state)
+{
     (void)state;
     static const char *const bad[] = {
-        "DEVICES=-1",        "DEVICES=33",           "DEVICES=two",        "MEMORY=12x",
-        "MEMORY=0",          "MEMORY=99999999999G",  "GRANULARITY=3M",     "GRANULARITY=1K",
-        "RESERVE=1",         "SEED=x",               "SEED=-1",            "SCHEDULE=fast",
-        "THREADS=0",         "DEADLOCK_MS=0",        "FAIL=cuMemCreate",   "FAIL=cuMemCreate:0",
-        "FAIL=cuNothing:1",  "FAIL=cuMemCreate:1:x", "FAIL=cuMemMap:1:0",  "STRICT=maybe",
-        "VMM=2",             "VERSION=99",           "MISSING=cuNothing",  "MISSING=cuInit,x",
-        "FAIL=cuInit:1-",    "MEMORY=1GG",           "VERSION=13000junk",
+        "DEVICES=-1",
+        "DEVICES=33",
+        "DEVICES=two",
+        "MEMORY=12x",
+        "MEMORY=0",
+        "MEMORY=99999999999G",
+        "GRANULARITY=3M",
+        "GRANULARITY=1K",
+        "RESERVE=1",
+        "SEED=x",
+        "SEED=-1",
+        "SCHEDULE=fast",
+        "THREADS=0",
+        "DEADLOCK_MS=0",
+        "FAIL=cuMemCreate",
+        "FAIL=cuMemCreate:0",
+        "FAIL=cuNothing:1",
+        "FAIL=cuMemCreate:1:x",
+        "FAIL=cuMemMap:1:0",
+        "STRICT=maybe",
+        "VMM=2",
+        "VERSION=99",
+        "MISSING=cuNothing",
+        "MISSING=cuInit,x",
+        "FAIL=cuInit:1-",
+        "MEMORY=1GG",
+        "VERSION=13000junk",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int count = 0;
@@ -25,7 +46,8 @@ static void test_bad_values(void **state) {
     }
 }
 
-static void test_good_values(void **state) {
+static void test_good_values(void **state)
+{
     (void)state;
     size_t bytes = 0;
     int count = 0;
@@ -46,7 +68,8 @@ static void test_good_values(void **state) {
     assert_true(bytes == (size_t)2 << 40);
 }
 
-static void test_fail_once(void **state) {
+static void test_fail_once(void **state)
+{
     (void)state;
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp property = device_property(0);
@@ -63,7 +86,8 @@ static void test_fail_once(void **state) {
     assert_int_equal(live.handles, 3);
 }
 
-static void test_fail_for_good(void **state) {
+static void test_fail_for_good(void **state)
+{
     (void)state;
     CUstream stream = NULL;
     fixture_start("FAIL=cuStreamCreate:2+:2,cuEventCreate:1:999", NULL);
@@ -80,7 +104,8 @@ static void test_fail_for_good(void **state) {
 }
 
 /* By symbol, by plain name, and any call at all. */
-static void test_fail_by_hand(void **state) {
+static void test_fail_by_hand(void **state)
+{
     (void)state;
     size_t room = 0;
     size_t total = 0;
@@ -98,7 +123,8 @@ static void test_fail_by_hand(void **state) {
     assert_ok(cuCtxSynchronize());
 }
 
-static void test_counters(void **state) {
+static void test_counters(void **state)
+{
     (void)state;
     size_t room = 0;
     size_t total = 0;
@@ -116,7 +142,8 @@ static void test_counters(void **state) {
     assert_int_equal(simcuda_calls_total(), 3);
 }
 
-static void violate(void *data) {
+static void violate(void *data)
+{
     CUmemGenericAllocationHandle *handle = data;
     (void)simcuda_reset();
     fixture_start("STRICT=abort", NULL);
@@ -125,7 +152,8 @@ static void violate(void *data) {
     (void)cuMemRelease(*handle);
 }
 
-static void test_strict(void **state) {
+static void test_strict(void **state)
+{
     (void)state;
     CUmemGenericAllocationHandle handle = 0;
     fixture_start(NULL, NULL);
@@ -139,7 +167,8 @@ static void test_strict(void **state) {
     assert_string_equal(simcuda_violation_last(), "");
 }
 
-int main(void) {
+int main(void)
+{
 #define CASE(name) cmocka_unit_test_teardown(name, fixture_stop)
     const struct CMUnitTest tests[] = {
         CASE(test_bad_values),    CASE(test_good_values),  CASE(test_fail_once),

@@ -8,18 +8,21 @@
 #include <unistd.h>
 
 /* The lazy schedule runs nothing that is not asked for: what is seen to run had to. */
-static int start(void **state) {
+static int start(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SCHEDULE=lazy", "DEADLOCK_MS=50", NULL);
     return 0;
 }
 
-static unsigned char byte_at(CUdeviceptr at) {
+static unsigned char byte_at(CUdeviceptr at)
+{
     /* Simulated memory lies at its address; looking there runs nothing. */
     return *(volatile unsigned char *)(uintptr_t)at;
 }
 
-static void test_create_refuses(void **state) {
+static void test_create_refuses(void **state)
+{
     (void)state;
     CUstream stream = NULL;
     CUevent event = NULL;
@@ -35,7 +38,8 @@ static void test_create_refuses(void **state) {
     assert_int_equal(simcuda_violations(), 0);
 }
 
-static void test_getters(void **state) {
+static void test_getters(void **state)
+{
     (void)state;
     CUstream stream = NULL;
     assert_ok(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -99));
@@ -66,7 +70,8 @@ static void test_getters(void **state) {
 }
 
 /* A stream's work runs in its order, and only when somebody waits for it. */
-static void test_order(void **state) {
+static void test_order(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -83,7 +88,8 @@ static void test_order(void **state) {
     assert_ok(cuStreamQuery(stream));
 }
 
-static void test_event_rules(void **state) {
+static void test_event_rules(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent event = event_new();
@@ -101,7 +107,8 @@ static void test_event_rules(void **state) {
 }
 
 /* A wait holds for the record before it; a later record does not move it. */
-static void test_wait_is_for_the_record_at_the_call(void **state) {
+static void test_wait_is_for_the_record_at_the_call(void **state)
+{
     (void)state;
     CUstream first = stream_new(CU_STREAM_NON_BLOCKING);
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
@@ -121,7 +128,8 @@ static void test_wait_is_for_the_record_at_the_call(void **state) {
     assert_ok(cuEventSynchronize(event));
 }
 
-static void test_wait_orders_streams(void **state) {
+static void test_wait_orders_streams(void **state)
+{
     (void)state;
     for (unsigned seed = 0; seed < 50; seed++) {
         char setting[32];
@@ -145,7 +153,8 @@ static void test_wait_orders_streams(void **state) {
     }
 }
 
-static void test_destroy_with_work(void **state) {
+static void test_destroy_with_work(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUevent event = event_new();
@@ -167,7 +176,8 @@ static void test_destroy_with_work(void **state) {
     assert_non_null(strstr(simcuda_violation_last(), "destroyed stream"));
 }
 
-static void test_handles_are_recycled(void **state) {
+static void test_handles_are_recycled(void **state)
+{
     (void)state;
     unsigned long long first_id = 0;
     unsigned long long second_id = 0;
@@ -181,7 +191,8 @@ static void test_handles_are_recycled(void **state) {
 }
 
 /* Work on the legacy stream waits for blocking streams and they for it; others are free. */
-static void test_legacy_stream(void **state) {
+static void test_legacy_stream(void **state)
+{
     (void)state;
     CUstream blocking = stream_new(CU_STREAM_DEFAULT);
     CUstream separate = stream_new(CU_STREAM_NON_BLOCKING);
@@ -202,7 +213,8 @@ static void test_legacy_stream(void **state) {
     assert_int_equal(byte_at(at + 2), 3);
 }
 
-static void test_legacy_synchronize(void **state) {
+static void test_legacy_synchronize(void **state)
+{
     (void)state;
     CUstream blocking = stream_new(CU_STREAM_DEFAULT);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -213,7 +225,8 @@ static void test_legacy_synchronize(void **state) {
     assert_ok(cuStreamQuery(NULL));
 }
 
-static void test_value_conditions(void **state) {
+static void test_value_conditions(void **state)
+{
     (void)state;
     static const struct {
         unsigned flags;
@@ -231,20 +244,19 @@ static void test_value_conditions(void **state) {
     volatile uint32_t *word = gate_new();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         *word = cases[i].now;
-        assert_ok(
-            cuStreamWaitValue32(stream, (uintptr_t)word, cases[i].wanted, cases[i].flags));
+        assert_ok(cuStreamWaitValue32(stream, (uintptr_t)word, cases[i].wanted, cases[i].flags));
         assert_int_equal(simcuda_run(UINT64_MAX), cases[i].passes);
         *word = cases[i].flags == CU_STREAM_WAIT_VALUE_NOR ? 0 : cases[i].wanted;
         assert_ok(cuStreamSynchronize(stream));
     }
-    assert_result(cuStreamWaitValue32(stream, (uintptr_t)word + 1, 0, 0),
-                  CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuStreamWaitValue32(stream, (uintptr_t)word + 1, 0, 0), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuStreamWaitValue32(stream, (uintptr_t)word, 0, 8), CUDA_ERROR_INVALID_VALUE);
     uint32_t local = 0;
     assert_result(cuStreamWaitValue32(stream, (uintptr_t)&local, 0, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void test_write_value_opens_a_gate(void **state) {
+static void test_write_value_opens_a_gate(void **state)
+{
     (void)state;
     CUstream waiting = stream_new(CU_STREAM_NON_BLOCKING);
     CUstream writing = stream_new(CU_STREAM_NON_BLOCKING);
@@ -255,13 +267,15 @@ static void test_write_value_opens_a_gate(void **state) {
     assert_result(cuStreamWriteValue64(writing, word + 4, 0, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void *open_later(void *gate) {
+static void *open_later(void *gate)
+{
     (void)usleep(20000);
     gate_open(gate);
     return NULL;
 }
 
-static void test_gate_opened_by_another_thread(void **state) {
+static void test_gate_opened_by_another_thread(void **state)
+{
     (void)state;
     fixture_start("RESERVE=64G", "SCHEDULE=lazy", NULL);
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
@@ -273,7 +287,8 @@ static void test_gate_opened_by_another_thread(void **state) {
     pthread_join(opener, NULL);
 }
 
-static void test_deadlock_is_reported(void **state) {
+static void test_deadlock_is_reported(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUstream behind = stream_new(CU_STREAM_NON_BLOCKING);
@@ -294,13 +309,15 @@ struct host_call {
     int count;
 };
 
-static void CUDA_CB host_function(void *data) {
+static void CUDA_CB host_function(void *data)
+{
     struct host_call *call = data;
     call->count++;
     call->result = cuEventCreate(NULL, 0);
 }
 
-static void test_host_function(void **state) {
+static void test_host_function(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     struct host_call call = {CUDA_SUCCESS, 0};
@@ -312,7 +329,8 @@ static void test_host_function(void **state) {
     assert_result(cuLaunchHostFunc(stream, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void test_elapsed_time(void **state) {
+static void test_elapsed_time(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -334,7 +352,8 @@ static void test_elapsed_time(void **state) {
     assert_result(cuEventElapsedTime(&ms, begin, untimed), CUDA_ERROR_INVALID_HANDLE);
 }
 
-static void test_event_of_another_context(void **state) {
+static void test_event_of_another_context(void **state)
+{
     (void)state;
     CUcontext other = NULL;
     CUstream stream = stream_new(0);
@@ -348,7 +367,8 @@ static void test_event_of_another_context(void **state) {
 }
 
 /* Operations on memory that has gone poison the context, as on a real device. */
-static void test_use_after_unmap(void **state) {
+static void test_use_after_unmap(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -365,18 +385,86 @@ static void test_use_after_unmap(void **state) {
     assert_result(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static void test_access_denied(void **state) {
+static void test_access_denied(void **state)
+{
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUmemGenericAllocationHandle handle = chunk_create(CHUNK);
     CUdeviceptr at = reserve(CHUNK);
+    CUmemAccessDesc access;
+    memset(&access, 0, sizeof access);
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
     assert_ok(cuMemMap(at, CHUNK, 0, handle, 0));
+    assert_result(cuMemsetD8Async(at, 1, 16, stream), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuStreamSynchronize(stream));
+    assert_int_equal(simcuda_violations(), 0);
+    assert_ok(cuMemSetAccess(at, CHUNK, &access, 1));
     assert_ok(cuMemsetD8Async(at, 1, 16, stream));
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_non_null(strstr(simcuda_violation_last(), "without the access"));
 }
 
-int main(void) {
+/* Handles carry their context, so calls on them work with none current. */
+static void test_no_current_context(void **state)
+{
+    (void)state;
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUevent event = event_new();
+    CUcontext context = NULL;
+    unsigned long long id = 0;
+    assert_ok(cuCtxPopCurrent(&context));
+    assert_ok(cuStreamQuery(stream));
+    assert_ok(cuStreamGetId(stream, &id));
+    assert_ok(cuEventRecord(event, stream));
+    assert_ok(cuStreamWaitEvent(stream, event, 0));
+    assert_ok(cuEventSynchronize(event));
+    assert_ok(cuStreamSynchronize(stream));
+    assert_result(cuStreamQuery(NULL), CUDA_ERROR_INVALID_CONTEXT);
+    assert_result(cuEventRecord(event, NULL), CUDA_ERROR_INVALID_CONTEXT);
+    assert_ok(cuEventDestroy(event));
+    assert_ok(cuStreamDestroy(stream));
+    assert_int_equal(simcuda_violations(), 0);
+}
+
+/* Every call on a destroyed handle is refused and counted; so is a handle of another kind. */
+static void test_destroyed_handles(void **state)
+{
+    (void)state;
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUevent event = event_new();
+    CUevent other = event_new();
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    unsigned long long id = 0;
+    assert_ok(cuStreamDestroy(stream));
+    assert_ok(cuEventDestroy(event));
+    CUevent third = event_new(); /* takes the event's handle, never the stream's */
+    assert_true(third == event);
+    assert_ok(cuEventDestroy(third));
+    uint64_t expected = 0;
+#define REFUSED(call)                                                                              \
+    assert_result(call, CUDA_ERROR_INVALID_HANDLE);                                                \
+    assert_int_equal(simcuda_violations(), ++expected)
+    REFUSED(cuStreamDestroy(stream));
+    REFUSED(cuStreamQuery(stream));
+    REFUSED(cuStreamSynchronize(stream));
+    REFUSED(cuStreamGetId(stream, &id));
+    REFUSED(cuStreamWaitEvent(stream, other, 0));
+    REFUSED(cuEventRecord(other, stream));
+    REFUSED(cuMemsetD8Async(at, 1, 16, stream));
+    REFUSED(cuMemFreeAsync(at, stream));
+    REFUSED(cuEventQuery(event));
+    REFUSED(cuEventSynchronize(event));
+    REFUSED(cuEventDestroy(event));
+    REFUSED(cuEventRecord(event, NULL));
+    REFUSED(cuStreamWaitEvent(NULL, event, 0));
+    REFUSED(cuEventQuery((CUevent)(void *)stream));
+    REFUSED(cuStreamQuery((CUstream)(void *)other));
+#undef REFUSED
+}
+
+int main(void)
+{
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
     const struct CMUnitTest tests[] = {
         CASE(test_create_refuses),
@@ -387,6 +475,8 @@ int main(void) {
         CASE(test_wait_orders_streams),
         CASE(test_destroy_with_work),
         CASE(test_handles_are_recycled),
+        CASE(test_no_current_context),
+        CASE(test_destroyed_handles),
         CASE(test_legacy_stream),
         CASE(test_legacy_synchronize),
         CASE(test_value_conditions),

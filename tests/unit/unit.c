@@ -22,7 +22,7 @@ static const char *const sim_names[] = {"DEVICES",  "MEMORY",  "GRANULARITY", "R
 static void settings_apply(const char *conf, const char *first, va_list more)
 {
     char text[1024];
-    assert_ok(tnr_shutdown(1));
+    assert_ok(tnr_shutdown(1)); /* also forgets what tnr_configure set */
     (void)simcuda_reset();
     memset(contexts, 0, sizeof(contexts));
     contexts_count = 0;

@@ -4,13 +4,13 @@
 # two headers are all that is needed of CUDA, and only to build: no library is linked.
 #
 # Looked for, in this order: TNR_CUDA_INCLUDE, CUDA_HOME or CUDA_PATH, the toolkit of the nvcc on
-# PATH, /usr/local/cuda*, /usr/include. If none has CUDA 12.0 or newer, NVIDIA's redistributable
+# PATH, /usr/local/cuda*, /usr/include. If none has CUDA 12.8 or newer, NVIDIA's redistributable
 # archive is fetched (about 1 MB, pinned by checksum) and its headers are used.
 
 set(TNR_CUDA_INCLUDE "" CACHE PATH "Folder with cuda.h and cudaTypedefs.h; empty: search")
 option(TNR_CUDA_DOWNLOAD "Fetch NVIDIA's headers if no toolkit is installed" ON)
 
-set(tnr_cuda_minimum 12000)
+set(tnr_cuda_minimum 12080)
 set(tnr_cuda_archive "cuda_cudart-linux-x86_64-13.0.96-archive")
 set(tnr_cuda_sha256 "25b8071951baba827be1580b841d363464f6ee6c39f48d33a81646f90cc95ed1")
 string(CONCAT tnr_cuda_url "https://developer.download.nvidia.com/compute/cuda/redist/"
@@ -116,7 +116,7 @@ function(tnr_cuda_find out)
     endif()
     string(APPEND seen "  Fetching them failed: ${found_error}.\n")
   endif()
-  message(FATAL_ERROR "Tenure needs the headers cuda.h and cudaTypedefs.h of CUDA 12.0 or newer "
+  message(FATAL_ERROR "Tenure needs the headers cuda.h and cudaTypedefs.h of CUDA 12.8 or newer "
     "to build (no GPU and no driver).\n${seen}"
     "Do one of these:\n"
     "  * install a CUDA toolkit, or only its package cuda-cudart-dev / nvidia-cuda-dev;\n"

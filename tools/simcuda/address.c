@@ -49,7 +49,8 @@ static struct window block_window = {UINT64_C(0x502000000000), UINT64_C(0x54e000
 /* ---- The sorted array ----------------------------------------------------------------------- */
 
 /* How many regions begin at or before the address. */
-static size_t region_rank(CUdeviceptr address) {
+static size_t region_rank(CUdeviceptr address)
+{
     size_t low = 0;
     size_t high = sim.region_count;
     while (low < high) {
@@ -63,7 +64,8 @@ static size_t region_rank(CUdeviceptr address) {
     return low;
 }
 
-struct sim_region *sim_region_find(CUdeviceptr address) {
+struct sim_region *sim_region_find(CUdeviceptr address)
+{
     struct sim_region *region = sim.last_region;
     if (region != NULL && address - region->base < region->bytes) {
         return region;
@@ -80,9 +82,10 @@ struct sim_region *sim_region_find(CUdeviceptr address) {
     return region;
 }
 
-static bool region_insert(struct sim_region *region) {
-    struct sim_region **larger = sim_grow(sim.regions, &sim.region_room, sim.region_count + 1,
-                                          sizeof *larger);
+static bool region_insert(struct sim_region *region)
+{
+    struct sim_region **larger =
+        sim_grow(sim.regions, &sim.region_room, sim.region_count + 1, sizeof *larger);
     if (larger == NULL) {
         return false;
     }
@@ -96,14 +99,16 @@ static bool region_insert(struct sim_region *region) {
 
 /* ---- Finding a place ------------------------------------------------------------------------ */
 
-static void *region_map(CUdeviceptr at, uint64_t bytes, int protection, int more) {
+static void *region_map(CUdeviceptr at, uint64_t bytes, int protection, int more)
+{
     void *mapped = mmap((void *)(uintptr_t)at, bytes, protection,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | more, -1, 0);
     return mapped == MAP_FAILED ? NULL : mapped;
 }
 
 /* Maps exactly there or nowhere; old kernels take the address for a hint only. */
-static bool region_map_at(CUdeviceptr at, uint64_t bytes, int protection) {
+static bool region_map_at(CUdeviceptr at, uint64_t bytes, int protection)
+{
     void *mapped = region_map(at, bytes, protection, MAP_FIXED_NOREPLACE);
     if (mapped != NULL && (uintptr_t)mapped != at) {
         munmap(mapped, bytes);
@@ -112,13 +117,14 @@ static bool region_map_at(CUdeviceptr at, uint64_t bytes, int protection) {
     return mapped != NULL;
 }
 
-static CUdeviceptr align_up(CUdeviceptr address, uint64_t alignment) {
+static CUdeviceptr align_up(CUdeviceptr address, uint64_t alignment)
+{
     return (address + alignment - 1) & ~(CUdeviceptr)(alignment - 1);
 }
 
 /* The first gap of our own regions at or after from; end if there is none before it. */
-static CUdeviceptr window_gap(CUdeviceptr from, CUdeviceptr end, uint64_t bytes,
-                              uint64_t alignment) {
+static CUdeviceptr window_gap(CUdeviceptr from, CUdeviceptr end, uint64_t bytes, uint64_t alignment)
+{
     CUdeviceptr at = align_up(from, alignment);
     for (size_t rank = region_rank(at); at < end && bytes <= end - at; rank++) {
         if (rank != 0) {
@@ -136,7 +142,8 @@ static CUdeviceptr window_gap(CUdeviceptr from, CUdeviceptr end, uint64_t bytes,
 
 /* Maps in the window, from where the last one ended and then from its beginning; 0 if full. */
 static CUdeviceptr window_map(struct window *window, uint64_t bytes, uint64_t alignment,
-                              int protection) {
+                              int protection)
+{
     CUdeviceptr from = window->next == 0 ? window->first : window->next;
     for (int tries = 0; tries < WINDOW_TRIES; tries++) {
         CUdeviceptr at = window_gap(from, window->end, bytes, alignment);
@@ -161,7 +168,8 @@ static CUdeviceptr window_map(struct window *window, uint64_t bytes, uint64_t al
 }
 
 /* Anywhere the kernel likes, cut down to the alignment. */
-static CUdeviceptr region_map_anywhere(uint64_t bytes, uint64_t alignment, int protection) {
+static CUdeviceptr region_map_anywhere(uint64_t bytes, uint64_t alignment, int protection)
+{
     if (bytes > UINT64_MAX - alignment) {
         return 0;
     }
@@ -183,7 +191,8 @@ static CUdeviceptr region_map_anywhere(uint64_t bytes, uint64_t alignment, int p
 /* ---- Regions -------------------------------------------------------------------------------- */
 
 /* A reservation's page table: one pointer per granule, untouched entries cost no memory. */
-static bool region_table(struct sim_region *region) {
+static bool region_table(struct sim_region *region)
+{
     size_t bytes = region->bytes / sim.settings.granularity_bytes * sizeof *region->pages;
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -191,7 +200,8 @@ static bool region_table(struct sim_region *region) {
     return region->pages != NULL;
 }
 
-static void region_unmap(struct sim_region *region) {
+static void region_unmap(struct sim_region *region)
+{
     munmap((void *)(uintptr_t)region->base, region->bytes);
     if (region->pages != NULL) {
         munmap(region->pages,
@@ -200,7 +210,8 @@ static void region_unmap(struct sim_region *region) {
 }
 
 static CUdeviceptr region_place(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
-                                enum sim_region_kind kind) {
+                                enum sim_region_kind kind)
+{
     int protection = kind == SIM_RESERVED ? PROT_NONE : PROT_READ | PROT_WRITE;
     if (!CHOOSES_ADDRESSES) {
         return region_map_anywhere(bytes, alignment, protection);
@@ -217,9 +228,10 @@ static CUdeviceptr region_place(uint64_t bytes, uint64_t alignment, CUdeviceptr 
     return base != 0 ? base : region_map_anywhere(bytes, alignment, protection);
 }
 
-/* Null when address space or memory is short. bytes and alignment are multiples of a page. */
+/* Null when address space or memory is short. Without a context it counts for device 0. bytes and alignment are multiples of a page. */
 struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
-                                  enum sim_region_kind kind, struct sim_context *context) {
+                                  enum sim_region_kind kind, struct sim_context *context)
+{
     struct sim_region *region = calloc(1, sizeof *region);
     if (region == NULL) {
         return NULL;
@@ -232,7 +244,7 @@ struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdevicept
     region->bytes = bytes;
     region->kind = kind;
     region->context = context;
-    region->device = context->device;
+    region->device = context == NULL ? &sim.devices[0] : context->device;
     region->buffer_id = ++sim.next_id;
     if ((kind == SIM_RESERVED && !region_table(region)) || !region_insert(region)) {
         region_unmap(region);
@@ -243,7 +255,8 @@ struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdevicept
     return region;
 }
 
-void sim_region_free(struct sim_region *region) {
+void sim_region_free(struct sim_region *region)
+{
     size_t rank = region_rank(region->base);
     memmove(&sim.regions[rank - 1], &sim.regions[rank],
             (sim.region_count - rank) * sizeof *sim.regions);
@@ -257,7 +270,8 @@ void sim_region_free(struct sim_region *region) {
 }
 
 /* What to tell when the kernel refuses a mapping: nearly always its limit on their number. */
-CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t bytes) {
+CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t bytes)
+{
     int reason = errno;
     sim_note("%s of %llu bytes at 0x%llx: the kernel refuses (%s); this process has %llu mappings, "
              "and Linux allows vm.max_map_count (65530 by default). Use larger handles, or map "
@@ -267,7 +281,8 @@ CUresult sim_kernel_map_error(const char *what, CUdeviceptr address, uint64_t by
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void sim_region_reset(void) {
+void sim_region_reset(void)
+{
     while (sim.region_count != 0) {
         struct sim_region *region = sim.regions[sim.region_count - 1];
         for (uint64_t i = 0; region->kind == SIM_RESERVED && region->mappings != 0; i++) {

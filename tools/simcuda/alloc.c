@@ -2,9 +2,9 @@
 /*
  * Memory without VMM: cuMemAlloc, cuMemAllocAsync, pinned host memory.
  *
- * Each block is a mapping of its own with unmapped space after it. cuMemFree waits for all work of
- * the device, as the driver does; nothing else here waits, and freeing under queued work that
- * touches the block is a violation.
+ * Each block is a mapping of its own with unmapped space after it. cuMemFree and cuMemFreeHost wait
+ * for all work of the device, as the driver does; nothing else here waits. That cuMemFreeHost does
+ * is documented nowhere: calling it under queued work that touches the block is a violation.
  */
 #include "sim.h"
 
@@ -13,14 +13,16 @@
 #define BLOCK_ALIGNMENT UINT64_C(4096)
 #define LARGE_BLOCK (UINT64_C(2) << 20)
 
-static uint64_t block_bytes(uint64_t bytes) {
+static uint64_t block_bytes(uint64_t bytes)
+{
     return (bytes + BLOCK_ALIGNMENT - 1) & ~(BLOCK_ALIGNMENT - 1);
 }
 
 /* ---- Device memory -------------------------------------------------------------------------- */
 
 /* Runs queued work until the device has room, so that frees in stream order take effect. */
-static bool block_room(struct sim_device *device, uint64_t bytes) {
+static bool block_room(struct sim_device *device, uint64_t bytes)
+{
     while (bytes > device->capacity_bytes - device->used_bytes) {
         if (sim_schedule_run(1) == 0) {
             return false;
@@ -29,15 +31,21 @@ static bool block_room(struct sim_device *device, uint64_t bytes) {
     return true;
 }
 
-static struct sim_region *block_new(uint64_t bytes, enum sim_region_kind kind) {
+static struct sim_region *block_new(uint64_t bytes, enum sim_region_kind kind)
+{
     uint64_t alignment = bytes >= LARGE_BLOCK ? LARGE_BLOCK : BLOCK_ALIGNMENT;
     return sim_region_new(block_bytes(bytes), alignment, 0, kind, sim_current());
 }
 
-static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, bool stream_ordered) {
+static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, bool stream_ordered)
+{
     struct sim_device *device = sim_current()->device;
-    if (dptr == NULL || bytesize == 0) {
+    if (dptr == NULL || (bytesize == 0 && !stream_ordered)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (bytesize == 0) { /* nothing, successfully */
+        *dptr = 0;
+        return CUDA_SUCCESS;
     }
     if (bytesize > device->capacity_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -58,13 +66,15 @@ static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, bool stream_orde
     return CUDA_SUCCESS;
 }
 
-void sim_block_free(struct sim_region *region) {
+void sim_block_free(struct sim_region *region)
+{
     region->device->used_bytes -= region->bytes;
     sim_region_free(region);
 }
 
 /* The block that begins at the address, or null. */
-static struct sim_region *block_at(CUdeviceptr address, enum sim_region_kind kind) {
+static struct sim_region *block_at(CUdeviceptr address, enum sim_region_kind kind)
+{
     struct sim_region *region = sim_region_find(address);
     if (region == NULL || region->kind != kind || region->base != address) {
         return NULL;
@@ -72,12 +82,14 @@ static struct sim_region *block_at(CUdeviceptr address, enum sim_region_kind kin
     return region;
 }
 
-CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
+CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
     SIM_ENTER(cuMemAlloc_v2, SIM_NEEDS_CLEAN);
     return sim_leave(block_alloc(dptr, bytesize, false));
 }
 
-CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
+CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
+{
     SIM_ENTER(cuMemFree_v2, SIM_NEEDS_CLEAN);
     if (dptr == 0) {
         return sim_leave(CUDA_SUCCESS);
@@ -95,7 +107,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr) {
     return sim_leave(result);
 }
 
-CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
     SIM_ENTER(cuMemAllocAsync, SIM_NEEDS_CLEAN);
     CUresult result = CUDA_SUCCESS;
     if (sim_stream_get(hStream, &result) == NULL) {
@@ -104,7 +117,8 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hS
     return sim_leave(block_alloc(dptr, bytesize, true));
 }
 
-CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
     SIM_ENTER(cuMemFreeAsync, SIM_NEEDS_CLEAN);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(hStream, &result);
@@ -126,11 +140,16 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 
 /* ---- Pinned host memory --------------------------------------------------------------------- */
 
-static CUresult pinned_alloc(void **out, size_t bytesize, unsigned flags) {
+static CUresult pinned_alloc(void **out, size_t bytesize, unsigned flags)
+{
     const unsigned known =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-    if (out == NULL || bytesize == 0 || (flags & ~known) != 0) {
+    if (out == NULL || (flags & ~known) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (bytesize == 0) { /* nothing, successfully */
+        *out = NULL;
+        return CUDA_SUCCESS;
     }
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if (bytesize > machine) {
@@ -145,28 +164,37 @@ static CUresult pinned_alloc(void **out, size_t bytesize, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize) {
+CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
     SIM_ENTER(cuMemAllocHost_v2, SIM_NEEDS_CLEAN);
     return sim_leave(pinned_alloc(pp, bytesize, 0));
 }
 
-CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
+CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
     SIM_ENTER(cuMemHostAlloc, SIM_NEEDS_CLEAN);
     return sim_leave(pinned_alloc(pp, bytesize, Flags));
 }
 
-CUresult CUDAAPI cuMemFreeHost(void *p) {
+CUresult CUDAAPI cuMemFreeHost(void *p)
+{
     SIM_ENTER(cuMemFreeHost, SIM_NEEDS_CONTEXT);
     struct sim_region *region = block_at((uintptr_t)p, SIM_PINNED);
-    if (region == NULL) {
+    if (region == NULL || region->free_queued) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     sim_check_unused(region->base, region->bytes, "cuMemFreeHost");
-    sim_region_free(region);
-    return sim_leave(CUDA_SUCCESS);
+    region->free_queued = true; /* other threads must not free it while this one waits */
+    CUresult result = sim_wait_device(region->device, "cuMemFreeHost");
+    region->free_queued = false;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS) {
+        sim_region_free(region);
+    }
+    return sim_leave(result);
 }
 
-CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags) {
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
     SIM_ENTER(cuMemHostGetDevicePointer_v2, SIM_NEEDS_CONTEXT);
     const struct sim_region *region = sim_region_find((uintptr_t)p);
     if (pdptr == NULL || Flags != 0 || region == NULL || region->kind != SIM_PINNED) {
@@ -179,7 +207,8 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsig
 /* ---- The end of a context ------------------------------------------------------------------- */
 
 /* Frees what its program left behind in it: such memory ends with its context. */
-void sim_block_end(const struct sim_context *context) {
+void sim_block_end(const struct sim_context *context)
+{
     for (size_t i = sim.region_count; i-- > 0;) {
         struct sim_region *region = sim.regions[i];
         if (region->context == context && region->kind == SIM_DEVICE_BLOCK) {

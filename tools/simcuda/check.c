@@ -10,7 +10,8 @@
 /* ---- Reach ---------------------------------------------------------------------------------- */
 
 static enum sim_reach reach_reservation(const struct sim_region *region, uint32_t bit,
-                                        CUdeviceptr *at, CUdeviceptr end, bool write) {
+                                        CUdeviceptr *at, CUdeviceptr end, bool write)
+{
     CUdeviceptr region_end = region->base + region->bytes;
     while (*at < end && *at < region_end) {
         const struct sim_mapping *mapping = sim_mapping_find(region, *at);
@@ -30,7 +31,8 @@ static enum sim_reach reach_reservation(const struct sim_region *region, uint32_
  * null context it is enough that some device may.
  */
 enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address, uint64_t bytes,
-                         bool write, CUdeviceptr *where) {
+                         bool write, CUdeviceptr *where)
+{
     const struct sim_device *device = context == NULL ? NULL : context->device;
     uint32_t bit = device == NULL ? UINT32_MAX : UINT32_C(1) << device->ordinal;
     CUdeviceptr end = address + bytes;
@@ -49,8 +51,8 @@ enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address,
                 return reach;
             }
         } else {
-            bool peer = device != NULL && region->kind == SIM_DEVICE_BLOCK &&
-                        region->device != device;
+            bool peer =
+                device != NULL && region->kind == SIM_DEVICE_BLOCK && region->device != device;
             if (peer && (context->peers & (UINT32_C(1) << region->device->ordinal)) == 0) {
                 return SIM_REACH_DENIED;
             }
@@ -60,15 +62,20 @@ enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address,
     return SIM_REACH_OK;
 }
 
-/* What the driver itself checks when work is queued: that the addresses are memory at all. */
-CUresult sim_check_call(const struct sim_context *context, CUdeviceptr address, uint64_t bytes) {
+/*
+ * What the driver itself checks when work is queued: that the addresses are memory, and mapped with
+ * some access. Writing where only reading is allowed, or a peer's memory, faults when it runs.
+ */
+CUresult sim_check_call(const struct sim_context *context, CUdeviceptr address, uint64_t bytes)
+{
     CUdeviceptr where = 0;
     enum sim_reach reach = sim_reach(context, address, bytes, false, &where);
-    return reach == SIM_REACH_OK || reach == SIM_REACH_DENIED ? CUDA_SUCCESS
-                                                              : CUDA_ERROR_INVALID_VALUE;
+    bool peer = reach == SIM_REACH_DENIED && sim_region_find(where)->kind != SIM_RESERVED;
+    return reach == SIM_REACH_OK || peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static const char *reach_text(enum sim_reach reach) {
+static const char *reach_text(enum sim_reach reach)
+{
     switch (reach) {
     case SIM_REACH_FOREIGN:
         return "is not memory of any device";
@@ -83,14 +90,15 @@ static const char *reach_text(enum sim_reach reach) {
  * Run before an operation: may it touch what it says? If not it is a violation and, as on a real
  * device, the context is poisoned: its calls give CUDA_ERROR_ILLEGAL_ADDRESS from then on.
  */
-bool sim_check_op(const struct sim_stream *stream, const struct sim_op *op) {
+bool sim_check_op(const struct sim_stream *stream, const struct sim_op *op)
+{
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
     for (size_t i = 0; i < count; i++) {
         CUdeviceptr where = 0;
         const struct sim_context *context = op->any_device ? NULL : stream->context;
-        enum sim_reach reach = sim_reach(context, access[i].address,
-                                         access[i].bytes, access[i].write, &where);
+        enum sim_reach reach =
+            sim_reach(context, access[i].address, access[i].bytes, access[i].write, &where);
         if (reach != SIM_REACH_OK) {
             sim_violation("%s on stream %llu %s [0x%llx, +%llu): 0x%llx %s", sim_op_name(op->kind),
                           (unsigned long long)stream->id, access[i].write ? "writes" : "reads",
@@ -106,7 +114,8 @@ bool sim_check_op(const struct sim_stream *stream, const struct sim_op *op) {
 
 /* ---- Use by queued work --------------------------------------------------------------------- */
 
-static bool op_touches(const struct sim_op *op, CUdeviceptr base, uint64_t bytes) {
+static bool op_touches(const struct sim_op *op, CUdeviceptr base, uint64_t bytes)
+{
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
     for (size_t i = 0; i < count; i++) {
@@ -118,7 +127,8 @@ static bool op_touches(const struct sim_op *op, CUdeviceptr base, uint64_t bytes
 }
 
 /* A violation if an operation that has not finished touches the range, which is about to go. */
-void sim_check_unused(CUdeviceptr base, uint64_t bytes, const char *call) {
+void sim_check_unused(CUdeviceptr base, uint64_t bytes, const char *call)
+{
     for (size_t i = 0; i < sim.busy_count; i++) {
         const struct sim_stream *stream = sim.busy[i];
         for (uint64_t n = stream->head; n < stream->tail; n++) {

@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sim_context *sim_context_get(CUcontext handle) {
+struct sim_context *sim_context_get(CUcontext handle)
+{
     return sim_slot_get(handle, SIM_CONTEXT, "context");
 }
 
-static bool context_begin(struct sim_context *context, struct sim_device *device) {
+static bool context_begin(struct sim_context *context, struct sim_device *device)
+{
     context->device = device;
     context->error = CUDA_SUCCESS;
     context->slot = sim_slot_new(SIM_CONTEXT, context);
@@ -33,26 +35,30 @@ static bool context_begin(struct sim_context *context, struct sim_device *device
 
 /* ---- The end of a context ------------------------------------------------------------------- */
 
-static void end_stream(void *object) {
+static void end_stream(void *object)
+{
     struct sim_stream *stream = object;
     sim_slot_free(stream->slot);
     stream->slot = NULL;
     sim_stream_drop(stream);
 }
 
-static void end_event(void *object) {
+static void end_event(void *object)
+{
     struct sim_event *event = object;
     sim_slot_free(event->slot);
     event->slot = NULL;
     sim_event_drop(event);
 }
 
-static void end_module(void *object) {
+static void end_module(void *object)
+{
     sim_module_end(object);
 }
 
 /* Drops queued work; a head that a worker is running right now is waited for first. */
-static uint64_t context_discard_work(struct sim_context *context) {
+static uint64_t context_discard_work(struct sim_context *context)
+{
     uint64_t dropped = 0;
     for (size_t i = 0; i < sim.busy_count;) {
         struct sim_stream *stream = sim.busy[i];
@@ -70,7 +76,8 @@ static uint64_t context_discard_work(struct sim_context *context) {
     return dropped;
 }
 
-void sim_context_end(struct sim_context *context) {
+void sim_context_end(struct sim_context *context)
+{
     uint64_t dropped = context_discard_work(context);
     if (dropped != 0) {
         sim_violation("context %llu of device %d ends with %llu operations queued",
@@ -94,7 +101,8 @@ void sim_context_end(struct sim_context *context) {
 }
 
 /* Frees what contexts hold, quietly; the queues are empty by then. */
-void sim_context_reset(void) {
+void sim_context_reset(void)
+{
     for (int i = 0; i < sim.device_count; i++) {
         if (sim.devices[i].primary.slot != NULL) {
             sim_context_end(&sim.devices[i].primary);
@@ -112,7 +120,8 @@ void sim_context_reset(void) {
 
 /* ---- Primary contexts ----------------------------------------------------------------------- */
 
-CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
     SIM_ENTER(cuDevicePrimaryCtxRetain, SIM_NEEDS_INIT);
     struct sim_device *device = sim_device(dev);
     if (pctx == NULL) {
@@ -129,7 +138,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
     SIM_ENTER(cuDevicePrimaryCtxRelease_v2, SIM_NEEDS_INIT);
     struct sim_device *device = sim_device(dev);
     if (device == NULL) {
@@ -144,7 +154,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active) {
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
     SIM_ENTER(cuDevicePrimaryCtxGetState, SIM_NEEDS_INIT);
     const struct sim_device *device = sim_device(dev);
     if (device == NULL) {
@@ -159,7 +170,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
 }
 
 /* References stay: like the driver's, they must still be released, and keep the handle current. */
-CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
     SIM_ENTER(cuDevicePrimaryCtxReset_v2, SIM_NEEDS_INIT);
     struct sim_device *device = sim_device(dev);
     if (device == NULL) {
@@ -173,7 +185,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 
 /* ---- Created contexts ----------------------------------------------------------------------- */
 
-static CUresult context_create(CUcontext *out, unsigned flags, CUdevice dev) {
+static CUresult context_create(CUcontext *out, unsigned flags, CUdevice dev)
+{
     struct sim_device *device = sim_device(dev);
     struct sim_thread *thread = sim_thread();
     if (out == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0) {
@@ -198,13 +211,15 @@ static CUresult context_create(CUcontext *out, unsigned flags, CUdevice dev) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
     SIM_ENTER(cuCtxCreate_v2, SIM_NEEDS_INIT);
     return sim_leave(context_create(pctx, flags, dev));
 }
 
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
-                                unsigned int flags, CUdevice dev) {
+                                unsigned int flags, CUdevice dev)
+{
     SIM_ENTER(cuCtxCreate_v4, SIM_NEEDS_INIT);
     if (ctxCreateParams != NULL &&
         (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL)) {
@@ -213,7 +228,8 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
     return sim_leave(context_create(pctx, flags, dev));
 }
 
-CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
+CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
+{
     SIM_ENTER(cuCtxDestroy_v2, SIM_NEEDS_INIT);
     struct sim_context *context = sim_context_get(ctx);
     if (context == NULL || context->primary) {
@@ -230,7 +246,8 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx) {
 
 /* ---- The current context -------------------------------------------------------------------- */
 
-CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx) {
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
+{
     SIM_ENTER(cuCtxGetCurrent, SIM_NEEDS_INIT);
     if (pctx == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -240,7 +257,8 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx) {
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
+{
     SIM_ENTER(cuCtxSetCurrent, SIM_NEEDS_INIT);
     struct sim_thread *thread = sim_thread();
     if (ctx == NULL) {
@@ -256,7 +274,8 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx) {
+CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
+{
     SIM_ENTER(cuCtxPushCurrent_v2, SIM_NEEDS_INIT);
     struct sim_thread *thread = sim_thread();
     struct sim_context *context = ctx == NULL ? NULL : sim_context_get(ctx);
@@ -270,7 +289,8 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx) {
+CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
+{
     SIM_ENTER(cuCtxPopCurrent_v2, SIM_NEEDS_INIT);
     struct sim_thread *thread = sim_thread();
     if (thread->depth == 0) {
@@ -283,7 +303,8 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxGetDevice(CUdevice *device) {
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
+{
     SIM_ENTER(cuCtxGetDevice, SIM_NEEDS_CONTEXT);
     if (device == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -292,7 +313,8 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags) {
+CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
+{
     SIM_ENTER(cuCtxGetFlags, SIM_NEEDS_CONTEXT);
     if (flags == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -301,7 +323,8 @@ CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
+CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
     SIM_ENTER(cuCtxGetId, SIM_NEEDS_INIT);
     const struct sim_context *context = ctx == NULL ? sim_current() : sim_context_get(ctx);
     if (ctxId == NULL) {
@@ -314,7 +337,8 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
     SIM_ENTER(cuCtxGetStreamPriorityRange, SIM_NEEDS_CONTEXT);
     if (leastPriority != NULL) {
         *leastPriority = 0;
@@ -325,14 +349,16 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPr
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuCtxSynchronize(void) {
+CUresult CUDAAPI cuCtxSynchronize(void)
+{
     SIM_ENTER(cuCtxSynchronize, SIM_NEEDS_CLEAN);
     return sim_leave(sim_wait_context(sim_current(), "cuCtxSynchronize"));
 }
 
 /* ---- Peers ---------------------------------------------------------------------------------- */
 
-static CUresult context_peer(CUcontext handle, bool enable) {
+static CUresult context_peer(CUcontext handle, bool enable)
+{
     struct sim_context *here = sim_current();
     const struct sim_context *peer = sim_context_get(handle);
     if (peer == NULL) {
@@ -343,19 +369,20 @@ static CUresult context_peer(CUcontext handle, bool enable) {
     }
     uint32_t bit = UINT32_C(1) << peer->device->ordinal;
     if (enable == ((here->peers & bit) != 0)) {
-        return enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-                      : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+        return enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     }
     here->peers ^= bit;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
     SIM_ENTER(cuCtxEnablePeerAccess, SIM_NEEDS_CONTEXT);
     return sim_leave(Flags != 0 ? CUDA_ERROR_INVALID_VALUE : context_peer(peerContext, true));
 }
 
-CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
+{
     SIM_ENTER(cuCtxDisablePeerAccess, SIM_NEEDS_CONTEXT);
     return sim_leave(context_peer(peerContext, false));
 }

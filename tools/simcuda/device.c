@@ -12,11 +12,13 @@
 /* Offsets are handed out once, so the file is as long as a file can be; it is sparse. */
 #define FILE_BYTES (INT64_C(1) << 62)
 
-struct sim_device *sim_device(CUdevice ordinal) {
+struct sim_device *sim_device(CUdevice ordinal)
+{
     return ordinal >= 0 && ordinal < sim.device_count ? &sim.devices[ordinal] : NULL;
 }
 
-bool sim_device_open(struct sim_device *device, int ordinal) {
+bool sim_device_open(struct sim_device *device, int ordinal)
+{
     memset(device, 0, sizeof *device);
     device->ordinal = ordinal;
     device->capacity_bytes = sim.settings.memory_bytes;
@@ -35,19 +37,22 @@ bool sim_device_open(struct sim_device *device, int ordinal) {
     return true;
 }
 
-void sim_device_close(struct sim_device *device) {
+void sim_device_close(struct sim_device *device)
+{
     close(device->file);
     memset(device, 0, sizeof *device);
 }
 
 /* ---- Without a device ----------------------------------------------------------------------- */
 
-CUresult CUDAAPI cuInit(unsigned int Flags) {
+CUresult CUDAAPI cuInit(unsigned int Flags)
+{
     SIM_ENTER(cuInit, SIM_NEEDS_NOTHING);
     return sim_leave(Flags != 0 ? CUDA_ERROR_INVALID_VALUE : sim_start());
 }
 
-CUresult CUDAAPI cuDriverGetVersion(int *driverVersion) {
+CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
+{
     SIM_ENTER(cuDriverGetVersion, SIM_NEEDS_NOTHING);
     if (driverVersion == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -58,7 +63,8 @@ CUresult CUDAAPI cuDriverGetVersion(int *driverVersion) {
 
 /* ---- Identity ------------------------------------------------------------------------------- */
 
-CUresult CUDAAPI cuDeviceGetCount(int *count) {
+CUresult CUDAAPI cuDeviceGetCount(int *count)
+{
     SIM_ENTER(cuDeviceGetCount, SIM_NEEDS_INIT);
     if (count == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -67,7 +73,8 @@ CUresult CUDAAPI cuDeviceGetCount(int *count) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+{
     SIM_ENTER(cuDeviceGet, SIM_NEEDS_INIT);
     if (device == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -79,7 +86,8 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev) {
+CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
+{
     SIM_ENTER(cuDeviceGetName, SIM_NEEDS_INIT);
     if (name == NULL || len <= 0) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -91,7 +99,8 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-static CUresult device_uuid(CUuuid *uuid, CUdevice dev) {
+static CUresult device_uuid(CUuuid *uuid, CUdevice dev)
+{
     if (uuid == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -104,17 +113,20 @@ static CUresult device_uuid(CUuuid *uuid, CUdevice dev) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+{
     SIM_ENTER(cuDeviceGetUuid, SIM_NEEDS_INIT);
     return sim_leave(device_uuid(uuid, dev));
 }
 
-CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
     SIM_ENTER(cuDeviceGetUuid_v2, SIM_NEEDS_INIT);
     return sim_leave(device_uuid(uuid, dev));
 }
 
-CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
     SIM_ENTER(cuDeviceTotalMem_v2, SIM_NEEDS_INIT);
     const struct sim_device *device = sim_device(dev);
     if (bytes == NULL) {
@@ -127,7 +139,8 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev) {
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
     SIM_ENTER(cuDeviceCanAccessPeer, SIM_NEEDS_INIT);
     if (canAccessPeer == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -139,7 +152,8 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
     return sim_leave(CUDA_SUCCESS);
 }
 
-static CUresult device_pool(CUmemoryPool *pool, CUdevice dev) {
+static CUresult device_pool(CUmemoryPool *pool, CUdevice dev)
+{
     const struct sim_device *device = sim_device(dev);
     if (pool == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -151,12 +165,14 @@ static CUresult device_pool(CUmemoryPool *pool, CUdevice dev) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev) {
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
     SIM_ENTER(cuDeviceGetDefaultMemPool, SIM_NEEDS_INIT);
     return sim_leave(device_pool(pool_out, dev));
 }
 
-CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev) {
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
     SIM_ENTER(cuDeviceGetMemPool, SIM_NEEDS_INIT);
     return sim_leave(device_pool(pool, dev));
 }
@@ -197,7 +213,8 @@ static const struct attribute attributes[] = {
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
 };
 
-CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev) {
+CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
     SIM_ENTER(cuDeviceGetAttribute, SIM_NEEDS_INIT);
     if (pi == NULL || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -223,7 +240,8 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
 
 /* ---- Memory information --------------------------------------------------------------------- */
 
-CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total) {
+CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
+{
     SIM_ENTER(cuMemGetInfo_v2, SIM_NEEDS_CONTEXT);
     const struct sim_device *device = sim_current()->device;
     if (free == NULL || total == NULL) {

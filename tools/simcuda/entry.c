@@ -31,16 +31,19 @@ static _Thread_local struct sim_thread thread_state;
 
 /* ---- The door ------------------------------------------------------------------------------- */
 
-void sim_lock(void) {
+void sim_lock(void)
+{
     pthread_mutex_lock(&sim.lock);
 }
 
-void sim_unlock(void) {
+void sim_unlock(void)
+{
     pthread_mutex_unlock(&sim.lock);
 }
 
 /* What this thread knows; forgotten when the simulation was reset since. */
-struct sim_thread *sim_thread(void) {
+struct sim_thread *sim_thread(void)
+{
     if (thread_state.epoch != sim.epoch) {
         thread_state.epoch = sim.epoch;
         thread_state.depth = 0;
@@ -49,13 +52,15 @@ struct sim_thread *sim_thread(void) {
     return &thread_state;
 }
 
-struct sim_context *sim_current(void) {
+struct sim_context *sim_current(void)
+{
     const struct sim_thread *thread = sim_thread();
     return thread->depth == 0 ? NULL : thread->stack[thread->depth - 1];
 }
 
 /* An injected failure for this call, or CUDA_SUCCESS. */
-static CUresult rule_apply(enum sim_entry entry) {
+static CUresult rule_apply(enum sim_entry entry)
+{
     for (size_t i = 0; i < sim.rule_count; i++) {
         struct sim_rule *rule = &sim.rules[i];
         if (rule->spent || !rule->entry[entry]) {
@@ -72,14 +77,16 @@ static CUresult rule_apply(enum sim_entry entry) {
     return CUDA_SUCCESS;
 }
 
-static void entry_configure(void) {
+static void entry_configure(void)
+{
     if (!sim.configured) {
         sim.configured = true;
         sim.configuration_bad = !sim_settings_read(&sim.settings);
     }
 }
 
-static CUresult entry_check(enum sim_entry entry, unsigned needs) {
+static CUresult entry_check(enum sim_entry entry, unsigned needs)
+{
     entry_configure();
     sim.calls[entry]++;
     CUresult result = sim.rule_count != 0 ? rule_apply(entry) : CUDA_SUCCESS;
@@ -114,7 +121,8 @@ static CUresult entry_check(enum sim_entry entry, unsigned needs) {
     return CUDA_SUCCESS;
 }
 
-CUresult sim_enter(enum sim_entry entry, unsigned needs) {
+CUresult sim_enter(enum sim_entry entry, unsigned needs)
+{
     if (thread_state.in_callback && needs != SIM_NEEDS_NOTHING) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
@@ -126,7 +134,8 @@ CUresult sim_enter(enum sim_entry entry, unsigned needs) {
     return result;
 }
 
-CUresult sim_leave(CUresult result) {
+CUresult sim_leave(CUresult result)
+{
     sim_unlock();
     return result;
 }
@@ -134,7 +143,8 @@ CUresult sim_leave(CUresult result) {
 /* ---- Names ---------------------------------------------------------------------------------- */
 
 /* Marks the entry points that a name means: all forms by plain name, one by symbol. */
-int sim_entry_by_name(const char *name, bool *found) {
+int sim_entry_by_name(const char *name, bool *found)
+{
     int count = 0;
     for (int i = 0; i < SIM_ENTRY_COUNT; i++) {
         if (strcmp(entries[i].name, name) == 0 || strcmp(entries[i].symbol, name) == 0) {
@@ -145,7 +155,8 @@ int sim_entry_by_name(const char *name, bool *found) {
     return count;
 }
 
-int sim_fail_add(const char *name, uint64_t nth, bool sticky, CUresult error) {
+int sim_fail_add(const char *name, uint64_t nth, bool sticky, CUresult error)
+{
     if (sim.rule_count == SIM_MAX_RULES || nth == 0) {
         return -1;
     }
@@ -168,9 +179,10 @@ int sim_fail_add(const char *name, uint64_t nth, bool sticky, CUresult error) {
 /* ---- Look-up of entry points ---------------------------------------------------------------- */
 
 static CUresult entry_look_up(const char *symbol, void **function, int version, cuuint64_t flags,
-                              CUdriverProcAddressQueryResult *status) {
-    const cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM |
-                             CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+                              CUdriverProcAddressQueryResult *status)
+{
+    const cuuint64_t known =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if (symbol == NULL || function == NULL || (flags & ~known) != 0 || flags == known) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -202,22 +214,23 @@ static CUresult entry_look_up(const char *symbol, void **function, int version, 
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
-                                  cuuint64_t flags) {
+CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
     SIM_ENTER(cuGetProcAddress, SIM_NEEDS_NOTHING);
     return sim_leave(entry_look_up(symbol, pfn, cudaVersion, flags, NULL));
 }
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
-                                     cuuint64_t flags,
-                                     CUdriverProcAddressQueryResult *symbolStatus) {
+                                     cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
+{
     SIM_ENTER(cuGetProcAddress_v2, SIM_NEEDS_NOTHING);
     return sim_leave(entry_look_up(symbol, pfn, cudaVersion, flags, symbolStatus));
 }
 
 /* ---- Control -------------------------------------------------------------------------------- */
 
-uint64_t simcuda_calls(const char *entry_point) {
+uint64_t simcuda_calls(const char *entry_point)
+{
     bool found[SIM_ENTRY_COUNT] = {false};
     uint64_t count = 0;
     if (entry_point == NULL || sim_entry_by_name(entry_point, found) == 0) {
@@ -231,7 +244,8 @@ uint64_t simcuda_calls(const char *entry_point) {
     return count;
 }
 
-uint64_t simcuda_calls_total(void) {
+uint64_t simcuda_calls_total(void)
+{
     uint64_t count = 0;
     sim_lock();
     for (int i = 0; i < SIM_ENTRY_COUNT; i++) {
@@ -241,13 +255,15 @@ uint64_t simcuda_calls_total(void) {
     return count;
 }
 
-void simcuda_calls_reset(void) {
+void simcuda_calls_reset(void)
+{
     sim_lock();
     memset(sim.calls, 0, sizeof sim.calls);
     sim_unlock();
 }
 
-void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUresult error) {
+void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUresult error)
+{
     sim_lock();
     /* Reading the environment adds its own rules, so it comes before the first rule from here. */
     entry_configure();
@@ -263,7 +279,8 @@ void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUr
     }
 }
 
-void simcuda_fail_clear(void) {
+void simcuda_fail_clear(void)
+{
     sim_lock();
     entry_configure();
     sim.rule_count = 0;
@@ -271,7 +288,8 @@ void simcuda_fail_clear(void) {
     sim_unlock();
 }
 
-uint64_t simcuda_fail_hits(void) {
+uint64_t simcuda_fail_hits(void)
+{
     sim_lock();
     uint64_t hits = sim.rule_hits;
     sim_unlock();

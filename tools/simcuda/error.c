@@ -109,7 +109,8 @@
     ERROR(CUDA_ERROR_UNKNOWN, "unknown error")
 /* clang-format on */
 
-static const char *error_name(CUresult error) {
+static const char *error_name(CUresult error)
+{
     switch (error) {
 #define ERROR(code, text)                                                                          \
     case code:                                                                                     \
@@ -121,7 +122,8 @@ static const char *error_name(CUresult error) {
     }
 }
 
-static const char *error_text(CUresult error) {
+static const char *error_text(CUresult error)
+{
     switch (error) {
 #define ERROR(code, text)                                                                          \
     case code:                                                                                     \
@@ -133,7 +135,8 @@ static const char *error_text(CUresult error) {
     }
 }
 
-static CUresult error_answer(const char **out, const char *text) {
+static CUresult error_answer(const char **out, const char *text)
+{
     if (out == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -141,12 +144,14 @@ static CUresult error_answer(const char **out, const char *text) {
     return text == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr) {
+CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)
+{
     SIM_ENTER(cuGetErrorName, SIM_NEEDS_NOTHING);
     return sim_leave(error_answer(pStr, error_name(error)));
 }
 
-CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr) {
+CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
+{
     SIM_ENTER(cuGetErrorString, SIM_NEEDS_NOTHING);
     return sim_leave(error_answer(pStr, error_text(error)));
 }

@@ -11,11 +11,13 @@
 #define EVENT_FLAGS                                                                                \
     (unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-static struct sim_event *event_get(CUevent handle) {
+static struct sim_event *event_get(CUevent handle)
+{
     return sim_slot_get(handle, SIM_EVENT, "event");
 }
 
-void sim_event_drop(struct sim_event *event) {
+void sim_event_drop(struct sim_event *event)
+{
     if (--event->references == 0) {
         if (event->point.stream != NULL) {
             sim_stream_drop(event->point.stream);
@@ -25,7 +27,8 @@ void sim_event_drop(struct sim_event *event) {
 }
 
 /* The event now stands for this point. */
-void sim_event_mark(struct sim_event *event, struct sim_stream *stream, uint64_t ticket) {
+void sim_event_mark(struct sim_event *event, struct sim_stream *stream, uint64_t ticket)
+{
     sim_stream_hold(stream);
     if (event->point.stream != NULL) {
         sim_stream_drop(event->point.stream);
@@ -33,7 +36,8 @@ void sim_event_mark(struct sim_event *event, struct sim_stream *stream, uint64_t
     event->point = (struct sim_point){stream, ticket};
 }
 
-static CUresult event_create(CUevent *out, unsigned flags) {
+static CUresult event_create(CUevent *out, unsigned flags)
+{
     bool interprocess = (flags & CU_EVENT_INTERPROCESS) != 0;
     if (out == NULL || (flags & ~EVENT_FLAGS) != 0 ||
         (interprocess && (flags & CU_EVENT_DISABLE_TIMING) == 0)) {
@@ -53,14 +57,16 @@ static CUresult event_create(CUevent *out, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags) {
+CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
     SIM_ENTER(cuEventCreate, SIM_NEEDS_CLEAN);
     return sim_leave(event_create(phEvent, Flags));
 }
 
 /* Legal while a record or a wait is queued: those keep what they need. */
-CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent) {
-    SIM_ENTER(cuEventDestroy_v2, SIM_NEEDS_CONTEXT);
+CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
+{
+    SIM_ENTER(cuEventDestroy_v2, SIM_NEEDS_INIT);
     struct sim_event *event = event_get(hEvent);
     if (event == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
@@ -71,9 +77,10 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned flags) {
+static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned flags)
+{
     CUresult result = CUDA_SUCCESS;
-    struct sim_stream *stream = sim_stream_get(stream_handle, &result);
+    struct sim_stream *stream = sim_stream_sound(stream_handle, &result);
     struct sim_event *event = event_get(handle);
     if (flags > CU_EVENT_RECORD_EXTERNAL) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -89,22 +96,26 @@ static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned fl
     return sim_submit(stream, &op);
 }
 
-CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
-    SIM_ENTER(cuEventRecord, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    SIM_ENTER(cuEventRecord, SIM_NEEDS_INIT);
     return sim_leave(event_record(hEvent, hStream, 0));
 }
 
-CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-    SIM_ENTER(cuEventRecordWithFlags, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    SIM_ENTER(cuEventRecordWithFlags, SIM_NEEDS_INIT);
     return sim_leave(event_record(hEvent, hStream, flags));
 }
 
-static bool event_done(const struct sim_event *event) {
+static bool event_done(const struct sim_event *event)
+{
     return event->point.stream == NULL || sim_point_done(event->point);
 }
 
-CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
-    SIM_ENTER(cuEventQuery, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuEventQuery(CUevent hEvent)
+{
+    SIM_ENTER(cuEventQuery, SIM_NEEDS_INIT);
     struct sim_event *event = event_get(hEvent);
     if (event == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
@@ -121,19 +132,21 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
     return sim_leave(result);
 }
 
-CUresult CUDAAPI cuEventSynchronize(CUevent hEvent) {
-    SIM_ENTER(cuEventSynchronize, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
+{
+    SIM_ENTER(cuEventSynchronize, SIM_NEEDS_INIT);
     const struct sim_event *event = event_get(hEvent);
     if (event == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
     }
-    if (event->point.stream == NULL) {
-        return sim_leave(CUDA_SUCCESS);
+    if (event->context->error != CUDA_SUCCESS || event->point.stream == NULL) {
+        return sim_leave(event->context->error);
     }
     return sim_leave(sim_wait(event->point, "cuEventSynchronize"));
 }
 
-static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent end_handle) {
+static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent end_handle)
+{
     const struct sim_event *start = event_get(start_handle);
     const struct sim_event *end = event_get(end_handle);
     if (milliseconds == NULL) {
@@ -144,6 +157,9 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
         ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    if (start->context->error != CUDA_SUCCESS) {
+        return start->context->error;
+    }
     if (!event_done(start) || !event_done(end)) {
         return CUDA_ERROR_NOT_READY;
     }
@@ -151,12 +167,14 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
-    SIM_ENTER(cuEventElapsedTime, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    SIM_ENTER(cuEventElapsedTime, SIM_NEEDS_INIT);
     return sim_leave(event_elapsed(pMilliseconds, hStart, hEnd));
 }
 
-CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
-    SIM_ENTER(cuEventElapsedTime_v2, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    SIM_ENTER(cuEventElapsedTime_v2, SIM_NEEDS_INIT);
     return sim_leave(event_elapsed(pMilliseconds, hStart, hEnd));
 }

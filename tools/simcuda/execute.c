@@ -11,14 +11,16 @@
 
 /* ---- Value waits ---------------------------------------------------------------------------- */
 
-static uint64_t value_load(const struct sim_op *op) {
+static uint64_t value_load(const struct sim_op *op)
+{
     uintptr_t address = (uintptr_t)op->access[0].address;
     return op->value.wide ? __atomic_load_n((const uint64_t *)address, __ATOMIC_ACQUIRE)
                           : __atomic_load_n((const uint32_t *)address, __ATOMIC_ACQUIRE);
 }
 
 /* Whether a value wait may pass. The caller has checked that the memory can be read. */
-bool sim_value_reached(const struct sim_op *op) {
+bool sim_value_reached(const struct sim_op *op)
+{
     uint64_t now = value_load(op);
     uint64_t wanted = op->value.value;
     switch (op->value.flags & 3u) {
@@ -36,7 +38,8 @@ bool sim_value_reached(const struct sim_op *op) {
     }
 }
 
-static void value_store(const struct sim_op *op) {
+static void value_store(const struct sim_op *op)
+{
     uintptr_t address = (uintptr_t)op->access[0].address;
     if (op->value.wide) {
         __atomic_store_n((uint64_t *)address, op->value.value, __ATOMIC_RELEASE);
@@ -47,7 +50,8 @@ static void value_store(const struct sim_op *op) {
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
-static void set_run(const struct sim_op *op) {
+static void set_run(const struct sim_op *op)
+{
     void *to = (void *)(uintptr_t)op->access[0].address;
     size_t count = op->access[0].bytes / op->set.width;
     if (op->set.width == 1) {
@@ -65,7 +69,8 @@ static void set_run(const struct sim_op *op) {
     }
 }
 
-static void copy_run(const struct sim_op *op) {
+static void copy_run(const struct sim_op *op)
+{
     const void *from = op->copy.staged != NULL ? op->copy.staged : (const void *)op->copy.from;
     memmove((void *)op->copy.to, from, op->copy.bytes);
 }
@@ -73,11 +78,13 @@ static void copy_run(const struct sim_op *op) {
 /* ---- The program's own functions ------------------------------------------------------------ */
 
 /* Parameter pointers come first in a launch's storage. */
-static void *const *launch_parameters(struct sim_launch *launch) {
+static void *const *launch_parameters(struct sim_launch *launch)
+{
     return (void *const *)(void *)launch->storage;
 }
 
-static void call_out(const struct sim_op *op) {
+static void call_out(const struct sim_op *op)
+{
     struct sim_thread *thread = sim_thread();
     sim_unlock();
     thread->in_callback = true;
@@ -92,7 +99,8 @@ static void call_out(const struct sim_op *op) {
 
 /* ---- One operation -------------------------------------------------------------------------- */
 
-static void run_memory(const struct sim_op *op) {
+static void run_memory(const struct sim_op *op)
+{
     bool alone = sim.settings.schedule == SIM_THREADS;
     if (alone) {
         sim_unlock();
@@ -107,7 +115,8 @@ static void run_memory(const struct sim_op *op) {
     }
 }
 
-static void clock_advance(struct sim_device *device, const struct sim_op *op) {
+static void clock_advance(struct sim_device *device, const struct sim_op *op)
+{
     uint64_t bytes = 0;
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
@@ -121,7 +130,8 @@ static void clock_advance(struct sim_device *device, const struct sim_op *op) {
  * Does the operation's work. In a poisoned context nothing has any effect but the end of waiting,
  * and frees, which must not leak.
  */
-void sim_execute(struct sim_stream *stream, struct sim_op *op) {
+void sim_execute(struct sim_stream *stream, struct sim_op *op)
+{
     struct sim_device *device = stream->context->device;
     bool sound = stream->context->error == CUDA_SUCCESS && sim_check_op(stream, op);
     clock_advance(device, op);

@@ -17,12 +17,14 @@ static struct sim_kernel *kernels; /* newest first; kept until the process ends 
 /* ---- Registration --------------------------------------------------------------------------- */
 
 /* A parameter is aligned as C would align a type of its size made of equal parts. */
-static size_t parameter_alignment(size_t bytes) {
+static size_t parameter_alignment(size_t bytes)
+{
     size_t alignment = bytes & (~bytes + 1);
     return alignment > 16 ? 16 : alignment;
 }
 
-static struct sim_kernel *kernel_new(const char *name, size_t count, const size_t *bytes) {
+static struct sim_kernel *kernel_new(const char *name, size_t count, const size_t *bytes)
+{
     struct sim_kernel *kernel = calloc(1, sizeof *kernel);
     if (kernel == NULL) {
         return NULL;
@@ -51,7 +53,8 @@ static struct sim_kernel *kernel_new(const char *name, size_t count, const size_
 }
 
 int simcuda_kernel_register(const char *name, size_t param_count, const size_t *param_bytes,
-                            simcuda_kernel_run run, simcuda_kernel_accesses accesses) {
+                            simcuda_kernel_run run, simcuda_kernel_accesses accesses)
+{
     if (name == NULL || run == NULL || (param_count != 0 && param_bytes == NULL)) {
         return -1;
     }
@@ -75,7 +78,8 @@ int simcuda_kernel_register(const char *name, size_t param_count, const size_t *
 
 /* ---- Modules -------------------------------------------------------------------------------- */
 
-CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image) {
+CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
+{
     SIM_ENTER(cuModuleLoadData, SIM_NEEDS_CLEAN);
     if (module == NULL || image == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -92,7 +96,8 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-void sim_module_end(struct sim_module *module) {
+void sim_module_end(struct sim_module *module)
+{
     while (module->functions != NULL) {
         struct sim_function *function = module->functions;
         module->functions = function->next;
@@ -103,7 +108,8 @@ void sim_module_end(struct sim_module *module) {
     free(module);
 }
 
-CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
+CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
+{
     SIM_ENTER(cuModuleUnload, SIM_NEEDS_CONTEXT);
     struct sim_module *module = sim_slot_get(hmod, SIM_MODULE, "module");
     if (module == NULL) {
@@ -114,7 +120,8 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
 }
 
 /* The same name gives the same handle, as long as the module is loaded. */
-static CUresult function_get(struct sim_module *module, const char *name, CUfunction *out) {
+static CUresult function_get(struct sim_module *module, const char *name, CUfunction *out)
+{
     for (struct sim_function *function = module->functions; function; function = function->next) {
         if (strcmp(function->kernel->name, name) == 0) {
             *out = (CUfunction)function->slot;
@@ -142,7 +149,8 @@ static CUresult function_get(struct sim_module *module, const char *name, CUfunc
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
     SIM_ENTER(cuModuleGetFunction, SIM_NEEDS_CLEAN);
     struct sim_module *module = sim_slot_get(hmod, SIM_MODULE, "module");
     if (hfunc == NULL || name == NULL) {
@@ -153,7 +161,8 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
 }
 
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
-                                    size_t *paramSize) {
+                                    size_t *paramSize)
+{
     SIM_ENTER(cuFuncGetParamInfo, SIM_NEEDS_CONTEXT);
     const struct sim_function *function = sim_slot_get(func, SIM_FUNCTION, "function");
     if (function == NULL) {
@@ -169,7 +178,8 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc) {
+CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
+{
     SIM_ENTER(cuFuncGetName, SIM_NEEDS_CONTEXT);
     const struct sim_function *function = sim_slot_get(hfunc, SIM_FUNCTION, "function");
     if (name == NULL || function == NULL) {
@@ -182,7 +192,8 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc) {
 /* ---- Launches ------------------------------------------------------------------------------- */
 
 /* The packed buffer that `extra` describes; false if it is not a valid description. */
-static bool extra_parse(void *const *extra, const unsigned char **buffer, size_t *bytes) {
+static bool extra_parse(void *const *extra, const unsigned char **buffer, size_t *bytes)
+{
     *buffer = NULL;
     *bytes = 0;
     for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
@@ -199,7 +210,8 @@ static bool extra_parse(void *const *extra, const unsigned char **buffer, size_t
 
 /* Storage: pointers to parameters, then the parameters in their packed form. */
 static struct sim_launch *launch_pack(const struct sim_kernel *kernel, void *const *parameters,
-                                      const unsigned char *packed) {
+                                      const unsigned char *packed)
+{
     size_t header = (kernel->param_count * sizeof(void *) + 15) & ~(size_t)15;
     struct sim_launch *launch = sim_launch_new(header + kernel->packed_bytes);
     if (launch == NULL) {
@@ -218,7 +230,8 @@ static struct sim_launch *launch_pack(const struct sim_kernel *kernel, void *con
 }
 
 /* Asks the kernel what it will touch; the list grows until it fits. */
-static bool launch_ask(struct sim_launch *launch) {
+static bool launch_ask(struct sim_launch *launch)
+{
     simcuda_access answer[16];
     simcuda_access *list = answer;
     size_t room = sizeof answer / sizeof answer[0];
@@ -236,8 +249,8 @@ static bool launch_ask(struct sim_launch *launch) {
     launch->access = count == 0 ? NULL : calloc(count, sizeof *launch->access);
     bool good = count == 0 || launch->access != NULL;
     for (size_t i = 0; good && i < count; i++) {
-        launch->access[i] = (struct sim_access){list[i].address, list[i].bytes,
-                                                list[i].is_write != 0};
+        launch->access[i] =
+            (struct sim_access){list[i].address, list[i].bytes, list[i].is_write != 0};
     }
     launch->access_count = good ? count : 0;
     free(list == answer ? NULL : list);
@@ -245,7 +258,8 @@ static bool launch_ask(struct sim_launch *launch) {
 }
 
 static CUresult launch_submit(struct sim_stream *stream, const struct sim_kernel *kernel,
-                              void *const *parameters, void *const *extra) {
+                              void *const *parameters, void *const *extra)
+{
     const unsigned char *packed = NULL;
     size_t packed_bytes = 0;
     if (parameters != NULL && extra != NULL) {
@@ -270,8 +284,8 @@ static CUresult launch_submit(struct sim_stream *stream, const struct sim_kernel
     return sim_submit(stream, &op);
 }
 
-static bool shape_valid(unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
-                        unsigned bz) {
+static bool shape_valid(unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz)
+{
     return x != 0 && y != 0 && z != 0 && bx != 0 && by != 0 && bz != 0 && y <= 65535 &&
            z <= 65535 && x <= 2147483647 && bx <= MAX_THREADS_PER_BLOCK &&
            by <= MAX_THREADS_PER_BLOCK && bz <= 64 &&
@@ -281,8 +295,9 @@ static bool shape_valid(unsigned x, unsigned y, unsigned z, unsigned bx, unsigne
 CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                                 unsigned int gridDimZ, unsigned int blockDimX,
                                 unsigned int blockDimY, unsigned int blockDimZ,
-                                unsigned int sharedMemBytes, CUstream hStream,
-                                void **kernelParams, void **extra) {
+                                unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
+                                void **extra)
+{
     SIM_ENTER(cuLaunchKernel, SIM_NEEDS_CLEAN);
     (void)sharedMemBytes;
     CUresult result = CUDA_SUCCESS;
@@ -297,7 +312,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
     return sim_leave(launch_submit(stream, function->kernel, kernelParams, extra));
 }
 
-CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
+CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
     SIM_ENTER(cuLaunchHostFunc, SIM_NEEDS_CLEAN);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(hStream, &result);

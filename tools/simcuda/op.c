@@ -17,7 +17,8 @@
 
 /* ---- What an operation is ------------------------------------------------------------------- */
 
-const char *sim_op_name(enum sim_op_kind kind) {
+const char *sim_op_name(enum sim_op_kind kind)
+{
     static const char *const names[SIM_OP_KINDS] = {
         "an event record", "an event wait",   "a value wait", "a value write", "a memset",
         "a copy",          "a host function", "a kernel",     "a free",
@@ -25,7 +26,8 @@ const char *sim_op_name(enum sim_op_kind kind) {
     return names[kind];
 }
 
-const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count) {
+const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count)
+{
     if (op->kind == SIM_OP_KERNEL) {
         *count = op->launch->access_count;
         return op->launch->access;
@@ -35,7 +37,8 @@ const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count)
 }
 
 /* Adds a range to an operation under construction. */
-void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, bool write) {
+void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, bool write)
+{
     op->access[op->access_count++] =
         (struct sim_access){.address = address, .bytes = bytes, .write = write};
 }
@@ -43,7 +46,8 @@ void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, bool w
 static struct sim_launch *launch_free_list;
 
 /* A block with room for the launch's parameters and accesses; null when memory is short. */
-struct sim_launch *sim_launch_new(size_t room_bytes) {
+struct sim_launch *sim_launch_new(size_t room_bytes)
+{
     struct sim_launch *launch = room_bytes <= LAUNCH_ROOM ? launch_free_list : NULL;
     if (launch != NULL) {
         launch_free_list = launch->next_free;
@@ -62,7 +66,8 @@ struct sim_launch *sim_launch_new(size_t room_bytes) {
     return launch;
 }
 
-static void launch_dispose(struct sim_launch *launch) {
+static void launch_dispose(struct sim_launch *launch)
+{
     free(launch->access);
     launch->access = NULL;
     if (launch->room_bytes == LAUNCH_ROOM) {
@@ -73,7 +78,8 @@ static void launch_dispose(struct sim_launch *launch) {
     }
 }
 
-void sim_launch_reset(void) {
+void sim_launch_reset(void)
+{
     while (launch_free_list != NULL) {
         struct sim_launch *launch = launch_free_list;
         launch_free_list = launch->next_free;
@@ -82,7 +88,8 @@ void sim_launch_reset(void) {
 }
 
 /* Gives back what the operation owns, whether it ran or not. */
-void sim_op_dispose(struct sim_op *op) {
+void sim_op_dispose(struct sim_op *op)
+{
     switch (op->kind) {
     case SIM_OP_RECORD:
         sim_event_drop(op->record);
@@ -103,11 +110,13 @@ void sim_op_dispose(struct sim_op *op) {
 
 /* ---- Queues --------------------------------------------------------------------------------- */
 
-struct sim_op *sim_stream_head(const struct sim_stream *stream) {
+struct sim_op *sim_stream_head(const struct sim_stream *stream)
+{
     return &stream->ring[stream->head & (stream->room - 1)];
 }
 
-static bool ring_grow(struct sim_stream *stream) {
+static bool ring_grow(struct sim_stream *stream)
+{
     uint64_t room = stream->room == 0 ? 16 : stream->room * 2;
     struct sim_op *ring = malloc(room * sizeof *ring);
     if (ring == NULL) {
@@ -122,7 +131,8 @@ static bool ring_grow(struct sim_stream *stream) {
     return true;
 }
 
-static bool busy_insert(struct sim_stream *stream) {
+static bool busy_insert(struct sim_stream *stream)
+{
     struct sim_stream **larger =
         sim_grow(sim.busy, &sim.busy_room, sim.busy_count + 1, sizeof *larger);
     if (larger == NULL) {
@@ -135,7 +145,8 @@ static bool busy_insert(struct sim_stream *stream) {
     return true;
 }
 
-static bool queue_room(struct sim_stream *stream) {
+static bool queue_room(struct sim_stream *stream)
+{
     if (stream->tail - stream->head == stream->room && !ring_grow(stream)) {
         return false;
     }
@@ -143,7 +154,8 @@ static bool queue_room(struct sim_stream *stream) {
 }
 
 /* Queues a copy of the operation and owns what it holds from here on, also when it fails. */
-CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op) {
+CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op)
+{
     if (!queue_room(stream)) {
         struct sim_op refused = *op;
         sim_op_dispose(&refused);
@@ -163,7 +175,8 @@ CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op) {
 }
 
 /* Takes the head away after it ran; the stream may be gone after this if nothing else holds it. */
-void sim_stream_pop(struct sim_stream *stream) {
+void sim_stream_pop(struct sim_stream *stream)
+{
     stream->head++;
     sim.pending--;
     sim.completed++;

@@ -5,51 +5,63 @@
  */
 #include "sim.h"
 
-static CUstream own(CUstream stream) {
+static CUstream own(CUstream stream)
+{
     return stream == NULL ? CU_STREAM_PER_THREAD : stream;
 }
 
-CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
+CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
     return cuMemAllocAsync(dptr, bytesize, own(hStream));
 }
 
-CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
+CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
     return cuMemFreeAsync(dptr, own(hStream));
 }
 
-CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream) {
+CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
+{
     return cuStreamSynchronize(own(hStream));
 }
 
-CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream) {
+CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
+{
     return cuStreamQuery(own(hStream));
 }
 
-CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
     return cuStreamWaitEvent(own(hStream), hEvent, Flags);
 }
 
-CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
+CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId)
+{
     return cuStreamGetId(own(hStream), streamId);
 }
 
-CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx) {
+CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
+{
     return cuStreamGetCtx(own(hStream), pctx);
 }
 
-CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags) {
+CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
+{
     return cuStreamGetFlags(own(hStream), flags);
 }
 
-CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority) {
+CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
+{
     return cuStreamGetPriority(own(hStream), priority);
 }
 
-CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device) {
+CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
+{
     return cuStreamGetDevice(own(hStream), device);
 }
 
-CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
+CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
     return cuStreamIsCapturing(own(hStream), captureStatus);
 }
 
@@ -57,7 +69,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream,
                                                 CUstreamCaptureStatus *captureStatus_out,
                                                 cuuint64_t *id_out, CUgraph *graph_out,
                                                 const CUgraphNode **dependencies_out,
-                                                size_t *numDependencies_out) {
+                                                size_t *numDependencies_out)
+{
     return cuStreamGetCaptureInfo_v2(own(hStream), captureStatus_out, id_out, graph_out,
                                      dependencies_out, numDependencies_out);
 }
@@ -67,118 +80,139 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream,
                                                 cuuint64_t *id_out, CUgraph *graph_out,
                                                 const CUgraphNode **dependencies_out,
                                                 const CUgraphEdgeData **edgeData_out,
-                                                size_t *numDependencies_out) {
+                                                size_t *numDependencies_out)
+{
     return cuStreamGetCaptureInfo_v3(own(hStream), captureStatus_out, id_out, graph_out,
                                      dependencies_out, edgeData_out, numDependencies_out);
 }
 
 CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                             unsigned int flags) {
+                                             unsigned int flags)
+{
     return cuStreamWaitValue32_v2(own(stream), addr, value, flags);
 }
 
 CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                             unsigned int flags) {
+                                             unsigned int flags)
+{
     return cuStreamWaitValue64_v2(own(stream), addr, value, flags);
 }
 
 CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                              unsigned int flags) {
+                                              unsigned int flags)
+{
     return cuStreamWriteValue32_v2(own(stream), addr, value, flags);
 }
 
 CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                              unsigned int flags) {
+                                              unsigned int flags)
+{
     return cuStreamWriteValue64_v2(own(stream), addr, value, flags);
 }
 
-CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
+CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData)
+{
     return cuLaunchHostFunc(own(hStream), fn, userData);
 }
 
-CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
+CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
+{
     return cuEventRecord(hEvent, own(hStream));
 }
 
-CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
+CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
     return cuEventRecordWithFlags(hEvent, own(hStream), flags);
 }
 
-CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-    return sim_copy_sync(SIM_cuMemcpy, dst, src, ByteCount,
-                         CU_STREAM_PER_THREAD);
+CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+    return sim_copy_sync(SIM_cuMemcpy, dst, src, ByteCount, CU_STREAM_PER_THREAD);
 }
 
-CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost,
-                                      size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
     return sim_copy_sync(SIM_cuMemcpyHtoD_v2, dstDevice, (uintptr_t)srcHost, ByteCount,
                          CU_STREAM_PER_THREAD);
 }
 
-CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
     return sim_copy_sync(SIM_cuMemcpyDtoH_v2, (uintptr_t)dstHost, srcDevice, ByteCount,
                          CU_STREAM_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
-                                      size_t ByteCount) {
+                                      size_t ByteCount)
+{
     return sim_copy_sync(SIM_cuMemcpyDtoD_v2, dstDevice, srcDevice, ByteCount,
                          CU_STREAM_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
-                                    CUstream hStream) {
+                                    CUstream hStream)
+{
     return cuMemcpyAsync(dst, src, ByteCount, own(hStream));
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost,
-                                           size_t ByteCount, CUstream hStream) {
+                                           size_t ByteCount, CUstream hStream)
+{
     return cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, own(hStream));
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-                                           CUstream hStream) {
+                                           CUstream hStream)
+{
     return cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, own(hStream));
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
-                                           size_t ByteCount, CUstream hStream) {
+                                           size_t ByteCount, CUstream hStream)
+{
     return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, own(hStream));
 }
 
 CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext,
                                         CUdeviceptr srcDevice, CUcontext srcContext,
-                                        size_t ByteCount, CUstream hStream) {
+                                        size_t ByteCount, CUstream hStream)
+{
     return cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, own(hStream));
 }
 
-CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
+{
     return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, true},
                    CU_STREAM_PER_THREAD);
 }
 
-CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N)
+{
     return sim_set(SIM_cuMemsetD16_v2, &(struct sim_fill){dstDevice, N, us, 2, true},
                    CU_STREAM_PER_THREAD);
 }
 
-CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
+{
     return sim_set(SIM_cuMemsetD32_v2, &(struct sim_fill){dstDevice, N, ui, 4, true},
                    CU_STREAM_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N,
-                                      CUstream hStream) {
+                                      CUstream hStream)
+{
     return cuMemsetD8Async(dstDevice, uc, N, own(hStream));
 }
 
 CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N,
-                                       CUstream hStream) {
+                                       CUstream hStream)
+{
     return cuMemsetD16Async(dstDevice, us, N, own(hStream));
 }
 
 CUresult CUDAAPI cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N,
-                                       CUstream hStream) {
+                                       CUstream hStream)
+{
     return cuMemsetD32Async(dstDevice, ui, N, own(hStream));
 }
 
@@ -186,7 +220,8 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
                                      unsigned int gridDimZ, unsigned int blockDimX,
                                      unsigned int blockDimY, unsigned int blockDimZ,
                                      unsigned int sharedMemBytes, CUstream hStream,
-                                     void **kernelParams, void **extra) {
+                                     void **kernelParams, void **extra)
+{
     return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
                           sharedMemBytes, own(hStream), kernelParams, extra);
 }

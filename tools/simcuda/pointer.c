@@ -14,7 +14,8 @@ struct place {
     uint64_t bytes;
 };
 
-static bool place_find(CUdeviceptr address, struct place *place) {
+static bool place_find(CUdeviceptr address, struct place *place)
+{
     memset(place, 0, sizeof *place);
     place->region = sim_region_find(address);
     if (place->region == NULL) {
@@ -34,25 +35,30 @@ static bool place_find(CUdeviceptr address, struct place *place) {
     return true;
 }
 
-static int place_device(const struct place *place) {
+static int place_device(const struct place *place)
+{
     return place->mapping != NULL ? place->mapping->memory->device->ordinal
                                   : place->region->device->ordinal;
 }
 
 /* Attributes have results of several types; each is written with its own. */
-static void put(void *data, const void *value, size_t bytes) {
+static void put(void *data, const void *value, size_t bytes)
+{
     memcpy(data, value, bytes);
 }
 
-static void put_unsigned(void *data, unsigned value) {
+static void put_unsigned(void *data, unsigned value)
+{
     put(data, &value, sizeof value);
 }
 
-static void put_address(void *data, CUdeviceptr value) {
+static void put_address(void *data, CUdeviceptr value)
+{
     put(data, &value, sizeof value);
 }
 
-static unsigned place_access(const struct place *place) {
+static unsigned place_access(const struct place *place)
+{
     if (place->mapping == NULL) {
         return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
     }
@@ -64,12 +70,13 @@ static unsigned place_access(const struct place *place) {
 }
 
 static CUresult place_attribute(const struct place *place, CUdeviceptr address,
-                                CUpointer_attribute attribute, void *data) {
+                                CUpointer_attribute attribute, void *data)
+{
     bool pinned = place->region->kind == SIM_PINNED;
     CUcontext context = place->mapping != NULL ? NULL : (CUcontext)place->region->context->slot;
     bool zero = false;
-    unsigned long long id = place->mapping != NULL ? place->mapping->memory->id >> 32
-                                                   : place->region->buffer_id;
+    unsigned long long id =
+        place->mapping != NULL ? place->mapping->memory->id >> 32 : place->region->buffer_id;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         put(data, &context, sizeof context);
@@ -97,11 +104,15 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
         put(data, &mapped, sizeof mapped);
         return CUDA_SUCCESS;
     }
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: /* the whole reservation, unlike the address range */
+        put_address(data, place->region->base);
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         put_address(data, place->base);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        put(data, &place->region->bytes, sizeof(size_t));
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         put(data, &place->bytes, sizeof(size_t));
         return CUDA_SUCCESS;
@@ -119,8 +130,8 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
     }
 }
 
-CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
-                                       CUdeviceptr ptr) {
+CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
     SIM_ENTER(cuPointerGetAttribute, SIM_NEEDS_CONTEXT);
     struct place place;
     if (data == NULL || !place_find(ptr, &place)) {
@@ -129,7 +140,8 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return sim_leave(place_attribute(&place, ptr, attribute, data));
 }
 
-static size_t attribute_bytes(CUpointer_attribute attribute) {
+static size_t attribute_bytes(CUpointer_attribute attribute)
+{
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -144,9 +156,9 @@ static size_t attribute_bytes(CUpointer_attribute attribute) {
 }
 
 /* Unlike the single form this succeeds for any pointer: what does not apply is null. */
-CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
-                                        CUpointer_attribute *attributes, void **data,
-                                        CUdeviceptr ptr) {
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                        void **data, CUdeviceptr ptr)
+{
     SIM_ENTER(cuPointerGetAttributes, SIM_NEEDS_CONTEXT);
     struct place place;
     if (numAttributes == 0 || attributes == NULL || data == NULL) {
@@ -166,7 +178,8 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
     return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
     SIM_ENTER(cuMemGetAddressRange_v2, SIM_NEEDS_CONTEXT);
     struct place place;
     if (!place_find(dptr, &place)) {

@@ -29,18 +29,20 @@ static bool workers_stop; /* guarded by the lock */
 /* ---- The generator -------------------------------------------------------------------------- */
 
 /* SplitMix64: state is a counter, so a schedule is its seed and its length. */
-static uint64_t draw(uint64_t below) {
+static uint64_t draw(uint64_t below)
+{
     sim.random += UINT64_C(0x9e3779b97f4a7c15);
     uint64_t z = sim.random;
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     z ^= z >> 31;
-    return (uint64_t)((__extension__(unsigned __int128)z * below) >> 64);
+    return (uint64_t)((__extension__(unsigned __int128) z * below) >> 64);
 }
 
 /* ---- Readiness ------------------------------------------------------------------------------ */
 
-bool sim_point_done(struct sim_point point) {
+bool sim_point_done(struct sim_point point)
+{
     const struct sim_stream *stream = point.stream;
     return stream->head == stream->tail || sim_stream_head(stream)->ticket > point.ticket;
 }
@@ -48,7 +50,8 @@ bool sim_point_done(struct sim_point point) {
 enum readiness { READY, BEHIND, GATED, RUNNING };
 
 /* The stream that the legacy rules make this one wait for, or null. */
-static struct sim_stream *legacy_blocker(const struct sim_stream *stream, uint64_t ticket) {
+static struct sim_stream *legacy_blocker(const struct sim_stream *stream, uint64_t ticket)
+{
     if (stream->blocking) {
         struct sim_stream *legacy = stream->context->legacy;
         return sim_point_done((struct sim_point){legacy, ticket}) ? NULL : legacy;
@@ -64,7 +67,8 @@ static struct sim_stream *legacy_blocker(const struct sim_stream *stream, uint64
 }
 
 /* A value wait whose memory has gone is let through: running it reports that. */
-static bool gate_open(const struct sim_stream *stream, const struct sim_op *op) {
+static bool gate_open(const struct sim_stream *stream, const struct sim_op *op)
+{
     CUdeviceptr where = 0;
     return sim_reach(stream->context, op->access[0].address, op->access[0].bytes, false, &where) !=
                SIM_REACH_OK ||
@@ -72,7 +76,8 @@ static bool gate_open(const struct sim_stream *stream, const struct sim_op *op) 
 }
 
 /* What keeps the head of a busy stream from running; *behind is the stream it is BEHIND. */
-static enum readiness readiness(const struct sim_stream *stream, struct sim_stream **behind) {
+static enum readiness readiness(const struct sim_stream *stream, struct sim_stream **behind)
+{
     const struct sim_op *op = sim_stream_head(stream);
     if (stream->running) {
         return RUNNING;
@@ -95,7 +100,8 @@ static enum readiness readiness(const struct sim_stream *stream, struct sim_stre
 /* ---- Running -------------------------------------------------------------------------------- */
 
 /* Runs the head of a stream that is READY. The lock may be given up meanwhile. */
-static void run_head(struct sim_stream *stream) {
+static void run_head(struct sim_stream *stream)
+{
     struct sim_op op = *sim_stream_head(stream);
     sim_stream_hold(stream);
     stream->running = true;
@@ -112,7 +118,8 @@ static void run_head(struct sim_stream *stream) {
 }
 
 /* Runs one ready head, searching from a drawn place; false if none is ready. */
-static bool run_any(void) {
+static bool run_any(void)
+{
     if (sim.busy_count == 0) {
         return false;
     }
@@ -130,7 +137,8 @@ static bool run_any(void) {
 }
 
 /* Follows waits from the stream to what holds everything up; that stream, and why. */
-static struct sim_stream *root_of(struct sim_stream *stream, enum readiness *why) {
+static struct sim_stream *root_of(struct sim_stream *stream, enum readiness *why)
+{
     struct sim_stream *behind = NULL;
     while ((*why = readiness(stream, &behind)) == BEHIND) {
         stream = behind;
@@ -138,7 +146,8 @@ static struct sim_stream *root_of(struct sim_stream *stream, enum readiness *why
     return stream;
 }
 
-static bool run_towards(struct sim_stream *stream) {
+static bool run_towards(struct sim_stream *stream)
+{
     enum readiness why = READY;
     struct sim_stream *root = root_of(stream, &why);
     if (why != READY) {
@@ -148,7 +157,8 @@ static bool run_towards(struct sim_stream *stream) {
     return true;
 }
 
-uint64_t sim_schedule_run(uint64_t limit) {
+uint64_t sim_schedule_run(uint64_t limit)
+{
     uint64_t ran = 0;
     while (ran < limit && run_any()) {
         ran++;
@@ -156,7 +166,8 @@ uint64_t sim_schedule_run(uint64_t limit) {
     return ran;
 }
 
-uint64_t sim_schedule_run_stream(struct sim_stream *stream, uint64_t limit) {
+uint64_t sim_schedule_run_stream(struct sim_stream *stream, uint64_t limit)
+{
     uint64_t ran = 0;
     struct sim_stream *behind = NULL;
     while (ran < limit && stream->head != stream->tail && readiness(stream, &behind) == READY) {
@@ -169,7 +180,8 @@ uint64_t sim_schedule_run_stream(struct sim_stream *stream, uint64_t limit) {
 /* ---- Where the schedule has its say --------------------------------------------------------- */
 
 /* After a submission. The random schedule's bursts follow the backlog, so it stays bounded. */
-void sim_schedule_submitted(void) {
+void sim_schedule_submitted(void)
+{
     switch (sim.settings.schedule) {
     case SIM_LAZY:
         break;
@@ -188,7 +200,8 @@ void sim_schedule_submitted(void) {
 }
 
 /* Before a query answers that something is not finished. */
-void sim_schedule_queried(void) {
+void sim_schedule_queried(void)
+{
     switch (sim.settings.schedule) {
     case SIM_LAZY:
         if (++sim.idle_queries >= LAZY_QUERIES) {
@@ -208,7 +221,8 @@ void sim_schedule_queried(void) {
 }
 
 /* One step of waiting for a point; false if nothing at all can run in this thread. */
-static bool wait_step(struct sim_stream *stream) {
+static bool wait_step(struct sim_stream *stream)
+{
     switch (sim.settings.schedule) {
     case SIM_THREADS:
         return false;
@@ -226,14 +240,16 @@ static bool wait_step(struct sim_stream *stream) {
 
 /* ---- Waiting -------------------------------------------------------------------------------- */
 
-static uint64_t now_ms(void) {
+static uint64_t now_ms(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Gives other threads time: the host may open a gate, a worker may finish something. */
-static void wait_pause(pthread_cond_t *condition) {
+static void wait_pause(pthread_cond_t *condition)
+{
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += GATE_POLL_NS;
@@ -244,7 +260,8 @@ static void wait_pause(pthread_cond_t *condition) {
     (void)pthread_cond_timedwait(condition, &sim.lock, &until);
 }
 
-static void report_deadlock(struct sim_stream *waited, const char *call) {
+static void report_deadlock(struct sim_stream *waited, const char *call)
+{
     enum readiness why = READY;
     const struct sim_stream *root = root_of(waited, &why);
     const struct sim_op *op = sim_stream_head(root);
@@ -258,7 +275,8 @@ static void report_deadlock(struct sim_stream *waited, const char *call) {
 }
 
 /* Whether what holds the stream up is a value wait; if a running head does, it will move on. */
-static bool wait_gated(struct sim_stream *stream) {
+static bool wait_gated(struct sim_stream *stream)
+{
     enum readiness why = READY;
     (void)root_of(stream, &why);
     return why == GATED;
@@ -268,7 +286,8 @@ static bool wait_gated(struct sim_stream *stream) {
  * Runs or awaits work until the point is done; then the context's error if it has one. A wait that
  * no one can end becomes CUDA_ERROR_LAUNCH_TIMEOUT after a report, instead of a silent hang.
  */
-CUresult sim_wait(struct sim_point point, const char *call) {
+CUresult sim_wait(struct sim_point point, const char *call)
+{
     struct sim_stream *stream = point.stream;
     CUresult result = CUDA_SUCCESS;
     uint64_t stuck_since = 0;
@@ -299,13 +318,14 @@ CUresult sim_wait(struct sim_point point, const char *call) {
 
 /* Waits for what is queued now in all streams of a context, or of all contexts of a device. */
 static CUresult wait_all(const struct sim_context *context, const struct sim_device *device,
-                         const char *call) {
+                         const char *call)
+{
     uint64_t ticket = sim.ticket;
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < sim.busy_count && result == CUDA_SUCCESS;) {
         struct sim_stream *stream = sim.busy[i];
-        bool wanted = context != NULL ? stream->context == context
-                                      : stream->context->device == device;
+        bool wanted =
+            context != NULL ? stream->context == context : stream->context->device == device;
         if (wanted && !sim_point_done((struct sim_point){stream, ticket})) {
             result = sim_wait((struct sim_point){stream, ticket}, call);
             i = 0; /* the list has changed */
@@ -316,18 +336,21 @@ static CUresult wait_all(const struct sim_context *context, const struct sim_dev
     return result;
 }
 
-CUresult sim_wait_context(const struct sim_context *context, const char *call) {
+CUresult sim_wait_context(const struct sim_context *context, const char *call)
+{
     CUresult result = wait_all(context, NULL, call);
     return result != CUDA_SUCCESS ? result : context->error;
 }
 
-CUresult sim_wait_device(const struct sim_device *device, const char *call) {
+CUresult sim_wait_device(const struct sim_device *device, const char *call)
+{
     return wait_all(NULL, device, call);
 }
 
 /* ---- Workers -------------------------------------------------------------------------------- */
 
-static void *worker_main(void *unused) {
+static void *worker_main(void *unused)
+{
     (void)unused;
     sim_lock();
     while (!workers_stop) {
@@ -344,7 +367,8 @@ static void *worker_main(void *unused) {
     return NULL;
 }
 
-void sim_schedule_start(void) {
+void sim_schedule_start(void)
+{
     sim.random = sim.settings.seed;
     workers_stop = false;
     uint64_t wanted = sim.settings.schedule == SIM_THREADS ? sim.settings.threads : 0;
@@ -362,7 +386,8 @@ void sim_schedule_start(void) {
 }
 
 /* Without the lock: workers need it to finish what they run. */
-void sim_schedule_stop(void) {
+void sim_schedule_stop(void)
+{
     sim_lock();
     workers_stop = true;
     pthread_cond_broadcast(&sim.work);
@@ -375,14 +400,16 @@ void sim_schedule_stop(void) {
 }
 
 /* A child has none of its parent's threads. */
-void sim_schedule_forked(void) {
+void sim_schedule_forked(void)
+{
     worker_count = 0;
 }
 
 /* ---- Control -------------------------------------------------------------------------------- */
 
 /* Waits until workers have run all that can run: nothing runs and no head is ready. */
-static void settle(void) {
+static void settle(void)
+{
     for (;;) {
         bool moving = false;
         for (size_t i = 0; i < sim.busy_count; i++) {
@@ -397,7 +424,8 @@ static void settle(void) {
     }
 }
 
-uint64_t simcuda_run(uint64_t max_ops) {
+uint64_t simcuda_run(uint64_t max_ops)
+{
     uint64_t ran = 0;
     sim_lock();
     if (worker_count != 0) {
@@ -409,7 +437,8 @@ uint64_t simcuda_run(uint64_t max_ops) {
     return ran;
 }
 
-uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops) {
+uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops)
+{
     uint64_t ran = 0;
     CUresult error = CUDA_SUCCESS;
     sim_lock();
@@ -425,7 +454,8 @@ uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops) {
     return ran;
 }
 
-uint64_t simcuda_pending(void) {
+uint64_t simcuda_pending(void)
+{
     sim_lock();
     uint64_t pending = sim.pending;
     sim_unlock();

@@ -38,7 +38,8 @@ struct variable {
 };
 
 /* A number with an optional K, M, G or T; rejects signs, blanks, junk and overflow. */
-static bool parse_size(const char *text, uint64_t *out) {
+static bool parse_size(const char *text, uint64_t *out)
+{
     if (text[0] < '0' || text[0] > '9') {
         return false;
     }
@@ -64,7 +65,8 @@ static bool parse_size(const char *text, uint64_t *out) {
     return true;
 }
 
-static bool parse_range(const char *text, uint64_t low, uint64_t high, uint64_t *out) {
+static bool parse_range(const char *text, uint64_t low, uint64_t high, uint64_t *out)
+{
     uint64_t number = 0;
     if (!parse_size(text, &number) || number < low || number > high) {
         return false;
@@ -73,15 +75,18 @@ static bool parse_range(const char *text, uint64_t low, uint64_t high, uint64_t 
     return true;
 }
 
-static bool parse_devices(const char *text, struct sim_settings *settings) {
+static bool parse_devices(const char *text, struct sim_settings *settings)
+{
     return parse_range(text, 0, SIM_MAX_DEVICES, &settings->devices);
 }
 
-static bool parse_memory(const char *text, struct sim_settings *settings) {
+static bool parse_memory(const char *text, struct sim_settings *settings)
+{
     return parse_range(text, UINT64_C(1) << 20, UINT64_C(1) << 50, &settings->memory_bytes);
 }
 
-static bool parse_granularity(const char *text, struct sim_settings *settings) {
+static bool parse_granularity(const char *text, struct sim_settings *settings)
+{
     uint64_t bytes = 0;
     if (!parse_range(text, PAGE_BYTES, GIB, &bytes) || (bytes & (bytes - 1)) != 0) {
         return false;
@@ -90,27 +95,33 @@ static bool parse_granularity(const char *text, struct sim_settings *settings) {
     return true;
 }
 
-static bool parse_reserve(const char *text, struct sim_settings *settings) {
+static bool parse_reserve(const char *text, struct sim_settings *settings)
+{
     return parse_range(text, PAGE_BYTES, UINT64_C(1) << 47, &settings->reserve_bytes);
 }
 
-static bool parse_seed(const char *text, struct sim_settings *settings) {
+static bool parse_seed(const char *text, struct sim_settings *settings)
+{
     return parse_range(text, 0, UINT64_MAX, &settings->seed);
 }
 
-static bool parse_threads(const char *text, struct sim_settings *settings) {
+static bool parse_threads(const char *text, struct sim_settings *settings)
+{
     return parse_range(text, 1, 64, &settings->threads);
 }
 
-static bool parse_deadlock(const char *text, struct sim_settings *settings) {
+static bool parse_deadlock(const char *text, struct sim_settings *settings)
+{
     return parse_range(text, 1, 86400000, &settings->deadlock_ms);
 }
 
-static bool parse_version(const char *text, struct sim_settings *settings) {
+static bool parse_version(const char *text, struct sim_settings *settings)
+{
     return parse_range(text, 2000, 13000, &settings->version);
 }
 
-static bool parse_schedule(const char *text, struct sim_settings *settings) {
+static bool parse_schedule(const char *text, struct sim_settings *settings)
+{
     static const char *const names[] = {"lazy", "random", "eager", "threads"};
     for (unsigned i = 0; i < 4; i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -121,18 +132,21 @@ static bool parse_schedule(const char *text, struct sim_settings *settings) {
     return false;
 }
 
-static bool parse_vmm(const char *text, struct sim_settings *settings) {
+static bool parse_vmm(const char *text, struct sim_settings *settings)
+{
     settings->vmm = strcmp(text, "0") != 0;
     return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
 }
 
-static bool parse_strict(const char *text, struct sim_settings *settings) {
+static bool parse_strict(const char *text, struct sim_settings *settings)
+{
     settings->abort_on_violation = strcmp(text, "abort") == 0;
     return settings->abort_on_violation || strcmp(text, "report") == 0;
 }
 
 /* Calls each(part) for the parts of text between commas; false if it is false for one. */
-static bool parse_list(const char *text, bool (*each)(char *part, void *data), void *data) {
+static bool parse_list(const char *text, bool (*each)(char *part, void *data), void *data)
+{
     char copy[4096];
     if (strlen(text) >= sizeof copy) {
         return false;
@@ -147,17 +161,20 @@ static bool parse_list(const char *text, bool (*each)(char *part, void *data), v
     return true;
 }
 
-static bool missing_part(char *part, void *data) {
+static bool missing_part(char *part, void *data)
+{
     struct sim_settings *settings = data;
     return sim_entry_by_name(part, settings->missing) > 0;
 }
 
-static bool parse_missing(const char *text, struct sim_settings *settings) {
+static bool parse_missing(const char *text, struct sim_settings *settings)
+{
     return parse_list(text, missing_part, settings);
 }
 
 /* NAME:N[+][:ERROR], as in cuMemCreate:3+:2 */
-static bool fail_part(char *part, void *data) {
+static bool fail_part(char *part, void *data)
+{
     (void)data;
     char *colon = strchr(part, ':');
     if (colon == NULL) {
@@ -179,7 +196,8 @@ static bool fail_part(char *part, void *data) {
     return sim_fail_add(part, nth, sticky, (CUresult)error) == 0;
 }
 
-static bool parse_fail(const char *text, struct sim_settings *settings) {
+static bool parse_fail(const char *text, struct sim_settings *settings)
+{
     return parse_list(text, fail_part, settings);
 }
 
@@ -200,7 +218,8 @@ static const struct variable variables[] = {
     {"TENURE_SIM_MISSING", "names of entry points the simulation has, by commas", parse_missing},
 };
 
-static void settings_defaults(struct sim_settings *settings) {
+static void settings_defaults(struct sim_settings *settings)
+{
     memset(settings, 0, sizeof *settings);
     settings->devices = 1;
     settings->memory_bytes = 139 * GIB;
@@ -213,7 +232,8 @@ static void settings_defaults(struct sim_settings *settings) {
     settings->vmm = true;
 }
 
-bool sim_settings_read(struct sim_settings *settings) {
+bool sim_settings_read(struct sim_settings *settings)
+{
     settings_defaults(settings);
     bool good = true;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {

@@ -31,17 +31,20 @@ struct record {
 };
 
 /* One record per handle, found from its offset: granularity is at least a page. */
-static off_t record_position(uint64_t offset) {
+static off_t record_position(uint64_t offset)
+{
     return (off_t)(RECORD_FIRST + (int64_t)(offset / 4096 * sizeof(struct record)));
 }
 
-static bool record_lock(int description, off_t position, short type) {
+static bool record_lock(int description, off_t position, short type)
+{
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = position, .l_len = 1};
     return fcntl(description, F_OFD_SETLK, &lock) == 0;
 }
 
 /* A new description of the same file, positioned at the record and holding a shared lock. */
-static int description_open(int file, off_t position) {
+static int description_open(int file, off_t position)
+{
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     int description = open(path, O_RDWR | O_CLOEXEC);
@@ -54,17 +57,19 @@ static int description_open(int file, off_t position) {
 }
 
 /* True if no other process, and no descriptor under way to one, holds the memory. */
-bool sim_lease_last(const struct sim_memory *memory) {
+bool sim_lease_last(const struct sim_memory *memory)
+{
     if (memory->lease < 0) {
         return true;
     }
     return !sim.forked && record_lock(memory->lease, record_position(memory->offset), F_WRLCK);
 }
 
-static CUresult memory_export(struct sim_memory *memory, int *out) {
+static CUresult memory_export(struct sim_memory *memory, int *out)
+{
     off_t position = record_position(memory->offset);
-    struct record record = {RECORD_MAGIC, memory->offset, memory->bytes,
-                            memory->device->ordinal, 0};
+    struct record record = {RECORD_MAGIC, memory->offset, memory->bytes, memory->device->ordinal,
+                            0};
     if (memory->lease < 0) {
         if (pwrite(memory->file, &record, sizeof record, position) != sizeof record) {
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -83,7 +88,8 @@ static CUresult memory_export(struct sim_memory *memory, int *out) {
 CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
                                               CUmemGenericAllocationHandle handle,
                                               CUmemAllocationHandleType handleType,
-                                              unsigned long long flags) {
+                                              unsigned long long flags)
+{
     SIM_ENTER(cuMemExportToShareableHandle, SIM_NEEDS_VMM);
     struct sim_memory *memory = sim_memory_get(handle, "cuMemExportToShareableHandle");
     if (shareableHandle == NULL || memory == NULL || flags != 0 ||
@@ -92,7 +98,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     int exported = -1;
-    CUresult result = memory_export(memory, &exported);
+    CUresult result = memory_export(memory->origin != NULL ? memory->origin : memory, &exported);
     if (result == CUDA_SUCCESS) {
         memcpy(shareableHandle, &exported, sizeof exported);
     }
@@ -101,7 +107,8 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
 
 /* The handle in this process that the record speaks of, or null: then another process made it. */
 static struct sim_memory *memory_known(const struct sim_device *device, int description,
-                                       uint64_t offset) {
+                                       uint64_t offset, const struct sim_memory *other)
+{
     struct stat theirs;
     struct stat ours;
     if (fstat(description, &theirs) != 0 || fstat(device->file, &ours) != 0 ||
@@ -110,15 +117,17 @@ static struct sim_memory *memory_known(const struct sim_device *device, int desc
     }
     for (size_t i = 0; i < sim.memory_count; i++) {
         struct sim_memory *memory = sim.memories[i];
-        if (memory != NULL && memory->device == device && memory->offset == offset) {
+        if (memory != NULL && memory != other && memory->origin == NULL &&
+            memory->device == device && memory->offset == offset) {
             return memory;
         }
     }
     return NULL;
 }
 
-/* A handle for memory of another process, or one more reference to that of this one. */
-static CUresult memory_import(CUmemGenericAllocationHandle *out, int description) {
+/* A handle of its own, for memory of another process or of this one. */
+static CUresult memory_import(CUmemGenericAllocationHandle *out, int description)
+{
     struct record record;
     off_t position = lseek(description, 0, SEEK_CUR);
     if (position < RECORD_FIRST ||
@@ -129,12 +138,6 @@ static CUresult memory_import(CUmemGenericAllocationHandle *out, int description
     struct sim_device *device = sim_device(record.device);
     if (device == NULL) {
         return CUDA_ERROR_INVALID_DEVICE;
-    }
-    struct sim_memory *known = memory_known(device, description, record.offset);
-    if (known != NULL) {
-        known->references++;
-        *out = known->id;
-        return CUDA_SUCCESS;
     }
     CUmemAllocationProp properties;
     memset(&properties, 0, sizeof properties);
@@ -148,6 +151,13 @@ static CUresult memory_import(CUmemGenericAllocationHandle *out, int description
     }
     memory->offset = record.offset;
     memory->bytes = record.bytes;
+    *out = memory->id;
+    memory->origin = memory_known(device, description, record.offset, memory);
+    if (memory->origin != NULL) {
+        memory->origin->imports++;
+        memory->file = memory->origin->file;
+        return CUDA_SUCCESS;
+    }
     memory->imported = true;
     /* A description of its own: the caller closes the one it received when it likes. */
     memory->lease = description_open(description, position);
@@ -157,13 +167,13 @@ static CUresult memory_import(CUmemGenericAllocationHandle *out, int description
         sim_memory_put(memory);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    *out = memory->id;
     return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
                                                 void *osHandle,
-                                                CUmemAllocationHandleType shHandleType) {
+                                                CUmemAllocationHandleType shHandleType)
+{
     SIM_ENTER(cuMemImportFromShareableHandle, SIM_NEEDS_VMM);
     if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);

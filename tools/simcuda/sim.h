@@ -75,7 +75,8 @@ enum sim_kind {
     SIM_CONTEXT,
     SIM_MODULE,
     SIM_FUNCTION,
-    SIM_POOL
+    SIM_POOL,
+    SIM_KINDS
 };
 
 /*
@@ -83,8 +84,8 @@ enum sim_kind {
  * that confuses a destroyed object with the next one at the same handle meets itself.
  */
 struct sim_slot {
-    void *object; /* null while free */
-    struct sim_slot *next_free;
+    void *object;               /* null while free */
+    struct sim_slot *next_free; /* of the same kind */
     enum sim_kind kind;
     enum sim_kind last_kind; /* of the object that was here, for messages */
 };
@@ -131,11 +132,13 @@ struct sim_memory {
     uint64_t bytes;
     uint64_t references; /* cuMemRelease calls still owed */
     uint64_t mappings;
+    uint64_t imports;          /* handles of this process that were imported from it */
+    struct sim_memory *origin; /* imported in the process that made it: that handle, or null */
     struct sim_device *device;
     CUmemAllocationProp properties;
-    int file;  /* the device's, or an imported one */
-    int lease; /* open description that holds the share lock, -1 if never shared */
-    bool imported;
+    int file;       /* the device's, or an imported one */
+    int lease;      /* open description that holds the share lock, -1 if never shared */
+    bool imported;  /* from another process */
     uint32_t index; /* in the table of handles */
 };
 
@@ -157,11 +160,11 @@ struct sim_region {
     struct sim_device *device;
     struct sim_context *context;
     uint64_t buffer_id;
-    unsigned flags;              /* pinned: what cuMemHostAlloc was given */
-    bool stream_ordered;         /* from cuMemAllocAsync */
-    bool free_queued;            /* a cuMemFreeAsync is under way */
-    struct sim_mapping **pages;  /* reserved: one entry per granule */
-    uint64_t mappings;           /* reserved: how many there are */
+    unsigned flags;             /* pinned: what cuMemHostAlloc was given */
+    bool stream_ordered;        /* from cuMemAllocAsync */
+    bool free_queued;           /* a cuMemFreeAsync is under way */
+    struct sim_mapping **pages; /* reserved: one entry per granule */
+    uint64_t mappings;          /* reserved: how many there are */
 };
 
 struct sim_event {
@@ -305,7 +308,7 @@ struct sim_state {
     bool configuration_bad;
     bool initialised;
     bool shut_down;
-    bool forked; /* this is a child of the process that initialised */
+    bool forked;    /* this is a child of the process that initialised */
     uint64_t epoch; /* rises with every reset, so that threads drop what they remember */
     struct sim_settings settings;
 
@@ -331,14 +334,14 @@ struct sim_state {
     struct sim_stream **busy; /* streams with operations queued */
     size_t busy_count;
     size_t busy_room;
-    uint64_t pending;   /* operations queued */
-    uint64_t completed; /* operations finished, ever */
-    uint64_t ticket;    /* latest given */
-    uint64_t random;    /* state of the schedule's generator */
+    uint64_t pending;      /* operations queued */
+    uint64_t completed;    /* operations finished, ever */
+    uint64_t ticket;       /* latest given */
+    uint64_t random;       /* state of the schedule's generator */
     uint64_t idle_queries; /* not-ready answers since anything ran */
 
-    uint64_t next_id;        /* streams, contexts, buffers */
-    uint64_t next_thread;    /* numbers threads as they appear */
+    uint64_t next_id;     /* streams, contexts, buffers */
+    uint64_t next_thread; /* numbers threads as they appear */
     uint64_t violations;
     char violation_last[512];
 };
@@ -463,6 +466,7 @@ uint64_t sim_schedule_run_stream(struct sim_stream *stream, uint64_t limit);
 struct sim_stream *sim_stream_new(struct sim_context *context, enum sim_stream_kind kind,
                                   unsigned flags, int priority);
 struct sim_stream *sim_stream_get(CUstream handle, CUresult *error);
+struct sim_stream *sim_stream_sound(CUstream handle, CUresult *error);
 void sim_stream_hold(struct sim_stream *stream);
 void sim_stream_drop(struct sim_stream *stream);
 void sim_stream_discard(struct sim_stream *stream); /* forgets its queue */

@@ -19,7 +19,8 @@ struct sim_state sim = {
 
 /* ---- Messages ------------------------------------------------------------------------------- */
 
-void sim_note(const char *format, ...) {
+void sim_note(const char *format, ...)
+{
     char text[512];
     va_list arguments;
     va_start(arguments, format);
@@ -28,7 +29,8 @@ void sim_note(const char *format, ...) {
     fprintf(stderr, "simcuda: %s\n", text);
 }
 
-void sim_violation(const char *format, ...) {
+void sim_violation(const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(sim.violation_last, sizeof sim.violation_last, format, arguments);
@@ -41,14 +43,16 @@ void sim_violation(const char *format, ...) {
     }
 }
 
-uint64_t simcuda_violations(void) {
+uint64_t simcuda_violations(void)
+{
     sim_lock();
     uint64_t count = sim.violations;
     sim_unlock();
     return count;
 }
 
-const char *simcuda_violation_last(void) {
+const char *simcuda_violation_last(void)
+{
     static _Thread_local char copy[sizeof sim.violation_last];
     sim_lock();
     memcpy(copy, sim.violation_last, sizeof copy);
@@ -56,7 +60,8 @@ const char *simcuda_violation_last(void) {
     return copy;
 }
 
-void simcuda_violations_clear(void) {
+void simcuda_violations_clear(void)
+{
     sim_lock();
     sim.violations = 0;
     sim.violation_last[0] = '\0';
@@ -66,7 +71,8 @@ void simcuda_violations_clear(void) {
 /* ---- Memory of the simulation itself -------------------------------------------------------- */
 
 /* Makes room for need elements, doubling; null (and the array unchanged) when memory is short. */
-void *sim_grow(void *array, size_t *room, size_t need, size_t element_bytes) {
+void *sim_grow(void *array, size_t *room, size_t need, size_t element_bytes)
+{
     if (need <= *room) {
         return array;
     }
@@ -84,7 +90,8 @@ void *sim_grow(void *array, size_t *room, size_t need, size_t element_bytes) {
 /* ---- Beginning and end ---------------------------------------------------------------------- */
 
 /* In a child the parent's simulation is only seen, never used, until a reset. */
-static void state_forked(void) {
+static void state_forked(void)
+{
     sim_schedule_forked();
     pthread_mutex_init(&sim.lock, NULL);
     pthread_cond_init(&sim.work, NULL);
@@ -92,11 +99,13 @@ static void state_forked(void) {
     sim.forked = sim.initialised;
 }
 
-static void state_watch_fork(void) {
+static void state_watch_fork(void)
+{
     pthread_atfork(sim_lock, sim_unlock, state_forked);
 }
 
-CUresult sim_start(void) {
+CUresult sim_start(void)
+{
     static pthread_once_t watch = PTHREAD_ONCE_INIT;
     pthread_once(&watch, state_watch_fork);
     if (sim.shut_down) {
@@ -120,13 +129,16 @@ CUresult sim_start(void) {
         }
     }
     sim.device_count = (int)sim.settings.devices;
+    /* As seen on real devices: the first context's legacy stream is number 7. */
+    sim.next_id = 5;
     sim.initialised = true;
     sim_schedule_start();
     return CUDA_SUCCESS;
 }
 
 /* Everything in sim that the environment or cuInit made, as it was when the library was loaded. */
-static void state_clear(void) {
+static void state_clear(void)
+{
     struct sim_state fresh = {.epoch = sim.epoch + 1, .next_thread = sim.next_thread};
     fresh.lock = sim.lock;
     fresh.work = sim.work;
@@ -138,13 +150,15 @@ static void state_clear(void) {
     memcpy((char *)&sim + kept, (const char *)&fresh + kept, sizeof sim - kept);
 }
 
-static uint64_t live_objects(const simcuda_live *live) {
+static uint64_t live_objects(const simcuda_live *live)
+{
     return live->handle_references + live->mappings + live->reservations + live->allocations +
-           live->pinned + live->events + live->streams + live->contexts +
-           live->primary_references + live->modules;
+           live->pinned + live->events + live->streams + live->contexts + live->primary_references +
+           live->modules;
 }
 
-int simcuda_reset(void) {
+int simcuda_reset(void)
+{
     simcuda_live live;
     memset(&live, 0, sizeof live);
     (void)simcuda_live_get(-1, &live);
@@ -168,7 +182,8 @@ int simcuda_reset(void) {
     return (int)live_objects(&live);
 }
 
-void simcuda_shutdown(void) {
+void simcuda_shutdown(void)
+{
     sim_lock();
     sim.shut_down = true;
     sim_unlock();
@@ -176,11 +191,13 @@ void simcuda_shutdown(void) {
 
 /* ---- What is alive -------------------------------------------------------------------------- */
 
-static bool live_counts(const struct sim_device *device, int wanted) {
+static bool live_counts(const struct sim_device *device, int wanted)
+{
     return wanted < 0 || device->ordinal == wanted;
 }
 
-static void live_regions(int device, simcuda_live *live) {
+static void live_regions(int device, simcuda_live *live)
+{
     for (size_t i = 0; i < sim.region_count; i++) {
         const struct sim_region *region = sim.regions[i];
         if (!live_counts(region->device, device)) {
@@ -203,13 +220,14 @@ static void live_regions(int device, simcuda_live *live) {
     }
 }
 
-static void live_memories(int device, simcuda_live *live) {
+static void live_memories(int device, simcuda_live *live)
+{
     for (size_t i = 0; i < sim.memory_count; i++) {
         const struct sim_memory *memory = sim.memories[i];
         if (memory != NULL && live_counts(memory->device, device)) {
-            live->handles++;
+            live->handles += memory->origin == NULL;
             live->handle_references += memory->references;
-            live->handle_bytes += memory->bytes;
+            live->handle_bytes += memory->origin == NULL ? memory->bytes : 0;
             live->mappings += memory->mappings;
             live->mapped_bytes += memory->mappings * memory->bytes;
         }
@@ -217,13 +235,15 @@ static void live_memories(int device, simcuda_live *live) {
 }
 
 /* Events, streams and modules of one context, found through the table of handles. */
-static void live_objects_of(const struct sim_context *context, simcuda_live *live) {
+static void live_objects_of(const struct sim_context *context, simcuda_live *live)
+{
     live->streams += sim_slot_count(SIM_STREAM, context);
     live->events += sim_slot_count(SIM_EVENT, context);
     live->modules += sim_slot_count(SIM_MODULE, context);
 }
 
-int simcuda_live_get(int device, simcuda_live *live) {
+int simcuda_live_get(int device, simcuda_live *live)
+{
     if (live == NULL) {
         return -1;
     }
@@ -260,7 +280,8 @@ int simcuda_live_get(int device, simcuda_live *live) {
     return 0;
 }
 
-uint64_t simcuda_linux_mappings(void) {
+uint64_t simcuda_linux_mappings(void)
+{
     FILE *maps = fopen("/proc/self/maps", "r");
     if (maps == NULL) {
         return 0;

@@ -13,7 +13,8 @@
 /* ---- Life ----------------------------------------------------------------------------------- */
 
 struct sim_stream *sim_stream_new(struct sim_context *context, enum sim_stream_kind kind,
-                                  unsigned flags, int priority) {
+                                  unsigned flags, int priority)
+{
     struct sim_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL) {
         return NULL;
@@ -28,11 +29,13 @@ struct sim_stream *sim_stream_new(struct sim_context *context, enum sim_stream_k
     return stream;
 }
 
-void sim_stream_hold(struct sim_stream *stream) {
+void sim_stream_hold(struct sim_stream *stream)
+{
     stream->references++;
 }
 
-void sim_stream_drop(struct sim_stream *stream) {
+void sim_stream_drop(struct sim_stream *stream)
+{
     if (--stream->references == 0) {
         free(stream->ring);
         free(stream);
@@ -40,7 +43,8 @@ void sim_stream_drop(struct sim_stream *stream) {
 }
 
 /* Forgets queued work without running it. */
-void sim_stream_discard(struct sim_stream *stream) {
+void sim_stream_discard(struct sim_stream *stream)
+{
     sim_stream_hold(stream);
     while (stream->head != stream->tail) {
         struct sim_op op = *sim_stream_head(stream);
@@ -53,7 +57,8 @@ void sim_stream_discard(struct sim_stream *stream) {
 /* ---- Handles -------------------------------------------------------------------------------- */
 
 /* The calling thread's default stream in a context; made when first asked for. */
-static struct sim_stream *per_thread_stream(struct sim_context *context) {
+static struct sim_stream *per_thread_stream(struct sim_context *context)
+{
     uint64_t thread = sim_thread()->number;
     struct sim_stream *stream = context->per_thread;
     while (stream != NULL && stream->thread != thread) {
@@ -71,15 +76,16 @@ static struct sim_stream *per_thread_stream(struct sim_context *context) {
 }
 
 /* The stream behind a handle; null with *error said. Default streams are the current context's. */
-struct sim_stream *sim_stream_get(CUstream handle, CUresult *error) {
+struct sim_stream *sim_stream_get(CUstream handle, CUresult *error)
+{
     struct sim_stream *stream = NULL;
     *error = CUDA_ERROR_INVALID_HANDLE;
     if (handle != NULL && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
         stream = sim_slot_get(handle, SIM_STREAM, "stream");
     } else {
         struct sim_context *context = sim_current();
-        if (context == NULL) {
-            *error = CUDA_ERROR_INVALID_CONTEXT;
+        if (context == NULL || context->slot == NULL) {
+            *error = context == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
         } else if (handle == CU_STREAM_PER_THREAD) {
             stream = per_thread_stream(context);
             *error = CUDA_ERROR_OUT_OF_MEMORY;
@@ -93,9 +99,23 @@ struct sim_stream *sim_stream_get(CUstream handle, CUresult *error) {
     return stream;
 }
 
+/*
+ * The same for calls that queue or ask: not if a fault has poisoned the stream's context. A handle
+ * says which context it belongs to, so none needs to be current.
+ */
+struct sim_stream *sim_stream_sound(CUstream handle, CUresult *error)
+{
+    struct sim_stream *stream = sim_stream_get(handle, error);
+    if (stream != NULL) {
+        *error = stream->context->error;
+    }
+    return *error == CUDA_SUCCESS ? stream : NULL;
+}
+
 /* ---- Making and ending ---------------------------------------------------------------------- */
 
-static CUresult stream_create(CUstream *out, unsigned flags, int priority) {
+static CUresult stream_create(CUstream *out, unsigned flags, int priority)
+{
     if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -112,20 +132,23 @@ static CUresult stream_create(CUstream *out, unsigned flags, int priority) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags) {
+CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
     SIM_ENTER(cuStreamCreate, SIM_NEEDS_CLEAN);
     return sim_leave(stream_create(phStream, Flags, 0));
 }
 
 /* A priority out of range is moved into it, as the driver does. */
-CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
     SIM_ENTER(cuStreamCreateWithPriority, SIM_NEEDS_CLEAN);
     int clamped = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     return sim_leave(stream_create(phStream, flags, clamped));
 }
 
-CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
-    SIM_ENTER(cuStreamDestroy_v2, SIM_NEEDS_CONTEXT);
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
+{
+    SIM_ENTER(cuStreamDestroy_v2, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(hStream, &result);
     if (stream == NULL || stream->slot == NULL) {
@@ -143,7 +166,8 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream) {
  * Where "all work of this stream so far" ends. The legacy stream's includes the earlier work of all
  * blocking streams, since a marker queued in it now would wait for them.
  */
-static CUresult stream_wait(struct sim_stream *stream) {
+static CUresult stream_wait(struct sim_stream *stream)
+{
     struct sim_op marker = {.kind = SIM_OP_WAIT};
     if (stream->kind != SIM_LEGACY) {
         return sim_wait((struct sim_point){stream, stream->last_ticket}, "cuStreamSynchronize");
@@ -157,14 +181,16 @@ static CUresult stream_wait(struct sim_stream *stream) {
     return sim_wait((struct sim_point){stream, stream->last_ticket}, "cuStreamSynchronize");
 }
 
-CUresult CUDAAPI cuStreamSynchronize(CUstream hStream) {
-    SIM_ENTER(cuStreamSynchronize, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
+{
+    SIM_ENTER(cuStreamSynchronize, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    struct sim_stream *stream = sim_stream_sound(hStream, &result);
     return sim_leave(stream == NULL ? result : stream_wait(stream));
 }
 
-static bool stream_idle(const struct sim_stream *stream) {
+static bool stream_idle(const struct sim_stream *stream)
+{
     if (stream->head != stream->tail) {
         return false;
     }
@@ -176,10 +202,11 @@ static bool stream_idle(const struct sim_stream *stream) {
     return true;
 }
 
-CUresult CUDAAPI cuStreamQuery(CUstream hStream) {
-    SIM_ENTER(cuStreamQuery, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuStreamQuery(CUstream hStream)
+{
+    SIM_ENTER(cuStreamQuery, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    struct sim_stream *stream = sim_stream_sound(hStream, &result);
     if (stream == NULL) {
         return sim_leave(result);
     }
@@ -196,10 +223,11 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream) {
 }
 
 /* Waits for what the event stands for now; a later record does not change that. */
-CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-    SIM_ENTER(cuStreamWaitEvent, SIM_NEEDS_CLEAN);
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SIM_ENTER(cuStreamWaitEvent, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    struct sim_stream *stream = sim_stream_sound(hStream, &result);
     const struct sim_event *event = sim_slot_get(hEvent, SIM_EVENT, "event");
     if (Flags > CU_EVENT_WAIT_EXTERNAL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -229,28 +257,34 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     }                                                                                              \
     return sim_leave(result)
 
-CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
-    STREAM_GETTER(cuStreamGetId, SIM_NEEDS_CONTEXT, streamId, stream->id);
+CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    STREAM_GETTER(cuStreamGetId, SIM_NEEDS_INIT, streamId, stream->id);
 }
 
-CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
-    STREAM_GETTER(cuStreamGetCtx, SIM_NEEDS_CONTEXT, pctx, (CUcontext)stream->context->slot);
+CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    STREAM_GETTER(cuStreamGetCtx, SIM_NEEDS_INIT, pctx, (CUcontext)stream->context->slot);
 }
 
-CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
-    STREAM_GETTER(cuStreamGetFlags, SIM_NEEDS_CONTEXT, flags, stream->flags);
+CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+    STREAM_GETTER(cuStreamGetFlags, SIM_NEEDS_INIT, flags, stream->flags);
 }
 
-CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority) {
-    STREAM_GETTER(cuStreamGetPriority, SIM_NEEDS_CONTEXT, priority, stream->priority);
+CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    STREAM_GETTER(cuStreamGetPriority, SIM_NEEDS_INIT, priority, stream->priority);
 }
 
-CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device) {
-    STREAM_GETTER(cuStreamGetDevice, SIM_NEEDS_CONTEXT, device, stream->context->device->ordinal);
+CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    STREAM_GETTER(cuStreamGetDevice, SIM_NEEDS_INIT, device, stream->context->device->ordinal);
 }
 
-CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
-    STREAM_GETTER(cuStreamIsCapturing, SIM_NEEDS_CONTEXT, captureStatus,
+CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    STREAM_GETTER(cuStreamIsCapturing, SIM_NEEDS_INIT, captureStatus,
                   CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
@@ -258,13 +292,14 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream,
                                            CUstreamCaptureStatus *captureStatus_out,
                                            cuuint64_t *id_out, CUgraph *graph_out,
                                            const CUgraphNode **dependencies_out,
-                                           size_t *numDependencies_out) {
+                                           size_t *numDependencies_out)
+{
     /* The other results are only written while a capture is under way. */
     (void)id_out;
     (void)graph_out;
     (void)dependencies_out;
     (void)numDependencies_out;
-    STREAM_GETTER(cuStreamGetCaptureInfo_v2, SIM_NEEDS_CONTEXT, captureStatus_out,
+    STREAM_GETTER(cuStreamGetCaptureInfo_v2, SIM_NEEDS_INIT, captureStatus_out,
                   CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
@@ -273,12 +308,13 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
                                            cuuint64_t *id_out, CUgraph *graph_out,
                                            const CUgraphNode **dependencies_out,
                                            const CUgraphEdgeData **edgeData_out,
-                                           size_t *numDependencies_out) {
+                                           size_t *numDependencies_out)
+{
     (void)id_out;
     (void)graph_out;
     (void)dependencies_out;
     (void)edgeData_out;
     (void)numDependencies_out;
-    STREAM_GETTER(cuStreamGetCaptureInfo_v3, SIM_NEEDS_CONTEXT, captureStatus_out,
+    STREAM_GETTER(cuStreamGetCaptureInfo_v3, SIM_NEEDS_INIT, captureStatus_out,
                   CU_STREAM_CAPTURE_STATUS_NONE);
 }

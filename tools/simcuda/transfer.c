@@ -14,7 +14,8 @@
 
 /* ---- Copies --------------------------------------------------------------------------------- */
 
-static bool managed(uintptr_t address) {
+static bool managed(uintptr_t address)
+{
     return sim_region_find(address) != NULL;
 }
 
@@ -22,13 +23,14 @@ struct copy {
     uintptr_t to;
     uintptr_t from;
     uint64_t bytes;
-    bool to_device;   /* the call says that it is a device address */
+    bool to_device; /* the call says that it is a device address */
     bool from_device;
     bool synchronous;
 };
 
 /* A copy's ends must be memory where the call says so, and something everywhere. */
-static CUresult copy_check(const struct sim_stream *stream, const struct copy *copy) {
+static CUresult copy_check(const struct sim_stream *stream, const struct copy *copy)
+{
     CUresult result = CUDA_SUCCESS;
     if (copy->to == 0 || copy->from == 0) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -42,12 +44,14 @@ static CUresult copy_check(const struct sim_stream *stream, const struct copy *c
     return result;
 }
 
-static bool device_memory(uintptr_t address) {
+static bool device_memory(uintptr_t address)
+{
     const struct sim_region *region = sim_region_find(address);
     return region != NULL && region->kind != SIM_PINNED;
 }
 
-static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy) {
+static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
+{
     struct sim_op op = {.kind = SIM_OP_COPY};
     op.copy.to = copy->to;
     op.copy.from = copy->from;
@@ -77,7 +81,8 @@ static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy) 
     return result;
 }
 
-static CUresult copy_start(CUstream handle, const struct copy *copy) {
+static CUresult copy_start(CUstream handle, const struct copy *copy)
+{
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(handle, &result);
     if (stream == NULL || copy->bytes == 0) {
@@ -99,7 +104,8 @@ static CUresult copy_start(CUstream handle, const struct copy *copy) {
 
 /* The synchronous copies, on the legacy stream or the thread's own. */
 CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                       CUstream stream) {
+                       CUstream stream)
+{
     CUresult refused = sim_enter(entry, SIM_NEEDS_CLEAN);
     if (refused != CUDA_SUCCESS) {
         return refused;
@@ -110,33 +116,38 @@ CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, s
     return sim_leave(copy_start(stream, &copy));
 }
 
-CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
     return sim_copy_sync(SIM_cuMemcpy, dst, src, ByteCount, CU_STREAM_LEGACY);
 }
 
-CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
     return sim_copy_sync(SIM_cuMemcpyHtoD_v2, dstDevice, (uintptr_t)srcHost, ByteCount,
                          CU_STREAM_LEGACY);
 }
 
-CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
     return sim_copy_sync(SIM_cuMemcpyDtoH_v2, (uintptr_t)dstHost, srcDevice, ByteCount,
                          CU_STREAM_LEGACY);
 }
 
-CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+{
     return sim_copy_sync(SIM_cuMemcpyDtoD_v2, dstDevice, srcDevice, ByteCount, CU_STREAM_LEGACY);
 }
 
-CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
-                               CUstream hStream) {
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+{
     SIM_ENTER(cuMemcpyAsync, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = dst, .from = src, .bytes = ByteCount};
     return sim_leave(copy_start(hStream, &copy));
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
-                                      CUstream hStream) {
+                                      CUstream hStream)
+{
     SIM_ENTER(cuMemcpyHtoDAsync_v2, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = dstDevice, .from = (uintptr_t)srcHost, .bytes = ByteCount};
     copy.to_device = true;
@@ -144,7 +155,8 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-                                      CUstream hStream) {
+                                      CUstream hStream)
+{
     SIM_ENTER(cuMemcpyDtoHAsync_v2, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = (uintptr_t)dstHost, .from = srcDevice, .bytes = ByteCount};
     copy.from_device = true;
@@ -152,7 +164,8 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
-                                      size_t ByteCount, CUstream hStream) {
+                                      size_t ByteCount, CUstream hStream)
+{
     SIM_ENTER(cuMemcpyDtoDAsync_v2, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = dstDevice, .from = srcDevice, .bytes = ByteCount};
     copy.to_device = true;
@@ -161,7 +174,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevi
 }
 
 /* The driver's own copy between devices needs no access of either to the other's memory. */
-static CUresult copy_peer(const struct copy *copy, CUcontext to, CUcontext from, CUstream stream) {
+static CUresult copy_peer(const struct copy *copy, CUcontext to, CUcontext from, CUstream stream)
+{
     const struct sim_context *to_context = sim_context_get(to);
     const struct sim_context *from_context = sim_context_get(from);
     if (to_context == NULL || from_context == NULL) {
@@ -189,7 +203,8 @@ static CUresult copy_peer(const struct copy *copy, CUcontext to, CUcontext from,
 
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                    CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
-                                   CUstream hStream) {
+                                   CUstream hStream)
+{
     SIM_ENTER(cuMemcpyPeerAsync, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = dstDevice, .from = srcDevice, .bytes = ByteCount};
     return sim_leave(copy_peer(&copy, dstContext, srcContext, hStream));
@@ -198,7 +213,8 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
 /* ---- Memsets -------------------------------------------------------------------------------- */
 
 /* Both forms: neither makes the host wait, except for pinned memory in the synchronous one. */
-CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream handle) {
+CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream handle)
+{
     CUresult result = sim_enter(entry, SIM_NEEDS_CLEAN);
     if (result != CUDA_SUCCESS) {
         return result;
@@ -229,40 +245,47 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream han
     return sim_leave(result);
 }
 
-CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
+{
     return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, true},
                    CU_STREAM_LEGACY);
 }
 
-CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
+{
     return sim_set(SIM_cuMemsetD16_v2, &(struct sim_fill){dstDevice, N, us, 2, true},
                    CU_STREAM_LEGACY);
 }
 
-CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
+{
     return sim_set(SIM_cuMemsetD32_v2, &(struct sim_fill){dstDevice, N, ui, 4, true},
                    CU_STREAM_LEGACY);
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N,
-                                 CUstream hStream) {
+                                 CUstream hStream)
+{
     return sim_set(SIM_cuMemsetD8Async, &(struct sim_fill){dstDevice, N, uc, 1, false}, hStream);
 }
 
 CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
-                                  CUstream hStream) {
+                                  CUstream hStream)
+{
     return sim_set(SIM_cuMemsetD16Async, &(struct sim_fill){dstDevice, N, us, 2, false}, hStream);
 }
 
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N,
-                                  CUstream hStream) {
+                                  CUstream hStream)
+{
     return sim_set(SIM_cuMemsetD32Async, &(struct sim_fill){dstDevice, N, ui, 4, false}, hStream);
 }
 
 /* ---- Values --------------------------------------------------------------------------------- */
 
 static CUresult value_submit(CUstream handle, enum sim_op_kind kind, CUdeviceptr address,
-                             uint64_t value, unsigned flags, bool wide) {
+                             uint64_t value, unsigned flags, bool wide)
+{
     const unsigned known = kind == SIM_OP_WAIT_VALUE
                                ? 3u | (unsigned)CU_STREAM_WAIT_VALUE_FLUSH
                                : (unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
@@ -288,25 +311,29 @@ static CUresult value_submit(CUstream handle, enum sim_op_kind kind, CUdeviceptr
 }
 
 CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                        unsigned int flags) {
+                                        unsigned int flags)
+{
     SIM_ENTER(cuStreamWaitValue32_v2, SIM_NEEDS_CLEAN);
     return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, false));
 }
 
 CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                        unsigned int flags) {
+                                        unsigned int flags)
+{
     SIM_ENTER(cuStreamWaitValue64_v2, SIM_NEEDS_CLEAN);
     return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, true));
 }
 
 CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                                         unsigned int flags) {
+                                         unsigned int flags)
+{
     SIM_ENTER(cuStreamWriteValue32_v2, SIM_NEEDS_CLEAN);
     return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, false));
 }
 
 CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                                         unsigned int flags) {
+                                         unsigned int flags)
+{
     SIM_ENTER(cuStreamWriteValue64_v2, SIM_NEEDS_CLEAN);
     return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, true));
 }

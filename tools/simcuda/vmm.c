@@ -19,14 +19,16 @@
 
 #define HANDLE_INDEX_BITS 32
 
-static bool granular(uint64_t value) {
+static bool granular(uint64_t value)
+{
     return value % sim.settings.granularity_bytes == 0;
 }
 
 /* ---- Physical memory ------------------------------------------------------------------------ */
 
 /* Handles are an index and a serial number, so that a released one is never taken for another. */
-struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const char *what) {
+struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const char *what)
+{
     uint64_t index = handle & UINT32_MAX;
     uint64_t serial = handle >> HANDLE_INDEX_BITS;
     if (serial == 0 || serial > sim.next_id || index >= sim.memory_count) {
@@ -41,7 +43,8 @@ struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const cha
     return memory;
 }
 
-static bool memory_index(uint32_t *index) {
+static bool memory_index(uint32_t *index)
+{
     static size_t hint;
     for (size_t n = 0; n < sim.memory_count; n++) {
         size_t i = (hint + n) % sim.memory_count;
@@ -54,8 +57,8 @@ static bool memory_index(uint32_t *index) {
             break; /* nearly full: growing is cheaper than looking on */
         }
     }
-    struct sim_memory **larger = sim_grow(sim.memories, &sim.memory_room, sim.memory_count + 1,
-                                          sizeof *larger);
+    struct sim_memory **larger =
+        sim_grow(sim.memories, &sim.memory_room, sim.memory_count + 1, sizeof *larger);
     if (larger == NULL) {
         return false;
     }
@@ -66,7 +69,8 @@ static bool memory_index(uint32_t *index) {
 }
 
 /* A handle with one reference and no memory yet; the caller fills in file, offset and bytes. */
-struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocationProp *prop) {
+struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocationProp *prop)
+{
     struct sim_memory *memory = calloc(1, sizeof *memory);
     if (memory == NULL || !memory_index(&memory->index)) {
         free(memory);
@@ -81,7 +85,21 @@ struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocati
     return memory;
 }
 
-static void memory_end(struct sim_memory *memory) {
+static void memory_free(struct sim_memory *memory)
+{
+    sim.memories[memory->index] = NULL;
+    free(memory);
+}
+
+static void memory_end(struct sim_memory *memory)
+{
+    if (memory->origin != NULL) {
+        struct sim_memory *origin = memory->origin;
+        origin->imports--;
+        memory_free(memory);
+        sim_memory_put(origin);
+        return;
+    }
     if (!sim.forked && sim_lease_last(memory)) {
         (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                         (off_t)memory->offset, (off_t)memory->bytes);
@@ -92,25 +110,29 @@ static void memory_end(struct sim_memory *memory) {
     if (!memory->imported) {
         memory->device->used_bytes -= memory->bytes;
     }
-    sim.memories[memory->index] = NULL;
-    free(memory);
+    memory_free(memory);
 }
 
-void sim_memory_put(struct sim_memory *memory) {
-    if (memory->references == 0 && memory->mappings == 0) {
+void sim_memory_put(struct sim_memory *memory)
+{
+    if (memory->references == 0 && memory->mappings == 0 && memory->imports == 0) {
         memory_end(memory);
     }
 }
 
-void sim_memory_reset(void) {
+void sim_memory_reset(void)
+{
     for (size_t i = 0; i < sim.memory_count; i++) {
-        if (sim.memories[i] != NULL) {
+        if (sim.memories[i] != NULL && sim.memories[i]->origin != NULL) {
+            memory_free(sim.memories[i]);
+        } else if (sim.memories[i] != NULL) {
             memory_end(sim.memories[i]);
         }
     }
 }
 
-static CUresult property_check(const CUmemAllocationProp *prop) {
+static CUresult property_check(const CUmemAllocationProp *prop)
+{
     if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -127,11 +149,12 @@ static CUresult property_check(const CUmemAllocationProp *prop) {
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
-                                               const CUmemAllocationProp *prop,
-                                               CUmemAllocationGranularity_flags option) {
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                               CUmemAllocationGranularity_flags option)
+{
     SIM_ENTER(cuMemGetAllocationGranularity, SIM_NEEDS_VMM);
     CUresult result = property_check(prop);
+    result = result == CUDA_ERROR_INVALID_DEVICE ? CUDA_SUCCESS : result; /* as the driver does */
     if (granularity == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
                                 option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
         result = CUDA_ERROR_INVALID_VALUE;
@@ -143,7 +166,8 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
 }
 
 static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
-                              const CUmemAllocationProp *prop, unsigned long long flags) {
+                              const CUmemAllocationProp *prop, unsigned long long flags)
+{
     CUresult result = property_check(prop);
     if (handle == NULL || size == 0 || !granular(size) || flags != 0) {
         result = CUDA_ERROR_INVALID_VALUE;
@@ -169,12 +193,14 @@ static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
 }
 
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-                             const CUmemAllocationProp *prop, unsigned long long flags) {
+                             const CUmemAllocationProp *prop, unsigned long long flags)
+{
     SIM_ENTER(cuMemCreate, SIM_NEEDS_VMM);
     return sim_leave(memory_create(handle, size, prop, flags));
 }
 
-CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+{
     SIM_ENTER(cuMemRelease, SIM_NEEDS_VMM);
     struct sim_memory *memory = sim_memory_get(handle, "cuMemRelease");
     if (memory == NULL) {
@@ -186,7 +212,8 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
-                                                        CUmemGenericAllocationHandle handle) {
+                                                        CUmemGenericAllocationHandle handle)
+{
     SIM_ENTER(cuMemGetAllocationPropertiesFromHandle, SIM_NEEDS_VMM);
     const struct sim_memory *memory = sim_memory_get(handle, "a query");
     if (prop == NULL || memory == NULL) {
@@ -199,7 +226,8 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 /* ---- Reservations --------------------------------------------------------------------------- */
 
 static CUresult reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr hint,
-                        unsigned long long flags) {
+                        unsigned long long flags)
+{
     if (ptr == NULL || size == 0 || !granular(size) || flags != 0 ||
         (alignment & (alignment - 1)) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -210,8 +238,8 @@ static CUresult reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdevic
     if (size > sim.settings.reserve_bytes - sim.reserved_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    const struct sim_region *region = sim_region_new(size, alignment, hint, SIM_RESERVED,
-                                                     sim_current());
+    const struct sim_region *region =
+        sim_region_new(size, alignment, hint, SIM_RESERVED, sim_current());
     if (region == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -220,12 +248,14 @@ static CUresult reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdevic
 }
 
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
-                                     CUdeviceptr addr, unsigned long long flags) {
-    SIM_ENTER(cuMemAddressReserve, SIM_NEEDS_VMM | SIM_NEEDS_CONTEXT);
+                                     CUdeviceptr addr, unsigned long long flags)
+{
+    SIM_ENTER(cuMemAddressReserve, SIM_NEEDS_VMM);
     return sim_leave(reserve(ptr, size, alignment, addr, flags));
 }
 
-CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
     SIM_ENTER(cuMemAddressFree, SIM_NEEDS_VMM);
     struct sim_region *region = sim_region_find(ptr);
     if (region == NULL || region->kind != SIM_RESERVED || region->base != ptr ||
@@ -244,12 +274,14 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 
 /* ---- Mappings ------------------------------------------------------------------------------- */
 
-struct sim_mapping *sim_mapping_find(const struct sim_region *region, CUdeviceptr address) {
+struct sim_mapping *sim_mapping_find(const struct sim_region *region, CUdeviceptr address)
+{
     return region->pages[(address - region->base) / sim.settings.granularity_bytes];
 }
 
 /* The reservation around a granular range, or null. */
-static struct sim_region *range_region(CUdeviceptr base, uint64_t bytes) {
+static struct sim_region *range_region(CUdeviceptr base, uint64_t bytes)
+{
     struct sim_region *region = sim_region_find(base);
     if (region == NULL || region->kind != SIM_RESERVED || bytes == 0 || !granular(base) ||
         !granular(bytes) || bytes > region->base + region->bytes - base) {
@@ -260,7 +292,8 @@ static struct sim_region *range_region(CUdeviceptr base, uint64_t bytes) {
 
 /* Whether the range is full of mappings, the first and last one whole if that is asked for. */
 static bool range_mapped(const struct sim_region *region, CUdeviceptr base, uint64_t bytes,
-                         bool whole) {
+                         bool whole)
+{
     CUdeviceptr end = base + bytes;
     for (CUdeviceptr at = base; at < end;) {
         const struct sim_mapping *mapping = sim_mapping_find(region, at);
@@ -274,7 +307,8 @@ static bool range_mapped(const struct sim_region *region, CUdeviceptr base, uint
 }
 
 static void range_set(struct sim_region *region, CUdeviceptr base, uint64_t bytes,
-                      struct sim_mapping *mapping) {
+                      struct sim_mapping *mapping)
+{
     uint64_t first = (base - region->base) / sim.settings.granularity_bytes;
     uint64_t count = bytes / sim.settings.granularity_bytes;
     for (uint64_t i = 0; i < count; i++) {
@@ -283,9 +317,10 @@ static void range_set(struct sim_region *region, CUdeviceptr base, uint64_t byte
 }
 
 static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
-                    CUmemGenericAllocationHandle handle, unsigned long long flags) {
-    struct sim_region *region = range_region(ptr, size);
-    if (flags != 0 || region == NULL || !granular(offset)) {
+                    CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    struct sim_region *region = range_region(ptr, sim.settings.granularity_bytes);
+    if (flags != 0 || region == NULL || size == 0 || !granular(offset)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct sim_memory *memory = sim_memory_get(handle, "cuMemMap");
@@ -294,6 +329,12 @@ static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
     }
     if (offset != 0 || size != memory->bytes) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (size > region->base + region->bytes - ptr) {
+        sim_violation("cuMemMap of [0x%llx, +%llu) goes beyond its reservation [0x%llx, +%llu)",
+                      (unsigned long long)ptr, (unsigned long long)size,
+                      (unsigned long long)region->base, (unsigned long long)region->bytes);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t first = (ptr - region->base) / sim.settings.granularity_bytes;
     for (uint64_t i = 0; i < size / sim.settings.granularity_bytes; i++) {
@@ -315,29 +356,65 @@ static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
 }
 
 CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
-                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
+                          CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
     SIM_ENTER(cuMemMap, SIM_NEEDS_VMM);
     return sim_leave(map(ptr, size, offset, handle, flags));
 }
 
 /* Makes a range of a reservation fault again. */
-static bool range_hide(CUdeviceptr base, uint64_t bytes) {
+static bool range_hide(CUdeviceptr base, uint64_t bytes)
+{
     return mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
-    SIM_ENTER(cuMemUnmap, SIM_NEEDS_VMM);
+/* Whether no mapping crosses the range's ends; *holes counts its granules that are not mapped. */
+static bool range_whole(const struct sim_region *region, CUdeviceptr base, uint64_t bytes,
+                        uint64_t *holes)
+{
+    CUdeviceptr end = base + bytes;
+    *holes = 0;
+    for (CUdeviceptr at = base; at < end;) {
+        const struct sim_mapping *mapping = sim_mapping_find(region, at);
+        if (mapping == NULL) {
+            ++*holes;
+            at += sim.settings.granularity_bytes;
+            continue;
+        }
+        at = mapping->base + mapping->memory->bytes;
+        if (mapping->base < base || at > end) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * Mappings go whole or not at all. The driver lets pages without a mapping pass, against its own
+ * documentation; so does this, with a violation, since it is how a second unmapping looks.
+ */
+static CUresult unmap(CUdeviceptr ptr, size_t size)
+{
     struct sim_region *region = range_region(ptr, size);
-    if (region == NULL || !range_mapped(region, ptr, size, true)) {
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    uint64_t holes = 0;
+    if (region == NULL || !range_whole(region, ptr, size, &holes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (holes != 0) {
+        sim_violation("cuMemUnmap of [0x%llx, +%llu): %llu granules of it are not mapped",
+                      (unsigned long long)ptr, (unsigned long long)size, (unsigned long long)holes);
     }
     sim_check_unused(ptr, size, "cuMemUnmap");
     if (!range_hide(ptr, size)) {
-        return sim_leave(sim_kernel_map_error("cuMemUnmap", ptr, size));
+        return sim_kernel_map_error("cuMemUnmap", ptr, size);
     }
     for (CUdeviceptr at = ptr; at < ptr + size;) {
         struct sim_mapping *mapping = sim_mapping_find(region, at);
+        if (mapping == NULL) {
+            at += sim.settings.granularity_bytes;
+            continue;
+        }
         struct sim_memory *memory = mapping->memory;
         at += memory->bytes;
         range_set(region, mapping->base, memory->bytes, NULL);
@@ -346,10 +423,17 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size) {
         memory->mappings--;
         sim_memory_put(memory);
     }
-    return sim_leave(CUDA_SUCCESS);
+    return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    SIM_ENTER(cuMemUnmap, SIM_NEEDS_VMM);
+    return sim_leave(unmap(ptr, size));
+}
+
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
     SIM_ENTER(cuMemRetainAllocationHandle, SIM_NEEDS_VMM);
     CUdeviceptr address = (uintptr_t)addr;
     const struct sim_region *region = sim_region_find(address);
@@ -374,14 +458,15 @@ struct access_change {
 };
 
 static CUresult access_parse(const CUmemAccessDesc *desc, size_t count,
-                             struct access_change *change) {
+                             struct access_change *change)
+{
     memset(change, 0, sizeof *change);
     for (size_t i = 0; i < count; i++) {
         if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
             return CUDA_ERROR_NOT_SUPPORTED;
         }
         if (sim_device(desc[i].location.id) == NULL) {
-            return CUDA_ERROR_INVALID_DEVICE;
+            return CUDA_ERROR_INVALID_VALUE;
         }
         uint32_t bit = UINT32_C(1) << desc[i].location.id;
         change->touched |= bit;
@@ -402,12 +487,13 @@ static CUresult access_parse(const CUmemAccessDesc *desc, size_t count,
     return CUDA_SUCCESS;
 }
 
-static int mapping_protection(const struct sim_mapping *mapping) {
+static int mapping_protection(const struct sim_mapping *mapping)
+{
     return (mapping->readable != 0 ? PROT_READ : 0) | (mapping->writable != 0 ? PROT_WRITE : 0);
 }
 
-static int changed_protection(const struct sim_mapping *mapping,
-                              const struct access_change *change) {
+static int changed_protection(const struct sim_mapping *mapping, const struct access_change *change)
+{
     struct sim_mapping after = *mapping;
     after.readable = (after.readable & ~change->touched) | change->readable;
     after.writable = (after.writable & ~change->touched) | change->writable;
@@ -419,7 +505,8 @@ static int changed_protection(const struct sim_mapping *mapping,
  * one file. An unreadable one is the reservation's own again, which merges with its neighbours.
  */
 static bool range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_memory *first,
-                          int protection) {
+                          int protection)
+{
     if (protection == PROT_NONE) {
         return range_hide(base, bytes);
     }
@@ -429,7 +516,8 @@ static bool range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_mem
 
 /* Applies the change up to end; the kernel is called once per stretch that it can take as one. */
 static bool access_apply(const struct sim_region *region, CUdeviceptr base, CUdeviceptr end,
-                         const struct access_change *change) {
+                         const struct access_change *change)
+{
     while (base < end) {
         const struct sim_mapping *first = sim_mapping_find(region, base);
         const struct sim_memory *memory = first->memory;
@@ -454,8 +542,8 @@ static bool access_apply(const struct sim_region *region, CUdeviceptr base, CUde
     return true;
 }
 
-static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
-                           size_t count) {
+static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
     struct sim_region *region = range_region(ptr, size);
     struct access_change change;
     if (region == NULL || desc == NULL || count == 0 || !range_mapped(region, ptr, size, true)) {
@@ -486,13 +574,15 @@ static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *
 }
 
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
-                                size_t count) {
+                                size_t count)
+{
     SIM_ENTER(cuMemSetAccess, SIM_NEEDS_VMM);
     return sim_leave(set_access(ptr, size, desc, count));
 }
 
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-                                CUdeviceptr ptr) {
+                                CUdeviceptr ptr)
+{
     SIM_ENTER(cuMemGetAccess, SIM_NEEDS_VMM);
     const struct sim_region *region = sim_region_find(ptr);
     if (flags == NULL || location == NULL || region == NULL || region->kind != SIM_RESERVED ||

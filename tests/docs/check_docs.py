@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that the documentation says what the sources and the command say.
+
+    check_docs.py example                   docs/guide.md quotes docs/examples/engine.c exactly
+    check_docs.py configuration TENURE      docs/configuration.md has what `TENURE conf --markdown`
+                                            prints
+    check_docs.py errors                    docs/errors.md has every status, with number and text
+    check_docs.py self                      each check finds planted mistakes
+
+`--update` writes the example and the configuration into the pages instead of comparing. `--root
+DIR` names another checkout.
+
+Exit codes: 0 they agree; 1 they do not; 2 wrong usage.
+"""
+import argparse
+import difflib
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+BEGIN, END = "<!-- begin: {} -->\n", "<!-- end: {} -->\n"
+STATUS = re.compile(r'^\s*X\((\w+), (\d+), "((?:[^"\\]|\\.)*)"\)', re.M)
+
+
+def page_split(text, mark):
+    """The page before, inside and after the part between the two marks, or None."""
+    begin, end = BEGIN.format(mark), END.format(mark)
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        return None
+    head, rest = text.split(begin)
+    inside, tail = rest.split(end)
+    return head + begin, inside, end + tail
+
+
+def part_check(page, mark, wanted, update):
+    """Compares the marked part of the page with what it should be. Returns what is wrong."""
+    parts = page_split(page.read_text("utf-8"), mark)
+    if parts is None:
+        return [f"{page}: has not one part between the marks of \"{mark}\""]
+    head, inside, tail = parts
+    if inside == wanted:
+        return []
+    if update:
+        page.write_text(head + wanted + tail, "utf-8")
+        print(f"{page}: updated")
+        return []
+    difference = difflib.unified_diff(inside.splitlines(), wanted.splitlines(), str(page), mark,
+                                      lineterm="", n=0)
+    return [f"{page}: differs from {mark}; check_docs.py --update writes it", *difference]
+
+
+def example_check(root, update):
+    source = (root / "docs/examples/engine.c").read_text("utf-8")
+    return part_check(root / "docs/guide.md", "docs/examples/engine.c", f"```c\n{source}```\n",
+                      update)
+
+
+def configuration_check(root, printed, update):
+    return part_check(root / "docs/configuration.md", "tenure conf --markdown", printed, update)
+
+
+def errors_check(root):
+    header = (root / "alloc/include/tenure/status.h").read_text("utf-8")
+    statuses = STATUS.findall(header)
+    if len(statuses) != header.count("    X("):
+        return ["status.h: the list is not understood"]
+    page = (root / "docs/errors.md").read_text("utf-8")
+    wrong, headings = [], re.findall(r"^### (TNR_\w+), (\d+)\n\n> (.*)$", page, re.M)
+    for name, number, text in statuses:
+        if headings.count((f"TNR_{name}", number, text)) != 1:
+            wrong.append(f"docs/errors.md: no section \"### TNR_{name}, {number}\" that begins "
+                         f"with \"> {text}\"")
+    known = {f"TNR_{name}" for name, _, _ in statuses}
+    wrong += [f"docs/errors.md: there is no status {name}" for name, _, _ in headings
+              if name not in known]
+    for body in re.split(r"^### ", page, flags=re.M)[1:]:
+        for word in ("**When.**", "**What to do.**"):
+            if word not in body and not body.startswith("TNR_OK"):
+                wrong.append(f"docs/errors.md: {body.split(',')[0]} has no \"{word}\"")
+    return wrong
+
+
+# ---- the checks checked -----------------------------------------------------------------------
+
+def plant(root, folder, name, change):
+    """Copies what the checks read into `folder`, with one file changed."""
+    for path in ("docs/examples/engine.c", "docs/guide.md", "docs/configuration.md",
+                 "docs/errors.md", "alloc/include/tenure/status.h"):
+        text = (root / path).read_text("utf-8")
+        copy = folder / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(change(text) if path == name else text, "utf-8")
+
+
+def self_check(root):
+    settings = (root / "docs/configuration.md").read_text("utf-8")
+    table = page_split(settings, "tenure conf --markdown")[1]
+    first = table.splitlines()[2]
+    plants = [
+        ("docs/examples/engine.c", lambda text: text.replace("STEPS = ", "STEPS =  ", 1),
+         lambda top: example_check(top, False)),
+        ("docs/guide.md", lambda text: text.replace(BEGIN.format("docs/examples/engine.c"), "", 1),
+         lambda top: example_check(top, False)),
+        ("docs/configuration.md", lambda text: text.replace(first + "\n", "", 1),
+         lambda top: configuration_check(top, table, False)),
+        ("docs/errors.md", lambda text: text.replace("### TNR_ERR_BUSY, 21", "### TNR_ERR_BUSY", 1),
+         errors_check),
+        ("docs/errors.md", lambda text: text.replace("**What to do.**", "", 1), errors_check),
+        ("alloc/include/tenure/status.h",
+         lambda text: text.replace("X(ERR_BUSY", 'X(ERR_NEW, 99, "new") \\\n    X(ERR_BUSY', 1),
+         errors_check),
+    ]
+    wrong = []
+    for name, change, check in plants:
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            plant(root, top, None, None)
+            if check(top):
+                wrong.append(f"self: the unchanged tree fails: {check(top)[0]}")
+            plant(root, top, name, change)
+            if (top / name).read_text("utf-8") == (root / name).read_text("utf-8"):
+                wrong.append(f"self: nothing was planted in {name}")
+            if not check(top):
+                wrong.append(f"self: a mistake planted in {name} is not found")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["example", "configuration", "errors", "self"])
+    parser.add_argument("tenure", nargs="?", help="the command, for configuration")
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parents[2])
+    arguments = parser.parse_args()
+    if arguments.what == "example":
+        wrong = example_check(arguments.root, arguments.update)
+    elif arguments.what == "errors":
+        wrong = errors_check(arguments.root)
+    elif arguments.what == "self":
+        wrong = self_check(arguments.root)
+    elif arguments.tenure is None:
+        parser.error("configuration needs the path of the tenure command")
+    else:
+        printed = subprocess.run([arguments.tenure, "conf", "--markdown"], check=True,
+                                 capture_output=True, text=True).stdout
+        wrong = configuration_check(arguments.root, printed, arguments.update)
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

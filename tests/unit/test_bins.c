@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bins: a freed small block is handed out again for the same size, newest first and without a
+ * driver call; bins are bounded, hold small blocks only, and are emptied before memory grows.
+ *
+ * In tnri_world_unbin, the test of the size removed: sizes_that_share_a_slot failed. In
+ * tnri_world_flush, the clearing of the slot left out: bins_are_bounded crashed.
+ */
+#include "unit.h"
+
+#include "arena/world.h"
+
+static uint64_t served(tnr_served how)
+{
+    return unit_stats().served[how];
+}
+
+static void same_size_newest_first(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    void *a = unit_malloc(4096, NULL);
+    void *b = unit_malloc(4000, NULL); /* the same size once rounded */
+    void *c = unit_malloc(512, NULL);
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_free(c));
+    assert_int_equal(unit_stats().bytes_binned, 4096 + 4096 + 512);
+    uint64_t calls = simcuda_calls_total();
+    assert_ptr_equal(unit_malloc(4096, NULL), b);
+    assert_ptr_equal(unit_malloc(3700, NULL), a);
+    assert_ptr_equal(unit_malloc(1, NULL), c);
+    assert_int_equal(simcuda_calls_total(), calls);
+    assert_int_equal(served(TNR_SERVED_BIN), 3);
+    assert_int_equal(unit_stats().bytes_binned, 0);
+    assert_int_equal(unit_stats().bytes_live, 4096 + 3700 + 1);
+}
+
+/* 512 and 512 * 1025 bytes fall into one slot of the hash: units ^ units >> 10. */
+static void sizes_that_share_a_slot(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    size_t sizes = 0;
+    void *first = unit_malloc(512, NULL);
+    assert_ok(tnr_free(first));
+    for (size_t units = 2; units <= 2048; units++) {
+        void *ptr = unit_malloc(512 * units, NULL);
+        tnr_block_info info;
+        assert_ok(tnr_block_get(ptr, &info));
+        assert_int_equal(info.bytes, 512 * units);
+        sizes++;
+        assert_ok(tnr_free(ptr));
+    }
+    assert_int_equal(sizes, 2047);
+    (void)unit_stats();
+}
+
+static void bins_are_bounded(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 100 };
+    unit_start("bin_blocks:4", NULL);
+    void *blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(512 * (1 + i % 7), NULL);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        assert_ok(tnr_free(blocks[i]));
+        assert_true(unit_stats().bytes_binned <= 4 * 512 * 7);
+    }
+    for (size_t i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(512 * (1 + i % 5), NULL);
+    (void)unit_stats();
+}
+
+static void none_and_large(void **state)
+{
+    (void)state;
+    unit_start("bin_blocks:0", NULL);
+    assert_ok(tnr_free(unit_malloc(4096, NULL)));
+    assert_int_equal(unit_stats().bytes_binned, 0);
+    (void)unit_malloc(4096, NULL);
+    assert_int_equal(served(TNR_SERVED_INDEX), 1);
+    unit_start(NULL, NULL);
+    assert_ok(tnr_free(unit_malloc(MIB + 1, NULL)));
+    assert_int_equal(unit_stats().bytes_binned, 0); /* large ones merge at once */
+    assert_ok(tnr_free(unit_malloc(MIB, NULL)));
+    assert_int_equal(unit_stats().bytes_binned, MIB); /* the largest small one */
+}
+
+/* Binned blocks lie in the way of a larger one: they are merged, and no memory is taken. */
+static void bins_are_flushed_before_growth(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    void *blocks[16]; /* fill the one chunk of 2 MiB */
+    for (size_t i = 0; i < 16; i++)
+        blocks[i] = unit_malloc(128 * KIB, NULL);
+    for (size_t i = 0; i < 16; i++)
+        assert_ok(tnr_free(blocks[i]));
+    uint64_t reserved = unit_stats().reserved_bytes.current;
+    assert_int_equal(unit_stats().bytes_binned, 2 * MIB);
+    (void)unit_malloc(MIB, NULL);
+    assert_int_equal(unit_stats().reserved_bytes.current, reserved);
+    assert_int_equal(served(TNR_SERVED_FLUSH), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(same_size_newest_first, unit_stop),
+        cmocka_unit_test_teardown(sizes_that_share_a_slot, unit_stop),
+        cmocka_unit_test_teardown(bins_are_bounded, unit_stop),
+        cmocka_unit_test_teardown(none_and_large, unit_stop),
+        cmocka_unit_test_teardown(bins_are_flushed_before_growth, unit_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Limits: no more than so much is ever mapped, whoever asks and in however many pieces, and a
+ * request that is refused has changed nothing.
+ *
+ * In account_charge (chunk.c), `now > limit - bytes` replaced by `now > limit`: the_device_s_limit
+ * failed.
+ */
+#include "unit.h"
+
+static void the_device_s_limit(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    size_t limit;
+    assert_ok(tnr_limit_get(0, &limit));
+    assert_true(limit == SIZE_MAX);
+    assert_ok(tnr_limit_set(0, 20 * MIB));
+    assert_ok(tnr_limit_get(0, &limit));
+    assert_int_equal(limit, 20 * MIB);
+    assert_int_equal(unit_stats().limit_bytes, 20 * MIB);
+    void *a = unit_malloc(12 * MIB, NULL);
+    void *b = &a;
+    assert_error(tnr_malloc(&b, 10 * MIB, 0, NULL), TNR_ERR_LIMIT, "tnr_limit_set");
+    assert_null(b);
+    assert_int_equal(unit_stats().reserved_bytes.current, 12 * MIB);
+    assert_int_equal(unit_stats().num_ooms, 1);
+    b = unit_malloc(8 * MIB, NULL);
+    assert_error(tnr_malloc(&b, 1, 0, NULL), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_free(a));
+    b = unit_malloc(11 * MIB, unit_stream(0)); /* from what is idle */
+    assert_true(unit_stats().reserved_bytes.current <= 20 * MIB);
+    assert_true(unit_stats().reserved_bytes.peak <= 20 * MIB);
+}
+
+/* A limit below what is mapped: nothing is taken away, nothing more is given. */
+static void a_limit_below_what_is_mapped(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    void *a = unit_malloc(10 * MIB, NULL);
+    void *b = NULL;
+    assert_ok(tnr_limit_set(0, 4 * MIB));
+    tnr_block_info info;
+    assert_ok(tnr_block_get(a, &info));
+    assert_error(tnr_malloc(&b, 2 * MIB, 0, NULL), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_free(a));
+    b = unit_malloc(2 * MIB, NULL); /* cached memory still serves */
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_limit_set(0, 0));
+    assert_ok(tnr_trim(0, 0, NULL));
+    assert_error(tnr_malloc(&b, 1, 0, NULL), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    (void)unit_malloc(1, NULL);
+}
+
+static void a_fraction_of_the_device(void **state)
+{
+    (void)state;
+    size_t limit;
+    unit_start("per_process_memory_fraction:0.25", "MEMORY=128M", NULL);
+    assert_ok(tnr_limit_get(0, &limit));
+    assert_int_equal(limit, 32 * MIB);
+    void *ptr = unit_malloc(30 * MIB, NULL);
+    void *more;
+    assert_error(tnr_malloc(&more, 4 * MIB, 0, NULL), TNR_ERR_LIMIT, "fraction");
+    assert_ok(tnr_free(ptr));
+    unit_start("per_process_memory_fraction:1", "MEMORY=128M", NULL);
+    assert_ok(tnr_limit_get(0, &limit));
+    assert_true(limit == SIZE_MAX);
+}
+
+/* A limit counts all pools together; idle memory of the others is reclaimed for one that asks. */
+static void pools_share_the_device_s_limit(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool;
+    void *a, *b;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    assert_ok(tnr_limit_set(0, 16 * MIB));
+    assert_ok(tnr_pool_malloc(&a, 12 * MIB, pool, 0, NULL));
+    assert_error(tnr_malloc(&b, 6 * MIB, 0, NULL), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_free(a));
+    b = unit_malloc(6 * MIB, NULL);
+    assert_int_equal(unit_stats().served[TNR_SERVED_RECLAIMED], 1);
+    assert_true(unit_stats().reserved_bytes.current <= 16 * MIB);
+    assert_true(unit_stats().num_alloc_retries >= 2);
+}
+
+/* What can never be served is refused at once: no memory is taken and given back for it, no idle
+ * memory is lost, and no addresses are used up however often it is asked for. */
+static void hopeless_requests_cost_nothing(void **state)
+{
+    (void)state;
+    unit_start("address_space_gb:64", "MEMORY=256M", NULL);
+    assert_ok(tnr_free(unit_malloc(20 * MIB, NULL)));
+    tnr_stats before = unit_stats();
+    for (size_t i = 0; i < 100; i++) {
+        void *ptr = &ptr;
+        assert_error(tnr_malloc(&ptr, (1 + i % 8) * GIB, 0, unit_stream(0)), TNR_ERR_OUT_OF_MEMORY,
+                     "Tenure out of memory");
+        assert_null(ptr);
+    }
+    tnr_stats after = unit_stats();
+    assert_int_equal(after.chunks_created, before.chunks_created);
+    assert_int_equal(after.reserved_bytes.current, before.reserved_bytes.current);
+    assert_int_equal(after.num_ooms, before.num_ooms + 100);
+    void *ptr;
+    for (size_t i = 0; i < 10; i++)
+        assert_ok(tnr_malloc(&ptr, 5 * MIB, 0, unit_stream(0)));
+    assert_ok(tnr_limit_set(0, 100 * MIB));
+    assert_error(tnr_malloc(&ptr, 101 * MIB, 0, NULL), TNR_ERR_LIMIT, "Tenure out of memory");
+}
+
+static void bad_arguments(void **state)
+{
+    (void)state;
+    size_t limit;
+    unit_start(NULL, NULL);
+    assert_error(tnr_limit_get(0, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
+    assert_error(tnr_limit_get(1, &limit), TNR_ERR_INVALID_DEVICE, NULL);
+    assert_error(tnr_limit_set(-1, 1), TNR_ERR_INVALID_DEVICE, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_device_s_limit, unit_stop),
+        cmocka_unit_test_teardown(a_limit_below_what_is_mapped, unit_stop),
+        cmocka_unit_test_teardown(a_fraction_of_the_device, unit_stop),
+        cmocka_unit_test_teardown(pools_share_the_device_s_limit, unit_stop),
+        cmocka_unit_test_teardown(hopeless_requests_cost_nothing, unit_stop),
+        cmocka_unit_test_teardown(bad_arguments, unit_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pools: apart from each other, with a limit of their own, reached by a handle or by routing a
+ * thread, and recognised once they are dead.
+ *
+ * In tnr_pool_destroy, the test of routed_threads removed: a_routed_pool_is_busy failed. In
+ * tnri_pool_end, the death of the magic left out: dead_pools_are_recognised failed.
+ */
+#include "unit.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static tnr_pool pool_make(size_t limit)
+{
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.limit_bytes = limit;
+    options.name = "mine";
+    tnr_pool pool = NULL;
+    assert_ok(tnr_pool_create(&pool, 0, &options));
+    assert_non_null(pool);
+    return pool;
+}
+
+static tnr_pool pool_of(const void *ptr)
+{
+    tnr_block_info info;
+    assert_ok(tnr_block_get(ptr, &info));
+    return info.pool;
+}
+
+static tnr_stats pool_stats(tnr_pool pool)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    assert_ok(tnr_stats_get(0, pool, &stats));
+    return stats;
+}
+
+static void pools_are_apart(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool a = pool_make(0);
+    tnr_pool b = pool_make(0);
+    void *in_a, *in_b, *in_default;
+    assert_ok(tnr_pool_malloc(&in_a, 4096, a, 0, NULL));
+    assert_ok(tnr_pool_malloc(&in_b, 4096, b, 0, NULL));
+    assert_ok(tnr_pool_malloc(&in_default, 4096, NULL, 0, NULL));
+    assert_ptr_equal(pool_of(in_a), a);
+    assert_ptr_equal(pool_of(in_b), b);
+    assert_null(pool_of(in_default));
+    assert_ok(tnr_free(in_a));
+    void *again;
+    assert_ok(tnr_pool_malloc(&again, 4096, b, 0, NULL));
+    assert_ptr_not_equal(again, in_a); /* never from another pool's free memory */
+    assert_int_equal(pool_stats(a).bytes_live, 0);
+    assert_int_equal(pool_stats(b).bytes_live, 8192);
+    uint64_t sum = pool_stats(a).reserved_bytes.current + pool_stats(b).reserved_bytes.current;
+    assert_int_equal(unit_stats().reserved_bytes.current, sum + 2 * MIB);
+    assert_int_equal(unit_stats().pools, 3);
+    assert_int_equal(pool_stats(a).pools, 1);
+}
+
+/* "allocated - freed == current, always", and chunks are counted by pool too. */
+static void a_pool_s_own_counters(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool = pool_make(0);
+    void *ptr;
+    assert_ok(tnr_pool_malloc(&ptr, 5 * MIB, pool, 0, NULL));
+    tnr_stats stats = pool_stats(pool);
+    assert_int_equal(stats.reserved_bytes.current, 6 * MIB);
+    assert_int_equal(stats.reserved_bytes.allocated - stats.reserved_bytes.freed, 6 * MIB);
+    assert_int_equal(stats.segment.current, stats.chunks_created - stats.chunks_released);
+    assert_true(stats.segment.current > 0);
+    assert_ok(tnr_free(ptr));
+    assert_ok(tnr_trim(0, 0, NULL));
+    stats = pool_stats(pool);
+    assert_int_equal(stats.reserved_bytes.current, 0);
+    assert_int_equal(stats.reserved_bytes.peak, 6 * MIB);
+    assert_int_equal(stats.reserved_bytes.allocated, stats.reserved_bytes.freed);
+    assert_int_equal(stats.segment.current, 0);
+    assert_true(stats.segment.peak > 0);
+}
+
+static void a_pool_has_its_own_limit(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool = pool_make(8 * MIB);
+    void *a, *b = &a;
+    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL));
+    assert_error(tnr_pool_malloc(&b, 4 * MIB, pool, 0, NULL), TNR_ERR_LIMIT, "mine");
+    assert_null(b);
+    assert_int_equal(pool_stats(pool).limit_bytes, 8 * MIB);
+    assert_int_equal(pool_stats(pool).reserved_bytes.current, 6 * MIB);
+    assert_ok(tnr_pool_malloc(&b, 2 * MIB, pool, 0, NULL));
+    (void)unit_malloc(32 * MIB, NULL); /* the default pool has none */
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_pool_malloc(&a, 3 * MIB, pool, 0, unit_stream(0))); /* from its own idle memory */
+    assert_true(pool_stats(pool).reserved_bytes.current <= 8 * MIB);
+}
+
+static void routing_nests(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool a = pool_make(0);
+    tnr_pool b = pool_make(0);
+    assert_error(tnr_pool_pop(a), TNR_ERR_INVALID_ARGUMENT, "pushed last");
+    assert_ok(tnr_pool_push(a));
+    assert_ptr_equal(pool_of(unit_malloc(1, NULL)), a);
+    assert_ok(tnr_pool_push(b));
+    assert_ptr_equal(pool_of(unit_malloc(1, NULL)), b);
+    assert_error(tnr_pool_pop(a), TNR_ERR_INVALID_ARGUMENT, "pushed last");
+    void *ptr;
+    assert_ok(tnr_pool_malloc(&ptr, 1, NULL, 0, NULL)); /* whatever the routing */
+    assert_null(pool_of(ptr));
+    assert_ok(tnr_pool_pop(b));
+    assert_ptr_equal(pool_of(unit_malloc(1, NULL)), a);
+    assert_ok(tnr_pool_pop(a));
+    assert_null(pool_of(unit_malloc(1, NULL)));
+    assert_error(tnr_pool_push(NULL), TNR_ERR_INVALID_POOL, "null");
+    for (int i = 0; i < 16; i++)
+        assert_ok(tnr_pool_push(a));
+    assert_error(tnr_pool_push(a), TNR_ERR_INVALID_ARGUMENT, "16 deep");
+    for (int i = 0; i < 16; i++)
+        assert_ok(tnr_pool_pop(a));
+}
+
+static void *allocate_unrouted(void *user)
+{
+    (void)user;
+    assert_null(pool_of(unit_malloc(1, NULL)));
+    return NULL;
+}
+
+static void routes_are_a_thread_s_own(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    unit_start(NULL, NULL);
+    tnr_pool pool = pool_make(0);
+    assert_ok(tnr_pool_push(pool));
+    assert_int_equal(pthread_create(&thread, NULL, allocate_unrouted, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(tnr_pool_pop(pool));
+}
+
+static void a_routed_pool_is_busy(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool = pool_make(0);
+    assert_ok(tnr_pool_push(pool));
+    assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "routed");
+    void *ptr = unit_malloc(1, NULL);
+    assert_ok(tnr_pool_pop(pool));
+    assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "1 live block");
+    assert_ptr_equal(pool_of(ptr), pool);
+    assert_ok(tnr_free(ptr));
+    assert_ok(tnr_pool_destroy(pool));
+}
+
+static void dead_pools_are_recognised(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool = pool_make(0);
+    void *ptr, *other;
+    assert_ok(tnr_pool_malloc(&ptr, 3 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&other, 100, pool, 0, NULL));
+    assert_ok(tnr_free(ptr));
+    assert_ok(tnr_free(other));
+    assert_ok(tnr_pool_destroy(pool));
+    simcuda_live live;
+    assert_int_equal(simcuda_live_get(0, &live), 0);
+    assert_int_equal(live.handles, 0); /* all of it went back */
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    void *none = &none;
+    assert_error(tnr_pool_malloc(&none, 1, pool, 0, NULL), TNR_ERR_INVALID_POOL, "destroyed");
+    assert_null(none);
+    assert_error(tnr_pool_push(pool), TNR_ERR_INVALID_POOL, "destroyed");
+    assert_error(tnr_pool_destroy(pool), TNR_ERR_INVALID_POOL, "destroyed");
+    assert_error(tnr_stats_get(0, pool, &stats), TNR_ERR_INVALID_POOL, "destroyed");
+    assert_error(tnr_free(ptr), TNR_ERR_NOT_LIVE, NULL);
+    tnr_block_info info;
+    assert_error(tnr_block_get(other, &info), TNR_ERR_NOT_LIVE, NULL);
+    uint64_t no_pool[64] = {1, 2, 3};
+    assert_error(tnr_pool_destroy((tnr_pool)(void *)no_pool), TNR_ERR_INVALID_POOL, "not a pool");
+    assert_error(tnr_pool_destroy(NULL), TNR_ERR_INVALID_POOL, "default pool");
+    assert_int_equal(unit_stats().pools, 1);
+    tnr_pool next = pool_make(0); /* and never under the old handle */
+    assert_ptr_not_equal(next, pool);
+}
+
+static void bad_options(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    tnr_pool pool = (tnr_pool)&options;
+    assert_error(tnr_pool_create(NULL, 0, &options), TNR_ERR_INVALID_ARGUMENT, "null");
+    options.struct_bytes = 8;
+    assert_error(tnr_pool_create(&pool, 0, &options), TNR_ERR_INVALID_ARGUMENT, "version");
+    assert_null(pool);
+    options = (tnr_pool_options)TNR_POOL_OPTIONS_INIT;
+    options.handle_type = (tnr_handle_type)17;
+    assert_error(tnr_pool_create(&pool, 0, &options), TNR_ERR_INVALID_ARGUMENT, NULL);
+    options.handle_type = (tnr_handle_type)-1;
+    assert_error(tnr_pool_create(&pool, 0, &options), TNR_ERR_INVALID_ARGUMENT, NULL);
+    assert_error(tnr_pool_create(&pool, 7, NULL), TNR_ERR_INVALID_DEVICE, "no device 7");
+    assert_error(tnr_pool_create(&pool, -1, NULL), TNR_ERR_INVALID_DEVICE, NULL);
+    options.handle_type = TNR_HANDLE_NONE;
+    assert_ok(tnr_pool_create(&pool, 0, &options));
+    void *ptr;
+    assert_ok(tnr_pool_malloc(&ptr, 1, pool, 0, NULL));
+    tnr_device_info device = {.struct_bytes = sizeof(device)};
+    assert_ok(tnr_device_get(0, &device));
+    options.handle_type = TNR_HANDLE_FABRIC;
+    if (!device.has_fabric)
+        assert_error(tnr_pool_create(&pool, 0, &options), TNR_ERR_INVALID_ARGUMENT, "fabric");
+    static char longest[500];
+    memset(longest, 'n', sizeof(longest) - 1);
+    options = (tnr_pool_options)TNR_POOL_OPTIONS_INIT;
+    options.name = longest;
+    assert_ok(tnr_pool_create(&pool, 0, &options));
+}
+
+/* A hundred pools with a hundred streams: the tables grow, and nothing is left of them. */
+static void many_pools_and_streams(void **state)
+{
+    (void)state;
+    enum { POOLS = 20, STREAMS = 40 };
+    unit_start("address_space_gb:4096", NULL);
+    tnr_stream streams[STREAMS];
+    tnr_pool pools[POOLS];
+    for (size_t i = 0; i < STREAMS; i++)
+        streams[i] = unit_stream(0);
+    for (size_t round = 0; round < 2; round++) {
+        for (size_t p = 0; p < POOLS; p++) {
+            pools[p] = pool_make(0);
+            for (size_t s = 0; s < STREAMS; s++) {
+                void *ptr;
+                assert_ok(tnr_pool_malloc(&ptr, 512 * (s + 1), pools[p], 0, streams[s]));
+                if ((s + p) % 3 != 0)
+                    assert_ok(tnr_free(ptr));
+            }
+            assert_int_equal(pool_stats(pools[p]).arenas, STREAMS);
+        }
+        (void)unit_stats();
+        for (size_t p = 0; p < POOLS; p++)
+            assert_error(tnr_pool_destroy(pools[p]), TNR_ERR_BUSY, "live");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(pools_are_apart, unit_stop),
+        cmocka_unit_test_teardown(a_pool_s_own_counters, unit_stop),
+        cmocka_unit_test_teardown(a_pool_has_its_own_limit, unit_stop),
+        cmocka_unit_test_teardown(routing_nests, unit_stop),
+        cmocka_unit_test_teardown(routes_are_a_thread_s_own, unit_stop),
+        cmocka_unit_test_teardown(a_routed_pool_is_busy, unit_stop),
+        cmocka_unit_test_teardown(dead_pools_are_recognised, unit_stop),
+        cmocka_unit_test_teardown(bad_options, unit_stop),
+        cmocka_unit_test_teardown(many_pools_and_streams, unit_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
