@@ -31,7 +31,8 @@ static inline uint64_t tnri_clock_of(const tnri_clock *clock, size_t index)
 }
 
 /* The clock that knows what both know, and `number` of the stream `index`. Takes over the
- * reference to `clock` and returns one to the result, which may be the same. `other` may be null. */
+ * reference to `clock` and returns one to the result, which may be the same. `other` may be
+ * null. */
 tnri_clock *tnri_clock_join(tnri_clock *clock, const tnri_clock *other, size_t index,
                             uint64_t number);
 

@@ -110,8 +110,9 @@ static uint32_t uses_withdraw(tnri_uses *uses)
     return withdrawn;
 }
 
-/* 1 if the arena's stream is ordered after all of the block's uses, as it is or, with `wait`, once it
- * has been made to wait. `own` may be null: then only what is over counts. *waited tells which. */
+/* 1 if the arena's stream is ordered after all of the block's uses, as it is or, with `wait`, once
+ * it has been made to wait. `own` may be null: then only what is over counts. *waited tells
+ * which. */
 static int uses_are_before(tnri_uses *uses, tnri_arena *arena, tnri_stream *own, int wait,
                            int *waited)
 {
@@ -214,8 +215,8 @@ static tnri_uses *batch_take(tnri_device *device)
     return batch;
 }
 
-/* Makes the proxy wait for everything: each stream that Tenure knows, each stream that has an arena,
- * and the legacy stream, which stands for all blocking streams. In the context. */
+/* Makes the proxy wait for everything: each stream that Tenure knows, each stream that has an
+ * arena, and the legacy stream, which stands for all blocking streams. In the context. */
 static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy)
 {
     tnr_status status = TNR_OK;
@@ -249,24 +250,6 @@ static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy
     return status;
 }
 
-/* What no list of streams can know: streams that Tenure never saw. */
-static tnr_status proxy_follow_context(tnri_device *device, const tnri_stream *proxy)
-{
-    if (tnri_driver.cuCtxRecordEvent == NULL)
-        return TNR_OK;
-    tnri_event *event;
-    tnr_status status = tnri_event_take(device, &event);
-    if (status != TNR_OK)
-        return status;
-    CUresult result = tnri_drive(cuCtxRecordEvent, (device->context, event->handle));
-    if (result == CUDA_SUCCESS)
-        status = tnri_event_order(event, proxy->handle);
-    else if (result != CUDA_ERROR_NOT_SUPPORTED)
-        status = tnri_driver_error(result, "cuCtxRecordEvent", "marking the end of all work");
-    tnri_event_drop(device, event);
-    return status;
-}
-
 /* Fences the device's batch: every block in it gets one use, of the proxy's mark. On failure the
  * blocks stay in the batch. */
 static void batch_fence(tnri_device *device)
@@ -280,8 +263,6 @@ static void batch_fence(tnri_device *device)
     tnr_status status = tnri_proxy_stream(device, &proxy);
     if (status == TNR_OK)
         status = proxy_follow_all(device, proxy);
-    if (status == TNR_OK)
-        status = proxy_follow_context(device, proxy);
     if (status == TNR_OK)
         status = tnri_stream_mark(proxy, &event, &number);
     while (batch != NULL) {

@@ -158,7 +158,8 @@ static tnr_status registry_enter(const tnri_stream *facts, tnri_device *device, 
     return TNR_OK;
 }
 
-/* Finds with the driver's help: the id tells a recycled handle from the stream that had it before. */
+/* Finds with the driver's help: the id tells a recycled handle from the stream that had it
+ * before. */
 static tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle, uintptr_t key,
                                      tnri_stream **found)
 {
@@ -236,7 +237,9 @@ tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *n
     /* Only default streams, and making an event, need the context; switching to it is dear. */
     tnri_visit visit = {tnri_driver_count_into(&device->counters), 0};
     tnr_status status = TNR_OK;
-    if (tnri_unlikely(stream->key <= 2 || stream->thread != 0 || device->events.spares == NULL)) {
+    if (tnri_unlikely(stream->key <= 2 || stream->thread != 0 ||
+                      atomic_load_explicit(&device->events.spares_count, memory_order_relaxed) ==
+                          0)) {
         tnri_driver_count_into(visit.counters_before);
         status = tnri_device_enter(device, &visit);
         if (status != TNR_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ladder's order and its unwinding: see ladder.h. What each step does to the arena is in plan.c;
- * the driver's part of a plan is in execute.c. */
+/* The ladder's order and its unwinding: see ladder.h. What each step does to the arena is in
+ * plan.c; the driver's part of a plan is in execute.c. */
 #include "arena/ladder.h"
 
 #include "arena/execute.h"

@@ -20,7 +20,8 @@ typedef enum tnri_collect {
 } tnri_collect;
 
 typedef struct tnri_upper {
-    /* Frees a live block that has uses: marks them, then retires or frees it. Not in the context. */
+    /* Frees a live block that has uses: marks them, then retires or frees it. Not in the
+     * context. */
     tnr_status (*free_used)(tnri_arena *arena, tnri_block *block, void *ptr);
 
     /* Ends retired blocks of an arena until `bytes` are free again, as far as `how` allows. Returns

@@ -39,11 +39,11 @@ void tnri_chunk_discharge(struct tnr_pool_st *pool, size_t bytes);
 /* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
  * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */
 tnr_status tnri_chunk_create(struct tnr_pool_st *pool, size_t pages, tnri_chunk **chunk);
-/* Gives it back: it is mapped nowhere. There is nobody to return an error to, so one that the driver
- * refuses is taken off the books and kept in a list of the device's, to be tried again. */
+/* Gives it back: it is mapped nowhere. There is nobody to return an error to, so one that the
+ * driver refuses is taken off the books and kept in a list of the device's, to be tried again. */
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);
-/* Tries the refused ones again and adds their bytes to *released. Returns the driver's first refusal.
- * In the device's context, no lock held. */
+/* Tries the refused ones again and adds their bytes to *released. Returns the driver's first
+ * refusal. In the device's context, no lock held. */
 CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released);
 
 /* Maps a chunk at a page, without access. */

@@ -23,9 +23,9 @@ typedef struct tnri_event {
 
 typedef struct tnri_event_store {
     tnri_lock lock;
-    tnri_event *spares; /* the lock */
-    size_t spares_count;
-    size_t events_count; /* made and not destroyed */
+    tnri_event *spares;          /* the lock */
+    _Atomic size_t spares_count; /* changed under the lock */
+    size_t events_count;         /* made and not destroyed */
 } tnri_event_store;
 
 void tnri_event_store_create(tnri_event_store *store);

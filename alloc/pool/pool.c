@@ -229,7 +229,6 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream strea
         arena->stream = stream;
         arena->key = key;
         arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
-        atomic_store(&arena->life, NULL);
         tnri_lock_release(&arena->lock);
         tnri_event_drop(pool->device, seal);
         table_insert(pool, arena);
@@ -369,7 +368,7 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         tnri_arena *next = atomic_load(&arena->next);
         if (upper != NULL)
             upper->arena_gone(arena);
-        tnri_event_drop(device, arena->seal);
+        tnri_event_drop(pool->device, arena->seal);
         tnri_arena_destroy(arena);
         arena = next;
     }

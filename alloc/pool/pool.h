@@ -56,8 +56,8 @@ struct tnr_pool_st {
 /* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */
 tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnr_pool *pool);
 
-/* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live, unless
- * `force`. In the device's context. The structure stays, marked dead. */
+/* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live,
+ * unless `force`. In the device's context. The structure stays, marked dead. */
 tnr_status tnri_pool_end(tnr_pool pool, int force);
 
 /* Frees the structure of a dead pool. */
@@ -66,8 +66,8 @@ void tnri_pool_forget(tnr_pool pool);
 /* TNR_OK if the handle is a live pool. */
 tnr_status tnri_pool_check(tnr_pool pool);
 
-/* The stream with this key is about to be destroyed, and `event` marks the end of its work: its arena
- * is sealed, and given to the next new stream of the pool. */
+/* The stream with this key is about to be destroyed, and `event` marks the end of its work: its
+ * arena is sealed, and given to the next new stream of the pool. */
 void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
 
 /* Finds or makes the arena of a stream. */

@@ -3,8 +3,8 @@
  * What a thread remembers: the pools that it is routed to, and the arenas that it used last.
  *
  * The arena cache is what makes finding an arena a comparison instead of a lock. An entry is valid
- * as long as the library's generation has not changed, which destroying a pool and shutting down do.
- * Everything here is owned by the thread.
+ * as long as the library's generation has not changed, which destroying a pool and shutting down
+ * do. Everything here is owned by the thread.
  */
 #ifndef TNRI_POOL_THREAD_H
 #define TNRI_POOL_THREAD_H

@@ -100,8 +100,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
 /* Gives all memory back to the driver and forgets everything. Waits for the work that is still
  * enqueued on memory that Tenure handed out. Live blocks are an error, unless `force` is not
  * zero: then they are freed too. Only the calling thread may be inside Tenure. Afterwards the
- * library is as before tnr_init and may be started again. Pools become invalid. If it fails, part of
- * the memory may have gone back already, and with `force` blocks too; calling it again goes on.
+ * library is as before tnr_init and may be started again. Pools become invalid. If it fails, part
+ * of the memory may have gone back already, and with `force` blocks too; calling it again goes on.
  * Errors: TNR_ERR_BUSY (live blocks), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 

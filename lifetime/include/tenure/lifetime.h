@@ -18,7 +18,8 @@
  * so a block remembers at most one use for each stream however often they are called.
  *
  * How a block becomes free. A freed block with unfinished uses is *retired*. It is free again when
- *   - its own stream already waits for the uses: known from what the program told Tenure (below) and
+ *   - its own stream already waits for the uses: known from what the program told Tenure (below)
+ * and
  *     from Tenure's own waits, with no question to the driver, or
  *   - the uses are seen to be over (asked only when memory is short, never on the cached path), or
  *   - its stream is made to wait for them, on the device (setting reuse:wait).
@@ -35,7 +36,8 @@
  * The idea of a use that ends where it is recorded is PyTorch's record_use proposal (never merged);
  * order known from vector clocks is Lamport's and Mattern's.
  *
- * Threads, context, fork, failure: as <tenure/alloc.h> says. None of these calls waits for the device.
+ * Threads, context, fork, failure: as <tenure/alloc.h> says. None of these calls waits for the
+ * device.
  */
 #ifndef TENURE_LIFETIME_H
 #define TENURE_LIFETIME_H
@@ -54,9 +56,9 @@ typedef struct CUevent_st *tnr_event;
 /* The use of the block that contains `ptr` by `stream` ends here: work enqueued on `stream` so far
  * may use it, later work does not. Records one event, now. Does nothing if `stream` is the block's
  * own. `ptr` may point anywhere into the block. Calls the driver once.
- * Errors, each leaving the block as it was: TNR_ERR_INVALID_ARGUMENT (null), TNR_ERR_FOREIGN_POINTER,
- * TNR_ERR_NOT_LIVE, TNR_ERR_INVALID_STREAM (destroyed, or of another device), TNR_ERR_HOST_MEMORY,
- * TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * Errors, each leaving the block as it was: TNR_ERR_INVALID_ARGUMENT (null),
+ * TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_INVALID_STREAM (destroyed, or of another
+ * device), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream);
 
 /* The use of the block by `stream` ends no later than the block's free: the event is recorded then.
@@ -79,8 +81,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
 /* Frees a block with cudaFree's meaning: nothing that any stream of the device has been given so
  * far may see the memory change, and unlike cudaFree without stopping the host. Many such
  * frees share one set of events, recorded when their memory is wanted. Covers every stream that
- * Tenure knows (it was allocated on, recorded or announced by tnr_stream_created), the legacy
- * stream with all blocking streams, and, with drivers from CUDA 12.5 on, every stream of the context.
+ * Tenure knows (it was allocated on, recorded, or announced by tnr_stream_created) and the legacy
+ * stream, which stands for all blocking ones; a non-blocking stream that Tenure never saw is not
+ * covered.
  * Errors: those of tnr_free, and TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free_sync(void *ptr);
 
@@ -90,9 +93,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_free_sync(void *ptr);
  * Errors: TNR_ERR_INVALID_STREAM, TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream stream);
 
-/* A stream is about to be destroyed; call it before cuStreamDestroy. Its work may go on. Memory that
- * was freed on it becomes available to the next new stream, which is made to wait for the end of
- * its work; blocks that were allocated on it stay live and are freed as usual. Harmless for a
+/* A stream is about to be destroyed; call it before cuStreamDestroy. Its work may go on. Memory
+ * that was freed on it becomes available to the next new stream, which is made to wait for the end
+ * of its work; blocks that were allocated on it stay live and are freed as usual. Harmless for a
  * stream that Tenure never saw. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
 
@@ -101,8 +104,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream st
 typedef uint64_t tnr_moment;
 TNR_API tnr_moment tnr_moment_now(void);
 
-/* `event` was recorded on `stream`, by a call that began after the moment `before`. Recording it again
- * replaces what was announced. Errors: TNR_ERR_INVALID_EVENT (null), TNR_ERR_INVALID_STREAM,
+/* `event` was recorded on `stream`, by a call that began after the moment `before`. Recording it
+ * again replaces what was announced. Errors: TNR_ERR_INVALID_EVENT (null), TNR_ERR_INVALID_STREAM,
  * TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(int device, tnr_event event, tnr_stream stream,
                                                     tnr_moment before);
@@ -110,8 +113,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(int device, tnr_event event,
 /* `event` was or will be destroyed: forgets what was announced of it. */
 TNR_API void tnr_event_destroyed(tnr_event event);
 
-/* `stream` was made to wait for `event` (cuStreamWaitEvent), which was announced when it was recorded;
- * an unknown event is ignored. */
+/* `stream` was made to wait for `event` (cuStreamWaitEvent), which was announced when it was
+ * recorded; an unknown event is ignored. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(int device, tnr_stream stream, tnr_event event);
 
 /* The host has seen `event` complete (cuEventSynchronize, or cuEventQuery said so). */
