@@ -44,8 +44,7 @@ tnr_status tnri_chunk_charge(tnr_pool pool, size_t bytes)
     return TNR_OK;
 }
 
-/* The most that an account can ever hold: idle memory over a limit that was lowered still
- * serves. */
+/* The most that an account can ever hold: idle memory over a lowered limit still serves. */
 static uint64_t account_most(const _Atomic uint64_t *account, const _Atomic uint64_t *limit)
 {
     uint64_t now = atomic_load_explicit(account, memory_order_relaxed);

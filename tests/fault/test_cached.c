@@ -4,12 +4,11 @@
  *
  * The first is counted by the simulated device. For the second one arena's lock is held, the way a
  * thread holds it that was interrupted inside, while another thread serves another stream: if the
- * two shared any lock, that thread would never come back. The pool's, the device's and the library's
- * locks are held as well, since the cached path has no business with them either.
+ * two shared any lock, that thread would never come back. The pool's, the device's and the
+ * library's locks are held as well, since the cached path has no business with them either.
  *
  * Each test was seen to fail with this change in the library:
- *   no_driver_call      arena.c, tnri_arena_malloc: tnri_ladder_malloc called first (by a size
- *                       that bins and index never get to see)
+ *   no_driver_call      ladder.c, tnri_ladder_malloc: the call of ladder_serve_flushed left out
  *   no_shared_lock      library.c, tnri_library_arena: the cached entry ignored, so that every call
  *                       asks the pool's table
  */

@@ -45,7 +45,8 @@ void model_compare_contents(model *m)
     if (cuCtxSynchronize() != CUDA_SUCCESS)
         model_fail(m, "the device failed");
     for (size_t i = 0; i < m->checks_count; i++)
-        if (m->words[2 * i] != m->checks[i].expected || m->words[2 * i + 1] != m->checks[i].expected)
+        if (m->words[2 * i] != m->checks[i].expected ||
+            m->words[2 * i + 1] != m->checks[i].expected)
             model_fail(m, "a block that was given the word %u held %u and %u when it was freed",
                        m->checks[i].expected, m->words[2 * i], m->words[2 * i + 1]);
     m->checks_count = 0;

@@ -2,9 +2,9 @@
 /*
  * Many threads at once, free-running. Every block carries its identity, written when it is new and
  * checked in stream order before it is freed, so a block that two owners had at one time shows;
- * under ThreadSanitizer the kernels' accesses themselves are a race then. Memory is short on purpose:
- * the device's limit is below what the threads want, so chunks move, go from stream to stream, and are
- * reclaimed from idle pools all the time.
+ * under ThreadSanitizer the kernels' accesses themselves are a race then. Memory is short on
+ * purpose: the device's limit is below what the threads want, so chunks move, go from stream to
+ * stream, and are reclaimed from idle pools all the time.
  *
  *   own_streams       each thread on a stream of its own
  *   shared_stream     all threads on one stream

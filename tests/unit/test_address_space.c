@@ -196,8 +196,8 @@ static void pages_and_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_do_not_overlap),   cmocka_unit_test(exhaustion_and_reuse),
-        cmocka_unit_test(no_host_memory),         cmocka_unit_test(the_plan_of_a_large_host),
+        cmocka_unit_test(spans_do_not_overlap), cmocka_unit_test(exhaustion_and_reuse),
+        cmocka_unit_test(no_host_memory),       cmocka_unit_test(the_plan_of_a_large_host),
         cmocka_unit_test(pages_and_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

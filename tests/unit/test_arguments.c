@@ -29,8 +29,8 @@ static void sizes_that_cannot_be(void **state)
     unit_start(NULL, "MEMORY=256M", NULL);
     static const size_t overflow[] = {TNR_BYTES_MAX + 1, SIZE_MAX, SIZE_MAX - 511, SIZE_MAX / 2 + 1,
                                       (size_t)-1024};
-    static const size_t too_much[] = {TNR_BYTES_MAX,     TNR_BYTES_MAX - 1,  (size_t)1 << 46,
-                                      (size_t)1 << 45,   ((size_t)1 << 45) - 1, (size_t)1 << 40,
+    static const size_t too_much[] = {TNR_BYTES_MAX,   TNR_BYTES_MAX - 1,     (size_t)1 << 46,
+                                      (size_t)1 << 45, ((size_t)1 << 45) - 1, (size_t)1 << 40,
                                       256 * MIB + 1};
     void *ptr;
     for (size_t i = 0; i < sizeof(overflow) / sizeof(overflow[0]); i++) {

@@ -86,7 +86,7 @@ static void unused_devices_cost_nothing(void **state)
     assert_int_equal(device.in_use, 1);
 }
 
-/* Eight devices with the default of 8 TiB each; pools and streams on all of them. Under Valgrind the
+/* Eight devices with the default of 8 TiB each; pools and streams on all. Under Valgrind the
  * simulated device offers fewer addresses and the ranges shrink. */
 static void eight_devices_many_pools_and_streams(void **state)
 {

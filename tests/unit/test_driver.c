@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting: each thing that can be missing has its own status and a sentence that names it, a failed
+ * Starting: whatever can be missing has its own status and a sentence that names it, a failed
  * start changes nothing, and the next try can succeed.
  *
  * In load_entries (load.c), the names left out of `missing`: what_an_old_driver_lacks failed.
@@ -83,7 +83,7 @@ static void no_virtual_memory_management(void **state)
     assert_int_equal(live.primary_references, 0);
 }
 
-/* A device whose default pool cannot be made: refused as often as it is tried, and nothing stays. */
+/* A device whose default pool cannot be made: refused whenever it is tried, and nothing stays. */
 static void a_device_that_cannot_be_used(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Out of memory: the report says what was asked for, what there is and who holds it; the state is as
+ * Out of memory: the report says what was asked for, what there is, who holds it; the state is as
  * before and the next call works; the user's callback gets its chance.
  *
  * In tnri_ladder_malloc, the loop over the callback removed: the_callback_frees_something failed.
@@ -25,10 +25,11 @@ static void the_report(void **state)
     assert_error(tnr_malloc(&none, 30 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
                  "Tried to allocate 30.00 MiB");
     assert_null(none);
-    static const char *const says[] = {
-        "Device 0",  "total capacity of 64.00 MiB", "mapped 50.00 MiB", "50.00 MiB is live",
-        "\"weights\"", "40.00 MiB live",              "\"default\"",      "10.00 MiB live",
-        "Cause: "};
+    static const char *const says[] = {"Device 0",         "total capacity of 64.00 MiB",
+                                       "mapped 50.00 MiB", "50.00 MiB is live",
+                                       "\"weights\"",      "40.00 MiB live",
+                                       "\"default\"",      "10.00 MiB live",
+                                       "Cause: "};
     for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
         if (strstr(tnr_last_error(), says[i]) == NULL)
             fail_msg("the report lacks \"%s\": %s", says[i], tnr_last_error());

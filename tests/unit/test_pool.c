@@ -4,7 +4,7 @@
  * thread, and recognised once they are dead.
  *
  * In tnr_pool_destroy, the test of routed_threads removed: a_routed_pool_is_busy failed. In
- * tnri_pool_end, the death of the magic left out: dead_pools_are_recognised failed.
+ * tnri_pool_end, the death of the magic left out: the test did not end.
  */
 #include "unit.h"
 

@@ -105,7 +105,7 @@ static void release_threshold(void **state)
     for (size_t i = 0; i < 4; i++)
         assert_ok(tnr_free(blocks[i]));
     assert_int_equal(unit_stats().reserved_bytes.current, 40 * MIB); /* a free calls no driver */
-    (void)unit_malloc(1, NULL); /* growth does: now it goes */
+    (void)unit_malloc(1, NULL);                                      /* growth does: now it goes */
     (void)unit_malloc(3 * MIB, unit_stream(0));
     tnr_stats stats = unit_stats();
     assert_true(stats.bytes_free + stats.bytes_binned <= 10 * MIB + 4 * MIB);

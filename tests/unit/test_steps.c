@@ -30,7 +30,7 @@ static void the_list_of_pytorch(void **state)
     static const struct {
         size_t mib;
         unsigned divisions;
-    } expected[] = {{1, 8},   {64, 8},   {128, 8},  {256, 16},  {512, 1},
+    } expected[] = {{1, 8},    {64, 8},   {128, 8},  {256, 16}, {512, 1},
                     {1024, 0}, {2048, 8}, {4096, 2}, {8192, 2}, {32768, 2}};
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
         assert_int_equal(divisions_at(&steps, expected[i].mib), expected[i].divisions);
@@ -88,13 +88,38 @@ static void rounding_is_up_and_bounded(void **state)
 static void nonsense_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"",       "[",      "]",          "[]",          "x",
-                                      "-4",     "+4",     " 4",         "4 ",          "5",
-                                      "128",    "[1:8",   "[1:8]]",     "[1:8]x",      "[1:]",
-                                      "[:8]",   "[0:8]",  "[3:8]",      "[1:7]",       "[1:8,,2:8]",
-                                      "[1-8]",  "[>]",    "[>:]",       "[>:3]",       "[1:128]",
-                                      "OFF",    "1:8",    "[65536:8]",  "[1:8,",       "[-1:8]",
-                                      "[99999999999999999999:8]", "99999999999999999999999"};
+    static const char *const bad[] = {"",
+                                      "[",
+                                      "]",
+                                      "[]",
+                                      "x",
+                                      "-4",
+                                      "+4",
+                                      " 4",
+                                      "4 ",
+                                      "5",
+                                      "128",
+                                      "[1:8",
+                                      "[1:8]]",
+                                      "[1:8]x",
+                                      "[1:]",
+                                      "[:8]",
+                                      "[0:8]",
+                                      "[3:8]",
+                                      "[1:7]",
+                                      "[1:8,,2:8]",
+                                      "[1-8]",
+                                      "[>]",
+                                      "[>:]",
+                                      "[>:3]",
+                                      "[1:128]",
+                                      "OFF",
+                                      "1:8",
+                                      "[65536:8]",
+                                      "[1:8,",
+                                      "[-1:8]",
+                                      "[99999999999999999999:8]",
+                                      "99999999999999999999999"};
     tnri_steps steps;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         if (tnri_steps_parse(&steps, bad[i]) != 0)

@@ -193,8 +193,7 @@ static void claim_and_unclaim(void **state)
     pages_make(4, 2);
     pages_make(8, 1);
     tnri_block *first = record_at(BASE + PAGE);
-    tnri_block *claim =
-        tnri_world_claim(world, first, BASE + PAGE + 512, BASE + 8 * PAGE + 1024);
+    tnri_block *claim = tnri_world_claim(world, first, BASE + PAGE + 512, BASE + 8 * PAGE + 1024);
     assert_valid();
     assert_int_equal(claim->bytes, 7 * PAGE + 512);
     assert_int_equal(world->count_in[TNRI_PENDING], 1);
@@ -207,7 +206,8 @@ static void claim_and_unclaim(void **state)
     claim = tnri_world_claim(world, record_at(BASE), BASE + 512, BASE + 1024);
     assert_valid();
     tnri_world_unclaim(world, claim, no_stuck);
-    claim = tnri_world_claim(world, record_at(BASE + 20 * PAGE), BASE + 20 * PAGE, BASE + 22 * PAGE);
+    claim =
+        tnri_world_claim(world, record_at(BASE + 20 * PAGE), BASE + 20 * PAGE, BASE + 22 * PAGE);
     assert_valid();
     tnri_world_unclaim(world, claim, no_stuck);
     assert_valid();
