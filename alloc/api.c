@@ -276,6 +276,7 @@ tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released)
     status = tnri_device_enter(found, &visit);
     if (status != TNR_OK)
         return status;
+    tnri_collect_all(found);
     given_back = tnri_release_idle(found, NULL, (size_t)(mapped - keep_bytes), 1, &status);
     tnri_device_leave(&visit);
     if (released != NULL)

@@ -3,13 +3,17 @@
 #include "arena/arena.h"
 
 #include "arena/ladder.h"
+#include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "device/device.h"
+#include "pool/thread.h"
+
+_Atomic(const tnri_upper *) tnri_upper_table;
 
 tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
-                              tnr_stream stream)
+                              tnr_stream stream, uintptr_t key)
 {
     tnri_arena *arena = tnri_host_alloc(sizeof(*arena));
     if (arena == NULL)
@@ -17,6 +21,8 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     const tnri_conf *conf = tnri_conf_get();
     tnri_lock_init(&arena->lock, TNRI_RANK_ARENA);
     arena->stream = stream;
+    arena->key = key;
+    arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
     arena->device = device;
     arena->pool = pool;
     arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
@@ -150,6 +156,28 @@ tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, voi
     return tnri_ladder_malloc(arena, request, ptr);
 }
 
+/* ---- marking -------------------------------------------------------------------------------- */
+
+int tnri_arena_is_markable(const tnri_arena *arena)
+{
+    return arena->thread == 0 || arena->thread == tnri_thread_number();
+}
+
+tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event)
+{
+    tnri_lock_take(&arena->lock);
+    tnri_event *seal = arena->seal;
+    if (seal != NULL)
+        tnri_event_hold(seal);
+    tnri_lock_release(&arena->lock);
+    if (seal == NULL && !tnri_arena_is_markable(arena))
+        return tnri_event_context(arena->device, event);
+    if (seal == NULL)
+        return tnri_event_record(arena->device, arena->stream, event);
+    *event = seal;
+    return TNR_OK;
+}
+
 /* ---- freeing -------------------------------------------------------------------------------- */
 
 tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
@@ -184,9 +212,24 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
         tnri_lock_release(&arena->lock);
         return tnri_free_refused(arena->device, ptr);
     }
+    if (tnri_unlikely(block->uses != NULL)) {
+        tnri_lock_release(&arena->lock);
+        return tnri_upper_get()->free_used(arena, block, ptr);
+    }
     tnri_arena_count_freed(arena, block);
+    arena->freed_because[TNR_REUSE_SAME_STREAM]++;
     if (!tnri_world_bin(block->world, block))
         tnri_world_free(block->world, block);
     tnri_lock_release(&arena->lock);
     return TNR_OK;
+}
+
+void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
+{
+    tnri_lock_take(&arena->lock);
+    tnri_assert(block->state == TNRI_RETIRED);
+    block->uses = NULL;
+    arena->freed_because[reason]++;
+    tnri_world_free(block->world, block);
+    tnri_lock_release(&arena->lock);
 }

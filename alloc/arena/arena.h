@@ -33,25 +33,40 @@ typedef struct tnri_tally {
 typedef struct tnri_arena {
     tnri_lock lock;
 
-    /* Constant while the arena is in use. */
+    /* Constant while the arena belongs to its stream. */
     tnr_stream stream;
+    uintptr_t key;   /* of the stream in the pool's table: see tnri_stream_key */
+    uint64_t thread; /* of the per-thread default stream: its thread's number; else 0 */
     size_t small_limit_bytes;
     struct tnr_pool_st *pool;
     struct tnri_device *device;
+    void *_Atomic life;              /* the layer above's; set once */
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
     struct tnri_arena *hash_next;    /* in the pool's table; the pool's lock */
+    int is_adopted;                  /* 1 while a new stream takes it over; the pool's lock */
 
     /* Under the lock. */
     tnri_world worlds[TNRI_WORLDS];
     tnri_tally tally[TNR_WORLD_COUNT];
     uint64_t served[TNR_SERVED_COUNT];
+    uint64_t freed_because[TNR_REUSE_COUNT];
+    tnri_event *seal; /* the stream was destroyed: the end of its work; else null */
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
 } tnri_arena;
 
 /* Makes the arena of a stream; null if there is no host memory. */
 tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
-                              tnr_stream stream);
+                              tnr_stream stream, uintptr_t key);
+
+/* Marks the end of what the arena's stream has been given so far: an event, of which the caller
+ * holds one reference. For a destroyed stream that is its seal; for another thread's default
+ * stream, which only that thread can name, the whole context is waited for. In the device's
+ * context, no lock held. */
+tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event);
+
+/* 1 if the calling thread may mark the arena's stream without waiting. */
+int tnri_arena_is_markable(const tnri_arena *arena);
 /* Frees the host memory. Nothing is mapped or live in it any more. */
 void tnri_arena_destroy(tnri_arena *arena);
 

@@ -11,6 +11,8 @@
  *
  *              carve                         free
  *     FREE  ----------->  LIVE  ----------------------->  BINNED or FREE
+ *      ^                   |  retire
+ *      +---- unretire ---- RETIRED
  *      ^ |                 ^  ^        bin hit              |  ^
  *      | |                 |  +-----------------------------+  |
  *      | |                 |                   flush (merges)  |
@@ -22,6 +24,8 @@
  *
  *   FREE     mapped, in the index; two FREE records are never neighbours
  *   LIVE     handed out
+ *   RETIRED  freed, with uses on other streams that are not known to be over; the layer above
+ *            owns it until it calls tnri_arena_unretire
  *   BINNED   freed, kept by exact size, not merged
  *   HOLE     addresses without memory, page by page; two HOLE records are never neighbours
  *   STALE    the old mapping of chunks that moved away or are to be released; unusable until it
@@ -45,6 +49,7 @@ typedef enum tnri_state {
     TNRI_FREE,
     TNRI_LIVE,
     TNRI_BINNED,
+    TNRI_RETIRED,
     TNRI_HOLE,
     TNRI_STALE,
     TNRI_PENDING,
@@ -57,12 +62,12 @@ typedef struct tnri_block {
     uint64_t slack : 56; /* LIVE: bytes not asked for; STALE: mappings; else 0 */
     uint64_t state : 8;  /* tnri_state */
     struct tnri_world *world;
-    struct tnri_block
-        *next; /* in the list that the state names: class, bin, holes, stale, spares */
+    struct tnri_block *next; /* in the list of its state: class, bin, holes, stale, spares */
     union {
         struct tnri_block *prev;  /* in a doubly linked list: FREE and HOLE */
         uintptr_t bin_place;      /* BINNED: where it stands in tnri_bins.recent */
         struct tnri_event *event; /* STALE: what must be over; null: nothing */
+        struct tnri_uses *uses;   /* LIVE and RETIRED: the layer above's; null: none */
     };
     struct tnri_block *below, *above; /* address neighbours in the span; null at its ends */
 } tnri_block;

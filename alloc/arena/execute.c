@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "arena/stale.h"
+#include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "pool/pool.h"
@@ -58,15 +59,20 @@ static void group_set_event(tnri_plan *plan, size_t from, size_t end, tnri_event
 static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, int policy,
                               int *refused)
 {
-    tnri_event *event;
-    tnr_status status = tnri_event_record(donor->device, donor->stream, &event);
+    tnri_event *event = NULL;
+    const tnri_upper *upper = tnri_upper_get();
+    uint64_t number = upper == NULL ? 0 : upper->number();
+    tnr_status status = tnri_arena_mark(donor, &event);
     if (status != TNR_OK)
         return status;
     *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);
     if (!*refused)
         status = tnri_event_order(event, plan->arena->stream);
-    if (status == TNR_OK && !*refused)
+    if (status == TNR_OK && !*refused) {
         group_set_event(plan, from, plan->sources_count, event);
+        if (upper != NULL)
+            upper->waited(plan->arena, donor, number);
+    }
     tnri_event_drop(donor->device, event);
     return status;
 }
@@ -98,12 +104,15 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
 
 static tnr_status donors_take(tnri_plan *plan)
 {
-    int policy = tnri_conf_get()->cross_stream;
+    const tnri_conf *conf = tnri_conf_get();
+    int policy = conf->cross_stream;
+    if (policy == TNRI_CROSS_WAIT && conf->reuse != TNRI_REUSE_WAIT)
+        policy = TNRI_CROSS_IDLE;
     if (policy == TNRI_CROSS_OFF || !plan->moves)
         return TNR_OK;
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
-        if (donor == plan->arena)
+        if (donor == plan->arena || !tnri_arena_is_markable(donor))
             continue;
         tnr_status status = donor_take(plan, donor, policy);
         if (status != TNR_OK)
@@ -300,7 +309,7 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     if (status != TNR_OK)
         goto fail_map;
     if (plan->own_count > 0) {
-        status = tnri_event_record(arena->device, arena->stream, &event);
+        status = tnri_arena_mark(arena, &event);
         if (status != TNR_OK)
             goto fail_map;
         group_set_event(plan, 0, plan->own_count, event);

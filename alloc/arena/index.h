@@ -6,8 +6,8 @@
  * doubling (1.6 % apart). Each class is a doubly linked list; a two-level bitmap finds the next
  * class that is not empty. In the request's own class, where some runs are too small, and in the
  * first larger class the best of the first few runs is taken; what is lost against an exact best
- * fit is below 1.6 % of the run's size. This is the idea of TLSF (Masmano et al., ECRTS 2004) with finer
- * classes.
+ * fit is below 1.6 % of the run's size. This is the idea of TLSF (Masmano et al., ECRTS 2004) with
+ * finer classes.
  *
  * Runs of one class are kept newest first. Everything is under the arena's lock.
  */

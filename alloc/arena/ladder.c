@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ladder's order and its unwinding: see ladder.h. What each step does to the arena is in plan.c;
- * the driver's part of a plan is in execute.c. */
+/* The ladder's order and its unwinding: see ladder.h. What each step does to the arena is in
+ * plan.c; the driver's part of a plan is in execute.c. */
 #include "arena/ladder.h"
 
 #include "arena/execute.h"
 #include "arena/plan.h"
 #include "arena/stale.h"
+#include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "pool/oom.h"
@@ -96,6 +97,36 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
     return status;
 }
 
+/* Step 3: serves from retired blocks, as far as the settings allow. Blocks whose uses are over, or
+ * ordered already, cost nothing more; to make this stream wait is worth it when much is retired. */
+static int ladder_retired(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    const tnri_conf *conf = tnri_conf_get();
+    if (upper == NULL)
+        return 0;
+    size_t retired = 0;
+    tnri_lock_take(&arena->lock);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
+    tnri_lock_release(&arena->lock);
+    uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
+    size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
+    if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
+        freed += upper->collect(arena, tnri_request_span(request), TNRI_COLLECT_ORDER);
+    if (freed == 0)
+        return 0;
+    int no_host;
+    tnri_lock_take(&arena->lock);
+    tnri_block *block = tnri_arena_serve_index(arena, request, &no_host);
+    if (block != NULL) {
+        tnri_arena_count_served(arena, block, request, TNR_SERVED_RETIRED);
+        *ptr = (void *)block->base;
+    }
+    tnri_lock_release(&arena->lock);
+    return block != NULL;
+}
+
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
 static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, int moves,
@@ -115,6 +146,8 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
 
     tnri_plan plan = {0};
     *ptr = NULL;
+    if (ladder_retired(arena, request, ptr))
+        return TNR_OK;
     status = ladder_plan(&plan, arena, request, moves, ptr);
     if (status == TNR_OK && *ptr == NULL)
         status = tnri_execute(&plan, reclaimed, ptr);

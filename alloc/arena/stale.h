@@ -19,8 +19,9 @@ void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event);
 void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale);
 
 /* Unmaps what may be unmapped: from the oldest on, as long as events are over, until at most `keep`
- * remain; with `wait`, waits for those that are not. In the device's context, no lock held. Adds the
- * bytes given back to the driver to *released. Errors are the driver's; what was done stays done. */
+ * remain; with `wait`, waits for those that are not. In the device's context, no lock held. Adds
+ * the bytes given back to the driver to *released. Errors are the driver's; what was done stays
+ * done. */
 tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released);
 
 /* Cuts idle chunks out of an arena, at most `bytes`, and queues them to be given back. Returns the

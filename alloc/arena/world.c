@@ -8,8 +8,8 @@
 
 const char *tnri_state_name(unsigned state)
 {
-    static const char *const names[TNRI_STATE_COUNT] = {"unused", "free",  "live",   "binned",
-                                                        "hole",   "stale", "pending"};
+    static const char *const names[TNRI_STATE_COUNT] = {"unused",  "free", "live",  "binned",
+                                                        "retired", "hole", "stale", "pending"};
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }
 
@@ -208,14 +208,22 @@ tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, s
     block_fit(world, run, bytes, alignment, &block);
     tnri_assert_hot(block->bytes == bytes);
     tnri_record_enter(world, block, TNRI_LIVE);
+    block->uses = NULL;
     tnri_block_map_enter(&world->space->map, block);
     return block;
+}
+
+void tnri_world_retire(tnri_world *world, tnri_block *block)
+{
+    tnri_assert(block->state == TNRI_LIVE);
+    tnri_record_leave(world, block);
+    tnri_record_enter(world, block, TNRI_RETIRED);
 }
 
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 {
     tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_BINNED ||
-                    block->state == TNRI_PENDING);
+                    block->state == TNRI_RETIRED || block->state == TNRI_PENDING);
     tnri_record_leave(world, block);
     return tnri_record_merge(world, block, TNRI_FREE);
 }
@@ -271,5 +279,6 @@ tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
     last->bin_place = block->bin_place;
     tnri_record_leave(world, block);
     tnri_record_enter(world, block, TNRI_LIVE);
+    block->uses = NULL;
     return block;
 }

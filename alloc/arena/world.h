@@ -90,7 +90,11 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span);
  * TNRI_CARVE_RECORDS spares and a prepared map entry. */
 tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
 
-/* LIVE, BINNED or PENDING -> FREE, merged with free neighbours. Returns the resulting run. */
+/* LIVE -> RETIRED: keeps block->uses. */
+void tnri_world_retire(tnri_world *world, tnri_block *block);
+
+/* LIVE, BINNED, RETIRED or PENDING -> FREE, merged with free neighbours. Returns the resulting
+ * run. */
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block);
 
 /* BINNED -> FREE for all. Returns 1 if there were any. */

@@ -23,6 +23,9 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_LIBRARY = 1, /* start, shutdown, configuration */
     TNRI_RANK_DEVICE,      /* a device's list of pools */
     TNRI_RANK_POOL,        /* a pool's table of arenas */
+    TNRI_RANK_STREAMS,     /* the registry of streams */
+    TNRI_RANK_STREAM,      /* a stream's marks, clock and pending uses */
+    TNRI_RANK_RETIRED,     /* an arena's list of retired blocks */
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
     TNRI_RANK_SPACE,       /* a device's address ranges */
     TNRI_RANK_CHUNKS,      /* a device's chunk records */

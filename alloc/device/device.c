@@ -331,7 +331,8 @@ void tnri_device_leave(tnri_visit *visit)
 
 /* ---- the moving budget ---------------------------------------------------------------------- */
 
-/* Map, access and unmap of a chunk of 2 MiB on an H200 (docs/design.md, "What the driver costs"). */
+/* Map, access and unmap of a chunk of 2 MiB on an H200 (docs/design.md, "What the driver
+ * costs"). */
 enum { MOVE_NS = 34000 };
 
 /* Driver time that moves may have taken until now, counted from the device's start. */

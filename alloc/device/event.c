@@ -30,9 +30,9 @@ CUresult tnri_event_store_empty(tnri_event_store *store)
     return CUDA_SUCCESS;
 }
 
-/* A spare event or a new one. */
-static tnr_status event_take(tnri_event_store *store, tnri_event **taken)
+tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
 {
+    tnri_event_store *store = &device->events;
     tnri_lock_take(&store->lock);
     tnri_event *event = store->spares;
     if (event != NULL) {
@@ -59,27 +59,55 @@ static tnr_status event_take(tnri_event_store *store, tnri_event **taken)
     return TNR_OK;
 }
 
+CUresult tnri_event_record_now(tnri_event *event, tnr_stream stream)
+{
+    return tnri_drive_sampled(cuEventRecord, (event->handle, stream));
+}
+
+/* Waits for the whole context on behalf of `event`, which has then completed. */
+static CUresult event_by_context(tnri_device *device, tnri_event *event)
+{
+    atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
+    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    if (result == CUDA_SUCCESS)
+        atomic_store_explicit(&event->completed, 1, memory_order_release);
+    return result;
+}
+
+/* Ends the making of an event: hands it out, or drops it with an error. */
+static tnr_status event_made(tnri_device *device, tnri_event *event, CUresult result,
+                             tnri_event **made)
+{
+    if (result == CUDA_SUCCESS) {
+        *made = event;
+        return TNR_OK;
+    }
+    tnri_event_drop(device, event);
+    return tnri_driver_error(result, "cuEventRecord", "marking the end of a stream's work");
+}
+
 tnr_status tnri_event_record(tnri_device *device, tnr_stream stream, tnri_event **recorded)
 {
     tnri_assert_none_held();
     tnri_event *event = NULL;
-    tnr_status status = event_take(&device->events, &event);
+    tnr_status status = tnri_event_take(device, &event);
     if (status != TNR_OK)
         return status;
     CUresult result = tnri_drive(cuEventRecord, (event->handle, stream));
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         /* The stream was destroyed under us. What it ran is over when the context is idle. */
-        atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
-        result = tnri_drive(cuCtxSynchronize, ());
-        if (result == CUDA_SUCCESS)
-            atomic_store_explicit(&event->completed, 1, memory_order_release);
-    }
-    if (result != CUDA_SUCCESS) {
-        tnri_event_drop(device, event);
-        return tnri_driver_error(result, "cuEventRecord", "marking the end of a stream's work");
-    }
-    *recorded = event;
-    return TNR_OK;
+        result = event_by_context(device, event);
+    return event_made(device, event, result, recorded);
+}
+
+tnr_status tnri_event_context(tnri_device *device, tnri_event **made)
+{
+    tnri_assert_none_held();
+    tnri_event *event = NULL;
+    tnr_status status = tnri_event_take(device, &event);
+    if (status != TNR_OK)
+        return status;
+    return event_made(device, event, event_by_context(device, event), made);
 }
 
 void tnri_event_hold(tnri_event *event)

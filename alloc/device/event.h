@@ -23,9 +23,9 @@ typedef struct tnri_event {
 
 typedef struct tnri_event_store {
     tnri_lock lock;
-    tnri_event *spares; /* the lock */
-    size_t spares_count;
-    size_t events_count; /* made and not destroyed */
+    tnri_event *spares;          /* the lock */
+    _Atomic size_t spares_count; /* changed under the lock */
+    size_t events_count;         /* made and not destroyed */
 } tnri_event_store;
 
 void tnri_event_store_create(tnri_event_store *store);
@@ -37,6 +37,15 @@ CUresult tnri_event_store_empty(tnri_event_store *store);
  * lock held. If the stream no longer exists, waits for the whole context instead and returns an
  * event that has completed. */
 tnr_status tnri_event_record(struct tnri_device *device, tnr_stream stream, tnri_event **event);
+
+/* The same in two steps, for whoever must hold a lock of his own between them: takes an event that
+ * is not recorded yet, with one reference; then records it. tnri_event_record_now makes the one
+ * driver call that is allowed under a stream's lock. */
+tnr_status tnri_event_take(struct tnri_device *device, tnri_event **event);
+CUresult tnri_event_record_now(tnri_event *event, tnr_stream stream);
+
+/* An event that has completed, after waiting for everything in the context. */
+tnr_status tnri_event_context(struct tnri_device *device, tnri_event **event);
 
 void tnri_event_hold(tnri_event *event);
 /* Gives up one reference; the last one makes the event a spare. Null is accepted. */

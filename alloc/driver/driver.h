@@ -75,6 +75,15 @@ CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result);
     (tnri_drive_begin(),                                                                           \
      tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments))
 
+/* The same for calls that are too quick to be timed each time: every call is counted, one in
+ * TNRI_SAMPLE of a thread is timed and stands for all of them. */
+enum { TNRI_SAMPLE = 64 };
+int tnri_drive_begin_sampled(void);
+CUresult tnri_drive_end_sampled(tnr_driver_kind kind, CUresult result);
+#define tnri_drive_sampled(name, arguments)                                                        \
+    (tnri_drive_begin_sampled(),                                                                   \
+     tnri_drive_end_sampled((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments))
+
 /* The kind of each entry point, from the table. */
 enum {
 #define DRIVER_ENTRY(name, type, since, need, kind) TNRI_KIND_##name = TNR_DRIVER_##kind,

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
@@ -121,6 +122,14 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     return status;
 }
 
+uint64_t tnri_thread_number(void)
+{
+    static _Atomic uint64_t last;
+    if (tnri_unlikely(tnri_this_thread.number == 0))
+        tnri_this_thread.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return tnri_this_thread.number;
+}
+
 /* Where the calling thread is routed on a device; null for the default pool. */
 static tnr_pool thread_route(int device)
 {
@@ -144,10 +153,11 @@ static tnr_status arena_find(tnri_cached_arena *cached, int device_index, tnr_po
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
         return status;
+    uintptr_t key = tnri_stream_key(stream);
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
     if (status == TNR_OK)
-        *cached = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
+        *cached = (tnri_cached_arena){*arena, generation, key, pool, device_index};
     return status;
 }
 
@@ -155,13 +165,14 @@ tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri
 {
     if (pool == NULL)
         pool = thread_route(device);
-    uint64_t mixed = ((uint64_t)(uintptr_t)stream >> 4) ^ ((uint64_t)(uintptr_t)pool >> 6) ^
-                     (uint64_t)(unsigned)device;
+    uintptr_t key = tnri_stream_key(stream);
+    uint64_t mixed =
+        ((uint64_t)key >> 4) ^ ((uint64_t)(uintptr_t)pool >> 6) ^ (uint64_t)(unsigned)device;
     tnri_cached_arena *cached =
         &tnri_this_thread.cached[(mixed ^ mixed >> 8) & (TNRI_CACHED_ARENAS - 1)];
     if (tnri_likely(cached->generation ==
                         atomic_load_explicit(&tnri_generation, memory_order_acquire) &&
-                    cached->stream == stream && cached->pool == pool && cached->device == device &&
+                    cached->key == key && cached->pool == pool && cached->device == device &&
                     cached->arena != NULL && cached->generation != 0)) {
         *arena = cached->arena;
         return TNR_OK;
@@ -215,6 +226,17 @@ static tnr_status device_end_pools(tnri_device *device)
     return TNR_OK;
 }
 
+/* Lets the layer above give back what it has of the driver's, in the device's context. */
+static void device_tell_upper(tnri_device *device)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    tnri_visit visit;
+    if (upper == NULL || device->context == NULL || tnri_device_enter(device, &visit) != TNR_OK)
+        return;
+    upper->device_gone(device);
+    tnri_device_leave(&visit);
+}
+
 tnr_status tnr_shutdown(int force)
 {
     if (tnri_library_is_forked())
@@ -233,6 +255,8 @@ tnr_status tnr_shutdown(int force)
         tnri_device *device = tnri_device_at(i);
         if (atomic_load(&device->in_use))
             status = device_end_pools(device);
+        if (status == TNR_OK)
+            device_tell_upper(device);
         if (status == TNR_OK)
             status = tnri_device_stop(device);
     }

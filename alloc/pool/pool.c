@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arena/stale.h"
+#include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
@@ -131,9 +132,9 @@ tnri_arena *tnri_arena_walk(tnr_pool pool, tnri_arena *arena)
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
-static size_t stream_hash(tnr_stream stream, size_t slots)
+static size_t key_hash(uintptr_t key, size_t slots)
 {
-    uint64_t mixed = (uint64_t)(uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)(mixed >> 32) & (slots - 1);
 }
 
@@ -145,7 +146,9 @@ static void table_grow(tnr_pool pool)
     if (table == NULL)
         return;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        size_t slot = stream_hash(arena->stream, slots);
+        if (arena->key == TNRI_KEY_SEALED)
+            continue;
+        size_t slot = key_hash(arena->key, slots);
         arena->hash_next = table[slot];
         table[slot] = arena;
     }
@@ -154,30 +157,124 @@ static void table_grow(tnr_pool pool)
     pool->table_slots = slots;
 }
 
+static tnri_arena *table_find(tnr_pool pool, uintptr_t key)
+{
+    tnri_arena *arena = pool->table[key_hash(key, pool->table_slots)];
+    while (arena != NULL && arena->key != key)
+        arena = arena->hash_next;
+    return arena;
+}
+
+static void table_insert(tnr_pool pool, tnri_arena *arena)
+{
+    size_t slot = key_hash(arena->key, pool->table_slots);
+    arena->hash_next = pool->table[slot];
+    pool->table[slot] = arena;
+}
+
+static void table_remove(tnr_pool pool, tnri_arena *arena)
+{
+    tnri_arena **link = &pool->table[key_hash(arena->key, pool->table_slots)];
+    while (*link != arena)
+        link = &(*link)->hash_next;
+    *link = arena->hash_next;
+}
+
+/* Makes an arena and enters it everywhere. Under the pool's lock. */
+static tnri_arena *arena_make(tnr_pool pool, tnr_stream stream, uintptr_t key)
+{
+    tnri_arena *arena = tnri_arena_create(pool->device, pool, stream, key);
+    if (arena == NULL)
+        return NULL;
+    if (pool->arenas_count >= pool->table_slots)
+        table_grow(pool);
+    table_insert(pool, arena);
+    atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
+    atomic_store_explicit(&pool->arenas, arena, memory_order_release);
+    pool->arenas_count++;
+    return arena;
+}
+
+/* Takes a sealed arena out of the reach of others, for adoption. Under the pool's lock. */
+static tnri_arena *sealed_take(tnr_pool pool)
+{
+    if (pool->sealed_count == 0)
+        return NULL;
+    tnri_arena *arena = NULL;
+    while ((arena = tnri_arena_walk(pool, arena)) != NULL)
+        if (arena->key == TNRI_KEY_SEALED && !arena->is_adopted) {
+            arena->is_adopted = 1;
+            pool->sealed_count--;
+            break;
+        }
+    return arena;
+}
+
+/* Gives a sealed arena to a new stream, which is made to wait for the end of the old one's work; so
+ * destroyed streams leave no islands of memory behind. On failure the arena stays sealed. */
+static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream stream, uintptr_t key)
+{
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(pool->device, &visit);
+    if (status == TNR_OK) {
+        status = tnri_event_order(arena->seal, stream);
+        tnri_device_leave(&visit);
+    }
+    tnri_lock_take(&pool->lock);
+    arena->is_adopted = 0;
+    if (status == TNR_OK) {
+        tnri_lock_take(&arena->lock);
+        tnri_event *seal = arena->seal;
+        arena->seal = NULL;
+        arena->stream = stream;
+        arena->key = key;
+        arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
+        tnri_lock_release(&arena->lock);
+        tnri_event_drop(pool->device, seal);
+        table_insert(pool, arena);
+    } else {
+        pool->sealed_count++;
+    }
+    tnri_lock_release(&pool->lock);
+    return status;
+}
+
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
 {
+    uintptr_t key = tnri_stream_key(stream);
     tnri_lock_take(&pool->lock);
-    tnri_arena *arena = pool->table[stream_hash(stream, pool->table_slots)];
-    while (arena != NULL && arena->stream != stream)
-        arena = arena->hash_next;
+    tnri_arena *sealed = NULL;
+    tnri_arena *arena = table_find(pool, key);
     if (arena == NULL) {
-        arena = tnri_arena_create(pool->device, pool, stream);
-        if (arena != NULL) {
-            if (pool->arenas_count >= pool->table_slots)
-                table_grow(pool);
-            size_t slot = stream_hash(stream, pool->table_slots);
-            arena->hash_next = pool->table[slot];
-            pool->table[slot] = arena;
-            atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
-            atomic_store_explicit(&pool->arenas, arena, memory_order_release);
-            pool->arenas_count++;
-        }
+        sealed = sealed_take(pool);
+        if (sealed == NULL)
+            arena = arena_make(pool, stream, key);
     }
     tnri_lock_release(&pool->lock);
     *found = arena;
+    if (sealed != NULL) {
+        *found = sealed;
+        return arena_adopt(pool, sealed, stream, key);
+    }
     if (arena == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a stream.");
     return TNR_OK;
+}
+
+void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
+{
+    tnri_lock_take(&pool->lock);
+    tnri_arena *arena;
+    while ((arena = table_find(pool, key)) != NULL) {
+        table_remove(pool, arena);
+        tnri_lock_take(&arena->lock);
+        tnri_event_hold(event);
+        arena->seal = event;
+        arena->key = TNRI_KEY_SEALED;
+        tnri_lock_release(&arena->lock);
+        pool->sealed_count++;
+    }
+    tnri_lock_release(&pool->lock);
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */
@@ -200,6 +297,8 @@ static void world_free_all(tnri_arena *arena, tnri_world *world)
     for (size_t i = 0; i < world->spans_count; i++) {
         for (tnri_block *block = world->span_first[i]; block != NULL; block = block->above)
             if (block->state == TNRI_LIVE) {
+                if (block->uses != NULL)
+                    tnri_upper_get()->forget(arena, block);
                 tnri_arena_count_freed(arena, block);
                 block = tnri_world_free(world, block);
             }
@@ -236,6 +335,7 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
     tnr_status status;
     if (force)
         arenas_free_all(pool);
+    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
     (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
     if (status != TNR_OK || atomic_load(&pool->reserved_bytes) == 0)
         return status;
@@ -262,9 +362,13 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         return status;
     }
     tnri_generation_advance();
+    const tnri_upper *upper = tnri_upper_get();
     tnri_arena *arena = atomic_exchange(&pool->arenas, NULL);
     while (arena != NULL) {
         tnri_arena *next = atomic_load(&arena->next);
+        if (upper != NULL)
+            upper->arena_gone(arena);
+        tnri_event_drop(pool->device, arena->seal);
         tnri_arena_destroy(arena);
         arena = next;
     }

@@ -19,6 +19,7 @@
 
 enum { TNRI_POOL_NAME_BYTES = 64, TNRI_POOL_HASH_MIN = 16 };
 /* Marks a live pool and a dead one; anything else is no pool. */
+#define TNRI_KEY_SEALED ((uintptr_t)5) /* no stream has this key */
 #define TNRI_POOL_MAGIC_LIVE UINT64_C(0x746e725f706f6f6c)
 #define TNRI_POOL_MAGIC_DEAD UINT64_C(0x746e725f64656164)
 
@@ -40,6 +41,7 @@ struct tnr_pool_st {
     tnri_arena **table; /* hash of streams */
     size_t table_slots; /* a power of two */
     size_t arenas_count;
+    size_t sealed_count;        /* arenas of destroyed streams that wait for a new one */
     tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
 
     /* Synchronisation: atomics. */
@@ -54,8 +56,8 @@ struct tnr_pool_st {
 /* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */
 tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnr_pool *pool);
 
-/* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live, unless
- * `force`. In the device's context. The structure stays, marked dead. */
+/* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live,
+ * unless `force`. In the device's context. The structure stays, marked dead. */
 tnr_status tnri_pool_end(tnr_pool pool, int force);
 
 /* Frees the structure of a dead pool. */
@@ -63,6 +65,10 @@ void tnri_pool_forget(tnr_pool pool);
 
 /* TNR_OK if the handle is a live pool. */
 tnr_status tnri_pool_check(tnr_pool pool);
+
+/* The stream with this key is about to be destroyed, and `event` marks the end of its work: its
+ * arena is sealed, and given to the next new stream of the pool. */
+void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
 
 /* Finds or makes the arena of a stream. */
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **arena);

@@ -25,8 +25,7 @@ static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *fi
     size_t released = 0;
     size_t promised = 0; /* queued here, given back now or later */
     tnri_arena *arena = NULL;
-    while (released < bytes && promised < bytes &&
-           (arena = tnri_arena_walk(pool, arena)) != NULL) {
+    while (released < bytes && promised < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
         size_t queued;
         tnr_status status = tnri_stale_release(arena, bytes - promised, &queued);
         promised += queued;
@@ -64,6 +63,31 @@ size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int w
     return released + refused;
 }
 
+size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    size_t freed = 0;
+    tnri_arena *arena = NULL;
+    while (upper != NULL && freed < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL)
+        freed += upper->collect(arena, bytes - freed, how);
+    return freed;
+}
+
+/* The same for all pools of a device. */
+static size_t collect_device(tnri_device *device, size_t bytes, tnri_collect how)
+{
+    size_t freed = 0;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        if (freed < bytes)
+            freed += tnri_collect_pool(pool, bytes - freed, how);
+    return freed;
+}
+
+void tnri_collect_all(tnri_device *device)
+{
+    (void)collect_device(device, SIZE_MAX, TNRI_COLLECT_WAIT);
+}
+
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
 {
     tnri_device *device = arena->device;
@@ -71,7 +95,13 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
         return 0;
     /* What the last chunk of the request misses may be as large as a page on either side. */
     size_t wanted = bytes + 2 * tnri_page_bytes(&device->space);
-    size_t released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
+    /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
+     * request needs, and the caller looks again. */
+    size_t collected = tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);
+    if (collected >= wanted)
+        return collected;
+    collected += collect_device(device, wanted - collected, TNRI_COLLECT_WAIT);
+    size_t released = collected + tnri_release_idle(device, arena->pool, wanted, 1, NULL);
     if (released < wanted)
         released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);
     return released;

@@ -7,6 +7,7 @@
 #ifndef TNRI_POOL_RECLAIM_H
 #define TNRI_POOL_RECLAIM_H
 
+#include "arena/upper.h"
 #include "pool/pool.h"
 
 /* Gives back up to `bytes` of a pool (null: of all pools of the device), waiting for work that may
@@ -21,6 +22,13 @@ size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int w
  * this; work on the old address is ordered before work on the new one, so the proof is there.
  * Adds what else was given back to *released. Returns the driver's first error. */
 tnr_status tnri_drain_pool(tnr_pool pool, size_t *released);
+
+/* Ends retired blocks of a pool's arenas until `bytes` are free again: see tnri_upper.collect.
+ * Returns what became free. */
+size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how);
+
+/* Ends all retired blocks of a device, waiting for them on the host. */
+void tnri_collect_all(tnri_device *device);
 
 /* For an allocation that failed: gives back what is idle in the device's pools, at least `bytes` if
  * that much is. Returns what was given back. */

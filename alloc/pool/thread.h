@@ -3,8 +3,8 @@
  * What a thread remembers: the pools that it is routed to, and the arenas that it used last.
  *
  * The arena cache is what makes finding an arena a comparison instead of a lock. An entry is valid
- * as long as the library's generation has not changed, which destroying a pool and shutting down do.
- * Everything here is owned by the thread.
+ * as long as the library's generation has not changed, which destroying a pool and shutting down
+ * do. Everything here is owned by the thread.
  */
 #ifndef TNRI_POOL_THREAD_H
 #define TNRI_POOL_THREAD_H
@@ -22,7 +22,7 @@ enum {
 typedef struct tnri_cached_arena {
     tnri_arena *arena;
     uint64_t generation;
-    tnr_stream stream;
+    uintptr_t key;
     tnr_pool pool; /* null: the default pool of `device` */
     int device;
 } tnri_cached_arena;
@@ -32,9 +32,30 @@ typedef struct tnri_thread {
     tnr_pool routes[TNRI_ROUTES_MAX];
     uint64_t routes_epoch; /* of the start that the routes belong to */
     int routes_count;
+    uint64_t number; /* 0: not given yet */
 } tnri_thread;
 
 extern _Thread_local tnri_thread tnri_this_thread;
+
+/* The calling thread's number, from 1 on, never used again by another thread. */
+uint64_t tnri_thread_number(void);
+
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD as values; null is the legacy stream too. */
+#define TNRI_STREAM_LEGACY ((tnr_stream)(uintptr_t)1)
+#define TNRI_STREAM_PER_THREAD ((tnr_stream)(uintptr_t)2)
+
+/*
+ * What identifies a stream: its handle, except that the legacy default stream has two handles, and
+ * that the one handle of the per-thread default stream means another stream in each thread. Real
+ * handles are addresses, so a value with its lowest bits set is none.
+ */
+static inline uintptr_t tnri_stream_key(tnr_stream stream)
+{
+    uintptr_t key = (uintptr_t)stream;
+    if (tnri_likely(key > 2))
+        return key;
+    return key == 2 ? (uintptr_t)tnri_thread_number() << 3 | 7 : 0;
+}
 
 /*
  * The state of the library, in one word that the cached path reads: 0 while it is not running,

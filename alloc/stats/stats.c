@@ -32,10 +32,17 @@ static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
     }
     for (int s = 0; s < TNR_SERVED_COUNT; s++)
         stats->served[s] += arena->served[s];
+    for (int r = 0; r < TNR_REUSE_COUNT; r++)
+        stats->freed_because[r] += arena->freed_because[r];
     for (int i = 0; i < TNRI_WORLDS; i++) {
         const tnri_world *world = &arena->worlds[i];
         stats->bytes_binned += world->bytes_in[TNRI_BINNED];
         stats->bytes_free += world->bytes_in[TNRI_FREE];
+        stats->bytes_retired += world->bytes_in[TNRI_RETIRED];
+        stats->blocks_retired += world->count_in[TNRI_RETIRED];
+        int slot = i == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE;
+        stats->active_bytes[slot].current += world->bytes_in[TNRI_RETIRED];
+        stats->active_bytes[TNR_WORLD_ALL].current += world->bytes_in[TNRI_RETIRED];
         size_t largest = tnri_world_largest_free(world);
         if (largest > stats->bytes_chunk_largest_free)
             stats->bytes_chunk_largest_free = largest;
@@ -134,8 +141,16 @@ tnr_status tnr_stats_get(int device_index, tnr_pool pool, tnr_stats *stats)
     }
     stats->reserved_bytes.freed = stats->reserved_bytes.allocated - reserved;
     stats->reserved_bytes.current = reserved;
-    for (int w = 0; w < TNR_WORLD_COUNT; w++)
+    /* Active is live or retired. Its sums of changes are those of the live blocks, moved by what is
+     * retired now; its peak is at least theirs. */
+    for (int w = 0; w < TNR_WORLD_COUNT; w++) {
+        uint64_t retired = stats->active_bytes[w].current;
         stats->active_bytes[w] = stats->allocated_bytes[w];
+        stats->active_bytes[w].current += retired;
+        stats->active_bytes[w].freed -= retired;
+        if (stats->active_bytes[w].peak < stats->active_bytes[w].current)
+            stats->active_bytes[w].peak = stats->active_bytes[w].current;
+    }
     stats->bytes_live = stats->requested_bytes[TNR_WORLD_ALL].current;
     stats->bytes_slack = stats->allocated_bytes[TNR_WORLD_ALL].current - stats->bytes_live;
     stats->metadata_bytes = tnri_host_bytes();
@@ -188,8 +203,8 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
         broken = tnri_world_validate(world);
         live_bytes += world->bytes_in[TNRI_LIVE];
         live_count += world->count_in[TNRI_LIVE];
-        *mapped +=
-            world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_BINNED];
+        *mapped += world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
+                   world->bytes_in[TNRI_BINNED] + world->bytes_in[TNRI_RETIRED];
     }
     *mapped += tnri_stale_held_bytes(arena);
     for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)

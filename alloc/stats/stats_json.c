@@ -60,6 +60,9 @@ static void write_own(writer *to, const tnr_stats *stats)
         TNR_SERVED_LIST(SERVED_NAME)
 #undef SERVED_NAME
     };
+    static const char *const reasons[] = {"same_stream", "event_done", "ordered_by_clock",
+                                          "waited_on_device"};
+    _Static_assert(sizeof(reasons) / sizeof(reasons[0]) == TNR_REUSE_COUNT, "one name each");
     static const char *const kinds[] = {
 #define KIND_NAME(name, text) text,
         TNR_DRIVER_KIND_LIST(KIND_NAME)
@@ -70,6 +73,7 @@ static void write_own(writer *to, const tnr_stats *stats)
     write_count(to, "bytes_binned", stats->bytes_binned);
     write_count(to, "bytes_free", stats->bytes_free);
     write_count(to, "bytes_retired", stats->bytes_retired);
+    write_count(to, "blocks_retired", stats->blocks_retired);
     write_count(to, "bytes_largest_free", stats->bytes_chunk_largest_free);
     write_count(to, "chunks_created", stats->chunks_created);
     write_count(to, "chunks_released", stats->chunks_released);
@@ -82,6 +86,8 @@ static void write_own(writer *to, const tnr_stats *stats)
     write_count(to, "metadata_live_blocks", stats->metadata_live_blocks);
     for (int s = 0; s < TNR_SERVED_COUNT; s++)
         write_text(to, ",\n  \"served.%s\": %" PRIu64, served[s], stats->served[s]);
+    for (int r = 0; r < TNR_REUSE_COUNT; r++)
+        write_text(to, ",\n  \"freed_because.%s\": %" PRIu64, reasons[r], stats->freed_because[r]);
     for (int k = 0; k < TNR_DRIVER_KIND_COUNT; k++) {
         write_text(to, ",\n  \"driver_calls.%s\": %" PRIu64, kinds[k], stats->driver_calls[k]);
         write_text(to, ",\n  \"driver_ns.%s\": %" PRIu64, kinds[k], stats->driver_ns[k]);

@@ -44,6 +44,8 @@ static const struct {
     {"max_split_size_mb", {"0", "1048576"}, {"1048577", "-2"}},
     {"move_burst_ms", {"0", "1000000"}, {"1000001", "-1", "0.5"}},
     {"move_percent", {"0", "100"}, {"101", "1%"}},
+    {"reuse", {"wait", "follow", "poll"}, {"waits", "Wait", ""}},
+    {"reuse_mark_percent", {"0", "10", "100"}, {"101", "-1"}},
     {"per_process_memory_fraction", {"0", "0.5", "1"}, {"2", "1.0001", "half"}},
     {"release_threshold_mb", {"0", "1048576"}, {"1048577", "all"}},
     {"roundup_power2_divisions",

@@ -257,6 +257,7 @@ typedef enum tnr_driver_kind {
     X(BIN, "bin")             /* a recently freed block of the same size */                        \
     X(INDEX, "index")         /* a free run of this arena, best fit */                             \
     X(FLUSH, "flush")         /* the same, after the bins had been emptied into the index */       \
+    X(RETIRED, "retired")     /* the same, after blocks used by other streams had been ended */  \
     X(MOVED, "moved")         /* chunks moved under a run that nearly fitted */                    \
     X(SHARED, "shared")       /* the same, with chunks from another arena of the pool */           \
     X(GROWN, "grown")         /* new chunks */                                                     \
@@ -268,6 +269,20 @@ typedef enum tnr_served {
 #undef TNR_SERVED_ENUMERATOR
         TNR_SERVED_COUNT
 } tnr_served;
+
+/* Why the memory of a freed block could be handed out again. */
+#define TNR_REUSE_LIST(X)                                                                          \
+    X(SAME_STREAM, "same stream")        /* no other stream used it */                             \
+    X(EVENT_DONE, "event done")          /* the other streams' uses were seen to be over */        \
+    X(ORDERED_BY_CLOCK, "ordered by clock") /* its stream already waits for them */                \
+    X(WAITED_ON_DEVICE, "waited on device") /* its stream was made to wait for them */
+
+typedef enum tnr_reuse {
+#define TNR_REUSE_ENUMERATOR(name, text) TNR_REUSE_##name,
+    TNR_REUSE_LIST(TNR_REUSE_ENUMERATOR)
+#undef TNR_REUSE_ENUMERATOR
+    TNR_REUSE_COUNT
+} tnr_reuse;
 
 enum { TNR_WORLD_ALL = 0, TNR_WORLD_SMALL = 1, TNR_WORLD_LARGE = 2, TNR_WORLD_COUNT = 3 };
 
@@ -291,6 +306,7 @@ typedef struct tnr_stats {
     uint64_t bytes_binned;  /* freed, kept by exact size */
     uint64_t bytes_free;    /* free runs */
     uint64_t bytes_retired; /* freed, and kept until its last use is provably over */
+    uint64_t blocks_retired;
 
     uint64_t chunks_created, chunks_released;
     uint64_t chunks_moved;             /* given a second address under a run that nearly fitted */
@@ -298,6 +314,7 @@ typedef struct tnr_stats {
     uint64_t bytes_chunk_largest_free; /* longest mapped free run */
 
     uint64_t served[TNR_SERVED_COUNT];
+    uint64_t freed_because[TNR_REUSE_COUNT]; /* why memory was free again */
     uint64_t num_alloc_retries;    /* allocations that had to reclaim */
     uint64_t num_ooms;             /* allocations that failed for lack of memory */
     uint64_t num_sync_all_streams; /* times the host waited for every stream of a device */

@@ -41,7 +41,9 @@ extern "C" {
     X(ERR_AFTER_FORK, 19, "the process forked after Tenure started; CUDA does not survive that")   \
     X(ERR_SHUTDOWN, 20, "Tenure or the driver has been shut down")                                 \
     X(ERR_BUSY, 21, "the object is still in use")                                                  \
-    X(ERR_INTERNAL, 22, "an internal invariant was found broken")
+    X(ERR_INTERNAL, 22, "an internal invariant was found broken")                                  \
+    X(ERR_INVALID_STREAM, 23, "the stream does not exist or belongs to another device")            \
+    X(ERR_INVALID_EVENT, 24, "the event was never recorded, or belongs to another device")
 
 typedef enum tnr_status {
 #define TNR_STATUS_ENUMERATOR(name, number, text) TNR_##name = (number),

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What this layer asks of the one above: a small table that the lifetime layer registers when it is
+ * first used. Until then it is null, no block has uses on other streams, and a free is ordered on
+ * its own stream alone.
+ *
+ * All functions are called with no lock held, in the device's context except where it says
+ * otherwise.
+ */
+#ifndef TNRI_ARENA_UPPER_H
+#define TNRI_ARENA_UPPER_H
+
+#include "arena/arena.h"
+
+/* How far tnri_upper.collect may go to end retired blocks, each including those before. */
+typedef enum tnri_collect {
+    TNRI_COLLECT_OVER,  /* ask which uses are over */
+    TNRI_COLLECT_ORDER, /* make the blocks' stream wait for uses, on the device */
+    TNRI_COLLECT_WAIT   /* wait for uses on the host */
+} tnri_collect;
+
+typedef struct tnri_upper {
+    /* Frees a live block that has uses: marks them, then retires or frees it. Not in the
+     * context. */
+    tnr_status (*free_used)(tnri_arena *arena, tnri_block *block, void *ptr);
+
+    /* Ends retired blocks of an arena until `bytes` are free again, as far as `how` allows. Returns
+     * the bytes that became free in this arena. */
+    size_t (*collect)(tnri_arena *arena, size_t bytes, tnri_collect how);
+
+    /* The number that a mark recorded from now on will exceed: taken before an event of this
+     * layer's is recorded, for `waited`. */
+    uint64_t (*number)(void);
+
+    /* This layer has made the waiter's stream wait for an event that was recorded on the donor's
+     * stream after `number` was taken. */
+    void (*waited)(tnri_arena *waiter, tnri_arena *donor, uint64_t number);
+
+    /* Forgets the uses of a live block that is freed by force; its arena's lock is held. */
+    void (*forget)(tnri_arena *arena, tnri_block *block);
+
+    /* The arena is about to be destroyed; it holds no block. */
+    void (*arena_gone)(tnri_arena *arena);
+
+    /* The device is about to be put out of use; it has no arena any more. */
+    void (*device_gone)(struct tnri_device *device);
+} tnri_upper;
+
+extern _Atomic(const tnri_upper *) tnri_upper_table;
+
+static inline const tnri_upper *tnri_upper_get(void)
+{
+    return atomic_load_explicit(&tnri_upper_table, memory_order_acquire);
+}
+
+/* RETIRED -> FREE: the block's uses are over or ordered. `reason` is counted. */
+void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collecting retired blocks: see collect.h and retire.h. */
+#include "collect.h"
+
+#include "announce.h"
+#include "conf/conf.h"
+#include "pending.h"
+#include "pool/pool.h"
+#include "pool/thread.h"
+
+/* Retired blocks that one collection holds against the clock, oldest first. */
+enum { FOLLOW_LOOKS_MAX = 64 };
+
+/* ---- uses that are over --------------------------------------------------------------------- */
+
+/* Takes the first use out of a stream's heap if it is known to be over. */
+static tnri_use *stream_take_over(tnri_stream *stream)
+{
+    tnri_lock_take(&stream->lock);
+    tnri_use *use = stream->pending;
+    if (use != NULL && tnri_stream_is_over(stream, use->number)) {
+        tnri_pending_remove(&stream->pending, use);
+        use->is_pending = 0;
+        atomic_fetch_sub_explicit(&stream->pending_count, 1, memory_order_relaxed);
+    } else {
+        use = NULL;
+    }
+    tnri_lock_release(&stream->lock);
+    return use;
+}
+
+/* The event and number of a stream's first pending use, with a reference; null if none pends. */
+static tnri_event *stream_first_event(tnri_stream *stream, uint64_t *number)
+{
+    tnri_event *event = NULL;
+    tnri_lock_take(&stream->lock);
+    if (stream->pending != NULL) {
+        event = stream->pending->event;
+        *number = stream->pending->number;
+        tnri_event_hold(event);
+    }
+    tnri_lock_release(&stream->lock);
+    return event;
+}
+
+/* Ends what is over on one stream, asking about the first of its heap until one is not. */
+static size_t stream_poll(tnri_stream *stream)
+{
+    size_t freed = 0;
+    for (;;) {
+        tnri_use *use;
+        while ((use = stream_take_over(stream)) != NULL)
+            freed += tnri_uses_over(use->owner, 1, TNR_REUSE_EVENT_DONE);
+        uint64_t number;
+        tnri_event *event = stream_first_event(stream, &number);
+        if (event == NULL)
+            return freed;
+        int over = tnri_event_is_over(event);
+        tnri_event_drop(stream->device, event);
+        if (!over)
+            return freed;
+        tnri_stream_completed(stream, number);
+    }
+}
+
+static size_t device_poll(tnri_device *device)
+{
+    size_t freed = 0;
+    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;)
+        if (atomic_load_explicit(&stream->pending_count, memory_order_relaxed) > 0)
+            freed += stream_poll(stream);
+    return freed;
+}
+
+/* ---- ending a block early ------------------------------------------------------------------- */
+
+/* The block after `after` in the order of frees, for this thread to look at: it will not end before
+ * tnri_uses_over gives up the look. `after` is one that the thread looks at too, or null. */
+static tnri_uses *life_look(tnri_life *life, const tnri_uses *after)
+{
+    tnri_lock_take(&life->lock);
+    tnri_uses *uses = after == NULL ? life->oldest : after->newer;
+    for (; uses != NULL; uses = uses->newer) {
+        uint32_t pending = atomic_load(&uses->pending);
+        while (pending > 0 && !atomic_compare_exchange_weak(&uses->pending, &pending, pending + 1))
+            ;
+        if (pending > 0)
+            break;
+    }
+    tnri_lock_release(&life->lock);
+    return uses;
+}
+
+/* Takes a block's uses out of the heaps: its stream is ordered after them, or they are over.
+ * Returns how many there were. */
+static uint32_t uses_withdraw(tnri_uses *uses)
+{
+    uint32_t withdrawn = 0;
+    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
+        tnri_stream *stream = use->stream;
+        tnri_lock_take(&stream->lock);
+        if (use->is_pending) {
+            tnri_pending_remove(&stream->pending, use);
+            use->is_pending = 0;
+            atomic_fetch_sub_explicit(&stream->pending_count, 1, memory_order_relaxed);
+            withdrawn++;
+        }
+        tnri_lock_release(&stream->lock);
+    }
+    return withdrawn;
+}
+
+/* 1 if the arena's stream is ordered after all of the block's uses, as it is or, with `wait`, once
+ * it has been made to wait. `own` may be null: then only what is over counts. *waited tells
+ * which. */
+static int uses_are_before(tnri_uses *uses, tnri_arena *arena, tnri_stream *own, int wait,
+                           int *waited)
+{
+    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))
+        return 0;
+    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
+        if (tnri_stream_is_over(use->stream, use->number) ||
+            (own != NULL && tnri_stream_is_after(own, use->stream, use->number)))
+            continue;
+        if (!wait || own == NULL || tnri_event_order(use->event, arena->stream) != TNR_OK)
+            return 0;
+        tnri_stream_waits(own, NULL, use->stream->index, use->number);
+        *waited = 1;
+    }
+    return 1;
+}
+
+/* Ends blocks that the arena's stream is ordered after, making it wait if `wait`, until `bytes` are
+ * free. A wait is never asked of a stream that only another thread can name. */
+static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int wait)
+{
+    tnri_stream *own = NULL;
+    if (arena->seal == NULL && tnri_arena_is_markable(arena) &&
+        tnri_stream_find(arena->device, arena->stream, &own) != TNR_OK)
+        own = NULL;
+    size_t freed = 0;
+    size_t looks = 0;
+    tnri_uses *uses = life_look(life, NULL);
+    while (uses != NULL) {
+        int waited = 0;
+        uint32_t done = 0;
+        if (freed < bytes && uses_are_before(uses, arena, own, wait, &waited))
+            done = uses_withdraw(uses);
+        int goes_on = freed < bytes && (wait || ++looks < FOLLOW_LOOKS_MAX);
+        tnri_uses *next = goes_on ? life_look(life, uses) : NULL;
+        freed += tnri_uses_over(uses, done + 1,
+                                waited ? TNR_REUSE_WAITED_ON_DEVICE : TNR_REUSE_ORDERED_BY_CLOCK);
+        uses = next;
+    }
+    return freed;
+}
+
+/* ---- waiting on the host -------------------------------------------------------------------- */
+
+/* Waits for one block's uses. 0 if the driver would not. */
+static int uses_wait(tnri_device *device, tnri_uses *uses)
+{
+    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
+        if (tnri_stream_is_over(use->stream, use->number))
+            continue;
+        if (tnri_event_wait(device, use->event) != TNR_OK)
+            return 0;
+        tnri_stream_completed(use->stream, use->number);
+    }
+    return 1;
+}
+
+/* Waits for the oldest blocks until `bytes` are free, or all are. */
+static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
+{
+    size_t freed = 0;
+    tnri_uses *uses;
+    while (freed < bytes && (uses = life_look(life, NULL)) != NULL) {
+        int over = !atomic_load_explicit(&uses->is_unfenced, memory_order_acquire) &&
+                   uses_wait(arena->device, uses);
+        uint32_t done = over ? uses_withdraw(uses) : 0;
+        freed += tnri_uses_over(uses, done + 1, TNR_REUSE_EVENT_DONE);
+        if (!over)
+            break;
+    }
+    return freed;
+}
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+/* Blocks freed with tnr_free_sync and not fenced yet, by device. */
+static struct {
+    tnri_lock lock;
+    tnri_uses *first;
+} batches[TNRI_DEVICES_MAX];
+
+void tnri_batch_add(tnri_device *device, tnri_uses *uses)
+{
+    tnri_lock *lock = &batches[device->index].lock;
+    lock->rank = TNRI_RANK_RETIRED;
+    tnri_lock_take(lock);
+    uses->batch_next = batches[device->index].first;
+    batches[device->index].first = uses;
+    tnri_lock_release(lock);
+}
+
+static tnri_uses *batch_take(tnri_device *device)
+{
+    tnri_lock *lock = &batches[device->index].lock;
+    lock->rank = TNRI_RANK_RETIRED;
+    tnri_lock_take(lock);
+    tnri_uses *batch = batches[device->index].first;
+    batches[device->index].first = NULL;
+    tnri_lock_release(lock);
+    return batch;
+}
+
+/* Makes the proxy wait for everything: each stream that Tenure knows, each stream that has an
+ * arena, and the legacy stream, which stands for all blocking streams. In the context. */
+static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy)
+{
+    tnr_status status = TNR_OK;
+    tnri_event *event;
+    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
+        uint64_t number;
+        if (stream == proxy || status != TNR_OK || atomic_load(&stream->is_dead) ||
+            (stream->thread != 0 && stream->thread != tnri_thread_number()))
+            continue;
+        status = tnri_stream_mark(stream, &event, &number);
+        if (status == TNR_OK) {
+            status = tnri_event_order(event, proxy->handle);
+            tnri_event_drop(device, event);
+        }
+    }
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+            if (status == TNR_OK)
+                status = tnri_arena_mark(arena, &event);
+            if (status != TNR_OK)
+                continue;
+            status = tnri_event_order(event, proxy->handle);
+            tnri_event_drop(device, event);
+        }
+    if (status == TNR_OK)
+        status = tnri_event_record(device, NULL, &event);
+    if (status == TNR_OK) {
+        status = tnri_event_order(event, proxy->handle);
+        tnri_event_drop(device, event);
+    }
+    return status;
+}
+
+/* Fences the device's batch: every block in it gets one use, of the proxy's mark. On failure the
+ * blocks stay in the batch. */
+static void batch_fence(tnri_device *device)
+{
+    tnri_uses *batch = batch_take(device);
+    if (batch == NULL)
+        return;
+    tnri_stream *proxy;
+    tnri_event *event = NULL;
+    uint64_t number;
+    tnr_status status = tnri_proxy_stream(device, &proxy);
+    if (status == TNR_OK)
+        status = proxy_follow_all(device, proxy);
+    if (status == TNR_OK)
+        status = tnri_stream_mark(proxy, &event, &number);
+    while (batch != NULL) {
+        tnri_uses *uses = batch;
+        batch = uses->batch_next;
+        if (status != TNR_OK)
+            tnri_batch_add(device, uses);
+        else
+            tnri_uses_fence(uses, proxy, number, event);
+    }
+    if (status == TNR_OK)
+        tnri_event_drop(device, event);
+}
+
+/* ---- the hook ------------------------------------------------------------------------------- */
+
+size_t tnri_collect_arena(tnri_arena *arena, size_t bytes, tnri_collect how)
+{
+    batch_fence(arena->device);
+    size_t freed = device_poll(arena->device);
+    tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
+    if (life == NULL || freed >= bytes)
+        return freed;
+    if (tnri_conf_get()->reuse != TNRI_REUSE_POLL)
+        freed += arena_order(arena, life, bytes - freed, how == TNRI_COLLECT_ORDER);
+    if (how == TNRI_COLLECT_WAIT && freed < bytes)
+        freed += arena_wait(arena, life, bytes - freed);
+    return freed;
+}

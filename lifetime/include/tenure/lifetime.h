@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <tenure/lifetime.h>: when memory is free again, for blocks that several streams use. This header
+ * is the manual of the layer.
+ *
+ * The problem. A block belongs to the stream that it was allocated on, and its free is ordered
+ * there. If another stream uses it too, the free alone does not wait for that use. So say where
+ * the use ends:
+ *
+ *   tnr_record_use(ptr, stream)      the use ends HERE: what is enqueued on `stream` later does
+ *                                    not delay the block. Call it after the last launch or copy
+ *                                    that touches the block
+ *   tnr_record_stream(ptr, stream)   the use ends no later than the free of the block. Less
+ *                                    precise, but may be called before the use
+ *   tnr_keep_until(ptr, event)       the use ends at an event of your own
+ *
+ * and then free the block whenever you like. The calls compose; each stream's latest mark counts,
+ * so a block remembers at most one use for each stream however often they are called.
+ *
+ * How a block becomes free. A freed block with unfinished uses is *retired*. It is free again when
+ *   - its own stream already waits for the uses: known from what the program told Tenure (below)
+ * and
+ *     from Tenure's own waits, with no question to the driver, or
+ *   - the uses are seen to be over (asked only when memory is short, never on the cached path), or
+ *   - its stream is made to wait for them, on the device (setting reuse:wait).
+ * Which it was is counted: tnr_stats.freed_because.
+ *
+ * Telling Tenure what the program knows makes more memory free sooner, and is always optional:
+ * tnr_event_recorded, tnr_stream_waited, tnr_event_synchronized, tnr_stream_synchronized,
+ * tnr_device_synchronized. A false statement breaks the guarantee, so call them where the CUDA call
+ * is, after it has succeeded.
+ *
+ * Must be told: the end of a stream, tnr_stream_destroying, before cuStreamDestroy, if memory was
+ * allocated or recorded on it. The driver gives the same handle to a later stream.
+ *
+ * The idea of a use that ends where it is recorded is PyTorch's record_use proposal (never merged);
+ * order known from vector clocks is Lamport's and Mattern's.
+ *
+ * Threads, context, fork, failure: as <tenure/alloc.h> says. None of these calls waits for the
+ * device.
+ */
+#ifndef TENURE_LIFETIME_H
+#define TENURE_LIFETIME_H
+
+#include <tenure/alloc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A CUDA event. The same type as CUevent and cudaEvent_t. */
+typedef struct CUevent_st *tnr_event;
+
+/* ---- uses ---------------------------------------------------------------------------------- */
+
+/* The use of the block that contains `ptr` by `stream` ends here: work enqueued on `stream` so far
+ * may use it, later work does not. Records one event, now. Does nothing if `stream` is the block's
+ * own. `ptr` may point anywhere into the block. Calls the driver once.
+ * Errors, each leaving the block as it was: TNR_ERR_INVALID_ARGUMENT (null),
+ * TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_INVALID_STREAM (destroyed, or of another
+ * device), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream);
+
+/* The use of the block by `stream` ends no later than the block's free: the event is recorded then.
+ * PyTorch's record_stream. Does nothing if `stream` is the block's own. Usually makes no driver
+ * call. Errors: as tnr_record_use. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_record_stream(const void *ptr, tnr_stream stream);
+
+/* The block is in use until `event`, as it is recorded now, has completed; recording it again later
+ * does not matter, and it may be destroyed at any time. The event must have been announced by
+ * tnr_event_recorded. Errors: as tnr_record_use, and TNR_ERR_INVALID_EVENT (never announced, or
+ * recorded on another device). Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_keep_until(const void *ptr, tnr_event event);
+
+/* ---- frees --------------------------------------------------------------------------------- */
+
+/* Frees a block, ordered on `stream` instead of the block's own: all work enqueued on `stream` so
+ * far may still use it. The same as tnr_record_use and tnr_free, in one. Errors: those of both. */
+TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
+
+/* Frees a block with cudaFree's meaning: nothing that any stream of the device has been given so
+ * far may see the memory change, and unlike cudaFree without stopping the host. Many such
+ * frees share one set of events, recorded when their memory is wanted. Covers every stream that
+ * Tenure knows (it was allocated on, recorded, or announced by tnr_stream_created) and the legacy
+ * stream, which stands for all blocking ones; a non-blocking stream that Tenure never saw is not
+ * covered.
+ * Errors: those of tnr_free, and TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_free_sync(void *ptr);
+
+/* ---- what the program knows ---------------------------------------------------------------- */
+
+/* A stream was created. Optional; checks it and makes its first use cheaper.
+ * Errors: TNR_ERR_INVALID_STREAM, TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream stream);
+
+/* A stream is about to be destroyed; call it before cuStreamDestroy. Its work may go on. Memory
+ * that was freed on it becomes available to the next new stream, which is made to wait for the end
+ * of its work; blocks that were allocated on it stay live and are freed as usual. Harmless for a
+ * stream that Tenure never saw. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
+
+/* A moment in the order of all marks. Take one before a CUDA call and pass it to the announcement
+ * after it: what other threads record meanwhile is then not taken for covered. */
+typedef uint64_t tnr_moment;
+TNR_API tnr_moment tnr_moment_now(void);
+
+/* `event` was recorded on `stream`, by a call that began after the moment `before`. Recording it
+ * again replaces what was announced. Errors: TNR_ERR_INVALID_EVENT (null), TNR_ERR_INVALID_STREAM,
+ * TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(int device, tnr_event event, tnr_stream stream,
+                                                    tnr_moment before);
+
+/* `event` was or will be destroyed: forgets what was announced of it. */
+TNR_API void tnr_event_destroyed(tnr_event event);
+
+/* `stream` was made to wait for `event` (cuStreamWaitEvent), which was announced when it was
+ * recorded; an unknown event is ignored. */
+TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(int device, tnr_stream stream, tnr_event event);
+
+/* The host has seen `event` complete (cuEventSynchronize, or cuEventQuery said so). */
+TNR_API void tnr_event_synchronized(tnr_event event);
+
+/* The host has waited for `stream` (cuStreamSynchronize), beginning at `began`. */
+TNR_NODISCARD TNR_API tnr_status tnr_stream_synchronized(int device, tnr_stream stream,
+                                                         tnr_moment began);
+/* The host has waited for the whole device (cuCtxSynchronize), beginning at `began`. */
+TNR_NODISCARD TNR_API tnr_status tnr_device_synchronized(int device, tnr_moment began);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

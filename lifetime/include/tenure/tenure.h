@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* <tenure/tenure.h>: all of Tenure. Each part is the manual of its layer. */
+#ifndef TENURE_TENURE_H
+#define TENURE_TENURE_H
+
+#include <tenure/alloc.h>
+#include <tenure/lifetime.h>
+
+#endif

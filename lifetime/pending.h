@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pending uses of a stream, lowest mark first: a pairing heap (Fredman, Sedgewick, Sleator, Tarjan
+ * 1986). Blocks are seldom freed in the order in which their uses were recorded, so a plain queue
+ * would not do. Insertion takes constant time, removal logarithmic time in the mean. The links are
+ * in the uses themselves, so nothing is allocated and nothing can fail. Under the stream's lock.
+ */
+#ifndef TNRI_LIFETIME_PENDING_H
+#define TNRI_LIFETIME_PENDING_H
+
+#include "use.h"
+
+void tnri_pending_insert(tnri_use **heap, tnri_use *use);
+/* Removes any use of the heap. */
+void tnri_pending_remove(tnri_use **heap, tnri_use *use);
+
+#endif

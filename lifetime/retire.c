@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Retiring and ending blocks: see retire.h. Collecting is in collect.c. */
+#include "retire.h"
+
+#include "announce.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "collect.h"
+#include "conf/conf.h"
+#include "pending.h"
+#include "pool/library.h"
+
+/* ---- an arena's life ------------------------------------------------------------------------ */
+
+tnri_life *tnri_life_of(tnri_arena *arena)
+{
+    tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
+    if (life != NULL)
+        return life;
+    tnri_life *fresh = tnri_host_alloc(sizeof(*fresh));
+    if (fresh == NULL)
+        return NULL;
+    tnri_lock_init(&fresh->lock, TNRI_RANK_RETIRED);
+    void *expected = NULL;
+    if (atomic_compare_exchange_strong(&arena->life, &expected, fresh))
+        return fresh;
+    tnri_host_free(fresh, sizeof(*fresh));
+    return expected;
+}
+
+static void life_append(tnri_life *life, tnri_uses *uses)
+{
+    tnri_lock_take(&life->lock);
+    uses->newer = NULL;
+    uses->older = life->newest;
+    if (life->newest != NULL)
+        life->newest->newer = uses;
+    else
+        life->oldest = uses;
+    life->newest = uses;
+    tnri_lock_release(&life->lock);
+}
+
+static void life_remove(tnri_life *life, tnri_uses *uses)
+{
+    tnri_lock_take(&life->lock);
+    if (uses->older != NULL)
+        uses->older->newer = uses->newer;
+    else
+        life->oldest = uses->newer;
+    if (uses->newer != NULL)
+        uses->newer->older = uses->older;
+    else
+        life->newest = uses->older;
+    tnri_lock_release(&life->lock);
+}
+
+/* ---- ending --------------------------------------------------------------------------------- */
+
+/* Ends a block whose pending count this thread has brought to 0. Returns its bytes. */
+static size_t block_end(tnri_uses *uses, tnr_reuse reason)
+{
+    tnri_arena *arena = uses->arena;
+    tnri_block *block = uses->block;
+    size_t bytes = uses->bytes;
+    tnri_assert(atomic_load(&uses->pending) == 0);
+    life_remove(atomic_load(&arena->life), uses);
+    tnri_uses_free(uses);
+    tnri_arena_unretire(arena, block, reason);
+    return bytes;
+}
+
+size_t tnri_uses_over(tnri_uses *uses, uint32_t count, tnr_reuse reason)
+{
+    if (atomic_fetch_sub_explicit(&uses->pending, count, memory_order_acq_rel) != count)
+        return 0;
+    return block_end(uses, reason);
+}
+
+/* ---- retiring ------------------------------------------------------------------------------- */
+
+/* A use of a live block that its free must mark; null if there is none. Under the arena's lock. */
+static tnri_use *use_to_mark(const tnri_block *block)
+{
+    tnri_use *use = block->uses == NULL ? NULL : block->uses->first;
+    while (use != NULL && !use->until_free)
+        use = use->next;
+    return use;
+}
+
+/* The block at `ptr` if it is live and starts there, with the lock taken. */
+static int block_lock_start(tnri_arena *arena, tnri_block *block, void *ptr)
+{
+    tnri_lock_take(&arena->lock);
+    if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr)
+        return 1;
+    tnri_lock_release(&arena->lock);
+    return 0;
+}
+
+/* Marks what tnr_record_stream left open. On success the lock is held and nothing is open. */
+static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
+{
+    for (;;) {
+        if (!block_lock_start(arena, block, ptr))
+            return tnri_free_refused(arena->device, ptr);
+        tnri_use *use = use_to_mark(block);
+        if (use == NULL)
+            return TNR_OK;
+        tnri_stream *stream = use->stream;
+        tnri_stream_hold(stream);
+        tnri_lock_release(&arena->lock);
+        tnri_event *event;
+        uint64_t number;
+        tnr_status status = tnri_stream_mark(stream, &event, &number);
+        if (status == TNR_OK) {
+            if (!block_lock_start(arena, block, ptr)) {
+                tnri_event_drop(arena->device, event);
+                status = tnri_free_refused(arena->device, ptr);
+            } else {
+                /* The use exists, so entering its mark allocates nothing. */
+                status = tnri_use_add(arena, block, stream, number, event);
+                for (use = block->uses->first; use->stream != stream; use = use->next)
+                    ;
+                use->until_free = 0;
+                tnri_lock_release(&arena->lock);
+            }
+        }
+        tnri_stream_drop(stream);
+        if (status != TNR_OK)
+            return status;
+    }
+}
+
+/* Puts the uses that are not over into their streams' heaps. Returns how many are over, or ordered
+ * before the block's stream, and whether order was needed for one. */
+static uint32_t uses_distribute(tnri_uses *uses, tnri_stream *own, int *by_order)
+{
+    uint32_t over = 0;
+    int policy = tnri_conf_get()->reuse;
+    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
+        tnri_stream *stream = use->stream;
+        if (tnri_stream_is_over(stream, use->number)) {
+            over++;
+            continue;
+        }
+        if (policy != TNRI_REUSE_POLL && own != NULL &&
+            tnri_stream_is_after(own, stream, use->number)) {
+            *by_order = 1;
+            over++;
+            continue;
+        }
+        tnri_lock_take(&stream->lock);
+        tnri_pending_insert(&stream->pending, use);
+        use->is_pending = 1;
+        atomic_fetch_add_explicit(&stream->pending_count, 1, memory_order_relaxed);
+        tnri_lock_release(&stream->lock);
+    }
+    return over;
+}
+
+/* LIVE -> RETIRED, and from there to wherever its uses allow. Takes the arena's lock over. */
+static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
+{
+    tnri_uses *uses = block->uses;
+    uses->bytes = block->bytes;
+    atomic_store(&uses->is_unfenced, fenced);
+    uint32_t count = 1; /* this thread */
+    for (const tnri_use *use = uses->first; use != NULL; use = use->next)
+        count++;
+    atomic_store(&uses->pending, count + (fenced ? 1u : 0u));
+    tnri_arena_count_freed(arena, block);
+    tnri_world_retire(block->world, block);
+    tnri_lock_release(&arena->lock);
+
+    life_append(atomic_load(&arena->life), uses);
+    tnri_stream *own = tnri_stream_known(arena->device, arena->key);
+    int by_order = 0;
+    uint32_t over = uses_distribute(uses, own, &by_order);
+    if (fenced)
+        tnri_batch_add(arena->device, uses);
+    (void)tnri_uses_over(uses, over + 1,
+                         by_order ? TNR_REUSE_ORDERED_BY_CLOCK : TNR_REUSE_EVENT_DONE);
+}
+
+/* tnr_free of a block with uses: the hook of the layer below. */
+static tnr_status free_used(tnri_arena *arena, tnri_block *block, void *ptr)
+{
+    if (tnri_life_of(arena) == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
+    tnr_status status = uses_mark(arena, block, ptr);
+    if (status == TNR_OK)
+        block_retire(arena, block, 0);
+    return status;
+}
+
+tnr_status tnr_free_sync(void *ptr)
+{
+    if (ptr == NULL)
+        return TNR_OK;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnr_free(ptr); /* says what is wrong */
+    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_free_refused(device, ptr);
+    tnri_retire_register();
+    tnri_arena *arena = block->world->arena;
+    if (tnri_life_of(arena) == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
+    tnr_status status = uses_mark(arena, block, ptr);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_uses_prepare(arena, block);
+    if (status != TNR_OK)
+        tnri_lock_release(&arena->lock);
+    else
+        block_retire(arena, block, 1);
+    return status;
+}
+
+/* ---- the other hooks ------------------------------------------------------------------------ */
+
+static void hook_waited(tnri_arena *waiter, tnri_arena *donor, uint64_t number)
+{
+    tnri_stream *stream = tnri_stream_known(waiter->device, waiter->key);
+    tnri_stream *other = tnri_stream_known(donor->device, donor->key);
+    if (stream != NULL && other != NULL)
+        tnri_stream_waits(stream, NULL, other->index, number);
+}
+
+static void hook_forget(tnri_arena *arena, tnri_block *block)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_uses *uses = block->uses;
+    block->uses = NULL;
+    tnri_uses_free(uses);
+}
+
+static void hook_arena_gone(tnri_arena *arena)
+{
+    tnri_life *life = atomic_exchange(&arena->life, NULL);
+    if (life == NULL)
+        return;
+    tnri_assert(life->oldest == NULL);
+    tnri_host_free(life, sizeof(*life));
+}
+
+static void hook_device_gone(tnri_device *device)
+{
+    tnri_announcements_forget(device);
+    tnri_streams_forget(device);
+    tnri_use_records_trim();
+}
+
+static const tnri_upper upper = {
+    .free_used = free_used,
+    .collect = tnri_collect_arena,
+    .number = tnri_number_now,
+    .waited = hook_waited,
+    .forget = hook_forget,
+    .arena_gone = hook_arena_gone,
+    .device_gone = hook_device_gone,
+};
+
+void tnri_retire_register(void)
+{
+    if (tnri_likely(tnri_upper_get() != NULL))
+        return;
+    atomic_store_explicit(&tnri_upper_table, &upper, memory_order_release);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The registry of streams, and their marks: see stream.h. */
+#include "stream.h"
+
+#include <tenure/lifetime.h>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "pool/library.h"
+#include "pool/pool.h"
+#include "pool/thread.h"
+
+enum { HASH_SLOTS = 1024, CACHE_SLOTS = 16 };
+
+static struct {
+    tnri_lock lock;
+    tnri_stream *hash[HASH_SLOTS]; /* alive, by key */
+    tnri_stream *all;              /* every object ever made, until its device is put out of use */
+    size_t count;                  /* of indexes given */
+} registry = {.lock = {.rank = TNRI_RANK_STREAMS}};
+
+static _Atomic uint64_t number_last;
+
+/* The streams that the thread used last. Owned by the thread; valid for one generation. */
+static _Thread_local struct {
+    tnri_stream *stream;
+    uint64_t generation;
+} stream_cache[CACHE_SLOTS];
+
+uint64_t tnri_number_now(void)
+{
+    return atomic_load_explicit(&number_last, memory_order_acquire);
+}
+
+static size_t hash_slot(const tnri_device *device, uintptr_t key)
+{
+    uint64_t mixed = ((uint64_t)key + (uint64_t)device->index) * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(mixed >> 40) % HASH_SLOTS;
+}
+
+/* ---- references ----------------------------------------------------------------------------- */
+
+void tnri_stream_hold(tnri_stream *stream)
+{
+    atomic_fetch_add_explicit(&stream->holders, 1, memory_order_relaxed);
+}
+
+void tnri_stream_drop(tnri_stream *stream)
+{
+    atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_release);
+}
+
+/* ---- finding -------------------------------------------------------------------------------- */
+
+static tnri_stream *registry_find(const tnri_device *device, uintptr_t key)
+{
+    tnri_stream *stream = registry.hash[hash_slot(device, key)];
+    while (stream != NULL && (stream->key != key || stream->device != device))
+        stream = stream->hash_next;
+    return stream;
+}
+
+tnri_stream *tnri_stream_known(tnri_device *device, uintptr_t key)
+{
+    tnri_lock_take(&registry.lock);
+    tnri_stream *stream = registry_find(device, key);
+    tnri_lock_release(&registry.lock);
+    return stream;
+}
+
+static tnr_status stream_error(CUresult result, const char *call, tnr_stream handle)
+{
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+        result == CUDA_ERROR_INVALID_CONTEXT)
+        return tnri_error_driver(TNR_ERR_INVALID_STREAM, (int)result,
+                                 "%p is not a stream: %s says %s. It may have been destroyed.",
+                                 (void *)handle, call, tnri_driver_result_name(result));
+    return tnri_driver_error(result, call, "looking at a stream");
+}
+
+/* What the driver says of a stream. In the device's context. */
+static tnr_status stream_ask(tnri_stream *facts, tnri_device *device, tnr_stream handle)
+{
+    unsigned flags = 0;
+    CUcontext context = device->context;
+    CUresult result = tnri_drive(cuStreamGetId, (handle, &facts->id));
+    if (result != CUDA_SUCCESS)
+        return stream_error(result, "cuStreamGetId", handle);
+    facts->is_legacy = (uintptr_t)handle <= 1;
+    facts->thread = handle == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
+    if ((uintptr_t)handle > 2) {
+        result = tnri_drive(cuStreamGetFlags, (handle, &flags));
+        if (result == CUDA_SUCCESS)
+            result = tnri_drive(cuStreamGetCtx, (handle, &context));
+        if (result != CUDA_SUCCESS)
+            return stream_error(result, "cuStreamGetFlags", handle);
+    }
+    facts->is_blocking = !facts->is_legacy && (flags & CU_STREAM_NON_BLOCKING) == 0;
+    if (context != device->context)
+        return tnri_error(TNR_ERR_INVALID_STREAM,
+                          "stream %p does not belong to the primary context of device %d. Give the "
+                          "device that it was created on.",
+                          (void *)handle, device->index);
+    return TNR_OK;
+}
+
+/* A dead object that nothing refers to, or a new one. Under the registry's lock. */
+static tnri_stream *registry_take(void)
+{
+    tnri_stream *stream = registry.all;
+    while (stream != NULL && !(atomic_load(&stream->is_dead) &&
+                               atomic_load_explicit(&stream->holders, memory_order_acquire) == 0))
+        stream = stream->all_next;
+    if (stream != NULL) {
+        if (stream->seal != NULL)
+            tnri_event_drop(stream->device, stream->seal);
+        stream->seal = NULL;
+        return stream;
+    }
+    stream = tnri_host_alloc(sizeof(*stream));
+    if (stream == NULL)
+        return NULL;
+    tnri_lock_init(&stream->lock, TNRI_RANK_STREAM);
+    stream->index = registry.count++;
+    stream->all_next = registry.all;
+    registry.all = stream;
+    return stream;
+}
+
+/* Enters a stream with the given facts. Another thread may have been quicker. */
+static tnr_status registry_enter(const tnri_stream *facts, tnri_device *device, tnr_stream handle,
+                                 uintptr_t key, tnri_stream **entered)
+{
+    tnri_lock_take(&registry.lock);
+    tnri_stream *stream = registry_find(device, key);
+    if (stream == NULL && (stream = registry_take()) != NULL) {
+        stream->device = device;
+        stream->handle = handle;
+        stream->key = key;
+        stream->id = facts->id;
+        stream->thread = facts->thread;
+        stream->is_legacy = facts->is_legacy;
+        stream->is_blocking = facts->is_blocking;
+        stream->marked = 0;
+        stream->waited = 0;
+        tnri_clock_drop(stream->clock);
+        stream->clock = NULL;
+        atomic_store(&stream->completed, 0);
+        atomic_store(&stream->is_dead, 0);
+        size_t slot = hash_slot(device, key);
+        stream->hash_next = registry.hash[slot];
+        registry.hash[slot] = stream;
+    }
+    tnri_lock_release(&registry.lock);
+    *entered = stream;
+    if (stream == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a stream.");
+    return TNR_OK;
+}
+
+/* Finds with the driver's help: the id tells a recycled handle from the stream that had it
+ * before. */
+static tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle, uintptr_t key,
+                                     tnri_stream **found)
+{
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    tnri_stream facts = {0};
+    status = stream_ask(&facts, device, handle);
+    tnri_stream *known = status == TNR_OK ? tnri_stream_known(device, key) : NULL;
+    if (known != NULL && known->id != facts.id) {
+        status = tnri_stream_end(known);
+        known = NULL;
+    }
+    *found = known;
+    if (status == TNR_OK && known == NULL)
+        status = registry_enter(&facts, device, handle, key, found);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream **found)
+{
+    uintptr_t key = tnri_stream_key(handle);
+    size_t slot = (key >> 4 ^ key >> 10 ^ (uintptr_t)device->index) % CACHE_SLOTS;
+    uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
+    tnri_stream *cached = stream_cache[slot].stream;
+    if (tnri_likely(cached != NULL && stream_cache[slot].generation == generation &&
+                    cached->key == key && cached->device == device)) {
+        *found = cached;
+        return TNR_OK;
+    }
+    tnr_status status = stream_find_slowly(device, handle, key, found);
+    if (status == TNR_OK) {
+        stream_cache[slot].stream = *found;
+        stream_cache[slot].generation = generation;
+    }
+    return status;
+}
+
+/* ---- marks ---------------------------------------------------------------------------------- */
+
+/* Records and numbers; the one driver call that is made under a lock. */
+static CUresult stream_record(tnri_stream *stream, tnri_event *event, uint64_t *number)
+{
+    tnri_lock_take(&stream->lock);
+    CUresult result = tnri_event_record_now(event, stream->handle);
+    if (result == CUDA_SUCCESS) {
+        *number = atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
+        stream->marked = *number;
+    }
+    tnri_lock_release(&stream->lock);
+    return result;
+}
+
+/* The mark of a dead stream. 0 if it is not dead. */
+static int stream_seal_of(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    if (tnri_likely(!atomic_load_explicit(&stream->is_dead, memory_order_acquire)))
+        return 0;
+    tnri_lock_take(&stream->lock);
+    *event = stream->seal;
+    *number = stream->marked;
+    if (*event != NULL)
+        tnri_event_hold(*event);
+    tnri_lock_release(&stream->lock);
+    return *event != NULL;
+}
+
+tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    tnri_device *device = stream->device;
+    if (stream_seal_of(stream, event, number))
+        return TNR_OK;
+    /* Only default streams, and making an event, need the context; switching to it is dear. */
+    tnri_visit visit = {tnri_driver_count_into(&device->counters), 0};
+    tnr_status status = TNR_OK;
+    if (tnri_unlikely(stream->key <= 2 || stream->thread != 0 ||
+                      atomic_load_explicit(&device->events.spares_count, memory_order_relaxed) ==
+                          0)) {
+        tnri_driver_count_into(visit.counters_before);
+        status = tnri_device_enter(device, &visit);
+        if (status != TNR_OK)
+            return status;
+    }
+    status = tnri_event_take(device, event);
+    if (status == TNR_OK) {
+        CUresult result = stream_record(stream, *event, number);
+        if (result != CUDA_SUCCESS) {
+            tnri_event_drop(device, *event);
+            status = stream_error(result, "cuEventRecord", stream->handle);
+        }
+    }
+    tnri_device_leave(&visit);
+    return status;
+}
+
+void tnri_stream_completed(tnri_stream *stream, uint64_t number)
+{
+    tnri_peak_raise(&stream->completed, number);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* Takes the object out of the registry's table; 0 if another thread has done that. */
+static int registry_remove(tnri_stream *stream)
+{
+    tnri_lock_take(&registry.lock);
+    tnri_stream **link = &registry.hash[hash_slot(stream->device, stream->key)];
+    while (*link != NULL && *link != stream)
+        link = &(*link)->hash_next;
+    int found = *link != NULL;
+    if (found)
+        *link = stream->hash_next;
+    tnri_lock_release(&registry.lock);
+    return found;
+}
+
+tnr_status tnri_stream_end(tnri_stream *stream)
+{
+    tnri_device *device = stream->device;
+    tnri_event *event = NULL;
+    uint64_t number = 0;
+    tnr_status status = tnri_stream_mark(stream, &event, &number);
+    if (status == TNR_ERR_INVALID_STREAM) {
+        /* It is gone already; what it ran is over when the context is idle. */
+        tnri_visit visit;
+        status = tnri_device_enter(device, &visit);
+        if (status == TNR_OK) {
+            number = tnri_number_now();
+            status = tnri_event_context(device, &event);
+            tnri_device_leave(&visit);
+        }
+    }
+    if (status != TNR_OK)
+        return status;
+    if (registry_remove(stream)) {
+        tnri_lock_take(&stream->lock);
+        stream->seal = event;
+        tnri_event_hold(event);
+        if (stream->marked < number)
+            stream->marked = number;
+        tnri_lock_release(&stream->lock);
+        atomic_store_explicit(&stream->is_dead, 1, memory_order_release);
+        for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+            tnri_pool_seal(pool, stream->key, event);
+        tnri_generation_advance();
+    }
+    tnri_event_drop(device, event);
+    return TNR_OK;
+}
+
+/* ---- order ---------------------------------------------------------------------------------- */
+
+int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number)
+{
+    if (stream == other || tnri_stream_is_over(other, number))
+        return 1;
+    /* Work of the legacy stream waits for all earlier work of blocking streams, and the reverse. */
+    if (stream->device == other->device &&
+        ((stream->is_legacy && other->is_blocking) || (stream->is_blocking && other->is_legacy)))
+        return 1;
+    tnri_lock_take(&stream->lock);
+    int after = tnri_clock_of(stream->clock, other->index) >= number;
+    tnri_lock_release(&stream->lock);
+    return after;
+}
+
+void tnri_stream_waits(tnri_stream *stream, const tnri_clock *other_clock, size_t other_index,
+                       uint64_t number)
+{
+    tnri_lock_take(&stream->lock);
+    stream->clock = tnri_clock_join(stream->clock, other_clock, other_index, number);
+    stream->waited = atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
+    tnri_lock_release(&stream->lock);
+}
+
+tnri_clock *tnri_stream_clock_at(tnri_stream *stream, uint64_t moment)
+{
+    tnri_lock_take(&stream->lock);
+    tnri_clock *clock = stream->waited <= moment ? tnri_clock_hold(stream->clock) : NULL;
+    tnri_lock_release(&stream->lock);
+    return clock;
+}
+
+/* ---- walking and forgetting ----------------------------------------------------------------- */
+
+tnri_stream *tnri_stream_walk(const tnri_device *device, tnri_stream *stream)
+{
+    tnri_lock_take(&registry.lock);
+    tnri_stream *next = stream == NULL ? registry.all : stream->all_next;
+    while (next != NULL && (next->device != device || (atomic_load(&next->is_dead) &&
+                                                       atomic_load(&next->pending_count) == 0)))
+        next = next->all_next;
+    if (next != NULL)
+        tnri_stream_hold(next);
+    tnri_lock_release(&registry.lock);
+    if (stream != NULL)
+        tnri_stream_drop(stream);
+    return next;
+}
+
+void tnri_streams_forget(const tnri_device *device)
+{
+    tnri_lock_take(&registry.lock);
+    for (size_t slot = 0; slot < HASH_SLOTS; slot++)
+        for (tnri_stream **link = &registry.hash[slot]; *link != NULL;) {
+            if ((*link)->device == device)
+                *link = (*link)->hash_next;
+            else
+                link = &(*link)->hash_next;
+        }
+    for (tnri_stream *stream = registry.all; stream != NULL; stream = stream->all_next) {
+        if (stream->device != device)
+            continue;
+        tnri_event_drop(stream->device, stream->seal);
+        tnri_clock_drop(stream->clock);
+        stream->seal = NULL;
+        stream->clock = NULL;
+        stream->device = NULL;
+        atomic_store(&stream->holders, 0);
+        atomic_store(&stream->is_dead, 1);
+    }
+    tnri_lock_release(&registry.lock);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams as objects: who a stream is, its marks, its clock, and the uses that wait for it.
+ *
+ * Identity. A stream is known by its device and key (pool/thread.h), and the driver's own id for
+ * it: handles are given again to new streams, ids never. tnr_stream_destroying ends an object; a
+ * handle whose id has changed without it is noticed when the thread's cache misses, and treated as
+ * destroyed then.
+ *
+ * Marks. Under the stream's lock an event is recorded and then given the next number of the
+ * process. So if a numbered mark of the stream is over, all of its lower ones are.
+ *
+ * An object lives until it is dead and nothing refers to it any more; then it is used again.
+ */
+#ifndef TNRI_LIFETIME_STREAM_H
+#define TNRI_LIFETIME_STREAM_H
+
+#include "clock.h"
+#include "device/device.h"
+
+struct tnri_use;
+
+typedef struct tnri_stream {
+    /* Constant while the object is in use. */
+    tnri_device *device;
+    tnr_stream handle;
+    uintptr_t key;
+    unsigned long long id;
+    size_t index;    /* in clocks */
+    uint64_t thread; /* of a per-thread default stream: its thread's number; else 0 */
+    int is_legacy, is_blocking;
+
+    struct tnri_stream *hash_next, *all_next; /* the registry's lock */
+    _Atomic uint32_t holders;                 /* uses, announcements, lives */
+    _Atomic int is_dead;
+
+    tnri_lock lock;           /* protects what follows */
+    uint64_t marked;          /* number of the latest mark */
+    uint64_t waited;          /* number of the latest change of the clock */
+    tnri_clock *clock;        /* null: waits for nothing known */
+    struct tnri_use *pending; /* heap of the uses of retired blocks */
+    tnri_event *seal;         /* of a dead stream: the end of its work */
+
+    _Atomic size_t pending_count; /* changed under the lock */
+    _Atomic uint64_t completed;   /* highest number known to be over */
+} tnri_stream;
+
+/* The number of the latest mark of any stream. */
+uint64_t tnri_number_now(void);
+
+/* The object for a stream of a device; made and checked with the driver if it is new. Errors:
+ * TNR_ERR_INVALID_STREAM, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. No lock is held. */
+tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream **stream);
+/* The same if it is known already; null if not. */
+tnri_stream *tnri_stream_known(tnri_device *device, uintptr_t key);
+
+/* Records an event at the end of the stream's work; the caller holds one reference. No lock is
+ * held. A dead stream gives its seal. */
+tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number);
+
+/* The stream is being destroyed: seals it and all arenas of its key. */
+tnr_status tnri_stream_end(tnri_stream *stream);
+
+/* What the host has learnt: marks up to `number` are over. */
+void tnri_stream_completed(tnri_stream *stream, uint64_t number);
+
+/* 1 if the mark is over, as far as is known without asking. */
+static inline int tnri_stream_is_over(const tnri_stream *stream, uint64_t number)
+{
+    return atomic_load_explicit(&stream->completed, memory_order_acquire) >= number;
+}
+
+/* 1 if `stream`'s next work is ordered after the mark `number` of `other`. Takes a lock. */
+int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number);
+/* `stream` was made to wait for the mark `number` of `other`, where `other_clock` (may be null) was
+ * its clock then. */
+void tnri_stream_waits(tnri_stream *stream, const tnri_clock *other_clock, size_t other_index,
+                       uint64_t number);
+
+/* The stream's clock, with a reference, if it has not changed since the moment; else null. */
+tnri_clock *tnri_stream_clock_at(tnri_stream *stream, uint64_t moment);
+
+/* Walks the streams of a device that are in use, the dead ones with pending uses among them. Null
+ * gives the first, null is the end. The one that a walk stands at is held. */
+tnri_stream *tnri_stream_walk(const tnri_device *device, tnri_stream *stream);
+
+void tnri_stream_hold(tnri_stream *stream);
+void tnri_stream_drop(tnri_stream *stream);
+
+/* Forgets all streams of a device that is put out of use. */
+void tnri_streams_forget(const tnri_device *device);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recording uses: see use.h. The mark is made first, without the arena's lock, then entered: a
+ * block that turns out not to be live costs an event and nothing else.
+ */
+#include "use.h"
+
+#include "announce.h"
+#include "base/error.h"
+#include "pending.h"
+#include "pool/library.h"
+#include "records.h"
+#include "retire.h"
+
+static tnri_records use_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_use)};
+static tnri_records uses_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_uses)};
+
+/* ---- the list of a block -------------------------------------------------------------------- */
+
+/* The block's list, made if it has none. Under the arena's lock. Null: no host memory. */
+static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
+{
+    if (block->uses != NULL)
+        return block->uses;
+    tnri_uses *uses = tnri_record_take(&uses_records);
+    if (uses == NULL)
+        return NULL;
+    uses->block = block;
+    uses->arena = arena;
+    block->uses = uses;
+    return uses;
+}
+
+tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
+                        tnri_event *event)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_uses *uses = block_uses(arena, block);
+    tnri_use *use = uses == NULL ? NULL : uses->first;
+    while (use != NULL && use->stream != stream)
+        use = use->next;
+    if (use == NULL && uses != NULL && (use = tnri_record_take(&use_records)) != NULL) {
+        use->owner = uses;
+        use->stream = stream;
+        tnri_stream_hold(stream);
+        use->next = uses->first;
+        uses->first = use;
+    }
+    if (use == NULL) {
+        if (uses != NULL && uses->first == NULL) {
+            block->uses = NULL;
+            tnri_uses_free(uses);
+        }
+        tnri_event_drop(arena->device, event);
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
+    }
+    if (event == NULL) {
+        use->until_free = 1;
+    } else if (use->number <= number) {
+        /* A stream is a queue: its later mark covers its earlier one. */
+        tnri_event_drop(arena->device, use->event);
+        use->event = event;
+        use->number = number;
+    } else {
+        tnri_event_drop(arena->device, event);
+    }
+    return TNR_OK;
+}
+
+void tnri_uses_free(tnri_uses *uses)
+{
+    while (uses->first != NULL) {
+        tnri_use *use = uses->first;
+        uses->first = use->next;
+        tnri_assert(!use->is_pending);
+        tnri_event_drop(uses->arena->device, use->event);
+        tnri_stream_drop(use->stream);
+        if (use != &uses->fence)
+            tnri_record_give(&use_records, use);
+    }
+    tnri_record_give(&uses_records, uses);
+}
+
+tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block)
+{
+    tnri_assert_held(&arena->lock);
+    if (block_uses(arena, block) != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
+}
+
+void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_event *event)
+{
+    tnri_use *use = &uses->fence;
+    use->owner = uses;
+    use->stream = proxy;
+    use->number = number;
+    use->event = event;
+    tnri_stream_hold(proxy);
+    tnri_event_hold(event);
+    use->next = uses->first;
+    uses->first = use;
+    /* Until this store nobody else reads the list; from the insertion on, somebody may end the
+     * block, so nothing is touched after it. */
+    atomic_store_explicit(&uses->is_unfenced, 0, memory_order_release);
+    tnri_lock_take(&proxy->lock);
+    tnri_pending_insert(&proxy->pending, use);
+    use->is_pending = 1;
+    atomic_fetch_add_explicit(&proxy->pending_count, 1, memory_order_relaxed);
+    tnri_lock_release(&proxy->lock);
+}
+
+/* ---- finding the block ---------------------------------------------------------------------- */
+
+/* The arena whose span `ptr` lies in, with no promise about the block. */
+static tnr_status arena_of(const void *ptr, tnri_arena **arena)
+{
+    if (ptr == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "a null pointer has no uses to record.");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    if (block == NULL)
+        block = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                          device->index);
+    *arena = block->world->arena;
+    return TNR_OK;
+}
+
+/* The live block at `ptr`, with its arena's lock taken; or an error, without it. */
+static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **block)
+{
+    tnri_lock_take(&arena->lock);
+    *block = tnri_block_map_containing(&arena->device->space.map, (uintptr_t)ptr);
+    if (*block != NULL)
+        return TNR_OK;
+    tnri_lock_release(&arena->lock);
+    return tnri_error(TNR_ERR_NOT_LIVE,
+                      "%p lies in no live block of device %d: it was freed before. Record a use "
+                      "before the free.",
+                      ptr, arena->device->index);
+}
+
+/* The use of the block's own stream is what its free is ordered after anyway. */
+static tnr_status own_use(tnri_arena *arena, const void *ptr)
+{
+    tnri_block *block;
+    tnr_status status = block_lock(arena, ptr, &block);
+    if (status == TNR_OK)
+        tnri_lock_release(&arena->lock);
+    return status;
+}
+
+/* Enters a mark (or, with a null event, an intention); takes over the event. */
+static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *stream,
+                            uint64_t number, tnri_event *event)
+{
+    tnri_block *block;
+    tnr_status status = block_lock(arena, ptr, &block);
+    if (status != TNR_OK) {
+        tnri_event_drop(arena->device, event);
+        return status;
+    }
+    status = tnri_use_add(arena, block, stream, number, event);
+    tnri_lock_release(&arena->lock);
+    return status;
+}
+
+/* ---- the calls ------------------------------------------------------------------------------ */
+
+tnr_status tnr_record_use(const void *ptr, tnr_stream handle)
+{
+    tnri_arena *arena;
+    tnri_stream *stream;
+    tnr_status status = arena_of(ptr, &arena);
+    if (status != TNR_OK)
+        return status;
+    if (arena->key == tnri_stream_key(handle))
+        return own_use(arena, ptr);
+    tnri_retire_register();
+    status = tnri_stream_find(arena->device, handle, &stream);
+    if (status != TNR_OK)
+        return status;
+    tnri_event *event;
+    uint64_t number;
+    status = tnri_stream_mark(stream, &event, &number);
+    if (status != TNR_OK)
+        return status;
+    return use_enter(arena, ptr, stream, number, event);
+}
+
+tnr_status tnr_record_stream(const void *ptr, tnr_stream handle)
+{
+    tnri_arena *arena;
+    tnri_stream *stream;
+    tnr_status status = arena_of(ptr, &arena);
+    if (status != TNR_OK)
+        return status;
+    if (arena->key == tnri_stream_key(handle))
+        return own_use(arena, ptr);
+    tnri_retire_register();
+    status = tnri_stream_find(arena->device, handle, &stream);
+    if (status != TNR_OK)
+        return status;
+    return use_enter(arena, ptr, stream, 0, NULL);
+}
+
+tnr_status tnr_keep_until(const void *ptr, tnr_event event)
+{
+    tnri_arena *arena;
+    tnr_status status = arena_of(ptr, &arena);
+    if (status != TNR_OK)
+        return status;
+    tnri_retire_register();
+    tnri_stream *proxy;
+    tnri_event *mark;
+    uint64_t number;
+    status = tnri_announced_mark(arena->device, event, &proxy, &mark, &number);
+    if (status != TNR_OK)
+        return status;
+    return use_enter(arena, ptr, proxy, number, mark);
+}
+
+tnr_status tnr_free_on(void *ptr, tnr_stream stream)
+{
+    if (ptr == NULL)
+        return TNR_OK;
+    tnri_arena *arena;
+    tnr_status status = arena_of(ptr, &arena);
+    if (status != TNR_OK)
+        return status;
+    /* The free's own checks come first: nothing may be recorded for a free that is refused. */
+    tnri_block *block;
+    status = block_lock(arena, ptr, &block);
+    if (status != TNR_OK)
+        return status;
+    int is_start = block->base == (uintptr_t)ptr;
+    tnri_lock_release(&arena->lock);
+    if (is_start)
+        status = tnr_record_use(ptr, stream);
+    return status == TNR_OK ? tnr_free(ptr) : status;
+}
+
+void tnri_use_records_trim(void)
+{
+    tnri_records_free(&use_records);
+    tnri_records_free(&uses_records);
+}

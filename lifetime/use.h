@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Uses: which streams other than its own still need a block, and how far.
+ *
+ * A block that was ever used elsewhere has a `tnri_uses` with one `tnri_use` for each such stream,
+ * so its length is bounded by the number of streams. While the block is live, all of it is
+ * protected by the arena's lock. From the free on (retire.h) it belongs to the retirement: the
+ * list is constant, the heap links are the using stream's, and `pending` is an atomic count.
+ */
+#ifndef TNRI_LIFETIME_USE_H
+#define TNRI_LIFETIME_USE_H
+
+#include <tenure/lifetime.h>
+
+#include "arena/upper.h"
+#include "stream.h"
+
+typedef struct tnri_use {
+    struct tnri_uses *owner;
+    struct tnri_use *next;      /* in owner->first */
+    struct tnri_stream *stream; /* holds a reference */
+    uint64_t number;            /* of the mark where the use ends; 0: not marked yet */
+    tnri_event *event;          /* of the mark; holds a reference; null with number 0 */
+    int until_free;             /* tnr_record_stream: is to be marked at the free */
+
+    /* The stream's lock: */
+    int is_pending; /* 1: in the stream's heap */
+    struct tnri_use *child, *sibling, *back;
+} tnri_use;
+
+typedef struct tnri_uses {
+    tnri_block *block;
+    tnri_arena *arena;
+    tnri_use *first;
+    size_t bytes;                    /* of the block; for after it is gone */
+    _Atomic uint32_t pending;        /* uses not over, and threads that look; see retire.h */
+    struct tnri_uses *older, *newer; /* among the arena's retired ones; its life's lock */
+    struct tnri_uses *batch_next;    /* tnr_free_sync: in the device's batch; its lock */
+    _Atomic int is_unfenced;         /* 1: in a batch whose fence has not been made */
+    tnri_use fence;                  /* tnr_free_sync: the use that the fence becomes */
+} tnri_uses;
+
+/* Adds a mark to a live block's uses, or moves the stream's mark on; takes over the reference to
+ * `event`, also on failure. With a null event the use is until the free. Under the arena's lock.
+ * TNR_ERR_HOST_MEMORY: nothing has changed. */
+tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
+                        tnri_event *event);
+
+/* Makes sure that a live block has a list, be it empty. Under the arena's lock. */
+tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block);
+
+/* The fence of a retired block's batch has been made: it becomes one more pending use. */
+void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_event *event);
+
+/* Returns the records' memory if none is in use. */
+void tnri_use_records_trim(void);
+
+/* Frees a block's uses with all references. */
+void tnri_uses_free(tnri_uses *uses);
+
+#endif
