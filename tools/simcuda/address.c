@@ -265,6 +265,7 @@ void sim_region_free(struct sim_region *region)
         sim.last_region = NULL;
     }
     sim.reserved_bytes -= region->kind == SIM_RESERVED ? region->bytes : 0;
+    sim_race_memory_gone(&region->shadow);
     region_unmap(region);
     free(region);
 }

@@ -84,6 +84,7 @@ void sim_context_end(struct sim_context *context)
                       (unsigned long long)context->id, context->device->ordinal,
                       (unsigned long long)dropped);
     }
+    sim_race_waited_all(context, NULL, sim.ticket);
     sim_block_end(context);
     sim_slot_each(SIM_EVENT, context, end_event);
     sim_slot_each(SIM_STREAM, context, end_stream);

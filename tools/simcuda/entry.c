@@ -127,6 +127,7 @@ CUresult sim_enter(enum sim_entry entry, unsigned needs)
         return CUDA_ERROR_NOT_PERMITTED;
     }
     sim_lock();
+    sim_thread()->entry = entry;
     CUresult result = entry_check(entry, needs);
     if (result != CUDA_SUCCESS) {
         sim_unlock();
@@ -141,6 +142,11 @@ CUresult sim_leave(CUresult result)
 }
 
 /* ---- Names ---------------------------------------------------------------------------------- */
+
+const char *sim_entry_symbol(uint16_t entry)
+{
+    return entry < SIM_ENTRY_COUNT ? entries[entry].symbol : "?";
+}
 
 /* Marks the entry points that a name means: all forms by plain name, one by symbol. */
 int sim_entry_by_name(const char *name, bool *found)

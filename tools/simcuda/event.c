@@ -16,24 +16,35 @@ static struct sim_event *event_get(CUevent handle)
     return sim_slot_get(handle, SIM_EVENT, "event");
 }
 
+void sim_point_hold(struct sim_point point)
+{
+    sim_stream_hold(point.stream);
+    sim_race_point_hold(point);
+}
+
+/* A point that was never set is allowed. */
+void sim_point_drop(struct sim_point point)
+{
+    if (point.stream != NULL) {
+        sim_stream_drop(point.stream);
+        sim_race_point_drop(point);
+    }
+}
+
 void sim_event_drop(struct sim_event *event)
 {
     if (--event->references == 0) {
-        if (event->point.stream != NULL) {
-            sim_stream_drop(event->point.stream);
-        }
+        sim_point_drop(event->point);
         free(event);
     }
 }
 
 /* The event now stands for this point. */
-void sim_event_mark(struct sim_event *event, struct sim_stream *stream, uint64_t ticket)
+void sim_event_mark(struct sim_event *event, struct sim_point point)
 {
-    sim_stream_hold(stream);
-    if (event->point.stream != NULL) {
-        sim_stream_drop(event->point.stream);
-    }
-    event->point = (struct sim_point){stream, ticket};
+    sim_point_hold(point);
+    sim_point_drop(event->point);
+    event->point = point;
 }
 
 static CUresult event_create(CUevent *out, unsigned flags)
@@ -91,7 +102,7 @@ static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned fl
     if (event->context != stream->context) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    struct sim_op op = {.kind = SIM_OP_RECORD, .record = event};
+    struct sim_op op = {.kind = SIM_OP_RECORD, .record = {event, NULL}};
     event->references++;
     return sim_submit(stream, &op);
 }
@@ -113,6 +124,14 @@ static bool event_done(const struct sim_event *event)
     return event->point.stream == NULL || sim_point_done(event->point);
 }
 
+/* The host has been told that the event is done. */
+static void event_known(const struct sim_event *event)
+{
+    if (event->point.stream != NULL) {
+        sim_race_waited(event->point);
+    }
+}
+
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
     SIM_ENTER(cuEventQuery, SIM_NEEDS_INIT);
@@ -127,6 +146,9 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     CUresult result = event->context->error;
     if (result == CUDA_SUCCESS && !event_done(event)) {
         result = CUDA_ERROR_NOT_READY;
+    }
+    if (result == CUDA_SUCCESS) {
+        event_known(event);
     }
     sim_event_drop(event);
     return sim_leave(result);
@@ -163,6 +185,8 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
     if (!event_done(start) || !event_done(end)) {
         return CUDA_ERROR_NOT_READY;
     }
+    event_known(start);
+    event_known(end);
     *milliseconds = (float)((double)(int64_t)(end->time_ns - start->time_ns) / 1e6);
     return CUDA_SUCCESS;
 }

@@ -130,7 +130,7 @@ static void clock_advance(struct sim_device *device, const struct sim_op *op)
  * Does the operation's work. In a poisoned context nothing has any effect but the end of waiting,
  * and frees, which must not leak.
  */
-void sim_execute(struct sim_stream *stream, struct sim_op *op)
+static void execute(const struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_device *device = stream->context->device;
     bool sound = stream->context->error == CUDA_SUCCESS && sim_check_op(stream, op);
@@ -145,7 +145,7 @@ void sim_execute(struct sim_stream *stream, struct sim_op *op)
     }
     switch (op->kind) {
     case SIM_OP_RECORD:
-        op->record->time_ns = device->clock_ns;
+        op->record.event->time_ns = device->clock_ns;
         break;
     case SIM_OP_WRITE_VALUE:
         value_store(op);
@@ -161,4 +161,12 @@ void sim_execute(struct sim_stream *stream, struct sim_op *op)
     default: /* waits: their turn having come is all there is to them */
         break;
     }
+}
+
+/* Runs an operation whose turn has come. */
+void sim_execute(struct sim_stream *stream, struct sim_op *op)
+{
+    sim_race_begin(stream, op);
+    execute(stream, op);
+    sim_race_end(stream, op);
 }

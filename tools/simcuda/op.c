@@ -90,9 +90,10 @@ void sim_launch_reset(void)
 /* Gives back what the operation owns, whether it ran or not. */
 void sim_op_dispose(struct sim_op *op)
 {
+    sim_race_dispose(op);
     switch (op->kind) {
     case SIM_OP_RECORD:
-        sim_event_drop(op->record);
+        sim_event_drop(op->record.event);
         break;
     case SIM_OP_WAIT:
         sim_stream_drop(op->wait.stream);
@@ -167,8 +168,10 @@ CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op)
     stream->last_ticket = queued->ticket;
     stream->tail++;
     sim.pending++;
+    sim_race_submitted(stream, queued);
     if (op->kind == SIM_OP_RECORD) {
-        sim_event_mark(op->record, stream, queued->ticket);
+        sim_event_mark(op->record.event,
+                       (struct sim_point){stream, queued->ticket, queued->record.release});
     }
     sim_schedule_submitted();
     return CUDA_SUCCESS;

@@ -54,7 +54,7 @@ static struct sim_stream *legacy_blocker(const struct sim_stream *stream, uint64
 {
     if (stream->blocking) {
         struct sim_stream *legacy = stream->context->legacy;
-        return sim_point_done((struct sim_point){legacy, ticket}) ? NULL : legacy;
+        return sim_point_done((struct sim_point){legacy, ticket, NULL}) ? NULL : legacy;
     }
     for (size_t i = 0; stream->kind == SIM_LEGACY && i < sim.busy_count; i++) {
         struct sim_stream *other = sim.busy[i];
@@ -311,6 +311,7 @@ CUresult sim_wait(struct sim_point point, const char *call)
     }
     if (result == CUDA_SUCCESS) {
         result = stream->context->error;
+        sim_race_waited(point);
     }
     sim_stream_drop(stream);
     return result;
@@ -326,12 +327,15 @@ static CUresult wait_all(const struct sim_context *context, const struct sim_dev
         struct sim_stream *stream = sim.busy[i];
         bool wanted =
             context != NULL ? stream->context == context : stream->context->device == device;
-        if (wanted && !sim_point_done((struct sim_point){stream, ticket})) {
-            result = sim_wait((struct sim_point){stream, ticket}, call);
+        if (wanted && !sim_point_done((struct sim_point){stream, ticket, NULL})) {
+            result = sim_wait((struct sim_point){stream, ticket, NULL}, call);
             i = 0; /* the list has changed */
         } else {
             i++;
         }
+    }
+    if (result == CUDA_SUCCESS) {
+        sim_race_waited_all(context, device, ticket);
     }
     return result;
 }

@@ -62,6 +62,7 @@ struct sim_settings {
     uint64_t version; /* as cuDriverGetVersion says it */
     enum sim_schedule schedule;
     bool vmm;
+    bool races; /* the race detector starts with cuInit */
     bool abort_on_violation;
     bool missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };
@@ -94,10 +95,14 @@ struct sim_slot {
 
 struct sim_stream;
 struct sim_region;
+struct sim_clock; /* the race detector's: race.h */
+struct sim_release;
+struct sim_shadow;
 
 struct sim_point {
     struct sim_stream *stream; /* holds a reference where it is stored */
     uint64_t ticket;
+    struct sim_release *release; /* an event record's clock, held too; null without detector */
 };
 
 struct sim_context {
@@ -136,10 +141,11 @@ struct sim_memory {
     struct sim_memory *origin; /* imported in the process that made it: that handle, or null */
     struct sim_device *device;
     CUmemAllocationProp properties;
-    int file;       /* the device's, or an imported one */
-    int lease;      /* open description that holds the share lock, -1 if never shared */
-    bool imported;  /* from another process */
-    uint32_t index; /* in the table of handles */
+    int file;                  /* the device's, or an imported one */
+    int lease;                 /* open description that holds the share lock, -1 if never shared */
+    bool imported;             /* from another process */
+    struct sim_shadow *shadow; /* of the race detector; null until touched */
+    uint32_t index;            /* in the table of handles */
 };
 
 struct sim_mapping {
@@ -165,6 +171,7 @@ struct sim_region {
     bool free_queued;           /* a cuMemFreeAsync is under way */
     struct sim_mapping **pages; /* reserved: one entry per granule */
     uint64_t mappings;          /* reserved: how many there are */
+    struct sim_shadow *shadow;  /* not reserved: of the race detector; null until touched */
 };
 
 struct sim_event {
@@ -239,10 +246,17 @@ struct sim_op {
     enum sim_op_kind kind;
     unsigned access_count; /* of access[]; kernels have theirs in the launch */
     bool any_device;       /* a copy between devices: peer access is not needed */
+    uint16_t entry;        /* the entry point that queued it, for the race detector's reports */
+    uint32_t label;        /* what the program called this place */
+    uint32_t owner;        /* who owned the memory */
     uint64_t ticket;       /* given by sim_submit */
+    struct sim_release *acquire; /* what the host knew; null: nothing new to this stream */
     struct sim_access access[SIM_OP_ACCESSES];
     union {
-        struct sim_event *record;
+        struct {
+            struct sim_event *event;
+            struct sim_release *release; /* its clock, once it has run */
+        } record;
         struct sim_point wait;
         struct {
             uint64_t value;
@@ -285,8 +299,10 @@ struct sim_stream {
     uint64_t tail;       /* count of operations submitted */
     uint64_t room;       /* entries of ring, a power of two */
     uint64_t last_ticket;
-    size_t busy_index; /* in sim.busy while not empty */
-    uint64_t thread;   /* per-thread: whose */
+    size_t busy_index;  /* in sim.busy while not empty */
+    uint64_t thread;    /* per-thread: whose */
+    uint32_t race_slot; /* in the race detector's clocks; 0: none yet */
+    uint64_t race_host; /* version of the host's clock that the latest operation took */
     struct sim_stream *next_default;
 };
 
@@ -308,8 +324,10 @@ struct sim_state {
     bool configuration_bad;
     bool initialised;
     bool shut_down;
-    bool forked;    /* this is a child of the process that initialised */
-    uint64_t epoch; /* rises with every reset, so that threads drop what they remember */
+    bool races_on;     /* the race detector works */
+    bool races_forced; /* switched by the program: the environment does not count */
+    bool forked;       /* this is a child of the process that initialised */
+    uint64_t epoch;    /* rises with every reset, so that threads drop what they remember */
     struct sim_settings settings;
 
     uint64_t calls[SIM_ENTRY_COUNT];
@@ -354,6 +372,9 @@ struct sim_thread {
     struct sim_context *stack[64]; /* current context on top */
     size_t depth;
     bool in_callback;
+    bool owners_paused;   /* operations are not checked against owners */
+    uint32_t origin;      /* label of what the thread is doing */
+    enum sim_entry entry; /* the latest entry point it came in by */
 };
 
 /* ---- Functions by file ---------------------------------------------------------------------- */
@@ -367,6 +388,7 @@ CUresult sim_enter(enum sim_entry entry, unsigned needs); /* takes the lock, onl
 CUresult sim_leave(CUresult result);
 struct sim_thread *sim_thread(void);
 struct sim_context *sim_current(void); /* null without one */
+const char *sim_entry_symbol(uint16_t entry);
 int sim_fail_add(const char *name, uint64_t nth, bool sticky, CUresult error);
 void sim_lock(void);
 void sim_unlock(void);
@@ -473,7 +495,9 @@ void sim_stream_discard(struct sim_stream *stream); /* forgets its queue */
 
 /* event.c */
 void sim_event_drop(struct sim_event *event);
-void sim_event_mark(struct sim_event *event, struct sim_stream *stream, uint64_t ticket);
+void sim_event_mark(struct sim_event *event, struct sim_point point);
+void sim_point_hold(struct sim_point point);
+void sim_point_drop(struct sim_point point);
 
 /* transfer.c */
 CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
@@ -489,5 +513,25 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream str
 
 /* kernel.c */
 void sim_module_end(struct sim_module *module);
+
+/* race.c: the life of an operation */
+void sim_race_submitted(struct sim_stream *stream, struct sim_op *op);
+void sim_race_begin(struct sim_stream *stream, struct sim_op *op);
+void sim_race_end(struct sim_stream *stream, const struct sim_op *op);
+void sim_race_dispose(struct sim_op *op);
+void sim_race_reset(void);
+
+/* clock.c: what the host learns, and streams that go */
+void sim_race_waited(struct sim_point point);
+void sim_race_waited_all(const struct sim_context *context, const struct sim_device *device,
+                         uint64_t ticket);
+void sim_race_idle(const struct sim_stream *stream);
+void sim_race_stream_gone(struct sim_stream *stream);
+void sim_race_point_hold(struct sim_point point);
+void sim_race_point_drop(struct sim_point point);
+
+/* shadow.c: memory that goes */
+void sim_race_unmapped(const struct sim_mapping *mapping);
+void sim_race_memory_gone(struct sim_shadow **shadow);
 
 #endif

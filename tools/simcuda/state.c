@@ -131,6 +131,7 @@ CUresult sim_start(void)
     sim.device_count = (int)sim.settings.devices;
     /* As seen on real devices: the first context's legacy stream is number 7. */
     sim.next_id = 5;
+    sim.races_on = sim.races_forced ? sim.races_on : sim.settings.races;
     sim.initialised = true;
     sim_schedule_start();
     return CUDA_SUCCESS;
@@ -177,6 +178,7 @@ int simcuda_reset(void)
         sim_device_close(&sim.devices[i]);
     }
     sim_launch_reset();
+    sim_race_reset();
     state_clear();
     sim_unlock();
     return (int)live_objects(&live);

@@ -37,6 +37,7 @@ void sim_stream_hold(struct sim_stream *stream)
 void sim_stream_drop(struct sim_stream *stream)
 {
     if (--stream->references == 0) {
+        sim_race_stream_gone(stream);
         free(stream->ring);
         free(stream);
     }
@@ -170,15 +171,16 @@ static CUresult stream_wait(struct sim_stream *stream)
 {
     struct sim_op marker = {.kind = SIM_OP_WAIT};
     if (stream->kind != SIM_LEGACY) {
-        return sim_wait((struct sim_point){stream, stream->last_ticket}, "cuStreamSynchronize");
+        return sim_wait((struct sim_point){stream, stream->last_ticket, NULL},
+                        "cuStreamSynchronize");
     }
-    marker.wait = (struct sim_point){stream, 0};
+    marker.wait = (struct sim_point){stream, 0, NULL};
     sim_stream_hold(stream);
     CUresult result = sim_submit(stream, &marker);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    return sim_wait((struct sim_point){stream, stream->last_ticket}, "cuStreamSynchronize");
+    return sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "cuStreamSynchronize");
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
@@ -218,6 +220,9 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     if (result == CUDA_SUCCESS && !stream_idle(stream)) {
         result = CUDA_ERROR_NOT_READY;
     }
+    if (result == CUDA_SUCCESS) {
+        sim_race_idle(stream);
+    }
     sim_stream_drop(stream);
     return sim_leave(result);
 }
@@ -239,7 +244,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
         return sim_leave(CUDA_SUCCESS);
     }
     struct sim_op op = {.kind = SIM_OP_WAIT, .wait = event->point};
-    sim_stream_hold(op.wait.stream);
+    sim_point_hold(op.wait);
     return sim_leave(sim_submit(stream, &op));
 }
 

@@ -75,7 +75,7 @@ static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
     sim_stream_hold(stream);
     CUresult result = sim_submit(stream, &op);
     if (result == CUDA_SUCCESS && host_waits) {
-        result = sim_wait((struct sim_point){stream, stream->last_ticket}, "a copy");
+        result = sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "a copy");
     }
     sim_stream_drop(stream);
     return result;
@@ -94,7 +94,7 @@ static CUresult copy_start(CUstream handle, const struct copy *copy)
     }
     if (copy->synchronous && !managed(copy->from)) {
         /* The driver finishes the stream before it takes bytes from pageable memory. */
-        result = sim_wait((struct sim_point){stream, stream->last_ticket}, "a copy");
+        result = sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "a copy");
         if (result != CUDA_SUCCESS) {
             return result;
         }
@@ -239,7 +239,7 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream han
     sim_stream_hold(stream);
     result = sim_submit(stream, &op);
     if (result == CUDA_SUCCESS && host_waits) {
-        result = sim_wait((struct sim_point){stream, stream->last_ticket}, "a memset");
+        result = sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "a memset");
     }
     sim_stream_drop(stream);
     return sim_leave(result);

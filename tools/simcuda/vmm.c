@@ -87,6 +87,7 @@ struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocati
 
 static void memory_free(struct sim_memory *memory)
 {
+    sim_race_memory_gone(&memory->shadow);
     sim.memories[memory->index] = NULL;
     free(memory);
 }
@@ -417,6 +418,7 @@ static CUresult unmap(CUdeviceptr ptr, size_t size)
         }
         struct sim_memory *memory = mapping->memory;
         at += memory->bytes;
+        sim_race_unmapped(mapping);
         range_set(region, mapping->base, memory->bytes, NULL);
         free(mapping);
         region->mappings--;

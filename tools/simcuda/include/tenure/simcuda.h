@@ -123,6 +123,95 @@ uint64_t simcuda_violations(void);
 const char *simcuda_violation_last(void); /* "" if none; valid in this thread until its next call */
 void simcuda_violations_clear(void);
 
+/* ---- Races ---------------------------------------------------------------------------------- */
+
+/*
+ * With the race detector on, two operations that touch the same bytes, at least one of them writing,
+ * with nothing that orders them, are reported, whatever the schedule happened to be. So is an
+ * operation on memory whose owner is gone. TENURE_SIM_RACES=1 turns it on with cuInit.
+ *
+ * What orders operations: their stream; an event recorded and waited for; the legacy stream's rules;
+ * a value wait, after the write that satisfied it; and the host: whatever it has waited for, or a
+ * query has called finished, is before everything that any thread queues from then on. (Host threads
+ * are taken as one. The simulation cannot see how they tell each other what they know.)
+ *
+ * Races are found when the operations run, so a program looks at the counts after synchronising;
+ * ownership is checked when an operation is queued. What the host itself does to memory is not seen.
+ * Bytes are physical: two mappings of one handle are the same memory.
+ */
+
+typedef enum simcuda_report_kind {
+    SIMCUDA_RACE,           /* two operations without order, one of them a write */
+    SIMCUDA_UNFINISHED,     /* a mapping or block goes; the host does not know its users finished */
+    SIMCUDA_USE_AFTER_FREE, /* queued after simcuda_owner_end of the memory it touches */
+    SIMCUDA_OVERRUN,        /* begins in a block and ends outside, or the other way round */
+    SIMCUDA_NO_OWNER,       /* touches tracked memory that no one ever owned */
+    SIMCUDA_TWO_OWNERS,     /* simcuda_owner_begin on memory that still has an owner */
+    SIMCUDA_REPORT_KINDS
+} simcuda_report_kind;
+
+/* One side of a report. Texts are valid during the callback only. */
+typedef struct simcuda_touch {
+    const char *what;  /* entry point: "cuMemsetD8Async", "simcuda_owner_end"; null: no such side */
+    const char *label; /* what simcuda_origin said at the call, or "" */
+    const char *owner; /* label of the block, or "" */
+    uint64_t stream_id;  /* as cuStreamGetId gives it; 0: not an operation */
+    uint64_t number;     /* of the operation in its stream from 0; else operations queued before */
+    CUdeviceptr address; /* as the operation used it; for races, of the bytes both touch */
+    size_t bytes;
+    int is_write;
+} simcuda_touch;
+
+typedef struct simcuda_report {
+    simcuda_report_kind kind;
+    simcuda_touch earlier;    /* races: ran first; use after free: the free */
+    simcuda_touch later;      /* the one that brought the matter to light */
+    simcuda_touch allocation; /* ownership: the block's begin */
+    const char *text;         /* all of it in a sentence */
+} simcuda_report;
+
+/* Called with the simulation locked: it must not call cu* or simcuda_*. */
+typedef void (*simcuda_report_function)(const simcuda_report *report, void *data);
+
+/*
+ * Turns the detector on or off; what was decided before cuInit goes before the environment. Returns
+ * -1, having done nothing, while operations are queued. After simcuda_reset the environment decides.
+ */
+int simcuda_races_enable(int on);
+int simcuda_races_enabled(void);
+
+/*
+ * Names what this thread is doing ("step 12: free"): operations that it queues carry the text (63
+ * characters of it) into reports, until the next call. Null or "" ends it. Cheap if nothing changes.
+ */
+void simcuda_origin(const char *label);
+
+uint64_t simcuda_races(void); /* reports of all kinds since the last clear or reset */
+uint64_t simcuda_races_of(simcuda_report_kind kind);
+const char *simcuda_race_last(void); /* "" if none; valid in this thread until its next call */
+void simcuda_races_clear(void);      /* counts only: what memory remembers stays */
+
+/* Reports go to the function instead of stderr, until null is given or the next reset. */
+void simcuda_races_callback(simcuda_report_function function, void *data);
+
+/*
+ * Ownership. begin: the bytes belong to a block from now on, in the order in which the host makes
+ * its calls. end: its owner freed it; whatever is queued afterwards and touches any of it is a use
+ * after free, until the bytes are owned again. An operation that begins in a block must end in it.
+ * Memory that was never owned may be touched freely, unless it is tracked.
+ * Return 0; -1 for an empty range, short memory, or an end where no block begins. With the detector
+ * off they do nothing and return 0.
+ */
+int simcuda_owner_begin(CUdeviceptr address, size_t bytes, const char *label);
+int simcuda_owner_end(CUdeviceptr address);
+int simcuda_owner_track(CUdeviceptr address, size_t bytes, int on);
+
+/*
+ * Between pause(1) and pause(0) what this thread queues is not checked against owners: for an
+ * allocator's own work on whole chunks, such as filling freed blocks or putting pools to sleep.
+ */
+void simcuda_owner_pause(int paused);
+
 /* ---- Time ----------------------------------------------------------------------------------- */
 
 /*
@@ -132,7 +221,7 @@ void simcuda_violations_clear(void);
  */
 uint64_t simcuda_run(uint64_t max_ops);
 uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops); /* this stream's own operations */
-uint64_t simcuda_pending(void);                                  /* queued and not finished */
+uint64_t simcuda_pending(void);                                 /* queued and not finished */
 
 /* ---- Life ----------------------------------------------------------------------------------- */
 

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ordered maps from disjoint ranges to pointers.
+ *
+ * Two levels: a sorted vector of leaves, each a sorted vector of at most 64 ranges. Finding is two
+ * binary searches; inserting and erasing move a leaf's worth of memory, whatever the size of the
+ * map. The map does not know what its values are and never frees them.
+ */
+#include "race.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAF_RANGES 64u
+#define LEAF_FEW 16u /* a leaf with fewer is joined to its neighbour if both then fit */
+
+struct sim_leaf {
+    uint32_t count;
+    struct sim_range range[LEAF_RANGES];
+};
+
+/* The range at the place, or null beyond the last; moves from a leaf's end to the next leaf. */
+static struct sim_range *place_range(const struct sim_ranges *map, struct sim_place *place)
+{
+    if (place->leaf < map->leaf_count && place->index == map->leaf[place->leaf]->count) {
+        place->leaf++;
+        place->index = 0;
+    }
+    return place->leaf < map->leaf_count ? &map->leaf[place->leaf]->range[place->index] : NULL;
+}
+
+/* The last leaf that begins at or before the address, or the first one. */
+static size_t leaf_of(const struct sim_ranges *map, uint64_t at)
+{
+    size_t low = 0;
+    size_t high = map->leaf_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (map->leaf[middle]->range[0].begin <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low == 0 ? 0 : low - 1;
+}
+
+/* The first range that ends after the address, or null. */
+struct sim_range *sim_ranges_seek(const struct sim_ranges *map, uint64_t at,
+                                  struct sim_place *place)
+{
+    *place = (struct sim_place){leaf_of(map, at), 0};
+    if (map->leaf_count == 0) {
+        return NULL;
+    }
+    const struct sim_leaf *leaf = map->leaf[place->leaf];
+    size_t low = 0;
+    size_t high = leaf->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (leaf->range[middle].end <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    place->index = low;
+    return place_range(map, place);
+}
+
+struct sim_range *sim_ranges_next(const struct sim_ranges *map, struct sim_place *place)
+{
+    place->index++;
+    return place_range(map, place);
+}
+
+/* A new leaf at a position in the vector of leaves; null when memory is short. */
+static struct sim_leaf *leaf_insert(struct sim_ranges *map, size_t at)
+{
+    struct sim_leaf **larger =
+        sim_grow(map->leaf, &map->leaf_room, map->leaf_count + 1, sizeof *larger);
+    if (larger == NULL) {
+        return NULL;
+    }
+    map->leaf = larger;
+    struct sim_leaf *leaf = malloc(sizeof *leaf);
+    if (leaf == NULL) {
+        return NULL;
+    }
+    leaf->count = 0;
+    memmove(&larger[at + 1], &larger[at], (map->leaf_count - at) * sizeof(struct sim_leaf *));
+    larger[at] = leaf;
+    map->leaf_count++;
+    return leaf;
+}
+
+static void leaf_erase(struct sim_ranges *map, size_t at)
+{
+    free(map->leaf[at]);
+    map->leaf_count--;
+    memmove(&map->leaf[at], &map->leaf[at + 1], (map->leaf_count - at) * sizeof(struct sim_leaf *));
+}
+
+/* Moves the upper half of a full leaf to a new one and the place with it. */
+static bool leaf_split(struct sim_ranges *map, struct sim_place *place)
+{
+    struct sim_leaf *upper = leaf_insert(map, place->leaf + 1);
+    if (upper == NULL) {
+        return false;
+    }
+    struct sim_leaf *lower = map->leaf[place->leaf];
+    uint32_t half = LEAF_RANGES / 2;
+    memcpy(upper->range, &lower->range[half], (LEAF_RANGES - half) * sizeof upper->range[0]);
+    upper->count = LEAF_RANGES - half;
+    lower->count = half;
+    if (place->index > half) {
+        place->leaf++;
+        place->index -= half;
+    }
+    return true;
+}
+
+/*
+ * Inserts before the place, which then is the new range's. The caller keeps ranges disjoint and in
+ * order. False, with nothing changed, when memory is short.
+ */
+bool sim_ranges_insert(struct sim_ranges *map, struct sim_place *place, struct sim_range range)
+{
+    if (place->leaf == map->leaf_count) {
+        if (map->leaf_count == 0 && leaf_insert(map, 0) == NULL) {
+            return false;
+        }
+        place->leaf = map->leaf_count - 1;
+        place->index = map->leaf[place->leaf]->count;
+    }
+    if (map->leaf[place->leaf]->count == LEAF_RANGES && !leaf_split(map, place)) {
+        return false;
+    }
+    struct sim_leaf *leaf = map->leaf[place->leaf];
+    memmove(&leaf->range[place->index + 1], &leaf->range[place->index],
+            (leaf->count - place->index) * sizeof leaf->range[0]);
+    leaf->range[place->index] = range;
+    leaf->count++;
+    return true;
+}
+
+/* Erases the range at the place, which then is the next one's; that one, or null. */
+struct sim_range *sim_ranges_erase(struct sim_ranges *map, struct sim_place *place)
+{
+    struct sim_leaf *leaf = map->leaf[place->leaf];
+    leaf->count--;
+    memmove(&leaf->range[place->index], &leaf->range[place->index + 1],
+            (leaf->count - place->index) * sizeof leaf->range[0]);
+    if (leaf->count == 0) {
+        leaf_erase(map, place->leaf);
+        place->index = 0;
+    } else if (leaf->count < LEAF_FEW && place->leaf + 1 < map->leaf_count &&
+               leaf->count + map->leaf[place->leaf + 1]->count <= LEAF_RANGES - LEAF_FEW) {
+        const struct sim_leaf *next = map->leaf[place->leaf + 1];
+        memcpy(&leaf->range[leaf->count], next->range, next->count * sizeof next->range[0]);
+        leaf->count += next->count;
+        leaf_erase(map, place->leaf + 1);
+    }
+    return place_range(map, place);
+}
+
+void sim_ranges_clear(struct sim_ranges *map)
+{
+    for (size_t i = 0; i < map->leaf_count; i++) {
+        free(map->leaf[i]);
+    }
+    free(map->leaf);
+    memset(map, 0, sizeof *map);
+}
