@@ -4,8 +4,8 @@
  * nothing runs into anything else. (unit_address_space does the arithmetic for the largest host.)
  * Not under Valgrind, which has fewer addresses than such a host.
  *
- * In tnri_pool_arena, table_grow made to lose the arenas after the first in each slot: that a
- * stream has one arena failed in many_pools_and_streams.
+ * In table_grow (pool.c), old arenas not entered in the new table: many_pools_and_streams failed,
+ * streams having two arenas.
  */
 #include "unit.h"
 
