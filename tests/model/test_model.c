@@ -12,10 +12,10 @@
  * refused frees change nothing; at the end all counters are zero, tnr_trim(0) gives everything back
  * and nothing is left after tnr_shutdown; and guarantee 6, equal seeds give equal addresses.
  *
- * Seen to fail with: the sum in tnri_stale_held_bytes left out (stale.c); tnri_drain_pool not called
- * after a release (reclaim.c); tnri_event_order skipped in donor_order (execute.c), so that another
- * stream's memory is used before its work has ended; blocks of 4 KiB not entered in the map
- * (world.c).
+ * Seen to fail with: the sum in tnri_stale_held_bytes left out (stale.c); tnri_drain_pool not
+ * called after a release (reclaim.c); tnri_event_order skipped in donor_order (execute.c), so that
+ * the memory of another stream is used before its work has ended; blocks of 4 KiB not entered in the
+ * map (world.c).
  */
 #include "model.h"
 
