@@ -70,6 +70,9 @@ static int settings_parse(replay_settings *settings, int simulated)
     return EXIT_CODE_OK;
 }
 
+/* What the user typed, for the reports. Written once, before anything else. */
+static char command_line[4096];
+
 /* Reads all traces, so that a mistake in the last one costs no run of the first. */
 static exit_code traces_read(trace *traces, char **paths, int count)
 {
@@ -103,7 +106,7 @@ static exit_code traces_run(session *active, const trace *traces, int count,
         }
         replay_run(active, &traces[i], settings, &results[i]);
         if (is_json) {
-            replay_json(&results[i], active, stdout);
+            replay_json(&results[i], active, command_line, stdout);
             fflush(stdout);
         }
         if (results[i].code != EXIT_CODE_OK) {
@@ -140,6 +143,10 @@ static exit_code device_run(const trace *traces, int count, long device, replay_
 
 int command_replay(int argc, char **argv)
 {
+    size_t length = (size_t)snprintf(command_line, sizeof(command_line), "tenure replay");
+    for (int i = 0; i < argc && length < sizeof(command_line); i++)
+        length +=
+            (size_t)snprintf(command_line + length, sizeof(command_line) - length, " %s", argv[i]);
     cli_result arguments;
     replay_settings ignored;
     long device = 0;

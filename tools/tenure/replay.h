@@ -53,7 +53,8 @@ exit_code replay_self_test(session *active, const replay_settings *settings, cha
                            size_t error_bytes);
 
 /* One line of JSON. */
-void replay_json(const replay_result *result, const session *active, FILE *file);
+void replay_json(const replay_result *result, const session *active, const char *command,
+                 FILE *file);
 /* Tables of all traces. */
 void replay_tables(const replay_result *results, size_t count, FILE *file);
 

@@ -7,6 +7,8 @@
  */
 #include <string.h>
 
+#include <tenure_commit.h>
+
 #include "recorded.h"
 #include "replay.h"
 #include "table.h"
@@ -70,7 +72,8 @@ static void recorded_json(json_writer *json, const char *name)
     json_unsigned(json, "pytorch_held_bytes", figures->held_bytes);
 }
 
-void replay_json(const replay_result *result, const session *active, FILE *file)
+void replay_json(const replay_result *result, const session *active, const char *command,
+                 FILE *file)
 {
     const tnr_stats *stats = &result->stats;
     json_writer json;
@@ -79,6 +82,12 @@ void replay_json(const replay_result *result, const session *active, FILE *file)
     json_text(&json, "trace", result->source->name);
     json_text(&json, "driver", result->simulated ? "sim" : "cuda");
     json_text(&json, "device", active->device_info.name);
+    char version[32];
+    snprintf(version, sizeof(version), "%d.%d", active->version / 1000,
+             active->version % 1000 / 10);
+    json_text(&json, "driver_cuda", version);
+    json_text(&json, "command", command);
+    json_text(&json, "commit", TNR_COMMIT);
     json_unsigned(&json, "ops", result->ops_count);
     json_unsigned(&json, "loops", (uint64_t)result->loops);
     json_unsigned(&json, "streams", result->source->streams_count);
