@@ -191,27 +191,23 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
 /* Blocks freed with tnr_free_sync and not fenced yet, by device. */
 static struct {
     tnri_lock lock;
-    tnri_uses *first;
-} batches[TNRI_DEVICES_MAX];
+    tnri_uses *first[TNRI_DEVICES_MAX];
+} batches = {.lock = {.rank = TNRI_RANK_RETIRED}};
 
 void tnri_batch_add(tnri_device *device, tnri_uses *uses)
 {
-    tnri_lock *lock = &batches[device->index].lock;
-    lock->rank = TNRI_RANK_RETIRED;
-    tnri_lock_take(lock);
-    uses->batch_next = batches[device->index].first;
-    batches[device->index].first = uses;
-    tnri_lock_release(lock);
+    tnri_lock_take(&batches.lock);
+    uses->batch_next = batches.first[device->index];
+    batches.first[device->index] = uses;
+    tnri_lock_release(&batches.lock);
 }
 
 static tnri_uses *batch_take(tnri_device *device)
 {
-    tnri_lock *lock = &batches[device->index].lock;
-    lock->rank = TNRI_RANK_RETIRED;
-    tnri_lock_take(lock);
-    tnri_uses *batch = batches[device->index].first;
-    batches[device->index].first = NULL;
-    tnri_lock_release(lock);
+    tnri_lock_take(&batches.lock);
+    tnri_uses *batch = batches.first[device->index];
+    batches.first[device->index] = NULL;
+    tnri_lock_release(&batches.lock);
     return batch;
 }
 

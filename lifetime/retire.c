@@ -186,8 +186,6 @@ static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
 /* tnr_free of a block with uses: the hook of the layer below. */
 static tnr_status free_used(tnri_arena *arena, tnri_block *block, void *ptr)
 {
-    if (tnri_life_of(arena) == NULL)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
     tnr_status status = uses_mark(arena, block, ptr);
     if (status == TNR_OK)
         block_retire(arena, block, 0);
@@ -210,8 +208,6 @@ tnr_status tnr_free_sync(void *ptr)
         return tnri_free_refused(device, ptr);
     tnri_retire_register();
     tnri_arena *arena = block->world->arena;
-    if (tnri_life_of(arena) == NULL)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
     tnr_status status = uses_mark(arena, block, ptr);
     if (status != TNR_OK)
         return status;

@@ -7,6 +7,7 @@
 
 #include "announce.h"
 #include "base/error.h"
+#include "collect.h"
 #include "pending.h"
 #include "pool/library.h"
 #include "records.h"
@@ -22,7 +23,8 @@ static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
 {
     if (block->uses != NULL)
         return block->uses;
-    tnri_uses *uses = tnri_record_take(&uses_records);
+    /* The arena's life is made here, so that no free ever lacks the memory for it. */
+    tnri_uses *uses = tnri_life_of(arena) == NULL ? NULL : tnri_record_take(&uses_records);
     if (uses == NULL)
         return NULL;
     uses->block = block;

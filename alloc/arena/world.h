@@ -81,7 +81,7 @@ int tnri_world_spares(tnri_world *world, size_t count);
 int tnri_world_promise(tnri_world *world, size_t count);
 void tnri_world_unpromise(tnri_world *world, size_t count);
 
-/* Adds a span as one HOLE, merging with an adjacent one. Needs one spare record. */
+/* Adds a span as one HOLE. Needs one spare record. */
 void tnri_world_add_span(tnri_world *world, tnri_span *span);
 
 /* ---- serving and freeing -------------------------------------------------------------------- */

@@ -332,7 +332,8 @@ typedef struct tnr_stats {
 
 /* Fills *stats for a device, or for one pool of it if `pool` is not null. Takes each arena's lock
  * in turn, so the picture is exact arena by arena, and exact as a whole while no other thread
- * allocates. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set),
+ * allocates. Calls the driver only to put the device into use if nothing has yet. Errors:
+ * TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of tnr_init,
  * TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_get(int device, tnr_pool pool, tnr_stats *stats);
 

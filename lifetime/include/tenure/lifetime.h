@@ -63,7 +63,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stre
 
 /* The use of the block by `stream` ends no later than the block's free: the event is recorded then.
  * PyTorch's record_stream. Does nothing if `stream` is the block's own. Usually makes no driver
- * call. Errors: as tnr_record_use. Since 0.1.0. */
+ * call. The block's free then calls the driver once for each such stream, and returns
+ * TNR_ERR_DRIVER or TNR_ERR_HOST_MEMORY, with the block still live, if it cannot.
+ * Errors: as tnr_record_use. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_record_stream(const void *ptr, tnr_stream stream);
 
 /* The block is in use until `event`, as it is recorded now, has completed; recording it again later
