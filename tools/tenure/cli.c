@@ -31,7 +31,7 @@ static void help_option_print(const char *name, const char *argument, const char
     char left[96];
     snprintf(left, sizeof(left), "  --%s%s%s", name, argument ? " " : "", argument ? argument : "");
     int width = printf("%-*s", HELP_COLUMN, left);
-    if (width > HELP_COLUMN || left[HELP_COLUMN - 1] != '\0')
+    if (width > HELP_COLUMN || strlen(left) >= HELP_COLUMN)
         printf("\n%*s", HELP_COLUMN, "");
     for (const char *at = help; *at != '\0'; at++) {
         putchar(*at);
