@@ -83,7 +83,7 @@ size_t tnri_uses_over(tnri_uses *uses, uint32_t count, tnr_reuse reason)
 static tnri_use *use_to_mark(const tnri_block *block)
 {
     tnri_use *use = block->uses == NULL ? NULL : block->uses->first;
-    while (use != NULL && !use->until_free)
+    while (use != NULL && use->until_free != TNRI_UNTIL_FREE_OPEN)
         use = use->next;
     return use;
 }
@@ -96,6 +96,16 @@ static int block_lock_start(tnri_arena *arena, tnri_block *block, void *ptr)
         return 1;
     tnri_lock_release(&arena->lock);
     return 0;
+}
+
+/* A free that has marked uses does not come about: they end at the next one instead. Under the
+ * arena's lock. */
+static void uses_reopen(const tnri_block *block)
+{
+    for (tnri_use *use = block->uses == NULL ? NULL : block->uses->first; use != NULL;
+         use = use->next)
+        if (use->until_free == TNRI_UNTIL_FREE_MARKED)
+            use->until_free = TNRI_UNTIL_FREE_OPEN;
 }
 
 /* Marks what tnr_record_stream left open. On success the lock is held and nothing is open. */
@@ -122,13 +132,18 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
                 status = tnri_use_add(arena, block, stream, number, event);
                 for (use = block->uses->first; use->stream != stream; use = use->next)
                     ;
-                use->until_free = 0;
+                use->until_free = TNRI_UNTIL_FREE_MARKED;
                 tnri_lock_release(&arena->lock);
             }
         }
         tnri_stream_drop(stream);
-        if (status != TNR_OK)
+        if (status != TNR_OK) {
+            if (block_lock_start(arena, block, ptr)) {
+                uses_reopen(block);
+                tnri_lock_release(&arena->lock);
+            }
             return status;
+        }
     }
 }
 
@@ -211,6 +226,7 @@ tnr_status tnr_free_sync(void *ptr)
     tnr_status status = uses_mark(arena, block, ptr);
     if (status != TNR_OK)
         return status;
+    /* A block without a list has no use that was marked, so a failure here has nothing to undo. */
     status = tnri_uses_prepare(arena, block);
     if (status != TNR_OK)
         tnri_lock_release(&arena->lock);

@@ -57,7 +57,7 @@ tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *strea
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
     }
     if (event == NULL) {
-        use->until_free = 1;
+        use->until_free = TNRI_UNTIL_FREE_OPEN;
     } else if (use->number <= number) {
         /* A stream is a queue: its later mark covers its earlier one. */
         tnri_event_drop(arena->device, use->event);

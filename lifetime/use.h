@@ -15,13 +15,20 @@
 #include "arena/upper.h"
 #include "stream.h"
 
+/* tnri_use.until_free */
+enum {
+    TNRI_UNTIL_FREE_NO,
+    TNRI_UNTIL_FREE_OPEN,  /* tnr_record_stream: is to be marked at the free */
+    TNRI_UNTIL_FREE_MARKED /* was, by a free that goes on; open again if that free fails */
+};
+
 typedef struct tnri_use {
     struct tnri_uses *owner;
     struct tnri_use *next;      /* in owner->first */
     struct tnri_stream *stream; /* holds a reference */
     uint64_t number;            /* of the mark where the use ends; 0: not marked yet */
     tnri_event *event;          /* of the mark; holds a reference; null with number 0 */
-    int until_free;             /* tnr_record_stream: is to be marked at the free */
+    int until_free;
 
     /* The stream's lock: */
     int is_pending; /* 1: in the stream's heap */
