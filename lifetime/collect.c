@@ -212,7 +212,8 @@ static tnri_uses *batch_take(tnri_device *device)
 }
 
 /* Makes the proxy wait for everything: each stream that Tenure knows, each stream that has an
- * arena, and the legacy stream, which stands for all blocking streams. In the context. */
+ * arena, and the legacy stream, which stands for all blocking streams, and so for other threads'
+ * default streams, which only those threads can name. In the context. */
 static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy)
 {
     tnr_status status = TNR_OK;
@@ -230,8 +231,9 @@ static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy
     }
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-            if (status == TNR_OK)
-                status = tnri_arena_mark(arena, &event);
+            if (status != TNR_OK || !tnri_arena_is_markable(arena))
+                continue;
+            status = tnri_arena_mark(arena, &event);
             if (status != TNR_OK)
                 continue;
             status = tnri_event_order(event, proxy->handle);
