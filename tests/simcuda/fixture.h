@@ -54,4 +54,16 @@ void gate_open(volatile uint32_t *gate);
 /* Runs body(data) in a child; true if it ended normally with status 0. */
 int survives(void (*body)(void *data), void *data);
 
+/* Programs that race on purpose really do in `threads` mode, and ThreadSanitizer would say so. */
+#if defined(__SANITIZE_THREAD__)
+#define MAY_RACE 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MAY_RACE 0
+#endif
+#endif
+#ifndef MAY_RACE
+#define MAY_RACE 1
+#endif
+
 #endif

@@ -39,8 +39,8 @@ struct model {
     bool recorded[EVENTS];
     struct set gone; /* work of destroyed streams */
     bool reported[OPS][OPS];
-    unsigned wild;  /* of a hundred touches that would race, how many are made all the same */
-    unsigned wrong; /* reports that the model does not agree with */
+    unsigned wild;    /* of a hundred touches that would race, how many are made all the same */
+    unsigned strange; /* reports of another kind, or of operations that are none */
 };
 
 static struct model model;
@@ -124,22 +124,30 @@ static bool would_race(unsigned stream, unsigned first, unsigned count, bool wri
     return false;
 }
 
+/* Comes from workers too, with the simulation locked: it only writes down what it is told. */
 static void report_arrived(const simcuda_report *report, void *data)
 {
-    (void)data;
-    if (report->kind != SIMCUDA_RACE) {
-        model.wrong++;
-        return;
-    }
     unsigned i = (unsigned)strtoul(report->earlier.label, NULL, 10);
     unsigned j = (unsigned)strtoul(report->later.label, NULL, 10);
-    if (i >= model.count || j >= model.count || !races(i, j)) {
-        print_message("false report: %s\n", report->text);
-        model.wrong++;
+    (void)data;
+    if (report->kind != SIMCUDA_RACE || i >= OPS || j >= OPS) {
+        model.strange++;
         return;
     }
     model.reported[i][j] = true;
     model.reported[j][i] = true;
+}
+
+/* Reports that the model does not agree with. */
+static unsigned model_false(void)
+{
+    unsigned wrong = model.strange;
+    for (unsigned i = 0; i < OPS; i++) {
+        for (unsigned j = i; j < OPS; j++) {
+            wrong += model.reported[i][j] && (j >= model.count || !races(i, j));
+        }
+    }
+    return wrong;
 }
 
 static bool touches(unsigned op, unsigned piece)
@@ -329,11 +337,12 @@ static void test_random_programs(void **state)
             program(&run, 5 + seed % 50);
             assert_ok(cuCtxSynchronize());
             unsigned missed = model_missed(&raced[seed % 3]);
-            if (missed != 0 || model.wrong != 0) {
-                print_message("seed %u, %s: %u false, %u missed\n", seed, schedules[i], model.wrong,
+            unsigned wrong = model_false();
+            if (missed != 0 || wrong != 0) {
+                print_message("seed %u, %s: %u false, %u missed\n", seed, schedules[i], wrong,
                               missed);
             }
-            assert_int_equal(model.wrong, 0);
+            assert_int_equal(wrong, 0);
             assert_int_equal(missed, 0);
         }
     }

@@ -228,7 +228,10 @@ static CUdeviceptr region_place(uint64_t bytes, uint64_t alignment, CUdeviceptr 
     return base != 0 ? base : region_map_anywhere(bytes, alignment, protection);
 }
 
-/* Null when address space or memory is short. Without a context it counts for device 0. bytes and alignment are multiples of a page. */
+/*
+ * Null when address space or memory is short. bytes and alignment are multiples of a page. A region
+ * without a context counts for device 0.
+ */
 struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
                                   enum sim_region_kind kind, struct sim_context *context)
 {

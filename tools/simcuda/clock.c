@@ -264,6 +264,12 @@ struct sim_release *sim_clock_of_slot(uint32_t slot, uint64_t ticket)
     return sim_release_new(slots[slot].clock, slot, ticket);
 }
 
+/* Whether an operation that has begun is still running. */
+bool sim_clock_runs(uint32_t slot, uint64_t ticket)
+{
+    return slots[slot].time < ticket;
+}
+
 /* ---- Operations ----------------------------------------------------------------------------- */
 
 /* What the host knows at the call; nothing to do unless it has learnt something since the last. */

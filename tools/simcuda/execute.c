@@ -99,9 +99,10 @@ static void call_out(const struct sim_op *op)
 
 /* ---- One operation -------------------------------------------------------------------------- */
 
+/* Words are written with the lock held: value waits look at them at any time. */
 static void run_memory(const struct sim_op *op)
 {
-    bool alone = sim.settings.schedule == SIM_THREADS;
+    bool alone = sim.settings.schedule == SIM_THREADS && op->access[0].bytes > sizeof(uint64_t);
     if (alone) {
         sim_unlock();
     }

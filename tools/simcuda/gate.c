@@ -5,11 +5,12 @@
  * After whatever made its condition true: a write of another stream, or the host. Queued waits are
  * kept in a list. Whenever an operation has written to such a word, and whenever the host is about
  * to learn something, the conditions are looked at: the first to find one true decides. So a gate
- * that the host opened is ordered after what the host knew then, not after what it has learnt since.
+ * that the host opened is ordered after what the host knew then, not after what it has learnt
+ * since.
  *
  * The host's writes cannot be seen, only their effect, and not its reads of what the device wrote.
- * Where this file cannot tell, it takes the later, larger knowledge: it may miss a race, it does not
- * invent one.
+ * Where this file cannot tell, it takes the later, larger knowledge: it may miss a race, it does
+ * not invent one.
  */
 #include "race.h"
 
@@ -20,6 +21,7 @@ struct gate {
     uint64_t ticket;            /* of the wait */
     struct sim_op wait;         /* a copy; it owns nothing */
     struct sim_release *opened; /* null while the condition was never seen to hold */
+    struct sim_release *writer; /* an operation that is writing to the word right now, or null */
 };
 
 static struct gate *gates;
@@ -44,17 +46,20 @@ void sim_gate_submitted(struct sim_stream *stream, const struct sim_op *op)
     }
     gates = larger;
     struct gate *gate = &gates[gate_count++];
-    *gate = (struct gate){stream, op->ticket, *op, NULL};
+    *gate = (struct gate){stream, op->ticket, *op, NULL, NULL};
+    struct sim_touch writer;
+    bool written = sim_shadow_last_write(op->access[0].address, &writer);
     if (gate_reached(gate)) {
-        struct sim_touch writer;
-        bool written = sim_shadow_last_write(stream->context, op->access[0].address, &writer);
         gate->opened = written ? sim_clock_of_slot(writer.slot, writer.ticket) : sim_release_host();
+    } else if (written && sim_clock_runs(writer.slot, writer.ticket)) {
+        gate->writer = sim_clock_of_slot(writer.slot, writer.ticket);
     }
 }
 
 static void gate_remove(size_t i)
 {
     sim_release_drop(gates[i].opened);
+    sim_release_drop(gates[i].writer);
     gates[i] = gates[--gate_count];
 }
 
@@ -63,7 +68,9 @@ void sim_gate_passed(struct sim_stream *stream, const struct sim_op *op)
 {
     for (size_t i = 0; i < gate_count; i++) {
         if (gates[i].ticket == op->ticket) {
-            if (gates[i].opened == NULL) {
+            if (gates[i].opened == NULL && gates[i].writer != NULL) {
+                gates[i].opened = sim_release_hold(gates[i].writer);
+            } else if (gates[i].opened == NULL) {
                 gates[i].opened = sim_release_host();
             }
             sim_clock_stream_join(stream, gates[i].opened);
@@ -97,21 +104,33 @@ static bool op_writes(const struct sim_op *op, CUdeviceptr address, uint64_t byt
     return false;
 }
 
-/* An operation has run. */
-void sim_gate_written(struct sim_stream *stream, const struct sim_op *op)
+/*
+ * An operation begins that may write to words waited for. Workers run it without the lock, and the
+ * wait may pass as soon as the bytes are there.
+ */
+void sim_gate_writing(const struct sim_stream *stream, const struct sim_op *op)
 {
-    struct sim_release *opener = NULL;
     for (size_t i = 0; i < gate_count; i++) {
         const struct sim_access *word = &gates[i].wait.access[0];
-        if (!op_writes(op, word->address, word->bytes)) {
-            continue;
+        if (op_writes(op, word->address, word->bytes)) {
+            sim_release_drop(gates[i].writer);
+            gates[i].writer = sim_clock_of_slot(stream->race_slot, op->ticket);
         }
-        if (opener == NULL && stream->race_slot != 0) {
-            opener = sim_clock_of_slot(stream->race_slot, op->ticket);
-        }
-        gate_look(&gates[i], opener);
     }
-    sim_release_drop(opener);
+}
+
+/* It has run. */
+void sim_gate_written(const struct sim_op *op)
+{
+    for (size_t i = 0; i < gate_count; i++) {
+        struct gate *gate = &gates[i];
+        const struct sim_access *word = &gate->wait.access[0];
+        if (gate->writer != NULL && op_writes(op, word->address, word->bytes)) {
+            gate_look(gate, gate->writer);
+            sim_release_drop(gate->writer);
+            gate->writer = NULL;
+        }
+    }
 }
 
 void sim_gate_host(void)

@@ -104,7 +104,7 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
         put(data, &mapped, sizeof mapped);
         return CUDA_SUCCESS;
     }
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: /* the whole reservation, unlike the address range */
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: /* unlike the address range: all reserved */
         put_address(data, place->region->base);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

@@ -5,7 +5,7 @@
  */
 #include "race.h"
 
-/* A label or a number of labels ago: what the thread says it is doing. */
+/* It takes along where it comes from, who owns what it touches, and what the host knows. */
 void sim_race_submitted(struct sim_stream *stream, struct sim_op *op)
 {
     if (!sim.races_on) {
@@ -34,6 +34,7 @@ void sim_race_begin(struct sim_stream *stream, struct sim_op *op)
     if (stream->context->error == CUDA_SUCCESS) {
         sim_shadow_op(stream, op);
     }
+    sim_gate_writing(stream, op);
     if (op->kind == SIM_OP_HOST) {
         /* The function is the host: it may tell other threads what it has seen to be finished. */
         struct sim_release *release = sim_clock_of_slot(stream->race_slot, op->ticket);
@@ -46,7 +47,7 @@ void sim_race_begin(struct sim_stream *stream, struct sim_op *op)
 void sim_race_end(struct sim_stream *stream, const struct sim_op *op)
 {
     if (sim.races_on) {
-        sim_gate_written(stream, op);
+        sim_gate_written(op);
         sim_clock_end(stream, op);
     }
 }

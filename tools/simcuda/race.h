@@ -77,6 +77,7 @@ void sim_clock_join(struct sim_clock **into, const struct sim_release *release);
 void sim_clock_stream_join(struct sim_stream *stream, const struct sim_release *release);
 uint32_t sim_clock_slot(struct sim_stream *stream); /* 0 when memory is short */
 struct sim_release *sim_clock_of_slot(uint32_t slot, uint64_t ticket);
+bool sim_clock_runs(uint32_t slot, uint64_t ticket);
 void sim_clock_submitted(struct sim_stream *stream, struct sim_op *op);
 void sim_clock_begin(struct sim_stream *stream, struct sim_op *op);
 void sim_clock_end(const struct sim_stream *stream, const struct sim_op *op);
@@ -87,7 +88,8 @@ void sim_clock_reset(void);
 
 void sim_gate_submitted(struct sim_stream *stream, const struct sim_op *op);
 void sim_gate_passed(struct sim_stream *stream, const struct sim_op *op);
-void sim_gate_written(struct sim_stream *stream, const struct sim_op *op);
+void sim_gate_writing(const struct sim_stream *stream, const struct sim_op *op);
+void sim_gate_written(const struct sim_op *op);
 void sim_gate_host(void); /* the host is about to learn something */
 void sim_gate_forget(const struct sim_op *op);
 void sim_gate_reset(void);
@@ -110,8 +112,7 @@ struct sim_touch {
 
 struct sim_shadow;
 void sim_shadow_op(const struct sim_stream *stream, const struct sim_op *op);
-bool sim_shadow_last_write(const struct sim_context *context, CUdeviceptr address,
-                           struct sim_touch *touch);
+bool sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch);
 void sim_shadow_forget_all(void); /* the host knows everything to be finished */
 void sim_shadow_reset(void);
 

@@ -4,10 +4,10 @@
  * reads since.
  *
  * Physical, because a handle may be mapped at several addresses. Each handle, allocation and pinned
- * block has a shadow: an ordered map of cells, made as it is touched and gone with it. A write makes
- * one cell of all it covers; a read cuts cells at its ends. Of reads only those are kept that no
- * later one is ordered after, at most one per stream. When the host knows all work to be finished
- * all cells are forgotten at once, by a generation number.
+ * block has a shadow: an ordered map of cells, made as it is touched and gone with it. A write
+ * makes one cell of all it covers; a read cuts cells at its ends. Of reads only those are kept that
+ * no later one is ordered after, at most one per stream. When the host knows all work to be
+ * finished all cells are forgotten at once, by a generation number.
  */
 #include "race.h"
 
@@ -204,7 +204,7 @@ static void compare_cell(const struct cell *cell, struct later *later, uint64_t 
 
 /* ---- Reads ---------------------------------------------------------------------------------- */
 
-/* Whether the later read makes the earlier one superfluous: what is ordered after it is after both. */
+/* Whether what is ordered after the later read is after the earlier one too. */
 static bool read_covers(const struct later *later, const struct sim_touch *earlier)
 {
     return earlier->slot == later->touch.slot ||
@@ -429,10 +429,8 @@ void sim_shadow_op(const struct sim_stream *stream, const struct sim_op *op)
 }
 
 /* The last write of the byte at an address, if it is remembered. */
-bool sim_shadow_last_write(const struct sim_context *context, CUdeviceptr address,
-                           struct sim_touch *touch)
+bool sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch)
 {
-    (void)context;
     struct stretch stretch;
     struct sim_place place;
     if (!stretch_at(address, &stretch) || *stretch.shadow == NULL) {

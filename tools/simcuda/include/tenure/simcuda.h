@@ -126,18 +126,18 @@ void simcuda_violations_clear(void);
 /* ---- Races ---------------------------------------------------------------------------------- */
 
 /*
- * With the race detector on, two operations that touch the same bytes, at least one of them writing,
- * with nothing that orders them, are reported, whatever the schedule happened to be. So is an
- * operation on memory whose owner is gone. TENURE_SIM_RACES=1 turns it on with cuInit.
+ * With the race detector on, two operations that touch the same bytes, at least one of them
+ * writing, with nothing that orders them, are reported, whatever the schedule happened to be. So is
+ * an operation on memory whose owner is gone. TENURE_SIM_RACES=1 turns it on with cuInit.
  *
- * What orders operations: their stream; an event recorded and waited for; the legacy stream's rules;
- * a value wait, after the write that satisfied it; and the host: whatever it has waited for, or a
- * query has called finished, is before everything that any thread queues from then on. (Host threads
- * are taken as one. The simulation cannot see how they tell each other what they know.)
+ * What orders operations: their stream; an event recorded and waited for; the legacy stream's
+ * rules; a value wait, after the write that satisfied it; and the host: whatever it has waited for,
+ * or a query has called finished, is before everything that any thread queues from then on. (Host
+ * threads are taken as one. The simulation cannot see how they tell each other what they know.)
  *
  * Races are found when the operations run, so a program looks at the counts after synchronising;
- * ownership is checked when an operation is queued. What the host itself does to memory is not seen.
- * Bytes are physical: two mappings of one handle are the same memory.
+ * ownership is checked when an operation is queued. What the host itself does to memory is not
+ * seen. Bytes are physical: two mappings of one handle are the same memory.
  */
 
 typedef enum simcuda_report_kind {
@@ -175,14 +175,16 @@ typedef void (*simcuda_report_function)(const simcuda_report *report, void *data
 
 /*
  * Turns the detector on or off; what was decided before cuInit goes before the environment. Returns
- * -1, having done nothing, while operations are queued. After simcuda_reset the environment decides.
+ * -1, having done nothing, while operations are queued. After simcuda_reset the environment
+ * decides.
  */
 int simcuda_races_enable(int on);
 int simcuda_races_enabled(void);
 
 /*
  * Names what this thread is doing ("step 12: free"): operations that it queues carry the text (63
- * characters of it) into reports, until the next call. Null or "" ends it. Cheap if nothing changes.
+ * characters of it) into reports, until the next call. Null or "" ends it. Cheap if nothing
+ * changes.
  */
 void simcuda_origin(const char *label);
 
