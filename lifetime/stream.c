@@ -205,8 +205,13 @@ tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream 
 /* Records and numbers; the one driver call that is made under a lock. */
 static CUresult stream_record(tnri_stream *stream, tnri_event *event, uint64_t *number)
 {
+    /* Only its own thread can name a per-thread default stream. But such a stream is a blocking
+     * one, so the legacy stream is ordered after all that it has been given. */
+    tnr_stream handle = stream->handle;
+    if (tnri_unlikely(stream->thread != 0 && stream->thread != tnri_thread_number()))
+        handle = TNRI_STREAM_LEGACY;
     tnri_lock_take(&stream->lock);
-    CUresult result = tnri_event_record_now(event, stream->handle);
+    CUresult result = tnri_event_record_now(event, handle);
     if (result == CUDA_SUCCESS) {
         *number = atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
         stream->marked = *number;
