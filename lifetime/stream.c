@@ -112,8 +112,10 @@ static tnri_stream *registry_take(void)
                                atomic_load_explicit(&stream->holders, memory_order_acquire) == 0))
         stream = stream->all_next;
     if (stream != NULL) {
-        if (stream->seal != NULL)
+        if (stream->device != NULL) {
             tnri_event_drop(stream->device, stream->seal);
+            tnri_event_drop(stream->device, atomic_exchange(&stream->spare, NULL));
+        }
         stream->seal = NULL;
         return stream;
     }
@@ -234,23 +236,48 @@ static int stream_seal_of(tnri_stream *stream, tnri_event **event, uint64_t *num
     return *event != NULL;
 }
 
+/* The event that tnri_stream_recycle kept, as good as new; null if there is none. */
+static tnri_event *stream_take_spare(tnri_stream *stream)
+{
+    if (atomic_load_explicit(&stream->spare, memory_order_relaxed) == NULL)
+        return NULL;
+    tnri_event *event = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
+    if (event != NULL)
+        atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
+    return event;
+}
+
+void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
+{
+    if (event == NULL)
+        return;
+    if (atomic_load_explicit(&event->holders, memory_order_acquire) == 1 &&
+        !atomic_load_explicit(&stream->is_dead, memory_order_relaxed))
+        event = atomic_exchange_explicit(&stream->spare, event, memory_order_acq_rel);
+    tnri_event_drop(stream->device, event);
+}
+
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number)
 {
     tnri_device *device = stream->device;
     if (stream_seal_of(stream, event, number))
         return TNR_OK;
     /* Only default streams, and making an event, need the context; switching to it is dear. */
+    *event = stream_take_spare(stream);
     tnri_visit visit = {tnri_driver_count_into(&device->counters), 0};
     tnr_status status = TNR_OK;
     if (tnri_unlikely(stream->key <= 2 || stream->thread != 0 ||
-                      atomic_load_explicit(&device->events.spares_count, memory_order_relaxed) ==
-                          0)) {
+                      (*event == NULL && atomic_load_explicit(&device->events.spares_count,
+                                                              memory_order_relaxed) == 0))) {
         tnri_driver_count_into(visit.counters_before);
         status = tnri_device_enter(device, &visit);
-        if (status != TNR_OK)
+        if (status != TNR_OK) {
+            tnri_event_drop(device, *event);
             return status;
+        }
     }
-    status = tnri_event_take(device, event);
+    if (*event == NULL)
+        status = tnri_event_take(device, event);
     if (status == TNR_OK) {
         CUresult result = stream_record(stream, *event, number);
         if (result != CUDA_SUCCESS) {
@@ -309,6 +336,7 @@ tnr_status tnri_stream_end(tnri_stream *stream)
             stream->marked = number;
         tnri_lock_release(&stream->lock);
         atomic_store_explicit(&stream->is_dead, 1, memory_order_release);
+        tnri_event_drop(device, atomic_exchange(&stream->spare, NULL));
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
             tnri_pool_seal(pool, stream->key, event);
         tnri_generation_advance();
@@ -381,6 +409,7 @@ void tnri_streams_forget(const tnri_device *device)
         if (stream->device != device)
             continue;
         tnri_event_drop(stream->device, stream->seal);
+        tnri_event_drop(stream->device, atomic_exchange(&stream->spare, NULL));
         tnri_clock_drop(stream->clock);
         stream->seal = NULL;
         stream->clock = NULL;

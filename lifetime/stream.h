@@ -41,6 +41,7 @@ typedef struct tnri_stream {
     struct tnri_use *pending; /* heap of the uses of retired blocks */
     tnri_event *seal;         /* of a dead stream: the end of its work */
 
+    tnri_event *_Atomic spare;    /* an event of the last use that ended, for the next mark */
     _Atomic size_t pending_count; /* changed under the lock */
     _Atomic uint64_t completed;   /* highest number known to be over */
 } tnri_stream;
@@ -57,6 +58,10 @@ tnri_stream *tnri_stream_known(tnri_device *device, uintptr_t key);
 /* Records an event at the end of the stream's work; the caller holds one reference. No lock is
  * held. A dead stream gives its seal. */
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number);
+
+/* Gives up a reference to the event of one of the stream's marks. If it was the last one, the event
+ * is kept for the stream's next mark: between two launches each lock counts. */
+void tnri_stream_recycle(tnri_stream *stream, tnri_event *event);
 
 /* The stream is being destroyed: seals it and all arenas of its key. */
 tnr_status tnri_stream_end(tnri_stream *stream);

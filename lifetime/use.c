@@ -60,7 +60,7 @@ tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *strea
         use->until_free = TNRI_UNTIL_FREE_OPEN;
     } else if (use->number <= number) {
         /* A stream is a queue: its later mark covers its earlier one. */
-        tnri_event_drop(arena->device, use->event);
+        tnri_stream_recycle(stream, use->event);
         use->event = event;
         use->number = number;
     } else {
@@ -75,7 +75,7 @@ void tnri_uses_free(tnri_uses *uses)
         tnri_use *use = uses->first;
         uses->first = use->next;
         tnri_assert(!use->is_pending);
-        tnri_event_drop(uses->arena->device, use->event);
+        tnri_stream_recycle(use->stream, use->event);
         tnri_stream_drop(use->stream);
         if (use != &uses->fence)
             tnri_record_give(&use_records, use);
