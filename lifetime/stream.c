@@ -9,6 +9,7 @@
 #include "pool/library.h"
 #include "pool/pool.h"
 #include "pool/thread.h"
+#include "retire.h"
 
 enum { HASH_SLOTS = 1024, CACHE_SLOTS = 16 };
 
@@ -169,6 +170,7 @@ static tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle, uin
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
+    tnri_retire_register(); /* what objects hold is given back through its hooks */
     tnri_stream facts = {0};
     status = stream_ask(&facts, device, handle);
     tnri_stream *known = status == TNR_OK ? tnri_stream_known(device, key) : NULL;
