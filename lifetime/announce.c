@@ -172,7 +172,7 @@ tnr_status tnr_stream_destroying(int device_index, tnr_stream handle)
     tnr_status status = tnri_library_device(device_index, &device);
     if (status == TNR_OK)
         status = tnri_stream_find(device, handle, &stream);
-    return status == TNR_OK ? tnri_stream_end(stream) : status;
+    return status == TNR_OK ? tnri_stream_end(stream, 0) : status;
 }
 
 tnr_status tnr_stream_synchronized(int device_index, tnr_stream handle, tnr_moment began)

@@ -175,7 +175,7 @@ static tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle, uin
     status = stream_ask(&facts, device, handle);
     tnri_stream *known = status == TNR_OK ? tnri_stream_known(device, key) : NULL;
     if (known != NULL && known->id != facts.id) {
-        status = tnri_stream_end(known);
+        status = tnri_stream_end(known, 1);
         known = NULL;
     }
     *found = known;
@@ -312,25 +312,32 @@ static int registry_remove(tnri_stream *stream)
     return found;
 }
 
-tnr_status tnri_stream_end(tnri_stream *stream)
+/* The end of a stream's work: an event at its end, or, if the stream is gone already, so that its
+ * handle may name another one, one that has completed after waiting for the whole context. */
+static tnr_status stream_last_event(tnri_stream *stream, int is_gone, tnri_event **event,
+                                    uint64_t *number)
+{
+    tnr_status status = is_gone ? TNR_ERR_INVALID_STREAM : tnri_stream_mark(stream, event, number);
+    if (status != TNR_ERR_INVALID_STREAM)
+        return status;
+    tnri_visit visit;
+    status = tnri_device_enter(stream->device, &visit);
+    if (status != TNR_OK)
+        return status;
+    *number = tnri_number_now();
+    status = tnri_event_context(stream->device, event);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+tnr_status tnri_stream_end(tnri_stream *stream, int is_gone)
 {
     tnri_device *device = stream->device;
     tnri_event *event = NULL;
     uint64_t number = 0;
-    tnr_status status = tnri_stream_mark(stream, &event, &number);
-    if (status == TNR_ERR_INVALID_STREAM) {
-        /* It is gone already; what it ran is over when the context is idle. */
-        tnri_visit visit;
-        status = tnri_device_enter(device, &visit);
-        if (status == TNR_OK) {
-            number = tnri_number_now();
-            status = tnri_event_context(device, &event);
-            tnri_device_leave(&visit);
-        }
-    }
-    if (status != TNR_OK)
-        return status;
-    if (registry_remove(stream)) {
+    tnri_stream_hold(stream); /* once dead, it would be used again for another stream */
+    tnr_status status = stream_last_event(stream, is_gone, &event, &number);
+    if (status == TNR_OK && registry_remove(stream)) {
         tnri_lock_take(&stream->lock);
         stream->seal = event;
         tnri_event_hold(event);
@@ -338,13 +345,14 @@ tnr_status tnri_stream_end(tnri_stream *stream)
             stream->marked = number;
         tnri_lock_release(&stream->lock);
         atomic_store_explicit(&stream->is_dead, 1, memory_order_release);
-        tnri_event_drop(device, atomic_exchange(&stream->spare, NULL));
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
             tnri_pool_seal(pool, stream->key, event);
         tnri_generation_advance();
     }
-    tnri_event_drop(device, event);
-    return TNR_OK;
+    tnri_stream_drop(stream);
+    if (status == TNR_OK)
+        tnri_event_drop(device, event);
+    return status;
 }
 
 /* ---- order ---------------------------------------------------------------------------------- */

@@ -63,8 +63,9 @@ tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *n
  * is kept for the stream's next mark: between two launches each lock counts. */
 void tnri_stream_recycle(tnri_stream *stream, tnri_event *event);
 
-/* The stream is being destroyed: seals it and all arenas of its key. */
-tnr_status tnri_stream_end(tnri_stream *stream);
+/* The stream is being destroyed, or `is_gone` already: seals it and all arenas of its key. For one
+ * that is gone the host waits, because its handle may be another stream's now. */
+tnr_status tnri_stream_end(tnri_stream *stream, int is_gone);
 
 /* What the host has learnt: marks up to `number` are over. */
 void tnri_stream_completed(tnri_stream *stream, uint64_t number);
