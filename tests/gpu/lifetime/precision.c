@@ -112,8 +112,7 @@ static void block_reuse(trial *self)
     program *top = self->self;
     const gpu_driver *gpu = top->gpu;
     program_gate_hold(top, GATE_AFTER, self->t);
-    must_cu(top,
-            pattern_fill(&top->checks, self->unrelated, self->bytes, SEED_UNRELATED, self->t),
+    must_cu(top, pattern_fill(&top->checks, self->unrelated, self->bytes, SEED_UNRELATED, self->t),
             "unrelated work");
     must(top, tnr_free(program_pointer(self->block)), "tnr_free");
     self->next = program_malloc(top, self->pool, self->bytes, self->s);
@@ -203,8 +202,8 @@ static int trial_is_right(const trial *self)
 
 static void table_headings(table *out)
 {
-    static const char *const headings[] = {"call",   "policy",    "reused while T is held",
-                                           "T held", "free because", "wrong data", ""};
+    static const char *const headings[] = {
+        "call", "policy", "reused while T is held", "T held", "free because", "wrong data", ""};
     table_start(out, sizeof(headings) / sizeof(headings[0]));
     table_row(out);
     for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)

@@ -40,8 +40,8 @@ void program_close(program *self);
 void must(program *self, tnr_status status, const char *what);
 void must_cu(program *self, CUresult result, const char *what);
 /* Ends it because something was seen to be wrong. */
-__attribute__((format(printf, 2, 3), noreturn)) void program_fail(program *self,
-                                                                  const char *format, ...);
+__attribute__((format(printf, 2, 3), noreturn)) void program_fail(program *self, const char *format,
+                                                                  ...);
 
 /* Holds what is enqueued on the stream from now on back until the gate is opened. */
 void program_gate_hold(program *self, int gate, CUstream stream);
