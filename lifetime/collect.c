@@ -284,8 +284,10 @@ size_t tnri_collect_arena(tnri_arena *arena, size_t bytes, tnri_collect how)
     tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
     if (life == NULL || freed >= bytes)
         return freed;
-    if (tnri_conf_get()->reuse != TNRI_REUSE_POLL)
-        freed += arena_order(arena, life, bytes - freed, how == TNRI_COLLECT_ORDER);
+    int policy = tnri_conf_get()->reuse;
+    if (policy != TNRI_REUSE_POLL)
+        freed += arena_order(arena, life, bytes - freed,
+                             how != TNRI_COLLECT_OVER && policy == TNRI_REUSE_WAIT);
     if (how == TNRI_COLLECT_WAIT && freed < bytes)
         freed += arena_wait(arena, life, bytes - freed);
     return freed;

@@ -15,6 +15,7 @@
 
 enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
+    RECLAIMS_MAX = 3,          /* climbs after reclaiming, before the user's callback is asked */
     CALLBACKS_MAX = 8          /* times the user's callback is asked for one request */
 };
 
@@ -99,7 +100,7 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
 
 /* Step 3: serves from retired blocks, as far as the settings allow. Blocks whose uses are over, or
  * ordered already, cost nothing more; to make this stream wait is worth it when much is retired. */
-static int ladder_retired(tnri_arena *arena, const tnri_request *request, void **ptr)
+static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
 {
     const tnri_upper *upper = tnri_upper_get();
     const tnri_conf *conf = tnri_conf_get();
@@ -114,7 +115,7 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, void *
     size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
     if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
         freed += upper->collect(arena, tnri_request_span(request), TNRI_COLLECT_ORDER);
-    if (freed == 0)
+    if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
         return 0;
     int no_host;
     tnri_lock_take(&arena->lock);
@@ -146,7 +147,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, i
 
     tnri_plan plan = {0};
     *ptr = NULL;
-    if (ladder_retired(arena, request, ptr))
+    if (ladder_retired(arena, request, reclaimed, ptr))
         return TNR_OK;
     status = ladder_plan(&plan, arena, request, moves, ptr);
     if (status == TNR_OK && *ptr == NULL)
@@ -190,8 +191,13 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
         status = ladder_climb(arena, request, 1, 0, ptr);
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
-        if (tnri_reclaim(arena, tnri_request_span(request)) > 0)
+        /* The first time may have ended retired blocks that this stream cannot use as they are;
+         * they are idle memory for the next. */
+        for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
+            if (tnri_reclaim(arena, tnri_request_span(request)) == 0)
+                break;
             status = ladder_climb(arena, request, 1, 1, ptr);
+        }
         for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
             if (!tnri_oom_callback_run(device->index, request->bytes_requested))
                 break;

@@ -352,6 +352,9 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
     if (live > 0 && !force)
         return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
                           pool->name, live);
+    /* Blocks freed for all streams wait for those that this pool alone makes known, too: they are
+     * fenced while it can still be walked. */
+    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_OVER);
     /* Dead, no new walk stops here; with no walk here, nobody else has taken an old mapping out of
      * its queue for a moment, so what can be given back is given back now. */
     atomic_store(&pool->magic, TNRI_POOL_MAGIC_DEAD);

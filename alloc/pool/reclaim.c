@@ -98,13 +98,14 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
      * request needs, and the caller looks again. */
     size_t collected = tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);
-    if (collected >= wanted)
-        return collected;
-    collected += collect_device(device, wanted - collected, TNRI_COLLECT_WAIT);
-    size_t released = collected + tnri_release_idle(device, arena->pool, wanted, 1, NULL);
+    if (collected > 0)
+        return collected; /* giving idle memory back waits for more than that */
+    /* What other pools collect must be given back before it is of use here. */
+    collected = collect_device(device, wanted, TNRI_COLLECT_WAIT);
+    size_t released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
     if (released < wanted)
         released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);
-    return released;
+    return collected + released;
 }
 
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)
