@@ -275,6 +275,7 @@ static const tnri_upper upper = {
     .number = tnri_number_now,
     .waited = hook_waited,
     .forget = hook_forget,
+    .count = tnri_streams_count,
     .arena_gone = hook_arena_gone,
     .device_gone = hook_device_gone,
 };

@@ -146,6 +146,7 @@ static tnr_status registry_enter(const tnri_stream *facts, tnri_device *device, 
         stream->is_blocking = facts->is_blocking;
         stream->marked = 0;
         stream->waited = 0;
+        stream->uncounted = 0;
         tnri_clock_drop(stream->clock);
         stream->clock = NULL;
         atomic_store(&stream->completed, 0);
@@ -206,22 +207,76 @@ tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream 
 
 /* ---- marks ---------------------------------------------------------------------------------- */
 
-/* Records and numbers; the one driver call that is made under a lock. */
-static CUresult stream_record(tnri_stream *stream, tnri_event *event, uint64_t *number)
+/* The event that tnri_stream_recycle kept, as good as new; null if there is none. Under the lock,
+ * so nobody else takes it, and nobody puts another one there while it is not null. */
+static tnri_event *stream_take_spare(tnri_stream *stream)
+{
+    tnri_event *event = atomic_load_explicit(&stream->spare, memory_order_acquire);
+    if (event != NULL) {
+        atomic_store_explicit(&stream->spare, NULL, memory_order_release);
+        atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
+    }
+    return event;
+}
+
+void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
+{
+    tnri_event *none = NULL;
+    if (event == NULL)
+        return;
+    if (atomic_load_explicit(&event->holders, memory_order_acquire) == 1 &&
+        !atomic_load_explicit(&stream->is_dead, memory_order_relaxed) &&
+        atomic_compare_exchange_strong_explicit(&stream->spare, &none, event, memory_order_release,
+                                                memory_order_relaxed))
+        return;
+    tnri_event_drop(stream->device, event);
+}
+
+/* Counts a call, and times one in TNRI_SAMPLE, which stands for all of them. Under the lock. */
+static CUresult stream_drive_record(tnri_stream *stream, tnri_event *event)
 {
     /* Only its own thread can name a per-thread default stream. But such a stream is a blocking
      * one, so the legacy stream is ordered after all that it has been given. */
     tnr_stream handle = stream->handle;
     if (tnri_unlikely(stream->thread != 0 && stream->thread != tnri_thread_number()))
         handle = TNRI_STREAM_LEGACY;
+    if (tnri_likely(++stream->uncounted < TNRI_SAMPLE))
+        return tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
+    stream->uncounted = 0;
+    uint64_t began_ns = tnri_clock_ns();
+    CUresult result = tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
+    tnri_driver_count(&stream->device->counters, TNR_DRIVER_EVENT, TNRI_SAMPLE,
+                      (tnri_clock_ns() - began_ns) * TNRI_SAMPLE);
+    return result;
+}
+
+/* Records and numbers; the one driver call that is made under a lock. Uses *event, or if that is
+ * null the stream's spare one; if there is none either, records nothing and leaves *event null. */
+static CUresult stream_record(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    CUresult result = CUDA_SUCCESS;
     tnri_lock_take(&stream->lock);
-    CUresult result = tnri_event_record_now(event, handle);
-    if (result == CUDA_SUCCESS) {
+    if (*event == NULL)
+        *event = stream_take_spare(stream);
+    if (*event != NULL)
+        result = stream_drive_record(stream, *event);
+    if (*event != NULL && result == CUDA_SUCCESS) {
         *number = atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
         stream->marked = *number;
     }
     tnri_lock_release(&stream->lock);
     return result;
+}
+
+void tnri_streams_count(tnri_device *device)
+{
+    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
+        tnri_lock_take(&stream->lock);
+        unsigned calls = stream->uncounted;
+        stream->uncounted = 0;
+        tnri_lock_release(&stream->lock);
+        tnri_driver_count(&device->counters, TNR_DRIVER_EVENT, calls, 0);
+    }
 }
 
 /* The mark of a dead stream. 0 if it is not dead. */
@@ -238,57 +293,44 @@ static int stream_seal_of(tnri_stream *stream, tnri_event **event, uint64_t *num
     return *event != NULL;
 }
 
-/* The event that tnri_stream_recycle kept, as good as new; null if there is none. */
-static tnri_event *stream_take_spare(tnri_stream *stream)
+/* Ends the making of a mark. */
+static tnr_status mark_made(tnri_stream *stream, tnri_event **event, CUresult result)
 {
-    if (atomic_load_explicit(&stream->spare, memory_order_relaxed) == NULL)
-        return NULL;
-    tnri_event *event = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
-    if (event != NULL)
-        atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
-    return event;
+    if (tnri_likely(result == CUDA_SUCCESS))
+        return TNR_OK;
+    tnri_event_drop(stream->device, *event);
+    *event = NULL;
+    return stream_error(result, "cuEventRecord", stream->handle);
 }
 
-void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
+/* The mark of a default stream, or one that needs a new event: in the device's context. */
+static tnr_status stream_mark_slowly(tnri_stream *stream, tnri_event **event, uint64_t *number)
 {
-    if (event == NULL)
-        return;
-    if (atomic_load_explicit(&event->holders, memory_order_acquire) == 1 &&
-        !atomic_load_explicit(&stream->is_dead, memory_order_relaxed))
-        event = atomic_exchange_explicit(&stream->spare, event, memory_order_acq_rel);
-    tnri_event_drop(stream->device, event);
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(stream->device, &visit);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_event_take(stream->device, event);
+    if (status == TNR_OK)
+        status = mark_made(stream, event, stream_record(stream, event, number));
+    tnri_device_leave(&visit);
+    return status;
 }
 
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number)
 {
-    tnri_device *device = stream->device;
-    if (stream_seal_of(stream, event, number))
+    *event = NULL;
+    if (tnri_unlikely(stream_seal_of(stream, event, number)))
         return TNR_OK;
     /* Only default streams, and making an event, need the context; switching to it is dear. */
-    *event = stream_take_spare(stream);
-    tnri_visit visit = {tnri_driver_count_into(&device->counters), 0};
-    tnr_status status = TNR_OK;
-    if (tnri_unlikely(stream->key <= 2 || stream->thread != 0 ||
-                      (*event == NULL && atomic_load_explicit(&device->events.spares_count,
-                                                              memory_order_relaxed) == 0))) {
-        tnri_driver_count_into(visit.counters_before);
-        status = tnri_device_enter(device, &visit);
-        if (status != TNR_OK) {
-            tnri_event_drop(device, *event);
-            return status;
-        }
-    }
-    if (*event == NULL)
-        status = tnri_event_take(device, event);
-    if (status == TNR_OK) {
-        CUresult result = stream_record(stream, *event, number);
-        if (result != CUDA_SUCCESS) {
-            tnri_event_drop(device, *event);
-            status = stream_error(result, "cuEventRecord", stream->handle);
-        }
-    }
-    tnri_device_leave(&visit);
-    return status;
+    if (tnri_unlikely(stream->key <= 2 || stream->thread != 0))
+        return stream_mark_slowly(stream, event, number);
+    if (atomic_load_explicit(&stream->spare, memory_order_relaxed) == NULL)
+        *event = tnri_event_take_spare(stream->device);
+    CUresult result = stream_record(stream, event, number);
+    if (tnri_unlikely(*event == NULL))
+        return stream_mark_slowly(stream, event, number);
+    return mark_made(stream, event, result);
 }
 
 void tnri_stream_completed(tnri_stream *stream, uint64_t number)

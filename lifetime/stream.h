@@ -39,9 +39,10 @@ typedef struct tnri_stream {
     uint64_t waited;          /* number of the latest change of the clock */
     tnri_clock *clock;        /* null: waits for nothing known */
     struct tnri_use *pending; /* heap of the uses of retired blocks */
+    unsigned uncounted;       /* marks whose driver calls have not been handed in */
     tnri_event *seal;         /* of a dead stream: the end of its work */
 
-    tnri_event *_Atomic spare;    /* an event of the last use that ended, for the next mark */
+    tnri_event *_Atomic spare;    /* set by anyone while null, taken under the lock */
     _Atomic size_t pending_count; /* changed under the lock */
     _Atomic uint64_t completed;   /* highest number known to be over */
 } tnri_stream;
@@ -58,6 +59,9 @@ tnri_stream *tnri_stream_known(tnri_device *device, uintptr_t key);
 /* Records an event at the end of the stream's work; the caller holds one reference. No lock is
  * held. A dead stream gives its seal. */
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number);
+
+/* Hands in the driver calls of all streams of a device: tnri_upper.count. */
+void tnri_streams_count(tnri_device *device);
 
 /* Gives up a reference to the event of one of the stream's marks. If it was the last one, the event
  * is kept for the stream's next mark: between two launches each lock counts. */

@@ -39,6 +39,9 @@ typedef struct tnri_upper {
     /* Forgets the uses of a live block that is freed by force; its arena's lock is held. */
     void (*forget)(tnri_arena *arena, tnri_block *block);
 
+    /* Hands in the driver calls that were not counted one by one. */
+    void (*count)(struct tnri_device *device);
+
     /* The arena is about to be destroyed; it holds no block. */
     void (*arena_gone)(tnri_arena *arena);
 

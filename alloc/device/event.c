@@ -30,7 +30,7 @@ CUresult tnri_event_store_empty(tnri_event_store *store)
     return CUDA_SUCCESS;
 }
 
-tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
+tnri_event *tnri_event_take_spare(tnri_device *device)
 {
     tnri_event_store *store = &device->events;
     tnri_lock_take(&store->lock);
@@ -40,6 +40,17 @@ tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
         store->spares_count--;
     }
     tnri_lock_release(&store->lock);
+    if (event != NULL) {
+        atomic_store_explicit(&event->holders, 1, memory_order_relaxed);
+        atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
+    }
+    return event;
+}
+
+tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
+{
+    tnri_event_store *store = &device->events;
+    tnri_event *event = tnri_event_take_spare(device);
     if (event == NULL) {
         event = tnri_host_alloc(sizeof(*event));
         if (event == NULL)
@@ -57,11 +68,6 @@ tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
     atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
     *taken = event;
     return TNR_OK;
-}
-
-CUresult tnri_event_record_now(tnri_event *event, tnr_stream stream)
-{
-    return tnri_drive_sampled(cuEventRecord, (event->handle, stream));
 }
 
 /* Waits for the whole context on behalf of `event`, which has then completed. */

@@ -23,9 +23,9 @@ typedef struct tnri_event {
 
 typedef struct tnri_event_store {
     tnri_lock lock;
-    tnri_event *spares;          /* the lock */
-    _Atomic size_t spares_count; /* changed under the lock */
-    size_t events_count;         /* made and not destroyed */
+    tnri_event *spares; /* the lock */
+    size_t spares_count;
+    size_t events_count; /* made and not destroyed */
 } tnri_event_store;
 
 void tnri_event_store_create(tnri_event_store *store);
@@ -38,11 +38,10 @@ CUresult tnri_event_store_empty(tnri_event_store *store);
  * event that has completed. */
 tnr_status tnri_event_record(struct tnri_device *device, tnr_stream stream, tnri_event **event);
 
-/* The same in two steps, for whoever must hold a lock of his own between them: takes an event that
- * is not recorded yet, with one reference; then records it. tnri_event_record_now makes the one
- * driver call that is allowed under a stream's lock. */
+/* An event that is not recorded yet, with one reference: for whoever records it himself. */
 tnr_status tnri_event_take(struct tnri_device *device, tnri_event **event);
-CUresult tnri_event_record_now(tnri_event *event, tnr_stream stream);
+/* The same without ever calling the driver: null if no spare one is there. */
+tnri_event *tnri_event_take_spare(struct tnri_device *device);
 
 /* An event that has completed, after waiting for everything in the context. */
 tnr_status tnri_event_context(struct tnri_device *device, tnri_event **event);

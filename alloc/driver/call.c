@@ -12,8 +12,6 @@
 static _Thread_local struct {
     tnri_driver_counters *counters;
     uint64_t began_ns;
-    unsigned sampled_count;
-    int is_timed;
 } call_thread;
 
 uint64_t tnri_clock_ns(void)
@@ -46,25 +44,11 @@ CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result)
     return result;
 }
 
-int tnri_drive_begin_sampled(void)
+void tnri_driver_count(tnri_driver_counters *counters, tnr_driver_kind kind, uint64_t calls,
+                       uint64_t ns)
 {
-    call_thread.is_timed = ++call_thread.sampled_count % TNRI_SAMPLE == 0;
-    if (call_thread.is_timed)
-        call_thread.began_ns = tnri_clock_ns();
-    return call_thread.is_timed;
-}
-
-CUresult tnri_drive_end_sampled(tnr_driver_kind kind, CUresult result)
-{
-    tnri_driver_counters *counters = call_thread.counters;
-    if (counters == NULL)
-        return result;
-    atomic_fetch_add_explicit(&counters->calls[kind], 1, memory_order_relaxed);
-    if (call_thread.is_timed)
-        atomic_fetch_add_explicit(&counters->ns[kind],
-                                  (tnri_clock_ns() - call_thread.began_ns) * TNRI_SAMPLE,
-                                  memory_order_relaxed);
-    return result;
+    atomic_fetch_add_explicit(&counters->calls[kind], calls, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counters->ns[kind], ns, memory_order_relaxed);
 }
 
 const char *tnri_driver_result_name(CUresult result)

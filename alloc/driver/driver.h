@@ -75,14 +75,12 @@ CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result);
     (tnri_drive_begin(),                                                                           \
      tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments))
 
-/* The same for calls that are too quick to be timed each time: every call is counted, one in
- * TNRI_SAMPLE of a thread is timed and stands for all of them. */
+/* The same for a call that is too quick to be counted one by one: the caller counts its calls
+ * itself, times one in TNRI_SAMPLE of them, and hands in both with tnri_driver_count. */
 enum { TNRI_SAMPLE = 64 };
-int tnri_drive_begin_sampled(void);
-CUresult tnri_drive_end_sampled(tnr_driver_kind kind, CUresult result);
-#define tnri_drive_sampled(name, arguments)                                                        \
-    (tnri_drive_begin_sampled(),                                                                   \
-     tnri_drive_end_sampled((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments))
+#define tnri_drive_uncounted(name, arguments) (tnri_driver.name arguments)
+void tnri_driver_count(tnri_driver_counters *counters, tnr_driver_kind kind, uint64_t calls,
+                       uint64_t ns);
 
 /* The kind of each entry point, from the table. */
 enum {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "arena/stale.h"
+#include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "pool/library.h"
@@ -80,6 +81,8 @@ static void stats_add_device(tnr_stats *stats, tnri_device *device)
     stats->num_alloc_retries = atomic_load(&device->retries_count);
     stats->num_ooms = atomic_load(&device->ooms_count);
     stats->num_sync_all_streams = atomic_load(&device->syncs_count);
+    if (tnri_upper_get() != NULL)
+        tnri_upper_get()->count(device);
     for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++) {
         stats->driver_calls[kind] = atomic_load(&device->counters.calls[kind]);
         stats->driver_ns[kind] = atomic_load(&device->counters.ns[kind]);
