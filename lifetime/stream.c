@@ -4,6 +4,7 @@
 
 #include <tenure/lifetime.h>
 
+#include "announce.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "pool/library.h"
@@ -360,6 +361,17 @@ static tnr_status stream_last_event(tnri_stream *stream, int is_gone, tnri_event
                                     uint64_t *number)
 {
     tnr_status status = is_gone ? TNR_ERR_INVALID_STREAM : tnri_stream_mark(stream, event, number);
+    if (status == TNR_OK) {
+        /* The work of this stream may go on, and tnr_free_sync must wait for it, though nobody will
+         * be able to mark it: so the stream of its fences waits for it now. */
+        tnri_stream *proxy;
+        status = tnri_proxy_stream(stream->device, &proxy);
+        if (status == TNR_OK)
+            status = tnri_event_order(*event, proxy->handle);
+        if (status != TNR_OK)
+            tnri_event_drop(stream->device, *event);
+        return status;
+    }
     if (status != TNR_ERR_INVALID_STREAM)
         return status;
     tnri_visit visit;
