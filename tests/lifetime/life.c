@@ -16,7 +16,7 @@ void life_start(const char *conf, const char *setting, const char *setting2)
     void *words = NULL;
     CUcontext context;
     /* A setting that comes later counts. */
-    unit_start(conf, "SCHEDULE=lazy", setting == NULL ? "SEED=0" : setting,
+    unit_start(conf, "RACES=1", "SCHEDULE=lazy", setting == NULL ? "SEED=0" : setting,
                setting2 == NULL ? "STRICT=report" : setting2, NULL);
     for (int i = 0; i < LIFE_STREAMS; i++)
         life_streams[i] = unit_stream(0);
@@ -36,10 +36,13 @@ int life_stop(void **state)
         life_gate_open(i);
     gates = NULL;
     simcuda_run(UINT64_MAX);
+    if (simcuda_races() > 0)
+        print_error("race: %s\n", simcuda_race_last());
+    int raced = simcuda_races() > 0;
     while (events_count > 0)
         if (events[--events_count] != NULL)
             (void)cuEventDestroy(events[events_count]);
-    return unit_stop(state);
+    return unit_stop(state) != 0 || raced ? -1 : 0;
 }
 
 tnr_stream life_stream(unsigned flags)

@@ -19,7 +19,7 @@ enum { LIFE_STREAMS = 4, LIFE_GATES = 16 };
 extern tnr_stream life_streams[LIFE_STREAMS];
 
 /* unit_start, with streams and gates, and device 0's context current. The schedule is lazy unless
- * a setting says otherwise. */
+ * a setting says otherwise, and the race detector is on. */
 void life_start(const char *conf, const char *setting, const char *setting2);
 /* For cmocka_unit_test_teardown: opens the gates, runs everything, then unit_stop. */
 int life_stop(void **state);
