@@ -180,7 +180,8 @@ def bench_number(cell, key, form):
 def bench_table(bench, kind):
     """One row for each configuration of the kind: Tenure first, then the others with ratios."""
     is_mix = kind == "mix"
-    others = [name for name in bench.allocators if name != "tenure"]
+    others = [name for name in bench.allocators if name != "tenure" and
+              any(name in cells for _, cells in bench.rows(kind))]
     headings = ["threads", "live blocks a thread"] if is_mix else ["block"]
     headings += ["Tenure ns", "min", "p99"] + (["M/s"] if is_mix else [])
     for name in others:
@@ -383,7 +384,8 @@ def mix_picture(bench):
         out.line(at_x(count), top, at_x(count), bottom, "#eeeeee")
         out.text(at_x(count), bottom + 18, count, "middle")
     out.text((left + right) / 2, bottom + 38, "threads, each on its own stream", "middle")
-    for index, name in enumerate(bench.allocators):
+    shown = [name for name in bench.allocators if any(name in cells for _, cells in rows)]
+    for index, name in enumerate(shown):
         colour = COLOURS[index % len(COLOURS)]
         previous = None
         for (_, _, count, _), cells in sorted(rows, key=lambda row: row[0][2]):

@@ -11,6 +11,7 @@
  */
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -84,6 +85,29 @@ TNR_BENCH_API void *tnr_bench_torch_alloc(std::size_t bytes, int device, void *s
 TNR_BENCH_API int tnr_bench_torch_free(void *ptr)
 {
     return guarded([ptr] { c10::cuda::CUDACachingAllocator::raw_delete(ptr); }) ? 0 : -1;
+}
+
+/* tnr_bench_torch_use allocates on this stream from now on, in the calling thread. */
+TNR_BENCH_API void tnr_bench_torch_enter(int device, void *own)
+{
+    guarded([&] {
+        c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(
+            static_cast<cudaStream_t>(own), static_cast<c10::DeviceIndex>(device)));
+    });
+}
+
+/* Allocates, records the use by another stream, and frees. A DataPtr is needed for it: the
+ * allocator ignores pointers that it has not made that way. */
+TNR_BENCH_API int tnr_bench_torch_use(std::size_t bytes, void *stream)
+{
+    bool ok = guarded([&] {
+        auto *allocator = c10::cuda::CUDACachingAllocator::get();
+        c10::DataPtr data = allocator->allocate(bytes);
+        allocator->recordStream(data, c10::cuda::getStreamFromExternal(
+                                          static_cast<cudaStream_t>(stream),
+                                          c10::cuda::current_device()));
+    });
+    return ok ? 0 : -1;
 }
 
 /* Gives everything that is cached back to the driver. */

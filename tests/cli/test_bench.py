@@ -42,6 +42,20 @@ class Bench(CommandTest):
         self.assertNotIn("driver pool", text)
         self.assertIn("live/thread", text)
 
+    def test_uses(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "uses", "--json"))
+        self.assertEqual([(one["bench"], one["allocator"]) for one in rows],
+                         [("record_use", "tenure"), ("record_use", "driver_event"),
+                          ("record_stream_free", "tenure"), ("alloc_use_free", "tenure"),
+                          ("alloc_stream_free", "tenure"), ("pair_waiting_0", "tenure"),
+                          ("pair_waiting_1024", "tenure")])
+        for one in rows:
+            self.assertGreater(one["median_ns"], 0)
+            self.assertIsNone(one["error"])
+        text = self.run_tenure(*QUICK, "--only", "uses").stdout
+        self.assertIn("record_use beside a bare event (limit 1.30)", text)
+        self.assertIn("a pair with 1,024 blocks waiting beside none", text)
+
     def test_csv(self):
         path = self.folder / "out.csv"
         self.run_tenure(*QUICK, "--only", "pair", "--csv", path)

@@ -3,6 +3,7 @@
  * `tenure bench`: the command line, and which configurations are measured.
  */
 #include "bench.h"
+#include "bench_uses.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -21,7 +22,7 @@ static const cli_option options[] = {
     {"driver", "NAME", OPTION_DRIVER_HELP, &session_texts.driver, NULL},
     {"device", "N", OPTION_DEVICE_HELP, &session_texts.device, NULL},
     {"conf", "STR", OPTION_CONF_HELP, &session_texts.settings, NULL},
-    {"only", "NAME", "pair (cached pairs) or mix (the random mix)", &only_option, NULL},
+    {"only", "NAME", "pair (cached pairs), mix (the random mix) or uses", &only_option, NULL},
     {"threads", "LIST",
      "thread counts of the random mix (default 1,2,4,8,16;\n"
      "1,2,4 on the simulated device)",
@@ -46,6 +47,8 @@ static const cli_syntax syntax = {
     "pair: one allocation and its free, cached, of 512 B, 4 KiB, 64 KiB, 1 MiB and 16 MiB.\n"
     "mix:  2,000 live blocks per thread, sizes uniform from 512 B to 8 MiB, each thread on its\n"
     "      own stream; one operation is one free and one allocation.\n"
+    "uses: blocks that a second stream uses: tnr_record_use beside a bare cuEventRecord, with\n"
+    "      allocation and free, tnr_record_stream, and a pair while 1,024 blocks are waiting.\n"
     "\n"
     "Beside Tenure on a GPU: cuMemAllocAsync with cuMemFreeAsync (its pool told to keep memory),\n"
     "and PyTorch's allocator with --torch. The simulated device has neither, and its numbers are\n"
@@ -91,8 +94,10 @@ static int options_check(bench_setup *setup, long *device)
     if (rounds_option &&
         cli_number(&syntax, "rounds", rounds_option, 1, BENCH_ROUNDS_MAX, &rounds) != 0)
         return EXIT_CODE_BAD_INPUT;
-    if (only_option && strcmp(only_option, "pair") != 0 && strcmp(only_option, "mix") != 0)
-        return cli_usage_error(&syntax, "--only must be pair or mix, not \"%s\"", only_option);
+    if (only_option && strcmp(only_option, "pair") != 0 && strcmp(only_option, "mix") != 0 &&
+        strcmp(only_option, "uses") != 0)
+        return cli_usage_error(&syntax, "--only must be pair, mix or uses, not \"%s\"",
+                               only_option);
     setup->rounds = (int)rounds;
     setup->is_quick = is_quick;
     return threads_option ? threads_parse(setup, threads_option) : 0;
@@ -128,13 +133,21 @@ static exit_code rows_run(const bench_setup *setup, bench_row *rows, size_t *cou
 {
     int pairs = !only_option || strcmp(only_option, "pair") == 0;
     int mixes = !only_option || strcmp(only_option, "mix") == 0;
+    int uses = !only_option || strcmp(only_option, "uses") == 0;
     exit_code worst = EXIT_CODE_OK;
     progress bar;
     *count = 0;
-    progress_start(&bar, "bench", (pairs ? PAIRS_COUNT : 0) + (mixes ? setup->threads_count : 0),
+    progress_start(&bar, "bench",
+                   (pairs ? PAIRS_COUNT : 0) + (uses ? BENCH_USES_ROWS : 0) +
+                       (mixes ? setup->threads_count : 0),
                    wants_progress);
     for (size_t i = 0; pairs && i < PAIRS_COUNT; i++) {
         bench_pair_run(setup, pair_bytes[i], &rows[(*count)++]);
+        progress_update(&bar, *count);
+    }
+    if (uses) {
+        bench_uses_run(setup, bench_allocators_torch_uses(), &rows[*count]);
+        *count += BENCH_USES_ROWS;
         progress_update(&bar, *count);
     }
     for (size_t i = 0; mixes && i < setup->threads_count; i++) {

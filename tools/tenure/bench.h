@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Benchmarks: what they have in common. bench.c has the command line, bench_allocator.c the
- * allocators under test, bench_pair.c and bench_mix.c one question each, bench_report.c the output.
+ * allocators under test, bench_pair.c, bench_mix.c and bench_uses.c one question each, bench_report.c the output.
  *
  * All allocators run in one process, turn and turn about: each round runs every allocator once,
  * in an order that rotates, so that whatever disturbs the machine disturbs all of them. All are
@@ -60,10 +60,18 @@ typedef struct bench_cell {
     uint64_t checksum; /* of the sizes and places of all operations of the first round */
 } bench_cell;
 
-/* One configuration: a row of the table. */
+/* What a cell belongs to where that is not one of the allocators. */
+typedef struct bench_column {
+    const char *name; /* for people */
+    const char *key;  /* for CSV and JSON */
+} bench_column;
+
+/* One configuration: a row of the table. A cell that nothing was run for has no rounds and has not
+ * failed. */
 typedef struct bench_row {
-    const char *bench; /* "pair" or "mix" */
-    size_t bytes;      /* pair: the size; mix: 0 */
+    const char *bench;           /* "pair", "mix", or one of bench_uses.c */
+    size_t bytes;                /* of a block; mix: 0 */
+    const bench_column *columns; /* BENCH_ALLOCATORS_MAX of them; null: the allocators */
     int threads;
     size_t live;              /* mix: blocks per thread */
     size_t warm_up_per_block; /* the mix: operations per live block before the timing */
@@ -95,6 +103,10 @@ void bench_json(const bench_setup *setup, const bench_row *row, FILE *file);
 /* `command` is the command line, for the header. Returns 0, or -1 if it could not be written. */
 int bench_csv(const bench_setup *setup, const bench_row *rows, size_t count, const char *command,
               const char *path);
+
+/* How many cells a row has, and the name and key of one. */
+size_t bench_cells_count(const bench_setup *setup, const bench_row *row);
+bench_column bench_cell_column(const bench_setup *setup, const bench_row *row, size_t index);
 
 /* 1 if all allocators that did not fail did the same work. */
 int bench_checksums_agree(const bench_setup *setup, const bench_row *row);

@@ -7,6 +7,7 @@
  * structure, written before any thread starts and only read afterwards.
  */
 #include "bench.h"
+#include "bench_uses.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -23,6 +24,7 @@ static struct {
     void (*torch_trim)(void);
     const char *(*torch_error)(void);
     const char *(*torch_version)(void);
+    bench_torch_uses torch_uses;
 } bench;
 
 /* The driver's latest error in this thread. */
@@ -151,12 +153,20 @@ static int torch_open(const char *path, char *error, size_t error_bytes)
         torch_symbol(&bench.torch_thread, "tnr_bench_torch_thread", error, error_bytes) != 0 ||
         torch_symbol(&bench.torch_trim, "tnr_bench_torch_trim", error, error_bytes) != 0 ||
         torch_symbol(&bench.torch_error, "tnr_bench_torch_error", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_version, "tnr_bench_torch_version", error, error_bytes) != 0)
+        torch_symbol(&bench.torch_version, "tnr_bench_torch_version", error, error_bytes) != 0 ||
+        torch_symbol(&bench.torch_uses.enter, "tnr_bench_torch_enter", error, error_bytes) != 0 ||
+        torch_symbol(&bench.torch_uses.use, "tnr_bench_torch_use", error, error_bytes) != 0)
         return -1;
+    bench.torch_uses.error = bench.torch_error;
     if (bench.torch_init(bench.device) == 0)
         return 0;
     snprintf(error, error_bytes, "PyTorch's allocator does not start: %s", bench.torch_error());
     return -1;
+}
+
+const bench_torch_uses *bench_allocators_torch_uses(void)
+{
+    return bench.torch_library ? &bench.torch_uses : NULL;
 }
 
 /* ---- all ----------------------------------------------------------------------------------- */

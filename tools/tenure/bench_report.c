@@ -12,6 +12,7 @@
 #include <tenure_commit.h>
 
 #include "bench.h"
+#include "bench_uses.h"
 #include "json.h"
 #include "table.h"
 
@@ -41,11 +42,22 @@ double bench_cell_median_mops(const bench_cell *cell)
     return samples_quantile(sorted, (size_t)cell->rounds, 0.5);
 }
 
+size_t bench_cells_count(const bench_setup *setup, const bench_row *row)
+{
+    return row->columns ? BENCH_ALLOCATORS_MAX : setup->allocators_count;
+}
+
+bench_column bench_cell_column(const bench_setup *setup, const bench_row *row, size_t index)
+{
+    const bench_allocator *allocator = &setup->allocators[index];
+    return row->columns ? row->columns[index] : (bench_column){allocator->name, allocator->key};
+}
+
 int bench_checksums_agree(const bench_setup *setup, const bench_row *row)
 {
     uint64_t expected = 0;
     int has_expected = 0;
-    for (size_t i = 0; i < setup->allocators_count; i++) {
+    for (size_t i = 0; i < bench_cells_count(setup, row); i++) {
         const bench_cell *cell = &row->cells[i];
         if (cell->failed || cell->rounds == 0)
             continue;
@@ -143,18 +155,20 @@ void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count,
 {
     bench_table(setup, rows, count, 0, file);
     bench_table(setup, rows, count, 1, file);
+    bench_uses_table(rows, count, file);
     fputs("\nMedians over rounds, allocators taking turns in one process; p99 over batches of 64\n"
-          "operations. Ratios above 1: Tenure is faster.\n",
+          "operations. In columns of ratios above 1 means that Tenure is faster.\n",
           file);
     if (setup->active->simulated)
         fputs("SIMULATED DEVICE: the host's time in Tenure is real, but driver calls cost what\n"
               "the simulation costs. Do not quote these numbers.\n",
               file);
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < setup->allocators_count; k++) {
+        for (size_t k = 0; k < bench_cells_count(setup, &rows[i]); k++) {
             if (rows[i].cells[k].failed)
-                fprintf(file, "%s failed (%s, %zu B, %d threads): %s\n", setup->allocators[k].name,
-                        rows[i].bench, rows[i].bytes, rows[i].threads, rows[i].cells[k].error);
+                fprintf(file, "%s failed (%s, %zu B, %d threads): %s\n",
+                        bench_cell_column(setup, &rows[i], k).name, rows[i].bench, rows[i].bytes,
+                        rows[i].threads, rows[i].cells[k].error);
         }
     }
 }
@@ -163,13 +177,15 @@ void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count,
 
 void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
 {
-    for (size_t i = 0; i < setup->allocators_count; i++) {
+    for (size_t i = 0; i < bench_cells_count(setup, row); i++) {
         const bench_cell *cell = &row->cells[i];
         json_writer json;
+        if (cell->rounds == 0 && !cell->failed)
+            continue;
         json_start(&json, file);
         json_object_begin(&json, NULL);
         json_text(&json, "bench", row->bench);
-        json_text(&json, "allocator", setup->allocators[i].key);
+        json_text(&json, "allocator", bench_cell_column(setup, row, i).key);
         json_text(&json, "device", setup->active->device_info.name);
         json_boolean(&json, "simulated", setup->active->simulated);
         json_unsigned(&json, "bytes", row->bytes);
@@ -195,8 +211,11 @@ void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
 static void csv_row(const bench_setup *setup, const bench_row *row, size_t index, FILE *file)
 {
     const bench_cell *cell = &row->cells[index];
-    fprintf(file, "%s,%s,%zu,%d,%zu,%d,%" PRIu64 ",", row->bench, setup->allocators[index].key,
-            row->bytes, row->threads, row->live, cell->rounds, row->ops);
+    if (cell->rounds == 0 && !cell->failed)
+        return;
+    fprintf(file, "%s,%s,%zu,%d,%zu,%d,%" PRIu64 ",", row->bench,
+            bench_cell_column(setup, row, index).key, row->bytes, row->threads, row->live,
+            cell->rounds, row->ops);
     if (cell->failed)
         fputs(",,,,", file);
     else
@@ -220,7 +239,7 @@ int bench_csv(const bench_setup *setup, const bench_row *rows, size_t count, con
             command, TNR_COMMIT, active->simulated ? "simulated: " : "", active->device_info.name,
             active->version / 1000, active->version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN));
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < setup->allocators_count; k++)
+        for (size_t k = 0; k < bench_cells_count(setup, &rows[i]); k++)
             csv_row(setup, &rows[i], k, file);
     }
     int failed = ferror(file);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The benchmark of blocks that a second stream uses: bench_uses.c. Its rows are like the others',
+ * but their columns are not the allocators: Tenure, the driver's bare event, PyTorch. A column
+ * that a row does not have has no rounds and has not failed.
+ */
+#ifndef TENURE_TOOLS_BENCH_USES_H
+#define TENURE_TOOLS_BENCH_USES_H
+
+#include "bench.h"
+
+enum { USES_TENURE, USES_EVENT, USES_TORCH, USES_COLUMNS };
+enum { BENCH_USES_ROWS = 6 };
+
+/* PyTorch's part, from the plugin. */
+typedef struct bench_torch_uses {
+    void (*enter)(int device, void *own);   /* memory is allocated on stream `own` from now on */
+    int (*use)(size_t bytes, void *stream); /* allocate, record the stream, free; 0: done */
+    const char *(*error)(void);
+} bench_torch_uses;
+
+/* Fills BENCH_USES_ROWS rows. `torch` is null without PyTorch;
+ * with it, PyTorch is the last allocator of the setup. */
+void bench_uses_run(const bench_setup *setup, const bench_torch_uses *torch, bench_row *rows);
+
+/* PyTorch's part; null without the plugin. After bench_allocators_open. */
+const bench_torch_uses *bench_allocators_torch_uses(void);
+
+/* Prints the rows that are of this benchmark, if there are any. */
+void bench_uses_table(const bench_row *rows, size_t count, FILE *file);
+
+#endif
