@@ -469,17 +469,19 @@ void tnri_streams_forget(const tnri_device *device)
             else
                 link = &(*link)->hash_next;
         }
-    for (tnri_stream *stream = registry.all; stream != NULL; stream = stream->all_next) {
-        if (stream->device != device)
+    for (tnri_stream **link = &registry.all; *link != NULL;) {
+        tnri_stream *stream = *link;
+        if (stream->device != device) {
+            link = &stream->all_next;
             continue;
+        }
+        *link = stream->all_next;
         tnri_event_drop(stream->device, stream->seal);
         tnri_event_drop(stream->device, atomic_exchange(&stream->spare, NULL));
         tnri_clock_drop(stream->clock);
-        stream->seal = NULL;
-        stream->clock = NULL;
-        stream->device = NULL;
-        atomic_store(&stream->holders, 0);
-        atomic_store(&stream->is_dead, 1);
+        tnri_host_free(stream, sizeof(*stream));
     }
+    if (registry.all == NULL)
+        registry.count = 0; /* numbers are never given twice, so indexes may be */
     tnri_lock_release(&registry.lock);
 }
