@@ -33,10 +33,10 @@ typedef struct tnri_tally {
 typedef struct tnri_arena {
     tnri_lock lock;
 
-    /* Constant while the arena belongs to its stream. */
-    tnr_stream stream;
-    uintptr_t key;   /* of the stream in the pool's table: see tnri_stream_key */
-    uint64_t thread; /* of the per-thread default stream: its thread's number; else 0 */
+    /* Constant while the arena belongs to its stream; another may adopt it when that has ended. */
+    _Atomic(tnr_stream) stream;
+    _Atomic uintptr_t key;   /* of the stream in the pool's table: see tnri_stream_key */
+    _Atomic uint64_t thread; /* of the per-thread default stream: its thread's number; else 0 */
     size_t small_limit_bytes;
     struct tnr_pool_st *pool;
     struct tnri_device *device;
@@ -50,7 +50,7 @@ typedef struct tnri_arena {
     tnri_tally tally[TNR_WORLD_COUNT];
     uint64_t served[TNR_SERVED_COUNT];
     uint64_t freed_because[TNR_REUSE_COUNT];
-    tnri_event *seal; /* the stream was destroyed: the end of its work; else null */
+    tnri_event *_Atomic seal; /* the stream was destroyed: the end of its work; else null */
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
 } tnri_arena;

@@ -227,14 +227,18 @@ static tnr_status device_end_pools(tnri_device *device)
 }
 
 /* Lets the layer above give back what it has of the driver's, in the device's context. */
-static void device_tell_upper(tnri_device *device)
+static tnr_status device_tell_upper(tnri_device *device)
 {
     const tnri_upper *upper = tnri_upper_get();
     tnri_visit visit;
-    if (upper == NULL || device->context == NULL || tnri_device_enter(device, &visit) != TNR_OK)
-        return;
+    if (upper == NULL || device->context == NULL)
+        return TNR_OK;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
     upper->device_gone(device);
     tnri_device_leave(&visit);
+    return TNR_OK;
 }
 
 tnr_status tnr_shutdown(int force)
@@ -256,7 +260,7 @@ tnr_status tnr_shutdown(int force)
         if (atomic_load(&device->in_use))
             status = device_end_pools(device);
         if (status == TNR_OK)
-            device_tell_upper(device);
+            status = device_tell_upper(device);
         if (status == TNR_OK)
             status = tnri_device_stop(device);
     }

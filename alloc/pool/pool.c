@@ -225,10 +225,10 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream strea
     if (status == TNR_OK) {
         tnri_lock_take(&arena->lock);
         tnri_event *seal = arena->seal;
-        arena->seal = NULL;
+        arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
         arena->stream = stream;
         arena->key = key;
-        arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
+        arena->seal = NULL; /* last: without a seal, the stream is one that lives */
         tnri_lock_release(&arena->lock);
         tnri_event_drop(pool->device, seal);
         table_insert(pool, arena);
