@@ -4,7 +4,7 @@
  *
  * Seen to fail with these lines taken out of the library:
  *   every_stream_is_respected     use.c, tnri_use_add: "use->stream != stream" replaced by "0"
- *   latest_mark_counts            use.c, tnri_use_add: "use->number = number"
+ *   latest_mark_counts            use.c, tnri_use_add: "<= number" replaced by "== 0"
  *   record_stream_after_failed_free  retire.c: what puts the uses of a refused free back
  *   free_sync_covers_everything   collect.c, batch_fence: the call of proxy_follow_all
  */

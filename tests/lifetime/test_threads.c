@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Many threads: they allocate, record uses on blocks and streams that they share, free in every
+ * way, announce, synchronise and destroy streams. Run under ThreadSanitizer too. Guarantee 1 is
+ * checked by the race detector of the simulated device; at the end nothing may be left.
+ */
+#include "life.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 4, SHARED = 16, BYTES_MAX = 3 << 20 };
+
+static uint64_t operations = 2000; /* the argument of the program */
+
+/* Blocks that all threads record uses on; whoever exchanges one for null frees it. A user holds the
+ * lock of the slot, since recording a use of a block that another thread frees is a misuse. */
+static struct {
+    pthread_mutex_t lock;
+    void *ptr;
+    size_t bytes;
+    CUevent ready;
+} shared[SHARED];
+
+/* A stream is destroyed while no other thread is inside the library, which might be about to record
+ * an event on it. */
+static pthread_rwlock_t inside = PTHREAD_RWLOCK_INITIALIZER;
+
+static CUcontext device_context;
+static tnr_stream shared_streams[LIFE_STREAMS];
+
+typedef struct worker {
+    pthread_t thread;
+    uint64_t random;
+    tnr_stream own; /* made and destroyed by this thread */
+} worker;
+
+static void block_make(worker *w, size_t slot)
+{
+    tnr_stream stream = unit_below(&w->random, 2) ? w->own
+                                                  : shared_streams[unit_below(&w->random, 4)];
+    size_t bytes = 4096 + (size_t)unit_below(&w->random, BYTES_MAX);
+    void *ptr;
+    tnr_status status = tnr_malloc(&ptr, bytes, 0, stream);
+    if (status == TNR_ERR_LIMIT)
+        return;
+    assert_ok(status);
+    life_fill(ptr, 4096, (int)slot, stream);
+    life_record(shared[slot].ready, stream);
+    shared[slot].ptr = ptr;
+    shared[slot].bytes = bytes;
+}
+
+static void block_use(worker *w, size_t slot)
+{
+    tnr_stream stream = unit_below(&w->random, 2) ? w->own
+                                                  : shared_streams[unit_below(&w->random, 4)];
+    int is_first = unit_below(&w->random, 2) != 0;
+    if (is_first)
+        assert_ok(tnr_record_stream(shared[slot].ptr, stream));
+    life_wait(stream, shared[slot].ready);
+    life_fill((char *)shared[slot].ptr + 1024, 16, 1, stream);
+    if (!is_first)
+        assert_ok(tnr_record_use((char *)shared[slot].ptr + 100, stream));
+    /* The next user's work comes after this one's. */
+    life_record(shared[slot].ready, stream);
+}
+
+static void block_end(worker *w, size_t slot)
+{
+    switch (unit_below(&w->random, 4)) {
+    case 0:
+        assert_ok(tnr_keep_until(shared[slot].ptr, shared[slot].ready));
+        assert_ok(tnr_free(shared[slot].ptr));
+        break;
+    case 1:
+        assert_ok(tnr_free_sync(shared[slot].ptr));
+        break;
+    case 2:
+        assert_ok(tnr_free_on(shared[slot].ptr, shared_streams[unit_below(&w->random, 4)]));
+        break;
+    default:
+        assert_ok(tnr_free(shared[slot].ptr));
+    }
+    shared[slot].ptr = NULL;
+}
+
+static void others(worker *w)
+{
+    tnr_moment began = tnr_moment_now();
+    switch (unit_below(&w->random, 5)) {
+    case 0:
+        pthread_rwlock_unlock(&inside);
+        pthread_rwlock_wrlock(&inside);
+        assert_ok(tnr_stream_destroying(0, w->own));
+        assert_int_equal(cuStreamDestroy(w->own), CUDA_SUCCESS);
+        pthread_rwlock_unlock(&inside);
+        pthread_rwlock_rdlock(&inside);
+        w->own = life_stream(CU_STREAM_NON_BLOCKING);
+        break;
+    case 1:
+        assert_int_equal(cuStreamSynchronize(w->own), CUDA_SUCCESS);
+        assert_ok(tnr_stream_synchronized(0, w->own, began));
+        break;
+    case 2:
+        assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+        assert_ok(tnr_device_synchronized(0, began));
+        break;
+    case 3:
+        assert_ok(tnr_trim(0, 16 * MIB, NULL));
+        break;
+    default: {
+        void *mine; /* on the thread's default stream */
+        if (tnr_malloc(&mine, 64 << 10, 0, CU_STREAM_PER_THREAD) == TNR_OK) {
+            assert_ok(tnr_record_use(mine, w->own));
+            assert_ok(tnr_free(mine));
+        }
+    }
+    }
+}
+
+static void *work(void *data)
+{
+    worker *w = data;
+    assert_int_equal(cuCtxSetCurrent(device_context), CUDA_SUCCESS);
+    w->own = life_stream(CU_STREAM_NON_BLOCKING);
+    for (uint64_t i = 0; i < operations; i++) {
+        size_t slot = (size_t)unit_below(&w->random, SHARED);
+        pthread_rwlock_rdlock(&inside);
+        if (unit_below(&w->random, 40) == 0)
+            others(w);
+        pthread_rwlock_unlock(&inside);
+        pthread_mutex_lock(&shared[slot].lock);
+        pthread_rwlock_rdlock(&inside);
+        if (shared[slot].ptr == NULL)
+            block_make(w, slot);
+        else if (unit_below(&w->random, 3) == 0)
+            block_end(w, slot);
+        else
+            block_use(w, slot);
+        pthread_rwlock_unlock(&inside);
+        pthread_mutex_unlock(&shared[slot].lock);
+    }
+    return NULL;
+}
+
+static void run(const char *schedule, const char *conf, unsigned seed)
+{
+    worker workers[THREADS];
+    char text[32];
+    (void)snprintf(text, sizeof(text), "SEED=%u", seed);
+    life_start(conf, schedule, text);
+    assert_ok(tnr_limit_set(0, 48 * MIB));
+    assert_int_equal(cuCtxGetCurrent(&device_context), CUDA_SUCCESS);
+    for (size_t i = 0; i < SHARED; i++) {
+        pthread_mutex_init(&shared[i].lock, NULL);
+        shared[i].ready = life_event();
+    }
+    memcpy(shared_streams, life_streams, sizeof(shared_streams));
+    for (unsigned t = 0; t < THREADS; t++) {
+        workers[t].random = seed * 1000 + t;
+        assert_int_equal(pthread_create(&workers[t].thread, NULL, work, &workers[t]), 0);
+    }
+    for (int t = 0; t < THREADS; t++)
+        assert_int_equal(pthread_join(workers[t].thread, NULL), 0);
+    simcuda_run(UINT64_MAX);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    if (simcuda_races() > 0)
+        fail_msg("%s", simcuda_race_last());
+    for (size_t i = 0; i < SHARED; i++) {
+        if (shared[i].ptr != NULL)
+            assert_ok(tnr_free(shared[i].ptr));
+        shared[i].ptr = NULL;
+        pthread_mutex_destroy(&shared[i].lock);
+    }
+    assert_ok(tnr_trim(0, 0, NULL));
+    assert_int_equal(unit_stats().blocks_retired, 0);
+    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+}
+
+static void threads_share(void **state)
+{
+    static const char *const confs[] = {"reuse:wait,reuse_mark_percent:0", "reuse:follow",
+                                        "reuse:poll,cross_stream:idle"};
+    for (unsigned seed = 0; seed < 6; seed++) {
+        run(seed % 2 ? "SCHEDULE=threads" : "SCHEDULE=random", confs[seed / 2], seed);
+        assert_int_equal(life_stop(state), 0);
+    }
+    life_start(NULL, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(threads_share, life_stop)};
+    if (argc > 1)
+        operations = strtoull(argv[1], NULL, 10);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
