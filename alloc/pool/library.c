@@ -215,6 +215,10 @@ static tnr_status device_end_pools(tnri_device *device)
         tnri_pool_walk_end(device, pool);
         status = tnri_pool_end(pool, 1);
     }
+    /* Here, while the context is at hand: entering it once more could fail. */
+    const tnri_upper *upper = tnri_upper_get();
+    if (status == TNR_OK && upper != NULL)
+        upper->device_gone(device);
     tnri_device_leave(&visit);
     if (status != TNR_OK)
         return status;
@@ -223,21 +227,6 @@ static tnr_status device_end_pools(tnri_device *device)
         tnri_pool_forget(pool);
     }
     tnri_device_withdraw(device);
-    return TNR_OK;
-}
-
-/* Lets the layer above give back what it has of the driver's, in the device's context. */
-static tnr_status device_tell_upper(tnri_device *device)
-{
-    const tnri_upper *upper = tnri_upper_get();
-    tnri_visit visit;
-    if (upper == NULL || device->context == NULL)
-        return TNR_OK;
-    tnr_status status = tnri_device_enter(device, &visit);
-    if (status != TNR_OK)
-        return status;
-    upper->device_gone(device);
-    tnri_device_leave(&visit);
     return TNR_OK;
 }
 
@@ -259,8 +248,6 @@ tnr_status tnr_shutdown(int force)
         tnri_device *device = tnri_device_at(i);
         if (atomic_load(&device->in_use))
             status = device_end_pools(device);
-        if (status == TNR_OK)
-            status = device_tell_upper(device);
         if (status == TNR_OK)
             status = tnri_device_stop(device);
     }
