@@ -304,6 +304,8 @@ static void run_end(fault_run *run, int popped)
     if (popped && current != NULL)
         FAULT_FAIL("a call has changed the thread's current context");
     assert_int_equal(cuCtxSetCurrent(run->context), CUDA_SUCCESS);
+    if (run->event != NULL)
+        assert_int_equal(cuEventDestroy(run->event), CUDA_SUCCESS);
     run_check_serves(run);
     for (int i = 0; i < FAULT_SLOTS; i++)
         step_free(run, i);

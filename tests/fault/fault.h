@@ -41,6 +41,7 @@ typedef struct fault_run {
     CUstream streams[FAULT_STREAMS];
     fault_slot slots[FAULT_SLOTS];
     tnr_pool pools[FAULT_POOLS];
+    CUevent event; /* the scenario's own, or null; destroyed once faults are off */
     uint32_t pattern_last;
     int pools_ended; /* a shutdown was tried: the handles may be invalid */
     int in_body;     /* errors are allowed */

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Guarantee 3 for lifetimes: any driver call, and any allocation of host memory, may fail inside
+ * recording, freeing, announcing, ending streams and collecting; fault.h says what is checked. A
+ * free that fails leaves its block live; it is freed once faults are off.
+ */
+#include "fault/fault.h"
+
+#include <string.h>
+
+#include <tenure/lifetime.h>
+
+enum { USED = 0, STREAMED, KEPT, SYNCED, ON, BLOCKS };
+
+/* Blocks with work of other streams queued on them. */
+static void prepare(fault_run *run)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        (void)step_malloc(run, i, 4 * MIB, 0, -1, 0);
+        prepare_fill(run, i);
+    }
+    assert_int_equal(cuEventCreate(&run->event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    for (int s = 1; s < FAULT_STREAMS; s++)
+        assert_int_equal(cuMemsetD8Async((CUdeviceptr)(uintptr_t)run->slots[USED].ptr + MIB, 1, 64,
+                                         run->streams[s]),
+                         CUDA_SUCCESS);
+    assert_int_equal(cuEventRecord(run->event, run->streams[1]), CUDA_SUCCESS);
+}
+
+/* A free that may fail; then the block is live as before. */
+static void step_release(fault_run *run, int slot, tnr_status (*call)(void *))
+{
+    if (run->slots[slot].ptr == NULL)
+        return;
+    tnr_status status = call(run->slots[slot].ptr);
+    if (status == TNR_OK)
+        run->slots[slot].ptr = NULL;
+    (void)step_status(run, status, "a free");
+}
+
+/* Returns 1 if the use is recorded. */
+static int step_use(fault_run *run, int slot, int stream)
+{
+    return step_status(run, tnr_record_use(run->slots[slot].ptr, run->streams[stream]),
+                       "tnr_record_use") == TNR_OK;
+}
+
+/* Records in every way, frees in every way, and asks for more than is free. */
+static void uses_body(fault_run *run)
+{
+    int recorded = step_use(run, USED, 1) + step_use(run, USED, 2);
+    for (int s = 1; s < FAULT_STREAMS; s++)
+        (void)step_status(run, tnr_record_stream(run->slots[STREAMED].ptr, run->streams[s]),
+                          "record_stream");
+    (void)step_status(run, tnr_event_recorded(0, run->event, run->streams[1], tnr_moment_now()),
+                      "event_recorded");
+    (void)step_status(run, tnr_stream_waited(0, run->streams[2], run->event), "stream_waited");
+    tnr_status kept = tnr_keep_until(run->slots[KEPT].ptr, run->event);
+    (void)step_status(run, kept, "keep_until");
+    if (recorded == 2) /* the work that `prepare` has queued on the block is recorded */
+        step_release(run, USED, tnr_free);
+    step_release(run, STREAMED, tnr_free);
+    step_release(run, KEPT, tnr_free);
+    step_release(run, SYNCED, tnr_free_sync);
+    if (run->slots[ON].ptr != NULL) {
+        tnr_status status = tnr_free_on(run->slots[ON].ptr, run->streams[2]);
+        if (status == TNR_OK)
+            run->slots[ON].ptr = NULL;
+        (void)step_status(run, status, "free_on");
+    }
+    (void)step_malloc(run, BLOCKS, 6 * MIB, 0, -1, 0);
+    (void)step_malloc(run, BLOCKS + 1, 12 * MIB, 0, -1, 1);
+    step_free(run, BLOCKS);
+    (void)step_trim(run, 0);
+}
+
+/* The same with streams that end. */
+static void streams_body(fault_run *run)
+{
+    (void)step_status(run, tnr_stream_created(0, run->streams[1]), "stream_created");
+    (void)step_status(run, tnr_record_stream(run->slots[STREAMED].ptr, run->streams[1]),
+                      "record_stream");
+    int recorded = step_use(run, USED, 1) + step_use(run, USED, 2);
+    step_release(run, SYNCED, tnr_free_sync);
+    (void)step_status(run, tnr_stream_destroying(0, run->streams[1]), "stream_destroying");
+    if (recorded == 2)
+        step_release(run, USED, tnr_free);
+    step_release(run, STREAMED, tnr_free);
+    (void)step_malloc(run, BLOCKS, 6 * MIB, 0, -1, 2);
+    step_release(run, KEPT, tnr_free);
+    step_release(run, ON, tnr_free_sync);
+    int live = 0;
+    for (int i = 0; i < BLOCKS; i++)
+        live += run->slots[i].ptr != NULL;
+    if (live == 0) /* what is live would have another stream once its arena is adopted */
+        (void)step_status(run, tnr_stream_destroying(0, run->streams[0]), "stream_destroying");
+    (void)step_malloc(run, BLOCKS + 1, 6 * MIB, 0, -1, 2);
+    simcuda_run(UINT64_MAX); /* work whose use could not be recorded */
+    (void)step_shutdown(run, 1);
+}
+
+static const fault_scenario scenarios[] = {
+    {"uses, waiting on the device", "reuse:wait,reuse_mark_percent:0", "40M", prepare, uses_body},
+    {"uses, waiting on the host", "reuse:poll,cross_stream:off", "40M", prepare, uses_body},
+    {"streams that end", "reuse:follow", "40M", prepare, streams_body},
+};
+
+static void driver_fails(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
+        fault_drive(&scenarios[i]);
+}
+
+static void host_memory_fails(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
+        fault_starve(&scenarios[i]);
+}
+
+/* What the simulation itself still holds, for the leak checkers. */
+static int group_end(void **state)
+{
+    (void)state;
+    return simcuda_reset() < 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest driver[] = {cmocka_unit_test(driver_fails)};
+    const struct CMUnitTest host[] = {cmocka_unit_test(host_memory_fails)};
+    if (argc > 1 && strcmp(argv[1], "host") == 0)
+        return cmocka_run_group_tests(host, NULL, group_end);
+    return cmocka_run_group_tests(driver, NULL, group_end);
+}
