@@ -7,8 +7,8 @@
  * block's owner and no other's, and the race detector of the simulated device must find all
  * accesses ordered, whatever the schedule did.
  *
- * The program's arguments are the number of seeds, and the first of them. Each line was seen to fail with one of these
- * changes in the library:
+ * The arguments are the number of seeds and the first seed. Each of these changes in the library
+ * made it fail:
  *   use.c, tnri_use_add: "use->number = number" left out
  *   retire.c, uses_mark: does not look for uses to mark
  *   collect.c, proxy_follow_all: returns TNR_OK at once

@@ -4,10 +4,9 @@
  * beneath, against naive models.
  *
  * Seen to fail with these lines changed in the library:
- *   only_heads_are_asked          collect.c, stream_poll: "if (!over) return freed" replaced by going
- *                                 on with the next use
- *   out_of_memory_waits_for_as_many_as_needed  collect.c, arena_wait: "freed < bytes &&"
- *   trim_and_destroy_wait         reclaim.c: what collects before idle memory is given back
+ *   only_heads_are_asked          collect.c, stream_poll: asks about the head twice
+ *   trim_and_destroy_wait         pool.c, pool_give_back: the call of tnri_collect_pool
+ *   an_ending_pool_takes_no_stream_away  pool.c, tnri_pool_end: the call of tnri_collect_pool
  */
 #include "life.h"
 
