@@ -140,6 +140,10 @@ static tnr_status arena_of(const void *ptr, tnri_arena **arena)
 static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **block)
 {
     tnri_lock_take(&arena->lock);
+    *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
+    if (tnri_likely(*block != NULL && (*block)->base == (uintptr_t)ptr &&
+                    (*block)->state == TNRI_LIVE))
+        return TNR_OK; /* the usual case: the block's start */
     *block = tnri_block_map_containing(&arena->device->space.map, (uintptr_t)ptr);
     if (*block != NULL)
         return TNR_OK;

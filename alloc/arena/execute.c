@@ -108,7 +108,7 @@ static tnr_status donors_take(tnri_plan *plan)
     int policy = conf->cross_stream;
     if (policy == TNRI_CROSS_WAIT && conf->reuse != TNRI_REUSE_WAIT)
         policy = TNRI_CROSS_IDLE;
-    if (policy == TNRI_CROSS_OFF || !plan->moves)
+    if (policy == TNRI_CROSS_OFF || plan->moves != TNRI_MOVES_ALL)
         return TNR_OK;
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {

@@ -72,7 +72,7 @@ static tnri_block *ladder_flush(tnri_arena *arena, const tnri_request *request)
 
 /* Serves from what is there (flush), or makes a plan. *ptr is set in the first case. */
 static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                              int moves, void **ptr)
+                              tnri_moves moves, void **ptr)
 {
     tnr_status status = TNR_ERR_ADDRESS_SPACE;
     for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < SPANS_PER_REQUEST_MAX; spans++) {
@@ -98,6 +98,24 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
     return status;
 }
 
+static size_t arena_retired_bytes(tnri_arena *arena)
+{
+    size_t retired = 0;
+    tnri_lock_take(&arena->lock);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
+    tnri_lock_release(&arena->lock);
+    return retired;
+}
+
+/* What this request may move. */
+static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
+{
+    if (!tnri_device_may_move(arena->device))
+        return TNRI_MOVES_NONE;
+    return arena_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+}
+
 /* Step 3: serves from retired blocks, as far as the settings allow. Blocks whose uses are over, or
  * ordered already, cost nothing more; to make this stream wait is worth it when much is retired. */
 static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
@@ -106,11 +124,7 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
     const tnri_conf *conf = tnri_conf_get();
     if (upper == NULL)
         return 0;
-    size_t retired = 0;
-    tnri_lock_take(&arena->lock);
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
-    tnri_lock_release(&arena->lock);
+    size_t retired = arena_retired_bytes(arena);
     uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
     size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
     if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
@@ -130,7 +144,7 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
 
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
-static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, int moves,
+static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
                                int reclaimed, void **ptr)
 {
     const tnri_conf *conf = tnri_conf_get();
@@ -185,10 +199,10 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
     if (status != TNR_OK)
         return status;
     tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
-    int moves = tnri_device_may_move(device);
+    tnri_moves moves = ladder_moves(arena, request);
     status = ladder_climb(arena, request, moves, 0, ptr);
-    if (is_shortage(status) && !moves) /* what cannot grow may move, whatever it costs */
-        status = ladder_climb(arena, request, 1, 0, ptr);
+    if (is_shortage(status) && moves != TNRI_MOVES_ALL) /* what cannot grow moves at any cost */
+        status = ladder_climb(arena, request, TNRI_MOVES_ALL, 0, ptr);
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;
@@ -196,13 +210,13 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
         for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
             if (tnri_reclaim(arena, tnri_request_span(request)) == 0)
                 break;
-            status = ladder_climb(arena, request, 1, 1, ptr);
+            status = ladder_climb(arena, request, TNRI_MOVES_ALL, 1, ptr);
         }
         for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
             if (!tnri_oom_callback_run(device->index, request->bytes_requested))
                 break;
             (void)tnri_reclaim(arena, tnri_request_span(request));
-            status = ladder_climb(arena, request, 1, 1, ptr);
+            status = ladder_climb(arena, request, TNRI_MOVES_ALL, 1, ptr);
         }
         if (is_shortage(status)) {
             atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);

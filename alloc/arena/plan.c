@@ -62,7 +62,7 @@ static uintptr_t window_claim_base(const tnri_plan *plan, const tnri_window *win
 }
 
 tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                          int moves)
+                          tnri_moves moves)
 {
     tnri_assert_held(&arena->lock);
     tnri_world *world = tnri_arena_world(arena, request->bytes);
@@ -91,7 +91,7 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
         !tnri_world_promise(world, TNRI_PLAN_RECORDS))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the records of a block.");
     plan->pending = tnri_world_claim(world, window.first, window_claim_base(plan, &window), end);
-    if (moves)
+    if (moves != TNRI_MOVES_NONE)
         tnri_plan_take(plan, arena);
     plan->own_count = plan->sources_count;
     return TNR_OK;

@@ -40,12 +40,20 @@ typedef struct tnri_gap {
 
 enum { TNRI_GAPS_MAX = 32, TNRI_PLAN_RECORDS = 2 * TNRI_GAPS_MAX + TNRI_CARVE_RECORDS };
 
+/* Which chunks a plan may move. */
+typedef enum tnri_moves {
+    TNRI_MOVES_NONE, /* only new ones: the moving budget is used up */
+    TNRI_MOVES_OWN, /* this arena's: it has retired memory that will be free again soon, and to take
+                        another stream's would mean to wait for all that it was given so far */
+    TNRI_MOVES_ALL
+} tnri_moves;
+
 typedef struct tnri_plan {
     tnri_arena *arena;
     tnri_world *world;
     const tnri_request *request;
     tnri_block *pending;
-    int moves; /* 1: chunks may be moved; 0: only new ones (the moving budget is used up) */
+    tnri_moves moves;
 
     tnri_gap gaps[TNRI_GAPS_MAX];
     size_t gaps_count;
@@ -60,7 +68,7 @@ typedef struct tnri_plan {
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;
  * TNR_ERR_ADDRESS_SPACE means that a new span is needed. Nothing has changed then. */
 tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                          int moves);
+                          tnri_moves moves);
 
 /* Cuts donors out of `arena` into the plan, as many as it still misses; its lock is held. Returns
  * how many chunks. Less may be found than host memory would allow; that is not an error. */
