@@ -56,10 +56,12 @@ for candidate in "${CUDA_HOME:-/nonexistent}/include" /usr/local/cuda/include \
 done
 [ -n "$cuda_include" ] || skip "cuda_runtime_api.h was not found; set CUDA_HOME"
 
-# libcudart is not linked: the plugin calls only c10, which brings its own along.
+# libcudart is not linked: the plugin calls only c10, which brings its own along. torch_cuda is
+# needed for what it registers when it is loaded: recording a stream asks c10 for it.
 "${CXX:-c++}" -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra \
     -D_GLIBCXX_USE_CXX11_ABI="$abi" -DTNR_TORCH_VERSION="\"$version (CUDA $cuda)\"" \
     -isystem "$root/include" -isystem "$cuda_include" "$source_file" \
-    -L"$root/lib" -Wl,-rpath,"$root/lib" -Wl,--no-as-needed -lc10_cuda -lc10 -o "$output"
+    -L"$root/lib" -Wl,-rpath,"$root/lib" -Wl,--no-as-needed \
+    -ltorch_cuda -ltorch_cpu -lc10_cuda -lc10 -o "$output"
 echo "built against PyTorch $version (CUDA $cuda) in $root" >&2
 realpath "$output"

@@ -213,14 +213,6 @@ static exit_code device_run(bench_setup *setup, bench_row *rows, const char *com
     return code == EXIT_CODE_OK ? reported : code;
 }
 
-/* "tenure bench --quick": for the header of the CSV file. */
-static void command_text(int argc, char **argv, char *text, size_t bytes)
-{
-    size_t length = (size_t)snprintf(text, bytes, "tenure bench");
-    for (int i = 0; i < argc && length < bytes; i++)
-        length += (size_t)snprintf(text + length, bytes - length, " %s", argv[i]);
-}
-
 int command_bench(int argc, char **argv)
 {
     char command[1024];
@@ -230,7 +222,7 @@ int command_bench(int argc, char **argv)
     session active;
     long device = 0;
     memset(&setup, 0, sizeof(setup));
-    command_text(argc, argv, command, sizeof(command));
+    cli_command_text("bench", argc, argv, command, sizeof(command));
     if (cli_parse(&syntax, argc, argv, &arguments) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (arguments.help_wanted)

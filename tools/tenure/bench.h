@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Benchmarks: what they have in common. bench.c has the command line, bench_allocator.c the
- * allocators under test, bench_pair.c, bench_mix.c and bench_uses.c one question each, bench_report.c the output.
+ * allocators under test, bench_pair.c, bench_mix.c and bench_uses.c one question each,
+ * bench_report.c the output.
  *
  * All allocators run in one process, turn and turn about: each round runs every allocator once,
  * in an order that rotates, so that whatever disturbs the machine disturbs all of them. All are

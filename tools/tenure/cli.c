@@ -147,3 +147,13 @@ int cli_number(const cli_syntax *syntax, const char *option, const char *text, l
     *value = number;
     return 0;
 }
+
+void cli_command_text(const char *command, int argc, char **argv, char *text, size_t bytes)
+{
+    size_t length = (size_t)snprintf(text, bytes, "tenure %s", command);
+    for (int i = 0; i < argc && length < bytes; i++) {
+        const char *slash = strrchr(argv[i], '/');
+        length += (size_t)snprintf(text + length, bytes - length, " %s",
+                                   slash == NULL ? argv[i] : slash + 1);
+    }
+}

@@ -46,4 +46,8 @@ __attribute__((format(printf, 2, 3))) int cli_usage_error(const cli_syntax *synt
 int cli_number(const cli_syntax *syntax, const char *option, const char *text, long min, long max,
                long *value);
 
+/* What the user typed, for reports: "tenure bench --quick". Of paths only the last part, which is
+ * the same on every machine. */
+void cli_command_text(const char *command, int argc, char **argv, char *text, size_t bytes);
+
 #endif

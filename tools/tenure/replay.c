@@ -143,10 +143,7 @@ static exit_code device_run(const trace *traces, int count, long device, replay_
 
 int command_replay(int argc, char **argv)
 {
-    size_t length = (size_t)snprintf(command_line, sizeof(command_line), "tenure replay");
-    for (int i = 0; i < argc && length < sizeof(command_line); i++)
-        length +=
-            (size_t)snprintf(command_line + length, sizeof(command_line) - length, " %s", argv[i]);
+    cli_command_text("replay", argc, argv, command_line, sizeof(command_line));
     cli_result arguments;
     replay_settings ignored;
     long device = 0;

@@ -69,7 +69,8 @@ static void gates_create(program *self)
 }
 
 /* Launches every kind of work once: a driver may load its kernels at their first use and wait for
- * the whole device then, which would never end behind a closed gate. Proves that checks can fail. */
+ * the whole device then, which would never end behind a closed gate. Proves that checks can
+ * fail. */
 static void device_warm_up(program *self)
 {
     enum { BYTES = 1 << 20 };
