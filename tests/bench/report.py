@@ -31,7 +31,8 @@ REPLAY_KEYS = """trace driver device ops streams peak_live_bytes peak_reserved_b
                  second_half_driver_allocations second_half_driver_ns driver_ns_by_kind
                  metadata_bytes wall_ns exit_code error""".split()
 RECORDED_COLUMNS = "trace held default expandable_segments cudaMallocAsync".split()
-NAMES = {"tenure": "Tenure", "driver_pool": "driver pool", "pytorch": "PyTorch"}
+NAMES = {"tenure": "Tenure", "driver_pool": "driver pool", "pytorch": "PyTorch",
+         "driver_event": "bare cuEventRecord"}
 RECORDED_NAMES = {"default": "PyTorch default", "expandable_segments": "PyTorch expandable",
                   "cudaMallocAsync": "PyTorch cudaMallocAsync"}
 COLOURS = ("#0b6e99", "#c4570e", "#6b7785", "#7a4fa3", "#3f7d3a")
@@ -202,6 +203,43 @@ def bench_table(bench, kind):
     return table(headings, rows) if rows else "No such measurement is in the data.\n"
 
 
+USES = {"record_use": "`tnr_record_use`", "record_stream_free": "`tnr_record_stream`, `tnr_free`",
+        "alloc_use_free": "allocation, `tnr_record_use`, free",
+        "alloc_stream_free": "allocation, `tnr_record_stream`, free",
+        "pair_waiting_0": "cached pair, no block waiting on another stream",
+        "pair_waiting_1024": "cached pair, 1,024 blocks waiting on another stream"}
+
+
+def uses_table(bench):
+    """What other streams' uses cost: one row for each thing that was timed."""
+    rows = []
+    for kind, shown in USES.items():
+        for _, cells in bench.rows(kind):
+            others = [f"{NAMES.get(name, name)} {text_ns(cell['median_ns'])}"
+                      for name, cell in cells.items() if name != "tenure" and cell["median_ns"]]
+            own = cells.get("tenure")
+            rows.append([shown, bench_cell(own)[0], bench_number(own, "min_ns", text_ns),
+                         bench_number(own, "p99_ns", text_ns), ", ".join(others) or "-"])
+    return (table(["what", "Tenure ns", "min", "p99", "beside it, ns"], rows) if rows
+            else "No such measurement is in the data.\n")
+
+
+def offload_table(docs):
+    """The offload program's ways, if its JSON lines are there."""
+    path = docs / "benchmarks" / "offload.json"
+    if not path.exists():
+        return "No such measurement is in the data.\n"
+    rows = []
+    for line in path.read_text("utf-8").splitlines():
+        one = json.loads(line)
+        rows.append([one["way"].replace("_", ", "), one["device"], text_gb(one["in_use_bytes"]),
+                     text_gb(one["peak_bytes"]), f"{one['peak_ratio']:.3f}",
+                     f"{one['total_ms']:.1f}", f"{one['time_ratio']:.3f}",
+                     f"{one['waits_on_device']:,}", f"{one['wrong_words']:,}"])
+    return table(["way", "GPU", "in use at once", "peak mapped", "ratio", "ms", "time / unbounded",
+                  "waits on the device", "wrong words"], rows)
+
+
 def recorded_cell(recorded, key):
     size = recorded[key]
     return f"{text_gb(size)} ({size / recorded['held']:.3f})"
@@ -293,6 +331,17 @@ ns as one thread sees it, M/s for all threads together.
 {bench_from}
 ![Random mix: ns per operation over threads](benchmarks/mix.svg)
 
+## Uses by other streams
+
+Blocks of 4 KiB. "Beside it" is a bare cuEventRecord for the first row, PyTorch for the others.
+
+{uses}
+{bench_from}
+The offload program (`tests/gpu/lifetime/offload.c`): weights fetched on a copy stream, activations
+offloaded on a third, a host that never waits. "Unbounded" never reuses memory, so nothing in it
+waits. Data: [offload.json](benchmarks/offload.json), of the same machine, driver and commit.
+
+{offload}
 ## Memory
 
 The six traces of `tests/traces` replayed, with a pattern in each block that is checked before its
@@ -318,10 +367,11 @@ By kind of call, in ms:
 {replay_from}"""
 
 
-def page_make(bench, replay, recorded):
+def page_make(bench, replay, recorded, docs):
     work, kinds = driver_tables(replay, recorded)
     return PAGE.format(
         pair=bench_table(bench, "pair"), mix=bench_table(bench, "mix"),
+        uses=uses_table(bench), offload=offload_table(docs),
         bench_from=provenance(bench.facts, "bench.csv"), memory=memory_table(replay, recorded),
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds)
@@ -444,7 +494,7 @@ def outputs_make(data, recorded_path):
     """What there should be, by path relative to docs/."""
     bench, replay = Bench(data / "bench.csv"), Replay(data / "replay.json")
     recorded = recorded_read(recorded_path)
-    return {"benchmarks.md": page_make(bench, replay, recorded),
+    return {"benchmarks.md": page_make(bench, replay, recorded, data.parent),
             "benchmarks/mix.svg": mix_picture(bench),
             "benchmarks/memory.svg": memory_picture(replay, recorded)}
 

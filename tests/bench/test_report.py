@@ -86,7 +86,7 @@ class Report(unittest.TestCase):
                  "CUDA 13.0 | 8 | [bench.csv](benchmarks/bench.csv) |")
         replay = ("| `tenure replay --json` | `0123456789ab` | Made-up GPU | CUDA 13.0 | "
                   "not in the data | [replay.json](benchmarks/replay.json) |")
-        self.assertEqual((page.count(bench), page.count(replay)), (2, 3))
+        self.assertEqual((page.count(bench), page.count(replay)), (3, 3))
         self.assertNotIn("SIMULATED", page)
 
     def test_simulated(self):
