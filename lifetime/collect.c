@@ -138,6 +138,9 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
     if (arena->seal == NULL && tnri_arena_is_markable(arena) &&
         tnri_stream_find(arena->device, arena->stream, &own) != TNR_OK)
         own = NULL;
+    int is_named = own != NULL && tnri_arena_name_begin(arena);
+    if (!is_named)
+        own = NULL;
     size_t freed = 0;
     size_t looks = 0;
     tnri_uses *uses = life_look(life, NULL);
@@ -152,6 +155,8 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
                                 waited ? TNR_REUSE_WAITED_ON_DEVICE : TNR_REUSE_ORDERED_BY_CLOCK);
         uses = next;
     }
+    if (is_named)
+        tnri_arena_name_end(arena);
     return freed;
 }
 

@@ -257,6 +257,16 @@ static CUresult stream_record(tnri_stream *stream, tnri_event **event, uint64_t 
 {
     CUresult result = CUDA_SUCCESS;
     tnri_lock_take(&stream->lock);
+    if (tnri_unlikely(stream->seal != NULL)) {
+        /* Destroyed since the caller looked: its handle must not be named any more. */
+        tnri_event *unused = *event;
+        *event = stream->seal;
+        *number = stream->marked;
+        tnri_event_hold(*event);
+        tnri_lock_release(&stream->lock);
+        tnri_event_drop(stream->device, unused);
+        return CUDA_SUCCESS;
+    }
     if (*event == NULL)
         *event = stream_take_spare(stream);
     if (*event != NULL)

@@ -2,6 +2,8 @@
 /* The cached path of an arena: see arena.h. */
 #include "arena/arena.h"
 
+#include <sched.h>
+
 #include "arena/ladder.h"
 #include "arena/upper.h"
 #include "base/error.h"
@@ -163,17 +165,48 @@ int tnri_arena_is_markable(const tnri_arena *arena)
     return arena->thread == 0 || arena->thread == tnri_thread_number();
 }
 
+int tnri_arena_name_begin(tnri_arena *arena)
+{
+    tnri_lock_take(&arena->lock);
+    int is_open = arena->seal == NULL;
+    if (is_open)
+        atomic_fetch_add_explicit(&arena->namers, 1, memory_order_relaxed);
+    tnri_lock_release(&arena->lock);
+    return is_open;
+}
+
+void tnri_arena_name_end(tnri_arena *arena)
+{
+    atomic_fetch_sub_explicit(&arena->namers, 1, memory_order_release);
+}
+
+void tnri_arena_seal(tnri_arena *arena, tnri_event *event)
+{
+    tnri_lock_take(&arena->lock);
+    tnri_event_hold(event);
+    arena->seal = event;
+    tnri_lock_release(&arena->lock);
+    /* Whoever names the stream now makes one driver call and is done. */
+    while (atomic_load_explicit(&arena->namers, memory_order_acquire) != 0)
+        sched_yield();
+}
+
 tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event)
 {
+    if (!tnri_arena_is_markable(arena) && arena->seal == NULL)
+        return tnri_event_context(arena->device, event);
+    if (tnri_arena_name_begin(arena)) {
+        tnr_status status = tnri_event_record(arena->device, arena->stream, event);
+        tnri_arena_name_end(arena);
+        return status;
+    }
     tnri_lock_take(&arena->lock);
     tnri_event *seal = arena->seal;
     if (seal != NULL)
         tnri_event_hold(seal);
     tnri_lock_release(&arena->lock);
-    if (seal == NULL && !tnri_arena_is_markable(arena))
-        return tnri_event_context(arena->device, event);
-    if (seal == NULL)
-        return tnri_event_record(arena->device, arena->stream, event);
+    if (seal == NULL) /* adopted meanwhile: its new stream is ordered after the seal */
+        return tnri_arena_mark(arena, event);
     *event = seal;
     return TNR_OK;
 }

@@ -51,6 +51,7 @@ typedef struct tnri_arena {
     uint64_t served[TNR_SERVED_COUNT];
     uint64_t freed_because[TNR_REUSE_COUNT];
     tnri_event *_Atomic seal; /* the stream was destroyed: the end of its work; else null */
+    _Atomic uint32_t namers;  /* threads between name_begin and name_end; raised under the lock */
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
 } tnri_arena;
@@ -64,6 +65,17 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
  * stream, which only that thread can name, the whole context is waited for. In the device's
  * context, no lock held. */
 tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event);
+
+/* Between these two the arena's stream is not destroyed: tnri_arena_seal waits for the second.
+ * tnri_arena_name_begin returns 0, and nothing is to be ended, if the arena is sealed already. No
+ * stream is looked up in between. */
+int tnri_arena_name_begin(tnri_arena *arena);
+void tnri_arena_name_end(tnri_arena *arena);
+
+/* The arena's stream is about to be destroyed, and `event` marks the end of its work: from the
+ * return on nobody names the stream to the driver. Holds a reference to the event. No lock is
+ * held. */
+void tnri_arena_seal(tnri_arena *arena, tnri_event *event);
 
 /* 1 if the calling thread may mark the arena's stream without waiting. */
 int tnri_arena_is_markable(const tnri_arena *arena);

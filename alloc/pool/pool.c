@@ -146,7 +146,7 @@ static void table_grow(tnr_pool pool)
     if (table == NULL)
         return;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        if (arena->key == TNRI_KEY_SEALED)
+        if (arena->key == TNRI_KEY_SEALED || arena->key == TNRI_KEY_UNTABLED)
             continue;
         size_t slot = key_hash(arena->key, slots);
         arena->hash_next = table[slot];
@@ -263,18 +263,22 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
 
 void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
 {
-    tnri_lock_take(&pool->lock);
-    tnri_arena *arena;
-    while ((arena = table_find(pool, key)) != NULL) {
-        table_remove(pool, arena);
-        tnri_lock_take(&arena->lock);
-        tnri_event_hold(event);
-        arena->seal = event;
-        arena->key = TNRI_KEY_SEALED;
-        tnri_lock_release(&arena->lock);
+    for (;;) {
+        tnri_lock_take(&pool->lock);
+        tnri_arena *arena = table_find(pool, key);
+        if (arena != NULL) {
+            table_remove(pool, arena);
+            arena->key = TNRI_KEY_UNTABLED;
+        }
+        tnri_lock_release(&pool->lock);
+        if (arena == NULL)
+            return;
+        tnri_arena_seal(arena, event);
+        tnri_lock_take(&pool->lock);
+        arena->key = TNRI_KEY_SEALED; /* from here on it may be adopted */
         pool->sealed_count++;
+        tnri_lock_release(&pool->lock);
     }
-    tnri_lock_release(&pool->lock);
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */

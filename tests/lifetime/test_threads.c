@@ -24,10 +24,6 @@ static struct {
     CUevent ready;
 } shared[SHARED];
 
-/* A stream is destroyed while no other thread is inside the library, which might be about to record
- * an event on it. */
-static pthread_rwlock_t inside = PTHREAD_RWLOCK_INITIALIZER;
-
 static CUcontext device_context;
 static tnr_stream shared_streams[LIFE_STREAMS];
 
@@ -92,12 +88,8 @@ static void others(worker *w)
     tnr_moment began = tnr_moment_now();
     switch (unit_below(&w->random, 5)) {
     case 0:
-        pthread_rwlock_unlock(&inside);
-        pthread_rwlock_wrlock(&inside);
         assert_ok(tnr_stream_destroying(0, w->own));
         assert_int_equal(cuStreamDestroy(w->own), CUDA_SUCCESS);
-        pthread_rwlock_unlock(&inside);
-        pthread_rwlock_rdlock(&inside);
         w->own = life_stream(CU_STREAM_NON_BLOCKING);
         break;
     case 1:
@@ -128,19 +120,15 @@ static void *work(void *data)
     w->own = life_stream(CU_STREAM_NON_BLOCKING);
     for (uint64_t i = 0; i < operations; i++) {
         size_t slot = (size_t)unit_below(&w->random, SHARED);
-        pthread_rwlock_rdlock(&inside);
         if (unit_below(&w->random, 40) == 0)
             others(w);
-        pthread_rwlock_unlock(&inside);
         pthread_mutex_lock(&shared[slot].lock);
-        pthread_rwlock_rdlock(&inside);
         if (shared[slot].ptr == NULL)
             block_make(w, slot);
         else if (unit_below(&w->random, 3) == 0)
             block_end(w, slot);
         else
             block_use(w, slot);
-        pthread_rwlock_unlock(&inside);
         pthread_mutex_unlock(&shared[slot].lock);
     }
     return NULL;
