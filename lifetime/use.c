@@ -181,18 +181,27 @@ static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *str
 
 /* ---- the calls ------------------------------------------------------------------------------ */
 
+/* What tnr_record_use and tnr_record_stream begin with: the block's arena and the stream's object,
+ * which is null for the block's own stream once the block is known to be live. */
+static tnr_status use_begin(const void *ptr, tnr_stream handle, tnri_arena **arena,
+                            tnri_stream **stream)
+{
+    *stream = NULL;
+    tnr_status status = arena_of(ptr, arena);
+    if (status != TNR_OK)
+        return status;
+    if ((*arena)->key == tnri_stream_key(handle))
+        return own_use(*arena, ptr);
+    tnri_retire_register();
+    return tnri_stream_find((*arena)->device, handle, stream);
+}
+
 tnr_status tnr_record_use(const void *ptr, tnr_stream handle)
 {
     tnri_arena *arena;
     tnri_stream *stream;
-    tnr_status status = arena_of(ptr, &arena);
-    if (status != TNR_OK)
-        return status;
-    if (arena->key == tnri_stream_key(handle))
-        return own_use(arena, ptr);
-    tnri_retire_register();
-    status = tnri_stream_find(arena->device, handle, &stream);
-    if (status != TNR_OK)
+    tnr_status status = use_begin(ptr, handle, &arena, &stream);
+    if (status != TNR_OK || stream == NULL)
         return status;
     tnri_event *event;
     uint64_t number;
@@ -206,14 +215,8 @@ tnr_status tnr_record_stream(const void *ptr, tnr_stream handle)
 {
     tnri_arena *arena;
     tnri_stream *stream;
-    tnr_status status = arena_of(ptr, &arena);
-    if (status != TNR_OK)
-        return status;
-    if (arena->key == tnri_stream_key(handle))
-        return own_use(arena, ptr);
-    tnri_retire_register();
-    status = tnri_stream_find(arena->device, handle, &stream);
-    if (status != TNR_OK)
+    tnr_status status = use_begin(ptr, handle, &arena, &stream);
+    if (status != TNR_OK || stream == NULL)
         return status;
     return use_enter(arena, ptr, stream, 0, NULL);
 }

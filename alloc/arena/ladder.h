@@ -5,12 +5,12 @@
  *   1. exact bins            arena.c, no driver call
  *   2. index                 arena.c, no driver call
  *      flush                 the bins are merged into the index, which is asked once more
- *   3. (retired blocks: the lifetime layer's step)
- *   4. other arenas' chunks  plan.c; this stream waits for theirs on the device
- *   5. moved chunks          plan.c; nothing waits
+ *   3. retired blocks        the layer above ends them (upper.h); this stream may be made to wait
+ *   4. moved chunks          plan.c; this arena's own, nothing waits
+ *   5. other arenas' chunks  execute.c; this stream waits for theirs on the device
  *   6. new chunks            from the driver, within the limits
- *   7. reclaim               idle memory of other pools and streams goes back to the driver, the
- *                            user's callback is asked
+ *   7. reclaim               retired blocks are waited for, idle memory of other pools and streams
+ *                            goes back to the driver, the user's callback is asked
  *   8. out of memory         a report; nothing has changed
  *
  * Driver calls are made without any lock. The window that is being given memory is PENDING

@@ -28,7 +28,6 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_RETIRED,     /* an arena's list of retired blocks */
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
     TNRI_RANK_SPACE,       /* a device's address ranges */
-    TNRI_RANK_CHUNKS,      /* a device's chunk records */
     TNRI_RANK_EVENTS,      /* a device's spare events and stale mappings */
     TNRI_RANK_HOST,        /* metadata slabs: a leaf */
     TNRI_RANK_COUNT

@@ -65,8 +65,8 @@ TNR_API unsigned tnr_version(void);
 
 /* A CUDA stream. The same type as CUstream and cudaStream_t, so that neither header is needed
  * here. Null is the legacy default stream; (tnr_stream)2 is the per-thread default stream, which
- * Tenure treats as one stream of the device, not one per thread: programs that use it from
- * several threads must order their work themselves, or use real streams. */
+ * is another stream in each thread, as it is for the driver: memory that one thread frees on it
+ * serves that thread only. (tnr_stream)1 is the legacy stream too. */
 typedef struct CUstream_st *tnr_stream;
 
 /* A pool of memory. Made by tnr_pool_create, ended by tnr_pool_destroy. A null tnr_pool means the
@@ -128,7 +128,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, si
                                                     int device, tnr_stream stream);
 
 /* Frees a block. The free is ordered on the block's stream: all work enqueued there so far may
- * still use the memory. Null is accepted and does nothing. Never blocks, never calls the driver.
+ * still use the memory. Null is accepted and does nothing. Never blocks. Calls the driver only for
+ * a block of tnr_record_stream (<tenure/lifetime.h>), which may then fail with TNR_ERR_DRIVER or
+ * TNR_ERR_HOST_MEMORY.
  * Errors, each leaving everything as it was: TNR_ERR_FOREIGN_POINTER, TNR_ERR_INTERIOR_POINTER
  * (the text gives the block's start), TNR_ERR_NOT_LIVE (freed before, or never handed out),
  * TNR_ERR_AFTER_FORK. Since 0.1.0. */
