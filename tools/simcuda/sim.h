@@ -77,6 +77,10 @@ enum sim_kind {
     SIM_MODULE,
     SIM_FUNCTION,
     SIM_POOL,
+    SIM_GRAPH,
+    SIM_NODE,
+    SIM_GRAPH_EXEC,
+    SIM_USER_OBJECT,
     SIM_KINDS
 };
 
@@ -98,6 +102,7 @@ struct sim_region;
 struct sim_clock; /* the race detector's: race.h */
 struct sim_release;
 struct sim_shadow;
+struct sim_exec; /* an executable graph: graph.h */
 
 struct sim_point {
     struct sim_stream *stream; /* holds a reference where it is stored */
@@ -218,6 +223,8 @@ enum sim_op_kind {
     SIM_OP_HOST,
     SIM_OP_KERNEL,
     SIM_OP_FREE,
+    SIM_OP_EMPTY,      /* does nothing; others may wait for it */
+    SIM_OP_WAIT_EVENT, /* in graphs only: queued as a wait for what the event then stands for */
     SIM_OP_KINDS
 };
 
@@ -227,14 +234,27 @@ struct sim_access {
     bool write;
 };
 
+/* What a launch is asked to do, as nodes of graphs give it back. */
+struct sim_call {
+    CUfunction function;
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;
+    void **parameters; /* one of the two, or neither if there are no parameters */
+    void **extra;
+};
+
 /* A kernel launch's parameters and accesses: one block, recycled through a free list. */
 struct sim_launch {
     struct sim_launch *next_free;
     const struct sim_kernel *kernel;
+    struct sim_call call; /* parameters and extra are in storage[] and extra[] */
+    void *extra[5];       /* the packed form's description */
+    size_t packed_bytes;  /* as given; at least the kernel's */
     size_t access_count;
-    struct sim_access *access; /* inside the block or its own allocation */
+    struct sim_access *access; /* its own allocation */
     size_t room_bytes;         /* of storage[] */
-    max_align_t storage[];     /* parameter pointers, parameters, accesses */
+    max_align_t storage[];     /* parameter pointers, parameters in their packed form */
 };
 
 /*
@@ -254,8 +274,9 @@ struct sim_op {
     struct sim_access access[SIM_OP_ACCESSES];
     union {
         struct {
-            struct sim_event *event;
+            struct sim_event *event;     /* null: nothing but a point to wait for */
             struct sim_release *release; /* its clock, once it has run */
+            struct sim_exec *launched;   /* empty: a launch that ends here; held */
         } record;
         struct sim_point wait;
         struct {
@@ -458,6 +479,11 @@ void sim_check_unused(CUdeviceptr base, uint64_t bytes, const char *call);
 
 /* op.c */
 CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op);
+bool sim_queue_reserve(struct sim_stream *stream, uint64_t count);
+bool sim_busy_reserve(size_t count);
+struct sim_op *sim_queue(struct sim_stream *stream, const struct sim_op *op);
+bool sim_op_copy(const struct sim_op *op, struct sim_op *copy);
+bool sim_op_records(const struct sim_op *op);
 void sim_op_dispose(struct sim_op *op);
 const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count);
 const char *sim_op_name(enum sim_op_kind kind);
@@ -513,6 +539,9 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream str
 
 /* kernel.c */
 void sim_module_end(struct sim_module *module);
+CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op);
+struct sim_launch *sim_kernel_copy(const struct sim_launch *launch);
+bool sim_kernel_ask(struct sim_launch *launch);
 
 /* race.c: the life of an operation */
 void sim_race_submitted(struct sim_stream *stream, struct sim_op *op);
