@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests report.py on a small made-up data set: what the page says of it, that --check notices every
 change, and that bad data is refused with a reason."""
+import json
 import pathlib
 import re
 import shutil
@@ -62,6 +63,21 @@ class Report(unittest.TestCase):
                  "500.0", "2.00", "5.0 x")
         self.row(page, "4", "2,000", "200.0", "180.0", "900.0", "20.00", "failed", "-", "-",
                  "8,000", "0.50", "40.0 x")
+
+    def test_offload(self):
+        """Data of a run without --by-hand stays readable: it has no such ratio."""
+        old = {"way": "use_wait", "device": "gpu", "in_use_bytes": 1e9, "peak_bytes": 1.2e9,
+               "peak_ratio": 1.2, "total_ms": 110, "time_ratio": 1.1, "waits_on_device": 1234,
+               "wrong_words": 0}
+        new = {**old, "way": "by_hand", "by_hand_ratio": 1, "total_ms": 107, "time_ratio": 1.07}
+        self.make()
+        (self.docs / "benchmarks" / "offload.json").write_text(
+            json.dumps(old) + "\n" + json.dumps(new) + "\n", "utf-8")
+        page = self.make()
+        self.row(page, "use, wait", "gpu", "1.000 GB", "1.200 GB", "1.200", "110.0", "1.100", "-",
+                 "1,234", "0")
+        self.row(page, "by hand", "gpu", "1.000 GB", "1.200 GB", "1.200", "107.0", "1.070",
+                 "1.000", "1,234", "0")
 
     def test_memory(self):
         page = self.make()

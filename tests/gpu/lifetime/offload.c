@@ -2,14 +2,17 @@
 /*
  * How much memory does the offload program (offload_run.c) tie up, and what does bounding it cost?
  *
- * The same program runs in four ways, turn and turn about in one process, each Tenure way in a
- * pool of its own that keeps its memory from run to run:
+ * The same program runs in four or five ways, turn and turn about in one process, each Tenure way
+ * in a pool of its own that keeps its memory from run to run:
  *
  *   use, wait      tnr_record_use, reuse:wait
  *   stream, wait   tnr_record_stream, reuse:wait
  *   use, poll      tnr_record_use, reuse:poll
  *   unbounded      memory allocated beforehand and never used twice by two streams, so that nothing
  *                  ever waits for memory
+ *   by hand        with --by-hand: rings of buffers made beforehand, in at most 1.25 times what is
+ *                  in use at once (offload_hand.c). What it loses beside the unbounded pool, the
+ *                  bound itself costs on this device; what the first way loses beside it, Tenure
  *
  * What is in use at once is the most bytes that the program holds at any point of its own order,
  * between allocation and free: what it would need if the host waited for the device after every
@@ -18,9 +21,10 @@
  * first round.
  *
  * On a GPU the first way must stay within 1.25 times what is in use at once and within 1.05 times
- * the time of the last. On the simulated device only the data, the bound of memory and races are
- * judged: its time means nothing.
+ * the time of the unbounded one. On the simulated device only the data, the bound of memory and
+ * races are judged: its time means nothing.
  */
+#include "offload_hand.h"
 #include "offload_run.h"
 
 #include <getopt.h>
@@ -126,24 +130,41 @@ static int unbounded_open(unbounded_source *self, program *top, const offload_pl
 typedef struct way {
     const char *name, *key;
     const char *settings; /* for tnr_configure */
-    int by_stream, is_unbounded;
-    tnr_pool pool; /* stays empty if it is unbounded */
+    int by_stream;
+    enum { FROM_TENURE, FROM_UNBOUNDED, FROM_HAND } source;
+    tnr_pool pool; /* stays empty if the memory is not from Tenure */
     int rounds;    /* timed so far */
     double total_ms[ROUNDS_MAX], enqueue_ms[ROUNDS_MAX];
     double first_ms;
     uint64_t peak_bytes, in_use_bytes, errors;
-    uint64_t waits, host_waits, events;      /* driver calls of the latest run */
+    uint64_t waits, host_waits, events;      /* for memory: driver calls of the latest run */
+    uint64_t program_waits;                  /* for data, likewise */
     uint64_t freed_because[TNR_REUSE_COUNT]; /* blocks of the latest run */
 } way;
 
-enum { WAY_BOUNDED = 0, WAY_UNBOUNDED = 3, WAYS_COUNT = 4 };
+enum { WAY_BOUNDED = 0, WAY_UNBOUNDED = 3, WAY_BY_HAND = 4, WAYS_MAX = 5 };
 
-static way ways[WAYS_COUNT] = {
+static way ways[WAYS_MAX] = {
     {.name = "use, wait", .key = "use_wait", .settings = "reuse:wait"},
     {.name = "stream, wait", .key = "stream_wait", .settings = "reuse:wait", .by_stream = 1},
     {.name = "use, poll", .key = "use_poll", .settings = "reuse:poll"},
-    {.name = "unbounded", .key = "unbounded", .settings = "reuse:wait", .is_unbounded = 1},
+    {.name = "unbounded", .key = "unbounded", .settings = "reuse:wait", .source = FROM_UNBOUNDED},
+    {.name = "by hand", .key = "by_hand", .settings = "reuse:wait", .source = FROM_HAND},
 };
+
+/* How many of them run: the last one only with --by-hand. */
+static int ways_count = WAYS_MAX - 1;
+
+static int is_by_hand_measured(void)
+{
+    return ways_count > WAY_BY_HAND;
+}
+
+/* Memory that is not from Tenure. */
+typedef struct other_sources {
+    unbounded_source unbounded;
+    hand_source hand; /* only with --by-hand */
+} other_sources;
 
 /* What differs between two pictures of the statistics. */
 static void way_count(way *self, const tnr_stats *device_before, const tnr_stats *device,
@@ -161,23 +182,32 @@ static void way_count(way *self, const tnr_stats *device_before, const tnr_stats
 }
 
 /* One run of one way. Round 0 is the warm-up, whose peak and data count, but not its time. */
-static void way_run(way *self, offload_rig *rig, unbounded_source *unbounded, int round)
+static void way_run(way *self, offload_rig *rig, other_sources *others, int round)
 {
     program *top = rig->top;
     offload_result result;
     tenure_source tenure = {
         {tenure_take, tenure_use_ended, tenure_give}, rig, self->pool, self->by_stream};
-    memory_source *source = self->is_unbounded ? &unbounded->functions : &tenure.functions;
-    unbounded->next = 0;
+    memory_source *source = self->source == FROM_UNBOUNDED ? &others->unbounded.functions
+                            : self->source == FROM_HAND    ? &others->hand.functions
+                                                           : &tenure.functions;
+    others->unbounded.next = 0;
+    others->hand.waits = others->hand.events = 0;
     must(top, tnr_configure(self->settings), "tnr_configure");
     tnr_stats device_before = program_stats(top, NULL);
     tnr_stats pool_before = program_stats(top, self->pool);
-    offload_run(rig, source, (uint64_t)round * WAYS_COUNT + (uint64_t)(self - ways), &result);
+    offload_run(rig, source, (uint64_t)round * WAYS_MAX + (uint64_t)(self - ways), &result);
     tnr_stats device = program_stats(top, NULL);
     tnr_stats pool = program_stats(top, self->pool);
     way_count(self, &device_before, &device, &pool_before, &pool);
-    if (self->is_unbounded)
-        self->peak_bytes = unbounded->bytes;
+    if (self->source == FROM_UNBOUNDED)
+        self->peak_bytes = others->unbounded.bytes;
+    if (self->source == FROM_HAND) {
+        self->peak_bytes = others->hand.bytes;
+        self->waits = others->hand.waits;
+        self->events = others->hand.events;
+    }
+    self->program_waits = result.waits;
     self->in_use_bytes = result.in_use_bytes;
     self->errors += result.errors;
     if (round == 0) {
@@ -213,13 +243,19 @@ static double way_time_ratio(const way *self)
     return way_total_ms(self) / way_total_ms(&ways[WAY_UNBOUNDED]);
 }
 
+/* Beside the same memory managed by hand; only if that was measured. */
+static double way_by_hand_ratio(const way *self)
+{
+    return way_total_ms(self) / way_total_ms(&ways[WAY_BY_HAND]);
+}
+
 /* ---- reports -------------------------------------------------------------------------------- */
 
 static void report_table(int simulated)
 {
-    static const char *const headings[] = {"",         "in use", "peak",  "ratio",     "ms",
-                                           "enqueued", "first",  "time",  "waits",     "host waits",
-                                           "same",     "event",  "clock", "waited on", "wrong"};
+    static const char *const headings[] = {
+        "",        "in use", "peak",       "ratio", "ms",    "enqueued", "first",     "time",
+        "by hand", "waits",  "host waits", "same",  "event", "clock",    "waited on", "wrong"};
     enum { COLUMNS = sizeof(headings) / sizeof(headings[0]) };
     char text[32];
     table out;
@@ -227,7 +263,7 @@ static void report_table(int simulated)
     table_row(&out);
     for (int i = 0; i < COLUMNS; i++)
         table_cell(&out, "%s", headings[i]);
-    for (const way *one = ways; one < ways + WAYS_COUNT; one++) {
+    for (const way *one = ways; one < ways + ways_count; one++) {
         int is_judged = one == &ways[WAY_BOUNDED];
         table_row(&out);
         table_cell(&out, "%s", one->name);
@@ -242,6 +278,10 @@ static void report_table(int simulated)
         table_cell(&out, "%.3f", way_time_ratio(one));
         if (is_judged && !simulated && way_time_ratio(one) > time_ratio_max)
             table_cell_bad(&out);
+        if (is_by_hand_measured())
+            table_cell(&out, "%.3f", way_by_hand_ratio(one));
+        else
+            table_cell(&out, "-");
         table_cell(&out, "%llu", (unsigned long long)one->waits);
         table_cell(&out, "%llu", (unsigned long long)one->host_waits);
         for (int i = 0; i < TNR_REUSE_COUNT; i++)
@@ -255,9 +295,40 @@ static void report_table(int simulated)
     puts("\nin use: the most bytes between allocation and free in the program's own order; peak: "
          "the\n"
          "most memory mapped in any run; ms: median of a run, host and device; enqueued: when the\n"
-         "host was done; first: the run that mapped the memory; time: beside unbounded; waits:\n"
-         "cuStreamWaitEvent by Tenure; same, event, clock, waited on: why memory was free again\n"
-         "(blocks of the last run: same stream, event done, ordered by clock, waited on device).");
+         "host was done; first: the run that mapped the memory; time: beside unbounded; by hand:\n"
+         "beside the same memory managed by hand; waits: cuStreamWaitEvent for memory; same, "
+         "event,\n"
+         "clock, waited on: why memory was free again (blocks of the last run: same stream, event\n"
+         "done, ordered by clock, waited on device).");
+}
+
+/* What each way asked of the driver for the sake of order, in one run. */
+static void report_waits(const offload_rig *rig, FILE *stream)
+{
+    static const char *const headings[] = {"",        "waits for data", "for memory",
+                                           "a layer", "events",         "host waits"};
+    enum { COLUMNS = sizeof(headings) / sizeof(headings[0]) };
+    int layers = rig->plan.steps * rig->plan.layers;
+    table out;
+    table_start(&out, COLUMNS);
+    table_row(&out);
+    for (int i = 0; i < COLUMNS; i++)
+        table_cell(&out, "%s", headings[i]);
+    for (const way *one = ways; one < ways + ways_count; one++) {
+        table_row(&out);
+        table_cell(&out, "%s", one->name);
+        table_cell(&out, "%llu", (unsigned long long)one->program_waits);
+        table_cell(&out, "%llu", (unsigned long long)one->waits);
+        table_cell(&out, "%.2f", (double)one->waits / (double)layers);
+        table_cell(&out, "%llu", (unsigned long long)one->events);
+        table_cell(&out, "%llu", (unsigned long long)one->host_waits);
+    }
+    table_print(&out, stream);
+    table_release(&out);
+    fputs("\nDriver calls of the last run of each way. waits: cuStreamWaitEvent, by the program "
+          "because\ndata goes from stream to stream, and by whoever manages the memory; a layer: "
+          "the latter,\nper layer; events: those recorded and asked about for memory.\n",
+          stream);
 }
 
 static void report_json(const offload_rig *rig, const way *one)
@@ -287,6 +358,9 @@ static void report_json(const offload_rig *rig, const way *one)
     json_real(&json, "enqueue_ms", way_enqueue_ms(one), 3);
     json_real(&json, "first_ms", one->first_ms, 3);
     json_real(&json, "time_ratio", way_time_ratio(one), 4);
+    if (is_by_hand_measured())
+        json_real(&json, "by_hand_ratio", way_by_hand_ratio(one), 4);
+    json_unsigned(&json, "waits_of_program", one->program_waits);
     json_unsigned(&json, "waits_on_device", one->waits);
     json_unsigned(&json, "waits_on_host", one->host_waits);
     json_unsigned(&json, "event_calls", one->events);
@@ -304,7 +378,7 @@ static int judge(const program *top)
 {
     const way *bounded = &ways[WAY_BOUNDED];
     int code = PROGRAM_OK;
-    for (const way *one = ways; one < ways + WAYS_COUNT; one++) {
+    for (const way *one = ways; one < ways + ways_count; one++) {
         if (one->errors > 0) {
             fprintf(stderr, "%s: %llu wrong words: memory was used while it was needed\n",
                     one->name, (unsigned long long)one->errors);
@@ -334,7 +408,8 @@ static int judge(const program *top)
 typedef struct arguments {
     offload_plan plan;
     long rounds;
-    int is_json;
+    int hand_weights; /* slots for weights by hand; 0: as many as there is room for */
+    int is_json, is_by_hand, is_waits;
 } arguments;
 
 static const char usage[] =
@@ -347,6 +422,10 @@ static const char usage[] =
     "  --work N       copies of the activations that stand for a layer's work (default 24)\n"
     "  --rounds N     timed runs of each way, after one that is not (default 7)\n"
     "  --scale N      sizes are divided by N, a power of two (default 1)\n"
+    "  --by-hand      also with rings of buffers managed by hand, in 1.25 times what is in use\n"
+    "  --hand-weights N\n"
+    "                 slots of the ring for weights (default: what the activations leave)\n"
+    "  --waits        also print how many waits each way made; with --json on stderr\n"
     "  --json         one object per way on stdout\n\n"
     "TENURE_DRIVER=sim uses the simulated device.\n"
     "Exit codes: 0 within the limits; 1 not, or data was wrong; 2 bad options, or too little\n"
@@ -362,16 +441,14 @@ static long number_read(const char *text, long min, long max)
 
 static int arguments_read(int argc, char **argv, arguments *self)
 {
-    static const struct option options[] = {{"steps", required_argument, NULL, 's'},
-                                            {"layers", required_argument, NULL, 'l'},
-                                            {"prefetch", required_argument, NULL, 'p'},
-                                            {"work", required_argument, NULL, 'w'},
-                                            {"rounds", required_argument, NULL, 'r'},
-                                            {"scale", required_argument, NULL, 'c'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    long steps = 16, layers = 24, prefetch = 2, work = 24, scale = 1;
+    static const struct option options[] = {
+        {"steps", required_argument, NULL, 's'},    {"layers", required_argument, NULL, 'l'},
+        {"prefetch", required_argument, NULL, 'p'}, {"work", required_argument, NULL, 'w'},
+        {"rounds", required_argument, NULL, 'r'},   {"scale", required_argument, NULL, 'c'},
+        {"by-hand", no_argument, NULL, 'b'},        {"hand-weights", required_argument, NULL, 'H'},
+        {"waits", no_argument, NULL, 'W'},          {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
+    long steps = 16, layers = 24, prefetch = 2, work = 24, scale = 1, hand_weights = 0;
     int option, is_wrong = 0;
     self->rounds = 7;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -394,6 +471,15 @@ static int arguments_read(int argc, char **argv, arguments *self)
         case 'c':
             scale = number_read(optarg, 1, 1024);
             break;
+        case 'b':
+            self->is_by_hand = 1;
+            break;
+        case 'H':
+            hand_weights = number_read(optarg, 1, HAND_SLOTS_MAX);
+            break;
+        case 'W':
+            self->is_waits = 1;
+            break;
         case 'j':
             self->is_json = 1;
             break;
@@ -405,54 +491,76 @@ static int arguments_read(int argc, char **argv, arguments *self)
         }
     }
     if (is_wrong || optind != argc || steps < 0 || layers < 0 || prefetch < 0 || work < 0 ||
-        self->rounds < 0 || scale < 0 || (scale & (scale - 1)) != 0) {
+        self->rounds < 0 || scale < 0 || hand_weights < 0 || (scale & (scale - 1)) != 0) {
         fputs(usage, stderr);
         return PROGRAM_BAD_INPUT;
     }
+    self->hand_weights = (int)hand_weights;
     self->plan = (offload_plan){(int)steps, (int)layers, (int)prefetch, (int)work,
                                 ((size_t)1 << 20) / (size_t)scale};
     return PROGRAM_OK;
 }
 
 /* All rounds; in each the ways take turns, in an order that rotates. */
-static void rounds_run(offload_rig *rig, unbounded_source *unbounded, long rounds)
+static void rounds_run(offload_rig *rig, other_sources *others, long rounds)
 {
     for (int round = 0; round <= rounds; round++) {
-        for (int i = 0; i < WAYS_COUNT; i++)
-            way_run(&ways[(i + round) % WAYS_COUNT], rig, unbounded, round);
+        for (int i = 0; i < ways_count; i++)
+            way_run(&ways[(i + round) % ways_count], rig, others, round);
         fprintf(stderr, "round %d of %ld\n", round, rounds);
     }
+}
+
+/* Everything between the start of the device and its end. Returns the exit code. */
+static int measure(program *top, offload_rig *rig, other_sources *others, const arguments *given)
+{
+    if (given->is_by_hand) {
+        int code = hand_open(&others->hand, rig, peak_ratio_max, given->hand_weights);
+        if (code != PROGRAM_OK)
+            return code;
+        fprintf(stderr, "by hand: %d slots for weights, %d for activations\n",
+                others->hand.weights.count, others->hand.activations.count);
+        ways_count = WAYS_MAX;
+    }
+    for (way *one = ways; one < ways + ways_count; one++)
+        must(top, tnr_pool_create(&one->pool, top->active.device, NULL), "tnr_pool_create");
+    rounds_run(rig, others, given->rounds);
+    for (way *one = ways; given->is_json && one < ways + ways_count; one++)
+        report_json(rig, one);
+    if (!given->is_json)
+        report_table(top->active.simulated);
+    if (given->is_waits) {
+        fputc('\n', given->is_json ? stderr : stdout);
+        report_waits(rig, given->is_json ? stderr : stdout);
+    }
+    int code = judge(top);
+    for (way *one = ways; one < ways + ways_count; one++)
+        must(top, tnr_pool_destroy(one->pool), "tnr_pool_destroy");
+    if (given->is_by_hand)
+        hand_close(&others->hand);
+    return code;
 }
 
 int main(int argc, char **argv)
 {
     static program top;
     static offload_rig rig;
+    static other_sources others;
     char text[2 * PATH_MAX];
     arguments given = {.rounds = 0};
-    unbounded_source unbounded;
     int code = arguments_read(argc, argv, &given);
     if (code != PROGRAM_OK)
         return code;
     program_open(&top, "lifetime_offload", STREAMS_COUNT);
     fprintf(given.is_json ? stderr : stdout, "lifetime_offload on %s\n\n",
             session_describe(&top.active, text, sizeof(text)));
-    code = unbounded_open(&unbounded, &top, &given.plan);
+    code = unbounded_open(&others.unbounded, &top, &given.plan);
     if (code != PROGRAM_OK)
         return code;
     offload_rig_open(&rig, &top, &given.plan);
-    for (way *one = ways; one < ways + WAYS_COUNT; one++)
-        must(&top, tnr_pool_create(&one->pool, top.active.device, NULL), "tnr_pool_create");
-    rounds_run(&rig, &unbounded, given.rounds);
-    for (way *one = ways; given.is_json && one < ways + WAYS_COUNT; one++)
-        report_json(&rig, one);
-    if (!given.is_json)
-        report_table(top.active.simulated);
-    code = judge(&top);
-    for (way *one = ways; one < ways + WAYS_COUNT; one++)
-        must(&top, tnr_pool_destroy(one->pool), "tnr_pool_destroy");
+    code = measure(&top, &rig, &others, &given);
     offload_rig_close(&rig);
-    must_cu(&top, top.gpu->cuMemFree(unbounded.memory), "cuMemFree");
+    must_cu(&top, top.gpu->cuMemFree(others.unbounded.memory), "cuMemFree");
     program_close(&top);
     return code;
 }

@@ -61,6 +61,25 @@ static int is_kept(int layer)
     return layer % KEPT_EVERY == 0;
 }
 
+offload_need offload_need_of(const offload_plan *plan)
+{
+    offload_need need = {.weight_bytes = weight_bytes(plan)};
+    int fetches = plan->steps * plan->layers;
+    need.weights = plan->prefetch + 1 < fetches ? plan->prefetch + 1 : fetches;
+    need.activations = 2; /* input and output of the last layer, and those kept before it */
+    for (int layer = 0; layer < plan->layers - 1; layer++)
+        need.activations += is_kept(layer);
+    /* The same layer at which the most are held; its private buffer is there too. */
+    for (int step = 0; step < plan->steps; step++) {
+        size_t bytes = activation_bytes(plan, step);
+        if (bytes > need.activation_bytes)
+            need.activation_bytes = bytes;
+    }
+    need.in_use_bytes = (uint64_t)need.weights * need.weight_bytes +
+                        (uint64_t)(need.activations + 1) * need.activation_bytes;
+    return need;
+}
+
 /* Seeds: weights are the same in all runs, activations in none. */
 static uint64_t weight_seed(int layer)
 {
@@ -148,6 +167,7 @@ typedef struct run_state {
     int fetches;                              /* weights that have been fetched so far */
     buffer kept[OFFLOAD_LAYERS_MAX];          /* this step's activations that stay */
     int kept_count;
+    uint64_t waits;
 } run_state;
 
 static buffer buffer_take(run_state *self, size_t bytes, int stream, int is_private)
@@ -198,6 +218,7 @@ static void stream_wait(run_state *self, int waiter, CUevent event)
     program *top = self->rig->top;
     must_cu(top, top->gpu->cuStreamWaitEvent(self->rig->streams[waiter], event, 0),
             "cuStreamWaitEvent");
+    self->waits++;
 }
 
 static void event_record(run_state *self, CUevent event, int stream)
@@ -331,6 +352,7 @@ void offload_run(offload_rig *rig, memory_source *source, uint64_t run, offload_
     result->total_ns = clock_now_ns() - before;
     result->enqueue_ns = enqueued - before;
     result->in_use_bytes = self.live_bytes_max;
+    result->waits = self.waits;
     saved_check(&self);
     result->errors = program_pattern_errors(rig->top);
     must_cu(rig->top, pattern_reset(&rig->top->checks), "resetting the checks");

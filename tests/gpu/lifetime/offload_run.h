@@ -55,6 +55,7 @@ typedef struct offload_result {
     uint64_t enqueue_ns;   /* until the host had enqueued all */
     uint64_t total_ns;     /* until the device had done all */
     uint64_t errors;       /* wrong words */
+    uint64_t waits;        /* cuStreamWaitEvent for the data's sake, by the program itself */
 } offload_result;
 
 void offload_rig_open(offload_rig *rig, program *top, const offload_plan *plan);
@@ -68,5 +69,14 @@ uint64_t offload_shared_bytes(const offload_plan *plan);
 
 /* The largest private block. */
 size_t offload_private_bytes(const offload_plan *plan);
+
+/* What a plan holds at once, in its own order. */
+typedef struct offload_need {
+    int weights, activations;              /* shared buffers of either kind, the most at once */
+    size_t weight_bytes, activation_bytes; /* the largest of each */
+    uint64_t in_use_bytes;                 /* the most bytes at once, private buffers included */
+} offload_need;
+
+offload_need offload_need_of(const offload_plan *plan);
 
 #endif
