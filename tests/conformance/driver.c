@@ -9,6 +9,12 @@
 struct driver cu;
 
 static char reason[512];
+static bool simulated;
+
+bool driver_simulated(void)
+{
+    return simulated;
+}
 
 /* Object pointers from dlsym and cuGetProcAddress into function pointers, as POSIX intends. */
 static void assign(void *function, const void *symbol)
@@ -50,5 +56,9 @@ const char *driver_load(const char *path)
     }
     DRIVER_FUNCTIONS(DRIVER_LOAD)
 #undef DRIVER_LOAD
+#define DRIVER_LOAD(name, type, version) (void)function_load("cu" #name, version, &cu.name);
+    DRIVER_GRAPH_FUNCTIONS(DRIVER_LOAD)
+#undef DRIVER_LOAD
+    simulated = dlsym(library, "simcuda_reset") != NULL;
     return missing;
 }

@@ -10,6 +10,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include <stdbool.h>
+
 #define DRIVER_FUNCTIONS(X)                                                                        \
     X(Init, PFN_cuInit_v2000, 2000)                                                                \
     X(DriverGetVersion, PFN_cuDriverGetVersion_v2020, 2020)                                        \
@@ -76,10 +78,78 @@
     X(MemsetD8Async, PFN_cuMemsetD8Async_v3020, 3020)                                              \
     X(MemsetD32Async, PFN_cuMemsetD32Async_v3020, 3020)
 
+/*
+ * Capture and graphs. A simulated device of an older build may lack some: those stay null, and only
+ * scenarios that call them notice.
+ */
+#define DRIVER_GRAPH_FUNCTIONS(X)                                                                  \
+    X(StreamBeginCapture, PFN_cuStreamBeginCapture_v10010, 10010)                                  \
+    X(StreamBeginCaptureToGraph, PFN_cuStreamBeginCaptureToGraph_v12030, 12030)                    \
+    X(StreamEndCapture, PFN_cuStreamEndCapture_v10000, 10000)                                      \
+    X(ThreadExchangeStreamCaptureMode, PFN_cuThreadExchangeStreamCaptureMode_v10010, 10010)        \
+    X(StreamGetCaptureInfo, PFN_cuStreamGetCaptureInfo_v12030, 12030)                              \
+    X(StreamUpdateCaptureDependencies, PFN_cuStreamUpdateCaptureDependencies_v12030, 12030)        \
+    X(EventRecordWithFlags, PFN_cuEventRecordWithFlags_v11010, 11010)                              \
+    X(MemcpyAsync, PFN_cuMemcpyAsync_v4000, 4000)                                                  \
+    X(Memcpy, PFN_cuMemcpy_v4000, 4000)                                                            \
+    X(MemsetD32, PFN_cuMemsetD32_v3020, 3020)                                                      \
+    X(MemAllocHost, PFN_cuMemAllocHost_v3020, 3020)                                                \
+    X(StreamGetPriority, PFN_cuStreamGetPriority_v5050, 5050)                                      \
+    X(ModuleLoadData, PFN_cuModuleLoadData_v2000, 2000)                                            \
+    X(ModuleUnload, PFN_cuModuleUnload_v2000, 2000)                                                \
+    X(ModuleGetFunction, PFN_cuModuleGetFunction_v2000, 2000)                                      \
+    X(LaunchKernel, PFN_cuLaunchKernel_v4000, 4000)                                                \
+    X(FuncGetParamInfo, PFN_cuFuncGetParamInfo_v12040, 12040)                                      \
+    X(GraphCreate, PFN_cuGraphCreate_v10000, 10000)                                                \
+    X(GraphDestroy, PFN_cuGraphDestroy_v10000, 10000)                                              \
+    X(GraphClone, PFN_cuGraphClone_v10000, 10000)                                                  \
+    X(GraphNodeFindInClone, PFN_cuGraphNodeFindInClone_v10000, 10000)                              \
+    X(GraphAddKernelNode, PFN_cuGraphAddKernelNode_v12000, 12000)                                  \
+    X(GraphKernelNodeGetParams, PFN_cuGraphKernelNodeGetParams_v12000, 12000)                      \
+    X(GraphKernelNodeSetParams, PFN_cuGraphKernelNodeSetParams_v12000, 12000)                      \
+    X(GraphAddMemcpyNode, PFN_cuGraphAddMemcpyNode_v10000, 10000)                                  \
+    X(GraphMemcpyNodeGetParams, PFN_cuGraphMemcpyNodeGetParams_v10000, 10000)                      \
+    X(GraphMemcpyNodeSetParams, PFN_cuGraphMemcpyNodeSetParams_v10000, 10000)                      \
+    X(GraphAddMemsetNode, PFN_cuGraphAddMemsetNode_v10000, 10000)                                  \
+    X(GraphMemsetNodeGetParams, PFN_cuGraphMemsetNodeGetParams_v10000, 10000)                      \
+    X(GraphMemsetNodeSetParams, PFN_cuGraphMemsetNodeSetParams_v10000, 10000)                      \
+    X(GraphAddHostNode, PFN_cuGraphAddHostNode_v10000, 10000)                                      \
+    X(GraphHostNodeGetParams, PFN_cuGraphHostNodeGetParams_v10000, 10000)                          \
+    X(GraphHostNodeSetParams, PFN_cuGraphHostNodeSetParams_v10000, 10000)                          \
+    X(GraphAddChildGraphNode, PFN_cuGraphAddChildGraphNode_v10000, 10000)                          \
+    X(GraphChildGraphNodeGetGraph, PFN_cuGraphChildGraphNodeGetGraph_v10000, 10000)                \
+    X(GraphAddEmptyNode, PFN_cuGraphAddEmptyNode_v10000, 10000)                                    \
+    X(GraphAddEventRecordNode, PFN_cuGraphAddEventRecordNode_v11010, 11010)                        \
+    X(GraphEventRecordNodeGetEvent, PFN_cuGraphEventRecordNodeGetEvent_v11010, 11010)              \
+    X(GraphAddEventWaitNode, PFN_cuGraphAddEventWaitNode_v11010, 11010)                            \
+    X(GraphEventWaitNodeGetEvent, PFN_cuGraphEventWaitNodeGetEvent_v11010, 11010)                  \
+    X(GraphNodeGetType, PFN_cuGraphNodeGetType_v10000, 10000)                                      \
+    X(GraphGetNodes, PFN_cuGraphGetNodes_v10000, 10000)                                            \
+    X(GraphGetRootNodes, PFN_cuGraphGetRootNodes_v10000, 10000)                                    \
+    X(GraphGetEdges, PFN_cuGraphGetEdges_v10000, 10000)                                            \
+    X(GraphNodeGetDependencies, PFN_cuGraphNodeGetDependencies_v10000, 10000)                      \
+    X(GraphNodeGetDependentNodes, PFN_cuGraphNodeGetDependentNodes_v10000, 10000)                  \
+    X(GraphAddDependencies, PFN_cuGraphAddDependencies_v10000, 10000)                              \
+    X(GraphRemoveDependencies, PFN_cuGraphRemoveDependencies_v10000, 10000)                        \
+    X(GraphDestroyNode, PFN_cuGraphDestroyNode_v10000, 10000)                                      \
+    X(GraphInstantiateWithFlags, PFN_cuGraphInstantiateWithFlags_v11040, 11040)                    \
+    X(GraphInstantiateWithParams, PFN_cuGraphInstantiateWithParams_v12000, 12000)                  \
+    X(GraphExecDestroy, PFN_cuGraphExecDestroy_v10000, 10000)                                      \
+    X(GraphUpload, PFN_cuGraphUpload_v11010, 11010)                                                \
+    X(GraphLaunch, PFN_cuGraphLaunch_v10000, 10000)                                                \
+    X(GraphExecKernelNodeSetParams, PFN_cuGraphExecKernelNodeSetParams_v12000, 12000)              \
+    X(GraphExecUpdate, PFN_cuGraphExecUpdate_v12000, 12000)                                        \
+    X(UserObjectCreate, PFN_cuUserObjectCreate_v11030, 11030)                                      \
+    X(UserObjectRetain, PFN_cuUserObjectRetain_v11030, 11030)                                      \
+    X(UserObjectRelease, PFN_cuUserObjectRelease_v11030, 11030)                                    \
+    X(GraphRetainUserObject, PFN_cuGraphRetainUserObject_v11030, 11030)                            \
+    X(GraphReleaseUserObject, PFN_cuGraphReleaseUserObject_v11030, 11030)
+
 struct driver {
     PFN_cuGetProcAddress_v12000 GetProcAddress;
 #define DRIVER_FIELD(name, type, version) type name;
     DRIVER_FUNCTIONS(DRIVER_FIELD)
+    DRIVER_GRAPH_FUNCTIONS(DRIVER_FIELD)
 #undef DRIVER_FIELD
 };
 
@@ -87,5 +157,6 @@ extern struct driver cu;
 
 /* Loads the library; null, or why not (static text). */
 const char *driver_load(const char *path);
+bool driver_simulated(void); /* whether it is the simulated device */
 
 #endif

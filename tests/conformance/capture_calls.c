@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scenarios: which calls a capture forbids to which thread. A call is safe, or forbidden by modes
+ * (then it invalidates the captures that forbid it), or forbidden always. Each scenario makes one
+ * call during a capture of each mode and says what came back and how the capture ended.
+ */
+#include "capture.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                            CU_STREAM_CAPTURE_MODE_RELAXED};
+static const char *const mode_names[] = {"global", "local", "relaxed"};
+
+/* ---- What calls are made with --------------------------------------------------------------- */
+
+/* Things made before the capture, none of them part of it. */
+struct lab {
+    CUstream stream; /* the one that captures */
+    CUstream other;
+    CUevent done; /* recorded in other, and finished */
+    CUevent later;
+    CUdeviceptr at;    /* VMM memory */
+    CUdeviceptr block; /* from cuMemAlloc */
+    CUdeviceptr pool;  /* from cuMemAllocAsync */
+    void *pinned;
+    CUgraph graph; /* one memset */
+    CUgraphExec exec;
+    CUmodule module;
+};
+
+static unsigned char pageable[64];
+
+/* Just enough of a program for a real device; the simulated one takes any. */
+static const char program[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".visible .entry nothing() { ret; }\n";
+
+static struct lab lab_new(void)
+{
+    struct lab lab;
+    memset(&lab, 0, sizeof lab);
+    lab.stream = stream_new(CU_STREAM_NON_BLOCKING);
+    lab.other = stream_new(CU_STREAM_NON_BLOCKING);
+    lab.done = event_new(CU_EVENT_DEFAULT);
+    lab.later = event_new(CU_EVENT_DEFAULT);
+    lab.at = chunk_mapped(CHUNK, NULL);
+    need("block", cu.MemAlloc(&lab.block, 4096));
+    need("pool", cu.MemAllocAsync(&lab.pool, 4096, lab.other));
+    need("pinned", cu.MemHostAlloc(&lab.pinned, 4096, 0));
+    need("module", cu.ModuleLoadData(&lab.module, program));
+    capture_begin(lab.other, CU_STREAM_CAPTURE_MODE_RELAXED);
+    need("set", cu.MemsetD8Async(lab.at, 1, 16, lab.other));
+    need("end", cu.StreamEndCapture(lab.other, &lab.graph));
+    need("instantiate", cu.GraphInstantiateWithFlags(&lab.exec, lab.graph, 0));
+    need("record", cu.EventRecord(lab.done, lab.other));
+    need("record", cu.EventRecord(lab.later, lab.other));
+    need("sync", cu.CtxSynchronize());
+    return lab;
+}
+
+typedef CUresult (*lab_call)(struct lab *lab);
+
+enum allowed { SAFE, BY_MODE, NEVER, ASK };
+
+/* The call during a capture of each mode. */
+static void in_modes(lab_call call, enum allowed allowed)
+{
+    char label[64];
+    for (int mode = 0; mode < 3; mode++) {
+        struct lab lab = lab_new();
+        bool fine = allowed == SAFE || (allowed == BY_MODE && mode == 2);
+        capture_begin(lab.stream, modes[mode]);
+        CUresult result = call(&lab);
+        CUresult ended = cu.StreamEndCapture(lab.stream, &(CUgraph){NULL});
+        snprintf(label, sizeof label, "%s_end", mode_names[mode]);
+        if (allowed == ASK) {
+            observe(mode_names[mode], result);
+            observe(label, ended);
+        } else {
+            expect(mode_names[mode], result,
+                   fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            expect(label, ended, fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
+    }
+}
+
+/* ---- The calls ------------------------------------------------------------------------------ */
+
+#define LAB_CALL(name, allowed, expression)                                                        \
+    static CUresult call_##name(struct lab *lab)                                                   \
+    {                                                                                              \
+        (void)lab;                                                                                 \
+        return expression;                                                                         \
+    }                                                                                              \
+    static void during_##name(void)                                                                \
+    {                                                                                              \
+        in_modes(call_##name, allowed);                                                            \
+    }
+
+LAB_CALL(mem_alloc, BY_MODE, cu.MemAlloc(&(CUdeviceptr){0}, 4096))
+LAB_CALL(mem_free, ASK, cu.MemFree(lab->block))
+LAB_CALL(mem_free_null, ASK, cu.MemFree(0))
+LAB_CALL(host_alloc, ASK, cu.MemHostAlloc(&(void *){NULL}, 4096, 0))
+LAB_CALL(host_free, ASK, cu.MemFreeHost(lab->pinned))
+LAB_CALL(alloc_async_elsewhere, ASK, cu.MemAllocAsync(&(CUdeviceptr){0}, 4096, lab->other))
+LAB_CALL(free_async_elsewhere, ASK, cu.MemFreeAsync(lab->pool, lab->other))
+LAB_CALL(event_query, BY_MODE, cu.EventQuery(lab->done))
+LAB_CALL(event_sync, ASK, cu.EventSynchronize(lab->done))
+LAB_CALL(event_elapsed, ASK, cu.EventElapsedTime(&(float){0}, lab->done, lab->later))
+LAB_CALL(event_create, SAFE, cu.EventCreate(&(CUevent){NULL}, 0))
+LAB_CALL(event_destroy, ASK, cu.EventDestroy(lab->done))
+LAB_CALL(event_record_elsewhere, SAFE, cu.EventRecord(lab->done, lab->other))
+LAB_CALL(wait_elsewhere, SAFE, cu.StreamWaitEvent(lab->other, lab->done, 0))
+LAB_CALL(stream_query_elsewhere, ASK, cu.StreamQuery(lab->other))
+LAB_CALL(stream_sync_elsewhere, ASK, cu.StreamSynchronize(lab->other))
+LAB_CALL(stream_create, ASK, cu.StreamCreate(&(CUstream){NULL}, CU_STREAM_NON_BLOCKING))
+LAB_CALL(stream_destroy_elsewhere, ASK, cu.StreamDestroy(lab->other))
+LAB_CALL(context_sync, ASK, cu.CtxSynchronize())
+LAB_CALL(copy_up, ASK, cu.MemcpyHtoD(lab->at, pageable, 16))
+LAB_CALL(copy_up_pinned, ASK, cu.MemcpyHtoD(lab->at, lab->pinned, 16))
+LAB_CALL(copy_down, ASK, cu.MemcpyDtoH(pageable, lab->at, 16))
+LAB_CALL(copy_over, ASK, cu.MemcpyDtoD(lab->at, lab->at + 64, 16))
+LAB_CALL(copy_nothing, ASK, cu.MemcpyDtoD(lab->at, lab->at + 64, 0))
+LAB_CALL(set_sync, ASK, cu.MemsetD8(lab->at, 1, 16))
+LAB_CALL(set_elsewhere, SAFE, cu.MemsetD8Async(lab->at, 1, 16, lab->other))
+LAB_CALL(set_legacy, ASK, cu.MemsetD8Async(lab->at, 1, 16, NULL))
+LAB_CALL(copy_up_elsewhere, SAFE, cu.MemcpyHtoDAsync(lab->at, lab->pinned, 16, lab->other))
+LAB_CALL(copy_up_pageable_elsewhere, ASK, cu.MemcpyHtoDAsync(lab->at, pageable, 16, lab->other))
+LAB_CALL(copy_down_pageable_elsewhere, ASK, cu.MemcpyDtoHAsync(pageable, lab->at, 16, lab->other))
+LAB_CALL(write_value_elsewhere, ASK, cu.StreamWriteValue32(lab->other, lab->at, 1, 0))
+LAB_CALL(get_info, ASK, cu.MemGetInfo(&(size_t){0}, &(size_t){0}))
+LAB_CALL(address_range, ASK, cu.MemGetAddressRange(NULL, &(size_t){0}, lab->at))
+LAB_CALL(pointer_attribute, ASK,
+         cu.PointerGetAttribute(&(unsigned){0}, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, lab->at))
+LAB_CALL(device_pointer, ASK, cu.MemHostGetDevicePointer(&(CUdeviceptr){0}, lab->pinned, 0))
+LAB_CALL(reserve, SAFE, cu.MemAddressReserve(&(CUdeviceptr){0}, CHUNK, 0, 0, 0))
+LAB_CALL(module_load, ASK, cu.ModuleLoadData(&(CUmodule){NULL}, program))
+LAB_CALL(module_unload, ASK, cu.ModuleUnload(lab->module))
+LAB_CALL(graph_create, ASK, cu.GraphCreate(&(CUgraph){NULL}, 0))
+LAB_CALL(graph_instantiate, ASK, cu.GraphInstantiateWithFlags(&(CUgraphExec){NULL}, lab->graph, 0))
+LAB_CALL(graph_launch_elsewhere, ASK, cu.GraphLaunch(lab->exec, lab->other))
+LAB_CALL(graph_upload_elsewhere, ASK, cu.GraphUpload(lab->exec, lab->other))
+LAB_CALL(graph_exec_destroy, ASK, cu.GraphExecDestroy(lab->exec))
+LAB_CALL(graph_destroy, ASK, cu.GraphDestroy(lab->graph))
+LAB_CALL(primary_retain, ASK, cu.DevicePrimaryCtxRetain(&(CUcontext){NULL}, 0))
+
+static CUresult call_chunks(struct lab *lab)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemAllocationProp property = chunk_property();
+    CUdeviceptr at = 0;
+    CUresult result = cu.MemAddressReserve(&at, CHUNK, 0, 0, 0);
+    (void)lab;
+    result = result != CUDA_SUCCESS ? result : cu.MemCreate(&handle, CHUNK, &property, 0);
+    result = result != CUDA_SUCCESS ? result : cu.MemMap(at, CHUNK, 0, handle, 0);
+    result = result != CUDA_SUCCESS ? result : set_access(at, CHUNK);
+    result = result != CUDA_SUCCESS ? result : cu.MemUnmap(at, CHUNK);
+    result = result != CUDA_SUCCESS ? result : cu.MemRelease(handle);
+    return result != CUDA_SUCCESS ? result : cu.MemAddressFree(at, CHUNK);
+}
+
+static void during_chunks(void)
+{
+    in_modes(call_chunks, SAFE);
+}
+
+/* An event never recorded, and one whose work is not finished. */
+static void during_event_query_others(void)
+{
+    for (int mode = 0; mode < 3; mode++) {
+        CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+        CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+        CUevent never = event_new(CU_EVENT_DISABLE_TIMING);
+        CUevent pending = event_new(CU_EVENT_DISABLE_TIMING);
+        struct gate *gate = gate_new();
+        gate_close(gate, other);
+        need("record", cu.EventRecord(pending, other));
+        capture_begin(stream, modes[mode]);
+        observe(mode_names[mode], cu.EventQuery(never));
+        observe("end_never", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        capture_begin(stream, modes[mode]);
+        observe("pending", cu.EventQuery(pending));
+        observe("end_pending", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        gate_open(gate);
+    }
+}
+
+/* Does a bad argument come before the capture's rule? */
+static void during_bad_arguments(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    observe("query_null", cu.EventQuery(NULL));
+    observe_number("status", capture_status_of(stream));
+    observe("alloc_null", cu.MemAlloc(NULL, 64));
+    observe_number("status", capture_status_of(stream));
+    observe("alloc_nothing", cu.MemAlloc(&(CUdeviceptr){0}, 0));
+    observe_number("status", capture_status_of(stream));
+    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+}
+
+/* While the capture is already invalidated: is the call allowed? */
+static void during_invalidated(void)
+{
+    struct lab lab = lab_new();
+    capture_begin(lab.stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    expect("alloc", call_mem_alloc(&lab), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    expect_status("status", lab.stream, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    observe("alloc_again", call_mem_alloc(&lab));
+    observe("query", call_event_query(&lab));
+    observe("context_sync", cu.CtxSynchronize());
+    expect_end("end", lab.stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect("alloc_after", call_mem_alloc(&lab), CUDA_SUCCESS);
+}
+
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+struct errand {
+    void (*run)(struct errand *errand);
+    CUcontext context;
+    struct lab *lab;
+    CUstream stream;
+    CUstreamCaptureMode mode;
+    CUresult result;
+};
+
+static void *errand_main(void *argument)
+{
+    struct errand *errand = argument;
+    errand->result = cu.CtxSetCurrent(errand->context);
+    if (errand->result == CUDA_SUCCESS) {
+        errand->run(errand);
+    }
+    return NULL;
+}
+
+/* Runs it in a thread of its own and waits for that. */
+static CUresult elsewhere(struct errand *errand)
+{
+    pthread_t thread;
+    need("context", cu.CtxGetCurrent(&errand->context));
+    if (pthread_create(&thread, NULL, errand_main, errand) != 0) {
+        need("a thread", CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    pthread_join(thread, NULL);
+    return errand->result;
+}
+
+static void errand_end(struct errand *errand)
+{
+    errand->result = cu.StreamEndCapture(errand->stream, &(CUgraph){NULL});
+}
+
+/* Ends a capture in another thread than began it. */
+static void capture_wrong_thread(void)
+{
+    for (int mode = 0; mode < 3; mode++) {
+        CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+        struct errand errand = {.run = errand_end, .stream = stream};
+        capture_begin(stream, modes[mode]);
+        expect(mode_names[mode], elsewhere(&errand),
+               mode == 2 ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+        observe_number("status", capture_status_of(stream));
+        if (mode != 2) {
+            observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        }
+    }
+}
+
+static void errand_work(struct errand *errand)
+{
+    CUevent event = NULL;
+    errand->result = cu.MemsetD8Async(errand->lab->at, 1, 16, errand->stream);
+    if (errand->result == CUDA_SUCCESS) {
+        errand->result = cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    }
+    if (errand->result == CUDA_SUCCESS) {
+        errand->result = cu.EventRecord(event, errand->stream);
+    }
+    if (errand->result == CUDA_SUCCESS) {
+        errand->result = cu.StreamWaitEvent(errand->lab->other, event, 0);
+    }
+}
+
+/* Other threads may queue work in a capturing stream and join streams, in every mode. */
+static void capture_worked_on_elsewhere(void)
+{
+    for (int mode = 0; mode < 3; mode++) {
+        struct lab lab = lab_new();
+        struct errand errand = {.run = errand_work, .stream = lab.stream, .lab = &lab};
+        capture_begin(lab.stream, modes[mode]);
+        expect(mode_names[mode], elsewhere(&errand), CUDA_SUCCESS);
+        expect_number("dependencies", capture_dependencies(lab.stream), 1);
+        expect_status("other", lab.other, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        expect_end("end", lab.stream, CUDA_SUCCESS);
+    }
+}
+
+static void errand_alloc(struct errand *errand)
+{
+    CUstreamCaptureMode mode = errand->mode;
+    CUdeviceptr at = 0;
+    errand->result = cu.ThreadExchangeStreamCaptureMode(&mode);
+    if (errand->result == CUDA_SUCCESS) {
+        errand->result = cu.MemAlloc(&at, 64);
+    }
+}
+
+/* A thread of each mode allocates while another one captures in each mode. */
+static void capture_forbids_other_threads(void)
+{
+    char label[64];
+    for (int capture = 0; capture < 3; capture++) {
+        for (int thread = 0; thread < 3; thread++) {
+            CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+            struct errand errand = {.run = errand_alloc, .mode = modes[thread]};
+            bool forbidden = capture == 0 && thread == 0;
+            capture_begin(stream, modes[capture]);
+            snprintf(label, sizeof label, "%s_by_%s", mode_names[capture], mode_names[thread]);
+            expect(label, elsewhere(&errand),
+                   forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+            expect_end("end", stream,
+                       forbidden ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+        }
+    }
+}
+
+/* The same in one thread. */
+static void capture_forbids_own_thread(void)
+{
+    char label[64];
+    for (int capture = 0; capture < 3; capture++) {
+        for (int thread = 0; thread < 3; thread++) {
+            CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+            CUstreamCaptureMode mode = modes[thread];
+            bool forbidden = capture != 2 && thread != 2;
+            need("exchange", cu.ThreadExchangeStreamCaptureMode(&mode));
+            capture_begin(stream, modes[capture]);
+            snprintf(label, sizeof label, "%s_by_%s", mode_names[capture], mode_names[thread]);
+            expect(label, cu.MemAlloc(&(CUdeviceptr){0}, 64),
+                   forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+            expect_end("end", stream,
+                       forbidden ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+        }
+    }
+}
+
+/* Is it the thread's mode when the capture began, or now? */
+static void capture_mode_changed_inside(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    expect("exchange", cu.ThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    expect_number("was", mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    expect("alloc_relaxed", cu.MemAlloc(&(CUdeviceptr){0}, 64), CUDA_SUCCESS);
+    expect("exchange_back", cu.ThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    expect_number("was_then", mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    expect("alloc", cu.MemAlloc(&(CUdeviceptr){0}, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    expect_end("end", stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    mode = (CUstreamCaptureMode)9;
+    expect("bad", cu.ThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
+    expect("null", cu.ThreadExchangeStreamCaptureMode(NULL), CUDA_ERROR_INVALID_VALUE);
+    mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    need("exchange", cu.ThreadExchangeStreamCaptureMode(&mode));
+    expect_number("left", mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static void errand_begin(struct errand *errand)
+{
+    errand->result = cu.StreamBeginCapture(errand->stream, errand->mode);
+}
+
+/* With several captures under way: which does a forbidden call invalidate? */
+static void capture_which_invalidated(void)
+{
+    static const char *const own_names[] = {"own_global", "own_local", "own_relaxed"};
+    static const char *const their_names[] = {"their_global", "their_local", "their_relaxed"};
+    for (int round = 0; round < 3; round++) {
+        CUstream own[3];
+        CUstream theirs[3];
+        for (int i = 0; i < 3; i++) {
+            own[i] = stream_new(CU_STREAM_NON_BLOCKING);
+            theirs[i] = stream_new(CU_STREAM_NON_BLOCKING);
+        }
+        for (int i = 0; i < 3; i++) {
+            struct errand errand = {.run = errand_begin, .stream = theirs[i], .mode = modes[i]};
+            need("begin", elsewhere(&errand));
+            if (round == 0 || (round == 1 && i == 2)) { /* round 1: only the relaxed one */
+                capture_begin(own[i], modes[i]);
+            }
+        }
+        observe(round == 0   ? "with_all"
+                : round == 1 ? "with_relaxed"
+                             : "with_theirs",
+                cu.MemAlloc(&(CUdeviceptr){0}, 64));
+        for (int i = 0; i < 3; i++) {
+            observe_number(own_names[i], capture_status_of(own[i]));
+            observe_number(their_names[i], capture_status_of(theirs[i]));
+        }
+        for (int i = 0; i < 3; i++) {
+            struct errand errand = {.run = errand_end, .stream = theirs[i]};
+            (void)cu.StreamEndCapture(own[i], &(CUgraph){NULL});
+            /* The thread that began it is gone, so only a relaxed one can end. */
+            observe("their_end", elsewhere(&errand));
+        }
+    }
+}
+
+/* The thread that began a capture has ended: can it still be ended? */
+static void capture_orphaned(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    struct errand errand = {
+        .run = errand_begin, .stream = stream, .mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL};
+    need("begin", elsewhere(&errand));
+    expect_status("status", stream, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    observe_number("after", capture_status_of(stream));
+    observe("destroy", cu.StreamDestroy(stream));
+}
+
+/* Waits on a capturing stream, by all three ways, when nobody else is forbidden anything. */
+static void capture_context_sync(void)
+{
+    CUstream stream = stream_new(CU_STREAM_DEFAULT);
+    for (int mode = 0; mode < 3; mode++) {
+        capture_begin(stream, modes[mode]);
+        observe(mode_names[mode], cu.CtxSynchronize());
+        observe_number("status", capture_status_of(stream));
+        observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    }
+}
+
+#define DURING(name)                                                                               \
+    {                                                                                              \
+        "during_" #name, during_##name, false                                                      \
+    }
+
+const struct scenario capture_call_scenarios[] = {
+    {NULL, NULL, false},
+};
+
+const struct scenario capture_call_device_scenarios[] = {
+    DURING(mem_alloc),
+    DURING(mem_free),
+    DURING(mem_free_null),
+    DURING(host_alloc),
+    DURING(host_free),
+    DURING(alloc_async_elsewhere),
+    DURING(free_async_elsewhere),
+    DURING(event_query),
+    DURING(event_query_others),
+    DURING(event_sync),
+    DURING(event_elapsed),
+    DURING(event_create),
+    DURING(event_destroy),
+    DURING(event_record_elsewhere),
+    DURING(wait_elsewhere),
+    DURING(stream_query_elsewhere),
+    DURING(stream_sync_elsewhere),
+    DURING(stream_create),
+    DURING(stream_destroy_elsewhere),
+    DURING(context_sync),
+    DURING(copy_up),
+    DURING(copy_up_pinned),
+    DURING(copy_down),
+    DURING(copy_over),
+    DURING(copy_nothing),
+    DURING(set_sync),
+    DURING(set_elsewhere),
+    DURING(set_legacy),
+    DURING(copy_up_elsewhere),
+    DURING(copy_up_pageable_elsewhere),
+    DURING(copy_down_pageable_elsewhere),
+    DURING(write_value_elsewhere),
+    DURING(get_info),
+    DURING(address_range),
+    DURING(pointer_attribute),
+    DURING(device_pointer),
+    DURING(reserve),
+    DURING(chunks),
+    DURING(module_load),
+    DURING(module_unload),
+    DURING(graph_create),
+    DURING(graph_instantiate),
+    DURING(graph_launch_elsewhere),
+    DURING(graph_upload_elsewhere),
+    DURING(graph_exec_destroy),
+    DURING(graph_destroy),
+    DURING(primary_retain),
+    DURING(bad_arguments),
+    DURING(invalidated),
+    {"capture_wrong_thread", capture_wrong_thread, false},
+    {"capture_worked_on_elsewhere", capture_worked_on_elsewhere, false},
+    {"capture_forbids_other_threads", capture_forbids_other_threads, false},
+    {"capture_forbids_own_thread", capture_forbids_own_thread, false},
+    {"capture_mode_changed_inside", capture_mode_changed_inside, false},
+    {"capture_which_invalidated", capture_which_invalidated, false},
+    {"capture_orphaned", capture_orphaned, false},
+    {"capture_context_sync", capture_context_sync, false},
+    {NULL, NULL, false},
+};
