@@ -366,6 +366,7 @@ static const struct group groups[] = {
     {basic_scenarios, false},         {vmm_scenarios, false},
     {stream_scenarios, false},        {memory_scenarios, false},
     {capture_scenarios, false},       {capture_call_scenarios, false},
+    {graph_scenarios, true},          {graph_launch_scenarios, true},
     {capture_device_scenarios, true}, {capture_call_device_scenarios, true},
 };
 
