@@ -139,6 +139,12 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
         tnri_stream_find(arena->device, arena->stream, &own) != TNR_OK)
         own = NULL;
     int is_named = own != NULL && tnri_arena_name_begin(arena);
+    /* The arena may have been adopted since the stream was found. While it is named, it is not, and
+     * a stream that is being destroyed keeps its object. */
+    if (is_named && tnri_stream_known(arena->device, arena->key) != own) {
+        tnri_arena_name_end(arena);
+        is_named = 0;
+    }
     if (!is_named)
         own = NULL;
     size_t freed = 0;
@@ -238,7 +244,7 @@ static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             if (status != TNR_OK || !tnri_arena_is_markable(arena))
                 continue;
-            status = tnri_arena_mark(arena, &event);
+            status = tnri_arena_mark(arena, &event, NULL);
             if (status != TNR_OK)
                 continue;
             status = tnri_event_order(event, proxy->handle);

@@ -237,10 +237,12 @@ tnr_status tnr_free_sync(void *ptr)
 
 /* ---- the other hooks ------------------------------------------------------------------------ */
 
-static void hook_waited(tnri_arena *waiter, tnri_arena *donor, uint64_t number)
+/* Whose handle is `donor_key` now may be a younger stream than the one that was marked; then all of
+ * its marks are above `number`. */
+static void hook_waited(tnri_arena *waiter, uintptr_t donor_key, uint64_t number)
 {
     tnri_stream *stream = tnri_stream_known(waiter->device, waiter->key);
-    tnri_stream *other = tnri_stream_known(donor->device, donor->key);
+    tnri_stream *other = tnri_stream_known(waiter->device, donor_key);
     if (stream != NULL && other != NULL)
         tnri_stream_waits(stream, NULL, other->index, number);
 }

@@ -191,11 +191,15 @@ void tnri_arena_seal(tnri_arena *arena, tnri_event *event)
         sched_yield();
 }
 
-tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event)
+tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key)
 {
+    if (key != NULL)
+        *key = TNRI_KEY_SEALED;
     if (!tnri_arena_is_markable(arena) && arena->seal == NULL)
         return tnri_event_context(arena->device, event);
     if (tnri_arena_name_begin(arena)) {
+        if (key != NULL)
+            *key = arena->key; /* nobody adopts the arena before tnri_arena_name_end */
         tnr_status status = tnri_event_record(arena->device, arena->stream, event);
         tnri_arena_name_end(arena);
         return status;
@@ -206,7 +210,7 @@ tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event)
         tnri_event_hold(seal);
     tnri_lock_release(&arena->lock);
     if (seal == NULL) /* adopted meanwhile: its new stream is ordered after the seal */
-        return tnri_arena_mark(arena, event);
+        return tnri_arena_mark(arena, event, key);
     *event = seal;
     return TNR_OK;
 }

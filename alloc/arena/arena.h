@@ -23,6 +23,10 @@ struct tnr_pool_st;
 
 enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
 
+/* No stream has these keys. An arena has the second while it is being sealed. */
+#define TNRI_KEY_SEALED ((uintptr_t)5)
+#define TNRI_KEY_UNTABLED ((uintptr_t)6)
+
 /* Counters of one world, or of both. allocated - freed is what is live. Under the arena's lock. */
 typedef struct tnri_tally {
     uint64_t blocks_allocated, blocks_freed, blocks_peak;
@@ -62,9 +66,10 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
 
 /* Marks the end of what the arena's stream has been given so far: an event, of which the caller
  * holds one reference. For a destroyed stream that is its seal; for another thread's default
- * stream, which only that thread can name, the whole context is waited for. In the device's
- * context, no lock held. */
-tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event);
+ * stream, which only that thread can name, the whole context is waited for. *key (unless `key` is
+ * null) tells which stream it was recorded on, since the arena may be another's at the return;
+ * TNRI_KEY_SEALED if on none that lives. In the device's context, no lock held. */
+tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key);
 
 /* Between these two the arena's stream is not destroyed: tnri_arena_seal waits for the second.
  * tnri_arena_name_begin returns 0, and nothing is to be ended, if the arena is sealed already. No

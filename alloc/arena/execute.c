@@ -62,7 +62,8 @@ static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, i
     tnri_event *event = NULL;
     const tnri_upper *upper = tnri_upper_get();
     uint64_t number = upper == NULL ? 0 : upper->number();
-    tnr_status status = tnri_arena_mark(donor, &event);
+    uintptr_t key;
+    tnr_status status = tnri_arena_mark(donor, &event, &key);
     if (status != TNR_OK)
         return status;
     *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);
@@ -71,7 +72,7 @@ static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, i
     if (status == TNR_OK && !*refused) {
         group_set_event(plan, from, plan->sources_count, event);
         if (upper != NULL)
-            upper->waited(plan->arena, donor, number);
+            upper->waited(plan->arena, key, number);
     }
     tnri_event_drop(donor->device, event);
     return status;
@@ -309,7 +310,7 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     if (status != TNR_OK)
         goto fail_map;
     if (plan->own_count > 0) {
-        status = tnri_arena_mark(arena, &event);
+        status = tnri_arena_mark(arena, &event, NULL);
         if (status != TNR_OK)
             goto fail_map;
         group_set_event(plan, 0, plan->own_count, event);

@@ -136,7 +136,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
         return TNR_OK;
 
     tnri_event *event = NULL;
-    tnr_status status = tnri_arena_mark(arena, &event);
+    tnr_status status = tnri_arena_mark(arena, &event, NULL);
     tnri_lock_take(&arena->lock);
     while (list != NULL) {
         tnri_block *stale = list;

@@ -32,9 +32,9 @@ typedef struct tnri_upper {
      * layer's is recorded, for `waited`. */
     uint64_t (*number)(void);
 
-    /* This layer has made the waiter's stream wait for an event that was recorded on the donor's
-     * stream after `number` was taken. */
-    void (*waited)(tnri_arena *waiter, tnri_arena *donor, uint64_t number);
+    /* This layer has made the waiter's stream wait for an event that was recorded on the stream of
+     * `donor_key` (see tnri_arena_mark) after `number` was taken. */
+    void (*waited)(tnri_arena *waiter, uintptr_t donor_key, uint64_t number);
 
     /* Forgets the uses of a live block that is freed by force; its arena's lock is held. */
     void (*forget)(tnri_arena *arena, tnri_block *block);

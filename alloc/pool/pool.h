@@ -19,9 +19,6 @@
 
 enum { TNRI_POOL_NAME_BYTES = 64, TNRI_POOL_HASH_MIN = 16 };
 /* Marks a live pool and a dead one; anything else is no pool. */
-/* No stream has these keys. An arena has the second while it is being sealed. */
-#define TNRI_KEY_SEALED ((uintptr_t)5)
-#define TNRI_KEY_UNTABLED ((uintptr_t)6)
 #define TNRI_POOL_MAGIC_LIVE UINT64_C(0x746e725f706f6f6c)
 #define TNRI_POOL_MAGIC_DEAD UINT64_C(0x746e725f64656164)
 
