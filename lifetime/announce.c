@@ -15,7 +15,8 @@ typedef struct announcement {
     tnr_event event;
     tnri_stream *stream; /* holds a reference */
     uint64_t number;
-    tnri_clock *clock; /* holds a reference; may be null */
+    uint64_t announced; /* a moment between the record and this announcement */
+    tnri_clock *clock;  /* holds a reference; may be null */
 } announcement;
 
 static struct {
@@ -43,11 +44,14 @@ static announcement **announcement_link(tnr_event event)
     return link;
 }
 
-/* A copy of an announcement, with references of its own; 0 if there is none. */
-static int announcement_get(tnr_event event, announcement *copy)
+/* A copy of the event's announcement, with references of its own; 0 if there is none from before
+ * the moment. A call that began after the moment met the record that an older one speaks of. */
+static int announcement_get(tnr_event event, tnr_moment before, announcement *copy)
 {
     tnri_lock_take(&announced.lock);
     const announcement *found = *announcement_link(event);
+    if (found != NULL && found->announced > before)
+        found = NULL;
     if (found != NULL) {
         *copy = *found;
         tnri_stream_hold(copy->stream);
@@ -83,7 +87,8 @@ tnr_status tnr_event_recorded(int device_index, tnr_event event, tnr_stream hand
     fresh->event = event;
     fresh->stream = stream;
     tnri_stream_hold(stream);
-    fresh->number = before < tnri_number_now() ? before : tnri_number_now();
+    fresh->announced = tnri_number_next();
+    fresh->number = before < fresh->announced ? before : fresh->announced;
     fresh->clock = tnri_stream_clock_at(stream, before);
 
     tnri_lock_take(&announced.lock);
@@ -113,7 +118,8 @@ void tnr_event_destroyed(tnr_event event)
     }
 }
 
-tnr_status tnr_stream_waited(int device_index, tnr_stream handle, tnr_event event)
+tnr_status tnr_stream_waited(int device_index, tnr_stream handle, tnr_event event,
+                             tnr_moment before)
 {
     tnri_device *device;
     tnri_stream *stream;
@@ -121,7 +127,7 @@ tnr_status tnr_stream_waited(int device_index, tnr_stream handle, tnr_event even
     tnr_status status = tnri_library_device(device_index, &device);
     if (status == TNR_OK)
         status = tnri_stream_find(device, handle, &stream);
-    if (status != TNR_OK || !announcement_get(event, &of))
+    if (status != TNR_OK || !announcement_get(event, before, &of))
         return status;
     tnri_stream_waits(stream, of.clock, of.stream->index, of.number);
     announcement_release(&of);
@@ -138,10 +144,10 @@ static void clock_completed(const tnri_device *device, const tnri_clock *clock)
     }
 }
 
-void tnr_event_synchronized(tnr_event event)
+void tnr_event_synchronized(tnr_event event, tnr_moment before)
 {
     announcement of;
-    if (atomic_load(&tnri_generation) == 0 || !announcement_get(event, &of))
+    if (atomic_load(&tnri_generation) == 0 || !announcement_get(event, before, &of))
         return;
     tnri_stream_completed(of.stream, of.number);
     clock_completed(of.stream->device, of.clock);
@@ -246,7 +252,7 @@ tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream
                                tnri_event **mark, uint64_t *number)
 {
     announcement of;
-    if (!announcement_get(event, &of))
+    if (!announcement_get(event, UINT64_MAX, &of))
         return tnri_error(TNR_ERR_INVALID_EVENT,
                           "event %p was never announced as recorded. Call tnr_event_recorded after "
                           "cuEventRecord.",

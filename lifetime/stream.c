@@ -34,6 +34,11 @@ uint64_t tnri_number_now(void)
     return atomic_load_explicit(&number_last, memory_order_acquire);
 }
 
+uint64_t tnri_number_next(void)
+{
+    return atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
+}
+
 static size_t hash_slot(const tnri_device *device, uintptr_t key)
 {
     uint64_t mixed = ((uint64_t)key + (uint64_t)device->index) * UINT64_C(0x9e3779b97f4a7c15);
@@ -272,7 +277,7 @@ static CUresult stream_record(tnri_stream *stream, tnri_event **event, uint64_t 
     if (*event != NULL)
         result = stream_drive_record(stream, *event);
     if (*event != NULL && result == CUDA_SUCCESS) {
-        *number = atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
+        *number = tnri_number_next();
         stream->marked = *number;
     }
     tnri_lock_release(&stream->lock);
@@ -440,7 +445,7 @@ void tnri_stream_waits(tnri_stream *stream, const tnri_clock *other_clock, size_
 {
     tnri_lock_take(&stream->lock);
     stream->clock = tnri_clock_join(stream->clock, other_clock, other_index, number);
-    stream->waited = atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
+    stream->waited = tnri_number_next();
     tnri_lock_release(&stream->lock);
 }
 

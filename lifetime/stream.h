@@ -49,6 +49,8 @@ typedef struct tnri_stream {
 
 /* The number of the latest mark of any stream. */
 uint64_t tnri_number_now(void);
+/* A number of its own for what is not a mark: above all numbers given so far. */
+uint64_t tnri_number_next(void);
 
 /* The object for a stream of a device; made and checked with the driver if it is new. Errors:
  * TNR_ERR_INVALID_STREAM, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. No lock is held. */

@@ -115,8 +115,9 @@ void life_record(CUevent event, tnr_stream stream)
 
 void life_wait(tnr_stream stream, CUevent event)
 {
+    tnr_moment before = tnr_moment_now();
     assert_int_equal(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
-    assert_ok(tnr_stream_waited(0, stream, event));
+    assert_ok(tnr_stream_waited(0, stream, event, before));
 }
 
 uint64_t life_host_waits(void)

@@ -54,7 +54,8 @@ static void uses_body(fault_run *run)
                           "record_stream");
     (void)step_status(run, tnr_event_recorded(0, run->event, run->streams[1], tnr_moment_now()),
                       "event_recorded");
-    (void)step_status(run, tnr_stream_waited(0, run->streams[2], run->event), "stream_waited");
+    (void)step_status(run, tnr_stream_waited(0, run->streams[2], run->event, tnr_moment_now()),
+                      "stream_waited");
     tnr_status kept = tnr_keep_until(run->slots[KEPT].ptr, run->event);
     (void)step_status(run, kept, "keep_until");
     if (recorded == 2) /* the work that `prepare` has queued on the block is recorded */

@@ -79,9 +79,10 @@ static void block_read(int b, int reader)
     unsigned char *target = pinned + reads_count * EDGE;
     const unsigned char *from =
         draw(2) ? blocks[b].ptr : blocks[b].ptr + blocks[b].bytes - EDGE;
+    tnr_moment before = tnr_moment_now();
     assert_int_equal(cuStreamWaitEvent(streams[reader], blocks[b].ready, 0), CUDA_SUCCESS);
     if (draw(2))
-        assert_ok(tnr_stream_waited(0, streams[reader], blocks[b].ready));
+        assert_ok(tnr_stream_waited(0, streams[reader], blocks[b].ready, before));
     assert_int_equal(cuMemcpyDtoHAsync(target, (CUdeviceptr)(uintptr_t)from, EDGE, streams[reader]),
                      CUDA_SUCCESS);
     reads[reads_count].bytes = target;

@@ -8,6 +8,10 @@
  *                                 replaced by tnri_number_now()
  *   a_wait_after_the_moment_is_not_passed_on  stream.c, tnri_stream_clock_at: "waited <= moment"
  *                                 replaced by "1"
+ *   a_record_after_the_wait_is_not_credited  announce.c, announcement_get: the comparison of
+ *                                 "announced" with "before" taken out
+ *   a_forgotten_record_is_not_credited  announce.c, tnr_event_destroyed: "*link = old->next"; and
+ *                                 without the program's own call, which is why it must call
  *   non_blocking_streams_have_no_such_rule  stream.c, stream_ask: "(flags & ...) == 0" taken out
  *   default_streams_of_two_threads  stream.c: what marks another thread's default stream through
  *                                 the legacy stream
@@ -174,6 +178,50 @@ static void moments_do_not_reach_ahead(void **state)
     assert_not_ordered(block, life_streams[0]);
 }
 
+/* Another thread uses the block and records the event again, between the wait and its announcement.
+ * The wait was for the record before. */
+static void a_record_after_the_wait_is_not_credited(void **state)
+{
+    for (int host = 0; host < 2; host++) {
+        life_start(FOLLOW, NULL, NULL);
+        void *block = unit_malloc(BYTES, life_streams[0]);
+        CUevent event = life_event();
+        life_record(event, life_streams[1]);
+        tnr_moment before = tnr_moment_now();
+        if (host)
+            assert_int_equal(cuEventSynchronize(event), CUDA_SUCCESS);
+        else
+            assert_int_equal(cuStreamWaitEvent(life_streams[0], event, 0), CUDA_SUCCESS);
+        life_gate_close(0, life_streams[1]);
+        assert_ok(tnr_record_use(block, life_streams[1])); /* the other thread, until here: */
+        life_record(event, life_streams[1]);
+        if (host)
+            tnr_event_synchronized(event, before);
+        else
+            assert_ok(tnr_stream_waited(0, life_streams[0], event, before));
+        assert_not_ordered(block, life_streams[0]);
+        assert_int_equal(life_stop(state), 0);
+    }
+    life_start(NULL, NULL, NULL);
+}
+
+/* The event is recorded again on another stream, and the wait is announced before that is. The
+ * other thread has forgotten the record before, as it must, so nothing is taken for granted. */
+static void a_forgotten_record_is_not_credited(void **state)
+{
+    (void)state;
+    life_start(FOLLOW, NULL, NULL);
+    void *block = block_used(life_streams[0], life_streams[1]);
+    CUevent event = life_event();
+    life_record(event, life_streams[1]);
+    /* The other thread, whose announcement comes last. */
+    tnr_event_destroyed(event);
+    assert_int_equal(cuEventRecord(event, life_streams[2]), CUDA_SUCCESS);
+    life_wait(life_streams[0], event);
+    assert_ok(tnr_event_recorded(0, event, life_streams[2], tnr_moment_now()));
+    assert_not_ordered(block, life_streams[0]);
+}
+
 static void a_destroyed_event_is_forgotten(void **state)
 {
     (void)state;
@@ -209,7 +257,7 @@ static void what_the_host_waited_for_is_over(void **state)
             break;
         case 1:
             assert_int_equal(cuEventSynchronize(event), CUDA_SUCCESS);
-            tnr_event_synchronized(event);
+            tnr_event_synchronized(event, began);
             break;
         case 2: /* through the clock of the stream that was waited for */
             assert_int_equal(cuStreamSynchronize(life_streams[2]), CUDA_SUCCESS);
@@ -217,7 +265,7 @@ static void what_the_host_waited_for_is_over(void **state)
             break;
         case 3: /* through the clock of the event */
             assert_int_equal(cuEventSynchronize(second), CUDA_SUCCESS);
-            tnr_event_synchronized(second);
+            tnr_event_synchronized(second, began);
             break;
         default:
             assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -478,6 +526,8 @@ int main(void)
         cmocka_unit_test_teardown(a_mark_after_the_moment_is_not_covered, life_stop),
         cmocka_unit_test_teardown(a_wait_after_the_moment_is_not_passed_on, life_stop),
         cmocka_unit_test_teardown(moments_do_not_reach_ahead, life_stop),
+        cmocka_unit_test_teardown(a_record_after_the_wait_is_not_credited, life_stop),
+        cmocka_unit_test_teardown(a_forgotten_record_is_not_credited, life_stop),
         cmocka_unit_test_teardown(a_destroyed_event_is_forgotten, life_stop),
         cmocka_unit_test_teardown(what_the_host_waited_for_is_over, life_stop),
         cmocka_unit_test_teardown(a_use_after_the_host_began_is_not_over, life_stop),

@@ -380,7 +380,7 @@ static void uses_by_wrong_streams(void **state)
     assert_error(tnr_stream_created(9, foreign), TNR_ERR_INVALID_DEVICE, "9");
     assert_error(tnr_stream_destroying(9, foreign), TNR_ERR_INVALID_DEVICE, "9");
     assert_error(tnr_stream_destroying(0, NULL), TNR_ERR_INVALID_STREAM, "default");
-    assert_error(tnr_stream_waited(9, foreign, NULL), TNR_ERR_INVALID_DEVICE, "9");
+    assert_error(tnr_stream_waited(9, foreign, NULL, 0), TNR_ERR_INVALID_DEVICE, "9");
     assert_error(tnr_stream_synchronized(0, foreign, 0), TNR_ERR_INVALID_STREAM, "device 0");
     assert_error(tnr_device_synchronized(9, 0), TNR_ERR_INVALID_DEVICE, "9");
 }

@@ -101,8 +101,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream strea
  * stream that Tenure never saw. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
 
-/* A moment in the order of all marks. Take one before a CUDA call and pass it to the announcement
- * after it: what other threads record meanwhile is then not taken for covered. */
+/* A moment in the order of all marks and announcements. Take one before a CUDA call and pass it to
+ * the announcement after it: what other threads record and announce meanwhile is then not taken for
+ * covered. */
 typedef uint64_t tnr_moment;
 TNR_API tnr_moment tnr_moment_now(void);
 
@@ -112,15 +113,21 @@ TNR_API tnr_moment tnr_moment_now(void);
 TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(int device, tnr_event event, tnr_stream stream,
                                                     tnr_moment before);
 
-/* `event` was or will be destroyed: forgets what was announced of it. */
+/* `event` was or will be destroyed: forgets what was announced of it. Call it too before recording
+ * an event again that another thread may be waiting for: between that record and its announcement
+ * a wait would otherwise be taken for one for the record before. */
 TNR_API void tnr_event_destroyed(tnr_event event);
 
-/* `stream` was made to wait for `event` (cuStreamWaitEvent), which was announced when it was
- * recorded; an unknown event is ignored. */
-TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(int device, tnr_stream stream, tnr_event event);
+/* `stream` was made to wait for `event`, by a cuStreamWaitEvent that began after the moment
+ * `before`. Counts if the event's latest record was announced before that moment; else which record
+ * is waited for is not known, and nothing is learnt. Errors: TNR_ERR_INVALID_STREAM,
+ * TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(int device, tnr_stream stream, tnr_event event,
+                                                   tnr_moment before);
 
-/* The host has seen `event` complete (cuEventSynchronize, or cuEventQuery said so). */
-TNR_API void tnr_event_synchronized(tnr_event event);
+/* The host has seen `event` complete (cuEventSynchronize, or cuEventQuery said so), by a call that
+ * began after the moment `before`. Counts as tnr_stream_waited does. */
+TNR_API void tnr_event_synchronized(tnr_event event, tnr_moment before);
 
 /* The host has waited for `stream` (cuStreamSynchronize), beginning at `began`. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_synchronized(int device, tnr_stream stream,
