@@ -363,7 +363,6 @@ static void capture_mode_changed_inside(void)
     expect_end("end", stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     mode = (CUstreamCaptureMode)9;
     expect("bad", cu.ThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
-    expect("null", cu.ThreadExchangeStreamCaptureMode(NULL), CUDA_ERROR_INVALID_VALUE);
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     need("exchange", cu.ThreadExchangeStreamCaptureMode(&mode));
     expect_number("left", mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -435,16 +434,93 @@ static void capture_context_sync(void)
     }
 }
 
+static void errand_context_sync(struct errand *errand)
+{
+    errand->result = cu.CtxSynchronize();
+}
+
+static void errand_stream_sync(struct errand *errand)
+{
+    errand->result = cu.StreamSynchronize(errand->stream);
+}
+
+static void errand_id(struct errand *errand)
+{
+    unsigned long long id = 0;
+    errand->result = cu.StreamGetId(errand->stream, &id);
+}
+
+/* Waiting for the whole context, or one stream, in another thread than captures. */
+static void capture_waits_elsewhere(void)
+{
+    for (int mode = 0; mode < 3; mode++) {
+        CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+        CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+        struct errand context = {.run = errand_context_sync};
+        struct errand sync = {.run = errand_stream_sync, .stream = other};
+        struct errand own = {.run = errand_stream_sync, .stream = stream};
+        struct errand id = {.run = errand_id, .stream = stream};
+        capture_begin(stream, modes[mode]);
+        observe(mode_names[mode], elsewhere(&sync));
+        observe_number("status", capture_status_of(stream));
+        observe("id", elsewhere(&id));
+        observe_number("status", capture_status_of(stream));
+        (void)cu.StreamEndCapture(stream, NULL);
+        capture_begin(stream, modes[mode]);
+        observe("context", elsewhere(&context));
+        observe_number("status", capture_status_of(stream));
+        (void)cu.StreamEndCapture(stream, NULL);
+        capture_begin(stream, modes[mode]);
+        observe("captured_stream", elsewhere(&own));
+        observe_number("status", capture_status_of(stream));
+        (void)cu.StreamEndCapture(stream, NULL);
+    }
+}
+
+/* Which streams a call about streams of the legacy kind stands for, by mode and thread. */
+static void capture_implicit_elsewhere(void)
+{
+    CUstream first = stream_new(CU_STREAM_DEFAULT);
+    CUstream second = stream_new(CU_STREAM_DEFAULT);
+    CUstream separate = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    capture_begin(first, CU_STREAM_CAPTURE_MODE_RELAXED);
+    capture_begin(second, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    capture_begin(separate, CU_STREAM_CAPTURE_MODE_RELAXED);
+    observe("legacy_set", cu.MemsetD8Async(at, 1, 16, NULL));
+    observe_number("first", capture_status_of(first));
+    observe_number("second", capture_status_of(second));
+    observe_number("separate", capture_status_of(separate));
+    observe("legacy_again", cu.MemsetD8Async(at, 1, 16, NULL));
+    observe("context", cu.CtxSynchronize());
+    observe_number("separate", capture_status_of(separate));
+    observe("begin_legacy", cu.StreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
+    observe("end_legacy", cu.StreamEndCapture(NULL, &(CUgraph){NULL}));
+    observe("update_legacy", cu.StreamUpdateCaptureDependencies(
+                                 NULL, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+}
+
+/* Synchronous calls on the thread's own default stream while it captures. */
+static void capture_per_thread_sync_calls(void)
+{
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUstream other = stream_new(CU_STREAM_DEFAULT);
+    capture_begin(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+    observe("legacy_copy", cu.MemcpyDtoD(at, at + 64, 16));
+    observe_number("status", capture_status_of(CU_STREAM_PER_THREAD));
+    observe("end", cu.StreamEndCapture(CU_STREAM_PER_THREAD, &(CUgraph){NULL}));
+    capture_begin(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+    observe("other_set", cu.MemsetD8Async(at, 1, 16, other));
+    observe_number("status", capture_status_of(CU_STREAM_PER_THREAD));
+    observe("end", cu.StreamEndCapture(CU_STREAM_PER_THREAD, &(CUgraph){NULL}));
+}
+
 #define DURING(name)                                                                               \
     {                                                                                              \
         "during_" #name, during_##name, false                                                      \
     }
 
 const struct scenario capture_call_scenarios[] = {
-    {NULL, NULL, false},
-};
-
-const struct scenario capture_call_device_scenarios[] = {
     DURING(mem_alloc),
     DURING(mem_free),
     DURING(mem_free_null),
@@ -501,6 +577,9 @@ const struct scenario capture_call_device_scenarios[] = {
     {"capture_mode_changed_inside", capture_mode_changed_inside, false},
     {"capture_which_invalidated", capture_which_invalidated, false},
     {"capture_orphaned", capture_orphaned, false},
+    {"capture_waits_elsewhere", capture_waits_elsewhere, false},
+    {"capture_implicit_elsewhere", capture_implicit_elsewhere, false},
+    {"capture_per_thread_sync_calls", capture_per_thread_sync_calls, false},
     {"capture_context_sync", capture_context_sync, false},
     {NULL, NULL, false},
 };

@@ -95,6 +95,9 @@
     X(MemsetD32, PFN_cuMemsetD32_v3020, 3020)                                                      \
     X(MemAllocHost, PFN_cuMemAllocHost_v3020, 3020)                                                \
     X(StreamGetPriority, PFN_cuStreamGetPriority_v5050, 5050)                                      \
+    X(StreamGetFlags, PFN_cuStreamGetFlags_v5050, 5050)                                            \
+    X(StreamGetCtx, PFN_cuStreamGetCtx_v9020, 9020)                                                \
+    X(StreamGetDevice, PFN_cuStreamGetDevice_v12080, 12080)                                        \
     X(ModuleLoadData, PFN_cuModuleLoadData_v2000, 2000)                                            \
     X(ModuleUnload, PFN_cuModuleUnload_v2000, 2000)                                                \
     X(ModuleGetFunction, PFN_cuModuleGetFunction_v2000, 2000)                                      \

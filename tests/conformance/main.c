@@ -363,11 +363,16 @@ struct group {
 };
 
 static const struct group groups[] = {
-    {basic_scenarios, false},         {vmm_scenarios, false},
-    {stream_scenarios, false},        {memory_scenarios, false},
-    {capture_scenarios, false},       {capture_call_scenarios, false},
-    {graph_scenarios, true},          {graph_launch_scenarios, true},
-    {capture_device_scenarios, true}, {capture_call_device_scenarios, true},
+    {basic_scenarios, false},
+    {vmm_scenarios, false},
+    {stream_scenarios, false},
+    {memory_scenarios, false},
+    {capture_scenarios, true},
+    {capture_event_scenarios, true},
+    {capture_end_scenarios, true},
+    {capture_call_scenarios, true},
+    {graph_scenarios, true},
+    {graph_launch_scenarios, true},
 };
 
 /* Asked in a child, as everything of the library is. */

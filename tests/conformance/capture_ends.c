@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scenarios: what breaks a capture and what it is then, things destroyed under one, and operations
+ * that are special in one.
+ */
+#include "capture.h"
+
+#include <stdio.h>
+
+/* ---- Invalidated captures ------------------------------------------------------------------- */
+
+/* What streams of an invalidated capture still answer. */
+static void capture_invalidated(void)
+{
+    CUstream origin = stream_new(CU_STREAM_NON_BLOCKING);
+    CUstream joined = stream_new(CU_STREAM_NON_BLOCKING);
+    CUstream other = stream_new(CU_STREAM_NON_BLOCKING);
+    CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
+    CUevent fresh = event_new(CU_EVENT_DISABLE_TIMING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 77;
+    CUgraph graph = (CUgraph)(uintptr_t)1;
+    size_t count = 77;
+    const CUgraphNode *nodes = NULL;
+    const CUgraphEdgeData *edges = NULL;
+    capture_begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED);
+    need("set", cu.MemsetD8Async(at, 1, 16, origin));
+    need("record", cu.EventRecord(event, origin));
+    need("wait", cu.StreamWaitEvent(joined, event, 0));
+    expect("query", cu.StreamQuery(joined), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    expect_status("origin", origin, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    expect_status("joined", joined, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    expect("set", cu.MemsetD8Async(at, 1, 16, origin), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect("set_joined", cu.MemsetD8Async(at, 1, 16, joined),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    observe("record", cu.EventRecord(fresh, joined));
+    observe("query_fresh", cu.EventQuery(fresh));
+    observe("query_captured", cu.EventQuery(event));
+    observe("wait", cu.StreamWaitEvent(origin, event, 0));
+    observe("wait_from_other", cu.StreamWaitEvent(other, event, 0));
+    observe_number("other_status", capture_status_of(other));
+    observe("sync", cu.StreamSynchronize(origin));
+    observe("query_origin", cu.StreamQuery(origin));
+    observe("begin", cu.StreamBeginCapture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+    observe("info", cu.StreamGetCaptureInfo(origin, &status, &id, &graph, &nodes, &edges, &count));
+    observe_yes("info_id_given", id != 77);
+    observe_yes("info_graph_given", graph != (CUgraph)(uintptr_t)1);
+    observe_number("info_count", count);
+    observe("update", cu.StreamUpdateCaptureDependencies(origin, NULL, NULL, 0,
+                                                         CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    expect_end("end", origin, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect_status("origin_after", origin, CU_STREAM_CAPTURE_STATUS_NONE);
+    expect_status("joined_after", joined, CU_STREAM_CAPTURE_STATUS_NONE);
+    expect("usable", cu.MemsetD8Async(at, 9, 16, joined), CUDA_SUCCESS);
+    expect("usable_sync", cu.StreamSynchronize(joined), CUDA_SUCCESS);
+    observe("event_after", cu.EventQuery(event));
+}
+
+/* Asking or waiting for a capturing stream is never allowed. */
+static void capture_stream_asked(void)
+{
+    static const char *const names[] = {"global", "local", "relaxed"};
+    char label[64];
+    for (int mode = 0; mode < 3; mode++) {
+        CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+        capture_begin(stream, (CUstreamCaptureMode)mode);
+        snprintf(label, sizeof label, "%s_query", names[mode]);
+        expect(label, cu.StreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        observe_number("status", capture_status_of(stream));
+        expect_end("end", stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        capture_begin(stream, (CUstreamCaptureMode)mode);
+        snprintf(label, sizeof label, "%s_sync", names[mode]);
+        expect(label, cu.StreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        observe_number("status", capture_status_of(stream));
+        expect_end("end", stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+}
+
+/* Every question about a capturing stream, each in a capture of its own. */
+static void described(int question, CUstream stream, const char *label)
+{
+    unsigned long long id = 0;
+    int priority = 0;
+    unsigned flags = 0;
+    CUcontext context = NULL;
+    CUdevice device = 0;
+    observe(label, question == 0   ? cu.StreamGetId(stream, &id)
+                   : question == 1 ? cu.StreamGetPriority(stream, &priority)
+                   : question == 2 ? cu.StreamGetFlags(stream, &flags)
+                   : question == 3 ? cu.StreamGetCtx(stream, &context)
+                                   : cu.StreamGetDevice(stream, &device));
+    observe_number("status", capture_status_of(stream));
+}
+
+static void capture_stream_questions(void)
+{
+    static const char *const labels[] = {"id", "priority", "flags", "context", "device"};
+    for (int question = 0; question < 5; question++) {
+        for (int mode = 0; mode < 3; mode++) {
+            CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+            capture_begin(stream, (CUstreamCaptureMode)mode);
+            described(question, stream, labels[question]);
+            observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        }
+    }
+    unsigned long long id = 0;
+    CUstream stream = stream_new(CU_STREAM_DEFAULT);
+    CUstream other = stream_new(CU_STREAM_DEFAULT);
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    observe("other_id", cu.StreamGetId(other, &id));
+    observe_number("status", capture_status_of(stream));
+    observe("legacy_id", cu.StreamGetId(NULL, &id));
+    observe_number("status", capture_status_of(stream));
+    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+}
+
+/* ---- Things destroyed ----------------------------------------------------------------------- */
+
+static void capture_destroys_origin(void)
+{
+    CUstream origin = stream_new(CU_STREAM_NON_BLOCKING);
+    CUstream joined = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    capture_begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED);
+    need("set", cu.MemsetD8Async(at, 1, 16, origin));
+    capture_fork_to(origin, joined);
+    CUresult destroyed = cu.StreamDestroy(origin);
+    observe("destroy", destroyed);
+    observe_number("joined", capture_status_of(joined));
+    observe("set_joined", cu.MemsetD8Async(at, 2, 16, joined));
+    if (destroyed != CUDA_SUCCESS) {
+        observe_number("origin", capture_status_of(origin));
+        observe("end", cu.StreamEndCapture(origin, &(CUgraph){NULL}));
+    } else {
+        observe("end_joined", cu.StreamEndCapture(joined, &(CUgraph){NULL}));
+    }
+    observe_number("joined_after", capture_status_of(joined));
+    observe("allocates", cu.MemAlloc(&at, 64));
+}
+
+static void capture_destroys_joined(void)
+{
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    for (int work = 0; work < 2; work++) {
+        CUstream origin = stream_new(CU_STREAM_NON_BLOCKING);
+        CUstream joined = stream_new(CU_STREAM_NON_BLOCKING);
+        capture_begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED);
+        need("set", cu.MemsetD8Async(at, 1, 16, origin));
+        capture_fork_to(origin, joined);
+        if (work) {
+            need("set", cu.MemsetD8Async(at + 64, 1, 16, joined));
+        }
+        observe(work ? "destroy_with_work" : "destroy_without", cu.StreamDestroy(joined));
+        observe_number("origin", capture_status_of(origin));
+        observe("end", cu.StreamEndCapture(origin, &(CUgraph){NULL}));
+    }
+}
+
+/* The graph of a capture under way belongs to the capture. */
+static void capture_graph_in_use(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUgraphNode node = NULL;
+    CUgraphExec exec = NULL;
+    CUgraph clone = NULL;
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    need("set", cu.MemsetD8Async(at, 1, 16, stream));
+    CUgraph graph = capture_graph(stream);
+    observe("instantiate", cu.GraphInstantiateWithFlags(&exec, graph, 0));
+    observe_number("status", capture_status_of(stream));
+    observe("clone", cu.GraphClone(&clone, graph));
+    observe("add_empty", cu.GraphAddEmptyNode(&node, graph, NULL, 0));
+    observe_number("dependencies", capture_dependencies(stream));
+    CUresult destroyed = cu.GraphDestroy(graph);
+    observe("destroy", destroyed);
+    if (destroyed != CUDA_SUCCESS) {
+        observe_number("status", capture_status_of(stream));
+        observe("end", cu.StreamEndCapture(stream, &graph));
+    }
+}
+
+/* ---- Operations that are special in captures ------------------------------------------------ */
+
+/* Pageable memory in captured copies: taken at the capture or at the launch? */
+static void capture_pageable(void)
+{
+    static unsigned char source[64];
+    static unsigned char target[64];
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    source[0] = 1;
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUresult up = cu.MemcpyHtoDAsync(at, source, 16, stream);
+    observe("up", up);
+    observe_number("status", capture_status_of(stream));
+    CUresult down = cu.MemcpyDtoHAsync(target, at, 16, stream);
+    observe("down", down);
+    observe_number("status", capture_status_of(stream));
+    source[0] = 2;
+    CUresult ended = cu.StreamEndCapture(stream, &graph);
+    observe("end", ended);
+    if (ended == CUDA_SUCCESS && up == CUDA_SUCCESS && down == CUDA_SUCCESS) {
+        source[0] = 3;
+        need("instantiate", cu.GraphInstantiateWithFlags(&exec, graph, 0));
+        source[0] = 4;
+        need("launch", cu.GraphLaunch(exec, stream));
+        need("sync", cu.StreamSynchronize(stream));
+        observe_number("byte", target[0]);
+    }
+}
+
+static void capture_values(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUresult wrote = cu.StreamWriteValue32(stream, at, 1, 0);
+    observe("write", wrote);
+    observe_number("status", capture_status_of(stream));
+    if (wrote == CUDA_SUCCESS) {
+        expect_node_type("write_type", stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+    }
+    observe("wait", cu.StreamWaitValue32(stream, at, 1, CU_STREAM_WAIT_VALUE_EQ));
+    observe_number("status", capture_status_of(stream));
+    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+}
+
+/* Allocations in stream order become nodes; the simulated device does not do that. */
+static void capture_alloc_async(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = 0;
+    CUdeviceptr before = 0;
+    need("before", cu.MemAllocAsync(&before, 4096, stream));
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CUresult result = cu.MemAllocAsync(&at, 4096, stream);
+    observe("alloc", result);
+    if (result == CUDA_SUCCESS) {
+        expect_node_type("type", stream, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+        observe("free", cu.MemFreeAsync(at, stream));
+        expect_node_type("type", stream, CU_GRAPH_NODE_TYPE_MEM_FREE);
+    }
+    observe_number("status", capture_status_of(stream));
+    observe("free_outside_block", cu.MemFreeAsync(before, stream));
+    observe_number("status", capture_status_of(stream));
+    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+}
+
+/* Bad arguments of captured calls: does the capture survive? Each in a capture of its own. */
+static CUresult bad_call(int number, CUstream stream, CUdeviceptr at, CUdeviceptr unmapped)
+{
+    switch (number) {
+    case 0:
+        return cu.EventRecord(NULL, stream);
+    case 1:
+        return cu.StreamWaitEvent(stream, NULL, 0);
+    case 2:
+        return cu.LaunchHostFunc(stream, NULL, NULL);
+    case 3:
+        return cu.MemsetD32Async(at + 2, 1, 4, stream);
+    case 4:
+        return cu.MemsetD8Async(unmapped, 1, 16, stream);
+    case 5:
+        return cu.MemcpyDtoDAsync(at, unmapped, 16, stream);
+    case 6:
+        return cu.MemcpyHtoDAsync(at, NULL, 16, stream);
+    case 7:
+        return cu.StreamWaitEvent(stream, event_new(CU_EVENT_DISABLE_TIMING), 9);
+    case 8:
+        return cu.StreamWriteValue32(stream, at + 2, 1, 0);
+    case 9:
+        return cu.MemsetD8Async(at + CHUNK - 8, 1, 16, stream);
+    default:
+        return cu.GraphLaunch(NULL, stream);
+    }
+}
+
+static void capture_bad_arguments(void)
+{
+    static const char *const names[] = {"null_event", "null_wait",      "null_host",
+                                        "misaligned", "set_unmapped",   "copy_unmapped",
+                                        "null_copy",  "bad_wait_flags", "bad_write_value",
+                                        "overrun",    "null_launch"};
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUdeviceptr unmapped = reserve(CHUNK);
+    for (int call = 0; call < 11; call++) {
+        CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+        capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+        observe(names[call], bad_call(call, stream, at, unmapped));
+        observe_number("status", capture_status_of(stream));
+        observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    }
+}
+
+/* Is launching a graph forbidden by the mode, or for graphs that were never launched? */
+static void capture_graph_launches(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUgraph inner = NULL;
+    CUgraphExec exec = NULL;
+    capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    need("set", cu.MemsetD8Async(at, 5, 16, stream));
+    need("end", cu.StreamEndCapture(stream, &inner));
+    need("instantiate", cu.GraphInstantiateWithFlags(&exec, inner, 0));
+    for (int step = 0; step < 3; step++) {
+        capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+        CUresult result = cu.GraphLaunch(exec, stream);
+        observe(step == 0 ? "relaxed" : step == 1 ? "uploaded" : "launched", result);
+        observe_number("dependencies", result == CUDA_SUCCESS ? capture_dependencies(stream) : 99);
+        observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        need("upload_or_launch",
+             step == 0 ? cu.GraphUpload(exec, stream) : cu.GraphLaunch(exec, stream));
+        need("sync", cu.StreamSynchronize(stream));
+    }
+}
+
+const struct scenario capture_end_scenarios[] = {
+    {"capture_invalidated", capture_invalidated, false},
+    {"capture_stream_asked", capture_stream_asked, false},
+    {"capture_stream_questions", capture_stream_questions, false},
+    {"capture_destroys_origin", capture_destroys_origin, false},
+    {"capture_destroys_joined", capture_destroys_joined, false},
+    {"capture_graph_in_use", capture_graph_in_use, false},
+    {"capture_pageable", capture_pageable, false},
+    {"capture_values", capture_values, false},
+    {"capture_alloc_async", capture_alloc_async, false},
+    {"capture_graph_launches", capture_graph_launches, false},
+    {"capture_bad_arguments", capture_bad_arguments, false},
+    {NULL, NULL, false},
+};
