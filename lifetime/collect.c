@@ -2,6 +2,8 @@
 /* Collecting retired blocks: see collect.h and retire.h. */
 #include "collect.h"
 
+#include <sched.h>
+
 #include "announce.h"
 #include "conf/conf.h"
 #include "pending.h"
@@ -166,37 +168,6 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
     return freed;
 }
 
-/* ---- waiting on the host -------------------------------------------------------------------- */
-
-/* Waits for one block's uses. 0 if the driver would not. */
-static int uses_wait(tnri_device *device, tnri_uses *uses)
-{
-    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
-        if (tnri_stream_is_over(use->stream, use->number))
-            continue;
-        if (tnri_event_wait(device, use->event) != TNR_OK)
-            return 0;
-        tnri_stream_completed(use->stream, use->number);
-    }
-    return 1;
-}
-
-/* Waits for the oldest blocks until `bytes` are free, or all are. */
-static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
-{
-    size_t freed = 0;
-    tnri_uses *uses;
-    while (freed < bytes && (uses = life_look(life, NULL)) != NULL) {
-        int over = !atomic_load_explicit(&uses->is_unfenced, memory_order_acquire) &&
-                   uses_wait(arena->device, uses);
-        uint32_t done = over ? uses_withdraw(uses) : 0;
-        freed += tnri_uses_over(uses, done + 1, TNR_REUSE_EVENT_DONE);
-        if (!over)
-            break;
-    }
-    return freed;
-}
-
 /* ---- batches -------------------------------------------------------------------------------- */
 
 /* Blocks freed with tnr_free_sync and not fenced yet, by device. */
@@ -260,12 +231,12 @@ static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy
 }
 
 /* Fences the device's batch: every block in it gets one use, of the proxy's mark. On failure the
- * blocks stay in the batch. */
-static void batch_fence(tnri_device *device)
+ * blocks stay in the batch, and 0 is returned. */
+static int batch_fence(tnri_device *device)
 {
     tnri_uses *batch = batch_take(device);
     if (batch == NULL)
-        return;
+        return 1;
     tnri_stream *proxy;
     tnri_event *event = NULL;
     uint64_t number;
@@ -284,13 +255,62 @@ static void batch_fence(tnri_device *device)
     }
     if (status == TNR_OK)
         tnri_event_drop(device, event);
+    return status == TNR_OK;
+}
+
+/* ---- waiting on the host -------------------------------------------------------------------- */
+
+/* Waits for one block's uses. 0 if the driver would not. */
+static int uses_wait(tnri_device *device, tnri_uses *uses)
+{
+    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
+        if (tnri_stream_is_over(use->stream, use->number))
+            continue;
+        if (tnri_event_wait(device, use->event) != TNR_OK)
+            return 0;
+        tnri_stream_completed(use->stream, use->number);
+    }
+    return 1;
+}
+
+/* 1 if other threads are about to put a block into the list, or to end one that is in it. */
+static int life_is_busy(tnri_life *life)
+{
+    tnri_lock_take(&life->lock);
+    int busy = life->oldest != NULL || atomic_load(&life->coming) > 0;
+    tnri_lock_release(&life->lock);
+    return busy;
+}
+
+/* Waits for the oldest blocks until `bytes` are free, or all are. What another thread is about to
+ * end, to fence or to put into the list is waited for too. */
+static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
+{
+    size_t freed = 0;
+    int can = 1;
+    while (freed < bytes && can) {
+        uint32_t done = 0;
+        tnri_uses *uses = life_look(life, NULL);
+        if (uses == NULL) {
+            can = life_is_busy(life);
+        } else {
+            int is_unfenced = atomic_load_explicit(&uses->is_unfenced, memory_order_acquire);
+            can = is_unfenced ? batch_fence(arena->device) : uses_wait(arena->device, uses);
+            if (can && !is_unfenced)
+                done = uses_withdraw(uses);
+            freed += tnri_uses_over(uses, done + 1, TNR_REUSE_EVENT_DONE);
+        }
+        if (done == 0)
+            sched_yield();
+    }
+    return freed;
 }
 
 /* ---- the hook ------------------------------------------------------------------------------- */
 
 size_t tnri_collect_arena(tnri_arena *arena, size_t bytes, tnri_collect how)
 {
-    batch_fence(arena->device);
+    (void)batch_fence(arena->device);
     size_t freed = device_poll(arena->device);
     tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
     if (life == NULL || freed >= bytes)

@@ -41,9 +41,9 @@ static void life_append(tnri_life *life, tnri_uses *uses)
     tnri_lock_release(&life->lock);
 }
 
-static void life_remove(tnri_life *life, tnri_uses *uses)
+/* Under the lock. */
+static void life_unlink(tnri_life *life, tnri_uses *uses)
 {
-    tnri_lock_take(&life->lock);
     if (uses->older != NULL)
         uses->older->newer = uses->newer;
     else
@@ -52,7 +52,6 @@ static void life_remove(tnri_life *life, tnri_uses *uses)
         uses->newer->older = uses->older;
     else
         life->newest = uses->older;
-    tnri_lock_release(&life->lock);
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */
@@ -60,13 +59,16 @@ static void life_remove(tnri_life *life, tnri_uses *uses)
 /* Ends a block whose pending count this thread has brought to 0. Returns its bytes. */
 static size_t block_end(tnri_uses *uses, tnr_reuse reason)
 {
-    tnri_arena *arena = uses->arena;
-    tnri_block *block = uses->block;
+    tnri_life *life = atomic_load(&uses->arena->life);
     size_t bytes = uses->bytes;
     tnri_assert(atomic_load(&uses->pending) == 0);
-    life_remove(atomic_load(&arena->life), uses);
+    /* In one piece: who finds the list empty (a pool's end) must find no retired block either. Once
+     * the lock is given up, the arena may be gone. */
+    tnri_lock_take(&life->lock);
+    life_unlink(life, uses);
+    tnri_arena_unretire(uses->arena, uses->block, reason);
+    tnri_lock_release(&life->lock);
     tnri_uses_free(uses);
-    tnri_arena_unretire(arena, block, reason);
     return bytes;
 }
 
@@ -184,11 +186,14 @@ static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
     for (const tnri_use *use = uses->first; use != NULL; use = use->next)
         count++;
     atomic_store(&uses->pending, count + (fenced ? 1u : 0u));
+    tnri_life *life = atomic_load(&arena->life);
+    atomic_fetch_add(&life->coming, 1);
     tnri_arena_count_freed(arena, block);
     tnri_world_retire(block->world, block);
     tnri_lock_release(&arena->lock);
 
-    life_append(atomic_load(&arena->life), uses);
+    life_append(life, uses);
+    atomic_fetch_sub(&life->coming, 1); /* this thread's look keeps the arena */
     tnri_stream *own = tnri_stream_known(arena->device, arena->key);
     int by_order = 0;
     uint32_t over = uses_distribute(uses, own, &by_order);
@@ -260,7 +265,10 @@ static void hook_arena_gone(tnri_arena *arena)
     tnri_life *life = atomic_exchange(&arena->life, NULL);
     if (life == NULL)
         return;
+    /* Whoever has ended the last block may still be about to give up the lock. */
+    tnri_lock_take(&life->lock);
     tnri_assert(life->oldest == NULL);
+    tnri_lock_release(&life->lock);
     tnri_host_free(life, sizeof(*life));
 }
 

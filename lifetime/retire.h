@@ -17,7 +17,9 @@
  *
  * Who ends a block. `pending` counts its uses not over, plus one for each thread that is looking at
  * it; whoever brings it to 0 ends it. A thread may begin to look only while it is not 0, under the
- * lock of the arena's life, and ending takes the block off the life's list under the same lock.
+ * lock of the arena's life, and ending takes the block off the life's list, and makes it free,
+ * under the same lock. So a life without blocks in its list or on their way there (`coming`)
+ * belongs to an arena without retired blocks.
  *
  * Batches. tnr_free_sync only puts the block into the device's batch. When memory is collected, one
  * fence is made for the whole batch: a mark on the device's proxy stream, which is first made to
@@ -32,6 +34,7 @@
 typedef struct tnri_life {
     tnri_lock lock;
     tnri_uses *oldest, *newest; /* retired blocks, in the order of their frees; the lock */
+    _Atomic uint32_t coming; /* retired blocks not in the list yet; raised under the arena's lock */
 } tnri_life;
 
 /* Registers this layer with the one below. Before the first use is recorded. */
