@@ -111,7 +111,8 @@ static size_t arena_retired_bytes(tnri_arena *arena)
 /* What this request may move. */
 static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
 {
-    if (!tnri_device_may_move(arena->device))
+    /* Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
+    if (arena->key == TNRI_KEY_GRAPH || !tnri_device_may_move(arena->device))
         return TNRI_MOVES_NONE;
     return arena_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
 }
@@ -200,9 +201,11 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
         return status;
     tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
     tnri_moves moves = ladder_moves(arena, request);
+    /* What cannot grow moves at any cost, if it may at all. */
+    tnri_moves moves_most = arena->key == TNRI_KEY_GRAPH ? TNRI_MOVES_NONE : TNRI_MOVES_ALL;
     status = ladder_climb(arena, request, moves, 0, ptr);
-    if (is_shortage(status) && moves != TNRI_MOVES_ALL) /* what cannot grow moves at any cost */
-        status = ladder_climb(arena, request, TNRI_MOVES_ALL, 0, ptr);
+    if (is_shortage(status) && moves != moves_most)
+        status = ladder_climb(arena, request, moves_most, 0, ptr);
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;
@@ -210,13 +213,13 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
         for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
             if (tnri_reclaim(arena, tnri_request_span(request)) == 0)
                 break;
-            status = ladder_climb(arena, request, TNRI_MOVES_ALL, 1, ptr);
+            status = ladder_climb(arena, request, moves_most, 1, ptr);
         }
         for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
             if (!tnri_oom_callback_run(device->index, request->bytes_requested))
                 break;
             (void)tnri_reclaim(arena, tnri_request_span(request));
-            status = ladder_climb(arena, request, TNRI_MOVES_ALL, 1, ptr);
+            status = ladder_climb(arena, request, moves_most, 1, ptr);
         }
         if (is_shortage(status)) {
             atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);
