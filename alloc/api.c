@@ -146,7 +146,7 @@ tnr_status tnr_free(void *ptr)
         return tnri_free_refused(device, ptr);
     tnr_status status;
     if (tnri_unlikely(tnri_capturing()) &&
-        tnri_captures_get()->free(block->world->arena, block, ptr, &status))
+        tnri_captures_get()->free(block->world->arena, block, ptr, 0, &status))
         return status;
     return tnri_arena_free(block, ptr);
 }

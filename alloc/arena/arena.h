@@ -62,6 +62,7 @@ typedef struct tnri_arena {
     _Atomic uint32_t namers;  /* threads between name_begin and name_end; raised under the lock */
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
+    size_t held_count; /* RETIRED records that graphs or captures keep */
 } tnri_arena;
 
 /* Makes the arena of a stream; null if there is no host memory. */

@@ -66,7 +66,16 @@ typedef struct tnri_captures {
 
     /* Asked, while a capture is under way, about the free of a block that may be live and start at
      * `ptr`: returns 1 if it took the free over, with the outcome in *status. */
-    int (*free)(tnri_arena *arena, tnri_block *block, void *ptr, tnr_status *status);
+    int (*free)(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync, tnr_status *status);
+
+    /* Asked, while a capture is under way, about a use of the block that contains `ptr` by a stream:
+     * returns 1 if the stream is being captured, with the outcome in *status. */
+    int (*use)(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
+               tnr_status *status);
+
+    /* A block has ended, or was freed by force, of which this layer knows `captured`. The arena's
+     * lock may be held. */
+    void (*captured_gone)(void *captured);
 
     /* The stream that a live block of a graph pool was handed out on; its arena's lock is held. */
     tnr_stream (*home)(const tnri_block *block);
