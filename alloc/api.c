@@ -166,10 +166,16 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
         tnri_arena *arena = near->world->arena;
         tnri_lock_take(&arena->lock);
         block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
+        int is_bare = block == NULL && arena->growable.is_bare &&
+                      arena->growable.base == (uintptr_t)ptr;
+        if (is_bare)
+            block = near; /* the addresses of a block without memory */
         if (block != NULL) {
             info->base = (void *)block->base;
-            info->bytes = block->bytes;
-            info->bytes_requested = tnri_block_requested(block);
+            info->bytes = is_bare ? 0 : block->bytes;
+            info->bytes_requested = is_bare ? 0 : tnri_block_requested(block);
+            info->bytes_reserved =
+                arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
             info->device = device->index;
             info->stream = arena->key == TNRI_KEY_GRAPH ? tnri_captures_get()->home(block)
                                                         : arena->stream;

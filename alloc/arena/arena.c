@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include "arena/grow.h"
 #include "arena/ladder.h"
 #include "arena/upper.h"
 #include "base/error.h"
@@ -83,6 +84,34 @@ void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_re
     tally_add(&arena->tally[TNR_WORLD_ALL], block->bytes, request->bytes_requested);
     tally_add(&arena->tally[tally_slot(block)], block->bytes, request->bytes_requested);
     arena->served[served]++;
+}
+
+void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested)
+{
+    tnri_assert(block->state == TNRI_LIVE);
+    static const int slots[] = {TNR_WORLD_ALL, TNR_WORLD_LARGE};
+    size_t before = block->bytes - bytes - block->slack;
+    for (int i = 0; i < 2; i++) {
+        tnri_tally *tally = &arena->tally[slots[i]];
+        tally->bytes_allocated += bytes;
+        tally->requested_allocated += requested - before;
+        peak_raise(&tally->bytes_peak, tally->bytes_allocated, tally->bytes_freed);
+        peak_raise(&tally->requested_peak, tally->requested_allocated, tally->requested_freed);
+    }
+    block->slack = (block->bytes - requested) & TNRI_SLACK_MASK;
+}
+
+void tnri_arena_count_bare(tnri_arena *arena, int is_freed)
+{
+    static const int slots[] = {TNR_WORLD_ALL, TNR_WORLD_LARGE};
+    for (int i = 0; i < 2; i++) {
+        if (is_freed)
+            tally_subtract(&arena->tally[slots[i]], 0, 0);
+        else
+            tally_add(&arena->tally[slots[i]], 0, 0);
+    }
+    if (!is_freed)
+        arena->served[TNR_SERVED_GROWN]++;
 }
 
 void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
@@ -279,7 +308,10 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
     tnri_arena *arena = block->world->arena;
     tnri_lock_take(&arena->lock);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
+        int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
         tnri_lock_release(&arena->lock);
+        if (was_bare)
+            return TNR_OK;
         return tnri_free_refused(arena->device, ptr);
     }
     if (tnri_unlikely(block->uses != NULL)) {

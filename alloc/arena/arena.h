@@ -36,6 +36,14 @@ typedef struct tnri_tally {
     uint64_t requested_allocated, requested_freed, requested_peak;
 } tnri_tally;
 
+/* What an arena that a growable block has for itself knows of it: see arena/grow.h. */
+typedef struct tnri_growable {
+    uintptr_t base;   /* of the arena's one span; 0: the arena is a stream's. Constant */
+    size_t bytes_max; /* what the latest block may grow to; the lock */
+    int is_bare;      /* 1: reserved, and no memory committed yet; the lock */
+    int is_growing;   /* 1: a thread is committing memory; the lock */
+} tnri_growable;
+
 typedef struct tnri_arena {
     tnri_lock lock;
 
@@ -63,6 +71,7 @@ typedef struct tnri_arena {
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
     size_t held_count; /* RETIRED records that graphs or captures keep */
+    tnri_growable growable;
 } tnri_arena;
 
 /* Makes the arena of a stream; null if there is no host memory. */
@@ -131,6 +140,14 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
 /* Counts a block that became live; under the lock. */
 void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
                              tnr_served served);
+
+/* Counts a live block that has grown by `bytes`, and of which `requested` are asked for now; under
+ * the lock. */
+void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested);
+
+/* Counts a block that has no memory yet, when it is reserved and when it is freed so; under the
+ * lock. */
+void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
 
 /* Counts a live block that is about to be freed; under the lock. */
 void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);

@@ -269,12 +269,16 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     tnri_arena *arena = plan->arena;
     tnri_lock_take(&arena->lock);
     group_queue(plan, 0, plan->own_count);
-    tnri_block *block = tnri_plan_commit(plan);
+    tnri_block *block = plan->is_growth ? tnri_plan_commit_growth(plan) : tnri_plan_commit(plan);
     if (block != NULL) {
-        tnri_arena_count_served(arena, block, plan->request, served);
+        if (!plan->is_growth)
+            tnri_arena_count_served(arena, block, plan->request, served);
         *ptr = (void *)block->base;
     }
     tnri_lock_release(&arena->lock);
+    if (block == NULL && plan->is_growth)
+        return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
+                          (void *)arena->growable.base);
     if (block == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
     return TNR_OK;

@@ -108,11 +108,25 @@ static size_t arena_retired_bytes(tnri_arena *arena)
     return retired;
 }
 
+/* The most that an arena may move into itself: chunks of other streams only if its own can be made
+ * to wait for them. A growable block grows for any thread, when its stream is gone, and while it is
+ * captured. Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
+static tnri_moves ladder_moves_max(const tnri_arena *arena)
+{
+    if (arena->key == TNRI_KEY_GRAPH)
+        return TNRI_MOVES_NONE;
+    if (arena->growable.base != 0 &&
+        (arena->seal != NULL || tnri_capturing() || !tnri_arena_is_markable(arena)))
+        return TNRI_MOVES_NONE;
+    return TNRI_MOVES_ALL;
+}
+
 /* What this request may move. */
 static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
 {
-    /* Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
-    if (arena->key == TNRI_KEY_GRAPH || !tnri_device_may_move(arena->device))
+    if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
+        return TNRI_MOVES_NONE;
+    if (!tnri_device_may_move(arena->device))
         return TNRI_MOVES_NONE;
     return arena_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
 }
@@ -162,9 +176,15 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
 
     tnri_plan plan = {0};
     *ptr = NULL;
-    if (ladder_retired(arena, request, reclaimed, ptr))
+    if (arena->growable.base != 0) {
+        tnri_lock_take(&arena->lock);
+        status = tnri_plan_make_growth(&plan, arena, request, moves);
+        tnri_lock_release(&arena->lock);
+    } else if (ladder_retired(arena, request, reclaimed, ptr)) {
         return TNR_OK;
-    status = ladder_plan(&plan, arena, request, moves, ptr);
+    } else {
+        status = ladder_plan(&plan, arena, request, moves, ptr);
+    }
     if (status == TNR_OK && *ptr == NULL)
         status = tnri_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
@@ -190,22 +210,20 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
     return block != NULL;
 }
 
-tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
+/* The steps that need the driver. */
+static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     tnri_device *device = arena->device;
+    tnri_moves most = ladder_moves_max(arena);
     tnri_visit visit;
-    if (ladder_serve_flushed(arena, request, ptr))
-        return TNR_OK;
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
     tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
     tnri_moves moves = ladder_moves(arena, request);
-    /* What cannot grow moves at any cost, if it may at all. */
-    tnri_moves moves_most = arena->key == TNRI_KEY_GRAPH ? TNRI_MOVES_NONE : TNRI_MOVES_ALL;
     status = ladder_climb(arena, request, moves, 0, ptr);
-    if (is_shortage(status) && moves != moves_most)
-        status = ladder_climb(arena, request, moves_most, 0, ptr);
+    if (is_shortage(status) && moves != most) /* what cannot grow moves at any cost */
+        status = ladder_climb(arena, request, most, 0, ptr);
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;
@@ -213,13 +231,13 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
         for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
             if (tnri_reclaim(arena, tnri_request_span(request)) == 0)
                 break;
-            status = ladder_climb(arena, request, moves_most, 1, ptr);
+            status = ladder_climb(arena, request, most, 1, ptr);
         }
         for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
             if (!tnri_oom_callback_run(device->index, request->bytes_requested))
                 break;
             (void)tnri_reclaim(arena, tnri_request_span(request));
-            status = ladder_climb(arena, request, moves_most, 1, ptr);
+            status = ladder_climb(arena, request, most, 1, ptr);
         }
         if (is_shortage(status)) {
             atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);
@@ -229,4 +247,17 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
     tnri_reclaim_idle(arena->pool);
     tnri_device_leave(&visit);
     return status;
+}
+
+tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    if (ladder_serve_flushed(arena, request, ptr))
+        return TNR_OK;
+    return ladder_ascend(arena, request, ptr);
+}
+
+tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request)
+{
+    void *ptr;
+    return ladder_ascend(arena, request, &ptr);
 }

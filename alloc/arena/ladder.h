@@ -26,4 +26,9 @@
 /* Serves the request by steps 2 (flush) to 8. No lock is held. */
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
 
+/* Gives a growable block `request->bytes` more, a multiple of the page, by steps 5 to 8; in all it
+ * then has the `request->bytes_requested` that its owner asked for. The block is marked as growing.
+ * No lock is held. */
+tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request);
+
 #endif

@@ -61,23 +61,23 @@ static uintptr_t window_claim_base(const tnri_plan *plan, const tnri_window *win
     return gap_base < window->base ? gap_base : window->base;
 }
 
-tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                          tnri_moves moves)
+static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
+                       const tnri_request *request, tnri_moves moves)
 {
-    tnri_assert_held(&arena->lock);
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
     plan->arena = arena;
     plan->world = world;
     plan->request = request;
     plan->moves = moves;
+    plan->is_growth = 0;
+    plan->grows = NULL;
     plan->sources_count = 0;
     plan->own_count = 0;
-    tnri_window window;
-    uintptr_t end;
-    if (!tnri_window_find(world, tnri_request_span(request), tnri_run_bytes_max(request->bytes),
-                          &window) ||
-        !window_gaps(plan, &window, &end))
-        return TNR_ERR_ADDRESS_SPACE;
+}
+
+/* Makes room for the sources, and claims the window from [base, end), which begins in `first`. */
+static tnr_status plan_claim(tnri_plan *plan, tnri_block *first, uintptr_t base, uintptr_t end)
+{
+    tnri_world *world = plan->world;
     if (plan->sources_max < plan->pages_missing) {
         tnri_plan_free(plan);
         plan->sources = tnri_host_alloc(plan->pages_missing * sizeof(plan->sources[0]));
@@ -90,11 +90,58 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
     if (!tnri_world_spares(world, TNRI_CARVE_RECORDS + TNRI_PLAN_RECORDS) ||
         !tnri_world_promise(world, TNRI_PLAN_RECORDS))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the records of a block.");
-    plan->pending = tnri_world_claim(world, window.first, window_claim_base(plan, &window), end);
+    plan->pending = tnri_world_claim(world, first, base, end);
+    return TNR_OK;
+}
+
+tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                          tnri_moves moves)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    plan_begin(plan, arena, world, request, moves);
+    tnri_window window;
+    uintptr_t end;
+    if (!tnri_window_find(world, tnri_request_span(request), tnri_run_bytes_max(request->bytes),
+                          &window) ||
+        !window_gaps(plan, &window, &end))
+        return TNR_ERR_ADDRESS_SPACE;
+    tnr_status status = plan_claim(plan, window.first, window_claim_base(plan, &window), end);
+    if (status != TNR_OK)
+        return status;
     if (moves != TNRI_MOVES_NONE)
         tnri_plan_take(plan, arena);
     plan->own_count = plan->sources_count;
     return TNR_OK;
+}
+
+tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                                 tnri_moves moves)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_world *world = &arena->worlds[TNRI_LARGE];
+    plan_begin(plan, arena, world, request, moves);
+    plan->is_growth = 1;
+    tnri_block *first = world->span_first[0];
+    if (!arena->growable.is_bare) {
+        if (first->state != TNRI_LIVE)
+            return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
+                              (void *)arena->growable.base);
+        plan->grows = first;
+        first = first->above;
+    }
+    if (first == NULL || first->state != TNRI_HOLE || first->bytes < request->bytes)
+        return tnri_error(TNR_ERR_BUSY,
+                          "the addresses above the block at %p are still mapped, because the "
+                          "driver refused to unmap them. Try again.",
+                          (void *)arena->growable.base);
+    plan->gaps[0] = (tnri_gap){tnri_page_of(world->space, first->base),
+                               request->bytes >> world->space->page_shift};
+    plan->gaps_count = 1;
+    plan->gap_at = 0;
+    plan->gap_used = 0;
+    plan->pages_missing = plan->gaps[0].pages;
+    return plan_claim(plan, first, first->base, first->base + request->bytes);
 }
 
 void tnri_plan_free(tnri_plan *plan)
@@ -248,6 +295,25 @@ tnri_block *tnri_plan_commit(tnri_plan *plan)
     tnri_block *run = tnri_world_free(world, plan->pending);
     plan->pending = NULL;
     return tnri_arena_carve(plan->arena, run, plan->request);
+}
+
+tnri_block *tnri_plan_commit_growth(tnri_plan *plan)
+{
+    tnri_arena *arena = plan->arena;
+    tnri_world *world = plan->world;
+    tnri_assert_held(&arena->lock);
+    tnri_assert(plan->pages_missing == 0);
+    tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
+    tnri_block *pending = plan->pending;
+    plan->pending = NULL;
+    if (plan->grows == NULL ? !arena->growable.is_bare : plan->grows->state != TNRI_LIVE) {
+        (void)tnri_world_free(world, pending);
+        return NULL;
+    }
+    arena->growable.is_bare = 0;
+    tnri_block *block = tnri_world_extend(world, plan->grows, pending);
+    tnri_arena_count_grown(arena, block, plan->request->bytes, plan->request->bytes_requested);
+    return block;
 }
 
 void tnri_plan_undo(tnri_plan *plan)

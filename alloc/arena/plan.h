@@ -54,6 +54,8 @@ typedef struct tnri_plan {
     const tnri_request *request;
     tnri_block *pending;
     tnri_moves moves;
+    int is_growth;     /* 1: tnri_plan_make_growth made it */
+    tnri_block *grows; /* then the live block below the window; null: it had no memory yet */
 
     tnri_gap gaps[TNRI_GAPS_MAX];
     size_t gaps_count;
@@ -69,6 +71,13 @@ typedef struct tnri_plan {
  * TNR_ERR_ADDRESS_SPACE means that a new span is needed. Nothing has changed then. */
 tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                           tnri_moves moves);
+
+/* The same for memory right above what the arena's growable block has: the window is given, and
+ * nothing of the arena's own can be moved there. The lock is held. Errors: TNR_ERR_HOST_MEMORY;
+ * TNR_ERR_BUSY if an old mapping is in the way, TNR_ERR_NOT_LIVE if the block was freed
+ * meanwhile. */
+tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                                 tnri_moves moves);
 
 /* Cuts donors out of `arena` into the plan, as many as it still misses; its lock is held. Returns
  * how many chunks. Less may be found than host memory would allow; that is not an error. */
@@ -87,6 +96,10 @@ void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from);
 /* Ends the plan: the window is mapped, and becomes a block and free runs; the lock is held. May
  * fail for lack of host memory; then the window becomes free memory. */
 tnri_block *tnri_plan_commit(tnri_plan *plan);
+
+/* Ends a plan of tnri_plan_make_growth: the window becomes part of the block. Null if the block was
+ * freed meanwhile; then the window becomes free memory. The lock is held. */
+tnri_block *tnri_plan_commit_growth(tnri_plan *plan);
 
 /* Ends the plan without success: what has no memory becomes HOLE again, and what could not be
  * unmapped becomes STALE. The lock is held. */

@@ -145,6 +145,10 @@ tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t bas
 void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
                         void (*stuck)(struct tnri_arena *arena, tnri_block *stale));
 
+/* PENDING -> LIVE: the memory above a live block becomes part of it; with no block (null), the
+ * memory becomes one. Returns the live block, whose slack the caller sets. */
+tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *pending);
+
 /* Length of the longest FREE run. */
 size_t tnri_world_largest_free(const tnri_world *world);
 

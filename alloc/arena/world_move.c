@@ -126,3 +126,23 @@ void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
         rest = upper;
     }
 }
+
+tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *pending)
+{
+    tnri_assert(pending->state == TNRI_PENDING);
+    uintptr_t from = pending->base;
+    tnri_record_leave(world, pending);
+    if (block == NULL) {
+        block = pending;
+        block->slack = 0;
+        block->uses = NULL;
+        tnri_record_enter(world, block, TNRI_LIVE);
+    } else {
+        tnri_assert(block->state == TNRI_LIVE && block->above == pending);
+        tnri_record_leave(world, block);
+        tnri_record_absorb_above(world, block);
+        tnri_record_enter(world, block, TNRI_LIVE);
+    }
+    tnri_block_map_extend(&world->space->map, block, from);
+    return block;
+}

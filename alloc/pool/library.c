@@ -180,6 +180,18 @@ tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri
     return arena_find(cached, device, pool, stream, arena);
 }
 
+tnr_status tnri_library_pool(int device_index, tnr_pool *pool)
+{
+    tnri_device *device;
+    tnr_status status = tnri_library_device(device_index, &device);
+    if (status != TNR_OK)
+        return status;
+    *pool = thread_route(device_index);
+    if (*pool == NULL)
+        *pool = device->pool_default;
+    return TNR_OK;
+}
+
 /* ---- shutdown ------------------------------------------------------------------------------- */
 
 /* Refuses if a block of the device is live. */

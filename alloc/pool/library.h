@@ -30,6 +30,9 @@ tnr_status tnri_library_device(int index, tnri_device **device);
 /* Finds or makes the arena for a stream of a pool (null: routing, then the default pool). */
 tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri_arena **arena);
 
+/* The pool that the calling thread is routed to on a device, else the device's default pool. */
+tnr_status tnri_library_pool(int device, tnr_pool *pool);
+
 /* Invalidates every thread's cached arenas. */
 void tnri_generation_advance(void);
 

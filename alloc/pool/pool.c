@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arena/grow.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "pool/growable.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
 
@@ -165,7 +167,8 @@ static void table_grow(tnr_pool pool)
     if (table == NULL)
         return;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        if (arena->key == TNRI_KEY_SEALED || arena->key == TNRI_KEY_UNTABLED)
+        if (arena->key == TNRI_KEY_SEALED || arena->key == TNRI_KEY_UNTABLED ||
+            arena->growable.base != 0)
             continue;
         size_t slot = key_hash(arena->key, slots);
         arena->hash_next = table[slot];
@@ -287,6 +290,7 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
 
 void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
 {
+    tnri_growables_seal(pool, key, event);
     for (;;) {
         tnri_lock_take(&pool->lock);
         tnri_arena *arena = table_find(pool, key);
@@ -325,6 +329,7 @@ static size_t pool_live_blocks(tnr_pool pool)
         tnri_lock_take(&arena->lock);
         for (int i = 0; i < TNRI_WORLDS; i++)
             live += arena->worlds[i].count_in[TNRI_LIVE];
+        live += arena->growable.is_bare ? 1 : 0;
         tnri_lock_release(&arena->lock);
     }
     return live;
@@ -350,6 +355,7 @@ static void arenas_free_all(tnr_pool pool)
         tnri_lock_take(&arena->lock);
         for (int i = 0; i < TNRI_WORLDS; i++)
             world_free_all(arena, &arena->worlds[i]);
+        (void)tnri_grow_free_bare(arena, arena->growable.base);
         tnri_lock_release(&arena->lock);
     }
 }

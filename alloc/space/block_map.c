@@ -61,7 +61,8 @@ int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
     return 1;
 }
 
-void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
+/* Enters a record in the granule that it begins in. */
+static inline tnri_granule *granule_enter(tnri_block_map *map, tnri_block *block)
 {
     tnri_granule *granule = granule_of(map, block->base);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_relaxed);
@@ -71,9 +72,34 @@ void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
     } else {
         atomic_store_explicit(&granule->start, (uintptr_t)block, memory_order_release);
     }
+    return granule;
+}
+
+/* Enters a block in the granules above `granule`, up to its end. */
+static inline void granules_cover(tnri_block_map *map, tnri_granule *granule, tnri_block *block)
+{
     tnri_granule *last = granule_of(map, tnri_block_end(block) - 1);
     while (granule++ < last)
         atomic_store_explicit(&granule->cover, block, memory_order_release);
+}
+
+void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
+{
+    granules_cover(map, granule_enter(map, block), block);
+}
+
+void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block)
+{
+    (void)granule_enter(map, block);
+}
+
+void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t from)
+{
+    tnri_assert(from >= block->base && from < tnri_block_end(block));
+    if (from == block->base)
+        granules_cover(map, granule_of(map, from), block);
+    else
+        granules_cover(map, granule_of(map, from - 1), block);
 }
 
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)

@@ -58,6 +58,11 @@ int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many);
 /* Enters a block that is becoming live; tnri_block_map_prepare has succeeded for its base. */
 void tnri_block_map_enter(tnri_block_map *map, tnri_block *block);
 
+/* Enters only the start of a record, for a block that has addresses and no memory yet. */
+void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block);
+/* Enters a live block, which began before `from` or there, for its bytes from `from` on. */
+void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t from);
+
 /* Forgets a range that no block lies in any more. */
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "arena/grow.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
 #include "base/error.h"
@@ -209,6 +210,9 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
         *mapped += world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
                    world->bytes_in[TNRI_BINNED] + world->bytes_in[TNRI_RETIRED];
     }
+    if (broken == NULL)
+        broken = tnri_grow_validate(arena);
+    live_count += arena->growable.is_bare ? 1 : 0;
     *mapped += tnri_stale_held_bytes(arena);
     for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)
         stale++;

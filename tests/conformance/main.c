@@ -367,12 +367,12 @@ static const struct group groups[] = {
     {vmm_scenarios, false},
     {stream_scenarios, false},
     {memory_scenarios, false},
-    {capture_scenarios, true},
-    {capture_event_scenarios, true},
-    {capture_end_scenarios, true},
-    {capture_call_scenarios, true},
-    {graph_scenarios, true},
-    {graph_launch_scenarios, true},
+    {capture_scenarios, false},
+    {capture_event_scenarios, false},
+    {capture_end_scenarios, false},
+    {capture_call_scenarios, false},
+    {graph_scenarios, false},
+    {graph_launch_scenarios, false},
 };
 
 /* Asked in a child, as everything of the library is. */

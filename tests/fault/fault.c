@@ -60,7 +60,7 @@ static void check_blocks(const fault_run *run)
             continue;
         held++;
         tnr_block_info info;
-        if (tnr_block_get(slot->ptr + slot->bytes - 1, &info) != TNR_OK)
+        if (tnr_block_get(slot->ptr + (slot->bytes == 0 ? 0 : slot->bytes - 1), &info) != TNR_OK)
             FAULT_FAIL("block %d is gone: %s", i, tnr_last_error());
         if (info.base != slot->ptr || info.bytes_requested != slot->bytes ||
             info.stream != run->streams[slot->stream])
@@ -118,8 +118,29 @@ tnr_status step_malloc(fault_run *run, int slot, size_t bytes, size_t alignment,
         FAULT_FAIL("an allocation returned %s and the address %p", tnr_status_name(status), ptr);
     if (alignment > 0 && (uintptr_t)ptr % alignment != 0)
         FAULT_FAIL("%p is not aligned to %zu", ptr, alignment);
-    run->slots[slot] = (fault_slot){ptr, bytes, stream, 0};
+    run->slots[slot] = (fault_slot){ptr, bytes, stream, 0, 0};
     return step_status(run, status, "an allocation");
+}
+
+tnr_status step_reserve(fault_run *run, int slot, size_t bytes_max, int stream)
+{
+    assert_null(run->slots[slot].ptr);
+    void *ptr = (void *)run;
+    tnr_status status = tnr_reserve(&ptr, bytes_max, 0, run->streams[stream]);
+    if ((status == TNR_OK) != (ptr != NULL))
+        FAULT_FAIL("a reservation returned %s and the address %p", tnr_status_name(status), ptr);
+    run->slots[slot] = (fault_slot){ptr, 0, stream, 0, 0};
+    return step_status(run, status, "a reservation");
+}
+
+tnr_status step_commit(fault_run *run, int slot, size_t bytes)
+{
+    if (run->slots[slot].ptr == NULL)
+        return TNR_OK; /* its reservation was made to fail */
+    tnr_status status = tnr_commit(run->slots[slot].ptr, bytes);
+    if (status == TNR_OK)
+        run->slots[slot].bytes = bytes;
+    return step_status(run, status, "a commit");
 }
 
 void step_free(fault_run *run, int slot)
@@ -181,7 +202,7 @@ tnr_status step_shutdown(fault_run *run, int force)
 static size_t slot_places(const fault_slot *slot, unsigned char **places, size_t max)
 {
     size_t count = 0;
-    unsigned char *end = slot->ptr + (slot->bytes & ~(size_t)3);
+    unsigned char *end = slot->ptr + (slot->filled & ~(size_t)3);
     places[count++] = slot->ptr;
     for (unsigned char *at = slot->ptr; at < end && count + 2 < max;) {
         uintptr_t border = ((uintptr_t)at + PAGE) & ~(uintptr_t)(PAGE - 1);
@@ -201,6 +222,7 @@ void prepare_fill(fault_run *run, int index)
     unsigned char *places[256];
     assert_true(slot->bytes >= 2 * (size_t)EDGE_BYTES);
     slot->pattern = ++run->pattern_last;
+    slot->filled = slot->bytes;
     size_t count = slot_places(slot, places, 256);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(cuMemsetD32Async((CUdeviceptr)(uintptr_t)places[i],
@@ -258,7 +280,7 @@ static void run_check_serves(fault_run *run)
     static const size_t sizes[SERVES] = {512, 100 * KIB, 3 * MIB, 5 * MIB};
     check_state(run);
     for (int i = 0; i < FAULT_SLOTS; i++)
-        if (run->slots[i].ptr != NULL && run->slots[i].pattern == 0)
+        if (run->slots[i].ptr != NULL && run->slots[i].pattern == 0 && run->slots[i].bytes > 0)
             prepare_fill(run, i);
     for (int stream = 0; stream < FAULT_STREAMS; stream++)
         for (int i = 0; i < SERVES; i++) {
@@ -268,7 +290,7 @@ static void run_check_serves(fault_run *run)
         }
     simcuda_run(UINT64_MAX);
     for (int i = 0; i < FAULT_SLOTS; i++)
-        if (run->slots[i].ptr != NULL)
+        if (run->slots[i].ptr != NULL && run->slots[i].pattern != 0)
             check_data(run, i);
 }
 

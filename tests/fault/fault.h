@@ -34,6 +34,7 @@ typedef struct fault_slot {
     size_t bytes;
     int stream;
     uint32_t pattern; /* 0: not filled yet */
+    size_t filled;    /* bytes that it had then */
 } fault_slot;
 
 typedef struct fault_run {
@@ -67,6 +68,9 @@ void fault_starve(const fault_scenario *scenario);
  * for the routed or default pool. */
 tnr_status step_malloc(fault_run *run, int slot, size_t bytes, size_t alignment, int pool,
                        int stream);
+/* Slots whose block is growable: it has no bytes until some are committed. */
+tnr_status step_reserve(fault_run *run, int slot, size_t bytes_max, int stream);
+tnr_status step_commit(fault_run *run, int slot, size_t bytes);
 void step_free(fault_run *run, int slot);
 tnr_status step_trim(fault_run *run, size_t keep_bytes);
 tnr_status step_pool_create(fault_run *run, int pool, size_t limit_bytes, size_t threshold_bytes);

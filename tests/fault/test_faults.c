@@ -11,6 +11,8 @@
  *   chunk.c     tnri_chunk_release: chunk_refuse (the record freed instead)
  *   device.c    tnri_device_leave: the second cuCtxPopCurrent
  *   plan.c      tnri_plan_make: tnri_world_promise (host memory)
+ *   growable.c  tnri_pool_reserve: tnri_arena_destroy; growables_drain: tnri_device_leave
+ *   grow.c      tnri_grow_commit: `is_growing = 0`
  */
 #include "fault.h"
 
@@ -217,6 +219,39 @@ static void threshold_body(fault_run *run)
     step_malloc(run, 12, 9 * MIB, 0, 0, 0);
 }
 
+/* ---- growable blocks ------------------------------------------------------------------------ */
+
+/* One that has data, one that was freed with work queued on it, and idle memory of a stream. */
+static void growable_prepare(fault_run *run)
+{
+    step_reserve(run, 0, 100 * MIB, 0);
+    step_commit(run, 0, 5 * MIB);
+    prepare_fill(run, 0);
+    step_reserve(run, 1, 64 * MIB, 1);
+    step_commit(run, 1, 6 * MIB);
+    prepare_fill(run, 1);
+    step_free(run, 1);
+    fill_slots(run, 10, 4, 4 * MIB, -1, 2);
+    free_slots(run, 10, 3, 1);
+}
+
+static void growable_body(fault_run *run)
+{
+    step_commit(run, 0, 11 * MIB);
+    step_reserve(run, 2, 80 * MIB, 1);
+    step_commit(run, 2, 13 * MIB);
+    step_malloc(run, 20, 9 * MIB, 0, -1, 2);
+    step_reserve(run, 3, 64 * MIB, 2);
+    step_free(run, 2);
+    step_commit(run, 3, 20 * MIB);
+    step_reserve(run, 4, 70 * MIB, 0);
+    step_trim(run, 0);
+    step_reserve(run, 5, 64 * MIB, 0);
+    step_free(run, 4);
+    step_commit(run, 0, 41 * MIB);
+    step_commit(run, 5, 1 * MIB);
+}
+
 /* ---- the end -------------------------------------------------------------------------------- */
 
 static void shutdown_prepare(fault_run *run)
@@ -261,6 +296,8 @@ static const fault_scenario scenarios[] = {
     {"limit", NULL, "256M", limit_prepare, limit_body},
     {"reclaim", NULL, "64M", reclaim_prepare, reclaim_body},
     {"thresholds", "garbage_collection_threshold:0.1", "128M", threshold_prepare, threshold_body},
+    {"growable blocks", NULL, "256M", growable_prepare, growable_body},
+    {"growable blocks, short of memory", NULL, "64M", growable_prepare, growable_body},
     {"shutdown", NULL, "256M", shutdown_prepare, shutdown_body},
     {"forced shutdown", NULL, "256M", force_prepare, force_body},
 };

@@ -6,7 +6,7 @@
  * for all work of the device, as the driver does; nothing else here waits. That cuMemFreeHost does
  * is documented nowhere: calling it under queued work that touches the block is a violation.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <unistd.h>
 
@@ -84,13 +84,13 @@ static struct sim_region *block_at(CUdeviceptr address, enum sim_region_kind kin
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-    SIM_ENTER(cuMemAlloc_v2, SIM_NEEDS_CLEAN);
+    SIM_ENTER(cuMemAlloc_v2, SIM_NEEDS_SAFETY);
     return sim_leave(block_alloc(dptr, bytesize, false));
 }
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
-    SIM_ENTER(cuMemFree_v2, SIM_NEEDS_CLEAN);
+    SIM_ENTER(cuMemFree_v2, SIM_NEEDS_SAFETY);
     if (dptr == 0) {
         return sim_leave(CUDA_SUCCESS);
     }
@@ -107,14 +107,29 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     return sim_leave(result);
 }
 
+/*
+ * The driver makes nodes of these calls; the simulation has none for them, so that they break the
+ * stream's capture. On other streams they are forbidden as cuMemAlloc is.
+ */
+static CUresult stream_ordered_check(struct sim_stream *stream)
+{
+    CUresult result = sim_capture_check(stream);
+    if (result == CUDA_SUCCESS && stream->capture != NULL) {
+        stream->capture->invalid = true;
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return result != CUDA_SUCCESS ? result : sim_capture_unsafe();
+}
+
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     SIM_ENTER(cuMemAllocAsync, SIM_NEEDS_CLEAN);
     CUresult result = CUDA_SUCCESS;
-    if (sim_stream_get(hStream, &result) == NULL) {
-        return sim_leave(result);
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
+    if (stream != NULL) {
+        result = stream_ordered_check(stream);
     }
-    return sim_leave(block_alloc(dptr, bytesize, true));
+    return sim_leave(result != CUDA_SUCCESS ? result : block_alloc(dptr, bytesize, true));
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
@@ -126,8 +141,12 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return sim_leave(result);
     }
     struct sim_region *region = block_at(dptr, SIM_DEVICE_BLOCK);
-    if (region == NULL || region->free_queued) {
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    if (region == NULL || region->free_queued || stream->capture != NULL) {
+        return sim_leave(CUDA_ERROR_INVALID_VALUE); /* a graph frees only what it allocated */
+    }
+    result = stream_ordered_check(stream);
+    if (result != CUDA_SUCCESS) {
+        return sim_leave(result);
     }
     struct sim_op op = {.kind = SIM_OP_FREE, .free = region};
     region->free_queued = true;
@@ -166,26 +185,30 @@ static CUresult pinned_alloc(void **out, size_t bytesize, unsigned flags)
 
 CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
-    SIM_ENTER(cuMemAllocHost_v2, SIM_NEEDS_CLEAN);
+    SIM_ENTER(cuMemAllocHost_v2, SIM_NEEDS_SAFETY);
     return sim_leave(pinned_alloc(pp, bytesize, 0));
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
-    SIM_ENTER(cuMemHostAlloc, SIM_NEEDS_CLEAN);
+    SIM_ENTER(cuMemHostAlloc, SIM_NEEDS_SAFETY);
     return sim_leave(pinned_alloc(pp, bytesize, Flags));
 }
 
 CUresult CUDAAPI cuMemFreeHost(void *p)
 {
     SIM_ENTER(cuMemFreeHost, SIM_NEEDS_CONTEXT);
+    CUresult result = sim_capture_unsafe();
+    if (result != CUDA_SUCCESS) {
+        return sim_leave(result);
+    }
     struct sim_region *region = block_at((uintptr_t)p, SIM_PINNED);
     if (region == NULL || region->free_queued) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     sim_check_unused(region->base, region->bytes, "cuMemFreeHost");
     region->free_queued = true; /* other threads must not free it while this one waits */
-    CUresult result = sim_wait_device(region->device, "cuMemFreeHost");
+    result = sim_wait_device(region->device, "cuMemFreeHost");
     region->free_queued = false;
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS) {
         sim_region_free(region);

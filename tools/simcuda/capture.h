@@ -9,7 +9,7 @@
  * race detector does not see it until the graph is launched.
  *
  * A capture is active, then perhaps invalid (some call has broken its rules; only ending it is left
- * to do), then ended. Events recorded in it outlive it and keep what is left of it.
+ * to do), then ended. Events recorded in it may outlive it: they then stand for nothing.
  *
  * Everything here is called with the lock held, which guards all that is declared here.
  */
@@ -19,19 +19,18 @@
 #include "graph.h"
 
 struct sim_capture {
-    struct sim_graph *graph;   /* null once ended */
-    struct sim_stream *origin; /* null once ended */
+    struct sim_graph *graph;    /* null once ended */
+    struct sim_stream *origin;  /* null once ended */
     struct sim_stream *streams; /* all of it, through next_captured, origin included; each held */
-    struct sim_capture *next;  /* among those that have not ended */
+    struct sim_capture *next;   /* among those that have not ended */
     uint64_t id;
-    uint64_t thread; /* number of the thread that began it */
+    uint64_t thread;     /* number of the thread that began it */
     uint64_t references; /* events recorded in it, and one until it ends */
     CUstreamCaptureMode mode;
     bool invalid;
-    bool own_graph; /* the graph goes with a capture that fails; else it is the program's */
 };
 
-/* ---- What others ask (capture.c, capture_rules.c) ------------------------------------------- */
+/* ---- What calls ask (capture_rules.c) ------------------------------------------------------- */
 
 /*
  * Called before an operation is queued. If the stream captures, or its use is illegal because of a
@@ -43,13 +42,46 @@ bool sim_capture_take(struct sim_stream *stream, const struct sim_op *op, CUresu
 bool sim_capture_take_graph(struct sim_stream *stream, const struct sim_graph *graph,
                             CUresult *result);
 
-/* Whether a capture is under way into this graph: it may then not be destroyed. */
-bool sim_capture_into(const struct sim_graph *graph);
-
 /*
  * For calls that a capture may forbid to a thread: an error, after the captures that forbid it were
  * invalidated, or CUDA_SUCCESS.
  */
 CUresult sim_capture_unsafe(void);
+
+/* Whether work may be submitted to the stream: not if that breaks a capture, which it then did. */
+CUresult sim_capture_check(struct sim_stream *stream);
+
+/* The same for asking or waiting for the stream, which a capturing one never allows. */
+CUresult sim_capture_check_asked(struct sim_stream *stream);
+
+/* The same for waiting for everything in a context. */
+CUresult sim_capture_check_context(const struct sim_context *context);
+
+/* The same for asking or waiting for an event. */
+CUresult sim_capture_check_event(const struct sim_event *event);
+
+/* Whether a use of the legacy stream would tie a capture to it. Breaks nothing. */
+bool sim_capture_implicit(const struct sim_stream *stream);
+
+/* A stream's record or wait, if a capture has to do with it; else false. */
+bool sim_capture_record(struct sim_stream *stream, struct sim_event *event, CUresult *result);
+bool sim_capture_wait(struct sim_stream *stream, const struct sim_event *event, CUresult *result);
+
+/* Forgets that the event was recorded in a capture. */
+void sim_capture_forget(struct sim_event *event);
+
+bool sim_nodes_add(struct sim_nodes *set, struct sim_node *const *more, size_t count);
+void sim_nodes_clear(struct sim_nodes *set);
+CUresult sim_capture_join(struct sim_capture *capture, struct sim_stream *stream,
+                          struct sim_node *const *nodes, size_t count);
+
+/* ---- Beginning and end (capture.c) ---------------------------------------------------------- */
+
+/* Whether a capture is under way into this graph: it may then not be destroyed. */
+bool sim_capture_into(const struct sim_graph *graph);
+
+void sim_capture_drop(struct sim_capture *capture);
+void sim_capture_stream_gone(struct sim_stream *stream); /* its handle is being destroyed */
+void sim_capture_context_end(const struct sim_context *context);
 
 #endif

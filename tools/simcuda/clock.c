@@ -283,7 +283,7 @@ void sim_clock_submitted(struct sim_stream *stream, struct sim_op *op)
         stream->race_host = host_version;
         op->acquire = sim_release_host();
     }
-    if (op->kind == SIM_OP_RECORD) {
+    if (sim_op_records(op)) {
         op->record.release = sim_release_new(NULL, slot, op->ticket);
     }
 }
@@ -320,7 +320,7 @@ void sim_clock_begin(struct sim_stream *stream, struct sim_op *op)
     if (op->kind == SIM_OP_WAIT) {
         sim_clock_stream_join(stream, op->wait.release);
     }
-    if (op->kind == SIM_OP_RECORD && op->record.release != NULL) {
+    if (sim_op_records(op) && op->record.release != NULL) {
         struct sim_release *release = op->record.release;
         clock_drop(release->clock);
         release->clock = clock_hold(slots[stream->race_slot].clock);

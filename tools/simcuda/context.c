@@ -5,7 +5,7 @@
  * Objects of a context (streams, events, modules) end with it. A context that ends while work is
  * queued in it is a violation; the work is dropped.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +78,7 @@ static uint64_t context_discard_work(struct sim_context *context)
 
 void sim_context_end(struct sim_context *context)
 {
+    sim_capture_context_end(context);
     uint64_t dropped = context_discard_work(context);
     if (dropped != 0) {
         sim_violation("context %llu of device %d ends with %llu operations queued",
@@ -353,7 +354,9 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPr
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
     SIM_ENTER(cuCtxSynchronize, SIM_NEEDS_CLEAN);
-    return sim_leave(sim_wait_context(sim_current(), "cuCtxSynchronize"));
+    CUresult result = sim_capture_check_context(sim_current());
+    return sim_leave(result != CUDA_SUCCESS ? result
+                                            : sim_wait_context(sim_current(), "cuCtxSynchronize"));
 }
 
 /* ---- Peers ---------------------------------------------------------------------------------- */

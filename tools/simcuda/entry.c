@@ -3,7 +3,7 @@
  * The door of the driver: every cu* call comes through sim_enter, which counts it, lets an injected
  * failure happen, takes the lock and checks what the call needs. Also the look-up of entry points.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +47,7 @@ struct sim_thread *sim_thread(void)
     if (thread_state.epoch != sim.epoch) {
         thread_state.epoch = sim.epoch;
         thread_state.depth = 0;
+        thread_state.mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
         thread_state.number = ++sim.next_thread;
     }
     return &thread_state;
@@ -115,10 +116,13 @@ static CUresult entry_check(enum sim_entry entry, unsigned needs)
             return CUDA_ERROR_CONTEXT_IS_DESTROYED;
         }
         if ((needs & SIM_NEEDS_CLEAN) == SIM_NEEDS_CLEAN) {
-            return context->error;
+            result = context->error;
         }
     }
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && (needs & SIM_NEEDS_SAFETY) == SIM_NEEDS_SAFETY) {
+        result = sim_capture_unsafe();
+    }
+    return result;
 }
 
 CUresult sim_enter(enum sim_entry entry, unsigned needs)

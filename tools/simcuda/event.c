@@ -4,7 +4,7 @@
  * recorded counts as finished. Recording again replaces the point at the call; what waited for the
  * earlier one goes on waiting for that.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <stdlib.h>
 
@@ -16,13 +16,15 @@ static struct sim_event *event_get(CUevent handle)
     return sim_slot_get(handle, SIM_EVENT, "event");
 }
 
+/* A point that was never set is allowed, here and below. */
 void sim_point_hold(struct sim_point point)
 {
-    sim_stream_hold(point.stream);
-    sim_race_point_hold(point);
+    if (point.stream != NULL) {
+        sim_stream_hold(point.stream);
+        sim_race_point_hold(point);
+    }
 }
 
-/* A point that was never set is allowed. */
 void sim_point_drop(struct sim_point point)
 {
     if (point.stream != NULL) {
@@ -35,13 +37,15 @@ void sim_event_drop(struct sim_event *event)
 {
     if (--event->references == 0) {
         sim_point_drop(event->point);
+        sim_capture_forget(event);
         free(event);
     }
 }
 
-/* The event now stands for this point. */
+/* The event now stands for this point, and for nothing captured. */
 void sim_event_mark(struct sim_event *event, struct sim_point point)
 {
+    sim_capture_forget(event);
     sim_point_hold(point);
     sim_point_drop(event->point);
     event->point = point;
@@ -102,7 +106,14 @@ static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned fl
     if (event->context != stream->context) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    struct sim_op op = {.kind = SIM_OP_RECORD, .record = {event, NULL}};
+    bool external = flags == CU_EVENT_RECORD_EXTERNAL;
+    if (external && stream->capture == NULL) {
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
+    if (!external && sim_capture_record(stream, event, &result)) {
+        return result;
+    }
+    struct sim_op op = {.kind = SIM_OP_RECORD, .record = {.event = event}};
     event->references++;
     return sim_submit(stream, &op);
 }
@@ -139,11 +150,15 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     if (event == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
     }
+    CUresult result = sim_capture_check_event(event);
+    if (result != CUDA_SUCCESS) {
+        return sim_leave(result);
+    }
     event->references++; /* running host functions lets other threads in */
-    if (!event_done(event)) {
+    if (!event_done(event) || sim.due != 0) {
         sim_schedule_queried();
     }
-    CUresult result = event->context->error;
+    result = event->context->error;
     if (result == CUDA_SUCCESS && !event_done(event)) {
         result = CUDA_ERROR_NOT_READY;
     }
@@ -161,8 +176,12 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     if (event == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
     }
-    if (event->context->error != CUDA_SUCCESS || event->point.stream == NULL) {
-        return sim_leave(event->context->error);
+    CUresult result = sim_capture_check_event(event);
+    if (result == CUDA_SUCCESS) {
+        result = event->context->error;
+    }
+    if (result != CUDA_SUCCESS || event->point.stream == NULL) {
+        return sim_leave(result);
     }
     return sim_leave(sim_wait(event->point, "cuEventSynchronize"));
 }
@@ -173,6 +192,9 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
     const struct sim_event *end = event_get(end_handle);
     if (milliseconds == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (start != NULL && end != NULL && (start->capture != NULL || end->capture != NULL)) {
+        return CUDA_ERROR_CAPTURED_EVENT;
     }
     if (start == NULL || end == NULL || start->point.stream == NULL || end->point.stream == NULL ||
         start->context->device != end->context->device ||

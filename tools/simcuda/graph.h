@@ -42,6 +42,9 @@ struct sim_node {
     uint64_t origin;             /* of the node that it was copied from, or 0 */
     uint64_t mark;               /* sim_graph_mark, of the latest walk that saw it */
     size_t number;               /* in the list, as the latest sim_graph_number counted */
+    size_t first_step;           /* in an executable graph's copy: of the plan */
+    size_t last_step;            /* the same but for a child graph */
+    bool disabled;               /* in an executable graph's copy: does nothing */
 };
 
 /* Operations that only nodes have: SIM_OP_WAIT_EVENT, with the event in op.record.event. */
@@ -74,6 +77,7 @@ struct sim_graph *sim_graph_get(CUgraph handle, const char *what);
 CUgraph sim_graph_handle(const struct sim_graph *graph);
 struct sim_graph *sim_graph_copy(const struct sim_graph *graph, bool handles);
 uint64_t sim_graph_mark(void); /* a new mark, that no node bears */
+uint64_t sim_graph_count(void); /* alive, without children */
 void sim_graph_number(const struct sim_graph *graph); /* sets every node's number, from 0 */
 
 /* ---- Nodes (graph_node.c) ------------------------------------------------------------------- */
@@ -96,16 +100,93 @@ void sim_node_free(struct sim_node *node); /* takes it, and its edges, out of it
 CUgraphNodeType sim_node_type(const struct sim_node *node);
 
 /* An edge; adding one that is there, or taking away one that is not, is an error. */
+bool sim_edge_link(struct sim_node *from, struct sim_node *to); /* known not to be there */
 CUresult sim_edge_add(struct sim_node *from, struct sim_node *to);
 CUresult sim_edge_remove(struct sim_node *from, struct sim_node *to);
+CUresult sim_edge_data_check(const CUgraphEdgeData *data, size_t count);
 
-/* ---- Executable graphs (graph_launch.c) ----------------------------------------------------- */
+/* A node that does the same in another graph, without edges; null when memory is short. */
+struct sim_node *sim_node_copy(const struct sim_node *node, struct sim_graph *graph);
 
-struct sim_exec;
+/* ---- What nodes are asked to do (graph_params.c) -------------------------------------------- */
+
+/* An operation with its context, as a call's parameters describe them. */
+struct sim_work {
+    struct sim_op op;
+    struct sim_context *context;
+};
+
+CUresult sim_params_upgrade(const CUDA_KERNEL_NODE_PARAMS_v1 *old,
+                            CUDA_KERNEL_NODE_PARAMS_v2 *params);
+CUresult sim_work_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *params, struct sim_work *work);
+CUresult sim_work_memcpy(const CUDA_MEMCPY3D *params, CUcontext context, struct sim_work *work);
+CUresult sim_work_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params, struct sim_work *work);
+CUresult sim_work_host(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *work);
+CUresult sim_work_event(CUevent event, enum sim_op_kind kind, struct sim_work *work);
+CUresult sim_work_any(const CUgraphNodeParams *params, struct sim_work *work);
+CUresult sim_work_change(struct sim_node *node, struct sim_work *work); /* takes over the work */
+
+/* ---- Plans (graph_plan.c) ------------------------------------------------------------------- */
+
+/* One operation of a launch. Child graphs begin and end with a step without a node. */
+struct sim_step {
+    struct sim_node *node;
+    uint32_t number; /* of the node, from 1: in its graph, in the order in which it was added */
+    uint32_t path;
+    uint32_t position;  /* in the path, from 1 */
+    uint32_t before;    /* how many steps must have been queued */
+    size_t first_after; /* steps that count this one there: plan->after[first_after ...] */
+    size_t after;
+    size_t first_wait; /* steps of other paths to wait for: plan->wait[first_wait ...] */
+    size_t waits;
+    bool marked; /* others wait for it */
+};
+
+/* A way through the graph along its edges: its steps are ordered as in a stream. */
+struct sim_path {
+    struct sim_context *context; /* null: any will do */
+    size_t room;                 /* operations that a launch queues in it, at most */
+    size_t tail;                 /* its last step */
+    uint32_t length;
+};
+
+struct sim_plan {
+    struct sim_step *step;
+    size_t step_count;
+    struct sim_path *path;
+    size_t path_count;
+    size_t path_room;
+    uint32_t *after;
+    uint32_t *wait;
+    size_t wait_count;
+    size_t end_count; /* steps that nothing comes after */
+};
+
+CUresult sim_plan_make(struct sim_graph *graph, struct sim_plan *plan); /* graph: a private copy */
+void sim_plan_free(struct sim_plan *plan);
+
+/* ---- Executable graphs (graph_launch.c, graph_update.c) ------------------------------------- */
+
+struct sim_exec {
+    struct sim_slot *slot; /* null once destroyed */
+    struct sim_graph *graph;
+    struct sim_plan plan;
+    struct sim_stream **lane; /* by path: a stream of its own, made when first needed */
+    struct sim_point last;    /* where the latest launch ends; held */
+    uint64_t references;      /* the handle's, and one for each launch that has not ended */
+    uint64_t flags;
+    struct sim_graph **stale; /* what an update replaced while launches had not ended */
+    size_t stale_count;
+    size_t stale_room;
+    struct sim_op *op;        /* what the following have for each step, during a launch */
+    struct sim_point *point;  /* what others wait for, of those that are marked */
+    uint32_t *before;         /* steps still to be queued before it */
+    uint32_t *ready;          /* steps that can be queued */
+};
+
 struct sim_exec *sim_exec_get(CUgraphExec handle);
-const struct sim_graph *sim_exec_graph(const struct sim_exec *exec); /* what it runs */
-void sim_exec_free(struct sim_exec *exec); /* the handle's reference; launches hold others */
 void sim_exec_drop(struct sim_exec *exec); /* a launch has ended */
+void sim_graph_reset(void);
 
 /* ---- User objects (user_object.c) ----------------------------------------------------------- */
 

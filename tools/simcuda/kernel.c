@@ -5,7 +5,7 @@
  * No device code is run. A launch copies its parameters at the call, in either of the driver's two
  * forms, asks the kernel what it will touch, and queues an operation.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,11 +112,11 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
 {
     SIM_ENTER(cuModuleUnload, SIM_NEEDS_CONTEXT);
     struct sim_module *module = sim_slot_get(hmod, SIM_MODULE, "module");
-    if (module == NULL) {
-        return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+    CUresult result = module == NULL ? CUDA_ERROR_INVALID_HANDLE : sim_capture_unsafe();
+    if (result == CUDA_SUCCESS) {
+        sim_module_end(module);
     }
-    sim_module_end(module);
-    return sim_leave(CUDA_SUCCESS);
+    return sim_leave(result);
 }
 
 /* The same name gives the same handle, as long as the module is loaded. */
@@ -142,6 +142,7 @@ static CUresult function_get(struct sim_module *module, const char *name, CUfunc
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     function->slot = slot;
+    function->context = module->context;
     function->kernel = kernel;
     function->next = module->functions;
     module->functions = function;
@@ -209,33 +210,75 @@ static bool extra_parse(void *const *extra, const unsigned char **buffer, size_t
 }
 
 /* Storage: pointers to parameters, then the parameters in their packed form. */
-static struct sim_launch *launch_pack(const struct sim_kernel *kernel, void *const *parameters,
-                                      const unsigned char *packed)
+static struct sim_launch *launch_new(const struct sim_kernel *kernel, const struct sim_call *call,
+                                     size_t packed_bytes)
 {
     size_t header = (kernel->param_count * sizeof(void *) + 15) & ~(size_t)15;
-    struct sim_launch *launch = sim_launch_new(header + kernel->packed_bytes);
+    struct sim_launch *launch = sim_launch_new(header + packed_bytes);
     if (launch == NULL) {
         return NULL;
     }
-    launch->kernel = kernel;
     void **pointers = (void **)(void *)launch->storage;
     unsigned char *bytes = (unsigned char *)launch->storage + header;
     for (size_t i = 0; i < kernel->param_count; i++) {
-        size_t offset = kernel->param_offset[i];
-        pointers[i] = bytes + offset;
-        memcpy(bytes + offset, packed != NULL ? packed + offset : parameters[i],
-               kernel->param_bytes[i]);
+        pointers[i] = bytes + kernel->param_offset[i];
+    }
+    launch->kernel = kernel;
+    launch->packed_bytes = packed_bytes;
+    launch->call = *call;
+    launch->call.parameters = NULL;
+    launch->call.extra = NULL;
+    void *const extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                           &launch->packed_bytes, CU_LAUNCH_PARAM_END};
+    memcpy(launch->extra, extra, sizeof extra);
+    if (call->extra != NULL) {
+        launch->call.extra = launch->extra;
+    } else if (call->parameters != NULL) {
+        launch->call.parameters = pointers;
     }
     return launch;
 }
 
-/* Asks the kernel what it will touch; the list grows until it fits. */
-static bool launch_ask(struct sim_launch *launch)
+static struct sim_launch *launch_pack(const struct sim_kernel *kernel, const struct sim_call *call,
+                                      const unsigned char *packed, size_t packed_bytes)
+{
+    bool described = packed != NULL;
+    struct sim_launch *launch =
+        launch_new(kernel, call, described ? packed_bytes : kernel->packed_bytes);
+    if (launch == NULL) {
+        return NULL;
+    }
+    if (described) {
+        memcpy(launch->extra[1], packed, packed_bytes);
+        return launch;
+    }
+    void *const *pointers = (void *const *)(void *)launch->storage;
+    for (size_t i = 0; i < kernel->param_count; i++) {
+        memcpy(pointers[i], call->parameters[i], kernel->param_bytes[i]);
+    }
+    return launch;
+}
+
+/* The same launch once more, without accesses. */
+struct sim_launch *sim_kernel_copy(const struct sim_launch *launch)
+{
+    struct sim_launch *copy = launch_new(launch->kernel, &launch->call, launch->packed_bytes);
+    if (copy != NULL) {
+        memcpy(copy->extra[1], launch->extra[1], launch->packed_bytes);
+    }
+    return copy;
+}
+
+/* Asks the kernel what it will touch; the list grows until it fits. False when memory is short. */
+bool sim_kernel_ask(struct sim_launch *launch)
 {
     simcuda_access answer[16];
     simcuda_access *list = answer;
     size_t room = sizeof answer / sizeof answer[0];
     void *const *parameters = (void *const *)(void *)launch->storage;
+    if (launch->kernel->accesses == NULL) {
+        return true;
+    }
     size_t count = launch->kernel->accesses(parameters, list, room);
     while (count > room) {
         free(list == answer ? NULL : list);
@@ -257,39 +300,57 @@ static bool launch_ask(struct sim_launch *launch)
     return good;
 }
 
-static CUresult launch_submit(struct sim_stream *stream, const struct sim_kernel *kernel,
-                              void *const *parameters, void *const *extra)
+static bool shape_valid(const struct sim_call *call)
 {
+    const unsigned *grid = call->grid;
+    const unsigned *block = call->block;
+    return grid[0] != 0 && grid[1] != 0 && grid[2] != 0 && block[0] != 0 && block[1] != 0 &&
+           block[2] != 0 && grid[0] <= 2147483647 && grid[1] <= 65535 && grid[2] <= 65535 &&
+           block[0] <= MAX_THREADS_PER_BLOCK && block[1] <= MAX_THREADS_PER_BLOCK &&
+           block[2] <= 64 && (uint64_t)block[0] * block[1] * block[2] <= MAX_THREADS_PER_BLOCK;
+}
+
+/* A launch as an operation that is not queued yet and does not know its accesses. */
+CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op)
+{
+    const struct sim_function *function =
+        sim_slot_get(call->function, SIM_FUNCTION, "function");
     const unsigned char *packed = NULL;
     size_t packed_bytes = 0;
-    if (parameters != NULL && extra != NULL) {
+    if (function == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    const struct sim_kernel *kernel = function->kernel;
+    if (!shape_valid(call) || (call->parameters != NULL && call->extra != NULL) ||
+        (call->extra != NULL && !extra_parse(call->extra, &packed, &packed_bytes))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (extra != NULL && !extra_parse(extra, &packed, &packed_bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (kernel->param_count != 0 && parameters == NULL &&
+    if (kernel->param_count != 0 && call->parameters == NULL &&
         (packed == NULL || packed_bytes < kernel->packed_bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct sim_op op = {.kind = SIM_OP_KERNEL};
-    op.launch = launch_pack(kernel, parameters, packed);
-    if (op.launch == NULL) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    *op = (struct sim_op){.kind = SIM_OP_KERNEL};
+    op->launch = launch_pack(kernel, call, packed, packed_bytes);
+    return op->launch == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult launch_submit(const struct sim_call *call, CUstream handle)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct sim_op op;
+    struct sim_stream *stream = sim_stream_get(handle, &result);
+    if (stream == NULL) {
+        return result;
     }
-    if (kernel->accesses != NULL && !launch_ask(op.launch)) {
+    result = sim_kernel_op(call, &op);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!sim_kernel_ask(op.launch)) {
         sim_op_dispose(&op);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return sim_submit(stream, &op);
-}
-
-static bool shape_valid(unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz)
-{
-    return x != 0 && y != 0 && z != 0 && bx != 0 && by != 0 && bz != 0 && y <= 65535 &&
-           z <= 65535 && x <= 2147483647 && bx <= MAX_THREADS_PER_BLOCK &&
-           by <= MAX_THREADS_PER_BLOCK && bz <= 64 &&
-           (uint64_t)bx * by * bz <= MAX_THREADS_PER_BLOCK;
 }
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -299,17 +360,50 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                                 void **extra)
 {
     SIM_ENTER(cuLaunchKernel, SIM_NEEDS_CLEAN);
-    (void)sharedMemBytes;
-    CUresult result = CUDA_SUCCESS;
-    const struct sim_function *function = sim_slot_get(f, SIM_FUNCTION, "function");
-    struct sim_stream *stream = sim_stream_get(hStream, &result);
-    if (function == NULL || stream == NULL) {
-        return sim_leave(function == NULL ? CUDA_ERROR_INVALID_HANDLE : result);
+    const struct sim_call call = {.function = f,
+                                  .grid = {gridDimX, gridDimY, gridDimZ},
+                                  .block = {blockDimX, blockDimY, blockDimZ},
+                                  .shared_bytes = sharedMemBytes,
+                                  .parameters = kernelParams,
+                                  .extra = extra};
+    return sim_leave(launch_submit(&call, hStream));
+}
+
+/* Attributes that change how a kernel is placed have no meaning here; those of order are refused. */
+static CUresult attributes_check(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        switch (config->attrs[i].id) {
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+            return CUDA_ERROR_NOT_SUPPORTED;
+        default:
+            break;
+        }
     }
-    if (!shape_valid(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ)) {
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                                  void **extra)
+{
+    SIM_ENTER(cuLaunchKernelEx, SIM_NEEDS_CLEAN);
+    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL)) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    return sim_leave(launch_submit(stream, function->kernel, kernelParams, extra));
+    CUresult result = attributes_check(config);
+    if (result != CUDA_SUCCESS) {
+        return sim_leave(result);
+    }
+    const struct sim_call call = {
+        .function = f,
+        .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+        .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+        .shared_bytes = config->sharedMemBytes,
+        .parameters = kernelParams,
+        .extra = extra};
+    return sim_leave(launch_submit(&call, config->hStream));
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)

@@ -8,7 +8,7 @@
  *
  * sim_submit is the only way into a queue.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,9 @@
 const char *sim_op_name(enum sim_op_kind kind)
 {
     static const char *const names[SIM_OP_KINDS] = {
-        "an event record", "an event wait",   "a value wait", "a value write", "a memset",
-        "a copy",          "a host function", "a kernel",     "a free",
+        "an event record", "an event wait",   "a value wait", "a value write",       "a memset",
+        "a copy",          "a host function", "a kernel",     "a free",              "a marker",
+        "an event wait",
     };
     return names[kind];
 }
@@ -61,6 +62,7 @@ struct sim_launch *sim_launch_new(size_t room_bytes)
     }
     launch->next_free = NULL;
     launch->kernel = NULL;
+    launch->packed_bytes = 0;
     launch->access_count = 0;
     launch->access = NULL;
     return launch;
@@ -87,13 +89,69 @@ void sim_launch_reset(void)
     }
 }
 
+/* The stream that the program knows of: a launched graph has some of its own. */
+uint64_t sim_op_stream_id(const struct sim_stream *stream, const struct sim_op *op)
+{
+    return op->node != 0 ? op->launched_in : stream->id;
+}
+
+/* Whether the operation is a point that others wait for, with a clock of its own. */
+bool sim_op_records(const struct sim_op *op)
+{
+    return op->kind == SIM_OP_RECORD || op->kind == SIM_OP_EMPTY;
+}
+
+/* A second operation that does the same and has not been queued; false when memory is short. */
+bool sim_op_copy(const struct sim_op *op, struct sim_op *copy)
+{
+    *copy = *op;
+    copy->ticket = 0;
+    copy->acquire = NULL;
+    copy->node = 0;
+    switch (op->kind) {
+    case SIM_OP_RECORD:
+    case SIM_OP_WAIT_EVENT:
+        copy->record.event->references++;
+        copy->record.release = NULL;
+        break;
+    case SIM_OP_WAIT:
+        sim_point_hold(copy->wait);
+        break;
+    case SIM_OP_COPY:
+        if (op->copy.staged != NULL) {
+            copy->copy.staged = malloc(op->copy.bytes);
+            if (copy->copy.staged == NULL) {
+                return false;
+            }
+            memcpy(copy->copy.staged, op->copy.staged, op->copy.bytes);
+        }
+        break;
+    case SIM_OP_KERNEL:
+        copy->launch = sim_kernel_copy(op->launch);
+        return copy->launch != NULL;
+    case SIM_OP_EMPTY:
+        copy->record.release = NULL;
+        copy->record.launched = NULL;
+        break;
+    default:
+        break;
+    }
+    return true;
+}
+
 /* Gives back what the operation owns, whether it ran or not. */
 void sim_op_dispose(struct sim_op *op)
 {
     sim_race_dispose(op);
     switch (op->kind) {
     case SIM_OP_RECORD:
+    case SIM_OP_WAIT_EVENT:
         sim_event_drop(op->record.event);
+        break;
+    case SIM_OP_EMPTY:
+        if (op->record.launched != NULL) {
+            sim_exec_drop(op->record.launched);
+        }
         break;
     case SIM_OP_WAIT:
         sim_stream_drop(op->wait.stream);
@@ -132,35 +190,41 @@ static bool ring_grow(struct sim_stream *stream)
     return true;
 }
 
-static bool busy_insert(struct sim_stream *stream)
+/* Makes room for so many streams more among the busy ones. */
+bool sim_busy_reserve(size_t count)
 {
     struct sim_stream **larger =
-        sim_grow(sim.busy, &sim.busy_room, sim.busy_count + 1, sizeof *larger);
-    if (larger == NULL) {
-        return false;
-    }
-    sim.busy = larger;
+        sim_grow(sim.busy, &sim.busy_room, sim.busy_count + count, sizeof *larger);
+    sim.busy = larger == NULL ? sim.busy : larger;
+    return larger != NULL;
+}
+
+static void busy_insert(struct sim_stream *stream)
+{
     stream->busy_index = sim.busy_count;
-    larger[sim.busy_count++] = stream;
+    sim.busy[sim.busy_count++] = stream;
     sim_stream_hold(stream);
+}
+
+/* Makes room for so many operations more, so that queueing them cannot fail. */
+bool sim_queue_reserve(struct sim_stream *stream, uint64_t count)
+{
+    while (stream->room - (stream->tail - stream->head) < count) {
+        if (!ring_grow(stream)) {
+            return false;
+        }
+    }
     return true;
 }
 
-static bool queue_room(struct sim_stream *stream)
+/*
+ * Queues a copy of the operation in a stream that has room for it, with room for the stream among
+ * the busy ones. The schedule is not told, so that several operations can be queued as one.
+ */
+struct sim_op *sim_queue(struct sim_stream *stream, const struct sim_op *op)
 {
-    if (stream->tail - stream->head == stream->room && !ring_grow(stream)) {
-        return false;
-    }
-    return stream->head != stream->tail || busy_insert(stream);
-}
-
-/* Queues a copy of the operation and owns what it holds from here on, also when it fails. */
-CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op)
-{
-    if (!queue_room(stream)) {
-        struct sim_op refused = *op;
-        sim_op_dispose(&refused);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (stream->head == stream->tail) {
+        busy_insert(stream);
     }
     struct sim_op *queued = &stream->ring[stream->tail & (stream->room - 1)];
     *queued = *op;
@@ -173,6 +237,25 @@ CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op)
         sim_event_mark(op->record.event,
                        (struct sim_point){stream, queued->ticket, queued->record.release});
     }
+    return queued;
+}
+
+/*
+ * Queues a copy of the operation, or makes a node of it if the stream captures. Owns what it holds
+ * from here on, also when it fails.
+ */
+CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op)
+{
+    CUresult captured = CUDA_SUCCESS;
+    if (sim_capture_take(stream, op, &captured)) {
+        return captured;
+    }
+    if (!sim_queue_reserve(stream, 1) || !sim_busy_reserve(1)) {
+        struct sim_op refused = *op;
+        sim_op_dispose(&refused);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    (void)sim_queue(stream, op);
     sim_schedule_submitted();
     return CUDA_SUCCESS;
 }

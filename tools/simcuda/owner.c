@@ -54,8 +54,9 @@ static simcuda_touch touch_of_op(const struct sim_stream *stream, const struct s
     touch.what = sim_entry_symbol(op->entry);
     touch.label = sim_label_text(op->label);
     touch.owner = "";
-    touch.stream_id = stream->id;
-    touch.number = stream->tail - 1;
+    touch.stream_id = sim_op_stream_id(stream, op);
+    touch.number = op->node != 0 ? op->node : stream->tail - 1;
+    touch.is_node = op->node != 0;
     touch.address = access->address;
     touch.bytes = access->bytes;
     touch.is_write = access->write;

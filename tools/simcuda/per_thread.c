@@ -86,6 +86,41 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream,
                                      dependencies_out, edgeData_out, numDependencies_out);
 }
 
+CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
+{
+    return cuStreamBeginCapture_v2(own(hStream), mode);
+}
+
+CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
+                                                  const CUgraphNode *dependencies,
+                                                  const CUgraphEdgeData *dependencyData,
+                                                  size_t numDependencies, CUstreamCaptureMode mode)
+{
+    return cuStreamBeginCaptureToGraph(own(hStream), hGraph, dependencies, dependencyData,
+                                       numDependencies, mode);
+}
+
+CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
+{
+    return cuStreamEndCapture(own(hStream), phGraph);
+}
+
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies,
+                                                        size_t numDependencies, unsigned int flags)
+{
+    return cuStreamUpdateCaptureDependencies(own(hStream), dependencies, numDependencies, flags);
+}
+
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream,
+                                                           CUgraphNode *dependencies,
+                                                           const CUgraphEdgeData *dependencyData,
+                                                           size_t numDependencies,
+                                                           unsigned int flags)
+{
+    return cuStreamUpdateCaptureDependencies_v2(own(hStream), dependencies, dependencyData,
+                                                numDependencies, flags);
+}
+
 CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                              unsigned int flags)
 {
@@ -224,4 +259,38 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
 {
     return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
                           sharedMemBytes, own(hStream), kernelParams, extra);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f,
+                                       void **kernelParams, void **extra)
+{
+    if (config == NULL) {
+        return cuLaunchKernelEx(config, f, kernelParams, extra);
+    }
+    CUlaunchConfig copy = *config;
+    copy.hStream = own(config->hStream);
+    return cuLaunchKernelEx(&copy, f, kernelParams, extra);
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                                   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    if (instantiateParams == NULL) {
+        return cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    }
+    CUstream given = instantiateParams->hUploadStream;
+    instantiateParams->hUploadStream = own(given);
+    CUresult result = cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    instantiateParams->hUploadStream = given;
+    return result;
+}
+
+CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    return cuGraphUpload(hGraphExec, own(hStream));
+}
+
+CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    return cuGraphLaunch(hGraphExec, own(hStream));
 }

@@ -59,6 +59,7 @@ void sim_race_dispose(struct sim_op *op)
     op->acquire = NULL;
     switch (op->kind) {
     case SIM_OP_RECORD:
+    case SIM_OP_EMPTY:
         sim_release_drop(op->record.release);
         break;
     case SIM_OP_WAIT:

@@ -108,6 +108,7 @@ struct sim_touch {
     uint16_t entry;
     bool write;
     bool atomic; /* by a value wait or a value write */
+    bool node;   /* of a launched graph: number is the node's */
 };
 
 struct sim_shadow;

@@ -66,7 +66,9 @@ static void describe(char *text, size_t room, const simcuda_touch *touch)
     int used = snprintf(text, room, "%s [0x%llx, +%llu)", touch->what,
                         (unsigned long long)touch->address, (unsigned long long)touch->bytes);
     if (used > 0 && touch->stream_id != 0) {
-        used += snprintf(text + used, room - (size_t)used, " %s, number %llu of stream %llu",
+        used += snprintf(text + used, room - (size_t)used,
+                         touch->is_node ? " %s, node %llu of a graph in stream %llu"
+                                        : " %s, number %llu of stream %llu",
                          touch->is_write ? "writing" : "reading", (unsigned long long)touch->number,
                          (unsigned long long)touch->stream_id);
     }
@@ -104,6 +106,7 @@ static simcuda_touch touch_public(const struct sim_touch *touch, uint64_t offset
     out.owner = sim_label_text(touch->owner);
     out.stream_id = touch->stream_id;
     out.number = touch->number;
+    out.is_node = touch->node;
     out.address = offset + touch->delta;
     out.bytes = bytes;
     out.is_write = touch->write;

@@ -13,7 +13,7 @@
  * A head that waits for another stream waits for a lower ticket than its own, so following such
  * waits always ends: at a ready head, at a value wait, or at a head that runs right now.
  */
-#include "sim.h"
+#include "graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -117,8 +117,14 @@ static void run_head(struct sim_stream *stream)
     }
 }
 
+/* For others that need chances; what is drawn is part of the schedule. */
+uint64_t sim_schedule_draw(uint64_t below)
+{
+    return draw(below);
+}
+
 /* Runs one ready head, searching from a drawn place; false if none is ready. */
-static bool run_any(void)
+static bool run_head_any(void)
 {
     if (sim.busy_count == 0) {
         return false;
@@ -134,6 +140,15 @@ static bool run_any(void)
         }
     }
     return false;
+}
+
+/* The same, or a destructor that is due; those have no stream to be late in. */
+static bool run_any(void)
+{
+    if (sim.due != 0 && (sim.busy_count == 0 || draw(4) == 0)) {
+        return sim_user_object_run();
+    }
+    return run_head_any() || sim_user_object_run();
 }
 
 /* Follows waits from the stream to what holds everything up; that stream, and why. */
@@ -187,7 +202,7 @@ void sim_schedule_submitted(void)
         break;
     case SIM_RANDOM:
         if (draw(8) == 0) {
-            (void)sim_schedule_run(draw(sim.pending + 1));
+            (void)sim_schedule_run(draw(sim.pending + sim.due + 1));
         }
         break;
     case SIM_EAGER:
@@ -196,6 +211,14 @@ void sim_schedule_submitted(void)
     case SIM_THREADS:
         pthread_cond_signal(&sim.work);
         break;
+    }
+}
+
+/* After a call that may have made destructors due. */
+void sim_schedule_dropped(void)
+{
+    if (sim.due != 0) {
+        sim_schedule_submitted();
     }
 }
 
@@ -210,7 +233,7 @@ void sim_schedule_queried(void)
         }
         break;
     case SIM_RANDOM:
-        (void)sim_schedule_run(draw(draw(8) == 0 ? sim.pending + 1 : 4));
+        (void)sim_schedule_run(draw(draw(8) == 0 ? sim.pending + sim.due + 1 : 4));
         break;
     case SIM_EAGER:
         (void)sim_schedule_run(UINT64_MAX);
@@ -361,7 +384,7 @@ static void *worker_main(void *unused)
         if (run_any()) {
             continue;
         }
-        if (sim.busy_count == 0) {
+        if (sim.busy_count == 0 && sim.due == 0) {
             pthread_cond_wait(&sim.work, &sim.lock);
         } else {
             wait_pause(&sim.work); /* gates open without a word */
@@ -415,7 +438,7 @@ void sim_schedule_forked(void)
 static void settle(void)
 {
     for (;;) {
-        bool moving = false;
+        bool moving = sim.due != 0 || sim.destructors != 0;
         for (size_t i = 0; i < sim.busy_count; i++) {
             struct sim_stream *behind = NULL;
             enum readiness state = readiness(sim.busy[i], &behind);

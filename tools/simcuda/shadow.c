@@ -405,8 +405,9 @@ void sim_shadow_op(const struct sim_stream *stream, const struct sim_op *op)
 {
     struct later later = {.clock = sim_clock_stream(stream)};
     later.touch.ticket = op->ticket;
-    later.touch.number = stream->head;
-    later.touch.stream_id = stream->id;
+    later.touch.number = op->node != 0 ? op->node : stream->head;
+    later.touch.stream_id = sim_op_stream_id(stream, op);
+    later.touch.node = op->node != 0;
     later.touch.slot = stream->race_slot;
     later.touch.label = op->label;
     later.touch.owner = op->owner;

@@ -46,6 +46,7 @@ enum sim_entry {
 #define SIM_NEEDS_CONTEXT 3u /* and the thread has a current context */
 #define SIM_NEEDS_CLEAN 7u   /* and no earlier fault has poisoned that context */
 #define SIM_NEEDS_VMM 9u     /* initialised, and the device has virtual memory management */
+#define SIM_NEEDS_SAFETY 23u /* the clean context, and no capture that forbids such calls */
 
 /* ---- Settings (settings.c) ------------------------------------------------------------------ */
 
@@ -103,6 +104,15 @@ struct sim_clock; /* the race detector's: race.h */
 struct sim_release;
 struct sim_shadow;
 struct sim_exec; /* an executable graph: graph.h */
+struct sim_node;
+struct sim_capture; /* capture.h */
+
+/* A set of nodes of one graph. */
+struct sim_nodes {
+    struct sim_node **node;
+    size_t count;
+    size_t room;
+};
 
 struct sim_point {
     struct sim_stream *stream; /* holds a reference where it is stored */
@@ -186,6 +196,8 @@ struct sim_event {
     uint64_t time_ns;       /* when the latest record ran */
     uint64_t references;    /* the slot's and those of queued records */
     unsigned flags;
+    struct sim_capture *capture; /* in which it was recorded last, held; null: in none */
+    struct sim_nodes nodes;      /* what it then stands for, while that capture lasts */
 };
 
 struct sim_kernel {
@@ -201,6 +213,7 @@ struct sim_kernel {
 
 struct sim_function {
     struct sim_slot *slot;
+    struct sim_context *context;
     const struct sim_kernel *kernel;
     struct sim_function *next;
 };
@@ -269,6 +282,8 @@ struct sim_op {
     uint16_t entry;        /* the entry point that queued it, for the race detector's reports */
     uint32_t label;        /* what the program called this place */
     uint32_t owner;        /* who owned the memory */
+    uint32_t node;         /* of a launched graph: its number there, from 1; else 0 */
+    uint64_t launched_in;  /* then the stream's id */
     uint64_t ticket;       /* given by sim_submit */
     struct sim_release *acquire; /* what the host knew; null: nothing new to this stream */
     struct sim_access access[SIM_OP_ACCESSES];
@@ -325,6 +340,10 @@ struct sim_stream {
     uint32_t race_slot; /* in the race detector's clocks; 0: none yet */
     uint64_t race_host; /* version of the host's clock that the latest operation took */
     struct sim_stream *next_default;
+    struct sim_capture *capture; /* that it is part of, or null */
+    struct sim_stream *next_captured;
+    struct sim_nodes depends;  /* while capturing: what its next node will depend on */
+    CUgraphNode *capture_told; /* the handles that cuStreamGetCaptureInfo gave out last */
 };
 
 /* ---- The whole ------------------------------------------------------------------------------ */
@@ -359,6 +378,7 @@ struct sim_state {
     struct sim_device devices[SIM_MAX_DEVICES];
     int device_count;
     struct sim_context *contexts; /* those of cuCtxCreate */
+    struct sim_capture *captures; /* those that have not ended */
 
     struct sim_region **regions; /* by address */
     size_t region_count;
@@ -379,7 +399,12 @@ struct sim_state {
     uint64_t random;       /* state of the schedule's generator */
     uint64_t idle_queries; /* not-ready answers since anything ran */
 
+    uint64_t due;         /* user objects whose destructor has not begun */
+    uint64_t destructors; /* that run right now */
+    uint64_t graph_id;    /* latest given to a graph or node */
+
     uint64_t next_id;     /* streams, contexts, buffers */
+    uint64_t next_capture;
     uint64_t next_thread; /* numbers threads as they appear */
     uint64_t violations;
     char violation_last[512];
@@ -392,6 +417,7 @@ struct sim_thread {
     uint64_t number;
     struct sim_context *stack[64]; /* current context on top */
     size_t depth;
+    CUstreamCaptureMode mode; /* of cuThreadExchangeStreamCaptureMode; global at first */
     bool in_callback;
     bool owners_paused;   /* operations are not checked against owners */
     uint32_t origin;      /* label of what the thread is doing */
@@ -484,6 +510,7 @@ bool sim_busy_reserve(size_t count);
 struct sim_op *sim_queue(struct sim_stream *stream, const struct sim_op *op);
 bool sim_op_copy(const struct sim_op *op, struct sim_op *copy);
 bool sim_op_records(const struct sim_op *op);
+uint64_t sim_op_stream_id(const struct sim_stream *stream, const struct sim_op *op);
 void sim_op_dispose(struct sim_op *op);
 const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count);
 const char *sim_op_name(enum sim_op_kind kind);
@@ -503,6 +530,8 @@ void sim_schedule_stop(void);
 void sim_schedule_forked(void);
 void sim_schedule_submitted(void);
 void sim_schedule_queried(void);
+void sim_schedule_dropped(void);
+uint64_t sim_schedule_draw(uint64_t below); /* from 0, below its argument */
 bool sim_point_done(struct sim_point point);
 CUresult sim_wait(struct sim_point point, const char *call);
 CUresult sim_wait_context(const struct sim_context *context, const char *call);

@@ -3,7 +3,7 @@
  * The one state of the simulation: its beginning (cuInit), its end (simcuda_reset), violations,
  * and what is alive.
  */
-#include "sim.h"
+#include "graph.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -155,7 +155,7 @@ static uint64_t live_objects(const simcuda_live *live)
 {
     return live->handle_references + live->mappings + live->reservations + live->allocations +
            live->pinned + live->events + live->streams + live->contexts + live->primary_references +
-           live->modules;
+           live->modules + live->graphs + live->graph_execs + live->user_objects;
 }
 
 int simcuda_reset(void)
@@ -170,6 +170,7 @@ int simcuda_reset(void)
     while (sim.busy_count != 0) {
         sim_stream_discard(sim.busy[sim.busy_count - 1]);
     }
+    sim_graph_reset();
     sim_context_reset();
     sim_slot_reset();
     sim_region_reset();
@@ -272,6 +273,9 @@ int simcuda_live_get(int device, simcuda_live *live)
             live_objects_of(context, live);
         }
     }
+    live->graphs = sim_graph_count();
+    live->graph_execs = sim_slot_count(SIM_GRAPH_EXEC, NULL);
+    live->user_objects = sim_slot_count(SIM_USER_OBJECT, NULL);
     for (size_t i = 0; i < sim.busy_count; i++) {
         const struct sim_stream *stream = sim.busy[i];
         if (live_counts(stream->context->device, device)) {

@@ -5,7 +5,7 @@
  * A stream lives as long as something refers to it: its handle, queued work, events recorded in it.
  * Destroying one with work queued is legal, as with the driver: the work still runs.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +157,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     }
     sim_slot_free(stream->slot);
     stream->slot = NULL;
+    sim_capture_stream_gone(stream);
     sim_stream_drop(stream);
     return sim_leave(CUDA_SUCCESS);
 }
@@ -188,7 +189,10 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
     SIM_ENTER(cuStreamSynchronize, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    return sim_leave(stream == NULL ? result : stream_wait(stream));
+    if (stream != NULL) {
+        result = sim_capture_check_asked(stream);
+    }
+    return sim_leave(result != CUDA_SUCCESS ? result : stream_wait(stream));
 }
 
 static bool stream_idle(const struct sim_stream *stream)
@@ -209,11 +213,14 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     SIM_ENTER(cuStreamQuery, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    if (stream == NULL) {
+    if (stream != NULL) {
+        result = sim_capture_check_asked(stream);
+    }
+    if (result != CUDA_SUCCESS) {
         return sim_leave(result);
     }
     sim_stream_hold(stream); /* running host functions lets other threads in */
-    if (!stream_idle(stream)) {
+    if (!stream_idle(stream) || sim.due != 0) {
         sim_schedule_queried();
     }
     result = stream->context->error;
@@ -227,25 +234,43 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     return sim_leave(result);
 }
 
+/* A wait that a graph is to make at each launch: only while the stream captures one. */
+static CUresult wait_external(struct sim_stream *stream, struct sim_event *event)
+{
+    if (stream->capture == NULL) {
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
+    struct sim_op op = {.kind = SIM_OP_WAIT_EVENT, .record = {.event = event}};
+    event->references++;
+    return sim_submit(stream, &op);
+}
+
 /* Waits for what the event stands for now; a later record does not change that. */
+static CUresult wait_event(struct sim_stream *stream, const struct sim_event *event)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (sim_capture_wait(stream, event, &result) || event->point.stream == NULL) {
+        return result;
+    }
+    struct sim_op op = {.kind = SIM_OP_WAIT, .wait = event->point};
+    sim_point_hold(op.wait);
+    return sim_submit(stream, &op);
+}
+
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     SIM_ENTER(cuStreamWaitEvent, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    const struct sim_event *event = sim_slot_get(hEvent, SIM_EVENT, "event");
+    struct sim_event *event = sim_slot_get(hEvent, SIM_EVENT, "event");
     if (Flags > CU_EVENT_WAIT_EXTERNAL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (stream == NULL || event == NULL) {
         return sim_leave(stream == NULL ? result : CUDA_ERROR_INVALID_HANDLE);
     }
-    if (event->point.stream == NULL) {
-        return sim_leave(CUDA_SUCCESS);
-    }
-    struct sim_op op = {.kind = SIM_OP_WAIT, .wait = event->point};
-    sim_point_hold(op.wait);
-    return sim_leave(sim_submit(stream, &op));
+    return sim_leave(Flags == CU_EVENT_WAIT_EXTERNAL ? wait_external(stream, event)
+                                                     : wait_event(stream, event));
 }
 
 /* ---- What a stream is ----------------------------------------------------------------------- */
@@ -285,41 +310,4 @@ CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
 CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
     STREAM_GETTER(cuStreamGetDevice, SIM_NEEDS_INIT, device, stream->context->device->ordinal);
-}
-
-CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    STREAM_GETTER(cuStreamIsCapturing, SIM_NEEDS_INIT, captureStatus,
-                  CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream,
-                                           CUstreamCaptureStatus *captureStatus_out,
-                                           cuuint64_t *id_out, CUgraph *graph_out,
-                                           const CUgraphNode **dependencies_out,
-                                           size_t *numDependencies_out)
-{
-    /* The other results are only written while a capture is under way. */
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)numDependencies_out;
-    STREAM_GETTER(cuStreamGetCaptureInfo_v2, SIM_NEEDS_INIT, captureStatus_out,
-                  CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream,
-                                           CUstreamCaptureStatus *captureStatus_out,
-                                           cuuint64_t *id_out, CUgraph *graph_out,
-                                           const CUgraphNode **dependencies_out,
-                                           const CUgraphEdgeData **edgeData_out,
-                                           size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)edgeData_out;
-    (void)numDependencies_out;
-    STREAM_GETTER(cuStreamGetCaptureInfo_v3, SIM_NEEDS_INIT, captureStatus_out,
-                  CU_STREAM_CAPTURE_STATUS_NONE);
 }

@@ -7,7 +7,7 @@
  * fill pageable memory return when it is full. Synchronous copies between device addresses and
  * synchronous memsets do not make the host wait.
  */
-#include "sim.h"
+#include "capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +50,20 @@ static bool device_memory(uintptr_t address)
     return region != NULL && region->kind != SIM_PINNED;
 }
 
+/* Synchronous calls cannot be captured, and trying to breaks the capture. */
+static CUresult capture_check(struct sim_stream *stream, bool synchronous)
+{
+    if (sim.captures == NULL) {
+        return CUDA_SUCCESS;
+    }
+    return synchronous && stream->capture != NULL ? sim_capture_check_asked(stream)
+                                                  : sim_capture_check(stream);
+}
+
+/*
+ * A captured copy keeps the addresses of both its ends, pageable ones too: such memory is read and
+ * written when the graph runs.
+ */
 static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
 {
     struct sim_op op = {.kind = SIM_OP_COPY};
@@ -62,7 +76,7 @@ static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
     }
     if (managed(copy->from)) {
         sim_op_touch(&op, copy->from, copy->bytes, false);
-    } else if (!to_pageable) {
+    } else if (!to_pageable && stream->capture == NULL) {
         op.copy.staged = malloc(copy->bytes);
         if (op.copy.staged == NULL) {
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -70,8 +84,8 @@ static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
         memcpy(op.copy.staged, (const void *)copy->from, copy->bytes);
     }
     bool staged = op.copy.staged != NULL;
-    bool host_waits = to_pageable || (copy->synchronous && !staged &&
-                                      !(device_memory(copy->to) && device_memory(copy->from)));
+    bool host_waits = stream->capture == NULL && (to_pageable || (copy->synchronous && !staged &&
+                                      !(device_memory(copy->to) && device_memory(copy->from))));
     sim_stream_hold(stream);
     CUresult result = sim_submit(stream, &op);
     if (result == CUDA_SUCCESS && host_waits) {
@@ -88,7 +102,10 @@ static CUresult copy_start(CUstream handle, const struct copy *copy)
     if (stream == NULL || copy->bytes == 0) {
         return result;
     }
-    result = copy_check(stream, copy);
+    result = capture_check(stream, copy->synchronous);
+    if (result == CUDA_SUCCESS) {
+        result = copy_check(stream, copy);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -227,7 +244,10 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream han
     if (fill->to % fill->width != 0 || bytes / fill->width != fill->count) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    result = sim_check_call(stream->context, fill->to, bytes);
+    result = capture_check(stream, fill->synchronous);
+    if (result == CUDA_SUCCESS) {
+        result = sim_check_call(stream->context, fill->to, bytes);
+    }
     if (result != CUDA_SUCCESS) {
         return sim_leave(result);
     }

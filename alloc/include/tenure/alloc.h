@@ -136,11 +136,47 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, si
  * TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
 
+/* ---- growable blocks ----------------------------------------------------------------------- */
+
+/* Reserves addresses for a block that may grow to `bytes_max`, for use on `stream`, and stores
+ * where it begins in *ptr. It has no memory yet: tnr_commit gives it some. The addresses never
+ * change until tnr_free, so a KV cache can grow while graphs that use it are replayed. Zero bytes
+ * give a null pointer and success. The pool is found as by tnr_malloc, but a stream capture makes
+ * no difference to it. Addresses are dealt out in powers of two, 64 MiB at least.
+ *
+ * The block is freed, used and described as any other, with two differences. While nothing is
+ * committed only its start is recognised, and tnr_record_use and its like refuse it
+ * (TNR_ERR_NOT_LIVE), since there is nothing to use; free it then with tnr_free. And in
+ * tnr_stats.served it counts once, as grown, when it is reserved.
+ *
+ * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
+ * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK, those of tnr_init. Since
+ * 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device,
+                                             tnr_stream stream);
+
+/* Has memory under the first `bytes` of a block of tnr_reserve; `ptr` is its start. All of it or,
+ * on an error, none more than before. What is there already stays where it is, with its contents;
+ * so asking for no more than the block has does nothing. Memory comes in whole pages (the setting
+ * chunk_mb), new or idle in the pool; the block's stream is made to wait, on the device, for the
+ * streams that used it. Growing calls no driver function that a stream capture forbids, unless
+ * memory is short and must be reclaimed. A free by another thread meanwhile wins: the commit then
+ * fails with TNR_ERR_NOT_LIVE.
+ *
+ * Errors: TNR_ERR_INVALID_SIZE (more than was reserved), TNR_ERR_BUSY (another thread is committing
+ * to the block), TNR_ERR_INVALID_ARGUMENT (a block of tnr_malloc), TNR_ERR_FOREIGN_POINTER,
+ * TNR_ERR_INTERIOR_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT,
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_commit(void *ptr, size_t bytes);
+
+/* ---- describing ---------------------------------------------------------------------------- */
+
 /* What is known of the block that contains an address. */
 typedef struct tnr_block_info {
     void *base;             /* start of the block */
     size_t bytes;           /* bytes set aside for it, a multiple of TNR_ALIGNMENT_DEFAULT */
     size_t bytes_requested; /* bytes that were asked for */
+    size_t bytes_reserved;  /* what a growable block may grow to; `bytes` for any other */
     int device;
     tnr_stream stream;
     tnr_pool pool; /* null for the default pool */

@@ -15,9 +15,12 @@
  *                     the block's owner tells. Right: the fill comes first
  *   destroyed_stream  record_use of a stream after cuStreamDestroy: the library refuses it, and the
  *                     device counts a violation. Right: record_use, then destroy
+ *   stream_untold     cuStreamDestroy without tnr_stream_destroying, while work is queued. The next
+ *                     stream gets the handle, and with it the memory of the one before, unordered:
+ *                     the library cannot tell them apart. Right: tnr_stream_destroying first
  *
  * A race is one whatever the schedule does, so each case runs under the lazy schedule and under
- * random ones with several seeds, and all of them must agree. In the first three cases the memory
+ * random ones with several seeds, and all of them must agree. Where a race is expected, the memory
  * must really be handed out again, in both versions: a block that nobody gets cannot race.
  *
  *   test_lifetime_xfail CASE [--right]   0: caught (or, with --right, clean); 1: not; 2: usage
@@ -140,6 +143,24 @@ static void destroyed_stream(int right)
     block_refill(block);
 }
 
+static void stream_untold(int right)
+{
+    tnr_stream old = life_stream(CU_STREAM_NON_BLOCKING);
+    void *block = unit_malloc(BYTES, old);
+    simcuda_origin("last fill");
+    life_fill(block, BYTES, 1, old);
+    assert_ok(tnr_free(block));
+    if (right)
+        assert_ok(tnr_stream_destroying(0, old));
+    assert_int_equal(cuStreamDestroy(old), CUDA_SUCCESS);
+    tnr_stream fresh = life_stream(CU_STREAM_NON_BLOCKING);
+    assert_ptr_equal(fresh, old);
+    void *next = unit_malloc(BYTES, fresh);
+    assert_ptr_equal(next, block);
+    simcuda_origin("next fill");
+    life_fill(next, BYTES, 2, fresh);
+}
+
 static const struct xfail_case cases[] = {
     {"record_early", record_early, SIMCUDA_RACE, {"race: ", "'last read'", "'next fill'"}},
     {"record_missing", record_missing, SIMCUDA_RACE, {"race: ", "'last read'", "'next fill'"}},
@@ -149,6 +170,7 @@ static const struct xfail_case cases[] = {
      SIMCUDA_USE_AFTER_FREE,
      {"use after free: ", "'late fill'", "'the free'"}},
     {"destroyed_stream", destroyed_stream, NO_REPORT, {"use of a destroyed stream", "", ""}},
+    {"stream_untold", stream_untold, SIMCUDA_RACE, {"race: ", "'last fill'", "'next fill'"}},
 };
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 

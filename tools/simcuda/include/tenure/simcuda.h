@@ -98,6 +98,9 @@ typedef struct simcuda_live {
     uint64_t contexts;           /* cuCtxCreate contexts, not destroyed */
     uint64_t primary_references; /* cuDevicePrimaryCtxRetain calls not yet released */
     uint64_t modules;            /* loaded, not unloaded */
+    uint64_t graphs;             /* created, cloned or captured, not destroyed; children not counted */
+    uint64_t graph_execs;        /* instantiated, not destroyed */
+    uint64_t user_objects;       /* with references left */
     uint64_t pending;            /* operations queued, not finished */
     uint64_t used_bytes;         /* device memory in use, as cuMemGetInfo sees it */
 } simcuda_live;
@@ -150,13 +153,17 @@ typedef enum simcuda_report_kind {
     SIMCUDA_REPORT_KINDS
 } simcuda_report_kind;
 
-/* One side of a report. Texts are valid during the callback only. */
+/*
+ * One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered from
+ * 1 in the order in which they were added to it, those of a child graph in theirs.
+ */
 typedef struct simcuda_touch {
     const char *what;  /* entry point: "cuMemsetD8Async", "simcuda_owner_end"; null: no such side */
     const char *label; /* what simcuda_origin said at the call, or "" */
     const char *owner; /* label of the block, or "" */
     uint64_t stream_id;  /* as cuStreamGetId gives it; 0: not an operation */
     uint64_t number;     /* of the operation in its stream from 0; else operations queued before */
+    int is_node;         /* 1: of a launched graph; number is that of the node, see below */
     CUdeviceptr address; /* as the operation used it; for races, of the bytes both touch */
     size_t bytes;
     int is_write;
@@ -230,7 +237,8 @@ uint64_t simcuda_pending(void);                                 /* queued and no
 /*
  * Back to the state before cuInit: drops queued work, frees everything, reads the environment
  * again. Returns how many objects the program had left alive (references, mappings, reservations,
- * allocations, pinned blocks, events, streams, contexts, modules). No other thread may be inside
+ * allocations, pinned blocks, events, streams, contexts, modules, graphs, executable graphs, user
+ * objects). Destructors of user objects that have not run do not run. No other thread may be inside
  * the simulation.
  */
 int simcuda_reset(void);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arenas of growable blocks, and the public functions for them: see growable.h. */
+#include "pool/growable.h"
+
+#include "arena/grow.h"
+#include "arena/stale.h"
+#include "base/error.h"
+#include "pool/library.h"
+
+/* ---- arenas --------------------------------------------------------------------------------- */
+
+/* Removes old mappings from arenas whose block is gone, as far as they may be, so that they can
+ * serve again. Best effort: what cannot be removed now is left for later. */
+static void growables_drain(tnr_pool pool)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        if (arena->growable.base == 0)
+            continue;
+        tnri_lock_take(&arena->lock);
+        int is_waiting = arena->stale_count > 0;
+        tnri_lock_release(&arena->lock);
+        tnri_visit visit;
+        if (!is_waiting || tnri_device_enter(pool->device, &visit) != TNR_OK)
+            continue;
+        size_t released = 0;
+        (void)tnri_stale_drain(arena, 0, 0, &released);
+        tnri_device_leave(&visit);
+    }
+}
+
+/* Takes an arena that is all addresses and no memory for a new block of `stream`. Nothing of what
+ * it was used for is left, so the streams need no order. Null if there is none. */
+static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnr_stream stream, uintptr_t key)
+{
+    void *ptr = NULL;
+    tnri_lock_take(&pool->lock);
+    for (tnri_arena *arena = NULL; ptr == NULL && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_event *seal = NULL;
+        tnri_lock_take(&arena->lock);
+        /* Without its key and without a seal, it is just being sealed. */
+        if (tnri_grow_is_idle(arena, bytes_max) &&
+            (arena->key != TNRI_KEY_UNTABLED || arena->seal != NULL)) {
+            seal = arena->seal;
+            arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
+            arena->stream = stream;
+            arena->key = key;
+            arena->seal = NULL;
+            ptr = tnri_grow_reserve(arena, bytes_max);
+        }
+        tnri_lock_release(&arena->lock);
+        tnri_event_drop(pool->device, seal);
+    }
+    tnri_lock_release(&pool->lock);
+    return ptr;
+}
+
+tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream, void **ptr)
+{
+    uintptr_t key = tnri_stream_key(stream);
+    growables_drain(pool);
+    *ptr = growable_reuse(pool, bytes_max, stream, key);
+    if (*ptr != NULL)
+        return TNR_OK;
+    tnri_arena *arena = tnri_arena_create(pool->device, pool, stream, key);
+    if (arena == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
+    tnr_status status = tnri_grow_prepare(arena, bytes_max);
+    if (status != TNR_OK) {
+        tnri_arena_destroy(arena);
+        return status;
+    }
+    tnri_lock_take(&arena->lock);
+    *ptr = tnri_grow_reserve(arena, bytes_max);
+    tnri_lock_release(&arena->lock);
+    tnri_lock_take(&pool->lock);
+    atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
+    atomic_store_explicit(&pool->arenas, arena, memory_order_release);
+    tnri_lock_release(&pool->lock);
+    return TNR_OK;
+}
+
+void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        if (arena->growable.base == 0)
+            continue;
+        tnri_lock_take(&pool->lock);
+        int is_its = arena->key == key;
+        if (is_its)
+            arena->key = TNRI_KEY_UNTABLED;
+        tnri_lock_release(&pool->lock);
+        if (is_its)
+            tnri_arena_seal(arena, event);
+    }
+}
+
+/* ---- public functions ----------------------------------------------------------------------- */
+
+tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stream)
+{
+    if (ptr == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the place for the address (first argument) is null.");
+    *ptr = NULL;
+    if (bytes_max > TNR_BYTES_MAX)
+        return tnri_error(TNR_ERR_INVALID_SIZE,
+                          "%zu bytes were to be reserved; the most is 1 EiB. Was it computed from "
+                          "a negative number?",
+                          bytes_max);
+    tnr_pool pool;
+    tnr_status status = tnri_library_pool(device, &pool);
+    if (status != TNR_OK || bytes_max == 0)
+        return status;
+    return tnri_pool_reserve(pool, bytes_max, stream, ptr);
+}
+
+tnr_status tnr_commit(void *ptr, size_t bytes)
+{
+    if (ptr == NULL)
+        return bytes == 0 ? TNR_OK
+                          : tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                                       "a null pointer has no addresses to commit memory to.");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
+    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    tnri_arena *arena = block == NULL ? NULL : block->world->arena;
+    if (arena != NULL && arena->growable.base == (uintptr_t)ptr)
+        return tnri_grow_commit(arena, ptr, bytes);
+    tnr_block_info info;
+    tnr_status status = tnr_block_get(ptr, &info);
+    if (status != TNR_OK)
+        return status;
+    if (info.base != ptr)
+        return tnri_error(TNR_ERR_INTERIOR_POINTER,
+                          "%p lies %zu bytes inside the block at %p. Give the block's start.", ptr,
+                          (size_t)((uintptr_t)ptr - (uintptr_t)info.base), info.base);
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                      "the block at %p came from tnr_malloc; only a block of tnr_reserve grows.",
+                      ptr);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arenas of a pool that belong to growable blocks: see arena/grow.h. */
+#ifndef TNRI_POOL_GROWABLE_H
+#define TNRI_POOL_GROWABLE_H
+
+#include "pool/pool.h"
+
+/* Reserves a growable block of a pool for a stream. */
+tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream, void **ptr);
+
+/* The stream with this key is about to be destroyed: seals its growable blocks' arenas. */
+void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
+
+#endif

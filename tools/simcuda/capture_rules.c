@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rules of captures: what becomes of operations, records and waits in capturing streams, and
+ * which calls break a capture. Each rule is what an H200 with a driver of CUDA 13.0 was seen to do.
+ */
+#include "capture.h"
+
+#include <stdlib.h>
+
+/* ---- Sets of nodes -------------------------------------------------------------------------- */
+
+static bool nodes_have(const struct sim_nodes *set, const struct sim_node *node)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->node[i] == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds what is not there yet; false, with nothing changed, when memory is short. */
+bool sim_nodes_add(struct sim_nodes *set, struct sim_node *const *more, size_t count)
+{
+    struct sim_node **larger =
+        sim_grow(set->node, &set->room, set->count + count + 1, sizeof *larger);
+    if (larger == NULL) {
+        return false;
+    }
+    set->node = larger;
+    for (size_t i = 0; i < count; i++) {
+        if (!nodes_have(set, more[i])) {
+            set->node[set->count++] = more[i];
+        }
+    }
+    return true;
+}
+
+void sim_nodes_clear(struct sim_nodes *set)
+{
+    free(set->node);
+    *set = (struct sim_nodes){0};
+}
+
+/* ---- Joining -------------------------------------------------------------------------------- */
+
+/* The stream, which is in no capture, becomes part of this one. */
+CUresult sim_capture_join(struct sim_capture *capture, struct sim_stream *stream,
+                          struct sim_node *const *nodes, size_t count)
+{
+    if (!sim_nodes_add(&stream->depends, nodes, count)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_stream_hold(stream);
+    stream->capture = capture;
+    stream->next_captured = capture->streams;
+    capture->streams = stream;
+    return CUDA_SUCCESS;
+}
+
+/* ---- What breaks a capture ------------------------------------------------------------------ */
+
+static bool uses_legacy(const struct sim_capture *capture, const struct sim_context *context)
+{
+    for (const struct sim_stream *stream = capture->streams; stream != NULL;
+         stream = stream->next_captured) {
+        if (stream->blocking && stream->context == context) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sim_capture_implicit(const struct sim_stream *stream)
+{
+    for (struct sim_capture *capture = sim.captures; capture && stream->kind == SIM_LEGACY;
+         capture = capture->next) {
+        if (uses_legacy(capture, stream->context)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The legacy stream waits for blocking streams, so a captured one would get a dependency on it. */
+static CUresult break_implicit(const struct sim_stream *legacy)
+{
+    for (struct sim_capture *capture = sim.captures; capture; capture = capture->next) {
+        capture->invalid = capture->invalid || uses_legacy(capture, legacy->context);
+    }
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+CUresult sim_capture_check(struct sim_stream *stream)
+{
+    if (sim_capture_implicit(stream)) {
+        return break_implicit(stream);
+    }
+    return stream->capture != NULL && stream->capture->invalid
+               ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+               : CUDA_SUCCESS;
+}
+
+CUresult sim_capture_check_asked(struct sim_stream *stream)
+{
+    if (sim_capture_implicit(stream)) {
+        return break_implicit(stream);
+    }
+    if (stream->capture != NULL) {
+        stream->capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return sim_capture_unsafe();
+}
+
+CUresult sim_capture_check_context(const struct sim_context *context)
+{
+    CUresult result = sim_capture_unsafe();
+    for (struct sim_capture *capture = sim.captures; capture; capture = capture->next) {
+        for (struct sim_stream *stream = capture->streams; stream != NULL;
+             stream = stream->next_captured) {
+            if (stream->context == context) {
+                capture->invalid = true;
+                result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            }
+        }
+    }
+    return result;
+}
+
+/*
+ * An event of a capture under way may not be asked about, and asking breaks that capture. One of
+ * an earlier capture stands for nothing.
+ */
+CUresult sim_capture_check_event(const struct sim_event *event)
+{
+    struct sim_capture *capture = event->capture;
+    if (capture != NULL && capture->graph != NULL && !capture->invalid) {
+        capture->invalid = true;
+        return CUDA_ERROR_CAPTURED_EVENT;
+    }
+    CUresult result = sim_capture_unsafe();
+    return result == CUDA_SUCCESS && capture != NULL ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+/*
+ * A relaxed thread is forbidden nothing. Others are by captures that they began themselves and that
+ * are not relaxed, and a thread in global mode also by global captures of others.
+ */
+CUresult sim_capture_unsafe(void)
+{
+    if (sim.captures == NULL) {
+        return CUDA_SUCCESS;
+    }
+    const struct sim_thread *thread = sim_thread();
+    CUresult result = CUDA_SUCCESS;
+    for (struct sim_capture *capture = sim.captures; capture; capture = capture->next) {
+        bool own = capture->thread == thread->number;
+        bool everywhere = capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                          thread->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        if (thread->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+            capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && (own || everywhere)) {
+            capture->invalid = true;
+            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    }
+    return result;
+}
+
+/* ---- Operations ----------------------------------------------------------------------------- */
+
+/* The new node is all that the stream's next one depends on. */
+static void follow(struct sim_stream *stream, struct sim_node *node)
+{
+    stream->depends.node[0] = node; /* there is always room for one */
+    stream->depends.count = 1;
+}
+
+/* Makes a node of the operation. What the simulation has no node for breaks the capture. */
+static CUresult add_node(struct sim_stream *stream, struct sim_op *op)
+{
+    struct sim_node *node = NULL;
+    switch (op->kind) {
+    case SIM_OP_RECORD:
+    case SIM_OP_WAIT_EVENT:
+    case SIM_OP_SET:
+    case SIM_OP_COPY:
+    case SIM_OP_HOST:
+    case SIM_OP_KERNEL:
+        break;
+    default:
+        sim_op_dispose(op);
+        stream->capture->invalid = true;
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = sim_node_add(stream->capture->graph, stream->context, op,
+                                   stream->depends.node, stream->depends.count, &node);
+    if (result == CUDA_SUCCESS) {
+        follow(stream, node);
+    }
+    return result;
+}
+
+bool sim_capture_take(struct sim_stream *stream, const struct sim_op *op, CUresult *result)
+{
+    if (sim.captures == NULL) {
+        return false;
+    }
+    *result = sim_capture_check(stream);
+    if (*result == CUDA_SUCCESS && stream->capture == NULL) {
+        return false;
+    }
+    struct sim_op taken = *op;
+    if (*result == CUDA_SUCCESS) {
+        *result = add_node(stream, &taken);
+    } else {
+        sim_op_dispose(&taken);
+    }
+    return true;
+}
+
+bool sim_capture_take_graph(struct sim_stream *stream, const struct sim_graph *graph,
+                            CUresult *result)
+{
+    if (sim.captures == NULL) {
+        return false;
+    }
+    *result = sim_capture_check(stream);
+    if (*result == CUDA_SUCCESS && stream->capture == NULL) {
+        return false;
+    }
+    struct sim_node *node = NULL;
+    if (*result == CUDA_SUCCESS) {
+        *result = sim_node_add_child(stream->capture->graph, graph, stream->depends.node,
+                                     stream->depends.count, &node);
+    }
+    if (node != NULL) {
+        follow(stream, node);
+    }
+    return true;
+}
+
+/* ---- Events --------------------------------------------------------------------------------- */
+
+void sim_capture_forget(struct sim_event *event)
+{
+    if (event->capture != NULL) {
+        sim_nodes_clear(&event->nodes);
+        sim_capture_drop(event->capture);
+        event->capture = NULL;
+    }
+}
+
+/* A captured event stands for the stream's dependency set as it is now. No node is made. */
+bool sim_capture_record(struct sim_stream *stream, struct sim_event *event, CUresult *result)
+{
+    if (sim.captures == NULL) {
+        return false;
+    }
+    *result = sim_capture_check(stream);
+    if (*result != CUDA_SUCCESS || stream->capture == NULL) {
+        return *result != CUDA_SUCCESS;
+    }
+    struct sim_nodes now = {0};
+    if (!sim_nodes_add(&now, stream->depends.node, stream->depends.count)) {
+        *result = CUDA_ERROR_OUT_OF_MEMORY;
+        return true;
+    }
+    stream->capture->references++;
+    sim_capture_forget(event);
+    sim_event_mark(event, (struct sim_point){0});
+    event->capture = stream->capture;
+    event->nodes = now;
+    return true;
+}
+
+/* A wait in a capturing stream for an event that is not of its capture. */
+static CUresult wait_across(struct sim_capture *here, const struct sim_event *event)
+{
+    struct sim_capture *there = event->capture;
+    if (there == NULL && event->point.stream == NULL) {
+        return CUDA_SUCCESS; /* never recorded: nothing to wait for */
+    }
+    here->invalid = true;
+    if (there == NULL) {
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    if (there->graph == NULL || there->invalid) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    there->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+}
+
+/* A wait outside of captures for an event that was recorded in one: the stream joins it. */
+static CUresult wait_join(struct sim_stream *stream, const struct sim_event *event)
+{
+    struct sim_capture *capture = event->capture;
+    if (capture->graph == NULL || capture->invalid) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream->kind == SIM_LEGACY) {
+        capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    return sim_capture_join(capture, stream, event->nodes.node, event->nodes.count);
+}
+
+bool sim_capture_wait(struct sim_stream *stream, const struct sim_event *event, CUresult *result)
+{
+    if (sim.captures == NULL && event->capture == NULL) {
+        return false;
+    }
+    *result = sim_capture_check(stream);
+    if (*result != CUDA_SUCCESS) {
+        return true;
+    }
+    if (stream->capture == NULL) {
+        *result = event->capture == NULL ? CUDA_SUCCESS : wait_join(stream, event);
+        return event->capture != NULL;
+    }
+    if (event->capture != stream->capture) {
+        *result = wait_across(stream->capture, event);
+    } else if (!sim_nodes_add(&stream->depends, event->nodes.node, event->nodes.count)) {
+        *result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return true;
+}
