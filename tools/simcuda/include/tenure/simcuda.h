@@ -77,6 +77,7 @@ void simcuda_calls_reset(void);
  */
 void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUresult error);
 void simcuda_fail_clear(void);
+int simcuda_has(const char *entry_point); /* 1 if there is such an entry point */
 uint64_t simcuda_fail_hits(void); /* calls that were made to fail since the last reset or clear */
 
 /* ---- What is alive -------------------------------------------------------------------------- */
