@@ -85,6 +85,14 @@ void sim_capture_context_end(const struct sim_context *context)
     }
 }
 
+/* Ends all of them; their graphs are still there. */
+void sim_capture_reset(void)
+{
+    while (sim.captures != NULL) {
+        capture_abandon(sim.captures);
+    }
+}
+
 /* ---- Beginning ------------------------------------------------------------------------------ */
 
 static CUresult begin_check(const struct sim_stream *stream, CUstreamCaptureMode mode)
