@@ -97,7 +97,7 @@ static void holders(const char *schedule)
     assert_int_equal(simcuda_violations(), 0);
 }
 
-/* The graph's own references go one by one; executable graphs made before do not have later ones. */
+/* A graph's references go one by one; executable graphs made before have none of later ones. */
 static void graph_references(const char *schedule)
 {
     start(schedule);
