@@ -99,7 +99,7 @@ typedef struct simcuda_live {
     uint64_t contexts;           /* cuCtxCreate contexts, not destroyed */
     uint64_t primary_references; /* cuDevicePrimaryCtxRetain calls not yet released */
     uint64_t modules;            /* loaded, not unloaded */
-    uint64_t graphs;             /* created, cloned or captured, not destroyed; children not counted */
+    uint64_t graphs;             /* not destroyed; children are not counted */
     uint64_t graph_execs;        /* instantiated, not destroyed */
     uint64_t user_objects;       /* with references left */
     uint64_t pending;            /* operations queued, not finished */
@@ -155,8 +155,8 @@ typedef enum simcuda_report_kind {
 } simcuda_report_kind;
 
 /*
- * One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered from
- * 1 in the order in which they were added to it, those of a child graph in theirs.
+ * One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered
+ * from 1 in the order in which they were added to it, those of a child graph in theirs.
  */
 typedef struct simcuda_touch {
     const char *what;  /* entry point: "cuMemsetD8Async", "simcuda_owner_end"; null: no such side */
