@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Graphs: what Tenure keeps for them, and how it learns of their end.
+ *
+ * A CUDA user object is given to each CUDA graph. The driver lets go of it, on a thread of its own
+ * choice, when the graph, its clones, its executables and their launches are all over; all that its
+ * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something that
+ * takes time: tnri_graphs_settle.
+ *
+ * Inside the room, except where it says otherwise.
+ */
+#ifndef TNRI_CAPTURE_GRAPH_H
+#define TNRI_CAPTURE_GRAPH_H
+
+#include "place.h"
+
+enum { TNRI_GRAPH_NAME_BYTES = 64 };
+
+/* A range of addresses that a graph's capture handed out. */
+typedef struct tnri_range {
+    uintptr_t base, end;
+} tnri_range;
+
+/* What the user object points at: it outlives the graph's record if need be. */
+typedef struct tnri_tether {
+    _Atomic int state; /* 0: tied; 1: the driver has let go; 2: we have */
+} tnri_tether;
+
+typedef struct tnri_graph {
+    struct tnri_graph *next;
+    tnr_graph number;
+    char name[TNRI_GRAPH_NAME_BYTES];
+    tnri_device *device;
+    tnri_place *place;    /* null: adopted */
+    tnri_tether *tether;  /* null: the CUDA graph does not hold it (yet) */
+    int is_capturing;
+    int is_tied;          /* 1: the CUDA graph holds the tether */
+    tnri_uses **holds;    /* blocks outside that are kept */
+    size_t holds_count, holds_room;
+    size_t holds_bytes;
+    tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
+    size_t ranges_count, ranges_room;
+    uint64_t blocks, reused, launches;
+} tnri_graph;
+
+/* A new graph, in the list; null: no host memory. */
+tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name);
+tnri_graph *tnri_graph_find(tnr_graph number);
+tnri_graph *tnri_graph_walk(const tnri_graph *graph);
+
+/* Ties the graph to a CUDA graph. */
+tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph);
+
+/* Ends a graph: lets go what it held. */
+void tnri_graph_end(tnri_graph *graph);
+
+/* Keeps a block for the graph, once. Under the arena's lock. */
+tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block);
+
+/* Keeps every outside block that a CUDA graph refers to. On failure what was kept stays kept. */
+tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph);
+
+/* Notes a block that the graph's capture handed out; 0 if there is no host memory. */
+int tnri_graph_note(tnri_graph *graph, uintptr_t base, size_t bytes);
+/* Sorts and merges the ranges. */
+void tnri_graph_ranges_settle(tnri_graph *graph);
+/* 1 if [base, end) meets a range of the graph, whose ranges are settled. */
+int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end);
+
+/* Ends the graphs that the driver has let go of, and the private pools that nobody needs any more;
+ * `device` null: of all devices. Any thread, no lock held; costs two loads if there is nothing. */
+void tnri_graphs_settle(void);
+
+/* A live block of another graph that the graph's launch would overwrite. Any thread. */
+void tnri_threats_add(const tnri_captured *captured, tnr_graph graph);
+void tnri_threats_remove(const tnri_captured *captured);
+/* The base of one, 0 if there is none; *bytes. */
+uintptr_t tnri_threats_find(tnr_graph graph, size_t *bytes, tnr_graph *owner);
+
+#endif

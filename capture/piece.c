@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of memory inside captures: see piece.h. */
+#include "piece.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena/upper.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "capture.h"
+
+/* Nodes that a piece made of two may have; beyond that they stay apart. */
+enum { NODES_JOINED_MAX = 16 };
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+int tnri_array_grow(void **array, size_t *room, size_t need, size_t element_bytes)
+{
+    if (need <= *room)
+        return 1;
+    size_t wanted = *room == 0 ? 8 : *room;
+    while (wanted < need)
+        wanted *= 2;
+    void *fresh = tnri_host_alloc(wanted * element_bytes);
+    if (fresh == NULL)
+        return 0;
+    if (*room > 0)
+        memcpy(fresh, *array, *room * element_bytes);
+    tnri_host_free(*array, *room * element_bytes);
+    *array = fresh;
+    *room = wanted;
+    return 1;
+}
+
+int tnri_spares_fill(tnri_place *place, size_t count)
+{
+    while (place->spares_count < count) {
+        tnri_captured *spare = tnri_host_alloc(sizeof(*spare));
+        if (spare == NULL)
+            return 0;
+        spare->next = place->spares;
+        place->spares = spare;
+        place->spares_count++;
+    }
+    return 1;
+}
+
+tnri_captured *tnri_spare_take(tnri_place *place)
+{
+    tnri_captured *spare = place->spares;
+    tnri_assert(spare != NULL);
+    place->spares = spare->next;
+    place->spares_count--;
+    spare->next = NULL;
+    return spare;
+}
+
+/* Its arrays stay with it. */
+static void spare_give(tnri_place *place, tnri_captured *captured)
+{
+    tnri_captured clean = {0};
+    clean.nodes = captured->nodes;
+    clean.nodes_room = captured->nodes_room;
+    clean.open = captured->open;
+    clean.open_room = captured->open_room;
+    clean.next = place->spares;
+    *captured = clean;
+    place->spares = captured;
+    place->spares_count++;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+int tnri_captured_add_node(tnri_captured *captured, int32_t node)
+{
+    for (size_t i = 0; i < captured->nodes_count; i++)
+        if (captured->nodes[i] == node)
+            return 1;
+    if (!tnri_array_grow((void **)&captured->nodes, &captured->nodes_room,
+                         captured->nodes_count + 1, sizeof(captured->nodes[0])))
+        return 0;
+    captured->nodes[captured->nodes_count++] = node;
+    return 1;
+}
+
+static int view_is_frontier(const tnri_view *view, int32_t node)
+{
+    for (size_t i = 0; i < view->frontier_count; i++)
+        if (view->frontier[i] == node)
+            return 1;
+    return 0;
+}
+
+void tnri_captured_prune(tnri_captured *captured, int view)
+{
+    const tnri_order *order = &captured->capture->order;
+    size_t kept = 0;
+    for (size_t i = 0; i < captured->nodes_count; i++) {
+        int32_t node = captured->nodes[i];
+        if (!tnri_order_seen(order, view, node) || view_is_frontier(&order->views[view], node))
+            captured->nodes[kept++] = node;
+    }
+    captured->nodes_count = kept;
+}
+
+/* 1 if the view comes after all nodes of the piece. */
+static int piece_is_before(const tnri_captured *piece, int view)
+{
+    for (size_t i = 0; i < piece->nodes_count; i++)
+        if (!tnri_order_seen(&piece->capture->order, view, piece->nodes[i]))
+            return 0;
+    return 1;
+}
+
+static uint64_t piece_views(const tnri_captured *piece)
+{
+    uint64_t views = 0;
+    for (size_t v = 0; v < piece->capture->order.views_count; v++)
+        if (piece_is_before(piece, (int)v))
+            views |= UINT64_C(1) << v;
+    return views;
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+/* Two classes for each power of two. */
+static unsigned piece_class(size_t bytes)
+{
+    uint64_t units = bytes / TNR_ALIGNMENT_DEFAULT;
+    if (units <= 1)
+        return 0;
+    unsigned log2 = 63u - (unsigned)__builtin_clzll(units);
+    unsigned half = (unsigned)(units >> (log2 - 1) & 1);
+    unsigned index = log2 * 2 + half;
+    return index < TNRI_PIECE_CLASSES ? index : TNRI_PIECE_CLASSES - 1;
+}
+
+static tnri_captured **piece_list(tnri_captured *piece)
+{
+    const tnri_block *block = piece->uses.block;
+    int world = block->world->is_small ? TNRI_SMALL : TNRI_LARGE;
+    return &piece->place->pieces[world][piece_class(block->bytes)];
+}
+
+static void piece_enter(tnri_captured *piece)
+{
+    tnri_captured **list = piece_list(piece);
+    piece->prev = NULL;
+    piece->next = *list;
+    if (*list != NULL)
+        (*list)->prev = piece;
+    *list = piece;
+    piece->place->pieces_count++;
+}
+
+static void piece_leave(tnri_captured *piece)
+{
+    if (piece->prev != NULL)
+        piece->prev->next = piece->next;
+    else
+        *piece_list(piece) = piece->next;
+    if (piece->next != NULL)
+        piece->next->prev = piece->prev;
+    piece->next = NULL;
+    piece->prev = NULL;
+    piece->place->pieces_count--;
+}
+
+/* The piece that a neighbouring record is; null if it is none of this capture. */
+static tnri_captured *piece_at(const tnri_captured *of, const tnri_block *block)
+{
+    if (block == NULL || block->state != TNRI_RETIRED || block->uses == NULL)
+        return NULL;
+    tnri_captured *piece = block->uses->captured;
+    if (piece == NULL || piece->uses.is_freed || piece->capture != of->capture)
+        return NULL;
+    return piece;
+}
+
+/* ---- joining -------------------------------------------------------------------------------- */
+
+/* Makes the nodes of `into` stand for those of both, which the same views come after. 0 if that
+ * cannot be done well. */
+static int nodes_join(tnri_captured *into, const tnri_captured *other)
+{
+    size_t before = into->nodes_count;
+    for (size_t i = 0; i < other->nodes_count; i++)
+        if (into->nodes_count >= NODES_JOINED_MAX ||
+            !tnri_captured_add_node(into, other->nodes[i])) {
+            into->nodes_count = before;
+            return 0;
+        }
+    return 1;
+}
+
+/* If one view alone comes after a piece, its frontier comes after all that the piece waits for. */
+static void nodes_shorten(tnri_captured *piece)
+{
+    if (piece->views == 0 || (piece->views & (piece->views - 1)) != 0)
+        return;
+    int view = __builtin_ctzll(piece->views);
+    const tnri_view *of = &piece->capture->order.views[view];
+    if (of->frontier_count >= piece->nodes_count)
+        return;
+    piece->nodes_count = 0;
+    for (size_t i = 0; i < of->frontier_count; i++)
+        piece->nodes[piece->nodes_count++] = of->frontier[i];
+}
+
+/* Joins `piece`, in no list, with a neighbour that the same views come after. Returns the result, in
+ * no list. Under the arena's lock. */
+static tnri_captured *piece_join(tnri_captured *piece, tnri_captured *neighbour)
+{
+    if (neighbour == NULL || neighbour->views != piece->views || !nodes_join(piece, neighbour))
+        return piece;
+    piece_leave(neighbour);
+    tnri_block *block = piece->uses.block;
+    tnri_block *other = neighbour->uses.block;
+    tnri_block *lower = block->base < other->base ? block : other;
+    lower->uses = &piece->uses;
+    tnri_world_join(lower->world, lower);
+    piece->uses.block = lower;
+    spare_give(piece->place, neighbour);
+    return piece;
+}
+
+/* Puts a piece where it belongs, joined with its neighbours. Under the arena's lock. */
+static void piece_settle(tnri_captured *piece)
+{
+    piece = piece_join(piece, piece_at(piece, piece->uses.block->above));
+    piece = piece_join(piece, piece_at(piece, piece->uses.block->below));
+    if (piece->nodes_count > 1)
+        nodes_shorten(piece);
+    piece_enter(piece);
+}
+
+void tnri_piece_begin(tnri_captured *captured)
+{
+    tnri_assert_held(&captured->place->arena->lock);
+    captured->open_count = 0;
+    captured->views = piece_views(captured);
+    piece_settle(captured);
+}
+
+/* ---- looking -------------------------------------------------------------------------------- */
+
+/* Calls for every piece of a place; `next` is read before, so a piece may leave its list. */
+#define PIECES_EACH(place, piece, next)                                                            \
+    for (int world_ = 0; world_ < TNRI_WORLDS; world_++)                                           \
+        for (int class_ = 0; class_ < TNRI_PIECE_CLASSES; class_++)                                \
+            for (tnri_captured *piece = (place)->pieces[world_][class_], *next;                    \
+                 piece != NULL && (next = piece->next, 1); piece = next)
+
+void tnri_pieces_look(tnri_capture *capture, int view, int anew)
+{
+    uint64_t bit = UINT64_C(1) << view;
+    if (capture->place->pieces_count == 0)
+        return;
+    PIECES_EACH(capture->place, piece, next)
+    {
+        if (piece->capture != capture)
+            continue;
+        if (anew)
+            piece->views &= ~bit;
+        if ((piece->views & bit) == 0 && piece_is_before(piece, view))
+            piece->views |= bit;
+    }
+}
+
+/* ---- serving -------------------------------------------------------------------------------- */
+
+static uintptr_t aligned_base(const tnri_block *block, const tnri_request *request)
+{
+    return (block->base + request->alignment - 1) & ~(request->alignment - 1);
+}
+
+static int piece_fits(const tnri_captured *piece, const tnri_request *request)
+{
+    const tnri_block *block = piece->uses.block;
+    return aligned_base(block, request) + request->bytes <= tnri_block_end(block);
+}
+
+/* The smallest piece that will do. */
+static tnri_captured *piece_find(const tnri_capture *capture, int view, const tnri_request *request)
+{
+    uint64_t bit = UINT64_C(1) << view;
+    int world = request->bytes > capture->place->arena->small_limit_bytes ? TNRI_LARGE : TNRI_SMALL;
+    for (unsigned c = piece_class(request->bytes); c < TNRI_PIECE_CLASSES; c++) {
+        tnri_captured *best = NULL;
+        for (tnri_captured *piece = capture->place->pieces[world][c]; piece != NULL;
+             piece = piece->next)
+            if (piece->capture == capture && (piece->views & bit) != 0 &&
+                piece_fits(piece, request) &&
+                (best == NULL || piece->uses.block->bytes < best->uses.block->bytes))
+                best = piece;
+        if (best != NULL)
+            return best;
+    }
+    return NULL;
+}
+
+/* Makes what is left of a piece one of its own, with a copy of the nodes; without host memory for
+ * them it is available to no view before the captures end. Under the arena's lock. */
+static void piece_rest(const tnri_captured *of, tnri_block *block)
+{
+    tnri_captured *piece = tnri_spare_take(of->place);
+    piece->uses.block = block;
+    piece->uses.arena = of->uses.arena;
+    piece->uses.captured = piece;
+    block->uses = &piece->uses;
+    piece->place = of->place;
+    piece->capture = of->capture;
+    piece->views = of->views;
+    piece->nodes_count = 0;
+    for (size_t i = 0; i < of->nodes_count; i++)
+        if (!tnri_captured_add_node(piece, of->nodes[i])) {
+            piece->capture = NULL;
+            piece->views = 0;
+            break;
+        }
+    piece_enter(piece);
+}
+
+tnr_status tnri_pieces_serve(tnri_capture *capture, int view, const tnri_request *request,
+                             tnri_block **block, tnri_captured **captured)
+{
+    tnri_arena *arena = capture->place->arena;
+    tnri_captured *piece = piece_find(capture, view, request);
+    if (piece == NULL)
+        return TNR_OK;
+    tnri_block *from = piece->uses.block;
+    tnri_world *world = from->world;
+    uintptr_t base = aligned_base(from, request);
+    tnri_lock_take(&arena->lock);
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+        !tnri_block_map_prepare(&world->space->map, base, world->is_small)) {
+        tnri_lock_release(&arena->lock);
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+    }
+    piece_leave(piece);
+    tnri_block *below, *above;
+    *block = tnri_world_revive(world, from, base, request->bytes, &below, &above);
+    if (below != NULL)
+        piece_rest(piece, below);
+    if (above != NULL)
+        piece_rest(piece, above);
+    tnri_arena_count_served(arena, *block, request, TNR_SERVED_RETIRED);
+    tnri_lock_release(&arena->lock);
+    *captured = piece;
+    return TNR_OK;
+}
+
+/* ---- spreading ------------------------------------------------------------------------------ */
+
+static int record_compare(const void *a, const void *b)
+{
+    uintptr_t left = (*(tnri_captured *const *)a)->uses.block->base;
+    uintptr_t right = (*(tnri_captured *const *)b)->uses.block->base;
+    return (left > right) - (left < right);
+}
+
+static void spread_free(tnri_spread *spread, size_t room)
+{
+    tnri_host_free(spread->records, room * sizeof(spread->records[0]));
+    tnri_host_free(spread->ranges, room * sizeof(spread->ranges[0]));
+}
+
+tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int view,
+                              const tnri_request *request)
+{
+    tnri_place *place = capture->place;
+    uint64_t bit = UINT64_C(1) << view;
+    spread->world = tnri_arena_world(place->arena, request->bytes);
+    size_t count = 0;
+    PIECES_EACH(place, piece, next)
+        count += piece->capture == capture && (piece->views & bit) != 0 &&
+                 piece->uses.block->world == spread->world;
+    if (count == 0)
+        return TNR_OK;
+    spread->count = count;
+    spread->records = tnri_host_alloc(count * sizeof(spread->records[0]));
+    spread->ranges = tnri_host_alloc(count * sizeof(spread->ranges[0]));
+    tnri_lock_take(&place->arena->lock);
+    /* For each what withholding it again needs, and one more where the block cuts it in two. */
+    int has_records = spread->records != NULL && spread->ranges != NULL &&
+                      tnri_world_promise(spread->world, (count + 1) * TNRI_CUT_RECORDS);
+    if (!has_records || !tnri_spares_fill(place, TNRI_SPARES_PER_MALLOC + 1)) {
+        if (has_records)
+            tnri_world_unpromise(spread->world, (count + 1) * TNRI_CUT_RECORDS);
+        tnri_lock_release(&place->arena->lock);
+        spread_free(spread, count);
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the memory of a capture.");
+    }
+    size_t at = 0;
+    PIECES_EACH(place, piece, next)
+        if (piece->capture == capture && (piece->views & bit) != 0 &&
+            piece->uses.block->world == spread->world)
+            spread->records[at++] = piece;
+    qsort(spread->records, count, sizeof(spread->records[0]), record_compare);
+    for (size_t i = 0; i < count; i++) {
+        tnri_captured *piece = spread->records[i];
+        tnri_block *block = piece->uses.block;
+        spread->ranges[i] = (tnri_range){block->base, tnri_block_end(block)};
+        piece_leave(piece);
+        block->uses = NULL;
+        piece->uses.block = NULL;
+    }
+    for (size_t i = 0; i < count; i++) /* by address: records merge as they go */
+        (void)tnri_world_free(spread->world,
+                              tnri_world_find(spread->world, spread->ranges[i].base));
+    tnri_lock_release(&place->arena->lock);
+    return TNR_OK;
+}
+
+/* Withholds [base, end), all of it free, as the piece that the record is. Under the arena's lock. */
+static void range_withhold(tnri_spread *spread, tnri_captured *piece, uintptr_t base, uintptr_t end)
+{
+    tnri_block *run = tnri_world_find(spread->world, base);
+    tnri_block *block = tnri_world_withhold(spread->world, run, base, end);
+    block->uses = &piece->uses;
+    piece->uses.block = block;
+    piece_settle(piece);
+}
+
+void tnri_pieces_gather(tnri_spread *spread, tnri_capture *capture, int view,
+                        const tnri_block *taken)
+{
+    (void)view;
+    tnri_place *place = capture->place;
+    if (spread->count == 0)
+        return;
+    uintptr_t taken_base = taken == NULL ? 0 : taken->base;
+    uintptr_t taken_end = taken == NULL ? 0 : tnri_block_end(taken);
+    tnri_lock_take(&place->arena->lock);
+    tnri_world_unpromise(spread->world, (spread->count + 1) * TNRI_CUT_RECORDS);
+    for (size_t i = 0; i < spread->count; i++) {
+        tnri_captured *piece = spread->records[i];
+        tnri_range range = spread->ranges[i];
+        int is_cut = taken_base < range.end && range.base < taken_end;
+        uintptr_t low_end = is_cut && taken_base > range.base ? taken_base : range.base;
+        uintptr_t high_base = is_cut && taken_end < range.end ? taken_end : range.end;
+        if (!is_cut) {
+            range_withhold(spread, piece, range.base, range.end);
+            continue;
+        }
+        if (high_base < range.end && low_end > range.base) {
+            tnri_block *run = tnri_world_find(spread->world, high_base);
+            piece_rest(piece, tnri_world_withhold(spread->world, run, high_base, range.end));
+            range_withhold(spread, piece, range.base, low_end);
+        } else if (high_base < range.end) {
+            range_withhold(spread, piece, high_base, range.end);
+        } else if (low_end > range.base) {
+            range_withhold(spread, piece, range.base, low_end);
+        } else {
+            spare_give(place, piece);
+        }
+    }
+    tnri_lock_release(&place->arena->lock);
+    spread_free(spread, spread->count);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+void tnri_pieces_clean(tnri_place *place)
+{
+    tnri_lock_take(&place->arena->lock);
+    PIECES_EACH(place, piece, next)
+    {
+        tnri_block *block = piece->uses.block;
+        piece_leave(piece);
+        block->uses = NULL;
+        (void)tnri_world_free(block->world, block);
+        spare_give(place, piece);
+    }
+    tnri_lock_release(&place->arena->lock);
+}
+
+void tnri_pieces_orphan(tnri_capture *capture)
+{
+    PIECES_EACH(capture->place, piece, next)
+    {
+        if (piece->capture != capture)
+            continue;
+        piece->capture = NULL;
+        piece->views = 0;
+    }
+}

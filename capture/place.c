@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handing out memory inside captures: see place.h. What is done with pieces is in piece.c. */
+#include "place.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "arena/ladder.h"
+#include "arena/upper.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "capture.h"
+#include "collect.h"
+#include "piece.h"
+#include "retire.h"
+#include "room.h"
+
+static tnri_place *places; /* the room */
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options, int is_private,
+                           tnri_place **made)
+{
+    tnri_place *place = tnri_host_alloc(sizeof(*place));
+    if (place == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
+    tnr_status status = tnri_pool_make(device, options, 1, &place->pool);
+    if (status != TNR_OK) {
+        tnri_host_free(place, sizeof(*place));
+        return status;
+    }
+    place->arena = tnri_arena_walk(place->pool, NULL);
+    place->is_private = is_private;
+    place->next = places;
+    places = place;
+    place->pool->captures = place;
+    *made = place;
+    /* The arena's life is made here, so that no free ever lacks the memory for it. */
+    if (tnri_life_of(place->arena) != NULL)
+        return TNR_OK;
+    (void)tnri_pool_end(place->pool, 0); /* empty; frees the place through pool_gone */
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
+}
+
+void tnri_place_free(tnri_place *place)
+{
+    tnri_place **link = &places;
+    while (*link != place)
+        link = &(*link)->next;
+    *link = place->next;
+    tnri_assert(place->pieces_count == 0);
+    while (place->spares != NULL) {
+        tnri_captured *spare = place->spares;
+        place->spares = spare->next;
+        tnri_host_free(spare, sizeof(*spare));
+    }
+    if (place->launch_stream != NULL)
+        tnri_stream_drop(place->launch_stream);
+    place->pool->captures = NULL;
+    tnri_host_free(place, sizeof(*place));
+}
+
+tnri_place *tnri_place_walk(const tnri_place *place)
+{
+    return place == NULL ? places : place->next;
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+static void captured_destroy(tnri_captured *captured)
+{
+    tnri_host_free(captured->nodes, captured->nodes_room * sizeof(captured->nodes[0]));
+    tnri_host_free(captured->open, captured->open_room * sizeof(captured->open[0]));
+    tnri_host_free(captured, sizeof(*captured));
+}
+
+void tnri_captured_free(void *of)
+{
+    tnri_captured *captured = of;
+    tnri_threats_remove(captured);
+    if (captured->capture != NULL && captured->prev == NULL && captured->capture->live == captured)
+        captured->capture->live = captured->next;
+    else if (captured->prev != NULL)
+        captured->prev->next = captured->next;
+    if (captured->next != NULL)
+        captured->next->prev = captured->prev;
+    captured_destroy(captured);
+}
+
+/* ---- looking at a stream -------------------------------------------------------------------- */
+
+/* Where a stream of the capture stands: its view, moved to its frontier, with the pieces' bits.
+ * TNR_ERR_CAPTURE if it does not belong to the capture. */
+static tnr_status capture_look(tnri_capture *capture, tnr_stream stream, int *view)
+{
+    tnri_standing standing;
+    tnr_status status = tnri_standing_ask(stream, &standing);
+    if (status != TNR_OK)
+        return status;
+    if (standing.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || standing.id != capture->id)
+        return tnri_error(TNR_ERR_CAPTURE, "stream %p does not belong to the capture.",
+                          (void *)stream);
+    *view = tnri_order_view(&capture->order, stream);
+    if (*view < 0)
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "a capture with more than %d streams that allocate is not supported.",
+                          TNRI_VIEWS_MAX);
+    tnri_moved moved = tnri_order_move(&capture->order, *view, standing.frontier, standing.edges,
+                                       standing.count, &status);
+    if (moved != TNRI_MOVED_NOT)
+        tnri_pieces_look(capture, *view, moved != TNRI_MOVED_ON);
+    return status;
+}
+
+/* ---- serving -------------------------------------------------------------------------------- */
+
+/* Makes `block`, which became live, a block of the capture. Under the arena's lock. */
+static void block_take(tnri_capture *capture, tnr_stream stream, tnri_block *block,
+                       tnri_captured *captured)
+{
+    captured->uses.block = block;
+    captured->uses.arena = capture->place->arena;
+    captured->uses.captured = captured;
+    block->uses = &captured->uses;
+    captured->place = capture->place;
+    captured->capture = capture;
+    captured->graph = capture->graph->number;
+    captured->home = stream;
+    captured->nodes_count = 0;
+    captured->open_count = 0;
+    captured->is_kept = 0;
+    captured->prev = NULL;
+    captured->next = capture->live;
+    if (capture->live != NULL)
+        capture->live->prev = captured;
+    capture->live = captured;
+}
+
+/* Step 2. */
+static tnr_status serve_clean(tnri_place *place, const tnri_request *request, tnri_block **block)
+{
+    int no_host = 0;
+    tnri_lock_take(&place->arena->lock);
+    *block = tnri_arena_serve_index(place->arena, request, &no_host);
+    if (*block != NULL)
+        tnri_arena_count_served(place->arena, *block, request, TNR_SERVED_INDEX);
+    tnri_lock_release(&place->arena->lock);
+    if (no_host)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+    return TNR_OK;
+}
+
+/* Step 3. A callback that this calls back may free, but finds no way to allocate here. */
+static tnr_status serve_spread(tnri_capture *capture, int view, const tnri_request *request,
+                               tnri_block **block)
+{
+    tnri_spread spread = {0};
+    tnr_status status = tnri_pieces_spread(&spread, capture, view, request);
+    if (status != TNR_OK)
+        return status;
+    void *ptr = NULL;
+    status = tnri_ladder_malloc(capture->place->arena, request, &ptr);
+    *block = ptr == NULL ? NULL
+                         : tnri_block_map_at(&capture->place->arena->device->space.map,
+                                             (uintptr_t)ptr);
+    tnri_pieces_gather(&spread, capture, view, *block);
+    return status;
+}
+
+tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnri_request *request,
+                             void **ptr)
+{
+    tnri_place *place = capture->place;
+    int view;
+    tnr_status status = capture_look(capture, stream, &view);
+    if (status == TNR_OK && !tnri_spares_fill(place, TNRI_SPARES_PER_MALLOC))
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a block of a capture.");
+    if (status != TNR_OK)
+        return status;
+    tnri_block *block = NULL;
+    tnri_captured *captured = NULL;
+    status = tnri_pieces_serve(capture, view, request, &block, &captured);
+    int is_reused = block != NULL;
+    if (status == TNR_OK && block == NULL)
+        status = serve_clean(place, request, &block);
+    if (status == TNR_OK && block == NULL)
+        status = serve_spread(capture, view, request, &block);
+    if (status != TNR_OK)
+        return status;
+    if (captured == NULL)
+        captured = tnri_spare_take(place);
+    tnri_lock_take(&place->arena->lock);
+    block_take(capture, stream, block, captured);
+    tnri_lock_release(&place->arena->lock);
+    capture->graph->blocks++;
+    capture->graph->reused += (uint64_t)is_reused;
+    *ptr = (void *)block->base;
+    if (tnri_graph_note(capture->graph, block->base, block->bytes))
+        return TNR_OK;
+    (void)tnri_place_release(place->arena, block, *ptr, 0);
+    *ptr = NULL;
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the addresses of a graph.");
+}
+
+/* ---- freeing -------------------------------------------------------------------------------- */
+
+/* Adds the frontier of a stream to the nodes at which the block's uses end. 0 if that cannot be
+ * told. *view is the stream's. */
+static int captured_reach(tnri_captured *captured, tnr_stream stream, int *view)
+{
+    tnri_capture *capture = captured->capture;
+    if (capture_look(capture, stream, view) != TNR_OK)
+        return 0;
+    const tnri_view *of = &capture->order.views[*view];
+    for (size_t i = 0; i < of->frontier_count; i++)
+        if (!tnri_captured_add_node(captured, of->frontier[i]))
+            return 0;
+    return 1;
+}
+
+/* Finds where the uses of a freed block end. 0 if that cannot be told by nodes. */
+static int captured_close(tnri_captured *captured)
+{
+    int view;
+    int told = captured_reach(captured, captured->home, &view);
+    /* Its own frontier stands for whatever its stream came after. */
+    if (told && captured->nodes_count > 0 && captured->open_count == 0)
+        tnri_captured_prune(captured, view);
+    for (size_t i = 0; told && i < captured->open_count; i++)
+        told = captured_reach(captured, captured->open[i], &view);
+    return told;
+}
+
+/* The record of a live block that starts at `ptr`, with the lock taken; null without. */
+static tnri_captured *captured_lock(tnri_arena *arena, tnri_block *block, const void *ptr)
+{
+    tnri_lock_take(&arena->lock);
+    if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr && block->uses != NULL)
+        return block->uses->captured;
+    tnri_lock_release(&arena->lock);
+    return NULL;
+}
+
+/* Takes a record out of its capture's list of live blocks. */
+static void live_leave(tnri_captured *captured)
+{
+    if (captured->prev != NULL)
+        captured->prev->next = captured->next;
+    else
+        captured->capture->live = captured->next;
+    if (captured->next != NULL)
+        captured->next->prev = captured->prev;
+    captured->next = NULL;
+    captured->prev = NULL;
+}
+
+int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
+{
+    tnri_captured *captured = captured_lock(arena, block, ptr);
+    if (captured == NULL)
+        return 0;
+    tnri_capture *capture = captured->capture;
+    int is_kept = captured->is_kept || is_sync || captured->uses.holds > 0 ||
+                  captured->uses.first != NULL || tnri_room_is_inside_twice();
+    tnri_lock_release(&arena->lock);
+    if (!is_kept)
+        is_kept = !captured_close(captured);
+    live_leave(captured);
+    if (is_kept) {
+        /* Without host memory to remember that, it is for ever: safe, and the least bad. */
+        tnri_lock_take(&arena->lock);
+        if (tnri_capture_keep(capture, arena, block) != TNR_OK)
+            captured->uses.holds++;
+        captured->capture = NULL;
+        tnri_lock_release(&arena->lock);
+        return tnri_hold_free(arena, block, ptr, is_sync);
+    }
+    tnri_lock_take(&arena->lock);
+    tnri_arena_count_freed(arena, block);
+    arena->freed_because[TNR_REUSE_ORDERED_BY_GRAPH]++;
+    tnri_world_retire(block->world, block);
+    tnri_piece_begin(captured);
+    tnri_lock_release(&arena->lock);
+    return 1;
+}
+
+/* ---- uses ----------------------------------------------------------------------------------- */
+
+static tnr_status captured_open(tnri_captured *captured, tnr_stream stream)
+{
+    for (size_t i = 0; i < captured->open_count; i++)
+        if (captured->open[i] == stream)
+            return TNR_OK;
+    if (!tnri_array_grow((void **)&captured->open, &captured->open_room, captured->open_count + 1,
+                         sizeof(captured->open[0])))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
+    captured->open[captured->open_count++] = stream;
+    return TNR_OK;
+}
+
+tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *ptr,
+                          tnr_stream stream, int until_free)
+{
+    tnri_block_map *map = &arena->device->space.map;
+    tnr_status status = TNR_OK;
+    tnri_lock_take(&arena->lock);
+    tnri_block *block = tnri_block_map_containing(map, (uintptr_t)ptr);
+    tnri_captured *captured =
+        block != NULL && block->uses != NULL ? block->uses->captured : NULL;
+    int is_own = captured != NULL && captured->capture == capture;
+    if (block == NULL)
+        status = tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                            arena->device->index);
+    else if (captured != NULL && captured->capture != NULL && !is_own)
+        captured->is_kept = 1; /* two captures at once: no order between them */
+    else if (!is_own)
+        status = tnri_graph_hold(capture->graph, arena, block);
+    tnri_lock_release(&arena->lock);
+    if (status != TNR_OK || !is_own || stream == captured->home)
+        return status;
+    if (until_free)
+        return captured_open(captured, stream);
+    int view;
+    if (!captured_reach(captured, stream, &view))
+        captured->is_kept = 1;
+    return TNR_OK;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* A block that outlives its capture: what it is used for by graphs that share its memory, and by its
+ * own stream, is minded from here on. */
+static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
+{
+    tnri_stream *home;
+    tnri_block *block = captured->uses.block;
+    tnri_arena *arena = capture->place->arena;
+    int is_known = tnri_stream_find(capture->device, captured->home, &home) == TNR_OK;
+    tnri_lock_take(&arena->lock);
+    captured->capture = NULL;
+    captured->next = NULL;
+    captured->prev = NULL;
+    /* Its free is ordered on its own stream. If that cannot be named any more, or host memory lacks,
+     * it is ordered on all: the legacy way to say so needs no memory. */
+    if (!is_known || tnri_use_add(arena, block, home, 0, NULL) != TNR_OK)
+        captured->is_kept = 1;
+    tnri_lock_release(&arena->lock);
+    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
+        if (graph != capture->graph && graph->place == capture->place && !graph->is_capturing &&
+            tnri_graph_meets(graph, block->base, tnri_block_end(block)))
+            tnri_threats_add(captured, graph->number);
+}
+
+void tnri_place_capture_over(tnri_capture *capture)
+{
+    tnri_place *place = capture->place;
+    while (capture->live != NULL) {
+        tnri_captured *captured = capture->live;
+        capture->live = captured->next;
+        survivor_settle(capture, captured);
+    }
+    place->captures_count--;
+    if (place->captures_count == 0)
+        tnri_pieces_clean(place);
+    else
+        tnri_pieces_orphan(capture);
+}

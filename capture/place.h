@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Places: the memory of graph pools, and how captures hand it out.
+ *
+ * A graph pool has one arena, which belongs to no stream: inside a capture order is not a matter of
+ * streams but of the graph's edges. What is freed there stays RETIRED, as a *piece* that knows the
+ * nodes of its last uses, and is handed out to a stream that comes after all of them (order.h). What
+ * no capture under way has touched is FREE, *clean*, and good for every stream.
+ *
+ * A request takes, in this order:
+ *   1. the smallest piece that its stream comes after and that is large enough; what is left of it
+ *      stays a piece with the same nodes
+ *   2. clean memory, best fit
+ *   3. all pieces that its stream comes after are made FREE for a moment, so that neighbours merge
+ *      with each other and with clean memory, and the ladder serves from that or grows the pool;
+ *      then what is left of them is withheld again. Neighbours that the same streams come after
+ *      become one piece.
+ * Nothing in a graph pool ever moves.
+ *
+ * When no capture into the place is under way any more, its pieces are clean.
+ *
+ * A block that its capture cannot tell the end of (used by a stream outside, freed in another
+ * capture or by tnr_free_sync) is kept: freed for the program, and held until the capture ends.
+ *
+ * All of this is done inside the room.
+ */
+#ifndef TNRI_CAPTURE_PLACE_H
+#define TNRI_CAPTURE_PLACE_H
+
+#include <tenure/capture.h>
+
+#include "hold.h"
+#include "order.h"
+#include "pool/pool.h"
+
+struct tnri_capture;
+struct tnri_place;
+
+/* What captures know of a block of a graph pool. Its uses are part of it, so that a block has one
+ * record besides its own. Handed out, it is in its capture's list of live blocks; a piece is in a
+ * list of its place by size; after the capture it is in none. */
+typedef struct tnri_captured {
+    tnri_uses uses; /* uses.captured leads back here; lifetime's rules */
+    struct tnri_captured *next, *prev;
+    struct tnri_place *place;
+    struct tnri_capture *capture; /* under way, in which it was handed out or freed; else null */
+    tnr_graph graph;              /* that it was handed out for */
+    tnr_stream home;              /* that it was handed out on */
+    int32_t *nodes;               /* uses that end at a node */
+    size_t nodes_count, nodes_room;
+    tnr_stream *open; /* uses that end with the free */
+    size_t open_count, open_room;
+    uint64_t views; /* a piece: bit v says that view v comes after all nodes */
+    int is_kept;    /* handed out: its uses cannot all be told by nodes */
+} tnri_captured;
+
+enum { TNRI_PIECE_CLASSES = 128 };
+
+typedef struct tnri_place {
+    tnr_pool pool;
+    tnri_arena *arena;
+    struct tnri_place *next;        /* of all */
+    int is_private;                 /* made for one graph: ends with it */
+    size_t captures_count;          /* under way */
+    size_t graphs_count;            /* alive */
+    tnri_captured *spares;          /* records, through `next` */
+    size_t spares_count;
+    tnri_captured *pieces[TNRI_WORLDS][TNRI_PIECE_CLASSES];
+    size_t pieces_count;
+    tnri_stream *launch_stream; /* of the latest launch, with a reference; null: none yet */
+} tnri_place;
+
+/* Makes a place with its pool. */
+tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options, int is_private,
+                           tnri_place **place);
+/* Its pool has ended. */
+void tnri_place_free(tnri_place *place);
+/* All places; null is the end. */
+tnri_place *tnri_place_walk(const tnri_place *place);
+
+/* Hands out memory on a stream of the capture. */
+tnr_status tnri_place_malloc(struct tnri_capture *capture, tnr_stream stream,
+                             const tnri_request *request, void **ptr);
+
+/* Frees a block that was handed out in a capture under way. 0 if it is not one that is live and
+ * starts at `ptr`. */
+int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
+
+/* A stream of the capture uses the block that contains `ptr`. */
+tnr_status tnri_place_use(struct tnri_capture *capture, tnri_arena *arena, const void *ptr,
+                          tnr_stream stream, int until_free);
+
+/* A capture into the place is over: its live blocks become ordinary ones, its pieces clean if it
+ * was the last. */
+void tnri_place_capture_over(struct tnri_capture *capture);
+
+/* tnri_captures.captured_gone */
+void tnri_captured_free(void *captured);
+
+#endif

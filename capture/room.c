@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one lock of this layer: see room.h. */
+#include "room.h"
+
+#include <pthread.h>
+
+#include "base/assert.h"
+#include "base/lock.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local unsigned inside;
+
+unsigned tnri_room_enter(void)
+{
+    tnri_assert_none_held();
+    if (inside == 0)
+        (void)pthread_mutex_lock(&mutex);
+    return inside++;
+}
+
+void tnri_room_leave(void)
+{
+    tnri_assert(inside > 0);
+    if (--inside == 0)
+        (void)pthread_mutex_unlock(&mutex);
+}
+
+int tnri_room_is_inside(void)
+{
+    return inside > 0;
+}
