@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs and what is kept for them: see graph.h. */
+#include "graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arena/upper.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "capture.h"
+#include "nodes.h"
+#include "piece.h"
+#include "pool/library.h"
+#include "room.h"
+
+/* tnri_tether.state */
+enum { TIED, LET_GO, GIVEN_UP };
+
+static tnri_graph *graphs;             /* alive, newest first; the room */
+static tnr_graph number_last;          /* the room */
+static _Atomic uint32_t let_go_count;  /* tethers that the driver has let go of since the last look */
+static _Atomic uint32_t orphans_count; /* private places that no graph needs; raised in the room */
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name)
+{
+    tnri_graph *graph = tnri_host_alloc(sizeof(*graph));
+    tnri_tether *tether = tnri_host_alloc(sizeof(*tether));
+    if (graph == NULL || tether == NULL) {
+        tnri_host_free(graph, sizeof(*graph));
+        tnri_host_free(tether, sizeof(*tether));
+        return NULL;
+    }
+    graph->number = ++number_last;
+    graph->device = device;
+    graph->place = place;
+    graph->tether = tether;
+    if (name != NULL)
+        snprintf(graph->name, sizeof(graph->name), "%s", name);
+    else
+        snprintf(graph->name, sizeof(graph->name), "graph %llu",
+                 (unsigned long long)graph->number);
+    if (place != NULL) {
+        place->graphs_count++;
+        atomic_fetch_add(&place->pool->keepers, 1);
+    }
+    graph->next = graphs;
+    graphs = graph;
+    return graph;
+}
+
+tnri_graph *tnri_graph_walk(const tnri_graph *graph)
+{
+    return graph == NULL ? graphs : graph->next;
+}
+
+tnri_graph *tnri_graph_find(tnr_graph number)
+{
+    tnri_graph *graph = graphs;
+    while (graph != NULL && graph->number != number)
+        graph = graph->next;
+    return graph;
+}
+
+/* ---- the tether ----------------------------------------------------------------------------- */
+
+/* The user object's destructor: on any thread, where no CUDA call is allowed. */
+static void tether_let_go(void *of)
+{
+    tnri_tether *tether = of;
+    int before = atomic_exchange(&tether->state, LET_GO);
+    if (before == GIVEN_UP)
+        tnri_host_free(tether, sizeof(*tether));
+    else
+        atomic_fetch_add(&let_go_count, 1);
+}
+
+tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph)
+{
+    CUuserObject object;
+    CUresult result = tnri_drive(cuUserObjectCreate, (&object, graph->tether, tether_let_go, 1,
+                                                      CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuUserObjectCreate", "following the life of a graph");
+    graph->is_tied = 1;
+    result = tnri_drive(cuGraphRetainUserObject,
+                        (cuda_graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    tnr_status status =
+        tnri_driver_error(result, "cuGraphRetainUserObject", "following the life of a graph");
+    (void)tnri_drive(cuUserObjectRelease, (object, 1)); /* runs the destructor, now or later */
+    return status;
+}
+
+/* Gives up the tether: whoever of the driver and this comes second frees it. */
+static void tether_give_up(tnri_graph *graph)
+{
+    if (!graph->is_tied || atomic_exchange(&graph->tether->state, GIVEN_UP) == LET_GO)
+        tnri_host_free(graph->tether, sizeof(*graph->tether));
+    graph->tether = NULL;
+}
+
+/* ---- holds ---------------------------------------------------------------------------------- */
+
+tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block)
+{
+    tnri_assert_held(&arena->lock);
+    for (size_t i = graph->holds_count; i-- > 0;)
+        if (graph->holds[i] == block->uses)
+            return TNR_OK;
+    if (!tnri_array_grow((void **)&graph->holds, &graph->holds_room, graph->holds_count + 1,
+                         sizeof(graph->holds[0])))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to keep a block for a graph.");
+    tnr_status status = tnri_hold_add(arena, block, &graph->holds[graph->holds_count]);
+    if (status == TNR_OK) {
+        graph->holds_count++;
+        graph->holds_bytes += block->bytes;
+    }
+    return status;
+}
+
+/* One address that a node refers to: its block is kept unless it is of the graph's own pool. */
+static tnr_status hold_address(void *of, const tnri_node_address *found)
+{
+    tnri_graph *graph = of;
+    tnri_device *device = tnri_device_of(found->address);
+    if (device == NULL)
+        return TNR_OK;
+    const tnri_block_map *map = &device->space.map;
+    tnri_block *near = tnri_block_map_near(map, found->address);
+    if (near == NULL)
+        return TNR_OK;
+    tnri_arena *arena = near->world->arena;
+    if (graph->place != NULL && arena == graph->place->arena)
+        return TNR_OK;
+    tnr_status status = TNR_OK;
+    tnri_lock_take(&arena->lock);
+    tnri_block *block = tnri_block_map_containing(map, found->address);
+    if (block != NULL)
+        status = tnri_graph_hold(graph, arena, block);
+    tnri_lock_release(&arena->lock);
+    return status;
+}
+
+tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph)
+{
+    tnri_nodes_sums sums = {0};
+    return tnri_nodes_walk(cuda_graph, hold_address, graph, &sums);
+}
+
+/* ---- footprint ------------------------------------------------------------------------------ */
+
+static int range_compare(const void *a, const void *b)
+{
+    uintptr_t left = ((const tnri_range *)a)->base, right = ((const tnri_range *)b)->base;
+    return (left > right) - (left < right);
+}
+
+void tnri_graph_ranges_settle(tnri_graph *graph)
+{
+    if (graph->ranges_count == 0)
+        return;
+    qsort(graph->ranges, graph->ranges_count, sizeof(graph->ranges[0]), range_compare);
+    size_t last = 0;
+    for (size_t i = 1; i < graph->ranges_count; i++) {
+        tnri_range *into = &graph->ranges[last];
+        const tnri_range *from = &graph->ranges[i];
+        if (from->base > into->end)
+            graph->ranges[++last] = *from;
+        else if (from->end > into->end)
+            into->end = from->end;
+    }
+    graph->ranges_count = last + 1;
+}
+
+int tnri_graph_note(tnri_graph *graph, uintptr_t base, size_t bytes)
+{
+    /* Memory that is handed out again and again makes few ranges: they are merged before the list
+     * would grow. */
+    if (graph->ranges_count == graph->ranges_room)
+        tnri_graph_ranges_settle(graph);
+    if (graph->ranges_count * 2 > graph->ranges_room &&
+        !tnri_array_grow((void **)&graph->ranges, &graph->ranges_room, graph->ranges_room * 2 + 64,
+                         sizeof(graph->ranges[0])) &&
+        graph->ranges_count == graph->ranges_room)
+        return 0;
+    if (graph->ranges_room == 0)
+        return 0;
+    graph->ranges[graph->ranges_count++] = (tnri_range){base, base + bytes};
+    return 1;
+}
+
+int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end)
+{
+    size_t low = 0, high = graph->ranges_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (graph->ranges[middle].end <= base)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < graph->ranges_count && graph->ranges[low].base < end;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+void tnri_graph_end(tnri_graph *graph)
+{
+    tnri_graph **link = &graphs;
+    while (*link != graph)
+        link = &(*link)->next;
+    *link = graph->next;
+    for (size_t i = 0; i < graph->holds_count; i++)
+        tnri_hold_end(graph->holds[i]);
+    tnri_host_free(graph->holds, graph->holds_room * sizeof(graph->holds[0]));
+    tnri_host_free(graph->ranges, graph->ranges_room * sizeof(graph->ranges[0]));
+    tether_give_up(graph);
+    tnri_place *place = graph->place;
+    if (place != NULL) {
+        place->graphs_count--;
+        atomic_fetch_sub(&place->pool->keepers, 1);
+        if (place->is_private && place->graphs_count == 0)
+            atomic_fetch_add(&orphans_count, 1);
+    }
+    tnri_host_free(graph, sizeof(*graph));
+}
+
+/* Ends private pools that have neither a graph nor a live block. */
+static void orphans_end(void)
+{
+    tnri_place *next;
+    for (tnri_place *place = tnri_place_walk(NULL); place != NULL; place = next) {
+        next = tnri_place_walk(place);
+        if (!place->is_private || place->graphs_count > 0 || place->captures_count > 0)
+            continue;
+        tnri_visit visit;
+        if (tnri_device_enter(place->pool->device, &visit) != TNR_OK)
+            continue;
+        if (tnri_pool_end(place->pool, 0) == TNR_OK) /* frees the place */
+            atomic_fetch_sub(&orphans_count, 1);
+        tnri_device_leave(&visit);
+    }
+}
+
+void tnri_graphs_settle(void)
+{
+    if (atomic_load(&let_go_count) == 0 && atomic_load(&orphans_count) == 0)
+        return;
+    if (tnri_room_enter() == 0) {
+        atomic_store(&let_go_count, 0);
+        tnri_graph *next;
+        for (tnri_graph *graph = graphs; graph != NULL; graph = next) {
+            next = graph->next;
+            if (graph->is_tied && !graph->is_capturing &&
+                atomic_load(&graph->tether->state) == LET_GO)
+                tnri_graph_end(graph);
+        }
+        if (!tnri_capturing()) /* a pool's end waits for work, which captures forbid */
+            orphans_end();
+    }
+    tnri_room_leave();
+}
