@@ -63,7 +63,7 @@ static struct lab lab_new(void)
 
 typedef CUresult (*lab_call)(struct lab *lab);
 
-enum allowed { SAFE, BY_MODE, NEVER, ASK };
+enum allowed { SAFE, BY_MODE, NEVER };
 
 /* The call during a capture of each mode. */
 static void in_modes(lab_call call, enum allowed allowed)
@@ -76,18 +76,25 @@ static void in_modes(lab_call call, enum allowed allowed)
         CUresult result = call(&lab);
         CUresult ended = cu.StreamEndCapture(lab.stream, &(CUgraph){NULL});
         snprintf(label, sizeof label, "%s_end", mode_names[mode]);
-        if (allowed == ASK) {
-            observe(mode_names[mode], result);
-            observe(label, ended);
-        } else {
-            expect(mode_names[mode], result,
-                   fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-            expect(label, ended, fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        }
+        expect(mode_names[mode], result,
+               fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect(label, ended, fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
 }
 
 /* ---- The calls ------------------------------------------------------------------------------ */
+
+static void CUDA_CB nothing(void *data)
+{
+    (void)data;
+}
+
+/* Takes a reference to the primary context and gives it back. */
+static CUresult primary_twice(void)
+{
+    CUresult result = cu.DevicePrimaryCtxRetain(&(CUcontext){NULL}, 0);
+    return result != CUDA_SUCCESS ? result : cu.DevicePrimaryCtxRelease(0);
+}
 
 #define LAB_CALL(name, allowed, expression)                                                        \
     static CUresult call_##name(struct lab *lab)                                                   \
@@ -101,51 +108,62 @@ static void in_modes(lab_call call, enum allowed allowed)
     }
 
 LAB_CALL(mem_alloc, BY_MODE, cu.MemAlloc(&(CUdeviceptr){0}, 4096))
-LAB_CALL(mem_free, ASK, cu.MemFree(lab->block))
-LAB_CALL(mem_free_null, ASK, cu.MemFree(0))
-LAB_CALL(host_alloc, ASK, cu.MemHostAlloc(&(void *){NULL}, 4096, 0))
-LAB_CALL(host_free, ASK, cu.MemFreeHost(lab->pinned))
-LAB_CALL(alloc_async_elsewhere, ASK, cu.MemAllocAsync(&(CUdeviceptr){0}, 4096, lab->other))
-LAB_CALL(free_async_elsewhere, ASK, cu.MemFreeAsync(lab->pool, lab->other))
+LAB_CALL(mem_free, BY_MODE, cu.MemFree(lab->block))
+LAB_CALL(mem_free_null, BY_MODE, cu.MemFree(0))
+LAB_CALL(host_alloc, BY_MODE, cu.MemHostAlloc(&(void *){NULL}, 4096, 0))
+LAB_CALL(host_free, BY_MODE, cu.MemFreeHost(lab->pinned))
+LAB_CALL(alloc_async_elsewhere, BY_MODE, cu.MemAllocAsync(&(CUdeviceptr){0}, 4096, lab->other))
+LAB_CALL(free_async_elsewhere, BY_MODE, cu.MemFreeAsync(lab->pool, lab->other))
 LAB_CALL(event_query, BY_MODE, cu.EventQuery(lab->done))
-LAB_CALL(event_sync, ASK, cu.EventSynchronize(lab->done))
-LAB_CALL(event_elapsed, ASK, cu.EventElapsedTime(&(float){0}, lab->done, lab->later))
+LAB_CALL(event_sync, BY_MODE, cu.EventSynchronize(lab->done))
+LAB_CALL(event_elapsed, SAFE, cu.EventElapsedTime(&(float){0}, lab->done, lab->later))
 LAB_CALL(event_create, SAFE, cu.EventCreate(&(CUevent){NULL}, 0))
-LAB_CALL(event_destroy, ASK, cu.EventDestroy(lab->done))
+LAB_CALL(event_destroy, SAFE, cu.EventDestroy(lab->done))
 LAB_CALL(event_record_elsewhere, SAFE, cu.EventRecord(lab->done, lab->other))
 LAB_CALL(wait_elsewhere, SAFE, cu.StreamWaitEvent(lab->other, lab->done, 0))
-LAB_CALL(stream_query_elsewhere, ASK, cu.StreamQuery(lab->other))
-LAB_CALL(stream_sync_elsewhere, ASK, cu.StreamSynchronize(lab->other))
-LAB_CALL(stream_create, ASK, cu.StreamCreate(&(CUstream){NULL}, CU_STREAM_NON_BLOCKING))
-LAB_CALL(stream_destroy_elsewhere, ASK, cu.StreamDestroy(lab->other))
-LAB_CALL(context_sync, ASK, cu.CtxSynchronize())
-LAB_CALL(copy_up, ASK, cu.MemcpyHtoD(lab->at, pageable, 16))
-LAB_CALL(copy_up_pinned, ASK, cu.MemcpyHtoD(lab->at, lab->pinned, 16))
-LAB_CALL(copy_down, ASK, cu.MemcpyDtoH(pageable, lab->at, 16))
-LAB_CALL(copy_over, ASK, cu.MemcpyDtoD(lab->at, lab->at + 64, 16))
-LAB_CALL(copy_nothing, ASK, cu.MemcpyDtoD(lab->at, lab->at + 64, 0))
-LAB_CALL(set_sync, ASK, cu.MemsetD8(lab->at, 1, 16))
+LAB_CALL(stream_query_elsewhere, BY_MODE, cu.StreamQuery(lab->other))
+LAB_CALL(stream_sync_elsewhere, BY_MODE, cu.StreamSynchronize(lab->other))
+LAB_CALL(stream_create, SAFE, cu.StreamCreate(&(CUstream){NULL}, CU_STREAM_NON_BLOCKING))
+LAB_CALL(stream_destroy_elsewhere, SAFE, cu.StreamDestroy(lab->other))
+LAB_CALL(context_sync, NEVER, cu.CtxSynchronize())
+LAB_CALL(copy_up, SAFE, cu.MemcpyHtoD(lab->at, pageable, 16))
+LAB_CALL(copy_up_pinned, SAFE, cu.MemcpyHtoD(lab->at, lab->pinned, 16))
+LAB_CALL(copy_down, SAFE, cu.MemcpyDtoH(pageable, lab->at, 16))
+LAB_CALL(copy_over, SAFE, cu.MemcpyDtoD(lab->at, lab->at + 64, 16))
+LAB_CALL(copy_nothing, SAFE, cu.MemcpyDtoD(lab->at, lab->at + 64, 0))
+LAB_CALL(set_sync, SAFE, cu.MemsetD8(lab->at, 1, 16))
 LAB_CALL(set_elsewhere, SAFE, cu.MemsetD8Async(lab->at, 1, 16, lab->other))
-LAB_CALL(set_legacy, ASK, cu.MemsetD8Async(lab->at, 1, 16, NULL))
+LAB_CALL(set_legacy, SAFE, cu.MemsetD8Async(lab->at, 1, 16, NULL))
 LAB_CALL(copy_up_elsewhere, SAFE, cu.MemcpyHtoDAsync(lab->at, lab->pinned, 16, lab->other))
-LAB_CALL(copy_up_pageable_elsewhere, ASK, cu.MemcpyHtoDAsync(lab->at, pageable, 16, lab->other))
-LAB_CALL(copy_down_pageable_elsewhere, ASK, cu.MemcpyDtoHAsync(pageable, lab->at, 16, lab->other))
-LAB_CALL(write_value_elsewhere, ASK, cu.StreamWriteValue32(lab->other, lab->at, 1, 0))
-LAB_CALL(get_info, ASK, cu.MemGetInfo(&(size_t){0}, &(size_t){0}))
-LAB_CALL(address_range, ASK, cu.MemGetAddressRange(NULL, &(size_t){0}, lab->at))
-LAB_CALL(pointer_attribute, ASK,
+LAB_CALL(copy_up_pageable_elsewhere, SAFE, cu.MemcpyHtoDAsync(lab->at, pageable, 16, lab->other))
+LAB_CALL(copy_down_pageable_elsewhere, SAFE, cu.MemcpyDtoHAsync(pageable, lab->at, 16, lab->other))
+LAB_CALL(write_value_elsewhere, SAFE, cu.StreamWriteValue32(lab->other, lab->at, 1, 0))
+LAB_CALL(get_info, SAFE, cu.MemGetInfo(&(size_t){0}, &(size_t){0}))
+LAB_CALL(address_range, SAFE, cu.MemGetAddressRange(NULL, &(size_t){0}, lab->at))
+LAB_CALL(pointer_attribute, SAFE,
          cu.PointerGetAttribute(&(unsigned){0}, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, lab->at))
-LAB_CALL(device_pointer, ASK, cu.MemHostGetDevicePointer(&(CUdeviceptr){0}, lab->pinned, 0))
+LAB_CALL(device_pointer, SAFE, cu.MemHostGetDevicePointer(&(CUdeviceptr){0}, lab->pinned, 0))
 LAB_CALL(reserve, SAFE, cu.MemAddressReserve(&(CUdeviceptr){0}, CHUNK, 0, 0, 0))
-LAB_CALL(module_load, ASK, cu.ModuleLoadData(&(CUmodule){NULL}, program))
-LAB_CALL(module_unload, ASK, cu.ModuleUnload(lab->module))
-LAB_CALL(graph_create, ASK, cu.GraphCreate(&(CUgraph){NULL}, 0))
-LAB_CALL(graph_instantiate, ASK, cu.GraphInstantiateWithFlags(&(CUgraphExec){NULL}, lab->graph, 0))
-LAB_CALL(graph_launch_elsewhere, ASK, cu.GraphLaunch(lab->exec, lab->other))
-LAB_CALL(graph_upload_elsewhere, ASK, cu.GraphUpload(lab->exec, lab->other))
-LAB_CALL(graph_exec_destroy, ASK, cu.GraphExecDestroy(lab->exec))
-LAB_CALL(graph_destroy, ASK, cu.GraphDestroy(lab->graph))
-LAB_CALL(primary_retain, ASK, cu.DevicePrimaryCtxRetain(&(CUcontext){NULL}, 0))
+LAB_CALL(module_load, SAFE, cu.ModuleLoadData(&(CUmodule){NULL}, program))
+LAB_CALL(module_unload, BY_MODE, cu.ModuleUnload(lab->module))
+LAB_CALL(graph_create, SAFE, cu.GraphCreate(&(CUgraph){NULL}, 0))
+LAB_CALL(graph_instantiate, BY_MODE,
+         cu.GraphInstantiateWithFlags(&(CUgraphExec){NULL}, lab->graph, 0))
+LAB_CALL(graph_launch_elsewhere, SAFE, cu.GraphLaunch(lab->exec, lab->other))
+LAB_CALL(graph_upload_elsewhere, SAFE, cu.GraphUpload(lab->exec, lab->other))
+LAB_CALL(graph_exec_destroy, BY_MODE, cu.GraphExecDestroy(lab->exec))
+LAB_CALL(graph_destroy, SAFE, cu.GraphDestroy(lab->graph))
+LAB_CALL(primary_retain, SAFE, cu.DevicePrimaryCtxRetain(&(CUcontext){NULL}, 0))
+LAB_CALL(alloc_host, BY_MODE, cu.MemAllocHost(&(void *){NULL}, 4096))
+LAB_CALL(exec_update, BY_MODE,
+         cu.GraphExecUpdate(lab->exec, lab->graph, &(CUgraphExecUpdateResultInfo){0}))
+LAB_CALL(graph_clone, SAFE, cu.GraphClone(&(CUgraph){NULL}, lab->graph))
+LAB_CALL(host_function_elsewhere, SAFE, cu.LaunchHostFunc(lab->other, nothing, NULL))
+LAB_CALL(stream_id_elsewhere, SAFE, cu.StreamGetId(lab->other, &(unsigned long long){0}))
+LAB_CALL(user_object, SAFE,
+         cu.UserObjectCreate(&(CUuserObject){NULL}, NULL, nothing, 1,
+                             CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
+LAB_CALL(primary_release, SAFE, primary_twice())
 
 static CUresult call_chunks(struct lab *lab)
 {
@@ -568,6 +586,13 @@ const struct scenario capture_call_scenarios[] = {
     DURING(graph_exec_destroy),
     DURING(graph_destroy),
     DURING(primary_retain),
+    DURING(alloc_host),
+    DURING(exec_update),
+    DURING(graph_clone),
+    DURING(host_function_elsewhere),
+    DURING(stream_id_elsewhere),
+    DURING(user_object),
+    DURING(primary_release),
     DURING(bad_arguments),
     DURING(invalidated),
     {"capture_wrong_thread", capture_wrong_thread, false},
