@@ -49,16 +49,16 @@ static void capture_event_afterwards(void)
     need("end", cu.StreamEndCapture(stream, &graph));
     expect("query", cu.EventQuery(event), CUDA_ERROR_INVALID_VALUE);
     expect("sync", cu.EventSynchronize(event), CUDA_ERROR_INVALID_VALUE);
-    observe("wait", cu.StreamWaitEvent(other, event, 0));
-    observe_number("other_status", capture_status_of(other));
-    observe("stream_sound", cu.StreamSynchronize(other));
+    expect("wait", cu.StreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+    expect_number("other_status", capture_status_of(other), 0);
+    expect("stream_sound", cu.StreamSynchronize(other), CUDA_SUCCESS);
     need("graph_destroy", cu.GraphDestroy(graph));
-    observe("query_graph_gone", cu.EventQuery(event));
-    observe("wait_graph_gone", cu.StreamWaitEvent(other, event, 0));
+    expect("query_graph_gone", cu.EventQuery(event), CUDA_ERROR_INVALID_VALUE);
+    expect("wait_graph_gone", cu.StreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    observe("wait_in_next_capture", cu.StreamWaitEvent(stream, event, 0));
-    observe_number("next_status", capture_status_of(stream));
-    observe("next_end", cu.StreamEndCapture(stream, &graph));
+    expect("wait_in_next_capture", cu.StreamWaitEvent(stream, event, 0), CUDA_ERROR_INVALID_VALUE);
+    expect_number("next_status", capture_status_of(stream), 2);
+    expect("next_end", cu.StreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     expect("record_outside", cu.EventRecord(event, other), CUDA_SUCCESS);
     expect("sync_recorded", cu.EventSynchronize(event), CUDA_SUCCESS);
     expect("query_recorded", cu.EventQuery(event), CUDA_SUCCESS);
@@ -92,9 +92,10 @@ static void capture_event_pending_then_captured(void)
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     expect("record", cu.EventRecord(event, stream), CUDA_SUCCESS);
     expect("query", cu.EventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
-    observe_number("status", capture_status_of(stream));
+    expect_number("status", capture_status_of(stream), 2);
     gate_open(gate);
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* A captured stream may not wait for what happened outside. */
@@ -125,9 +126,10 @@ static void capture_waits_for_own_past(void)
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
     need("record", cu.EventRecord(event, stream));
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("wait", cu.StreamWaitEvent(stream, event, 0));
-    observe_number("status", capture_status_of(stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("wait", cu.StreamWaitEvent(stream, event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    expect_number("status", capture_status_of(stream), 2);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* External records and waits are nodes, and only legal in a capture. */
@@ -138,8 +140,10 @@ static void capture_external_events(void)
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
     CUevent outside = event_new(CU_EVENT_DISABLE_TIMING);
     need("record", cu.EventRecord(outside, other));
-    observe("record_no_capture", cu.EventRecordWithFlags(event, other, CU_EVENT_RECORD_EXTERNAL));
-    observe("wait_no_capture", cu.StreamWaitEvent(other, outside, CU_EVENT_WAIT_EXTERNAL));
+    expect("record_no_capture", cu.EventRecordWithFlags(event, other, CU_EVENT_RECORD_EXTERNAL),
+           CUDA_ERROR_ILLEGAL_STATE);
+    expect("wait_no_capture", cu.StreamWaitEvent(other, outside, CU_EVENT_WAIT_EXTERNAL),
+           CUDA_ERROR_ILLEGAL_STATE);
     expect("record_flags", cu.EventRecordWithFlags(event, other, 2), CUDA_ERROR_INVALID_VALUE);
     expect("wait_flags", cu.StreamWaitEvent(other, event, 2), CUDA_ERROR_INVALID_VALUE);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -151,15 +155,15 @@ static void capture_external_events(void)
            CUDA_SUCCESS);
     expect_node_type("record_type", stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
     expect("query", cu.EventQuery(event), CUDA_SUCCESS);
-    observe("wait_inside_for_external", cu.StreamWaitEvent(stream, event, 0));
-    observe_number("status", capture_status_of(stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("wait_inside_for_external", cu.StreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+    expect_number("status", capture_status_of(stream), 1);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("record_inside", cu.EventRecord(event, stream));
-    observe("wait_external_for_captured",
-            cu.StreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL));
-    observe_number("status", capture_status_of(stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("wait_external_for_captured", cu.StreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL),
+           CUDA_SUCCESS);
+    expect_number("status", capture_status_of(stream), 1);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
 }
 
 static void capture_event_destroyed(void)
