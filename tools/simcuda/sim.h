@@ -279,6 +279,7 @@ struct sim_op {
     enum sim_op_kind kind;
     unsigned access_count; /* of access[]; kernels have theirs in the launch */
     bool any_device;       /* a copy between devices: peer access is not needed */
+    bool forks;            /* many will wait for it */
     uint16_t entry;        /* the entry point that queued it, for the race detector's reports */
     uint32_t label;        /* what the program called this place */
     uint32_t owner;        /* who owned the memory */
