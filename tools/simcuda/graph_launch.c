@@ -396,15 +396,15 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     SIM_ENTER(cuGraphLaunch, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    struct sim_exec *exec = sim_exec_get(hGraphExec);
-    if (exec == NULL) {
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    if (stream == NULL || sim_capture_take_graph(stream, exec->graph, &result)) {
+    if (stream != NULL) {
+        result = sim_capture_check_outside(stream); /* launches cannot be captured */
+    }
+    if (result != CUDA_SUCCESS) {
         return sim_leave(result);
     }
-    return sim_leave(exec_launch(exec, stream));
+    struct sim_exec *exec = sim_exec_get(hGraphExec);
+    return sim_leave(exec == NULL ? CUDA_ERROR_INVALID_VALUE : exec_launch(exec, stream));
 }
 
 /* ---- The end -------------------------------------------------------------------------------- */
