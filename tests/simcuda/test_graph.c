@@ -4,9 +4,10 @@
  * memory is looked at), what the simulation reports beyond them, and that failures change nothing.
  * What the driver's rules say is in tests/conformance.
  *
- * Tried by taking single lines out of graph_launch.c and graph_plan.c: drawing which way becomes the
- * first path (lazy schedules then have too few orders), the check of functions and events before a
- * launch, asking kernels at the launch, and going on with paths that have ended. Each is seen.
+ * Tried by taking single lines out of graph_launch.c and graph_plan.c: drawing which way becomes
+ * the first path (lazy schedules then have too few orders), the check of functions and events
+ * before a launch, asking kernels at the launch, and going on with paths that have ended. Each is
+ * seen.
  */
 #include "graphs.h"
 
