@@ -37,6 +37,13 @@ void expect_end(const char *label, CUstream stream, CUresult expected)
     }
 }
 
+void expect_outcome(CUstream origin, bool broken)
+{
+    expect_status("status", origin,
+                  broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    expect_end("end", origin, broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+}
+
 /* How many nodes the stream's next operation would depend on. */
 size_t capture_dependencies(CUstream stream)
 {
@@ -501,11 +508,11 @@ static void capture_to_graph(void)
         "null",
         cu.StreamBeginCaptureToGraph(stream, NULL, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED),
         CUDA_ERROR_INVALID_VALUE);
-    observe("foreign", cu.StreamBeginCaptureToGraph(stream, graph, &foreign, NULL, 1,
-                                                    CU_STREAM_CAPTURE_MODE_RELAXED));
-    if (capture_status_of(stream) != CU_STREAM_CAPTURE_STATUS_NONE) {
-        observe("end_foreign", cu.StreamEndCapture(stream, &ended));
-    }
+    expect("foreign",
+           cu.StreamBeginCaptureToGraph(stream, graph, &foreign, NULL, 1,
+                                        CU_STREAM_CAPTURE_MODE_RELAXED),
+           CUDA_ERROR_INVALID_VALUE);
+    expect_status("not_begun", stream, CU_STREAM_CAPTURE_STATUS_NONE);
     expect("begin",
            cu.StreamBeginCaptureToGraph(stream, graph, &empty, NULL, 1,
                                         CU_STREAM_CAPTURE_MODE_RELAXED),
@@ -513,12 +520,10 @@ static void capture_to_graph(void)
     expect_yes("its_graph", capture_graph(stream) == graph, true);
     expect_number("dependencies", capture_dependencies(stream), 1);
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
-    CUresult twice =
-        cu.StreamBeginCaptureToGraph(second, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("second_capture_same_graph", twice);
-    if (twice == CUDA_SUCCESS) {
-        observe("end_second_capture", cu.StreamEndCapture(second, &ended));
-    }
+    expect(
+        "second_capture_same_graph",
+        cu.StreamBeginCaptureToGraph(second, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED),
+        CUDA_ERROR_ILLEGAL_STATE);
     expect("set", cu.MemsetD8Async(at, 1, 16, stream), CUDA_SUCCESS);
     expect("end", cu.StreamEndCapture(stream, &ended), CUDA_SUCCESS);
     expect_yes("same", ended == graph, true);
@@ -546,9 +551,10 @@ static void capture_to_graph_fails(void)
     expect_number("nodes_invalidated", capture_node_count(graph), 1);
     expect("end", cu.StreamEndCapture(stream, &ended), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     expect_yes("graph_given", ended == graph, false);
-    observe("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
-    observe("add", cu.GraphAddEmptyNode(&(CUgraphNode){NULL}, graph, NULL, 0));
-    observe("destroy", cu.GraphDestroy(graph));
+    expect("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}), CUDA_ERROR_INVALID_VALUE);
+    expect("add", cu.GraphAddEmptyNode(&(CUgraphNode){NULL}, graph, NULL, 0),
+           CUDA_ERROR_INVALID_VALUE);
+    expect("destroy", cu.GraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* And one that ends for want of a join, and one whose origin is destroyed. */
@@ -565,19 +571,20 @@ static void capture_to_graph_unjoined(void)
     need("set", cu.MemsetD8Async(at, 1, 16, joined));
     expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}),
            CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    observe("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
+    expect("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}), CUDA_ERROR_INVALID_VALUE);
     need("graph", cu.GraphCreate(&graph, 0));
     need("begin", cu.StreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
                                                CU_STREAM_CAPTURE_MODE_RELAXED));
     need("set", cu.MemsetD8Async(at, 1, 16, stream));
     need("destroy", cu.StreamDestroy(stream));
-    observe("nodes_stream_gone", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
+    expect("nodes_stream_gone", cu.GraphGetNodes(graph, NULL, &(size_t){0}),
+           CUDA_ERROR_INVALID_VALUE);
     stream = stream_new(CU_STREAM_NON_BLOCKING);
     need("graph", cu.GraphCreate(&graph, 0));
     need("begin", cu.StreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
                                                CU_STREAM_CAPTURE_MODE_RELAXED));
-    observe("end_null", cu.StreamEndCapture(stream, NULL));
-    observe("nodes_end_null", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
+    expect("end_null", cu.StreamEndCapture(stream, NULL), CUDA_SUCCESS);
+    expect("nodes_end_null", cu.GraphGetNodes(graph, NULL, &(size_t){0}), CUDA_SUCCESS);
 }
 
 /* Nodes taken out of a graph under capture, also one that the stream depends on. */
@@ -589,13 +596,13 @@ static void capture_node_destroyed(void)
     need("set", cu.MemsetD8Async(at, 1, 16, stream));
     CUgraphNode first = capture_node(stream);
     need("set", cu.MemsetD8Async(at, 2, 16, stream));
-    observe("destroy_first", cu.GraphDestroyNode(first));
-    observe_number("status", capture_status_of(stream));
-    observe("destroy_last", cu.GraphDestroyNode(capture_node(stream)));
-    observe_number("status", capture_status_of(stream));
-    observe_number("dependencies", capture_dependencies(stream));
-    observe("set", cu.MemsetD8Async(at, 3, 16, stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("destroy_first", cu.GraphDestroyNode(first), CUDA_ERROR_ILLEGAL_STATE);
+    expect_number("status", capture_status_of(stream), 1);
+    expect("destroy_last", cu.GraphDestroyNode(capture_node(stream)), CUDA_ERROR_ILLEGAL_STATE);
+    expect_number("status", capture_status_of(stream), 1);
+    expect_number("dependencies", capture_dependencies(stream), 1);
+    expect("set", cu.MemsetD8Async(at, 3, 16, stream), CUDA_SUCCESS);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
 }
 
 /* Events of destroyed or ended things: recorded in a capture whose stream is then destroyed. */
@@ -610,15 +617,17 @@ static void capture_event_of_destroyed_stream(void)
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("record", cu.EventRecord(event, stream));
     need("record", cu.EventRecord(captured, stream));
-    observe("elapsed_never_first", cu.EventElapsedTime(&ms, never, captured));
-    observe("elapsed_captured_first", cu.EventElapsedTime(&ms, captured, never));
-    observe("elapsed_untimed", cu.EventElapsedTime(&ms, event, captured));
-    observe_number("status", capture_status_of(stream));
+    expect("elapsed_never_first", cu.EventElapsedTime(&ms, never, captured),
+           CUDA_ERROR_INVALID_HANDLE);
+    expect("elapsed_captured_first", cu.EventElapsedTime(&ms, captured, never),
+           CUDA_ERROR_CAPTURED_EVENT);
+    expect("elapsed_untimed", cu.EventElapsedTime(&ms, event, captured), CUDA_ERROR_CAPTURED_EVENT);
+    expect_number("status", capture_status_of(stream), 1);
     need("destroy", cu.StreamDestroy(stream));
-    observe("query", cu.EventQuery(event));
-    observe("wait", cu.StreamWaitEvent(other, event, 0));
-    observe("elapsed_after", cu.EventElapsedTime(&ms, captured, captured));
-    observe("destroy_event", cu.EventDestroy(event));
+    expect("query", cu.EventQuery(event), CUDA_ERROR_INVALID_VALUE);
+    expect("wait", cu.StreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("elapsed_after", cu.EventElapsedTime(&ms, captured, captured), CUDA_ERROR_INVALID_VALUE);
+    expect("destroy_event", cu.EventDestroy(event), CUDA_SUCCESS);
 }
 
 const struct scenario capture_scenarios[] = {

@@ -197,11 +197,13 @@ static void during_event_query_others(void)
         gate_close(gate, other);
         need("record", cu.EventRecord(pending, other));
         capture_begin(stream, modes[mode]);
-        observe(mode_names[mode], cu.EventQuery(never));
-        observe("end_never", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        expect(mode_names[mode], cu.EventQuery(never),
+               mode == 2 ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_outcome(stream, mode != 2);
         capture_begin(stream, modes[mode]);
-        observe("pending", cu.EventQuery(pending));
-        observe("end_pending", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        expect("pending", cu.EventQuery(pending),
+               mode == 2 ? CUDA_ERROR_NOT_READY : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_outcome(stream, mode != 2);
         gate_open(gate);
     }
 }
@@ -283,10 +285,8 @@ static void capture_wrong_thread(void)
         capture_begin(stream, modes[mode]);
         expect(mode_names[mode], elsewhere(&errand),
                mode == 2 ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-        observe_number("status", capture_status_of(stream));
-        if (mode != 2) {
-            observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
-        }
+        expect_status("status", stream, CU_STREAM_CAPTURE_STATUS_NONE);
+        expect_end("end", stream, CUDA_ERROR_ILLEGAL_STATE);
     }
 }
 
@@ -381,8 +381,6 @@ static void capture_mode_changed_inside(void)
     expect_number("was_then", mode, CU_STREAM_CAPTURE_MODE_RELAXED);
     expect("alloc", cu.MemAlloc(&(CUdeviceptr){0}, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     expect_end("end", stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    mode = (CUstreamCaptureMode)9;
-    expect("bad", cu.ThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     need("exchange", cu.ThreadExchangeStreamCaptureMode(&mode));
     expect_number("left", mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -412,19 +410,28 @@ static void capture_which_invalidated(void)
                 capture_begin(own[i], modes[i]);
             }
         }
-        observe(round == 0   ? "with_all"
-                : round == 1 ? "with_relaxed"
-                             : "with_theirs",
-                cu.MemAlloc(&(CUdeviceptr){0}, 64));
+        expect(round == 0   ? "with_all"
+               : round == 1 ? "with_relaxed"
+                            : "with_theirs",
+               cu.MemAlloc(&(CUdeviceptr){0}, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         for (int i = 0; i < 3; i++) {
-            observe_number(own_names[i], capture_status_of(own[i]));
-            observe_number(their_names[i], capture_status_of(theirs[i]));
+            bool begun = round == 0 || (round == 1 && i == 2);
+            expect_status(own_names[i], own[i],
+                          !begun   ? CU_STREAM_CAPTURE_STATUS_NONE
+                          : i != 2 ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                   : CU_STREAM_CAPTURE_STATUS_ACTIVE);
+            expect_status(their_names[i], theirs[i],
+                          i == 0 ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                 : CU_STREAM_CAPTURE_STATUS_ACTIVE);
         }
         for (int i = 0; i < 3; i++) {
             struct errand errand = {.run = errand_end, .stream = theirs[i]};
             (void)cu.StreamEndCapture(own[i], &(CUgraph){NULL});
-            /* The thread that began it is gone, so only a relaxed one can end. */
-            observe("their_end", elsewhere(&errand));
+            /* The thread that began it is gone, so only a relaxed one can end well. */
+            expect("their_end", elsewhere(&errand),
+                   i == 0   ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                   : i == 1 ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+                            : CUDA_SUCCESS);
         }
     }
 }
@@ -449,9 +456,8 @@ static void capture_context_sync(void)
     CUstream stream = stream_new(CU_STREAM_DEFAULT);
     for (int mode = 0; mode < 3; mode++) {
         capture_begin(stream, modes[mode]);
-        observe(mode_names[mode], cu.CtxSynchronize());
-        observe_number("status", capture_status_of(stream));
-        observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        expect(mode_names[mode], cu.CtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_outcome(stream, true);
     }
 }
 
@@ -482,19 +488,18 @@ static void capture_waits_elsewhere(void)
         struct errand own = {.run = errand_stream_sync, .stream = stream};
         struct errand id = {.run = errand_id, .stream = stream};
         capture_begin(stream, modes[mode]);
-        observe(mode_names[mode], elsewhere(&sync));
-        observe_number("status", capture_status_of(stream));
-        observe("id", elsewhere(&id));
-        observe_number("status", capture_status_of(stream));
-        (void)cu.StreamEndCapture(stream, NULL);
+        expect(mode_names[mode], elsewhere(&sync),
+               mode == 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+        expect_outcome(stream, mode == 0);
         capture_begin(stream, modes[mode]);
-        observe("context", elsewhere(&context));
-        observe_number("status", capture_status_of(stream));
-        (void)cu.StreamEndCapture(stream, NULL);
+        expect("id", elsewhere(&id), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_outcome(stream, true);
         capture_begin(stream, modes[mode]);
-        observe("captured_stream", elsewhere(&own));
-        observe_number("status", capture_status_of(stream));
-        (void)cu.StreamEndCapture(stream, NULL);
+        expect("context", elsewhere(&context), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_outcome(stream, true);
+        capture_begin(stream, modes[mode]);
+        expect("captured_stream", elsewhere(&own), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_outcome(stream, true);
     }
 }
 
@@ -508,17 +513,21 @@ static void capture_implicit_elsewhere(void)
     capture_begin(first, CU_STREAM_CAPTURE_MODE_RELAXED);
     capture_begin(second, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     capture_begin(separate, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("legacy_set", cu.MemsetD8Async(at, 1, 16, NULL));
-    observe_number("first", capture_status_of(first));
-    observe_number("second", capture_status_of(second));
-    observe_number("separate", capture_status_of(separate));
-    observe("legacy_again", cu.MemsetD8Async(at, 1, 16, NULL));
-    observe("context", cu.CtxSynchronize());
-    observe_number("separate", capture_status_of(separate));
-    observe("begin_legacy", cu.StreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
-    observe("end_legacy", cu.StreamEndCapture(NULL, &(CUgraph){NULL}));
-    observe("update_legacy", cu.StreamUpdateCaptureDependencies(
-                                 NULL, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    expect("legacy_set", cu.MemsetD8Async(at, 1, 16, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    expect_number("first", capture_status_of(first), 2);
+    expect_number("second", capture_status_of(second), 2);
+    expect_number("separate", capture_status_of(separate), 1);
+    expect("legacy_again", cu.MemsetD8Async(at, 1, 16, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    expect("context", cu.CtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    expect_number("separate", capture_status_of(separate), 2);
+    expect("begin_legacy", cu.StreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
+           CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    expect("end_legacy", cu.StreamEndCapture(NULL, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    expect(
+        "update_legacy",
+        cu.StreamUpdateCaptureDependencies(NULL, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
 /* Synchronous calls on the thread's own default stream while it captures. */
@@ -527,13 +536,14 @@ static void capture_per_thread_sync_calls(void)
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     CUstream other = stream_new(CU_STREAM_DEFAULT);
     capture_begin(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("legacy_copy", cu.MemcpyDtoD(at, at + 64, 16));
-    observe_number("status", capture_status_of(CU_STREAM_PER_THREAD));
-    observe("end", cu.StreamEndCapture(CU_STREAM_PER_THREAD, &(CUgraph){NULL}));
+    expect("legacy_copy", cu.MemcpyDtoD(at, at + 64, 16), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    expect_number("status", capture_status_of(CU_STREAM_PER_THREAD), 2);
+    expect("end", cu.StreamEndCapture(CU_STREAM_PER_THREAD, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     capture_begin(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("other_set", cu.MemsetD8Async(at, 1, 16, other));
-    observe_number("status", capture_status_of(CU_STREAM_PER_THREAD));
-    observe("end", cu.StreamEndCapture(CU_STREAM_PER_THREAD, &(CUgraph){NULL}));
+    expect("other_set", cu.MemsetD8Async(at, 1, 16, other), CUDA_SUCCESS);
+    expect_number("status", capture_status_of(CU_STREAM_PER_THREAD), 1);
+    expect("end", cu.StreamEndCapture(CU_STREAM_PER_THREAD, &(CUgraph){NULL}), CUDA_SUCCESS);
 }
 
 #define DURING(name)                                                                               \
