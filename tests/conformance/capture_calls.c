@@ -155,7 +155,7 @@ LAB_CALL(graph_exec_destroy, BY_MODE, cu.GraphExecDestroy(lab->exec))
 LAB_CALL(graph_destroy, SAFE, cu.GraphDestroy(lab->graph))
 LAB_CALL(primary_retain, SAFE, cu.DevicePrimaryCtxRetain(&(CUcontext){NULL}, 0))
 LAB_CALL(alloc_host, BY_MODE, cu.MemAllocHost(&(void *){NULL}, 4096))
-LAB_CALL(exec_update, BY_MODE,
+LAB_CALL(exec_update, SAFE,
          cu.GraphExecUpdate(lab->exec, lab->graph, &(CUgraphExecUpdateResultInfo){0}))
 LAB_CALL(graph_clone, SAFE, cu.GraphClone(&(CUgraph){NULL}, lab->graph))
 LAB_CALL(host_function_elsewhere, SAFE, cu.LaunchHostFunc(lab->other, nothing, NULL))

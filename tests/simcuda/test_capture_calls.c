@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which calls a capture forbids to which thread on the simulated device, what forbidden calls break,
- * and that captures of several threads, failing calls and the race detector go together.
+ * Which calls a capture forbids to which thread on the simulated device, what forbidden calls
+ * break, and that captures of several threads, failing calls and the race detector go together.
  *
  * Seen to fail when these were taken out or turned, one at a time: in sim_capture_unsafe the
  * captures' modes (test_modes), `everywhere` and `own` (test_thread_modes, test_what_is_broken); in
