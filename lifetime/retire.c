@@ -69,7 +69,7 @@ static size_t block_end(tnri_uses *uses, tnr_reuse reason)
     life_unlink(life, uses);
     tnri_arena_unretire(uses->arena, uses->block, reason);
     tnri_lock_release(&life->lock);
-    tnri_uses_free(uses);
+    tnri_uses_free(uses, 0);
     return bytes;
 }
 
@@ -128,16 +128,16 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
         tnr_status status = tnri_stream_mark(stream, &event, &number);
         if (status == TNR_OK) {
             if (!block_lock_start(arena, block, ptr)) {
-                tnri_event_drop(arena->device, event);
                 status = tnri_free_refused(arena->device, ptr);
             } else {
                 /* The use exists, so entering its mark allocates nothing. */
-                status = tnri_use_add(arena, block, stream, number, event);
+                status = tnri_use_add(arena, block, stream, number, &event);
                 for (use = block->uses->first; use->stream != stream; use = use->next)
                     ;
                 use->until_free = TNRI_UNTIL_FREE_MARKED;
                 tnri_lock_release(&arena->lock);
             }
+            tnri_stream_recycle(stream, event);
         }
         tnri_stream_drop(stream);
         if (status != TNR_OK) {
@@ -313,7 +313,7 @@ static void hook_forget(tnri_arena *arena, tnri_block *block)
     tnri_assert_held(&arena->lock);
     tnri_uses *uses = block->uses;
     block->uses = NULL;
-    tnri_uses_free(uses);
+    tnri_uses_free(uses, 1);
 }
 
 static void hook_arena_gone(tnri_arena *arena)

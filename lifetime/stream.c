@@ -21,7 +21,7 @@ static struct {
     size_t count;                  /* of indexes given */
 } registry = {.lock = {.rank = TNRI_RANK_STREAMS}};
 
-static _Atomic uint64_t number_last;
+_Atomic uint64_t tnri_number_last;
 
 /* The streams that the thread used last. Owned by the thread; valid for one generation. */
 static _Thread_local struct {
@@ -31,12 +31,7 @@ static _Thread_local struct {
 
 uint64_t tnri_number_now(void)
 {
-    return atomic_load_explicit(&number_last, memory_order_acquire);
-}
-
-uint64_t tnri_number_next(void)
-{
-    return atomic_fetch_add_explicit(&number_last, 1, memory_order_acq_rel) + 1;
+    return atomic_load_explicit(&tnri_number_last, memory_order_acquire);
 }
 
 static size_t hash_slot(const tnri_device *device, uintptr_t key)
@@ -127,9 +122,10 @@ static tnri_stream *registry_take(void)
     if (stream != NULL) {
         if (stream->device != NULL) {
             tnri_event_drop(stream->device, stream->seal);
-            tnri_event_drop(stream->device, atomic_exchange(&stream->spare, NULL));
+            tnri_event_drop(stream->device, stream->spare);
         }
         stream->seal = NULL;
+        stream->spare = NULL;
         return stream;
     }
     stream = tnri_host_alloc(sizeof(*stream));
@@ -156,6 +152,7 @@ static tnr_status registry_enter(const tnri_stream *facts, tnri_device *device, 
         stream->thread = facts->thread;
         stream->is_legacy = facts->is_legacy;
         stream->is_blocking = facts->is_blocking;
+        stream->is_default = key == 0 || facts->thread != 0;
         stream->marked = 0;
         stream->waited = 0;
         stream->uncounted = 0;
@@ -176,8 +173,8 @@ static tnr_status registry_enter(const tnri_stream *facts, tnri_device *device, 
 
 /* Finds with the driver's help: the id tells a recycled handle from the stream that had it
  * before. */
-static tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle, uintptr_t key,
-                                     tnri_stream **found)
+static TNRI_SELDOM tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle,
+                                                 uintptr_t key, tnri_stream **found)
 {
     tnri_visit visit;
     tnr_status status = tnri_device_enter(device, &visit);
@@ -225,47 +222,32 @@ tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream 
 
 /* ---- marks ---------------------------------------------------------------------------------- */
 
-/* The event that tnri_stream_recycle kept, as good as new; null if there is none. Under the lock,
- * so nobody else takes it, and nobody puts another one there while it is not null. */
-static tnri_event *stream_take_spare(tnri_stream *stream)
-{
-    tnri_event *event = atomic_load_explicit(&stream->spare, memory_order_acquire);
-    if (event != NULL) {
-        atomic_store_explicit(&stream->spare, NULL, memory_order_release);
-        atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
-    }
-    return event;
-}
-
 void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
 {
-    tnri_event *none = NULL;
     if (event == NULL)
         return;
-    if (atomic_load_explicit(&event->holders, memory_order_acquire) == 1 &&
-        !atomic_load_explicit(&stream->is_dead, memory_order_relaxed) &&
-        atomic_compare_exchange_strong_explicit(&stream->spare, &none, event, memory_order_release,
-                                                memory_order_relaxed))
+    tnri_lock_take(&stream->lock);
+    if (stream->seal == NULL && !stream->is_default) {
+        tnri_stream_mark_end(stream, event);
         return;
+    }
+    tnri_lock_release(&stream->lock);
     tnri_event_drop(stream->device, event);
 }
 
-/* The stream to record a mark on. Only its own thread can name a per-thread default stream. But
- * such a stream is a blocking one, so the legacy stream is ordered after all that it has been
- * given. */
-static tnr_stream stream_record_handle(const tnri_stream *stream)
+/* The handle that the calling thread may give the driver. */
+static tnr_stream stream_handle(const tnri_stream *stream)
 {
+    /* Only its own thread can name a per-thread default stream. But such a stream is a blocking
+     * one, so the legacy stream is ordered after all that it has been given. */
     if (tnri_unlikely(stream->thread != 0 && stream->thread != tnri_thread_number()))
         return TNRI_STREAM_LEGACY;
     return stream->handle;
 }
 
-/* Counts a call, and times one in TNRI_SAMPLE, which stands for all of them. Under the lock. */
-static CUresult stream_drive_record(tnri_stream *stream, tnri_event *event)
+TNRI_SELDOM CUresult tnri_stream_drive_timed(tnri_stream *stream, const tnri_event *event,
+                                             tnr_stream handle)
 {
-    tnr_stream handle = stream_record_handle(stream);
-    if (tnri_likely(++stream->uncounted < TNRI_SAMPLE))
-        return tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
     stream->uncounted = 0;
     uint64_t began_ns = tnri_clock_ns();
     CUresult result = tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
@@ -274,31 +256,26 @@ static CUresult stream_drive_record(tnri_stream *stream, tnri_event *event)
     return result;
 }
 
-/* Records and numbers; the one driver call that is made under a lock. Uses *event, or if that is
- * null the stream's spare one; if there is none either, records nothing and leaves *event null. */
-static CUresult stream_record(tnri_stream *stream, tnri_event **event, uint64_t *number)
+/* Records and numbers; the one driver call that is made under a lock. A stream that was destroyed
+ * gives its seal instead, since its handle must not be named any more. */
+static CUresult stream_record(tnri_stream *stream, tnr_stream handle, tnri_event **event,
+                              uint64_t *number)
 {
     CUresult result = CUDA_SUCCESS;
+    tnri_event *unused = NULL;
     tnri_lock_take(&stream->lock);
     if (tnri_unlikely(stream->seal != NULL)) {
-        /* Destroyed since the caller looked: its handle must not be named any more. */
-        tnri_event *unused = *event;
+        unused = *event;
         *event = stream->seal;
         *number = stream->marked;
         tnri_event_hold(*event);
-        tnri_lock_release(&stream->lock);
-        tnri_event_drop(stream->device, unused);
-        return CUDA_SUCCESS;
-    }
-    if (*event == NULL)
-        *event = stream_take_spare(stream);
-    if (*event != NULL)
-        result = stream_drive_record(stream, *event);
-    if (*event != NULL && result == CUDA_SUCCESS) {
-        *number = tnri_number_next();
-        stream->marked = *number;
+    } else {
+        result = tnri_stream_drive(stream, *event, handle);
+        if (result == CUDA_SUCCESS)
+            stream->marked = *number = tnri_number_next();
     }
     tnri_lock_release(&stream->lock);
+    tnri_event_drop(stream->device, unused);
     return result;
 }
 
@@ -313,23 +290,11 @@ void tnri_streams_count(tnri_device *device)
     }
 }
 
-/* The mark of a dead stream. 0 if it is not dead. */
-static int stream_seal_of(tnri_stream *stream, tnri_event **event, uint64_t *number)
+/* Records one's own event. Takes over the reference; *event is null on failure. */
+static tnr_status mark_with(tnri_stream *stream, tnr_stream handle, tnri_event **event,
+                            uint64_t *number)
 {
-    if (tnri_likely(!atomic_load_explicit(&stream->is_dead, memory_order_acquire)))
-        return 0;
-    tnri_lock_take(&stream->lock);
-    *event = stream->seal;
-    *number = stream->marked;
-    if (*event != NULL)
-        tnri_event_hold(*event);
-    tnri_lock_release(&stream->lock);
-    return *event != NULL;
-}
-
-/* Ends the making of a mark. */
-static tnr_status mark_made(tnri_stream *stream, tnri_event **event, CUresult result)
-{
+    CUresult result = stream_record(stream, handle, event, number);
     if (tnri_likely(result == CUDA_SUCCESS))
         return TNR_OK;
     tnri_event_drop(stream->device, *event);
@@ -346,29 +311,35 @@ static tnr_status stream_mark_slowly(tnri_stream *stream, tnri_event **event, ui
         return status;
     status = tnri_event_take(stream->device, event);
     if (status == TNR_OK)
-        status = mark_made(stream, event, stream_record(stream, event, number));
+        status = mark_with(stream, stream_handle(stream), event, number);
     tnri_device_leave(&visit);
     return status;
 }
 
+/* A dead stream's handle may not be asked; it gives its seal, whatever captures. */
+static TNRI_SELDOM int stream_refuses_mark(tnri_stream *stream)
+{
+    tnri_lock_take(&stream->lock);
+    int is_sealed = stream->seal != NULL;
+    tnri_lock_release(&stream->lock);
+    return !is_sealed && tnri_stream_is_capturing(stream_handle(stream));
+}
+
 tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number)
 {
-    *event = NULL;
-    if (tnri_unlikely(stream_seal_of(stream, event, number)))
-        return TNR_OK;
-    if (tnri_unlikely(tnri_stream_is_capturing(stream_record_handle(stream))))
+    if (tnri_unlikely(tnri_capturing()) && stream_refuses_mark(stream))
         return tnri_error(TNR_ERR_CAPTURE,
                           "stream %p is being captured, so the end of its work cannot be marked.",
                           (void *)stream->handle);
+    if (tnri_stream_mark_begin(stream, event, number)) {
+        tnri_lock_release(&stream->lock);
+        return TNR_OK;
+    }
     /* Only default streams, and making an event, need the context; switching to it is dear. */
-    if (tnri_unlikely(stream->key <= 2 || stream->thread != 0))
+    *event = stream->is_default ? NULL : tnri_event_take_spare(stream->device);
+    if (*event == NULL)
         return stream_mark_slowly(stream, event, number);
-    if (atomic_load_explicit(&stream->spare, memory_order_relaxed) == NULL)
-        *event = tnri_event_take_spare(stream->device);
-    CUresult result = stream_record(stream, event, number);
-    if (tnri_unlikely(*event == NULL))
-        return stream_mark_slowly(stream, event, number);
-    return mark_made(stream, event, result);
+    return mark_with(stream, stream->handle, event, number);
 }
 
 void tnri_stream_completed(tnri_stream *stream, uint64_t number)
@@ -514,7 +485,7 @@ void tnri_streams_forget(const tnri_device *device)
         }
         *link = stream->all_next;
         tnri_event_drop(stream->device, stream->seal);
-        tnri_event_drop(stream->device, atomic_exchange(&stream->spare, NULL));
+        tnri_event_drop(stream->device, stream->spare);
         tnri_clock_drop(stream->clock);
         tnri_host_free(stream, sizeof(*stream));
     }

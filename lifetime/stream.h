@@ -29,6 +29,7 @@ typedef struct tnri_stream {
     size_t index;    /* in clocks */
     uint64_t thread; /* of a per-thread default stream: its thread's number; else 0 */
     int is_legacy, is_blocking;
+    int is_default; /* only to be marked in the device's context */
 
     struct tnri_stream *hash_next, *all_next; /* the registry's lock */
     _Atomic uint32_t holders;                 /* uses, announcements, lives */
@@ -41,16 +42,20 @@ typedef struct tnri_stream {
     struct tnri_use *pending; /* heap of the uses of retired blocks */
     unsigned uncounted;       /* marks whose driver calls have not been handed in */
     tnri_event *seal;         /* of a dead stream: the end of its work */
+    tnri_event *spare;        /* for the next mark, with the only reference; null: none */
 
-    tnri_event *_Atomic spare;    /* set by anyone while null, taken under the lock */
     _Atomic size_t pending_count; /* changed under the lock */
     _Atomic uint64_t completed;   /* highest number known to be over */
 } tnri_stream;
 
 /* The number of the latest mark of any stream. */
 uint64_t tnri_number_now(void);
-/* A number of its own for what is not a mark: above all numbers given so far. */
-uint64_t tnri_number_next(void);
+/* A number above all that were given so far. */
+extern _Atomic uint64_t tnri_number_last;
+static inline uint64_t tnri_number_next(void)
+{
+    return atomic_fetch_add_explicit(&tnri_number_last, 1, memory_order_acq_rel) + 1;
+}
 
 /* The object for a stream of a device; made and checked with the driver if it is new. Errors:
  * TNR_ERR_INVALID_STREAM, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. No lock is held. */
@@ -65,9 +70,26 @@ tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *n
 /* Hands in the driver calls of all streams of a device: tnri_upper.count. */
 void tnri_streams_count(tnri_device *device);
 
+/* The same in two halves, with the stream's lock held in between, for the usual case: between two
+ * launches each locked instruction counts. The first returns 0, and has done nothing, if the usual
+ * way fails. The second gives up the reference to an event that the mark has made superfluous (may
+ * be null) and keeps it for the next mark, as tnri_stream_recycle does. */
+static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event, uint64_t *number);
+static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfluous);
+
 /* Gives up a reference to the event of one of the stream's marks. If it was the last one, the event
- * is kept for the stream's next mark: between two launches each lock counts. */
+ * is kept for the stream's next mark. Takes the stream's lock. */
 void tnri_stream_recycle(tnri_stream *stream, tnri_event *event);
+
+/* Records an event; one call in TNRI_SAMPLE is timed, which stands for all. Under the lock. */
+CUresult tnri_stream_drive_timed(tnri_stream *stream, const tnri_event *event, tnr_stream handle);
+static inline CUresult tnri_stream_drive(tnri_stream *stream, const tnri_event *event,
+                                         tnr_stream handle)
+{
+    if (tnri_likely(++stream->uncounted < TNRI_SAMPLE))
+        return tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
+    return tnri_stream_drive_timed(stream, event, handle);
+}
 
 /* The stream is being destroyed, or `is_gone` already: seals it and all arenas of its key. For one
  * that is gone the host waits, because its handle may be another stream's now. */
@@ -101,5 +123,35 @@ void tnri_stream_drop(tnri_stream *stream);
 
 /* Forgets all streams of a device that is put out of use. */
 void tnri_streams_forget(const tnri_device *device);
+
+/* ---- the two halves of a mark --------------------------------------------------------------- */
+
+static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    tnri_lock_take(&stream->lock);
+    tnri_event *recorded = stream->spare;
+    if (tnri_likely(recorded != NULL && stream->seal == NULL && !stream->is_default)) {
+        atomic_store_explicit(&recorded->completed, 0, memory_order_relaxed);
+        if (tnri_likely(tnri_stream_drive(stream, recorded, stream->handle) == CUDA_SUCCESS)) {
+            stream->spare = NULL;
+            stream->marked = *number = tnri_number_next();
+            *event = recorded;
+            return 1;
+        }
+    }
+    tnri_lock_release(&stream->lock);
+    return 0;
+}
+
+static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfluous)
+{
+    if (tnri_likely(superfluous != NULL && stream->spare == NULL &&
+                    atomic_load_explicit(&superfluous->holders, memory_order_acquire) == 1)) {
+        stream->spare = superfluous;
+        superfluous = NULL;
+    }
+    tnri_lock_release(&stream->lock);
+    tnri_event_drop(stream->device, superfluous);
+}
 
 #endif

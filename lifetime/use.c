@@ -33,14 +33,33 @@ static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
     return uses;
 }
 
+/* The stream's use in the list, or null. */
+static inline tnri_use *uses_find(const tnri_uses *uses, const tnri_stream *stream)
+{
+    tnri_use *use = uses->first;
+    while (use != NULL && use->stream != stream)
+        use = use->next;
+    return use;
+}
+
+/* Moves the end of a use on to a mark; takes over its event. Returns the one that is not needed any
+ * more, to be recycled: a stream is a queue, so its later mark covers its earlier one. */
+static inline tnri_event *use_advance(tnri_use *use, uint64_t number, tnri_event *event)
+{
+    if (tnri_unlikely(use->number > number))
+        return event;
+    tnri_event *before = use->event;
+    use->event = event;
+    use->number = number;
+    return before;
+}
+
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
-                        tnri_event *event)
+                        tnri_event **event)
 {
     tnri_assert_held(&arena->lock);
     tnri_uses *uses = block_uses(arena, block);
-    tnri_use *use = uses == NULL ? NULL : uses->first;
-    while (use != NULL && use->stream != stream)
-        use = use->next;
+    tnri_use *use = uses == NULL ? NULL : uses_find(uses, stream);
     if (use == NULL && uses != NULL && (use = tnri_record_take(&use_records)) != NULL) {
         use->owner = uses;
         use->stream = stream;
@@ -51,25 +70,18 @@ tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *strea
     if (use == NULL) {
         if (uses != NULL && uses->first == NULL) {
             block->uses = NULL;
-            tnri_uses_free(uses);
+            tnri_uses_free(uses, 1);
         }
-        tnri_event_drop(arena->device, event);
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
     }
-    if (event == NULL) {
+    if (*event == NULL)
         use->until_free = TNRI_UNTIL_FREE_OPEN;
-    } else if (use->number <= number) {
-        /* A stream is a queue: its later mark covers its earlier one. */
-        tnri_stream_recycle(stream, use->event);
-        use->event = event;
-        use->number = number;
-    } else {
-        tnri_event_drop(arena->device, event);
-    }
+    else
+        *event = use_advance(use, number, *event);
     return TNR_OK;
 }
 
-void tnri_uses_free(tnri_uses *uses)
+void tnri_uses_free(tnri_uses *uses, int is_locked)
 {
     if (tnri_unlikely(uses->captured != NULL))
         tnri_captures_get()->captured_gone(uses->captured);
@@ -77,7 +89,10 @@ void tnri_uses_free(tnri_uses *uses)
         tnri_use *use = uses->first;
         uses->first = use->next;
         tnri_assert(!use->is_pending);
-        tnri_stream_recycle(use->stream, use->event);
+        if (is_locked)
+            tnri_event_drop(uses->arena->device, use->event);
+        else
+            tnri_stream_recycle(use->stream, use->event);
         tnri_stream_drop(use->stream);
         if (use != &uses->fence)
             tnri_record_give(&use_records, use);
@@ -116,24 +131,41 @@ void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_
 
 /* ---- finding the block ---------------------------------------------------------------------- */
 
-/* The arena whose span `ptr` lies in, with no promise about the block. */
-static tnr_status arena_of(const void *ptr, tnri_arena **arena)
+/* The device whose address `ptr` is; null if the library does not run or it is none of ours. */
+static inline tnri_device *device_of(const void *ptr)
+{
+    if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
+        return NULL;
+    return tnri_device_of((uintptr_t)ptr);
+}
+
+/* arena_of for an address that no block starts at. */
+static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **arena)
 {
     if (ptr == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "a null pointer has no uses to record.");
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = NULL;
-    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
-        device = tnri_device_of((uintptr_t)ptr);
+    tnri_device *device = device_of(ptr);
     if (device == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
-    if (block == NULL)
-        block = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
     if (block == NULL)
         return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
                           device->index);
+    *arena = block->world->arena;
+    return TNR_OK;
+}
+
+/* The arena whose span `ptr` lies in, with no promise about the block. */
+static inline tnr_status arena_of(const void *ptr, tnri_arena **arena)
+{
+    tnri_device *device = device_of(ptr);
+    tnri_block *block = NULL;
+    if (tnri_likely(device != NULL))
+        block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    if (tnri_unlikely(block == NULL))
+        return arena_of_slowly(ptr, arena);
     *arena = block->world->arena;
     return TNR_OK;
 }
@@ -157,7 +189,7 @@ static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **bl
 }
 
 /* The use of the block's own stream is what its free is ordered after anyway. */
-static tnr_status own_use(tnri_arena *arena, const void *ptr)
+static TNRI_SELDOM tnr_status own_use(tnri_arena *arena, const void *ptr)
 {
     tnri_block *block;
     tnr_status status = block_lock(arena, ptr, &block);
@@ -172,13 +204,29 @@ static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *str
 {
     tnri_block *block;
     tnr_status status = block_lock(arena, ptr, &block);
-    if (status != TNR_OK) {
-        tnri_event_drop(arena->device, event);
-        return status;
+    if (status == TNR_OK) {
+        status = tnri_use_add(arena, block, stream, number, &event);
+        tnri_lock_release(&arena->lock);
     }
-    status = tnri_use_add(arena, block, stream, number, event);
-    tnri_lock_release(&arena->lock);
+    tnri_stream_recycle(stream, event);
     return status;
+}
+
+/* Moves the mark on if `ptr` is the start of a live block that the stream has used before; 0 if it
+ * is not. As tnri_use_add with the event. */
+static inline int use_enter_again(tnri_arena *arena, const void *ptr, tnri_stream *stream,
+                                  uint64_t number, tnri_event **event)
+{
+    tnri_use *use = NULL;
+    tnri_lock_take(&arena->lock);
+    const tnri_block *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
+    if (tnri_likely(block != NULL && block->base == (uintptr_t)ptr && block->state == TNRI_LIVE &&
+                    block->uses != NULL))
+        use = uses_find(block->uses, stream);
+    if (use != NULL)
+        *event = use_advance(use, number, *event);
+    tnri_lock_release(&arena->lock);
+    return use != NULL;
 }
 
 /* ---- the calls ------------------------------------------------------------------------------ */
@@ -186,8 +234,8 @@ static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *str
 /* What tnr_record_use and tnr_record_stream begin with: the block's arena and the stream's object,
  * which is null for the block's own stream once the block is known to be live, and for a stream
  * that is being captured, of which the layer above has taken note. */
-static tnr_status use_begin(const void *ptr, tnr_stream handle, int until_free, tnri_arena **arena,
-                            tnri_stream **stream)
+static inline tnr_status use_begin(const void *ptr, tnr_stream handle, int until_free,
+                                   tnri_arena **arena, tnri_stream **stream)
 {
     *stream = NULL;
     tnr_status status = arena_of(ptr, arena);
@@ -198,8 +246,17 @@ static tnr_status use_begin(const void *ptr, tnr_stream handle, int until_free, 
         return status;
     if ((*arena)->key == tnri_stream_key(handle))
         return own_use(*arena, ptr);
-    tnri_retire_register();
     return tnri_stream_find((*arena)->device, handle, stream);
+}
+
+/* A mark where the usual way failed, or the first of a stream on a block. */
+static TNRI_SELDOM tnr_status record_use_slowly(tnri_arena *arena, const void *ptr,
+                                                tnri_stream *stream)
+{
+    tnri_event *event;
+    uint64_t number;
+    tnr_status status = tnri_stream_mark(stream, &event, &number);
+    return status == TNR_OK ? use_enter(arena, ptr, stream, number, event) : status;
 }
 
 tnr_status tnr_record_use(const void *ptr, tnr_stream handle)
@@ -211,10 +268,13 @@ tnr_status tnr_record_use(const void *ptr, tnr_stream handle)
         return status;
     tnri_event *event;
     uint64_t number;
-    status = tnri_stream_mark(stream, &event, &number);
-    if (status != TNR_OK)
-        return status;
-    return use_enter(arena, ptr, stream, number, event);
+    if (tnri_unlikely(!tnri_stream_mark_begin(stream, &event, &number)))
+        return record_use_slowly(arena, ptr, stream);
+    /* The arena's lock is taken under the stream's: one locked instruction less than keeping the
+     * event that is not needed any more afterwards. */
+    int is_entered = use_enter_again(arena, ptr, stream, number, &event);
+    tnri_stream_mark_end(stream, is_entered ? event : NULL);
+    return tnri_likely(is_entered) ? TNR_OK : use_enter(arena, ptr, stream, number, event);
 }
 
 tnr_status tnr_record_stream(const void *ptr, tnr_stream handle)
@@ -233,7 +293,6 @@ tnr_status tnr_keep_until(const void *ptr, tnr_event event)
     tnr_status status = arena_of(ptr, &arena);
     if (status != TNR_OK)
         return status;
-    tnri_retire_register();
     tnri_stream *proxy;
     tnri_event *mark;
     uint64_t number;

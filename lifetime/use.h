@@ -52,10 +52,11 @@ typedef struct tnri_uses {
 } tnri_uses;
 
 /* Adds a mark to a live block's uses, or moves the stream's mark on; takes over the reference to
- * `event`, also on failure. With a null event the use is until the free. Under the arena's lock.
+ * *event. With a null event the use is until the free. *event becomes the one that is not needed
+ * any more, or null: for tnri_stream_recycle, once the lock is given up. Under the arena's lock.
  * TNR_ERR_HOST_MEMORY: nothing has changed. */
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
-                        tnri_event *event);
+                        tnri_event **event);
 
 /* Makes sure that a live block has a list, be it empty. Under the arena's lock. */
 tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block);
@@ -66,7 +67,8 @@ void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_
 /* Returns the records' memory if none is in use. */
 void tnri_use_records_trim(void);
 
-/* Frees a block's uses with all references. */
-void tnri_uses_free(tnri_uses *uses);
+/* Frees a block's uses with all references. Events are kept for their streams, unless a lock is
+ * held. */
+void tnri_uses_free(tnri_uses *uses, int is_locked);
 
 #endif

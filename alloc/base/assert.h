@@ -40,5 +40,7 @@ _Noreturn void tnri_assert_failed(const char *condition, const char *file, int l
 /* Hints for branches whose likelihood the compiler cannot know. */
 #define tnri_likely(c) __builtin_expect(!!(c), 1)
 #define tnri_unlikely(c) __builtin_expect(!!(c), 0)
+/* For a function that is kept out of its caller, which is fast without it. */
+#define TNRI_SELDOM __attribute__((noinline, cold))
 
 #endif

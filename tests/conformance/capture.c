@@ -37,6 +37,13 @@ void expect_end(const char *label, CUstream stream, CUresult expected)
     }
 }
 
+void expect_outcome(CUstream origin, bool broken)
+{
+    expect_status("status", origin,
+                  broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    expect_end("end", origin, broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+}
+
 /* How many nodes the stream's next operation would depend on. */
 size_t capture_dependencies(CUstream stream)
 {
@@ -126,7 +133,7 @@ static void capture_default_streams(void)
            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     expect("legacy_named", cu.StreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED),
            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    observe("end_legacy", cu.StreamEndCapture(NULL, &graph));
+    expect("end_legacy", cu.StreamEndCapture(NULL, &graph), CUDA_ERROR_ILLEGAL_STATE);
     expect("per_thread",
            cu.StreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED),
            CUDA_SUCCESS);
@@ -148,9 +155,9 @@ static void capture_info(void)
     expect("none", cu.StreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count),
            CUDA_SUCCESS);
     expect_number("none_status", status, CU_STREAM_CAPTURE_STATUS_NONE);
-    observe_number("none_id", id);
-    observe_yes("none_graph_left", graph == (CUgraph)(uintptr_t)1);
-    observe_number("none_count", count);
+    expect_number("none_id", id, 77);
+    expect_yes("none_graph_left", graph == (CUgraph)(uintptr_t)1, true);
+    expect_number("none_count", count, 77);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     expect("begun", cu.StreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count),
            CUDA_SUCCESS);
@@ -162,20 +169,22 @@ static void capture_info(void)
     expect("one", cu.StreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count),
            CUDA_SUCCESS);
     expect_number("one_count", count, 1);
-    observe_yes("edges", edges != NULL);
+    expect_yes("edges", edges != NULL, true);
     expect("status_only", cu.StreamGetCaptureInfo(stream, &status, NULL, NULL, NULL, NULL, NULL),
            CUDA_SUCCESS);
     expect("null_status", cu.StreamGetCaptureInfo(stream, NULL, &id, NULL, NULL, NULL, NULL),
            CUDA_ERROR_INVALID_VALUE);
-    observe("no_edges", cu.StreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, NULL, &count));
-    observe("no_count", cu.StreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, NULL));
+    expect("no_edges", cu.StreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, NULL, &count),
+           CUDA_SUCCESS);
+    expect("no_count", cu.StreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, NULL),
+           CUDA_SUCCESS);
     CUgraph ended = NULL;
     need("end", cu.StreamEndCapture(stream, &ended));
     expect_yes("same_graph", ended == graph, true);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("info", cu.StreamGetCaptureInfo(stream, &status, &next_id, NULL, NULL, NULL, NULL));
     expect_yes("ids_differ", next_id != id, true);
-    observe_yes("next_id_is_next", next_id == id + 1);
+    expect_yes("next_id_is_next", next_id == id + 1, true);
     expect_end("end_second", stream, CUDA_SUCCESS);
 }
 
@@ -209,7 +218,7 @@ static void capture_nodes(void)
     expect_number("after_record", capture_node_count(capture_graph(stream)), 5);
     expect_number("dependencies", capture_dependencies(stream), 1);
     expect("set_nothing", cu.MemsetD8Async(at, 1, 0, stream), CUDA_SUCCESS);
-    observe_number("after_nothing", capture_node_count(capture_graph(stream)));
+    expect_number("after_nothing", capture_node_count(capture_graph(stream)), 5);
     expect_end("end", stream, CUDA_SUCCESS);
 }
 
@@ -287,21 +296,21 @@ static void capture_redundant_waits(void)
     need("set", cu.MemsetD8Async(at, 2, 16, origin));
     need("record", cu.EventRecord(second, origin));
     expect("wait_for_own_past", cu.StreamWaitEvent(origin, first, 0), CUDA_SUCCESS);
-    observe_number("own_past", capture_dependencies(origin));
+    expect_number("own_past", capture_dependencies(origin), 2);
     expect("wait_first", cu.StreamWaitEvent(joined, first, 0), CUDA_SUCCESS);
     expect("wait_second", cu.StreamWaitEvent(joined, second, 0), CUDA_SUCCESS);
-    observe_number("old_then_new", capture_dependencies(joined));
+    expect_number("old_then_new", capture_dependencies(joined), 2);
     expect("wait_again", cu.StreamWaitEvent(joined, second, 0), CUDA_SUCCESS);
-    observe_number("again", capture_dependencies(joined));
+    expect_number("again", capture_dependencies(joined), 2);
     need("set", cu.MemsetD8Async(at + 64, 2, 16, joined));
     size_t edges = 0;
     CUgraphNode from[8];
     CUgraphNode to[8];
     edges = 8;
-    observe("edges", cu.GraphGetEdges(capture_graph(origin), from, to, &edges));
-    observe_number("edge_count", edges);
+    expect("edges", cu.GraphGetEdges(capture_graph(origin), from, to, &edges), CUDA_SUCCESS);
+    expect_number("edge_count", edges, 3);
     capture_fork_to(joined, origin);
-    observe_number("end_dependencies", capture_dependencies(origin));
+    expect_number("end_dependencies", capture_dependencies(origin), 3);
     expect_end("end", origin, CUDA_SUCCESS);
 }
 
@@ -334,22 +343,22 @@ static void capture_joined_without_work(void)
     need("set", cu.MemsetD8Async(at, 1, 16, origin));
     capture_fork_to(origin, joined);
     CUgraph graph = NULL;
-    observe("end_no_work", cu.StreamEndCapture(origin, &graph));
-    observe_number("origin", capture_status_of(origin));
-    observe_number("joined", capture_status_of(joined));
+    expect("end_no_work", cu.StreamEndCapture(origin, &graph), CUDA_SUCCESS);
+    expect_number("origin", capture_status_of(origin), 0);
+    expect_number("joined", capture_status_of(joined), 0);
 
     capture_begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED);
     capture_fork_to(origin, joined);
-    observe("end_nothing_at_all", cu.StreamEndCapture(origin, &graph));
-    observe_number("joined", capture_status_of(joined));
+    expect("end_nothing_at_all", cu.StreamEndCapture(origin, &graph), CUDA_SUCCESS);
+    expect_number("joined", capture_status_of(joined), 0);
 
     capture_begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED);
     capture_fork_to(origin, joined);
     need("set", cu.MemsetD8Async(at + 64, 2, 16, joined));
     capture_fork_to(joined, origin);
     need("record_again", cu.EventRecord(event_new(CU_EVENT_DISABLE_TIMING), joined));
-    observe("end_recorded_after_join", cu.StreamEndCapture(origin, &graph));
-    observe_number("joined", capture_status_of(joined));
+    expect("end_recorded_after_join", cu.StreamEndCapture(origin, &graph), CUDA_SUCCESS);
+    expect_number("joined", capture_status_of(joined), 0);
 
     capture_begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("set", cu.MemsetD8Async(at, 1, 16, origin));
@@ -357,8 +366,9 @@ static void capture_joined_without_work(void)
     need("set", cu.MemsetD8Async(at + 64, 2, 16, joined));
     capture_fork_to(joined, origin);
     need("set", cu.MemsetD8Async(at + 64, 3, 16, joined));
-    observe("end_work_after_join", cu.StreamEndCapture(origin, &graph));
-    observe_number("joined", capture_status_of(joined));
+    expect("end_work_after_join", cu.StreamEndCapture(origin, &graph),
+           CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    expect_number("joined", capture_status_of(joined), 0);
 }
 
 static void capture_end_on_joined(void)
@@ -372,8 +382,10 @@ static void capture_end_on_joined(void)
     expect_end("end_joined", joined, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     expect_status("origin", origin, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
     expect_status("joined", joined, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-    observe("end_joined_again", cu.StreamEndCapture(joined, &(CUgraph){NULL}));
-    observe("begin_on_joined", cu.StreamBeginCapture(joined, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    expect("end_joined_again", cu.StreamEndCapture(joined, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    expect("begin_on_joined", cu.StreamBeginCapture(joined, CU_STREAM_CAPTURE_MODE_GLOBAL),
+           CUDA_ERROR_ILLEGAL_STATE);
     expect_end("end", origin, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     expect_status("joined_after", joined, CU_STREAM_CAPTURE_STATUS_NONE);
 }
@@ -390,10 +402,12 @@ static void capture_merge(void)
     need("set", cu.MemsetD8Async(at, 1, 16, first));
     need("record", cu.EventRecord(event, first));
     expect("wait", cu.StreamWaitEvent(second, event, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
-    observe_number("first", capture_status_of(first));
-    observe_number("second", capture_status_of(second));
-    observe("end_second", cu.StreamEndCapture(second, &(CUgraph){NULL}));
-    observe("end_first", cu.StreamEndCapture(first, &(CUgraph){NULL}));
+    expect_number("first", capture_status_of(first), 2);
+    expect_number("second", capture_status_of(second), 2);
+    expect("end_second", cu.StreamEndCapture(second, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    expect("end_first", cu.StreamEndCapture(first, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* ---- Dependencies by hand ------------------------------------------------------------------- */
@@ -430,7 +444,7 @@ static void capture_update_dependencies(void)
            cu.StreamUpdateCaptureDependencies(stream, nodes, NULL, 1,
                                               CU_STREAM_ADD_CAPTURE_DEPENDENCIES),
            CUDA_SUCCESS);
-    observe_number("added_same", capture_dependencies(stream));
+    expect_number("added_same", capture_dependencies(stream), 2);
     expect("set_first",
            cu.StreamUpdateCaptureDependencies(stream, nodes, NULL, 1,
                                               CU_STREAM_SET_CAPTURE_DEPENDENCIES),
@@ -439,16 +453,20 @@ static void capture_update_dependencies(void)
     expect_yes("is_first", capture_node(stream) == nodes[0], true);
     expect("flags", cu.StreamUpdateCaptureDependencies(stream, nodes, NULL, 1, 7),
            CUDA_ERROR_INVALID_VALUE);
-    observe("null_nodes", cu.StreamUpdateCaptureDependencies(stream, NULL, NULL, 1,
-                                                             CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    expect("null_nodes",
+           cu.StreamUpdateCaptureDependencies(stream, NULL, NULL, 1,
+                                              CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+           CUDA_ERROR_INVALID_VALUE);
     expect_status("status", stream, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     capture_begin(second, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("foreign_node", cu.StreamUpdateCaptureDependencies(second, nodes, NULL, 1,
-                                                               CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-    observe_number("second_status", capture_status_of(second));
-    observe_number("stream_status", capture_status_of(stream));
-    observe("end_second", cu.StreamEndCapture(second, &(CUgraph){NULL}));
-    observe("end_with_loose_node", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("foreign_node",
+           cu.StreamUpdateCaptureDependencies(second, nodes, NULL, 1,
+                                              CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+           CUDA_ERROR_INVALID_VALUE);
+    expect_number("second_status", capture_status_of(second), 1);
+    expect_number("stream_status", capture_status_of(stream), 1);
+    expect("end_second", cu.StreamEndCapture(second, &(CUgraph){NULL}), CUDA_SUCCESS);
+    expect("end_with_loose_node", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
 }
 
 /* Duplicates in one call, and dependencies dropped from an origin that then ends. */
@@ -460,10 +478,12 @@ static void capture_update_dropping(void)
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("set", cu.MemsetD8Async(at, 1, 16, stream));
     CUgraphNode twice[2] = {capture_node(stream), capture_node(stream)};
-    observe("twice", cu.StreamUpdateCaptureDependencies(stream, twice, NULL, 2,
-                                                        CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-    observe_number("twice_count", capture_dependencies(stream));
-    observe("set_after_twice", cu.MemsetD8Async(at, 2, 16, stream));
+    expect("twice",
+           cu.StreamUpdateCaptureDependencies(stream, twice, NULL, 2,
+                                              CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+           CUDA_SUCCESS);
+    expect_number("twice_count", capture_dependencies(stream), 1);
+    expect("set_after_twice", cu.MemsetD8Async(at, 2, 16, stream), CUDA_SUCCESS);
     need("clear", cu.StreamUpdateCaptureDependencies(stream, NULL, NULL, 0,
                                                      CU_STREAM_SET_CAPTURE_DEPENDENCIES));
     expect("end", cu.StreamEndCapture(stream, &graph), CUDA_SUCCESS);
@@ -488,11 +508,11 @@ static void capture_to_graph(void)
         "null",
         cu.StreamBeginCaptureToGraph(stream, NULL, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED),
         CUDA_ERROR_INVALID_VALUE);
-    observe("foreign", cu.StreamBeginCaptureToGraph(stream, graph, &foreign, NULL, 1,
-                                                    CU_STREAM_CAPTURE_MODE_RELAXED));
-    if (capture_status_of(stream) != CU_STREAM_CAPTURE_STATUS_NONE) {
-        observe("end_foreign", cu.StreamEndCapture(stream, &ended));
-    }
+    expect("foreign",
+           cu.StreamBeginCaptureToGraph(stream, graph, &foreign, NULL, 1,
+                                        CU_STREAM_CAPTURE_MODE_RELAXED),
+           CUDA_ERROR_INVALID_VALUE);
+    expect_status("not_begun", stream, CU_STREAM_CAPTURE_STATUS_NONE);
     expect("begin",
            cu.StreamBeginCaptureToGraph(stream, graph, &empty, NULL, 1,
                                         CU_STREAM_CAPTURE_MODE_RELAXED),
@@ -500,12 +520,10 @@ static void capture_to_graph(void)
     expect_yes("its_graph", capture_graph(stream) == graph, true);
     expect_number("dependencies", capture_dependencies(stream), 1);
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
-    CUresult twice =
-        cu.StreamBeginCaptureToGraph(second, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("second_capture_same_graph", twice);
-    if (twice == CUDA_SUCCESS) {
-        observe("end_second_capture", cu.StreamEndCapture(second, &ended));
-    }
+    expect(
+        "second_capture_same_graph",
+        cu.StreamBeginCaptureToGraph(second, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED),
+        CUDA_ERROR_ILLEGAL_STATE);
     expect("set", cu.MemsetD8Async(at, 1, 16, stream), CUDA_SUCCESS);
     expect("end", cu.StreamEndCapture(stream, &ended), CUDA_SUCCESS);
     expect_yes("same", ended == graph, true);
@@ -533,9 +551,10 @@ static void capture_to_graph_fails(void)
     expect_number("nodes_invalidated", capture_node_count(graph), 1);
     expect("end", cu.StreamEndCapture(stream, &ended), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     expect_yes("graph_given", ended == graph, false);
-    observe("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
-    observe("add", cu.GraphAddEmptyNode(&(CUgraphNode){NULL}, graph, NULL, 0));
-    observe("destroy", cu.GraphDestroy(graph));
+    expect("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}), CUDA_ERROR_INVALID_VALUE);
+    expect("add", cu.GraphAddEmptyNode(&(CUgraphNode){NULL}, graph, NULL, 0),
+           CUDA_ERROR_INVALID_VALUE);
+    expect("destroy", cu.GraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* And one that ends for want of a join, and one whose origin is destroyed. */
@@ -552,19 +571,20 @@ static void capture_to_graph_unjoined(void)
     need("set", cu.MemsetD8Async(at, 1, 16, joined));
     expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}),
            CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    observe("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
+    expect("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}), CUDA_ERROR_INVALID_VALUE);
     need("graph", cu.GraphCreate(&graph, 0));
     need("begin", cu.StreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
                                                CU_STREAM_CAPTURE_MODE_RELAXED));
     need("set", cu.MemsetD8Async(at, 1, 16, stream));
     need("destroy", cu.StreamDestroy(stream));
-    observe("nodes_stream_gone", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
+    expect("nodes_stream_gone", cu.GraphGetNodes(graph, NULL, &(size_t){0}),
+           CUDA_ERROR_INVALID_VALUE);
     stream = stream_new(CU_STREAM_NON_BLOCKING);
     need("graph", cu.GraphCreate(&graph, 0));
     need("begin", cu.StreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
                                                CU_STREAM_CAPTURE_MODE_RELAXED));
-    observe("end_null", cu.StreamEndCapture(stream, NULL));
-    observe("nodes_end_null", cu.GraphGetNodes(graph, NULL, &(size_t){0}));
+    expect("end_null", cu.StreamEndCapture(stream, NULL), CUDA_SUCCESS);
+    expect("nodes_end_null", cu.GraphGetNodes(graph, NULL, &(size_t){0}), CUDA_SUCCESS);
 }
 
 /* Nodes taken out of a graph under capture, also one that the stream depends on. */
@@ -576,13 +596,13 @@ static void capture_node_destroyed(void)
     need("set", cu.MemsetD8Async(at, 1, 16, stream));
     CUgraphNode first = capture_node(stream);
     need("set", cu.MemsetD8Async(at, 2, 16, stream));
-    observe("destroy_first", cu.GraphDestroyNode(first));
-    observe_number("status", capture_status_of(stream));
-    observe("destroy_last", cu.GraphDestroyNode(capture_node(stream)));
-    observe_number("status", capture_status_of(stream));
-    observe_number("dependencies", capture_dependencies(stream));
-    observe("set", cu.MemsetD8Async(at, 3, 16, stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("destroy_first", cu.GraphDestroyNode(first), CUDA_ERROR_ILLEGAL_STATE);
+    expect_number("status", capture_status_of(stream), 1);
+    expect("destroy_last", cu.GraphDestroyNode(capture_node(stream)), CUDA_ERROR_ILLEGAL_STATE);
+    expect_number("status", capture_status_of(stream), 1);
+    expect_number("dependencies", capture_dependencies(stream), 1);
+    expect("set", cu.MemsetD8Async(at, 3, 16, stream), CUDA_SUCCESS);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
 }
 
 /* Events of destroyed or ended things: recorded in a capture whose stream is then destroyed. */
@@ -597,15 +617,17 @@ static void capture_event_of_destroyed_stream(void)
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("record", cu.EventRecord(event, stream));
     need("record", cu.EventRecord(captured, stream));
-    observe("elapsed_never_first", cu.EventElapsedTime(&ms, never, captured));
-    observe("elapsed_captured_first", cu.EventElapsedTime(&ms, captured, never));
-    observe("elapsed_untimed", cu.EventElapsedTime(&ms, event, captured));
-    observe_number("status", capture_status_of(stream));
+    expect("elapsed_never_first", cu.EventElapsedTime(&ms, never, captured),
+           CUDA_ERROR_INVALID_HANDLE);
+    expect("elapsed_captured_first", cu.EventElapsedTime(&ms, captured, never),
+           CUDA_ERROR_CAPTURED_EVENT);
+    expect("elapsed_untimed", cu.EventElapsedTime(&ms, event, captured), CUDA_ERROR_CAPTURED_EVENT);
+    expect_number("status", capture_status_of(stream), 1);
     need("destroy", cu.StreamDestroy(stream));
-    observe("query", cu.EventQuery(event));
-    observe("wait", cu.StreamWaitEvent(other, event, 0));
-    observe("elapsed_after", cu.EventElapsedTime(&ms, captured, captured));
-    observe("destroy_event", cu.EventDestroy(event));
+    expect("query", cu.EventQuery(event), CUDA_ERROR_INVALID_VALUE);
+    expect("wait", cu.StreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("elapsed_after", cu.EventElapsedTime(&ms, captured, captured), CUDA_ERROR_INVALID_VALUE);
+    expect("destroy_event", cu.EventDestroy(event), CUDA_SUCCESS);
 }
 
 const struct scenario capture_scenarios[] = {

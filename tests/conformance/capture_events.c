@@ -29,8 +29,7 @@ static void capture_event_asked(void)
                               : call == 1 ? cu.EventSynchronize(event)
                                           : cu.EventElapsedTime(&ms, before, event);
             expect(label, result, CUDA_ERROR_CAPTURED_EVENT);
-            observe_number("status", capture_status_of(stream));
-            observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+            expect_outcome(stream, call != 2);
         }
     }
 }
@@ -49,16 +48,16 @@ static void capture_event_afterwards(void)
     need("end", cu.StreamEndCapture(stream, &graph));
     expect("query", cu.EventQuery(event), CUDA_ERROR_INVALID_VALUE);
     expect("sync", cu.EventSynchronize(event), CUDA_ERROR_INVALID_VALUE);
-    observe("wait", cu.StreamWaitEvent(other, event, 0));
-    observe_number("other_status", capture_status_of(other));
-    observe("stream_sound", cu.StreamSynchronize(other));
+    expect("wait", cu.StreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+    expect_number("other_status", capture_status_of(other), 0);
+    expect("stream_sound", cu.StreamSynchronize(other), CUDA_SUCCESS);
     need("graph_destroy", cu.GraphDestroy(graph));
-    observe("query_graph_gone", cu.EventQuery(event));
-    observe("wait_graph_gone", cu.StreamWaitEvent(other, event, 0));
+    expect("query_graph_gone", cu.EventQuery(event), CUDA_ERROR_INVALID_VALUE);
+    expect("wait_graph_gone", cu.StreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    observe("wait_in_next_capture", cu.StreamWaitEvent(stream, event, 0));
-    observe_number("next_status", capture_status_of(stream));
-    observe("next_end", cu.StreamEndCapture(stream, &graph));
+    expect("wait_in_next_capture", cu.StreamWaitEvent(stream, event, 0), CUDA_ERROR_INVALID_VALUE);
+    expect_number("next_status", capture_status_of(stream), 2);
+    expect("next_end", cu.StreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     expect("record_outside", cu.EventRecord(event, other), CUDA_SUCCESS);
     expect("sync_recorded", cu.EventSynchronize(event), CUDA_SUCCESS);
     expect("query_recorded", cu.EventQuery(event), CUDA_SUCCESS);
@@ -92,9 +91,10 @@ static void capture_event_pending_then_captured(void)
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     expect("record", cu.EventRecord(event, stream), CUDA_SUCCESS);
     expect("query", cu.EventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
-    observe_number("status", capture_status_of(stream));
+    expect_number("status", capture_status_of(stream), 2);
     gate_open(gate);
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* A captured stream may not wait for what happened outside. */
@@ -109,12 +109,11 @@ static void capture_waits_for_outside(void)
         need("record", cu.EventRecord(done, other));
         need("sync", cu.StreamSynchronize(other));
         capture_begin(stream, (CUstreamCaptureMode)mode);
-        observe("never_recorded", cu.StreamWaitEvent(stream, never, 0));
-        observe_number("status", capture_status_of(stream));
+        expect("never_recorded", cu.StreamWaitEvent(stream, never, 0), CUDA_SUCCESS);
+        expect_status("status", stream, CU_STREAM_CAPTURE_STATUS_ACTIVE);
         expect(names[mode], cu.StreamWaitEvent(stream, done, 0),
                CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-        observe_number("status", capture_status_of(stream));
-        observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        expect_outcome(stream, true);
     }
 }
 
@@ -125,9 +124,10 @@ static void capture_waits_for_own_past(void)
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
     need("record", cu.EventRecord(event, stream));
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    observe("wait", cu.StreamWaitEvent(stream, event, 0));
-    observe_number("status", capture_status_of(stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("wait", cu.StreamWaitEvent(stream, event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    expect_number("status", capture_status_of(stream), 2);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}),
+           CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* External records and waits are nodes, and only legal in a capture. */
@@ -138,8 +138,10 @@ static void capture_external_events(void)
     CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
     CUevent outside = event_new(CU_EVENT_DISABLE_TIMING);
     need("record", cu.EventRecord(outside, other));
-    observe("record_no_capture", cu.EventRecordWithFlags(event, other, CU_EVENT_RECORD_EXTERNAL));
-    observe("wait_no_capture", cu.StreamWaitEvent(other, outside, CU_EVENT_WAIT_EXTERNAL));
+    expect("record_no_capture", cu.EventRecordWithFlags(event, other, CU_EVENT_RECORD_EXTERNAL),
+           CUDA_ERROR_ILLEGAL_STATE);
+    expect("wait_no_capture", cu.StreamWaitEvent(other, outside, CU_EVENT_WAIT_EXTERNAL),
+           CUDA_ERROR_ILLEGAL_STATE);
     expect("record_flags", cu.EventRecordWithFlags(event, other, 2), CUDA_ERROR_INVALID_VALUE);
     expect("wait_flags", cu.StreamWaitEvent(other, event, 2), CUDA_ERROR_INVALID_VALUE);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -151,15 +153,15 @@ static void capture_external_events(void)
            CUDA_SUCCESS);
     expect_node_type("record_type", stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
     expect("query", cu.EventQuery(event), CUDA_SUCCESS);
-    observe("wait_inside_for_external", cu.StreamWaitEvent(stream, event, 0));
-    observe_number("status", capture_status_of(stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("wait_inside_for_external", cu.StreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+    expect_number("status", capture_status_of(stream), 1);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("record_inside", cu.EventRecord(event, stream));
-    observe("wait_external_for_captured",
-            cu.StreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL));
-    observe_number("status", capture_status_of(stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("wait_external_for_captured", cu.StreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL),
+           CUDA_SUCCESS);
+    expect_number("status", capture_status_of(stream), 1);
+    expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
 }
 
 static void capture_event_destroyed(void)
@@ -240,9 +242,14 @@ static CUresult legacy_use(enum legacy_call call, CUdeviceptr at, CUevent event)
     }
 }
 
-/* Use of the legacy stream while a stream captures; the capture's state after each. */
+/*
+ * Use of the legacy stream while a stream captures. A blocking one forbids everything, only that
+ * asking for its status breaks nothing; beside others asking for work is forbidden by mode.
+ */
 static void legacy_uses(unsigned flags, CUstreamCaptureMode mode)
 {
+    bool implicit = flags == CU_STREAM_DEFAULT;
+    bool unsafe = !implicit && mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     static const char *const names[] = {"set",  "record", "wait",   "query",
                                         "sync", "copy",   "status", "info"};
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -252,9 +259,12 @@ static void legacy_uses(unsigned flags, CUstreamCaptureMode mode)
         need("record", cu.EventRecord(event, NULL));
         need("sync", cu.CtxSynchronize());
         capture_begin(stream, mode);
-        observe(names[call], legacy_use((enum legacy_call)call, at, event));
-        observe_number("status", capture_status_of(stream));
-        observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        bool refused = unsafe && (call == LEGACY_QUERY || call == LEGACY_SYNC);
+        expect(names[call], legacy_use((enum legacy_call)call, at, event),
+               implicit  ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+               : refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                         : CUDA_SUCCESS);
+        expect_outcome(stream, refused || (implicit && call < LEGACY_STATUS));
     }
 }
 
@@ -288,9 +298,9 @@ static void capture_legacy_joins(void)
         capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
         need("set", cu.MemsetD8Async(at, 1, 16, stream));
         need("record", cu.EventRecord(event, stream));
-        observe(blocking ? "blocking_wait" : "other_wait", cu.StreamWaitEvent(NULL, event, 0));
-        observe_number("status", capture_status_of(stream));
-        observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+        expect(blocking ? "blocking_wait" : "other_wait", cu.StreamWaitEvent(NULL, event, 0),
+               CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        expect_outcome(stream, true);
     }
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -298,9 +308,8 @@ static void capture_legacy_joins(void)
     capture_fork_to(stream, CU_STREAM_PER_THREAD);
     expect_status("per_thread", CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     need("set", cu.MemsetD8Async(at, 2, 16, CU_STREAM_PER_THREAD));
-    observe("legacy_set", cu.MemsetD8Async(at, 2, 16, NULL));
-    observe_number("status", capture_status_of(stream));
-    observe("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}));
+    expect("legacy_set", cu.MemsetD8Async(at, 2, 16, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    expect_outcome(stream, true);
 }
 
 const struct scenario capture_event_scenarios[] = {

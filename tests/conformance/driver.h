@@ -142,6 +142,7 @@
     X(GraphLaunch, PFN_cuGraphLaunch_v10000, 10000)                                                \
     X(GraphExecKernelNodeSetParams, PFN_cuGraphExecKernelNodeSetParams_v12000, 12000)              \
     X(GraphExecUpdate, PFN_cuGraphExecUpdate_v12000, 12000)                                        \
+    X(GraphNodeSetEnabled, PFN_cuGraphNodeSetEnabled_v11060, 11060)                                \
     X(UserObjectCreate, PFN_cuUserObjectCreate_v11030, 11030)                                      \
     X(UserObjectRetain, PFN_cuUserObjectRetain_v11030, 11030)                                      \
     X(UserObjectRelease, PFN_cuUserObjectRelease_v11030, 11030)                                    \

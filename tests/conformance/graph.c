@@ -49,7 +49,7 @@ static void graph_nodes(void)
     expect("more", cu.GraphGetNodes(graph, got, &count), CUDA_SUCCESS);
     expect_number("all", count, 3);
     expect_yes("rest_null", got[3] == NULL && got[4] == NULL, true);
-    observe_yes("in_order_added", got[0] == made[0] && got[1] == made[1] && got[2] == made[2]);
+    expect_yes("in_order_added", got[0] == made[0] && got[1] == made[1] && got[2] == made[2], true);
     count = 5;
     expect("roots", cu.GraphGetRootNodes(graph, got, &count), CUDA_SUCCESS);
     expect_number("root_count", count, 1);
@@ -57,7 +57,7 @@ static void graph_nodes(void)
     count = 5;
     expect("dependents", cu.GraphNodeGetDependentNodes(made[0], got, &count), CUDA_SUCCESS);
     expect_number("dependent_count", count, 2);
-    observe_yes("dependents_in_order", got[0] == made[1] && got[1] == made[2]);
+    expect_yes("dependents_in_order", got[0] == made[1] && got[1] == made[2], true);
     count = 5;
     expect("dependencies", cu.GraphNodeGetDependencies(made[2], got, &count), CUDA_SUCCESS);
     expect_number("dependency_count", count, 1);
@@ -91,9 +91,9 @@ static void graph_edges(void)
     expect("node_null", cu.GraphAddEmptyNode(&node, graph, &null, 1), CUDA_ERROR_INVALID_VALUE);
     expect("count", cu.GraphGetNodes(graph, NULL, &count), CUDA_SUCCESS);
     expect_number("nodes", count, 2);
-    observe("cycle", cu.GraphAddDependencies(graph, &b, &a, 1));
-    observe("instantiate", cu.GraphInstantiateWithFlags(&exec, graph, 0));
-    observe("uncycle", cu.GraphRemoveDependencies(graph, &b, &a, 1));
+    expect("cycle", cu.GraphAddDependencies(graph, &b, &a, 1), CUDA_SUCCESS);
+    expect("instantiate", cu.GraphInstantiateWithFlags(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
+    expect("uncycle", cu.GraphRemoveDependencies(graph, &b, &a, 1), CUDA_SUCCESS);
     expect("remove", cu.GraphRemoveDependencies(graph, &a, &b, 1), CUDA_SUCCESS);
     expect("remove_again", cu.GraphRemoveDependencies(graph, &a, &b, 1), CUDA_ERROR_INVALID_VALUE);
     expect("edges", cu.GraphGetEdges(graph, NULL, NULL, &count), CUDA_SUCCESS);
@@ -112,7 +112,7 @@ static void graph_edges_partly_wrong(void)
     size_t count = 0;
     expect("second_exists", cu.GraphAddDependencies(graph, from, to, 2), CUDA_ERROR_INVALID_VALUE);
     expect("edges", cu.GraphGetEdges(graph, NULL, NULL, &count), CUDA_SUCCESS);
-    observe_number("edge_count", count);
+    expect_number("edge_count", count, 2); /* it is */
 }
 
 /* ---- What nodes say ------------------------------------------------------------------------- */
@@ -141,8 +141,23 @@ static void graph_node_types(void)
     expect_yes("wait_same", got == event, true);
     expect("add_child", cu.GraphAddChildGraphNode(&node, graph, NULL, 0, child), CUDA_SUCCESS);
     expect_number("child", type_of(node), CU_GRAPH_NODE_TYPE_GRAPH);
-    observe("add_self", cu.GraphAddChildGraphNode(&node, graph, NULL, 0, graph));
-    observe("record_null", cu.GraphAddEventRecordNode(&node, graph, NULL, 0, NULL));
+}
+
+/* The packed form's description, whichever way round it is. */
+static void packed_said(void *const *extra, unsigned long long value)
+{
+    const struct store_packed *packed = NULL;
+    size_t bytes = 0;
+    for (size_t i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            packed = extra[i + 1];
+        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            bytes = *(const size_t *)extra[i + 1];
+        }
+    }
+    expect_yes("size_comes_first", extra != NULL && extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE, true);
+    expect_number("packed_bytes", bytes, STORE_PACKED_BYTES);
+    expect_number("packed_value", packed == NULL ? 0 : packed->value, value);
 }
 
 static void graph_kernel_nodes(void)
@@ -168,21 +183,15 @@ static void graph_kernel_nodes(void)
     expect_yes("address", memcmp(got.kernelParams[0], &at, sizeof at) == 0, true);
     expect_yes("function", got.func == ask.func, true);
     expect_number("grid", got.gridDimX, 1);
-    observe_yes("context_given", got.ctx != NULL);
-    observe_yes("kernel_given", got.kern != NULL);
+    expect_yes("context_given", got.ctx != NULL, true);
+    expect_yes("kernel_given", got.kern != NULL, false);
     ask.kernelParams = NULL;
     ask.extra = extra;
     expect("add_packed", cu.GraphAddKernelNode(&second, graph, &first, 1, &ask), CUDA_SUCCESS);
     packed.value = 1;
     expect("get_packed", cu.GraphKernelNodeGetParams(second, &got), CUDA_SUCCESS);
     expect_yes("extra", got.kernelParams == NULL && got.extra != NULL, true);
-    expect_yes("names",
-               got.extra != NULL && got.extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER &&
-                   got.extra[2] == CU_LAUNCH_PARAM_BUFFER_SIZE &&
-                   got.extra[4] == CU_LAUNCH_PARAM_END,
-               true);
-    expect_number("packed_bytes", *(size_t *)got.extra[3], STORE_PACKED_BYTES);
-    expect_number("packed_value", ((struct store_packed *)got.extra[1])->value, 9);
+    packed_said(got.extra, 9);
     packed.value = 5;
     expect("set", cu.GraphKernelNodeSetParams(first, &ask), CUDA_SUCCESS);
     expect("get_set", cu.GraphKernelNodeGetParams(first, &got), CUDA_SUCCESS);
@@ -220,11 +229,12 @@ static void graph_kernel_nodes_wrong(void)
     expect("no_grid", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask), CUDA_ERROR_INVALID_VALUE);
     ask.gridDimX = 1;
     ask.blockDimX = 2048;
-    observe("block", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask));
+    expect("block", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask), CUDA_ERROR_INVALID_VALUE);
     ask.blockDimX = 1;
     CUfunction function = ask.func;
     ask.func = NULL;
-    observe("no_function", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask));
+    expect("no_function", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask),
+           CUDA_ERROR_INVALID_HANDLE);
     expect("info_0", cu.FuncGetParamInfo(function, 0, &offset, &size), CUDA_SUCCESS);
     expect_number("size_0", size, 8);
     expect("info_1", cu.FuncGetParamInfo(function, 1, &offset, &size), CUDA_SUCCESS);
@@ -233,19 +243,22 @@ static void graph_kernel_nodes_wrong(void)
     expect("info_2", cu.FuncGetParamInfo(function, 2, &offset, &size), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void memcpy_said(const CUDA_MEMCPY3D *copy)
+static void memcpy_said(CUgraphNode node, CUmemorytype from, CUmemorytype to, size_t bytes)
 {
-    observe_number("from_type", copy->srcMemoryType);
-    observe_number("to_type", copy->dstMemoryType);
-    observe_number("width", copy->WidthInBytes);
-    observe_number("height", copy->Height);
-    observe_number("depth", copy->Depth);
-    observe_number("from_pitch", copy->srcPitch);
-    observe_number("from_height", copy->srcHeight);
-    observe_yes("from_host", copy->srcHost != NULL);
-    observe_yes("from_device", copy->srcDevice != 0);
-    observe_yes("to_host", copy->dstHost != NULL);
-    observe_yes("to_device", copy->dstDevice != 0);
+    CUDA_MEMCPY3D copy;
+    memset(&copy, 0xff, sizeof copy);
+    expect("get", cu.GraphMemcpyNodeGetParams(node, &copy), CUDA_SUCCESS);
+    expect_number("from_type", copy.srcMemoryType, from);
+    expect_number("to_type", copy.dstMemoryType, to);
+    expect_number("width", copy.WidthInBytes, bytes);
+    expect_number("height", copy.Height, 1);
+    expect_number("depth", copy.Depth, 1);
+    expect_number("from_pitch", copy.srcPitch, 0);
+    expect_number("from_height", copy.srcHeight, 0);
+    expect_yes("from_host", copy.srcHost != NULL, from == CU_MEMORYTYPE_HOST);
+    expect_yes("from_device", copy.srcDevice != 0, from != CU_MEMORYTYPE_HOST);
+    expect_yes("to_host", copy.dstHost != NULL, to == CU_MEMORYTYPE_HOST);
+    expect_yes("to_device", copy.dstDevice != 0, to != CU_MEMORYTYPE_HOST);
 }
 
 static void graph_memcpy_nodes(void)
@@ -254,38 +267,78 @@ static void graph_memcpy_nodes(void)
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     static unsigned char pageable[64];
     CUDA_MEMCPY3D ask = copy_params(at, at + 64, 16);
-    CUDA_MEMCPY3D got;
     CUgraphNode node = NULL;
     CUcontext context = NULL;
     need("context", cu.CtxGetCurrent(&context));
     expect("add", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context), CUDA_SUCCESS);
-    memset(&got, 0, sizeof got);
-    expect("get", cu.GraphMemcpyNodeGetParams(node, &got), CUDA_SUCCESS);
-    memcpy_said(&got);
-    expect_yes("addresses", got.srcDevice == at + 64 && got.dstDevice == at, true);
+    memcpy_said(node, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE, 16);
     ask.srcMemoryType = CU_MEMORYTYPE_HOST;
     ask.srcHost = pageable;
     ask.srcDevice = 0;
     expect("add_pageable", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context),
            CUDA_SUCCESS);
-    memset(&got, 0, sizeof got);
-    expect("get_pageable", cu.GraphMemcpyNodeGetParams(node, &got), CUDA_SUCCESS);
-    memcpy_said(&got);
+    memcpy_said(node, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE, 16);
     ask = copy_params(at, at + 64, 16);
     ask.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
     ask.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-    observe("add_unified", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context));
-    memset(&got, 0, sizeof got);
-    observe("get_unified", cu.GraphMemcpyNodeGetParams(node, &got));
-    memcpy_said(&got);
+    expect("add_unified", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_SUCCESS);
+    memcpy_said(node, CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED, 16);
     ask = copy_params(at, at + 64, 0);
-    observe("no_bytes", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context));
+    expect("no_bytes", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_ERROR_INVALID_VALUE);
     ask = copy_params(at, at + 64, 16);
-    observe("null_context", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, NULL));
+    expect("null_context", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, NULL), CUDA_SUCCESS);
     ask.dstDevice = 4096;
-    observe("not_memory", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context));
+    expect("not_memory", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_ERROR_INVALID_VALUE);
     ask.dstDevice = 0;
-    observe("null_address", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context));
+    expect("null_address", cu.GraphAddMemcpyNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_ERROR_INVALID_VALUE);
+}
+
+/* What copies and sets say that were captured from streams. */
+static void graph_captured_nodes(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    static unsigned char pageable[64];
+    void *pinned = NULL;
+    CUgraph graph = NULL;
+    CUgraphNode nodes[8];
+    size_t count = 8;
+    need("pinned", cu.MemHostAlloc(&pinned, 64, 0));
+    need("begin", cu.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    expect("device", cu.MemcpyDtoDAsync(at, at + 64, 16, stream), CUDA_SUCCESS);
+    expect("up", cu.MemcpyHtoDAsync(at, pinned, 16, stream), CUDA_SUCCESS);
+    expect("up_pageable", cu.MemcpyHtoDAsync(at, pageable, 16, stream), CUDA_SUCCESS);
+    expect("down", cu.MemcpyDtoHAsync(pinned, at, 16, stream), CUDA_SUCCESS);
+    expect("any", cu.MemcpyAsync(at, at + 64, 16, stream), CUDA_SUCCESS);
+    expect("any_up", cu.MemcpyAsync(at, (uintptr_t)pinned, 16, stream), CUDA_SUCCESS);
+    expect("set", cu.MemsetD32Async(at, 7, 3, stream), CUDA_SUCCESS);
+    need("end", cu.StreamEndCapture(stream, &graph));
+    need("nodes", cu.GraphGetNodes(graph, nodes, &count));
+    expect_number("count", count, 7);
+    for (size_t i = 0; i < 6; i++) {
+        CUDA_MEMCPY3D copy;
+        memset(&copy, 0, sizeof copy);
+        need("get", cu.GraphMemcpyNodeGetParams(nodes[i], &copy));
+        observe_number("from", copy.srcMemoryType);
+        observe_number("to", copy.dstMemoryType);
+        observe_number("width", copy.WidthInBytes);
+        observe_number("height", copy.Height);
+        observe_number("pitch", copy.srcPitch);
+        observe_yes("from_host", copy.srcHost != NULL);
+        observe_yes("from_device", copy.srcDevice != 0);
+        observe_yes("to_host", copy.dstHost != NULL);
+    }
+    CUDA_MEMSET_NODE_PARAMS set;
+    memset(&set, 0, sizeof set);
+    need("get set", cu.GraphMemsetNodeGetParams(nodes[6], &set));
+    observe_number("element", set.elementSize);
+    observe_number("set_width", set.width);
+    observe_number("set_height", set.height);
+    observe_number("set_pitch", set.pitch);
 }
 
 static void graph_memset_nodes(void)
@@ -305,7 +358,7 @@ static void graph_memset_nodes(void)
     expect_number("element", got.elementSize, 4);
     expect_number("width", got.width, 3);
     expect_number("height", got.height, 1);
-    observe_number("pitch", got.pitch);
+    expect_number("pitch", got.pitch, 0);
     ask.value = 8;
     expect("set", cu.GraphMemsetNodeSetParams(node, &ask), CUDA_SUCCESS);
     expect("get_set", cu.GraphMemsetNodeGetParams(node, &got), CUDA_SUCCESS);
@@ -319,17 +372,21 @@ static void graph_memset_nodes(void)
            CUDA_ERROR_INVALID_VALUE);
     ask.dst = at;
     ask.width = 0;
-    observe("no_width", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context));
+    expect("no_width", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_ERROR_INVALID_VALUE);
     ask.width = 3;
     ask.height = 0;
-    observe("no_height", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context));
+    expect("no_height", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_ERROR_INVALID_VALUE);
     ask.height = 1;
     ask.dst = 4096;
-    observe("not_memory", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context));
+    expect("not_memory", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_ERROR_INVALID_VALUE);
     ask.dst = at;
     ask.elementSize = 1;
     ask.value = 0x1ff;
-    observe("value_too_large", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context));
+    expect("value_too_large", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context),
+           CUDA_SUCCESS);
     ask.value = 5;
     ask.pitch = 256;
     ask.width = 4;
@@ -400,6 +457,7 @@ const struct scenario graph_scenarios[] = {
     {"graph_kernel_nodes", graph_kernel_nodes, false},
     {"graph_kernel_nodes_wrong", graph_kernel_nodes_wrong, false},
     {"graph_memcpy_nodes", graph_memcpy_nodes, false},
+    {"graph_captured_nodes", graph_captured_nodes, false},
     {"graph_memset_nodes", graph_memset_nodes, false},
     {"graph_children", graph_children, false},
     {"graph_clones", graph_clones, false},

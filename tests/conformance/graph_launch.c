@@ -76,16 +76,19 @@ static void instantiate_arguments(void)
         "flag_auto_free",
         cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
         CUDA_SUCCESS);
-    observe("flag_upload",
-            cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
+    expect("flag_upload",
+           cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
+           CUDA_ERROR_INVALID_VALUE);
     observe("flag_device",
             cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
-    observe("flag_priority", cu.GraphInstantiateWithFlags(
-                                 &exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+    expect(
+        "flag_priority",
+        cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+        CUDA_SUCCESS);
     params.flags = 64;
     expect("params_flags", cu.GraphInstantiateWithParams(&exec, graph, &params),
            CUDA_ERROR_INVALID_VALUE);
-    observe_number("params_flags_result", params.result_out);
+    expect_number("params_flags_result", params.result_out, CUDA_GRAPH_INSTANTIATE_ERROR);
 }
 
 /* ---- Order ---------------------------------------------------------------------------------- */
@@ -200,15 +203,15 @@ static void graph_records_event(void)
     expect("before", cu.EventQuery(event), CUDA_SUCCESS);
     gate_close(gate, stream);
     expect("launch", cu.GraphLaunch(exec, stream), CUDA_SUCCESS);
-    observe("after_launch", cu.EventQuery(event));
+    expect("after_launch", cu.EventQuery(event), CUDA_ERROR_NOT_READY);
     expect("wait", cu.StreamWaitEvent(waiting, event, 0), CUDA_SUCCESS);
     need("copy", cu.MemcpyDtoDAsync(at + 64, at, 16, waiting));
-    observe("waiting", cu.StreamQuery(waiting));
+    expect("waiting", cu.StreamQuery(waiting), CUDA_ERROR_NOT_READY);
     gate_open(gate);
     expect("sync", cu.EventSynchronize(event), CUDA_SUCCESS);
     need("sync all", cu.CtxSynchronize());
     expect("query", cu.EventQuery(event), CUDA_SUCCESS);
-    observe_number("waited_for_the_node", byte_at(at + 64));
+    expect_number("waited_for_the_node", byte_at(at + 64), 4);
 }
 
 static void graph_waits_for_event(void)
@@ -235,7 +238,7 @@ static void graph_waits_for_event(void)
     expect_number("copied", byte_at(at + 64), 8);
 }
 
-/* Is it the record that was there at the launch, or the one when the node runs? */
+/* It is the record that was there at the launch, not the one when the node runs. */
 static void graph_waits_for_the_record_at_the_launch(void)
 {
     CUgraph graph = graph_new();
@@ -254,7 +257,7 @@ static void graph_waits_for_the_record_at_the_launch(void)
     gate_open(first);
     watch_start(second, WAITS_MS);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
-    observe_yes("waited_for_the_later_record", watch_stop(second));
+    expect_yes("waited_for_the_later_record", watch_stop(second), false);
     gate_open(second);
     need("sync all", cu.CtxSynchronize());
 }
@@ -318,10 +321,10 @@ static void exec_updates(void)
     expect_number("same_result", info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
     expect("larger", cu.GraphExecUpdate(exec, larger, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     expect_number("larger_result", info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-    observe_yes("larger_node", info.errorNode != NULL);
+    expect_yes("larger_node", info.errorNode != NULL, false);
     expect("kinds", cu.GraphExecUpdate(exec, kinds, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     expect_number("kinds_result", info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
-    observe_yes("kinds_node", info.errorNode != NULL);
+    expect_yes("kinds_node", info.errorNode != NULL, true);
     need("launch", cu.GraphLaunch(exec, stream));
     need("sync", cu.StreamSynchronize(stream));
     expect_number("set", byte_at(at), 3);
@@ -443,7 +446,7 @@ static void user_object_of_child(void)
     expect("destroy_node", cu.GraphDestroyNode(node), CUDA_SUCCESS);
     expect_yes("held_by_exec", !flag_awaited(&destroyed, 50), true);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
-    observe_yes("destroyed", flag_awaited(&destroyed, 2000));
+    expect_yes("destroyed", flag_awaited(&destroyed, 2000), true);
     expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
     expect_yes("at_last", flag_awaited(&destroyed, 5000), true);
 }
@@ -461,6 +464,108 @@ static void user_object_of_graph_only(void)
     expect("release_other", cu.GraphReleaseUserObject(graph, object, 1), CUDA_SUCCESS);
     expect_yes("exec_does_not_hold", flag_awaited(&destroyed, 5000), true);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
+}
+
+/* An update exchanges what is held. */
+static void user_object_after_update(void)
+{
+    CUgraph graph = graph_new();
+    CUgraph other = graph_new();
+    CUgraphExecUpdateResultInfo info;
+    CUuserObject object = user_object(1);
+    need("move", cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    CUgraphExec exec = exec_new(graph);
+    need("destroy", cu.GraphDestroy(graph));
+    expect_yes("held", flag_awaited(&destroyed, 50), false);
+    expect("update", cu.GraphExecUpdate(exec, other, &info), CUDA_SUCCESS);
+    observe_yes("let_go", flag_awaited(&destroyed, 500));
+    expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
+    expect_yes("at_last", flag_awaited(&destroyed, 5000), true);
+}
+
+static bool destroyed_by_now(void)
+{
+    return __atomic_exchange_n(&destroyed, 0, __ATOMIC_ACQ_REL) != 0;
+}
+
+/* A graph, or an executable graph alone, that holds the only reference to a user object. */
+static CUgraph graph_holding(void)
+{
+    CUgraph graph = graph_new();
+    (void)node_empty(graph, NULL, 0);
+    need("move", cu.GraphRetainUserObject(graph, user_object(1), 1, CU_GRAPH_USER_OBJECT_MOVE));
+    return graph;
+}
+
+static CUgraphExec exec_holding(void)
+{
+    CUgraph graph = graph_holding();
+    CUgraphExec exec = exec_new(graph);
+    need("destroy", cu.GraphDestroy(graph));
+    return exec;
+}
+
+/* Does a destructor run inside the call that lets the last reference go, and in which thread? */
+static void user_object_when(void)
+{
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    struct gate *gate = gate_new();
+    expect("release", cu.UserObjectRelease(user_object(1), 1), CUDA_SUCCESS);
+    observe_yes("in_release", destroyed_by_now());
+    (void)flag_awaited(&destroyed, 100);
+    (void)destroyed_by_now();
+    expect("destroy", cu.GraphDestroy(graph_holding()), CUDA_SUCCESS);
+    observe_yes("in_destroy", destroyed_by_now());
+    (void)flag_awaited(&destroyed, 100);
+    (void)destroyed_by_now();
+    expect("destroy_exec", cu.GraphExecDestroy(exec_holding()), CUDA_SUCCESS);
+    observe_yes("in_destroy_exec", destroyed_by_now());
+    (void)flag_awaited(&destroyed, 100);
+    (void)destroyed_by_now();
+    CUgraphExec exec = exec_holding();
+    gate_close(gate, stream);
+    need("launch", cu.GraphLaunch(exec, stream));
+    need("destroy exec", cu.GraphExecDestroy(exec));
+    gate_open(gate);
+    expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
+    observe_yes("in_sync", __atomic_load_n(&destroyed, __ATOMIC_ACQUIRE) != 0);
+    expect_yes("after_launch", flag_awaited(&destroyed, 5000), true);
+    observe_yes("another_thread", pthread_equal(destroyer, pthread_self()) == 0);
+}
+
+/* ---- What is gone or switched off ----------------------------------------------------------- */
+
+static void launch_with_event_destroyed(void)
+{
+    CUgraph graph = graph_new();
+    CUgraphNode node = NULL;
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUevent event = event_new(CU_EVENT_DISABLE_TIMING);
+    need("record node", cu.GraphAddEventRecordNode(&node, graph, NULL, 0, event));
+    CUgraphExec exec = exec_new(graph);
+    expect("destroy", cu.EventDestroy(event), CUDA_SUCCESS);
+    observe("launch", cu.GraphLaunch(exec, stream));
+    observe("sync", cu.StreamSynchronize(stream));
+}
+
+static void node_switched_off(void)
+{
+    CUgraph graph = graph_new();
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    chunk_clear(at);
+    CUgraphNode first = node_set(graph, at, 1, 16, NULL, 0);
+    (void)node_set(graph, at + 64, 1, 16, &first, 1);
+    CUgraphExec exec = exec_new(graph);
+    expect("off", cu.GraphNodeSetEnabled(exec, first, 0), CUDA_SUCCESS);
+    need("launch", cu.GraphLaunch(exec, stream));
+    need("sync", cu.StreamSynchronize(stream));
+    expect_number("not_run", byte_at(at), 0);
+    expect_number("run", byte_at(at + 64), 1);
+    expect("on", cu.GraphNodeSetEnabled(exec, first, 1), CUDA_SUCCESS);
+    need("launch", cu.GraphLaunch(exec, stream));
+    need("sync", cu.StreamSynchronize(stream));
+    expect_number("run_again", byte_at(at), 1);
 }
 
 const struct scenario graph_launch_scenarios[] = {
@@ -481,5 +586,9 @@ const struct scenario graph_launch_scenarios[] = {
     {"user_object_holders", user_object_holders, false},
     {"user_object_of_child", user_object_of_child, false},
     {"user_object_of_graph_only", user_object_of_graph_only, false},
+    {"user_object_after_update", user_object_after_update, false},
+    {"user_object_when", user_object_when, false},
+    {"launch_with_event_destroyed", launch_with_event_destroyed, false},
+    {"node_switched_off", node_switched_off, false},
     {NULL, NULL, false},
 };

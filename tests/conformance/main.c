@@ -371,6 +371,7 @@ static const struct group groups[] = {
     {capture_event_scenarios, false},
     {capture_end_scenarios, false},
     {capture_call_scenarios, false},
+    {capture_device_scenarios, true},
     {graph_scenarios, false},
     {graph_launch_scenarios, false},
 };

@@ -32,6 +32,7 @@ extern const struct scenario capture_scenarios[];
 extern const struct scenario capture_event_scenarios[];
 extern const struct scenario capture_end_scenarios[];
 extern const struct scenario capture_call_scenarios[];
+extern const struct scenario capture_device_scenarios[]; /* not for the simulated device */
 extern const struct scenario graph_scenarios[];
 extern const struct scenario graph_launch_scenarios[];
 

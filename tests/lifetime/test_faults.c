@@ -104,8 +104,8 @@ static void streams_body(fault_run *run)
     (void)step_shutdown(run, 1);
 }
 
-/* Frees the block, whose uses are all recorded, after the host has waited; `status` says whether that
- * could be announced. If it could, the memory is there again with no question to the driver. */
+/* Frees the block, whose uses are all recorded, after the host has waited. `status` says whether
+ * that could be announced; if it could, the memory is there again, and the driver is not asked. */
 static void step_free_waited(fault_run *run, int slot, tnr_status status, const char *what)
 {
     uint64_t queries = simcuda_calls("cuEventQuery");

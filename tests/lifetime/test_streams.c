@@ -6,7 +6,7 @@
  * Seen to fail with these lines changed in the library:
  *   the_next_stream_waits         pool.c, arena_adopt: the call of tnri_event_order
  *   untold_ends_are_noticed       stream.c, stream_find_slowly: the comparison of the ids
- *   uses_survive_their_stream     stream.c, tnri_stream_mark: the call of stream_seal_of
+ *   uses_survive_their_stream     stream.c, stream_record: what a sealed stream gives
  */
 #include "life.h"
 

@@ -3,6 +3,17 @@
  * Captures on the simulated device: what begins, joins and ends one, what becomes a node, what
  * events stand for, and what is left after every way to fail. Which calls a capture forbids is in
  * test_capture_calls.c; that a real device has the same rules is for the conformance scenarios.
+ *
+ * Seen to fail when these lines were taken out or turned, one at a time: in capture_rules.c what
+ * sets `invalid` for implicit uses (test_implicit), for asked streams (test_invalid), for either
+ * side of a wait across (test_isolation, test_merge), the look-up of nodes that a set has already
+ * (test_fork_and_join), `depends.count = 1` (seven tests), the set that a record keeps
+ * (test_event_is_a_set); in capture.c the unjoined case (test_unjoined), the end with the origin's
+ * stream (test_destroyed), `given` (test_to_graph); sim_capture_take in sim_submit (ten tests);
+ * the rule for pageable sources (test_runs_nothing); sim_capture_forget in sim_event_mark
+ * (test_event_afterwards); what a wait adds to a set (test_fork_and_join); what a wait for no event
+ * breaks (test_asked); the check of events measured between (test_event_asked). Without
+ * sim_capture_reset in simcuda_reset the program crashes in test_reset_during_capture.
  */
 #include "fixture.h"
 
@@ -356,11 +367,15 @@ static void test_event_asked(void **state)
         assert_ok(cuEventRecord(event, stream));
         assert_ok(cuStreamBeginCapture(stream, modes[i % 3]));
         assert_ok(cuEventRecord(event, stream));
+        CUevent never = event_new();
         assert_int_equal(cuEventElapsedTime_v2(&ms, event, event), CUDA_ERROR_CAPTURED_EVENT);
+        assert_int_equal(cuEventElapsedTime_v2(&ms, event, never), CUDA_ERROR_CAPTURED_EVENT);
+        assert_int_equal(cuEventElapsedTime_v2(&ms, never, event), CUDA_ERROR_INVALID_HANDLE);
         assert_int_equal(status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
         assert_int_equal(i < 3 ? cuEventQuery(event) : cuEventSynchronize(event),
                          CUDA_ERROR_CAPTURED_EVENT);
         assert_int_equal(status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+        assert_int_equal(cuEventElapsedTime_v2(&ms, event, event), CUDA_ERROR_INVALID_VALUE);
         assert_int_equal(end(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         assert_ok(cuEventDestroy(event));
     }
@@ -541,6 +556,46 @@ static void test_invalid(void **state)
     assert_int_equal(byte_at(at), 9);
 }
 
+/* Questions and calls that a capturing stream does not stand, and some that it does. */
+static void test_asked(void **state)
+{
+    (void)state;
+    fixture_start(NULL);
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    unsigned long long id = 0;
+    unsigned flags = 0;
+    int priority = 0;
+    CUcontext context = NULL;
+    CUdevice device = 0;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    assert_ok(cuGraphCreate(&graph, 0));
+    assert_ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int call = 0; call < 5; call++) {
+        begin(stream);
+        CUresult result = call == 0   ? cuStreamGetId(stream, &id)
+                          : call == 1 ? cuStreamGetFlags(stream, &flags)
+                          : call == 2 ? cuStreamGetDevice(stream, &device)
+                          : call == 3 ? cuGraphLaunch(exec, stream)
+                                      : cuStreamWaitEvent(stream, NULL, 0);
+        assert_int_equal(result, call == 4 ? CUDA_ERROR_INVALID_HANDLE
+                                           : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        assert_int_equal(end(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    begin(stream);
+    assert_ok(cuStreamGetPriority(stream, &priority));
+    assert_ok(cuStreamGetCtx(stream, &context));
+    assert_int_equal(cuEventRecord(NULL, stream), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuLaunchHostFunc(stream, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD32Async(at + 2, 1, 4, stream), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoDAsync(at, reserve(CHUNK), 16, stream), CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuMemsetD8Async(reserve(CHUNK), 1, 16, stream)); /* only looked at when it runs */
+    assert_ok(end(stream));
+    assert_ok(cuGraphExecDestroy(exec));
+    assert_ok(cuGraphDestroy(graph));
+}
+
 /* What the simulation has no nodes for is refused, and not only half. */
 static void test_unsupported(void **state)
 {
@@ -697,8 +752,14 @@ static void test_to_graph(void **state)
     assert_int_equal(node_count(graph), 2);
     launch(graph, stream);
     assert_int_equal(byte_at(at), 7);
+    assert_ok(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, mode));
+    assert_ok(cuStreamEndCapture(stream, NULL)); /* the program still has it */
+    assert_int_equal(node_count(graph), 2);
     assert_ok(cuGraphDestroy(graph));
-    assert_ok(cuGraphDestroy(foreign));
+    assert_ok(cuStreamBeginCaptureToGraph(stream, foreign, NULL, NULL, 0, mode));
+    assert_int_equal(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(end(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    assert_int_equal(cuGraphDestroy(foreign), CUDA_ERROR_INVALID_VALUE); /* it went along */
 }
 
 int main(void)
@@ -720,6 +781,7 @@ int main(void)
         CASE(test_external_events),
         CASE(test_implicit),
         CASE(test_invalid),
+        CASE(test_asked),
         CASE(test_unsupported),
         CASE(test_destroyed),
         CASE(test_reset_during_capture),

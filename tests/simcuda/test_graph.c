@@ -4,8 +4,10 @@
  * memory is looked at), what the simulation reports beyond them, and that failures change nothing.
  * What the driver's rules say is in tests/conformance.
  *
- * Tried by taking out single lines: drawing the next step in graph_launch.c (orders are then few),
- * the check of functions and events before a launch, and asking kernels at the launch.
+ * Tried by taking single lines out of graph_launch.c and graph_plan.c: drawing which way becomes
+ * the first path (lazy schedules then have too few orders), the check of functions and events
+ * before a launch, asking kernels at the launch, and going on with paths that have ended. Each is
+ * seen.
  */
 #include "graphs.h"
 
@@ -87,6 +89,28 @@ static void test_orders(void **state)
     for (unsigned i = 0; i < 20; i++) {
         (void)order_of("SCHEDULE=threads", i);
     }
+}
+
+/* One executable graph does not have one order: every launch runs in its own. */
+static void test_orders_of_one_exec(void **state)
+{
+    (void)state;
+    static int number[4] = {0, 1, 2, 3};
+    unsigned seen = 0;
+    fixture_start("SCHEDULE=eager", "RESERVE=64G", NULL);
+    CUgraph graph = graph_new();
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 4; i++) {
+        (void)host_node(graph, mark, &number[i], NULL, NULL);
+    }
+    CUgraphExec exec = exec_new(graph);
+    for (unsigned i = 0; i < 100; i++) {
+        atomic_store(&mark_count, 0);
+        assert_ok(cuGraphLaunch(exec, stream));
+        assert_ok(cuStreamSynchronize(stream));
+        seen |= 1u << marks[0];
+    }
+    assert_int_equal(seen, 15); /* each was first once */
 }
 
 /* ---- Kernels -------------------------------------------------------------------------------- */
@@ -383,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_orders, fixture_stop),
+        cmocka_unit_test_teardown(test_orders_of_one_exec, fixture_stop),
         cmocka_unit_test_teardown(test_asked_at_launch, fixture_stop),
         cmocka_unit_test_teardown(test_replay_of_unmapped, fixture_stop),
         cmocka_unit_test_teardown(test_replay_of_remapped, fixture_stop),

@@ -95,21 +95,22 @@ void sim_capture_reset(void)
 
 /* ---- Beginning ------------------------------------------------------------------------------ */
 
-static CUresult begin_check(const struct sim_stream *stream, CUstreamCaptureMode mode)
+static CUresult begin_check(struct sim_stream *stream, CUstreamCaptureMode mode)
 {
     if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL && mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
         mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (stream->kind == SIM_LEGACY) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        CUresult result = sim_capture_check(stream);
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     return stream->capture != NULL ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
 }
 
 /* Begins a capture into the graph, after these of its nodes. */
 static CUresult capture_begin(struct sim_stream *stream, CUstreamCaptureMode mode,
-                              struct sim_graph *graph, const struct sim_nodes *after)
+                              struct sim_graph *graph, bool given, const struct sim_nodes *after)
 {
     struct sim_capture *capture = calloc(1, sizeof *capture);
     if (capture == NULL) {
@@ -125,6 +126,7 @@ static CUresult capture_begin(struct sim_stream *stream, CUstreamCaptureMode mod
     capture->id = ++sim.next_capture;
     capture->thread = sim_thread()->number;
     capture->mode = mode;
+    capture->given = given;
     capture->references = 1;
     capture->next = sim.captures;
     sim.captures = capture;
@@ -146,7 +148,7 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode m
     if (graph == NULL) {
         return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    result = capture_begin(stream, mode, graph, &(struct sim_nodes){0});
+    result = capture_begin(stream, mode, graph, false, &(struct sim_nodes){0});
     if (result != CUDA_SUCCESS) {
         sim_graph_free(graph);
     }
@@ -210,7 +212,7 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
         result = nodes_get(graph, dependencies, numDependencies, &after);
     }
     if (result == CUDA_SUCCESS) {
-        result = capture_begin(stream, mode, graph, &after);
+        result = capture_begin(stream, mode, graph, true, &after);
     }
     sim_nodes_clear(&after);
     return sim_leave(result);
@@ -273,19 +275,22 @@ static CUresult end_origin(struct sim_capture *capture, CUgraph *out)
     } else {
         result = check_joined(capture);
     }
-    if (result != CUDA_SUCCESS || out == NULL) {
+    if (result != CUDA_SUCCESS || (out == NULL && !capture->given)) {
         capture_abandon(capture);
-    } else {
-        *out = sim_graph_handle(capture_end(capture));
+        return result;
     }
-    return result;
+    const struct sim_graph *graph = capture_end(capture);
+    if (out != NULL) {
+        *out = sim_graph_handle(graph);
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     SIM_ENTER(cuStreamEndCapture, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    const struct sim_stream *stream = sim_stream_get(hStream, &result);
+    struct sim_stream *stream = sim_stream_get(hStream, &result);
     if (phGraph != NULL) {
         *phGraph = NULL;
     }
@@ -293,7 +298,8 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         return sim_leave(result);
     }
     if (stream->capture == NULL) {
-        return sim_leave(CUDA_ERROR_ILLEGAL_STATE);
+        result = sim_capture_check(stream);
+        return sim_leave(result != CUDA_SUCCESS ? result : CUDA_ERROR_ILLEGAL_STATE);
     }
     if (stream->capture->origin != stream) {
         stream->capture->invalid = true;
@@ -430,11 +436,12 @@ static CUresult capture_update(CUstream handle, const CUgraphNode *dependencies,
     if (stream == NULL) {
         return result;
     }
-    if (stream->capture == NULL) {
-        return CUDA_ERROR_ILLEGAL_STATE;
+    result = sim_capture_check(stream);
+    if (result == CUDA_SUCCESS && stream->capture == NULL) {
+        result = CUDA_ERROR_ILLEGAL_STATE;
     }
-    if (stream->capture->invalid) {
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
         return CUDA_ERROR_INVALID_VALUE;

@@ -28,6 +28,7 @@ struct sim_capture {
     uint64_t references; /* events recorded in it, and one until it ends */
     CUstreamCaptureMode mode;
     bool invalid;
+    bool given; /* the graph is one that the program had made */
 };
 
 /* ---- What calls ask (capture_rules.c) ------------------------------------------------------- */
@@ -38,10 +39,6 @@ struct sim_capture {
  */
 bool sim_capture_take(struct sim_stream *stream, const struct sim_op *op, CUresult *result);
 
-/* The same for a launch of what is in the graph, which becomes a child node. */
-bool sim_capture_take_graph(struct sim_stream *stream, const struct sim_graph *graph,
-                            CUresult *result);
-
 /*
  * For calls that a capture may forbid to a thread: an error, after the captures that forbid it were
  * invalidated, or CUDA_SUCCESS.
@@ -51,7 +48,10 @@ CUresult sim_capture_unsafe(void);
 /* Whether work may be submitted to the stream: not if that breaks a capture, which it then did. */
 CUresult sim_capture_check(struct sim_stream *stream);
 
-/* The same for asking or waiting for the stream, which a capturing one never allows. */
+/* The same for what a capturing stream never allows: synchronous calls, launches of graphs. */
+CUresult sim_capture_check_outside(struct sim_stream *stream);
+
+/* The same for asking or waiting for the stream, which a mode may forbid for any stream. */
 CUresult sim_capture_check_asked(struct sim_stream *stream);
 
 /* The same for waiting for everything in a context. */
@@ -59,6 +59,9 @@ CUresult sim_capture_check_context(const struct sim_context *context);
 
 /* The same for asking or waiting for an event. */
 CUresult sim_capture_check_event(const struct sim_event *event);
+
+/* The same for measuring between events, which breaks nothing. */
+CUresult sim_capture_check_elapsed(const struct sim_event *event);
 
 /* Whether a use of the legacy stream would tie a capture to it. Breaks nothing. */
 bool sim_capture_implicit(const struct sim_stream *stream);

@@ -101,7 +101,7 @@ CUresult sim_capture_check(struct sim_stream *stream)
                : CUDA_SUCCESS;
 }
 
-CUresult sim_capture_check_asked(struct sim_stream *stream)
+CUresult sim_capture_check_outside(struct sim_stream *stream)
 {
     if (sim_capture_implicit(stream)) {
         return break_implicit(stream);
@@ -110,7 +110,13 @@ CUresult sim_capture_check_asked(struct sim_stream *stream)
         stream->capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return sim_capture_unsafe();
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_check_asked(struct sim_stream *stream)
+{
+    CUresult result = sim_capture_check_outside(stream);
+    return result != CUDA_SUCCESS ? result : sim_capture_unsafe();
 }
 
 CUresult sim_capture_check_context(const struct sim_context *context)
@@ -141,6 +147,14 @@ CUresult sim_capture_check_event(const struct sim_event *event)
     }
     CUresult result = sim_capture_unsafe();
     return result == CUDA_SUCCESS && capture != NULL ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+CUresult sim_capture_check_elapsed(const struct sim_event *event)
+{
+    const struct sim_capture *capture = event->capture;
+    return capture == NULL                               ? CUDA_SUCCESS
+           : capture->graph != NULL && !capture->invalid ? CUDA_ERROR_CAPTURED_EVENT
+                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
 /*
@@ -215,27 +229,6 @@ bool sim_capture_take(struct sim_stream *stream, const struct sim_op *op, CUresu
         *result = add_node(stream, &taken);
     } else {
         sim_op_dispose(&taken);
-    }
-    return true;
-}
-
-bool sim_capture_take_graph(struct sim_stream *stream, const struct sim_graph *graph,
-                            CUresult *result)
-{
-    if (sim.captures == NULL) {
-        return false;
-    }
-    *result = sim_capture_check(stream);
-    if (*result == CUDA_SUCCESS && stream->capture == NULL) {
-        return false;
-    }
-    struct sim_node *node = NULL;
-    if (*result == CUDA_SUCCESS) {
-        *result = sim_node_add_child(stream->capture->graph, graph, stream->depends.node,
-                                     stream->depends.count, &node);
-    }
-    if (node != NULL) {
-        follow(stream, node);
     }
     return true;
 }

@@ -137,8 +137,9 @@ void sim_check_unused(CUdeviceptr base, uint64_t bytes, const char *call)
                 sim_violation("%s of [0x%llx, +%llu) while %s number %llu on stream %llu, not "
                               "finished, uses it",
                               call, (unsigned long long)base, (unsigned long long)bytes,
-                              sim_op_name(op->kind), (unsigned long long)n,
-                              (unsigned long long)stream->id);
+                              sim_op_name(op->kind),
+                              (unsigned long long)(op->node != 0 ? op->node : n),
+                              (unsigned long long)sim_op_stream_id(stream, op));
                 return;
             }
         }

@@ -320,6 +320,11 @@ void sim_clock_begin(struct sim_stream *stream, struct sim_op *op)
     if (op->kind == SIM_OP_WAIT) {
         sim_clock_stream_join(stream, op->wait.release);
     }
+    struct sim_clock **own = &slots[stream->race_slot].clock;
+    if (op->forks && clock_own(own, stream->race_slot)) {
+        /* With its own time in it, those who join it can share it; else each makes a copy. */
+        (*own)->time[stream->race_slot] = op->ticket;
+    }
     if (sim_op_records(op) && op->record.release != NULL) {
         struct sim_release *release = op->record.release;
         clock_drop(release->clock);

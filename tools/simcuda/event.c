@@ -186,6 +186,14 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     return sim_leave(sim_wait(event->point, "cuEventSynchronize"));
 }
 
+/* Whether the event stands for a time, that is for a record. */
+static CUresult elapsed_check(const struct sim_event *event)
+{
+    CUresult result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : sim_capture_check_elapsed(event);
+    return result == CUDA_SUCCESS && event->point.stream == NULL ? CUDA_ERROR_INVALID_HANDLE
+                                                                 : result;
+}
+
 static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent end_handle)
 {
     const struct sim_event *start = event_get(start_handle);
@@ -193,11 +201,14 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
     if (milliseconds == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (start != NULL && end != NULL && (start->capture != NULL || end->capture != NULL)) {
-        return CUDA_ERROR_CAPTURED_EVENT;
+    CUresult result = elapsed_check(start);
+    if (result == CUDA_SUCCESS) {
+        result = elapsed_check(end);
     }
-    if (start == NULL || end == NULL || start->point.stream == NULL || end->point.stream == NULL ||
-        start->context->device != end->context->device ||
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (start->context->device != end->context->device ||
         ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }

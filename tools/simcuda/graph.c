@@ -346,7 +346,7 @@ static bool edge_ends(const struct sim_graph *graph, CUgraphNode from, CUgraphNo
            ends[1]->graph == graph;
 }
 
-/* Adds or takes away edges, all of them or none. */
+/* Adds or takes away edges, as the driver does up to the first that is wrong. */
 static CUresult edges_change(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
                              const CUgraphEdgeData *data, size_t count, bool add)
 {
@@ -355,19 +355,13 @@ static CUresult edges_change(CUgraph handle, const CUgraphNode *from, const CUgr
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = sim_edge_data_check(data, count);
-    size_t done = 0;
     struct sim_node *ends[2];
-    while (result == CUDA_SUCCESS && done < count) {
-        if (!edge_ends(graph, from[done], to[done], ends)) {
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        if (!edge_ends(graph, from[i], to[i], ends)) {
             result = CUDA_ERROR_INVALID_VALUE;
         } else {
             result = add ? sim_edge_add(ends[0], ends[1]) : sim_edge_remove(ends[0], ends[1]);
         }
-        done += result == CUDA_SUCCESS;
-    }
-    while (result != CUDA_SUCCESS && done-- > 0) {
-        (void)edge_ends(graph, from[done], to[done], ends);
-        (void)(add ? sim_edge_remove(ends[0], ends[1]) : sim_edge_add(ends[0], ends[1]));
     }
     return result;
 }

@@ -133,13 +133,12 @@ struct sim_step {
     struct sim_node *node;
     uint32_t number; /* of the node, from 1: in its graph, in the order in which it was added */
     uint32_t path;
-    uint32_t position;  /* in the path, from 1 */
-    uint32_t before;    /* how many steps must have been queued */
-    size_t first_after; /* steps that count this one there: plan->after[first_after ...] */
-    size_t after;
+    uint32_t position; /* in the path, from 1 */
+    uint32_t before;   /* how many steps it depends on */
+    uint32_t after;    /* how many depend on it */
+    uint32_t waits;
     size_t first_wait; /* steps of other paths to wait for: plan->wait[first_wait ...] */
-    size_t waits;
-    bool marked; /* others wait for it */
+    bool marked;       /* others wait for it */
 };
 
 /* A way through the graph along its edges: its steps are ordered as in a stream. */
@@ -156,7 +155,7 @@ struct sim_plan {
     struct sim_path *path;
     size_t path_count;
     size_t path_room;
-    uint32_t *after;
+    uint32_t *order; /* steps, each after those that it depends on */
     uint32_t *wait;
     size_t wait_count;
     size_t end_count; /* steps that nothing comes after */
@@ -178,10 +177,8 @@ struct sim_exec {
     struct sim_graph **stale; /* what an update replaced while launches had not ended */
     size_t stale_count;
     size_t stale_room;
-    struct sim_op *op;       /* what the following have for each step, during a launch */
-    struct sim_point *point; /* what others wait for, of those that are marked */
-    uint32_t *before;        /* steps still to be queued before it */
-    uint32_t *ready;         /* steps that can be queued */
+    struct sim_op *op;       /* by step, during a launch: what is to be queued */
+    struct sim_point *point; /* by step, the same: what others wait for, if it is marked */
 };
 
 struct sim_exec *sim_exec_get(CUgraphExec handle);

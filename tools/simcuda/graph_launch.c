@@ -2,9 +2,9 @@
 /*
  * Executable graphs: their life, and launches.
  *
- * A launch queues all its operations at the call, in a drawn order that the edges allow: the first
- * path's in the stream launched in, each other path's in a stream of the executable graph's own
- * that begins by waiting for the launch stream and that the launch stream waits for at the end.
+ * A launch queues all its operations at the call: the first path's in the stream launched in, each
+ * other path's in a stream of the executable graph's own that begins by waiting for the launch
+ * stream and that the launch stream waits for at the end. When they run is the schedule's choice.
  * Parameters and events are taken, and kernels asked what they will touch, at the launch.
  *
  * The operation that ends a launch holds the executable graph. So destroying it while launches have
@@ -19,6 +19,8 @@
 #define INSTANTIATE_FLAGS                                                                          \
     (uint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |                                   \
                CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+
+#define MANY 4u /* successors that make it worth while to prepare a clock for them */
 
 /* ---- Life ----------------------------------------------------------------------------------- */
 
@@ -46,8 +48,6 @@ static void exec_free(struct sim_exec *exec)
     free(exec->lane);
     free(exec->op);
     free(exec->point);
-    free(exec->before);
-    free(exec->ready);
     free(exec);
 }
 
@@ -70,10 +70,7 @@ static bool exec_room(struct sim_exec *exec)
     exec->lane = calloc(exec->plan.path_count + 1, sizeof(struct sim_stream *));
     exec->op = calloc(steps, sizeof *exec->op);
     exec->point = calloc(steps, sizeof *exec->point);
-    exec->before = calloc(steps, sizeof *exec->before);
-    exec->ready = calloc(steps, sizeof *exec->ready);
-    return exec->lane != NULL && exec->op != NULL && exec->point != NULL && exec->before != NULL &&
-           exec->ready != NULL;
+    return exec->lane != NULL && exec->op != NULL && exec->point != NULL;
 }
 
 static CUresult exec_new(const struct sim_graph *graph, uint64_t flags, struct sim_exec **out)
@@ -201,9 +198,9 @@ static bool lanes_prepare(struct sim_exec *exec, struct sim_stream *stream)
 
 /* ---- Queueing ------------------------------------------------------------------------------- */
 
-static struct sim_point mark_queue(struct sim_stream *stream, struct sim_exec *ended)
+static struct sim_point mark_queue(struct sim_stream *stream, bool forks, struct sim_exec *ended)
 {
-    const struct sim_op op = {.kind = SIM_OP_EMPTY, .record = {NULL, NULL, ended}};
+    const struct sim_op op = {.kind = SIM_OP_EMPTY, .forks = forks, .record = {NULL, NULL, ended}};
     const struct sim_op *queued = sim_queue(stream, &op);
     return (struct sim_point){stream, queued->ticket, queued->record.release};
 }
@@ -253,32 +250,7 @@ static void step_queue(struct sim_exec *exec, size_t at, struct sim_stream *stre
     if (step->marked) {
         exec->point[at] = op->kind == SIM_OP_EMPTY
                               ? (struct sim_point){lane, queued->ticket, queued->record.release}
-                              : mark_queue(lane, NULL);
-    }
-}
-
-/* All steps, each drawn from those whose predecessors have been queued. */
-static void steps_queue(struct sim_exec *exec, struct sim_stream *stream, struct sim_point begin)
-{
-    const struct sim_plan *plan = &exec->plan;
-    size_t count = 0;
-    for (size_t i = 0; i < plan->step_count; i++) {
-        exec->before[i] = plan->step[i].before;
-        if (exec->before[i] == 0) {
-            exec->ready[count++] = (uint32_t)i;
-        }
-    }
-    while (count != 0) {
-        size_t drawn = count == 1 ? 0 : (size_t)sim_schedule_draw(count);
-        uint32_t at = exec->ready[drawn];
-        exec->ready[drawn] = exec->ready[--count];
-        step_queue(exec, at, stream, begin);
-        for (size_t i = 0; i < plan->step[at].after; i++) {
-            uint32_t to = plan->after[plan->step[at].first_after + i];
-            if (--exec->before[to] == 0) {
-                exec->ready[count++] = to;
-            }
-        }
+                              : mark_queue(lane, step->after > MANY, NULL);
     }
 }
 
@@ -311,12 +283,14 @@ static CUresult exec_launch(struct sim_exec *exec, struct sim_stream *stream)
     }
     if (exec->plan.path_count != 0 &&
         (exec->plan.path_count > 1 || lane_of(exec, 0, stream) != stream)) {
-        begin = mark_queue(stream, NULL);
+        begin = mark_queue(stream, true, NULL);
     }
-    steps_queue(exec, stream, begin);
+    for (size_t i = 0; i < exec->plan.step_count; i++) {
+        step_queue(exec, exec->plan.order[i], stream, begin);
+    }
     ends_await(exec, stream);
     exec->references++;
-    struct sim_point end = mark_queue(stream, exec);
+    struct sim_point end = mark_queue(stream, false, exec);
     sim_point_hold(end);
     sim_point_drop(exec->last);
     exec->last = end;
@@ -422,15 +396,15 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     SIM_ENTER(cuGraphLaunch, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    struct sim_exec *exec = sim_exec_get(hGraphExec);
-    if (exec == NULL) {
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    if (stream == NULL || sim_capture_take_graph(stream, exec->graph, &result)) {
+    if (stream != NULL) {
+        result = sim_capture_check_outside(stream); /* launches cannot be captured */
+    }
+    if (result != CUDA_SUCCESS) {
         return sim_leave(result);
     }
-    return sim_leave(exec_launch(exec, stream));
+    struct sim_exec *exec = sim_exec_get(hGraphExec);
+    return sim_leave(exec == NULL ? CUDA_ERROR_INVALID_VALUE : exec_launch(exec, stream));
 }
 
 /* ---- The end -------------------------------------------------------------------------------- */

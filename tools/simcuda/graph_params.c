@@ -29,7 +29,7 @@ CUresult sim_work_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *params, struct sim_wo
     }
     const struct sim_function *function = sim_slot_get(params->func, SIM_FUNCTION, "function");
     if (function == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_HANDLE;
     }
     const struct sim_call call = {
         .function = params->func,
@@ -54,6 +54,12 @@ static void kernel_say(const struct sim_call *call, CUDA_KERNEL_NODE_PARAMS_v1 *
     params->sharedMemBytes = call->shared_bytes;
     params->kernelParams = call->parameters;
     params->extra = call->extra;
+}
+
+/* The context that a call names; the current one if it names none. */
+static struct sim_context *context_of(CUcontext handle)
+{
+    return handle == NULL ? sim_current() : sim_context_get(handle);
 }
 
 /* ---- Copies --------------------------------------------------------------------------------- */
@@ -100,7 +106,7 @@ CUresult sim_work_memcpy(const CUDA_MEMCPY3D *params, CUcontext context, struct 
     if (params == NULL || params->reserved0 != NULL || params->reserved1 != NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    work->context = sim_context_get(context);
+    work->context = context_of(context);
     if (work->context == NULL) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -117,6 +123,8 @@ CUresult sim_work_memcpy(const CUDA_MEMCPY3D *params, CUcontext context, struct 
     size_t to_skip =
         params->dstXInBytes + (params->dstY + params->dstZ * params->dstHeight) * params->dstPitch;
     op.copy.bytes = bytes;
+    op.copy.from_type = (uint8_t)params->srcMemoryType;
+    op.copy.to_type = (uint8_t)params->dstMemoryType;
     CUresult result = copy_side(params->srcMemoryType, params->srcHost, params->srcDevice,
                                 from_skip, &op.copy.from);
     if (result == CUDA_SUCCESS) {
@@ -139,23 +147,30 @@ static bool device_memory(uintptr_t at)
     return region != NULL && region->kind != SIM_PINNED;
 }
 
+/* What the program said that the memory is; for captured copies, what it is. */
+static CUmemorytype type_said(uint8_t said, uintptr_t at)
+{
+    if (said != 0) {
+        return (CUmemorytype)said;
+    }
+    return device_memory(at) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+}
+
 /* As one row of a copy in three dimensions, which is how the driver puts it. */
 static void memcpy_say(const struct sim_op *op, CUDA_MEMCPY3D *params)
 {
     memset(params, 0, sizeof *params);
-    if (device_memory(op->copy.from)) {
-        params->srcMemoryType = CU_MEMORYTYPE_DEVICE;
-        params->srcDevice = op->copy.from;
-    } else {
-        params->srcMemoryType = CU_MEMORYTYPE_HOST;
+    params->srcMemoryType = type_said(op->copy.from_type, op->copy.from);
+    if (params->srcMemoryType == CU_MEMORYTYPE_HOST) {
         params->srcHost = (const void *)op->copy.from;
-    }
-    if (device_memory(op->copy.to)) {
-        params->dstMemoryType = CU_MEMORYTYPE_DEVICE;
-        params->dstDevice = op->copy.to;
     } else {
-        params->dstMemoryType = CU_MEMORYTYPE_HOST;
+        params->srcDevice = op->copy.from;
+    }
+    params->dstMemoryType = type_said(op->copy.to_type, op->copy.to);
+    if (params->dstMemoryType == CU_MEMORYTYPE_HOST) {
         params->dstHost = (void *)op->copy.to;
+    } else {
+        params->dstDevice = op->copy.to;
     }
     params->WidthInBytes = op->copy.bytes;
     params->Height = 1;
@@ -172,7 +187,7 @@ CUresult sim_work_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params, struct sim_wo
         params->width == 0 || rows == 0 || params->width > SIZE_MAX / element / rows) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    work->context = sim_context_get(params->ctx);
+    work->context = context_of(params->ctx);
     if (work->context == NULL) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }

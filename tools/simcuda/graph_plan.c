@@ -31,8 +31,9 @@ struct maker {
     struct edge *edge;
     size_t edge_count;
     size_t edge_room;
-    uint32_t *order;      /* steps, each after those that it depends on */
-    uint32_t *before;     /* steps that a step depends on, by first_before, in that order */
+    uint32_t *after; /* steps that depend on a step, by first_after */
+    size_t *first_after;
+    uint32_t *before;     /* steps that a step depends on, by first_before, in the plan's order */
     size_t *first_before; /* one more than there are steps */
     uint32_t **known;     /* by step, positions by path */
     size_t *known_count;  /* entries of known[step] */
@@ -129,7 +130,7 @@ static void edges_sort(struct maker *maker)
     size_t after = 0;
     size_t before = 0;
     for (size_t i = 0; i < plan->step_count; i++) {
-        plan->step[i].first_after = after;
+        maker->first_after[i] = after;
         maker->first_before[i] = before;
         after += plan->step[i].after;
         before += plan->step[i].before;
@@ -137,8 +138,8 @@ static void edges_sort(struct maker *maker)
     }
     maker->first_before[plan->step_count] = before;
     for (size_t i = 0; i < maker->edge_count; i++) {
-        struct sim_step *from = &plan->step[maker->edge[i].from];
-        plan->after[from->first_after + from->after++] = maker->edge[i].to;
+        uint32_t from = maker->edge[i].from;
+        maker->after[maker->first_after[from] + plan->step[from].after++] = maker->edge[i].to;
     }
 }
 
@@ -150,23 +151,22 @@ static bool order_make(struct maker *maker, uint32_t *missing)
     for (size_t i = 0; i < plan->step_count; i++) {
         missing[i] = plan->step[i].before;
         if (missing[i] == 0) {
-            maker->order[count++] = (uint32_t)i;
+            plan->order[count++] = (uint32_t)i;
         }
     }
     for (size_t done = 0; done < count; done++) {
         /* Which way becomes the first path is drawn: it may have much to do with what runs when. */
         size_t left = count - done;
         size_t drawn = done + (left > 1 ? (size_t)sim_schedule_draw(left) : 0);
-        uint32_t taken = maker->order[drawn];
-        maker->order[drawn] = maker->order[done];
-        maker->order[done] = taken;
-        const struct sim_step *step = &plan->step[maker->order[done]];
-        for (size_t i = 0; i < step->after; i++) {
-            uint32_t to = plan->after[step->first_after + i];
+        uint32_t taken = plan->order[drawn];
+        plan->order[drawn] = plan->order[done];
+        plan->order[done] = taken;
+        for (size_t i = 0; i < plan->step[taken].after; i++) {
+            uint32_t to = maker->after[maker->first_after[taken] + i];
             size_t nth = plan->step[to].before - missing[to];
-            maker->before[maker->first_before[to] + nth] = maker->order[done];
+            maker->before[maker->first_before[to] + nth] = taken;
             if (--missing[to] == 0) {
-                maker->order[count++] = to;
+                plan->order[count++] = to;
             }
         }
     }
@@ -285,7 +285,7 @@ static bool paths_make(struct maker *maker)
 {
     struct sim_plan *plan = maker->plan;
     for (size_t i = 0; i < plan->step_count; i++) {
-        size_t chosen = path_choose(maker, maker->order[i]);
+        size_t chosen = path_choose(maker, plan->order[i]);
         if (chosen == plan->path_count) {
             struct sim_path *larger =
                 sim_grow(plan->path, &plan->path_room, plan->path_count + 1, sizeof *larger);
@@ -295,7 +295,7 @@ static bool paths_make(struct maker *maker)
             plan->path = larger;
             larger[plan->path_count++] = (struct sim_path){.context = NULL};
         }
-        path_append(maker, maker->order[i], chosen);
+        path_append(maker, plan->order[i], chosen);
     }
     /* The launch ends after all ends. */
     for (size_t i = 0; i < plan->step_count; i++) {
@@ -324,16 +324,17 @@ static bool maker_begin(struct maker *maker, const struct sim_graph *graph)
         return false;
     }
     size_t steps = plan->step_count + 1;
-    plan->after = calloc(maker->edge_count + 1, sizeof *plan->after);
+    plan->order = calloc(steps, sizeof *plan->order);
+    maker->after = calloc(maker->edge_count + 1, sizeof *maker->after);
+    maker->first_after = calloc(steps, sizeof *maker->first_after);
     plan->wait = calloc(maker->edge_count + 1, sizeof *plan->wait);
     maker->before = calloc(maker->edge_count + 1, sizeof *maker->before);
     maker->first_before = calloc(steps, sizeof *maker->first_before);
-    maker->order = calloc(steps, sizeof *maker->order);
     maker->known = calloc(steps, sizeof *maker->known);
     maker->known_count = calloc(steps, sizeof *maker->known_count);
-    return plan->after != NULL && plan->wait != NULL && maker->before != NULL &&
-           maker->first_before != NULL && maker->order != NULL && maker->known != NULL &&
-           maker->known_count != NULL;
+    return plan->order != NULL && plan->wait != NULL && maker->before != NULL &&
+           maker->after != NULL && maker->first_after != NULL && maker->first_before != NULL &&
+           maker->known != NULL && maker->known_count != NULL;
 }
 
 static void maker_end(struct maker *maker)
@@ -344,7 +345,8 @@ static void maker_end(struct maker *maker)
     free(maker->known);
     free(maker->known_count);
     free(maker->edge);
-    free(maker->order);
+    free(maker->after);
+    free(maker->first_after);
     free(maker->before);
     free(maker->first_before);
 }
@@ -389,7 +391,7 @@ void sim_plan_free(struct sim_plan *plan)
 {
     free(plan->step);
     free(plan->path);
-    free(plan->after);
+    free(plan->order);
     free(plan->wait);
     memset(plan, 0, sizeof *plan);
 }

@@ -265,15 +265,11 @@ static CUresult exec_update(CUgraphExec exec_handle, CUgraph handle,
         info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = sim_capture_unsafe();
-    if (result != CUDA_SUCCESS) {
-        info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
-        return result;
-    }
+    /* Legal while a capture is under way, unlike instantiating: so an H200 says. */
     if (!graphs_match(exec->graph, graph, info)) {
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
-    result = graph_adopt(exec, exec->graph, graph);
+    CUresult result = graph_adopt(exec, exec->graph, graph);
     info->result =
         result == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR;
     return result;

@@ -228,8 +228,8 @@ static struct sim_launch *launch_new(const struct sim_kernel *kernel, const stru
     launch->call = *call;
     launch->call.parameters = NULL;
     launch->call.extra = NULL;
-    void *const extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_BUFFER_SIZE,
-                           &launch->packed_bytes, CU_LAUNCH_PARAM_END};
+    void *const extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &launch->packed_bytes,
+                           CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_END};
     memcpy(launch->extra, extra, sizeof extra);
     if (call->extra != NULL) {
         launch->call.extra = launch->extra;
@@ -249,7 +249,7 @@ static struct sim_launch *launch_pack(const struct sim_kernel *kernel, const str
         return NULL;
     }
     if (described) {
-        memcpy(launch->extra[1], packed, packed_bytes);
+        memcpy(launch->extra[3], packed, packed_bytes);
         return launch;
     }
     void *const *pointers = (void *const *)(void *)launch->storage;
@@ -264,7 +264,7 @@ struct sim_launch *sim_kernel_copy(const struct sim_launch *launch)
 {
     struct sim_launch *copy = launch_new(launch->kernel, &launch->call, launch->packed_bytes);
     if (copy != NULL) {
-        memcpy(copy->extra[1], launch->extra[1], launch->packed_bytes);
+        memcpy(copy->extra[3], launch->extra[3], launch->packed_bytes);
     }
     return copy;
 }

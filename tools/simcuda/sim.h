@@ -262,7 +262,7 @@ struct sim_launch {
     struct sim_launch *next_free;
     const struct sim_kernel *kernel;
     struct sim_call call; /* parameters and extra are in storage[] and extra[] */
-    void *extra[5];       /* the packed form's description */
+    void *extra[5];       /* the packed form's description, its size first as the driver has it */
     size_t packed_bytes;  /* as given; at least the kernel's */
     size_t access_count;
     struct sim_access *access; /* its own allocation */
@@ -279,6 +279,7 @@ struct sim_op {
     enum sim_op_kind kind;
     unsigned access_count; /* of access[]; kernels have theirs in the launch */
     bool any_device;       /* a copy between devices: peer access is not needed */
+    bool forks;            /* many will wait for it */
     uint16_t entry;        /* the entry point that queued it, for the race detector's reports */
     uint32_t label;        /* what the program called this place */
     uint32_t owner;        /* who owned the memory */
@@ -308,6 +309,8 @@ struct sim_op {
             uintptr_t from;
             uint64_t bytes;
             void *staged; /* bytes taken from pageable memory at the call, or null */
+            uint8_t to_type; /* in graphs: the CUmemorytype the program gave; 0: what it is */
+            uint8_t from_type;
         } copy;
         struct {
             CUhostFn function;

@@ -266,6 +266,9 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     if (Flags > CU_EVENT_WAIT_EXTERNAL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
+    if (stream != NULL && event == NULL && stream->capture != NULL) {
+        stream->capture->invalid = true;
+    }
     if (stream == NULL || event == NULL) {
         return sim_leave(stream == NULL ? result : CUDA_ERROR_INVALID_HANDLE);
     }
@@ -275,12 +278,16 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
 
 /* ---- What a stream is ----------------------------------------------------------------------- */
 
-#define STREAM_GETTER(function, needs, argument, expression)                                       \
-    SIM_ENTER(function, needs);                                                                    \
+/*
+ * A capturing stream may be asked for some of it and breaks its capture when asked for the rest:
+ * that is how the driver has it, in every mode.
+ */
+#define STREAM_GETTER(function, check, argument, expression)                                       \
+    SIM_ENTER(function, SIM_NEEDS_INIT);                                                           \
     CUresult result = CUDA_SUCCESS;                                                                \
-    const struct sim_stream *stream = sim_stream_get(hStream, &result);                            \
-    if (stream != NULL && (argument) == NULL) {                                                    \
-        result = CUDA_ERROR_INVALID_VALUE;                                                         \
+    struct sim_stream *stream = sim_stream_get(hStream, &result);                                  \
+    if (stream != NULL) {                                                                          \
+        result = (argument) == NULL ? CUDA_ERROR_INVALID_VALUE : check(stream);                    \
     }                                                                                              \
     if (result == CUDA_SUCCESS) {                                                                  \
         *(argument) = (expression);                                                                \
@@ -289,25 +296,26 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
 
 CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
-    STREAM_GETTER(cuStreamGetId, SIM_NEEDS_INIT, streamId, stream->id);
+    STREAM_GETTER(cuStreamGetId, sim_capture_check_outside, streamId, stream->id);
 }
 
 CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
-    STREAM_GETTER(cuStreamGetCtx, SIM_NEEDS_INIT, pctx, (CUcontext)stream->context->slot);
+    STREAM_GETTER(cuStreamGetCtx, sim_capture_check, pctx, (CUcontext)stream->context->slot);
 }
 
 CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
-    STREAM_GETTER(cuStreamGetFlags, SIM_NEEDS_INIT, flags, stream->flags);
+    STREAM_GETTER(cuStreamGetFlags, sim_capture_check_outside, flags, stream->flags);
 }
 
 CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
 {
-    STREAM_GETTER(cuStreamGetPriority, SIM_NEEDS_INIT, priority, stream->priority);
+    STREAM_GETTER(cuStreamGetPriority, sim_capture_check, priority, stream->priority);
 }
 
 CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
-    STREAM_GETTER(cuStreamGetDevice, SIM_NEEDS_INIT, device, stream->context->device->ordinal);
+    STREAM_GETTER(cuStreamGetDevice, sim_capture_check_outside, device,
+                  stream->context->device->ordinal);
 }

@@ -56,8 +56,7 @@ static CUresult capture_check(struct sim_stream *stream, bool synchronous)
     if (sim.captures == NULL) {
         return CUDA_SUCCESS;
     }
-    return synchronous && stream->capture != NULL ? sim_capture_check_asked(stream)
-                                                  : sim_capture_check(stream);
+    return synchronous ? sim_capture_check_outside(stream) : sim_capture_check(stream);
 }
 
 /*
@@ -84,8 +83,9 @@ static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
         memcpy(op.copy.staged, (const void *)copy->from, copy->bytes);
     }
     bool staged = op.copy.staged != NULL;
-    bool host_waits = stream->capture == NULL && (to_pageable || (copy->synchronous && !staged &&
-                                      !(device_memory(copy->to) && device_memory(copy->from))));
+    bool host_waits = stream->capture == NULL &&
+                      (to_pageable || (copy->synchronous && !staged &&
+                                       !(device_memory(copy->to) && device_memory(copy->from))));
     sim_stream_hold(stream);
     CUresult result = sim_submit(stream, &op);
     if (result == CUDA_SUCCESS && host_waits) {
@@ -239,7 +239,9 @@ static CUresult set_check(struct sim_stream *stream, const struct sim_fill *fill
     if (fill->to % fill->width != 0 || bytes / fill->width != fill->count) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return sim_check_call(stream->context, fill->to, bytes);
+    /* What a captured memset will find is only known when it runs. */
+    return stream->capture != NULL ? CUDA_SUCCESS
+                                   : sim_check_call(stream->context, fill->to, bytes);
 }
 
 /* Both forms: neither makes the host wait, except for pinned memory in the synchronous one. */
