@@ -69,6 +69,9 @@ static inline tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment
     tnr_status status = request_make(&request, bytes, alignment);
     if (tnri_unlikely(status != TNR_OK))
         return status;
+    if (tnri_unlikely(tnri_capturing()) && bytes > 0 &&
+        tnri_captures_get()->malloc(device, pool, stream, &request, ptr, &status))
+        return status;
     status = tnri_library_arena(device, pool, stream, &arena);
     if (tnri_unlikely(status != TNR_OK))
         return status;
@@ -141,6 +144,10 @@ tnr_status tnr_free(void *ptr)
     tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
     if (tnri_unlikely(block == NULL))
         return tnri_free_refused(device, ptr);
+    tnr_status status;
+    if (tnri_unlikely(tnri_capturing()) &&
+        tnri_captures_get()->free(block->world->arena, block, ptr, 0, &status))
+        return status;
     return tnri_arena_free(block, ptr);
 }
 
@@ -170,7 +177,8 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
             info->bytes_reserved =
                 arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
             info->device = device->index;
-            info->stream = arena->stream;
+            info->stream = arena->key == TNRI_KEY_GRAPH ? tnri_captures_get()->home(block)
+                                                        : arena->stream;
             info->pool = arena->pool == device->pool_default ? NULL : arena->pool;
         }
         tnri_lock_release(&arena->lock);
@@ -200,7 +208,7 @@ tnr_status tnr_pool_create(tnr_pool *pool, int device, const tnr_pool_options *o
     tnr_status status = tnri_library_device(device, &found);
     if (status != TNR_OK)
         return status;
-    return tnri_pool_make(found, options, pool);
+    return tnri_pool_make(found, options, 0, pool);
 }
 
 tnr_status tnr_pool_destroy(tnr_pool pool)
@@ -214,6 +222,9 @@ tnr_status tnr_pool_destroy(tnr_pool pool)
         return status;
     if (pool == pool->device->pool_default)
         return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
+    const tnri_captures *captures = tnri_captures_get();
+    if (pool->is_graph && captures != NULL)
+        captures->settle(pool->device);
     if (atomic_load(&pool->routed_threads) > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
                           atomic_load(&pool->routed_threads), pool->name);
@@ -235,6 +246,11 @@ tnr_status tnr_pool_push(tnr_pool pool)
     tnr_status status = tnri_pool_check(pool);
     if (status != TNR_OK)
         return status;
+    if (pool->is_graph)
+        return tnri_error(TNR_ERR_INVALID_POOL,
+                          "pool \"%s\" is a graph pool: capture into it instead of routing "
+                          "a thread to it.",
+                          pool->name);
     tnri_thread *thread = &tnri_this_thread;
     uint64_t epoch = atomic_load(&tnri_library_epoch);
     if (thread->routes_epoch != epoch)

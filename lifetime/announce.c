@@ -76,6 +76,10 @@ tnr_status tnr_event_recorded(int device_index, tnr_event event, tnr_stream hand
     tnri_stream *stream;
     if (event == NULL)
         return tnri_error(TNR_ERR_INVALID_EVENT, "a null event was not recorded.");
+    if (tnri_unlikely(tnri_stream_is_capturing(handle))) {
+        tnr_event_destroyed(event); /* it marks a place in a graph now, and no time */
+        return TNR_OK;
+    }
     tnr_status status = tnri_library_device(device_index, &device);
     if (status == TNR_OK)
         status = tnri_stream_find(device, handle, &stream);
@@ -124,6 +128,8 @@ tnr_status tnr_stream_waited(int device_index, tnr_stream handle, tnr_event even
     tnri_device *device;
     tnri_stream *stream;
     announcement of;
+    if (tnri_unlikely(tnri_stream_is_capturing(handle)))
+        return TNR_OK; /* an edge of the graph, which tells itself */
     tnr_status status = tnri_library_device(device_index, &device);
     if (status == TNR_OK)
         status = tnri_stream_find(device, handle, &stream);

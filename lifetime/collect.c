@@ -6,6 +6,7 @@
 
 #include "announce.h"
 #include "conf/conf.h"
+#include "hold.h"
 #include "pending.h"
 #include "pool/pool.h"
 #include "pool/thread.h"
@@ -137,7 +138,7 @@ static int uses_are_before(tnri_uses *uses, tnri_arena *arena, tnri_stream *own,
 static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int wait)
 {
     tnri_stream *own = NULL;
-    if (arena->seal == NULL && tnri_arena_is_markable(arena) &&
+    if (arena->seal == NULL && arena->key != TNRI_KEY_GRAPH && tnri_arena_is_markable(arena) &&
         tnri_stream_find(arena->device, arena->stream, &own) != TNR_OK)
         own = NULL;
     int is_named = own != NULL && tnri_arena_name_begin(arena);
@@ -234,6 +235,8 @@ static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy
  * blocks stay in the batch, and 0 is returned. */
 static int batch_fence(tnri_device *device)
 {
+    if (tnri_capturing()) /* then not every stream can be marked */
+        return 0;
     tnri_uses *batch = batch_take(device);
     if (batch == NULL)
         return 1;
@@ -310,15 +313,18 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
 
 size_t tnri_collect_arena(tnri_arena *arena, size_t bytes, tnri_collect how)
 {
+    tnri_holds_retry();
     (void)batch_fence(arena->device);
     size_t freed = device_poll(arena->device);
     tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
     if (life == NULL || freed >= bytes)
         return freed;
     int policy = tnri_conf_get()->reuse;
+    /* To wait for a block's memory is asked of the stream that wants it. In reclaiming it is asked
+     * of any, but not of one that may be drawn into a capture meanwhile. */
+    int may_wait = how == TNRI_COLLECT_ORDER || (how == TNRI_COLLECT_WAIT && !tnri_capturing());
     if (policy != TNRI_REUSE_POLL)
-        freed += arena_order(arena, life, bytes - freed,
-                             how != TNRI_COLLECT_OVER && policy == TNRI_REUSE_WAIT);
+        freed += arena_order(arena, life, bytes - freed, may_wait && policy == TNRI_REUSE_WAIT);
     if (how == TNRI_COLLECT_WAIT && freed < bytes)
         freed += arena_wait(arena, life, bytes - freed);
     return freed;

@@ -7,6 +7,7 @@
 #include "base/host_memory.h"
 #include "collect.h"
 #include "conf/conf.h"
+#include "hold.h"
 #include "pending.h"
 #include "pool/library.h"
 
@@ -176,22 +177,24 @@ static uint32_t uses_distribute(tnri_uses *uses, tnri_stream *own, int *by_order
     return over;
 }
 
-/* LIVE -> RETIRED, and from there to wherever its uses allow. Takes the arena's lock over. */
-static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
+/* Counts the uses of a block that is retired now; this thread is one that looks at it. Under the
+ * arena's lock. */
+static void uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
 {
-    tnri_uses *uses = block->uses;
-    uses->bytes = block->bytes;
+    uses->bytes = uses->block->bytes;
     atomic_store(&uses->is_unfenced, fenced);
-    uint32_t count = 1; /* this thread */
+    uint32_t count = 1;
     for (const tnri_use *use = uses->first; use != NULL; use = use->next)
         count++;
     atomic_store(&uses->pending, count + (fenced ? 1u : 0u));
     tnri_life *life = atomic_load(&arena->life);
     atomic_fetch_add(&life->coming, 1);
-    tnri_arena_count_freed(arena, block);
-    tnri_world_retire(block->world, block);
-    tnri_lock_release(&arena->lock);
+}
 
+/* From there to wherever its uses allow. No lock held. */
+static void uses_settle(tnri_arena *arena, tnri_uses *uses, int fenced)
+{
+    tnri_life *life = atomic_load(&arena->life);
     life_append(life, uses);
     atomic_fetch_sub(&life->coming, 1); /* this thread's look keeps the arena */
     tnri_stream *own = tnri_stream_known(arena->device, arena->key);
@@ -203,9 +206,56 @@ static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
                          by_order ? TNR_REUSE_ORDERED_BY_CLOCK : TNR_REUSE_EVENT_DONE);
 }
 
+/* LIVE -> RETIRED, and on. Takes the arena's lock over. */
+static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
+{
+    tnri_uses *uses = block->uses;
+    uses_count(arena, uses, fenced);
+    tnri_arena_count_freed(arena, block);
+    tnri_world_retire(block->world, block);
+    tnri_lock_release(&arena->lock);
+    uses_settle(arena, uses, fenced);
+}
+
+/* Marks what is open of a block that nobody else knows of. What was marked before a failure stays
+ * so. */
+static tnr_status freed_mark(tnri_uses *uses)
+{
+    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
+        if (use->until_free != TNRI_UNTIL_FREE_OPEN)
+            continue;
+        tnri_event *event;
+        uint64_t number;
+        tnr_status status = tnri_stream_mark(use->stream, &event, &number);
+        if (status != TNR_OK)
+            return status;
+        tnri_stream_recycle(use->stream, use->event);
+        use->event = event;
+        use->number = number;
+        use->until_free = TNRI_UNTIL_FREE_MARKED;
+    }
+    return TNR_OK;
+}
+
+tnr_status tnri_retire_freed(tnri_uses *uses)
+{
+    tnri_arena *arena = uses->arena;
+    tnr_status status = freed_mark(uses);
+    if (status != TNR_OK)
+        return status;
+    tnri_lock_take(&arena->lock);
+    uses_count(arena, uses, uses->is_sync);
+    arena->held_count--;
+    tnri_lock_release(&arena->lock);
+    uses_settle(arena, uses, uses->is_sync);
+    return TNR_OK;
+}
+
 /* tnr_free of a block with uses: the hook of the layer below. */
 static tnr_status free_used(tnri_arena *arena, tnri_block *block, void *ptr)
 {
+    if (tnri_hold_free(arena, block, ptr, 0))
+        return TNR_OK;
     tnr_status status = uses_mark(arena, block, ptr);
     if (status == TNR_OK)
         block_retire(arena, block, 0);
@@ -228,7 +278,13 @@ tnr_status tnr_free_sync(void *ptr)
         return tnri_free_refused(device, ptr);
     tnri_retire_register();
     tnri_arena *arena = block->world->arena;
-    tnr_status status = uses_mark(arena, block, ptr);
+    tnr_status status = TNR_OK;
+    if (tnri_unlikely(tnri_capturing()) &&
+        tnri_captures_get()->free(arena, block, ptr, 1, &status))
+        return status;
+    if (tnri_hold_free(arena, block, ptr, 1))
+        return TNR_OK;
+    status = uses_mark(arena, block, ptr);
     if (status != TNR_OK)
         return status;
     /* A block without a list has no use that was marked, so a failure here has nothing to undo. */
@@ -274,6 +330,7 @@ static void hook_arena_gone(tnri_arena *arena)
 
 static void hook_device_gone(tnri_device *device)
 {
+    tnri_holds_forget(device);
     tnri_announcements_forget(device);
     tnri_streams_forget(device);
     tnri_use_records_trim();

@@ -37,6 +37,10 @@ typedef struct tnri_life {
     _Atomic uint32_t coming; /* retired blocks not in the list yet; raised under the arena's lock */
 } tnri_life;
 
+/* Goes on with the retirement of a block that was freed while it was held, and is not held any
+ * more. On failure nothing has changed but that some uses are marked. No lock held. */
+tnr_status tnri_retire_freed(tnri_uses *uses);
+
 /* Registers this layer with the one below. Before the first use is recorded. */
 void tnri_retire_register(void);
 

@@ -90,6 +90,12 @@ static tnr_status stream_ask(tnri_stream *facts, tnri_device *device, tnr_stream
 {
     unsigned flags = 0;
     CUcontext context = device->context;
+    /* To ask a stream that captures for its id ends the capture. */
+    if (tnri_stream_is_capturing(handle))
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "stream %p is being captured, and Tenure did not know it before. Announce "
+                          "it with tnr_stream_created before the capture begins.",
+                          (void *)handle);
     CUresult result = tnri_drive(cuStreamGetId, (handle, &facts->id));
     if (result != CUDA_SUCCESS)
         return stream_error(result, "cuStreamGetId", handle);
@@ -179,8 +185,14 @@ static tnr_status stream_find_slowly(tnri_device *device, tnr_stream handle, uin
         return status;
     tnri_retire_register(); /* what objects hold is given back through its hooks */
     tnri_stream facts = {0};
+    tnri_stream *known = tnri_capturing() ? tnri_stream_known(device, key) : NULL;
+    if (known != NULL && tnri_stream_is_capturing(handle)) {
+        *found = known; /* it cannot be asked whether it is still the same */
+        tnri_device_leave(&visit);
+        return TNR_OK;
+    }
     status = stream_ask(&facts, device, handle);
-    tnri_stream *known = status == TNR_OK ? tnri_stream_known(device, key) : NULL;
+    known = status == TNR_OK ? tnri_stream_known(device, key) : NULL;
     if (known != NULL && known->id != facts.id) {
         status = tnri_stream_end(known, 1);
         known = NULL;
@@ -238,14 +250,20 @@ void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
     tnri_event_drop(stream->device, event);
 }
 
+/* The stream to record a mark on. Only its own thread can name a per-thread default stream. But
+ * such a stream is a blocking one, so the legacy stream is ordered after all that it has been
+ * given. */
+static tnr_stream stream_record_handle(const tnri_stream *stream)
+{
+    if (tnri_unlikely(stream->thread != 0 && stream->thread != tnri_thread_number()))
+        return TNRI_STREAM_LEGACY;
+    return stream->handle;
+}
+
 /* Counts a call, and times one in TNRI_SAMPLE, which stands for all of them. Under the lock. */
 static CUresult stream_drive_record(tnri_stream *stream, tnri_event *event)
 {
-    /* Only its own thread can name a per-thread default stream. But such a stream is a blocking
-     * one, so the legacy stream is ordered after all that it has been given. */
-    tnr_stream handle = stream->handle;
-    if (tnri_unlikely(stream->thread != 0 && stream->thread != tnri_thread_number()))
-        handle = TNRI_STREAM_LEGACY;
+    tnr_stream handle = stream_record_handle(stream);
     if (tnri_likely(++stream->uncounted < TNRI_SAMPLE))
         return tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
     stream->uncounted = 0;
@@ -338,6 +356,10 @@ tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *n
     *event = NULL;
     if (tnri_unlikely(stream_seal_of(stream, event, number)))
         return TNR_OK;
+    if (tnri_unlikely(tnri_stream_is_capturing(stream_record_handle(stream))))
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "stream %p is being captured, so the end of its work cannot be marked.",
+                          (void *)stream->handle);
     /* Only default streams, and making an event, need the context; switching to it is dear. */
     if (tnri_unlikely(stream->key <= 2 || stream->thread != 0))
         return stream_mark_slowly(stream, event, number);

@@ -71,6 +71,8 @@ tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *strea
 
 void tnri_uses_free(tnri_uses *uses)
 {
+    if (tnri_unlikely(uses->captured != NULL))
+        tnri_captures_get()->captured_gone(uses->captured);
     while (uses->first != NULL) {
         tnri_use *use = uses->first;
         uses->first = use->next;
@@ -182,13 +184,17 @@ static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *str
 /* ---- the calls ------------------------------------------------------------------------------ */
 
 /* What tnr_record_use and tnr_record_stream begin with: the block's arena and the stream's object,
- * which is null for the block's own stream once the block is known to be live. */
-static tnr_status use_begin(const void *ptr, tnr_stream handle, tnri_arena **arena,
+ * which is null for the block's own stream once the block is known to be live, and for a stream
+ * that is being captured, of which the layer above has taken note. */
+static tnr_status use_begin(const void *ptr, tnr_stream handle, int until_free, tnri_arena **arena,
                             tnri_stream **stream)
 {
     *stream = NULL;
     tnr_status status = arena_of(ptr, arena);
     if (status != TNR_OK)
+        return status;
+    if (tnri_unlikely(tnri_capturing()) &&
+        tnri_captures_get()->use(*arena, ptr, handle, until_free, &status))
         return status;
     if ((*arena)->key == tnri_stream_key(handle))
         return own_use(*arena, ptr);
@@ -200,7 +206,7 @@ tnr_status tnr_record_use(const void *ptr, tnr_stream handle)
 {
     tnri_arena *arena;
     tnri_stream *stream;
-    tnr_status status = use_begin(ptr, handle, &arena, &stream);
+    tnr_status status = use_begin(ptr, handle, 0, &arena, &stream);
     if (status != TNR_OK || stream == NULL)
         return status;
     tnri_event *event;
@@ -215,7 +221,7 @@ tnr_status tnr_record_stream(const void *ptr, tnr_stream handle)
 {
     tnri_arena *arena;
     tnri_stream *stream;
-    tnr_status status = use_begin(ptr, handle, &arena, &stream);
+    tnr_status status = use_begin(ptr, handle, 1, &arena, &stream);
     if (status != TNR_OK || stream == NULL)
         return status;
     return use_enter(arena, ptr, stream, 0, NULL);

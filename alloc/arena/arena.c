@@ -14,6 +14,7 @@
 #include "pool/thread.h"
 
 _Atomic(const tnri_upper *) tnri_upper_table;
+_Atomic(const tnri_captures *) tnri_captures_table;
 
 tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
                               tnr_stream stream, uintptr_t key)
@@ -31,7 +32,7 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
     for (int i = 0; i < TNRI_WORLDS; i++)
         if (!tnri_world_create(&arena->worlds[i], arena, &device->space, i == TNRI_SMALL,
-                               i == TNRI_SMALL ? conf->bin_blocks : 0)) {
+                               i == TNRI_SMALL && key != TNRI_KEY_GRAPH ? conf->bin_blocks : 0)) {
             tnri_arena_destroy(arena);
             return NULL;
         }
@@ -197,7 +198,7 @@ int tnri_arena_is_markable(const tnri_arena *arena)
 int tnri_arena_name_begin(tnri_arena *arena)
 {
     tnri_lock_take(&arena->lock);
-    int is_open = arena->seal == NULL;
+    int is_open = arena->seal == NULL && arena->capture_mark == NULL;
     if (is_open)
         atomic_fetch_add_explicit(&arena->namers, 1, memory_order_relaxed);
     tnri_lock_release(&arena->lock);
@@ -220,6 +221,38 @@ void tnri_arena_seal(tnri_arena *arena, tnri_event *event)
         sched_yield();
 }
 
+void tnri_arena_capture(tnri_arena *arena, tnri_event *event)
+{
+    tnri_lock_take(&arena->lock);
+    tnri_event *before = arena->capture_mark;
+    if (event != NULL)
+        tnri_event_hold(event);
+    arena->capture_mark = event;
+    tnri_lock_release(&arena->lock);
+    tnri_event_drop(arena->device, before);
+    while (atomic_load_explicit(&arena->namers, memory_order_acquire) != 0)
+        sched_yield();
+}
+
+int tnri_arena_has_mark(const tnri_arena *arena)
+{
+    return !tnri_capturing() || arena->seal != NULL || arena->capture_mark != NULL ||
+           arena->key == TNRI_KEY_GRAPH;
+}
+
+tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event, uintptr_t *key)
+{
+    *event = NULL;
+    if (arena->key == TNRI_KEY_GRAPH)
+        return TNR_OK;
+    if (!tnri_arena_has_mark(arena))
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "the idle memory of stream %p cannot be proved idle while a capture is "
+                          "under way. Trim before or after it.",
+                          (void *)arena->stream);
+    return tnri_arena_mark(arena, event, key);
+}
+
 tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key)
 {
     if (key != NULL)
@@ -234,7 +267,7 @@ tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key
         return status;
     }
     tnri_lock_take(&arena->lock);
-    tnri_event *seal = arena->seal;
+    tnri_event *seal = arena->seal != NULL ? arena->seal : arena->capture_mark;
     if (seal != NULL)
         tnri_event_hold(seal);
     tnri_lock_release(&arena->lock);

@@ -26,6 +26,8 @@ enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
 /* No stream has these keys. An arena has the second while it is being sealed. */
 #define TNRI_KEY_SEALED ((uintptr_t)5)
 #define TNRI_KEY_UNTABLED ((uintptr_t)6)
+/* The one arena of a graph pool, which belongs to no stream. */
+#define TNRI_KEY_GRAPH ((uintptr_t)4)
 
 /* Counters of one world, or of both. allocated - freed is what is live. Under the arena's lock. */
 typedef struct tnri_tally {
@@ -63,9 +65,12 @@ typedef struct tnri_arena {
     uint64_t served[TNR_SERVED_COUNT];
     uint64_t freed_because[TNR_REUSE_COUNT];
     tnri_event *_Atomic seal; /* the stream was destroyed: the end of its work; else null */
+    /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
+    tnri_event *_Atomic capture_mark;
     _Atomic uint32_t namers;  /* threads between name_begin and name_end; raised under the lock */
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
+    size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
 } tnri_arena;
 
@@ -80,9 +85,17 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
  * TNRI_KEY_SEALED if on none that lives. In the device's context, no lock held. */
 tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key);
 
+/* The same for a stream that the caller was not asked to work on. While a capture is under way,
+ * such a stream may be drawn into it at any moment and is not recorded on: only one with a seal or
+ * a capture mark has a mark then, others give TNR_ERR_CAPTURE. The arena of a graph pool belongs
+ * to no stream: its idle memory is idle, and *event is null. */
+tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event, uintptr_t *key);
+/* 1 if that will not be refused. */
+int tnri_arena_has_mark(const tnri_arena *arena);
+
 /* Between these two the arena's stream is not destroyed: tnri_arena_seal waits for the second.
- * tnri_arena_name_begin returns 0, and nothing is to be ended, if the arena is sealed already. No
- * stream is looked up in between. */
+ * tnri_arena_name_begin returns 0, and nothing is to be ended, if the arena is sealed already, or
+ * its stream is being captured. No stream is looked up in between. */
 int tnri_arena_name_begin(tnri_arena *arena);
 void tnri_arena_name_end(tnri_arena *arena);
 
@@ -90,6 +103,10 @@ void tnri_arena_name_end(tnri_arena *arena);
  * return on nobody names the stream to the driver. Holds a reference to the event. No lock is
  * held. */
 void tnri_arena_seal(tnri_arena *arena, tnri_event *event);
+
+/* The arena's stream is about to be captured, and `event` marks the end of its work before; or,
+ * with null, its capture is over. As with tnri_arena_seal, nobody names the stream meanwhile. */
+void tnri_arena_capture(tnri_arena *arena, tnri_event *event);
 
 /* 1 if the calling thread may mark the arena's stream without waiting. */
 int tnri_arena_is_markable(const tnri_arena *arena);

@@ -63,7 +63,7 @@ static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, i
     const tnri_upper *upper = tnri_upper_get();
     uint64_t number = upper == NULL ? 0 : upper->number();
     uintptr_t key;
-    tnr_status status = tnri_arena_mark(donor, &event, &key);
+    tnr_status status = tnri_arena_mark_other(donor, &event, &key);
     if (status != TNR_OK)
         return status;
     *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);
@@ -113,7 +113,7 @@ static tnr_status donors_take(tnri_plan *plan)
         return TNR_OK;
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
-        if (donor == plan->arena || !tnri_arena_is_markable(donor))
+        if (donor == plan->arena || !tnri_arena_is_markable(donor) || !tnri_arena_has_mark(donor))
             continue;
         tnr_status status = donor_take(plan, donor, policy);
         if (status != TNR_OK)

@@ -9,6 +9,7 @@
 #include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
+#include "driver/capturing.h"
 #include "pool/oom.h"
 #include "pool/pool.h"
 #include "pool/reclaim.h"
@@ -108,11 +109,16 @@ static size_t arena_retired_bytes(tnri_arena *arena)
     return retired;
 }
 
-/* The most that an arena may move into itself: chunks of other streams only if its own can be made
- * to wait for them. A growable block grows for any thread, and when its stream is gone. */
+/* The most that an arena may move into itself. In the context. */
 static tnri_moves ladder_moves_max(const tnri_arena *arena)
 {
-    if (arena->growable.base != 0 && (arena->seal != NULL || !tnri_arena_is_markable(arena)))
+    /* Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
+    if (arena->key == TNRI_KEY_GRAPH)
+        return TNRI_MOVES_NONE;
+    /* A growable block grows for any thread, when its stream is gone, and while it captures; but
+     * other streams' chunks are for one that can be made to wait for them. */
+    if (arena->growable.base != 0 && (arena->seal != NULL || !tnri_arena_is_markable(arena) ||
+                                      tnri_stream_is_capturing(arena->stream)))
         return TNRI_MOVES_NONE;
     return TNRI_MOVES_ALL;
 }
@@ -210,13 +216,13 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
 static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     tnri_device *device = arena->device;
-    tnri_moves most = ladder_moves_max(arena);
     tnri_visit visit;
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
     tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
     tnri_moves moves = ladder_moves(arena, request);
+    tnri_moves most = ladder_moves_max(arena);
     status = ladder_climb(arena, request, moves, 0, ptr);
     if (is_shortage(status) && moves != most) /* what cannot grow moves at any cost */
         status = ladder_climb(arena, request, most, 0, ptr);

@@ -136,7 +136,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
         return TNR_OK;
 
     tnri_event *event = NULL;
-    tnr_status status = tnri_arena_mark(arena, &event, NULL);
+    tnr_status status = tnri_arena_mark_other(arena, &event, NULL);
     tnri_lock_take(&arena->lock);
     while (list != NULL) {
         tnri_block *stale = list;
@@ -144,7 +144,8 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
         if (status != TNR_OK) {
             tnri_world_uncut(stale->world, stale);
         } else {
-            tnri_event_hold(event);
+            if (event != NULL)
+                tnri_event_hold(event);
             tnri_stale_add(arena, stale, event);
         }
     }
@@ -153,7 +154,8 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
         tnri_event_drop(arena->device, event);
         *queued = cut << space->page_shift;
     }
-    return status;
+    /* What cannot be proved idle during a capture stays where it is; that is no failure. */
+    return status == TNR_ERR_CAPTURE ? TNR_OK : status;
 }
 
 size_t tnri_stale_held_bytes(const tnri_arena *arena)

@@ -56,6 +56,48 @@ static inline const tnri_upper *tnri_upper_get(void)
     return atomic_load_explicit(&tnri_upper_table, memory_order_acquire);
 }
 
+/* What this layer asks of the one that follows captures. Registered before the first capture
+ * begins, so it is there whenever tnri_capturing() says yes. */
+typedef struct tnri_captures {
+    /* Serves a request if its stream is being captured: returns 1, and the outcome in *status.
+     * `pool` is what the caller asked for by name; null: none. */
+    int (*malloc)(int device, struct tnr_pool_st *pool, tnr_stream stream,
+                  const tnri_request *request, void **ptr, tnr_status *status);
+
+    /* Asked, while a capture is under way, about the free of a block that may be live and start at
+     * `ptr`: returns 1 if it took the free over, with the outcome in *status. */
+    int (*free)(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync, tnr_status *status);
+
+    /* Asked, while a capture is under way, about a use of the block that contains `ptr` by a stream:
+     * returns 1 if the stream is being captured, with the outcome in *status. */
+    int (*use)(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
+               tnr_status *status);
+
+    /* A block has ended, or was freed by force, of which this layer knows `captured`. The arena's
+     * lock may be held. */
+    void (*captured_gone)(void *captured);
+
+    /* The stream that a live block of a graph pool was handed out on; its arena's lock is held. */
+    tnr_stream (*home)(const tnri_block *block);
+
+    /* Looks for graphs that have ended, and lets go what they held. */
+    void (*settle)(struct tnri_device *device);
+
+    /* A graph pool is being destroyed; it has no arena any more. */
+    void (*pool_gone)(struct tnr_pool_st *pool);
+
+    /* Ends what graphs and captures hold of a device that is about to be put out of use by force,
+     * or, without force, returns TNR_ERR_BUSY if they hold anything. */
+    tnr_status (*device_ending)(struct tnri_device *device, int force);
+} tnri_captures;
+
+extern _Atomic(const tnri_captures *) tnri_captures_table;
+
+static inline const tnri_captures *tnri_captures_get(void)
+{
+    return atomic_load_explicit(&tnri_captures_table, memory_order_acquire);
+}
+
 /* RETIRED -> FREE: the block's uses are over or ordered. `reason` is counted. */
 void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
 

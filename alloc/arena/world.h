@@ -106,6 +106,21 @@ int tnri_world_bin(tnri_world *world, tnri_block *block);
 /* BINNED -> LIVE: a block of exactly `bytes`, or null. */
 tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes);
 
+/* ---- retired memory, for captures ------------------------------------------------------------ */
+
+/* RETIRED -> RETIRED + LIVE + RETIRED: hands [base, base + bytes) of a retired record out again;
+ * what is left of it goes to *below and *above, null if nothing. None has uses. Needs
+ * TNRI_CARVE_RECORDS spares and a prepared map entry. */
+tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t base, size_t bytes,
+                              tnri_block **below, tnri_block **above);
+
+/* RETIRED + RETIRED -> RETIRED: a record takes in its upper neighbour, and keeps its own uses. */
+void tnri_world_join(tnri_world *world, tnri_block *block);
+
+/* FREE -> FREE + RETIRED + FREE: takes [base, end) of a run out of everyone's reach. Needs
+ * TNRI_CUT_RECORDS spares. */
+tnri_block *tnri_world_withhold(tnri_world *world, tnri_block *run, uintptr_t base, uintptr_t end);
+
 /* ---- moving memory -------------------------------------------------------------------------- */
 
 /* FREE -> FREE + STALE + FREE: takes the pages [first, first + count), all inside the run and made

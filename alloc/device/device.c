@@ -305,7 +305,12 @@ void tnri_device_withdraw(tnri_device *device)
 static CUresult device_push(tnri_device *device, tnri_visit *visit)
 {
     visit->counters_before = tnri_driver_count_into(&device->counters);
-    CUresult result = tnri_drive(cuCtxPushCurrent, (device->context));
+    CUresult result = tnri_relaxed_enter(&visit->relaxed);
+    if (result == CUDA_SUCCESS) {
+        result = tnri_drive(cuCtxPushCurrent, (device->context));
+        if (result != CUDA_SUCCESS)
+            tnri_relaxed_leave(&visit->relaxed);
+    }
     visit->pushed = result == CUDA_SUCCESS;
     if (!visit->pushed)
         tnri_driver_count_into(visit->counters_before);
@@ -326,6 +331,7 @@ void tnri_device_leave(tnri_visit *visit)
     /* Tried twice: the caller's current context is not ours to change, whatever happens. */
     if (visit->pushed && tnri_drive(cuCtxPopCurrent, (&popped)) != CUDA_SUCCESS)
         (void)tnri_drive(cuCtxPopCurrent, (&popped));
+    tnri_relaxed_leave(&visit->relaxed);
     tnri_driver_count_into(visit->counters_before);
 }
 

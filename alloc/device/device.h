@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "device/event.h"
+#include "driver/capturing.h"
 #include "driver/driver.h"
 #include "space/address_space.h"
 
@@ -85,11 +86,13 @@ tnr_status tnri_device_stop(tnri_device *device);
 /* The device in use whose range contains the address; null for a foreign address. No lock. */
 tnri_device *tnri_device_of(uintptr_t address);
 
-/* Makes the device's context current for the calling thread and counts its driver calls to the
- * device, until tnri_device_leave, which puts everything back. Calls nest. */
+/* Makes the device's context current for the calling thread, counts its driver calls to the device,
+ * and, while a capture is under way, makes the thread's capture mode RELAXED, until
+ * tnri_device_leave, which puts everything back. Calls nest. */
 typedef struct tnri_visit {
     tnri_driver_counters *counters_before;
     int pushed;
+    tnri_relaxed relaxed;
 } tnri_visit;
 tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
 void tnri_device_leave(tnri_visit *visit);

@@ -73,6 +73,9 @@ tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
 /* Waits for the whole context on behalf of `event`, which has then completed. */
 static CUresult event_by_context(tnri_device *device, tnri_event *event)
 {
+    /* No mode allows it while a stream of the context is captured, and trying ends the capture. */
+    if (tnri_capturing())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
     CUresult result = tnri_drive(cuCtxSynchronize, ());
     if (result == CUDA_SUCCESS)
@@ -99,7 +102,10 @@ tnr_status tnri_event_record(tnri_device *device, tnr_stream stream, tnri_event 
     tnr_status status = tnri_event_take(device, &event);
     if (status != TNR_OK)
         return status;
-    CUresult result = tnri_drive(cuEventRecord, (event->handle, stream));
+    /* An event of a stream that captures would draw whoever waits for it into the capture. */
+    CUresult result = tnri_stream_is_capturing(stream)
+                          ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                          : tnri_drive(cuEventRecord, (event->handle, stream));
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         /* The stream was destroyed under us. What it ran is over when the context is idle. */
         result = event_by_context(device, event);

@@ -69,6 +69,9 @@ tnr_status tnri_driver_error(CUresult result, const char *call, const char *doin
     } else if (result == CUDA_ERROR_DEINITIALIZED) {
         status = TNR_ERR_SHUTDOWN;
         advice = " The driver is shutting down with the process; memory goes back by itself.";
+    } else if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+        status = TNR_ERR_CAPTURE;
+        advice = " A capture that is under way forbids it.";
     } else if (result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_FAILED) {
         advice = " An earlier kernel failed and took the context with it; run it under "
                  "compute-sanitizer.";

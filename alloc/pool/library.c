@@ -95,7 +95,7 @@ static tnr_status library_start_device(tnri_device *device)
         return status;
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = "default";
-    status = tnri_pool_make(device, &options, &device->pool_default);
+    status = tnri_pool_make(device, &options, 0, &device->pool_default);
     if (status != TNR_OK)
         tnri_device_abandon(device);
     else
@@ -199,6 +199,10 @@ static tnr_status device_check_idle(tnri_device *device)
 {
     uint64_t live = 0;
     tnr_pool pool = NULL;
+    const tnri_captures *captures = tnri_captures_get();
+    tnr_status status = captures == NULL ? TNR_OK : captures->device_ending(device, 0);
+    if (status != TNR_OK)
+        return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_lock_take(&arena->lock);
@@ -222,6 +226,9 @@ static tnr_status device_end_pools(tnri_device *device)
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
+    const tnri_captures *captures = tnri_captures_get();
+    if (captures != NULL)
+        status = captures->device_ending(device, 1);
     tnr_pool pool = NULL;
     while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
         tnri_pool_walk_end(device, pool);

@@ -49,7 +49,27 @@ static tnr_status pool_check_properties(const tnri_device *device, tnr_handle_ty
     return TNR_OK;
 }
 
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnr_pool *made)
+/* The parts of a pool that are host memory of their own. 0 if there is none. */
+static int pool_build(tnr_pool pool)
+{
+    pool->table_slots = TNRI_POOL_HASH_MIN;
+    pool->table = tnri_host_alloc(pool->table_slots * sizeof(pool->table[0]));
+    if (pool->table == NULL)
+        return 0;
+    if (!pool->is_graph)
+        return 1;
+    tnri_arena *arena = tnri_arena_create(pool->device, pool, NULL, TNRI_KEY_GRAPH);
+    if (arena == NULL) {
+        tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
+        return 0;
+    }
+    atomic_init(&pool->arenas, arena);
+    pool->arenas_count = 1;
+    return 1;
+}
+
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, int is_graph,
+                          tnr_pool *made)
 {
     tnr_handle_type type = options->handle_type;
     if (type == TNR_HANDLE_DEFAULT)
@@ -61,14 +81,13 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     tnr_pool pool = tnri_host_alloc(sizeof(*pool));
     if (pool == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
-    pool->table_slots = TNRI_POOL_HASH_MIN;
-    pool->table = tnri_host_alloc(pool->table_slots * sizeof(pool->table[0]));
-    if (pool->table == NULL) {
+    pool->device = device;
+    pool->is_graph = is_graph;
+    if (!pool_build(pool)) {
         tnri_host_free(pool, sizeof(*pool));
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     }
     tnri_lock_init(&pool->lock, TNRI_RANK_POOL);
-    pool->device = device;
     pool->handle_type = type;
     pool->gpu_direct_rdma = rdma;
     atomic_init(&pool->limit_bytes, options->limit_bytes == 0 ? UINT64_MAX : options->limit_bytes);
@@ -245,6 +264,11 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream strea
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
 {
     uintptr_t key = tnri_stream_key(stream);
+    if (pool->is_graph)
+        return tnri_error(TNR_ERR_INVALID_POOL,
+                          "pool \"%s\" is a graph pool: only what is allocated on a stream that "
+                          "captures into it comes from it.",
+                          pool->name);
     tnri_lock_take(&pool->lock);
     tnri_arena *sealed = NULL;
     tnri_arena *arena = table_find(pool, key);
@@ -282,6 +306,18 @@ void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
         arena->key = TNRI_KEY_SEALED; /* from here on it may be adopted */
         pool->sealed_count++;
         tnri_lock_release(&pool->lock);
+    }
+}
+
+void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event)
+{
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        tnri_lock_take(&pool->lock);
+        tnri_arena *arena = table_find(pool, key);
+        tnri_lock_release(&pool->lock);
+        if (arena != NULL)
+            tnri_arena_capture(arena, event);
+        tnri_growables_capture(pool, key, event);
     }
 }
 
@@ -362,6 +398,12 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
     if (live > 0 && !force)
         return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
                           pool->name, live);
+    uint32_t keepers = atomic_load(&pool->keepers);
+    if (keepers > 0 && !force)
+        return tnri_error(TNR_ERR_BUSY,
+                          "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
+                          "the graphs and their executables first.",
+                          keepers, pool->name);
     /* Blocks freed for all streams wait for those that this pool alone makes known, too: they are
      * fenced while it can still be walked. */
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_OVER);
@@ -382,12 +424,16 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         if (upper != NULL)
             upper->arena_gone(arena);
         tnri_event_drop(pool->device, arena->seal);
+        tnri_event_drop(pool->device, arena->capture_mark);
         tnri_arena_destroy(arena);
         arena = next;
     }
     tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
     pool->table = NULL;
     pool->arenas_count = 0;
+    const tnri_captures *captures = tnri_captures_get();
+    if (pool->captures != NULL)
+        captures->pool_gone(pool);
     return TNR_OK;
 }
 

@@ -31,6 +31,8 @@ struct tnr_pool_st {
     char name[TNRI_POOL_NAME_BYTES];
     tnr_handle_type handle_type;
     int gpu_direct_rdma;
+    int is_graph;   /* its memory is for captures: one arena, of no stream; nothing in it moves */
+    void *captures; /* of a graph pool: the upper layer's; set before the pool is used */
 
     /* In the device's list, dead or alive, until shutdown; the device's lock. */
     struct tnr_pool_st *next;
@@ -50,10 +52,17 @@ struct tnr_pool_st {
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint32_t routed_threads;
+    _Atomic uint32_t keepers; /* graphs and captures that need its addresses: none is given back */
 };
 
-/* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnr_pool *pool);
+/* Makes a pool, a graph pool with its arena if `is_graph`, and enters it in the device's list.
+ * Under the library lock for the default pool. */
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, int is_graph,
+                          tnr_pool *pool);
+
+/* The stream with this key is about to be captured, and `event` marks the end of its work before;
+ * or, with null, its capture is over: tnri_arena_capture for its arenas in all pools. */
+void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event);
 
 /* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live,
  * unless `force`. In the device's context. The structure stays, marked dead. */

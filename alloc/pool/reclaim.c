@@ -25,6 +25,8 @@ static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *fi
     size_t released = 0;
     size_t promised = 0; /* queued here, given back now or later */
     tnri_arena *arena = NULL;
+    if (pool->is_graph && atomic_load(&pool->keepers) > 0)
+        return 0;
     while (released < bytes && promised < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
         size_t queued;
         tnr_status status = tnri_stale_release(arena, bytes - promised, &queued);

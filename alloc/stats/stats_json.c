@@ -61,7 +61,7 @@ static void write_own(writer *to, const tnr_stats *stats)
 #undef SERVED_NAME
     };
     static const char *const reasons[] = {"same_stream", "event_done", "ordered_by_clock",
-                                          "waited_on_device"};
+                                          "waited_on_device", "ordered_by_graph"};
     _Static_assert(sizeof(reasons) / sizeof(reasons[0]) == TNR_REUSE_COUNT, "one name each");
     static const char *const kinds[] = {
 #define KIND_NAME(name, text) text,

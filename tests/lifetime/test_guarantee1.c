@@ -242,7 +242,7 @@ static void random_programs(void **state)
             fail_msg("seed %llu left something behind", (unsigned long long)seed);
     }
     for (int r = 0; r < TNR_REUSE_COUNT; r++)
-        assert_true(because[r] > 0 || seeds < 100);
+        assert_true(because[r] > 0 || r == TNR_REUSE_ORDERED_BY_GRAPH || seeds < 100);
     life_start(NULL, NULL, NULL);
 }
 

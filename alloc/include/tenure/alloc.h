@@ -313,7 +313,8 @@ typedef enum tnr_served {
     X(SAME_STREAM, "same stream")        /* no other stream used it */                             \
     X(EVENT_DONE, "event done")          /* the other streams' uses were seen to be over */        \
     X(ORDERED_BY_CLOCK, "ordered by clock") /* its stream already waits for them */                \
-    X(WAITED_ON_DEVICE, "waited on device") /* its stream was made to wait for them */
+    X(WAITED_ON_DEVICE, "waited on device") /* its stream was made to wait for them */             \
+    X(ORDERED_BY_GRAPH, "ordered by graph") /* in a capture: by the graph's edges, or its end */
 
 typedef enum tnr_reuse {
 #define TNR_REUSE_ENUMERATOR(name, text) TNR_REUSE_##name,

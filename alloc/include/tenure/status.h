@@ -43,7 +43,12 @@ extern "C" {
     X(ERR_BUSY, 21, "the object is still in use")                                                  \
     X(ERR_INTERNAL, 22, "an internal invariant was found broken")                                  \
     X(ERR_INVALID_STREAM, 23, "the stream does not exist or belongs to another device")            \
-    X(ERR_INVALID_EVENT, 24, "the event was never recorded, or belongs to another device")
+    X(ERR_INVALID_EVENT, 24, "the event was never recorded, or belongs to another device")         \
+    X(ERR_CAPTURE, 25, "the call does not go with the capture that is under way, or with none")    \
+    X(ERR_CAPTURE_INVALIDATED, 26, "the capture was invalidated by an illegal call")               \
+    X(ERR_INVALID_GRAPH, 27, "the graph is not one that Tenure knows, or has ended")               \
+    X(ERR_OVERWRITE, 28, "the launch would overwrite a live block")                                \
+    X(ERR_ASLEEP, 29, "the pool is asleep")
 
 typedef enum tnr_status {
 #define TNR_STATUS_ENUMERATOR(name, number, text) TNR_##name = (number),

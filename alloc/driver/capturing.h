@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What captures of streams forbid, and how the library keeps out of their way.
+ *
+ * While a stream is captured, some calls are illegal on it (asking, marking without meaning to
+ * join), and some are illegal anywhere, depending on the capture's mode and the thread's: asking
+ * any event, for one. A thread whose own mode is RELAXED may make the latter. So every visit to a
+ * device while a capture is under way switches the thread to RELAXED and back. A visit that began
+ * before is not switched; therefore whoever begins a capture waits for those.
+ *
+ * What no mode allows is refused by those who would do it: recording an event on a stream that
+ * captures (the event would drag whoever waits for it into the capture), waiting on one for an
+ * event from outside, and waiting for the whole context.
+ *
+ * While no capture is under way all this costs one load, and no driver call.
+ */
+#ifndef TNRI_DRIVER_CAPTURING_H
+#define TNRI_DRIVER_CAPTURING_H
+
+#include <stdatomic.h>
+
+#include "driver/driver.h"
+
+/* Captures under way that Tenure knows of. */
+extern _Atomic uint32_t tnri_captures_count;
+
+static inline int tnri_capturing(void)
+{
+    return atomic_load_explicit(&tnri_captures_count, memory_order_acquire) != 0;
+}
+
+/* One more capture is about to begin: returns when no other thread is in a visit that began without
+ * knowing. No lock is held. */
+void tnri_captures_enter(void);
+void tnri_captures_leave(void);
+
+/* 1 if the stream is being captured, or may not be asked because a capture forbids it. Asks the
+ * driver only while a capture is under way. The stream is one that the caller was given: one that
+ * another thread may be about to draw into a capture cannot be asked usefully. */
+int tnri_stream_is_capturing(tnr_stream stream);
+
+/* The part of a visit that this file has: see tnri_device_enter. */
+typedef struct tnri_relaxed {
+    CUstreamCaptureMode before; /* the thread's */
+    int is_counted;             /* 1: a visit that begins without a capture under way */
+    int is_relaxed;
+} tnri_relaxed;
+/* On an error nothing has changed. */
+CUresult tnri_relaxed_enter(tnri_relaxed *relaxed);
+void tnri_relaxed_leave(tnri_relaxed *relaxed);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Holds: what keeps a block from being handed out again for a reason that is no use by a stream. A
+ * CUDA graph that refers to a block holds it; a capture holds what is freed while it goes on.
+ *
+ * A held block may be freed: its record is then RETIRED and waits. When the last hold is given up,
+ * its retirement goes on where it would have begun: uses that end with the free are marked now,
+ * which is later than need be, and safe.
+ *
+ * Going on can fail (marking calls the driver, and no stream that captures can be marked). The block
+ * then waits in a list that is tried again when memory is collected.
+ */
+#ifndef TNRI_LIFETIME_HOLD_H
+#define TNRI_LIFETIME_HOLD_H
+
+#include "use.h"
+
+/* Adds a hold to a block that is live, or freed and held. Under the arena's lock. Only host memory
+ * can lack. */
+tnr_status tnri_hold_add(tnri_arena *arena, tnri_block *block, tnri_uses **uses);
+
+/* Gives a hold up. The last one lets a freed block go on. In the context, no lock held. */
+void tnri_hold_end(tnri_uses *uses);
+
+/* Frees a block that is held: returns 1 if it was, and is freed. Not if it is no live block that
+ * starts at `ptr`, which the usual way of freeing finds out. No lock held. */
+int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
+
+/* Tries again what could not go on. In the context, no lock held. */
+void tnri_holds_retry(void);
+
+/* Forgets what waits of a device; its blocks have been freed by force. */
+void tnri_holds_forget(const tnri_device *device);
+
+#endif
