@@ -154,8 +154,10 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
         tnri_sleeper *sleeper = tnri_sleeper_of(set->pools[i]);
-        if (sleeper == NULL)
-            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
+        if (sleeper == NULL) {
+            status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
+            break; /* copies of other pools may be under way */
+        }
         tnr_content content = options->content;
         if (set->pools[i]->is_graph && set->is_all)
             content = TNR_CONTENT_KEEP;
