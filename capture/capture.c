@@ -1,2 +1,2 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tenure/capture.h>
+#include <tenure/lifetime.h>

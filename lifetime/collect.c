@@ -139,6 +139,7 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
 {
     tnri_stream *own = NULL;
     if (arena->seal == NULL && arena->key != TNRI_KEY_GRAPH && tnri_arena_is_markable(arena) &&
+        !tnri_stream_is_capturing(arena->stream) &&
         tnri_stream_find(arena->device, arena->stream, &own) != TNR_OK)
         own = NULL;
     int is_named = own != NULL && tnri_arena_name_begin(arena);

@@ -7,8 +7,8 @@
  * its retirement goes on where it would have begun: uses that end with the free are marked now,
  * which is later than need be, and safe.
  *
- * Going on can fail (marking calls the driver, and no stream that captures can be marked). The block
- * then waits in a list that is tried again when memory is collected.
+ * Going on can fail (marking calls the driver, and no stream that captures can be marked). The
+ * block then waits in a list that is tried again when memory is collected.
  */
 #ifndef TNRI_LIFETIME_HOLD_H
 #define TNRI_LIFETIME_HOLD_H

@@ -93,8 +93,8 @@ static tnr_status stream_ask(tnri_stream *facts, tnri_device *device, tnr_stream
     /* To ask a stream that captures for its id ends the capture. */
     if (tnri_stream_is_capturing(handle))
         return tnri_error(TNR_ERR_CAPTURE,
-                          "stream %p is being captured, and Tenure did not know it before. Announce "
-                          "it with tnr_stream_created before the capture begins.",
+                          "stream %p is being captured, and Tenure did not know it before. "
+                          "Announce it with tnr_stream_created before the capture begins.",
                           (void *)handle);
     CUresult result = tnri_drive(cuStreamGetId, (handle, &facts->id));
     if (result != CUDA_SUCCESS)

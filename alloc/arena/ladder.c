@@ -110,16 +110,15 @@ static size_t arena_retired_bytes(tnri_arena *arena)
     return retired;
 }
 
-/* The most that an arena may move into itself. In the context. */
+/* The most that an arena may move into itself: chunks of other streams only if its own can be made
+ * to wait for them. A growable block grows for any thread, when its stream is gone, and while it is
+ * captured. Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
 static tnri_moves ladder_moves_max(const tnri_arena *arena)
 {
-    /* Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
     if (arena->key == TNRI_KEY_GRAPH)
         return TNRI_MOVES_NONE;
-    /* A growable block grows for any thread, when its stream is gone, and while it captures; but
-     * other streams' chunks are for one that can be made to wait for them. */
-    if (arena->growable.base != 0 && (arena->seal != NULL || !tnri_arena_is_markable(arena) ||
-                                      tnri_stream_is_capturing(arena->stream)))
+    if (arena->growable.base != 0 &&
+        (arena->seal != NULL || tnri_capturing() || !tnri_arena_is_markable(arena)))
         return TNRI_MOVES_NONE;
     return TNRI_MOVES_ALL;
 }

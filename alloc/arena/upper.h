@@ -68,8 +68,8 @@ typedef struct tnri_captures {
      * `ptr`: returns 1 if it took the free over, with the outcome in *status. */
     int (*free)(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync, tnr_status *status);
 
-    /* Asked, while a capture is under way, about a use of the block that contains `ptr` by a stream:
-     * returns 1 if the stream is being captured, with the outcome in *status. */
+    /* Asked, while a capture is under way, about a use of the block that contains `ptr` by a
+     * stream: returns 1 if the stream is being captured, with the outcome in *status. */
     int (*use)(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
                tnr_status *status);
 

@@ -95,8 +95,7 @@ static void graph_edges(void)
     observe("instantiate", cu.GraphInstantiateWithFlags(&exec, graph, 0));
     observe("uncycle", cu.GraphRemoveDependencies(graph, &b, &a, 1));
     expect("remove", cu.GraphRemoveDependencies(graph, &a, &b, 1), CUDA_SUCCESS);
-    expect("remove_again", cu.GraphRemoveDependencies(graph, &a, &b, 1),
-           CUDA_ERROR_INVALID_VALUE);
+    expect("remove_again", cu.GraphRemoveDependencies(graph, &a, &b, 1), CUDA_ERROR_INVALID_VALUE);
     expect("edges", cu.GraphGetEdges(graph, NULL, NULL, &count), CUDA_SUCCESS);
     expect_number("edge_count", count, 0);
 }
@@ -177,9 +176,10 @@ static void graph_kernel_nodes(void)
     packed.value = 1;
     expect("get_packed", cu.GraphKernelNodeGetParams(second, &got), CUDA_SUCCESS);
     expect_yes("extra", got.kernelParams == NULL && got.extra != NULL, true);
-    expect_yes("names", got.extra != NULL && got.extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER &&
-                            got.extra[2] == CU_LAUNCH_PARAM_BUFFER_SIZE &&
-                            got.extra[4] == CU_LAUNCH_PARAM_END,
+    expect_yes("names",
+               got.extra != NULL && got.extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER &&
+                   got.extra[2] == CU_LAUNCH_PARAM_BUFFER_SIZE &&
+                   got.extra[4] == CU_LAUNCH_PARAM_END,
                true);
     expect_number("packed_bytes", *(size_t *)got.extra[3], STORE_PACKED_BYTES);
     expect_number("packed_value", ((struct store_packed *)got.extra[1])->value, 9);
@@ -207,8 +207,7 @@ static void graph_kernel_nodes_wrong(void)
     size_t offset = 0;
     size_t size = 0;
     expect("null", cu.GraphAddKernelNode(&node, graph, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
-    expect("neither", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask),
-           CUDA_ERROR_INVALID_VALUE);
+    expect("neither", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask), CUDA_ERROR_INVALID_VALUE);
     ask.kernelParams = pointers;
     ask.extra = extra;
     expect("both", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask), CUDA_ERROR_INVALID_VALUE);
@@ -218,8 +217,7 @@ static void graph_kernel_nodes_wrong(void)
     ask.extra = NULL;
     ask.kernelParams = pointers;
     ask.gridDimX = 0;
-    expect("no_grid", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask),
-           CUDA_ERROR_INVALID_VALUE);
+    expect("no_grid", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask), CUDA_ERROR_INVALID_VALUE);
     ask.gridDimX = 1;
     ask.blockDimX = 2048;
     observe("block", cu.GraphAddKernelNode(&node, graph, NULL, 0, &ask));

@@ -72,18 +72,16 @@ static void instantiate_arguments(void)
     params.result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
     expect("params", cu.GraphInstantiateWithParams(&exec, graph, &params), CUDA_SUCCESS);
     expect_number("result", params.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
-    expect("flag_auto_free",
-           cu.GraphInstantiateWithFlags(&exec, graph,
-                                        CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
-           CUDA_SUCCESS);
+    expect(
+        "flag_auto_free",
+        cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
+        CUDA_SUCCESS);
     observe("flag_upload",
             cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
     observe("flag_device",
-            cu.GraphInstantiateWithFlags(&exec, graph,
-                                         CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
-    observe("flag_priority",
-            cu.GraphInstantiateWithFlags(&exec, graph,
-                                         CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+            cu.GraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+    observe("flag_priority", cu.GraphInstantiateWithFlags(
+                                 &exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
     params.flags = 64;
     expect("params_flags", cu.GraphInstantiateWithParams(&exec, graph, &params),
            CUDA_ERROR_INVALID_VALUE);

@@ -48,8 +48,7 @@ CUgraphNode node_set(CUgraph graph, CUdeviceptr at, unsigned char value, size_t 
 {
     CUgraphNode node = NULL;
     const CUDA_MEMSET_NODE_PARAMS ask = {at, 0, value, 1, bytes, 1};
-    need("memset node",
-         cu.GraphAddMemsetNode(&node, graph, after, count, &ask, context_current()));
+    need("memset node", cu.GraphAddMemsetNode(&node, graph, after, count, &ask, context_current()));
     return node;
 }
 

@@ -85,6 +85,14 @@ void sim_capture_context_end(const struct sim_context *context)
     }
 }
 
+/* Ends all of them; their graphs are still there. */
+void sim_capture_reset(void)
+{
+    while (sim.captures != NULL) {
+        capture_abandon(sim.captures);
+    }
+}
+
 /* ---- Beginning ------------------------------------------------------------------------------ */
 
 static CUresult begin_check(const struct sim_stream *stream, CUstreamCaptureMode mode)
@@ -298,7 +306,7 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 
 static CUstreamCaptureStatus status_of(const struct sim_stream *stream)
 {
-    return stream->capture == NULL     ? CU_STREAM_CAPTURE_STATUS_NONE
+    return stream->capture == NULL    ? CU_STREAM_CAPTURE_STATUS_NONE
            : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                       : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
@@ -331,8 +339,7 @@ struct told {
 static bool tell_nodes(struct sim_stream *stream, const struct told *told)
 {
     size_t count = stream->depends.count;
-    CUgraphNode *handles =
-        calloc(count + 1, sizeof(CUgraphNode) + sizeof(CUgraphEdgeData));
+    CUgraphNode *handles = calloc(count + 1, sizeof(CUgraphNode) + sizeof(CUgraphEdgeData));
     if (handles == NULL) {
         return false;
     }
@@ -471,9 +478,9 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphN
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     SIM_ENTER(cuThreadExchangeStreamCaptureMode, SIM_NEEDS_INIT);
-    if (mode == NULL || (*mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                         *mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
-                         *mode != CU_STREAM_CAPTURE_MODE_RELAXED)) {
+    if (mode == NULL ||
+        (*mode != CU_STREAM_CAPTURE_MODE_GLOBAL && *mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+         *mode != CU_STREAM_CAPTURE_MODE_RELAXED)) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     struct sim_thread *thread = sim_thread();

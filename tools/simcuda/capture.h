@@ -83,5 +83,6 @@ bool sim_capture_into(const struct sim_graph *graph);
 void sim_capture_drop(struct sim_capture *capture);
 void sim_capture_stream_gone(struct sim_stream *stream); /* its handle is being destroyed */
 void sim_capture_context_end(const struct sim_context *context);
+void sim_capture_reset(void);
 
 #endif

@@ -100,12 +100,11 @@ bool sim_check_op(const struct sim_stream *stream, const struct sim_op *op)
         enum sim_reach reach =
             sim_reach(context, access[i].address, access[i].bytes, access[i].write, &where);
         if (reach != SIM_REACH_OK) {
-            sim_violation("%s on stream %llu %s [0x%llx, +%llu): 0x%llx %s", sim_op_name(op->kind),
-                          (unsigned long long)sim_op_stream_id(stream, op),
-                          access[i].write ? "writes" : "reads",
-                          (unsigned long long)access[i].address,
-                          (unsigned long long)access[i].bytes, (unsigned long long)where,
-                          reach_text(reach));
+            sim_violation(
+                "%s on stream %llu %s [0x%llx, +%llu): 0x%llx %s", sim_op_name(op->kind),
+                (unsigned long long)sim_op_stream_id(stream, op),
+                access[i].write ? "writes" : "reads", (unsigned long long)access[i].address,
+                (unsigned long long)access[i].bytes, (unsigned long long)where, reach_text(reach));
             stream->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
             return false;
         }

@@ -289,6 +289,12 @@ void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUr
     }
 }
 
+int simcuda_has(const char *entry_point)
+{
+    bool found[SIM_ENTRY_COUNT] = {false};
+    return sim_entry_by_name(entry_point, found) > 0;
+}
+
 void simcuda_fail_clear(void)
 {
     sim_lock();

@@ -57,8 +57,8 @@ struct sim_hold {
 };
 
 struct sim_graph {
-    struct sim_slot *slot;    /* null in an executable graph's copy */
-    struct sim_node *parent;  /* of a child graph: the node whose it is */
+    struct sim_slot *slot;   /* null in an executable graph's copy */
+    struct sim_node *parent; /* of a child graph: the node whose it is */
     struct sim_node *first;
     struct sim_node *last;
     size_t node_count;
@@ -71,13 +71,13 @@ struct sim_graph {
 
 /* ---- Graphs (graph.c) ----------------------------------------------------------------------- */
 
-struct sim_graph *sim_graph_new(void);          /* with a handle; null when memory is short */
-void sim_graph_free(struct sim_graph *graph);   /* and its nodes, and what they hold */
+struct sim_graph *sim_graph_new(void);        /* with a handle; null when memory is short */
+void sim_graph_free(struct sim_graph *graph); /* and its nodes, and what they hold */
 struct sim_graph *sim_graph_get(CUgraph handle, const char *what);
 CUgraph sim_graph_handle(const struct sim_graph *graph);
 struct sim_graph *sim_graph_copy(const struct sim_graph *graph, bool handles);
-uint64_t sim_graph_mark(void); /* a new mark, that no node bears */
-uint64_t sim_graph_count(void); /* alive, without children */
+uint64_t sim_graph_mark(void);                        /* a new mark, that no node bears */
+uint64_t sim_graph_count(void);                       /* alive, without children */
 void sim_graph_number(const struct sim_graph *graph); /* sets every node's number, from 0 */
 
 /* ---- Nodes (graph_node.c) ------------------------------------------------------------------- */
@@ -178,10 +178,10 @@ struct sim_exec {
     struct sim_graph **stale; /* what an update replaced while launches had not ended */
     size_t stale_count;
     size_t stale_room;
-    struct sim_op *op;        /* what the following have for each step, during a launch */
-    struct sim_point *point;  /* what others wait for, of those that are marked */
-    uint32_t *before;         /* steps still to be queued before it */
-    uint32_t *ready;          /* steps that can be queued */
+    struct sim_op *op;       /* what the following have for each step, during a launch */
+    struct sim_point *point; /* what others wait for, of those that are marked */
+    uint32_t *before;        /* steps still to be queued before it */
+    uint32_t *ready;         /* steps that can be queued */
 };
 
 struct sim_exec *sim_exec_get(CUgraphExec handle);

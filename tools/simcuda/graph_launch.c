@@ -72,8 +72,8 @@ static bool exec_room(struct sim_exec *exec)
     exec->point = calloc(steps, sizeof *exec->point);
     exec->before = calloc(steps, sizeof *exec->before);
     exec->ready = calloc(steps, sizeof *exec->ready);
-    return exec->lane != NULL && exec->op != NULL && exec->point != NULL &&
-           exec->before != NULL && exec->ready != NULL;
+    return exec->lane != NULL && exec->op != NULL && exec->point != NULL && exec->before != NULL &&
+           exec->ready != NULL;
 }
 
 static CUresult exec_new(const struct sim_graph *graph, uint64_t flags, struct sim_exec **out)
@@ -85,8 +85,8 @@ static CUresult exec_new(const struct sim_graph *graph, uint64_t flags, struct s
     exec->references = 1;
     exec->flags = flags;
     exec->graph = sim_graph_copy(graph, false);
-    CUresult result = exec->graph == NULL ? CUDA_ERROR_OUT_OF_MEMORY
-                                          : sim_plan_make(exec->graph, &exec->plan);
+    CUresult result =
+        exec->graph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : sim_plan_make(exec->graph, &exec->plan);
     if (result == CUDA_SUCCESS && !exec_room(exec)) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -178,9 +178,8 @@ static struct sim_stream *lane_of(struct sim_exec *exec, size_t path, struct sim
         return stream;
     }
     if (exec->lane[path] == NULL) {
-        exec->lane[path] =
-            sim_stream_new(context != NULL ? context : stream->context, SIM_CREATED,
-                           CU_STREAM_NON_BLOCKING, stream->priority);
+        exec->lane[path] = sim_stream_new(context != NULL ? context : stream->context, SIM_CREATED,
+                                          CU_STREAM_NON_BLOCKING, stream->priority);
     }
     return exec->lane[path];
 }
@@ -197,8 +196,7 @@ static bool lanes_prepare(struct sim_exec *exec, struct sim_stream *stream)
         }
         others += lane == stream ? exec->plan.path[i].room : 0;
     }
-    return sim_queue_reserve(stream, others) &&
-           sim_busy_reserve(exec->plan.path_count + 1);
+    return sim_queue_reserve(stream, others) && sim_busy_reserve(exec->plan.path_count + 1);
 }
 
 /* ---- Queueing ------------------------------------------------------------------------------- */
@@ -242,18 +240,20 @@ static void step_queue(struct sim_exec *exec, size_t at, struct sim_stream *stre
     if (step->position == 1 && step->before == 0 && lane != stream) {
         wait_queue(lane, begin);
     }
+    /* The first wait is the first to be followed when nothing runs before it has to. */
+    size_t drawn = step->waits > 1 ? (size_t)sim_schedule_draw(step->waits) : 0;
     for (size_t i = 0; i < step->waits; i++) {
-        wait_queue(lane, exec->point[plan->wait[step->first_wait + i]]);
+        size_t nth = (drawn + i) % step->waits;
+        wait_queue(lane, exec->point[plan->wait[step->first_wait + nth]]);
     }
     if (op->kind == SIM_OP_WAIT_EVENT) {
         event_resolve(op);
     }
     const struct sim_op *queued = sim_queue(lane, op);
     if (step->marked) {
-        exec->point[at] =
-            op->kind == SIM_OP_EMPTY
-                ? (struct sim_point){lane, queued->ticket, queued->record.release}
-                : mark_queue(lane, NULL);
+        exec->point[at] = op->kind == SIM_OP_EMPTY
+                              ? (struct sim_point){lane, queued->ticket, queued->record.release}
+                              : mark_queue(lane, NULL);
     }
 }
 
@@ -285,9 +285,12 @@ static void steps_queue(struct sim_exec *exec, struct sim_stream *stream, struct
 /* The stream waits for what nothing in the graph comes after. */
 static void ends_await(const struct sim_exec *exec, struct sim_stream *stream)
 {
-    for (size_t i = 0; i < exec->plan.step_count; i++) {
-        if (exec->plan.step[i].after == 0 && exec->point[i].stream != stream) {
-            wait_queue(stream, exec->point[i]);
+    size_t steps = exec->plan.step_count;
+    size_t drawn = exec->plan.end_count > 1 ? (size_t)sim_schedule_draw(steps) : 0;
+    for (size_t i = 0; i < steps; i++) {
+        size_t at = (drawn + i) % steps;
+        if (exec->plan.step[at].after == 0 && exec->point[at].stream != stream) {
+            wait_queue(stream, exec->point[at]);
         }
     }
 }

@@ -57,9 +57,8 @@ static void edges_remove(struct sim_edges *edges, size_t at)
 
 static bool edge_there(const struct sim_node *from, const struct sim_node *to)
 {
-    return from->after.count < to->before.count
-               ? edges_find(&from->after, to) != from->after.count
-               : edges_find(&to->before, from) != to->before.count;
+    return from->after.count < to->before.count ? edges_find(&from->after, to) != from->after.count
+                                                : edges_find(&to->before, from) != to->before.count;
 }
 
 CUresult sim_edge_add(struct sim_node *from, struct sim_node *to)
@@ -86,9 +85,8 @@ CUresult sim_edge_data_check(const CUgraphEdgeData *data, size_t count)
     static const CUgraphEdgeData plain;
     for (size_t i = 0; data != NULL && i < count; i++) {
         if (memcmp(&data[i], &plain, sizeof plain) != 0) {
-            return data[i].type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
-                       ? CUDA_ERROR_INVALID_VALUE
-                       : CUDA_ERROR_NOT_SUPPORTED;
+            return data[i].type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC ? CUDA_ERROR_INVALID_VALUE
+                                                                        : CUDA_ERROR_NOT_SUPPORTED;
         }
     }
     return CUDA_SUCCESS;
@@ -304,8 +302,8 @@ static CUresult place_work(struct place *place, CUresult made, struct sim_work *
     }
     CUresult result = place_find(place);
     if (result == CUDA_SUCCESS) {
-        result = sim_node_add(place->graph, work->context, &work->op, place->nodes, place->count,
-                              &node);
+        result =
+            sim_node_add(place->graph, work->context, &work->op, place->nodes, place->count, &node);
     } else {
         sim_op_dispose(&work->op);
     }

@@ -27,8 +27,7 @@ CUresult sim_work_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *params, struct sim_wo
     if (params == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const struct sim_function *function =
-        sim_slot_get(params->func, SIM_FUNCTION, "function");
+    const struct sim_function *function = sim_slot_get(params->func, SIM_FUNCTION, "function");
     if (function == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -113,10 +112,10 @@ CUresult sim_work_memcpy(const CUDA_MEMCPY3D *params, CUcontext context, struct 
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct sim_op op = {.kind = SIM_OP_COPY};
-    size_t from_skip = params->srcXInBytes + (params->srcY + params->srcZ * params->srcHeight) *
-                                                 params->srcPitch;
-    size_t to_skip = params->dstXInBytes + (params->dstY + params->dstZ * params->dstHeight) *
-                                               params->dstPitch;
+    size_t from_skip =
+        params->srcXInBytes + (params->srcY + params->srcZ * params->srcHeight) * params->srcPitch;
+    size_t to_skip =
+        params->dstXInBytes + (params->dstY + params->dstZ * params->dstHeight) * params->dstPitch;
     op.copy.bytes = bytes;
     CUresult result = copy_side(params->srcMemoryType, params->srcHost, params->srcDevice,
                                 from_skip, &op.copy.from);
@@ -238,8 +237,8 @@ CUresult sim_work_any(const CUgraphNodeParams *params, struct sim_work *work)
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return sim_work_memset(&params->memset, work);
     case CU_GRAPH_NODE_TYPE_HOST:
-        return sim_work_host(
-            &(CUDA_HOST_NODE_PARAMS){params->host.fn, params->host.userData}, work);
+        return sim_work_host(&(CUDA_HOST_NODE_PARAMS){params->host.fn, params->host.userData},
+                             work);
     case CU_GRAPH_NODE_TYPE_EMPTY:
         *work = (struct sim_work){.op = {.kind = SIM_OP_EMPTY}, .context = NULL};
         return CUDA_SUCCESS;
@@ -382,9 +381,12 @@ CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode,
     if (node == NULL || nodeParams == NULL) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    const CUDA_MEMSET_NODE_PARAMS_v2 params = {nodeParams->dst,         nodeParams->pitch,
-                                               nodeParams->value,       nodeParams->elementSize,
-                                               nodeParams->width,       nodeParams->height,
+    const CUDA_MEMSET_NODE_PARAMS_v2 params = {nodeParams->dst,
+                                               nodeParams->pitch,
+                                               nodeParams->value,
+                                               nodeParams->elementSize,
+                                               nodeParams->width,
+                                               nodeParams->height,
                                                (CUcontext)node->context->slot};
     return sim_leave(change(hNode, sim_work_memset(&params, &work), &work));
 }

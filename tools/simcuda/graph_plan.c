@@ -31,11 +31,11 @@ struct maker {
     struct edge *edge;
     size_t edge_count;
     size_t edge_room;
-    uint32_t *order;        /* steps, each after those that it depends on */
-    uint32_t *before;       /* steps that a step depends on, by first_before, in that order */
-    size_t *first_before;   /* one more than there are steps */
-    uint32_t **known;       /* by step, positions by path */
-    size_t *known_count;    /* entries of known[step] */
+    uint32_t *order;      /* steps, each after those that it depends on */
+    uint32_t *before;     /* steps that a step depends on, by first_before, in that order */
+    size_t *first_before; /* one more than there are steps */
+    uint32_t **known;     /* by step, positions by path */
+    size_t *known_count;  /* entries of known[step] */
     size_t known_total;
     uint32_t merged[KNOWN_PATHS];
 };
@@ -93,8 +93,7 @@ static bool edges_note(struct maker *maker, const struct sim_graph *graph);
 static bool child_note(struct maker *maker, const struct sim_node *node)
 {
     bool good = edges_note(maker, node->child) &&
-                (node->child->first != NULL ||
-                 edge_note(maker, node->first_step, node->last_step));
+                (node->child->first != NULL || edge_note(maker, node->first_step, node->last_step));
     for (const struct sim_node *inner = node->child->first; good && inner; inner = inner->next) {
         if (inner->before.count == 0) {
             good = edge_note(maker, node->first_step, inner->first_step);
@@ -155,6 +154,12 @@ static bool order_make(struct maker *maker, uint32_t *missing)
         }
     }
     for (size_t done = 0; done < count; done++) {
+        /* Which way becomes the first path is drawn: it may have much to do with what runs when. */
+        size_t left = count - done;
+        size_t drawn = done + (left > 1 ? (size_t)sim_schedule_draw(left) : 0);
+        uint32_t taken = maker->order[drawn];
+        maker->order[drawn] = maker->order[done];
+        maker->order[done] = taken;
         const struct sim_step *step = &plan->step[maker->order[done]];
         for (size_t i = 0; i < step->after; i++) {
             uint32_t to = plan->after[step->first_after + i];
@@ -197,8 +202,7 @@ static void known_merge(struct maker *maker, uint32_t from)
 
 static void known_keep(struct maker *maker, uint32_t step)
 {
-    size_t count =
-        maker->plan->path_count < KNOWN_PATHS ? maker->plan->path_count : KNOWN_PATHS;
+    size_t count = maker->plan->path_count < KNOWN_PATHS ? maker->plan->path_count : KNOWN_PATHS;
     if (maker->known_total + count > KNOWN_LIMIT) {
         return;
     }

@@ -313,8 +313,7 @@ static bool shape_valid(const struct sim_call *call)
 /* A launch as an operation that is not queued yet and does not know its accesses. */
 CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op)
 {
-    const struct sim_function *function =
-        sim_slot_get(call->function, SIM_FUNCTION, "function");
+    const struct sim_function *function = sim_slot_get(call->function, SIM_FUNCTION, "function");
     const unsigned char *packed = NULL;
     size_t packed_bytes = 0;
     if (function == NULL) {
@@ -369,7 +368,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
     return sim_leave(launch_submit(&call, hStream));
 }
 
-/* Attributes that change how a kernel is placed have no meaning here; those of order are refused. */
+/* Attributes that say how a kernel is placed mean nothing here; those of order are refused. */
 static CUresult attributes_check(const CUlaunchConfig *config)
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {

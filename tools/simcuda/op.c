@@ -20,9 +20,9 @@
 const char *sim_op_name(enum sim_op_kind kind)
 {
     static const char *const names[SIM_OP_KINDS] = {
-        "an event record", "an event wait",   "a value wait", "a value write",       "a memset",
-        "a copy",          "a host function", "a kernel",     "a free",              "a marker",
-        "an event wait",
+        "an event record", "an event wait", "a value wait",    "a value write",
+        "a memset",        "a copy",        "a host function", "a kernel",
+        "a free",          "a marker",      "an event wait",
     };
     return names[kind];
 }

@@ -3,7 +3,7 @@
  * The one state of the simulation: its beginning (cuInit), its end (simcuda_reset), violations,
  * and what is alive.
  */
-#include "graph.h"
+#include "capture.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -170,6 +170,7 @@ int simcuda_reset(void)
     while (sim.busy_count != 0) {
         sim_stream_discard(sim.busy[sim.busy_count - 1]);
     }
+    sim_capture_reset();
     sim_graph_reset();
     sim_context_reset();
     sim_slot_reset();

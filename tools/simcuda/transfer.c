@@ -229,6 +229,19 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
 
 /* ---- Memsets -------------------------------------------------------------------------------- */
 
+static CUresult set_check(struct sim_stream *stream, const struct sim_fill *fill)
+{
+    uint64_t bytes = fill->count * fill->width;
+    CUresult result = capture_check(stream, fill->synchronous);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (fill->to % fill->width != 0 || bytes / fill->width != fill->count) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return sim_check_call(stream->context, fill->to, bytes);
+}
+
 /* Both forms: neither makes the host wait, except for pinned memory in the synchronous one. */
 CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream handle)
 {
@@ -240,17 +253,11 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream han
     if (stream == NULL || fill->count == 0) {
         return sim_leave(result);
     }
-    uint64_t bytes = fill->count * fill->width;
-    if (fill->to % fill->width != 0 || bytes / fill->width != fill->count) {
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    result = capture_check(stream, fill->synchronous);
-    if (result == CUDA_SUCCESS) {
-        result = sim_check_call(stream->context, fill->to, bytes);
-    }
+    result = set_check(stream, fill);
     if (result != CUDA_SUCCESS) {
         return sim_leave(result);
     }
+    uint64_t bytes = fill->count * fill->width;
     struct sim_op op = {.kind = SIM_OP_SET};
     op.set.pattern = fill->pattern;
     op.set.width = fill->width;

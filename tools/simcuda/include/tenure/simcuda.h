@@ -77,6 +77,7 @@ void simcuda_calls_reset(void);
  */
 void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUresult error);
 void simcuda_fail_clear(void);
+int simcuda_has(const char *entry_point); /* 1 if there is such an entry point */
 uint64_t simcuda_fail_hits(void); /* calls that were made to fail since the last reset or clear */
 
 /* ---- What is alive -------------------------------------------------------------------------- */
@@ -98,7 +99,7 @@ typedef struct simcuda_live {
     uint64_t contexts;           /* cuCtxCreate contexts, not destroyed */
     uint64_t primary_references; /* cuDevicePrimaryCtxRetain calls not yet released */
     uint64_t modules;            /* loaded, not unloaded */
-    uint64_t graphs;             /* created, cloned or captured, not destroyed; children not counted */
+    uint64_t graphs;             /* not destroyed; children are not counted */
     uint64_t graph_execs;        /* instantiated, not destroyed */
     uint64_t user_objects;       /* with references left */
     uint64_t pending;            /* operations queued, not finished */
@@ -154,8 +155,8 @@ typedef enum simcuda_report_kind {
 } simcuda_report_kind;
 
 /*
- * One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered from
- * 1 in the order in which they were added to it, those of a child graph in theirs.
+ * One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered
+ * from 1 in the order in which they were added to it, those of a child graph in theirs.
  */
 typedef struct simcuda_touch {
     const char *what;  /* entry point: "cuMemsetD8Async", "simcuda_owner_end"; null: no such side */
