@@ -276,7 +276,11 @@ static tnr_status set_wake(const pool_set *set)
     if (tnri_capturing())
         return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for "
                                         "copies. Sleep or wake before or after it.");
-    tnr_status status = set_raise(set);
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_list_chunks(sleeper_at(set, i), set->pools[i]);
+    if (status == TNR_OK)
+        status = set_raise(set);
     if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT) {
         tnri_collect_all(set->device);
         if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)

@@ -13,11 +13,18 @@ enum { GAP_BYTES = 64 << 10, LIST_MIN = 64 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+/* The pool is about to be taken apart: it has no live block any more, or loses them all. Should that
+ * fail half-way, what is left of it can still be woken, without contents. */
 static tnr_status sleeper_settle(tnr_pool pool)
 {
     tnri_device *device = pool->device;
+    tnri_sleeper *sleeper = pool->asleep.sleeper;
     tnri_staging_claim(device);
     tnr_status status = device->staging.is_busy ? tnri_staging_wait(device) : TNR_OK;
+    if (status == TNR_OK) {
+        sleeper->kept_count = 0;
+        sleeper->kept_bytes = 0;
+    }
     tnri_staging_unclaim(device);
     return status;
 }
@@ -119,59 +126,79 @@ static int block_is_kept(const tnri_block *block, int keeps, int keeps_free)
     }
 }
 
-/* Lists one record: the chunks that begin in it or reach into it first, and its contents. */
-static int block_list(tnri_sleeper *sleeper, const tnri_space *space, const tnri_block *block,
-                      int is_kept, int *is_joined)
+/* Lists the chunks that begin in a record. */
+static int block_list_chunks(tnri_sleeper *sleeper, const tnri_space *space,
+                             const tnri_block *block)
 {
-    if (block->state == TNRI_HOLE) {
-        *is_joined = 0;
-        return 1;
-    }
     size_t end = tnri_page_of(space, tnri_block_end(block) - 1) + 1;
     for (size_t page = tnri_page_of(space, block->base); page < end; page++) {
         tnri_chunk *chunk = space->pages[page];
-        tnri_assert(chunk != NULL);
         /* Each chunk once: by the record that its first byte lies in. */
-        if (chunk->page == page && tnri_page_address(space, page) >= block->base &&
+        if (chunk != NULL && chunk->page == page && tnri_page_address(space, page) >= block->base &&
             !chunk_add(sleeper, chunk))
             return 0;
     }
-    if (!is_kept)
-        return 1;
-    int is_added = kept_add(sleeper, block, *is_joined);
-    *is_joined = 1;
-    return is_added;
+    return 1;
 }
 
+/* Which contents a listing is about. */
+typedef struct keeping {
+    int is_wanted; /* 0: chunks only */
+    int keeps, keeps_free;
+} keeping;
+
 /* Lists an arena. Under its lock. */
-static int arena_list(tnri_sleeper *sleeper, tnri_arena *arena, int keeps, int keeps_free)
+static int arena_list(tnri_sleeper *sleeper, tnri_arena *arena, keeping what)
 {
     const tnri_space *space = &arena->device->space;
     for (int i = 0; i < TNRI_WORLDS; i++)
         for (size_t s = 0; s < arena->worlds[i].spans_count; s++) {
             int is_joined = 0;
             for (const tnri_block *block = arena->worlds[i].span_first[s]; block != NULL;
-                 block = block->above)
-                if (!block_list(sleeper, space, block, block_is_kept(block, keeps, keeps_free),
-                                &is_joined))
+                 block = block->above) {
+                if (block->state == TNRI_HOLE) {
+                    is_joined = 0;
+                    continue;
+                }
+                if (!block_list_chunks(sleeper, space, block))
                     return 0;
+                if (!what.is_wanted || !block_is_kept(block, what.keeps, what.keeps_free))
+                    continue;
+                if (!kept_add(sleeper, block, is_joined))
+                    return 0;
+                is_joined = 1;
+            }
         }
     return 1;
+}
+
+static tnr_status pool_list(tnri_sleeper *sleeper, tnr_pool pool, keeping what)
+{
+    int is_listed = 1;
+    sleeper->chunks_count = 0;
+    for (tnri_arena *arena = NULL; is_listed && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_lock_take(&arena->lock);
+        is_listed = arena_list(sleeper, arena, what);
+        tnri_lock_release(&arena->lock);
+    }
+    if (is_listed)
+        return TNR_OK;
+    sleeper->chunks_count = 0;
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the list of what a pool has.");
 }
 
 tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content)
 {
     int keeps = content != TNR_CONTENT_DISCARD;
-    int is_listed = 1;
-    for (tnri_arena *arena = NULL; is_listed && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_lock_take(&arena->lock);
-        is_listed = arena_list(sleeper, arena, keeps, keeps && pool->is_graph);
-        tnri_lock_release(&arena->lock);
-    }
-    if (is_listed)
-        return TNR_OK;
-    tnri_sleeper_clear(sleeper, pool->device);
-    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the list of what a pool keeps.");
+    tnr_status status = pool_list(sleeper, pool, (keeping){1, keeps, keeps && pool->is_graph});
+    if (status != TNR_OK)
+        tnri_sleeper_clear(sleeper, pool->device);
+    return status;
+}
+
+tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool)
+{
+    return pool_list(sleeper, pool, (keeping){0});
 }
 
 /* ---- copying -------------------------------------------------------------------------------- */

@@ -38,6 +38,10 @@ tnri_sleeper *tnri_sleeper_of(tnr_pool pool);
  * TNR_ERR_HOST_MEMORY: the lists are empty. */
 tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content);
 
+/* Lists the chunks once more, because some may have gone with an end of the pool that did not come
+ * about. TNR_ERR_HOST_MEMORY: the list of chunks is empty, everything else as before. */
+tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool);
+
 /* Empties the lists and gives the pieces back. Frees the lists' memory. */
 void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device);
 

@@ -26,7 +26,8 @@ static inline int tnri_pool_is_awake(tnr_pool pool)
 tnr_status tnri_asleep_error(tnr_pool pool);
 
 /* Between these two the pool does not fall asleep. 0, and nothing is to be ended, if it is not
- * awake. They nest. A pool that is being ended is always worked on. No user's callback in between. */
+ * awake. They nest. A pool that is being ended is always worked on. No user's callback in
+ * between. */
 int tnri_pool_work_begin(tnr_pool pool);
 void tnri_pool_work_end(tnr_pool pool);
 /* Waits until nobody works on a pool that is no longer awake. */
