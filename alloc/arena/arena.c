@@ -121,6 +121,7 @@ void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
     tally_subtract(&arena->tally[TNR_WORLD_ALL], block->bytes, requested);
     tally_subtract(&arena->tally[tally_slot(block)], block->bytes, requested);
     block->slack = 0;
+    block->content = 0;
 }
 
 size_t tnri_run_bytes_max(size_t bytes)

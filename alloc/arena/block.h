@@ -58,9 +58,10 @@ typedef enum tnri_state {
 
 typedef struct tnri_block {
     uintptr_t base;
-    size_t bytes;        /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
-    uint64_t slack : 56; /* LIVE: bytes not asked for; STALE: mappings; else 0 */
-    uint64_t state : 8;  /* tnri_state */
+    size_t bytes;         /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
+    uint64_t slack : 54;  /* LIVE: bytes not asked for; STALE: mappings; else 0 */
+    uint64_t content : 2; /* LIVE: what its owner wants of a sleep, of the layer above; else 0 */
+    uint64_t state : 8;   /* tnri_state */
     struct tnri_world *world;
     struct tnri_block *next; /* in the list of its state: class, bin, holes, stale, spares */
     union {
@@ -73,7 +74,7 @@ typedef struct tnri_block {
 } tnri_block;
 
 /* What fits into the bit-field; no size of device memory comes near it. */
-#define TNRI_SLACK_MASK (((uint64_t)1 << 56) - 1)
+#define TNRI_SLACK_MASK (((uint64_t)1 << 54) - 1)
 
 _Static_assert(sizeof(void *) != 8 || sizeof(tnri_block) == 64, "a record is one cache line");
 

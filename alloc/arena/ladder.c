@@ -9,6 +9,8 @@
 #include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
+#include "driver/capturing.h"
+#include "pool/asleep.h"
 #include "pool/oom.h"
 #include "pool/pool.h"
 #include "pool/reclaim.h"
@@ -214,13 +216,17 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
 static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     tnri_device *device = arena->device;
-    tnri_moves most = ladder_moves_max(arena);
     tnri_visit visit;
     tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
+    if (!tnri_pool_work_begin(arena->pool)) {
+        tnri_device_leave(&visit);
+        return tnri_asleep_error(arena->pool);
+    }
     tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
     tnri_moves moves = ladder_moves(arena, request);
+    tnri_moves most = ladder_moves_max(arena);
     status = ladder_climb(arena, request, moves, 0, ptr);
     if (is_shortage(status) && moves != most) /* what cannot grow moves at any cost */
         status = ladder_climb(arena, request, most, 0, ptr);
@@ -234,7 +240,14 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
             status = ladder_climb(arena, request, most, 1, ptr);
         }
         for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
-            if (!tnri_oom_callback_run(device->index, request->bytes_requested))
+            /* The callback may put this very pool to sleep. */
+            tnri_pool_work_end(arena->pool);
+            int is_freed = tnri_oom_callback_run(device->index, request->bytes_requested);
+            if (!tnri_pool_work_begin(arena->pool)) {
+                tnri_device_leave(&visit);
+                return tnri_asleep_error(arena->pool);
+            }
+            if (!is_freed)
                 break;
             (void)tnri_reclaim(arena, tnri_request_span(request));
             status = ladder_climb(arena, request, most, 1, ptr);
@@ -245,6 +258,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         }
     }
     tnri_reclaim_idle(arena->pool);
+    tnri_pool_work_end(arena->pool);
     tnri_device_leave(&visit);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "arena/plan.h"
 #include "device/chunk.h"
+#include "pool/asleep.h"
 
 void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event)
 {
@@ -83,6 +84,23 @@ static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
     return bytes;
 }
 
+/* Removes the record's mappings, of which proof is there that nothing uses them. When a pool ends
+ * that sleeps, its chunks are in any state; each remembers how far it is. */
+static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
+{
+    const tnri_space *space = &arena->device->space;
+    size_t page = tnri_page_of(space, stale->base);
+    size_t end = page + (stale->bytes >> space->page_shift);
+    if (atomic_load(&arena->pool->asleep.state) != TNRI_ASLEEP)
+        return tnri_pages_unmap(arena->device, page, end - page, stale->slack);
+    for (; page < end; page += space->pages[page]->pages) {
+        tnr_status status = tnri_chunk_unplace(arena->device, space->pages[page]);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
 static void stale_finish(tnri_arena *arena, tnri_block *stale)
 {
     tnri_event_drop(arena->device, stale->event);
@@ -94,7 +112,6 @@ static void stale_finish(tnri_arena *arena, tnri_block *stale)
 tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released)
 {
     tnri_assert_none_held();
-    const tnri_space *space = &arena->device->space;
     for (;;) {
         tnri_block *stale = stale_take_first(arena, keep);
         if (stale == NULL)
@@ -102,8 +119,7 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
         int over;
         tnr_status status = stale_prove(arena, stale, wait, &over);
         if (over)
-            status = tnri_pages_unmap(arena->device, tnri_page_of(space, stale->base),
-                                      stale->bytes >> space->page_shift, stale->slack);
+            status = stale_unmap(arena, stale);
         if (!over || status != TNR_OK) {
             stale_put_back(arena, stale);
             return status;

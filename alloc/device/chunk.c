@@ -92,39 +92,53 @@ static CUmemAllocationProp chunk_properties(const struct tnr_pool_st *pool)
     return properties;
 }
 
-tnr_status tnri_chunk_create(tnr_pool pool, size_t pages, tnri_chunk **created)
+/* Takes the memory of a chunk from the driver, within the limits, and counts it. */
+static tnr_status chunk_take(tnri_chunk *chunk)
 {
+    tnr_pool pool = chunk->pool;
     tnri_device *device = pool->device;
-    size_t bytes = pages << device->space.page_shift;
+    size_t bytes = chunk->pages << device->space.page_shift;
     tnri_assert_none_held();
-    tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
-    if (chunk == NULL)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a chunk.");
     tnr_status status = tnri_chunk_charge(pool, bytes);
     if (status != TNR_OK)
-        goto fail_charge;
+        return status;
     CUmemAllocationProp properties = chunk_properties(pool);
     CUresult result = tnri_drive(cuMemCreate, (&chunk->handle, bytes, &properties, 0));
     if (result != CUDA_SUCCESS) {
-        status = tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
-        goto fail_create;
+        tnri_chunk_discharge(pool, bytes);
+        return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
     }
-    chunk->pages = pages;
-    chunk->pool = pool;
-    chunk->page = SIZE_MAX;
     uint64_t made = atomic_fetch_add(&device->chunks_created, 1) + 1;
     tnri_peak_raise(&device->chunks_peak, made - atomic_load(&device->chunks_released));
     atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);
     made = atomic_fetch_add(&pool->chunks_created, 1) + 1;
     tnri_peak_raise(&pool->chunks_peak, made - atomic_load(&pool->chunks_released));
     atomic_fetch_add_explicit(&pool->reserved_total_bytes, bytes, memory_order_relaxed);
-    *created = chunk;
     return TNR_OK;
+}
 
-fail_create:
-    tnri_chunk_discharge(pool, bytes);
-fail_charge:
-    tnri_host_free(chunk, sizeof(*chunk));
+/* Counts the memory of a chunk that the driver has been asked to take back. */
+static void chunk_count_released(tnri_device *device, const tnri_chunk *chunk)
+{
+    atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&chunk->pool->chunks_released, 1, memory_order_relaxed);
+    tnri_chunk_discharge(chunk->pool, chunk->pages << device->space.page_shift);
+}
+
+tnr_status tnri_chunk_create(tnr_pool pool, size_t pages, tnri_chunk **created)
+{
+    tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
+    if (chunk == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a chunk.");
+    chunk->pages = pages;
+    chunk->pool = pool;
+    chunk->page = SIZE_MAX;
+    chunk->state = TNRI_CHUNK_READY;
+    tnr_status status = chunk_take(chunk);
+    if (status == TNR_OK)
+        *created = chunk;
+    else
+        tnri_host_free(chunk, sizeof(*chunk));
     return status;
 }
 
@@ -140,10 +154,15 @@ static void chunk_refuse(tnri_device *device, tnri_chunk *chunk)
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
 {
     tnri_assert_none_held();
+    if (chunk->state == TNRI_CHUNK_ASLEEP) { /* its memory went when it fell asleep */
+        atomic_fetch_sub_explicit(&chunk->pool->asleep_bytes,
+                                  (uint64_t)chunk->pages << device->space.page_shift,
+                                  memory_order_relaxed);
+        tnri_host_free(chunk, sizeof(*chunk));
+        return;
+    }
     CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
-    atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&chunk->pool->chunks_released, 1, memory_order_relaxed);
-    tnri_chunk_discharge(chunk->pool, chunk->pages << device->space.page_shift);
+    chunk_count_released(device, chunk);
     if (result == CUDA_SUCCESS)
         tnri_host_free(chunk, sizeof(*chunk));
     else
@@ -206,5 +225,60 @@ tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemUnmap", "removing the old address of a chunk");
     atomic_fetch_add_explicit(&device->mappings_removed, mappings, memory_order_relaxed);
+    return TNR_OK;
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------- */
+
+tnr_status tnri_chunk_wake(tnri_device *device, tnri_chunk *chunk)
+{
+    tnr_status status = TNR_OK;
+    if (chunk->state == TNRI_CHUNK_ASLEEP) {
+        status = chunk_take(chunk);
+        if (status != TNR_OK)
+            return status;
+        atomic_fetch_sub_explicit(&chunk->pool->asleep_bytes,
+                                  (uint64_t)chunk->pages << device->space.page_shift,
+                                  memory_order_relaxed);
+        chunk->state = TNRI_CHUNK_HELD;
+    }
+    if (chunk->state == TNRI_CHUNK_HELD) {
+        status = tnri_chunk_map(device, chunk, chunk->page);
+        if (status != TNR_OK)
+            return status;
+        chunk->state = TNRI_CHUNK_PLACED;
+    }
+    if (chunk->state == TNRI_CHUNK_PLACED) {
+        status = tnri_pages_access(device, chunk->page, chunk->pages);
+        if (status == TNR_OK)
+            chunk->state = TNRI_CHUNK_READY;
+    }
+    return status;
+}
+
+tnr_status tnri_chunk_unplace(tnri_device *device, tnri_chunk *chunk)
+{
+    if (chunk->state >= TNRI_CHUNK_HELD)
+        return TNR_OK;
+    tnr_status status = tnri_pages_unmap(device, chunk->page, chunk->pages, 1);
+    if (status == TNR_OK)
+        chunk->state = TNRI_CHUNK_HELD;
+    return status;
+}
+
+tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_assert_none_held();
+    if (chunk->state == TNRI_CHUNK_ASLEEP)
+        return TNR_OK;
+    tnri_assert(chunk->state == TNRI_CHUNK_HELD);
+    CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemRelease", "giving memory back for a sleep");
+    chunk->state = TNRI_CHUNK_ASLEEP;
+    atomic_fetch_add_explicit(&chunk->pool->asleep_bytes,
+                              (uint64_t)chunk->pages << device->space.page_shift,
+                              memory_order_relaxed);
+    chunk_count_released(device, chunk);
     return TNR_OK;
 }

@@ -17,12 +17,21 @@
 
 struct tnr_pool_st;
 
+/* How far a chunk is from being used; the further steps only while its pool sleeps. */
+typedef enum tnri_chunk_state {
+    TNRI_CHUNK_READY,  /* has memory; at its address, with access, unless it is on its way */
+    TNRI_CHUNK_PLACED, /* at its address, without access */
+    TNRI_CHUNK_HELD,   /* has memory and no address */
+    TNRI_CHUNK_ASLEEP  /* has no memory */
+} tnri_chunk_state;
+
 typedef struct tnri_chunk {
-    CUmemGenericAllocationHandle handle; /* constant */
+    CUmemGenericAllocationHandle handle; /* constant but for sleeps */
     size_t pages;                        /* constant */
     struct tnr_pool_st *pool;            /* constant */
     size_t page;                         /* first page of its address that counts */
-    struct tnri_chunk *next;             /* among the refused ones; the device's lock */
+    tnri_chunk_state state;  /* changed by the thread that sleeps, wakes or ends the pool */
+    struct tnri_chunk *next; /* among the refused ones; the device's lock */
 } tnri_chunk;
 
 /* Stands in the page table for a mapping that could not be removed: see tnri_world_unclaim. */
@@ -39,6 +48,14 @@ void tnri_chunk_discharge(struct tnr_pool_st *pool, size_t bytes);
 /* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
  * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */
 tnr_status tnri_chunk_create(struct tnr_pool_st *pool, size_t pages, tnri_chunk **chunk);
+/* From wherever a chunk is to READY: takes memory within the limits, maps it at its address, gives
+ * access. On an error it stays as far as it came. In the device's context, no lock held. */
+tnr_status tnri_chunk_wake(tnri_device *device, tnri_chunk *chunk);
+/* To HELD at least: removes its mapping, with proof that nothing uses it. */
+tnr_status tnri_chunk_unplace(tnri_device *device, tnri_chunk *chunk);
+/* HELD -> ASLEEP: gives its memory back. */
+tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk);
+
 /* Gives it back: it is mapped nowhere. There is nobody to return an error to, so one that the
  * driver refuses is taken off the books and kept in a list of the device's, to be tried again. */
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);

@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "device/event.h"
+#include "device/staging.h"
 #include "driver/capturing.h"
 #include "driver/driver.h"
 #include "space/address_space.h"
@@ -47,6 +48,7 @@ typedef struct tnri_device {
     struct tnri_chunk *refused; /* chunks that the driver did not take back: see chunk.h */
 
     tnri_event_store events; /* synchronisation: internal */
+    tnri_staging staging;    /* see device/staging.h */
 
     /* Synchronisation: atomics. Changed on slow paths only. */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;

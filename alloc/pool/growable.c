@@ -5,6 +5,7 @@
 #include "arena/grow.h"
 #include "arena/stale.h"
 #include "base/error.h"
+#include "pool/asleep.h"
 #include "pool/library.h"
 
 /* ---- arenas --------------------------------------------------------------------------------- */
@@ -23,7 +24,10 @@ static void growables_drain(tnr_pool pool)
         if (!is_waiting || tnri_device_enter(pool->device, &visit) != TNR_OK)
             continue;
         size_t released = 0;
-        (void)tnri_stale_drain(arena, 0, 0, &released);
+        if (tnri_pool_work_begin(pool)) {
+            (void)tnri_stale_drain(arena, 0, 0, &released);
+            tnri_pool_work_end(pool);
+        }
         tnri_device_leave(&visit);
     }
 }
@@ -38,7 +42,7 @@ static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnr_stream stream, 
         tnri_event *seal = NULL;
         tnri_lock_take(&arena->lock);
         /* Without its key and without a seal, it is just being sealed. */
-        if (tnri_grow_is_idle(arena, bytes_max) &&
+        if (tnri_grow_is_idle(arena, bytes_max) && arena->capture_mark == NULL &&
             (arena->key != TNRI_KEY_UNTABLED || arena->seal != NULL)) {
             seal = arena->seal;
             arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
@@ -57,6 +61,8 @@ static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnr_stream stream, 
 tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream, void **ptr)
 {
     uintptr_t key = tnri_stream_key(stream);
+    if (!tnri_pool_is_awake(pool))
+        return tnri_asleep_error(pool);
     growables_drain(pool);
     *ptr = growable_reuse(pool, bytes_max, stream, key);
     if (*ptr != NULL)
@@ -92,6 +98,13 @@ void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
         if (is_its)
             tnri_arena_seal(arena, event);
     }
+}
+
+void tnri_growables_capture(tnr_pool pool, uintptr_t key, tnri_event *event)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+        if (arena->growable.base != 0 && arena->key == key)
+            tnri_arena_capture(arena, event);
 }
 
 /* ---- public functions ----------------------------------------------------------------------- */

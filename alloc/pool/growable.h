@@ -11,4 +11,7 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
 /* The stream with this key is about to be destroyed: seals its growable blocks' arenas. */
 void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
 
+/* The stream with this key is about to be captured, or its capture is over: tnri_pools_capture. */
+void tnri_growables_capture(tnr_pool pool, uintptr_t key, tnri_event *event);
+
 #endif

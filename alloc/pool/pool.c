@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "pool/asleep.h"
 #include "pool/growable.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
@@ -269,6 +270,8 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
                           "pool \"%s\" is a graph pool: only what is allocated on a stream that "
                           "captures into it comes from it.",
                           pool->name);
+    if (!tnri_pool_is_awake(pool))
+        return tnri_asleep_error(pool);
     tnri_lock_take(&pool->lock);
     tnri_arena *sealed = NULL;
     tnri_arena *arena = table_find(pool, key);
@@ -317,6 +320,7 @@ void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event)
         tnri_lock_release(&pool->lock);
         if (arena != NULL)
             tnri_arena_capture(arena, event);
+        tnri_growables_capture(pool, key, event);
     }
 }
 
@@ -377,12 +381,15 @@ static void pool_wait_for_visitors(tnr_pool pool)
 /* Gives everything that the pool has back to the driver, live blocks included if `force`. */
 static tnr_status pool_give_back(tnr_pool pool, int force)
 {
-    tnr_status status;
+    tnr_status status = tnri_asleep_settle(pool);
+    if (status != TNR_OK)
+        return status;
     if (force)
         arenas_free_all(pool);
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
     (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
-    if (status != TNR_OK || atomic_load(&pool->reserved_bytes) == 0)
+    if (status != TNR_OK ||
+        atomic_load(&pool->reserved_bytes) + atomic_load(&pool->asleep_bytes) == 0)
         return status;
     if (pool_live_blocks(pool) > 0)
         return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
@@ -416,6 +423,7 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         return status;
     }
     tnri_generation_advance();
+    tnri_asleep_end(pool);
     const tnri_upper *upper = tnri_upper_get();
     tnri_arena *arena = atomic_exchange(&pool->arenas, NULL);
     while (arena != NULL) {

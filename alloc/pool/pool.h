@@ -16,6 +16,7 @@
 #include "arena/arena.h"
 #include "base/lock.h"
 #include "device/device.h"
+#include "pool/asleep_state.h"
 
 enum { TNRI_POOL_NAME_BYTES = 64, TNRI_POOL_HASH_MIN = 16 };
 /* Marks a live pool and a dead one; anything else is no pool. */
@@ -52,6 +53,8 @@ struct tnr_pool_st {
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint32_t routed_threads;
+    tnri_asleep asleep; /* see pool/asleep.h */
+    _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
     _Atomic uint32_t keepers; /* graphs and captures that need its addresses: none is given back */
 };
 

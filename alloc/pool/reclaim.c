@@ -5,16 +5,19 @@
 #include "arena/stale.h"
 #include "conf/conf.h"
 #include "device/chunk.h"
-#include "device/chunk.h"
+#include "pool/asleep.h"
 
 tnr_status tnri_drain_pool(tnr_pool pool, size_t *released)
 {
     tnr_status first_error = TNR_OK;
+    if (!tnri_pool_work_begin(pool))
+        return TNR_OK; /* what sleeps has no old mappings */
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnr_status status = tnri_stale_drain(arena, 0, 0, released);
         if (first_error == TNR_OK)
             first_error = status;
     }
+    tnri_pool_work_end(pool);
     return first_error;
 }
 
@@ -25,7 +28,7 @@ static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *fi
     size_t released = 0;
     size_t promised = 0; /* queued here, given back now or later */
     tnri_arena *arena = NULL;
-    if (pool->is_graph && atomic_load(&pool->keepers) > 0)
+    if ((pool->is_graph && atomic_load(&pool->keepers) > 0) || !tnri_pool_work_begin(pool))
         return 0;
     while (released < bytes && promised < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
         size_t queued;
@@ -41,6 +44,7 @@ static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *fi
         if (*first_error == TNR_OK)
             *first_error = status;
     }
+    tnri_pool_work_end(pool);
     return released;
 }
 

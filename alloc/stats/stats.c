@@ -61,6 +61,9 @@ static void stats_add_pool(tnr_stats *stats, tnr_pool pool)
         stats_add_arena(stats, arena);
         tnri_lock_release(&arena->lock);
     }
+    stats->bytes_asleep += atomic_load(&pool->asleep_bytes);
+    stats->sleeps += atomic_load(&pool->asleep.sleeps);
+    stats->wakes += atomic_load(&pool->asleep.wakes);
     stats->pools++;
 }
 
@@ -230,8 +233,10 @@ static tnr_status device_validate(tnri_device *device)
 {
     size_t mapped = 0;
     uint64_t reserved = 0;
+    uint64_t asleep = 0;
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         reserved += atomic_load(&pool->reserved_bytes);
+        asleep += atomic_load(&pool->asleep_bytes);
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             const char *broken = arena_validate(arena, &mapped);
             if (broken != NULL) {
@@ -246,11 +251,11 @@ static tnr_status device_validate(tnri_device *device)
                           "device %d: the pools have %llu bytes, the device %llu.", device->index,
                           (unsigned long long)reserved,
                           (unsigned long long)atomic_load(&device->reserved_bytes));
-    if (mapped != reserved)
+    if (mapped != reserved + asleep)
         return tnri_error(TNR_ERR_INTERNAL,
                           "device %d: live, binned, free and retired blocks have %zu bytes, but "
-                          "%llu are mapped (true only while no other thread allocates).",
-                          device->index, mapped, (unsigned long long)reserved);
+                          "%llu are mapped or asleep (true only while no other thread allocates).",
+                          device->index, mapped, (unsigned long long)(reserved + asleep));
     return TNR_OK;
 }
 

@@ -74,6 +74,9 @@ static void write_own(writer *to, const tnr_stats *stats)
     write_count(to, "bytes_free", stats->bytes_free);
     write_count(to, "bytes_retired", stats->bytes_retired);
     write_count(to, "blocks_retired", stats->blocks_retired);
+    write_count(to, "bytes_asleep", stats->bytes_asleep);
+    write_count(to, "sleeps", stats->sleeps);
+    write_count(to, "wakes", stats->wakes);
     write_count(to, "bytes_largest_free", stats->bytes_chunk_largest_free);
     write_count(to, "chunks_created", stats->chunks_created);
     write_count(to, "chunks_released", stats->chunks_released);

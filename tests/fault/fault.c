@@ -41,13 +41,14 @@ static void check_equation(tnr_pool pool)
         FAULT_FAIL("tnr_stats_get: %s", tnr_last_error());
     uint64_t sum = stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                    stats.bytes_retired;
-    if (sum != stats.reserved_bytes.current)
+    if (sum != stats.reserved_bytes.current + stats.bytes_asleep)
         FAULT_FAIL("live %llu + slack %llu + binned %llu + free %llu + retired %llu = %llu, but "
-                   "reserved is %llu",
+                   "reserved is %llu and asleep %llu",
                    (unsigned long long)stats.bytes_live, (unsigned long long)stats.bytes_slack,
                    (unsigned long long)stats.bytes_binned, (unsigned long long)stats.bytes_free,
                    (unsigned long long)stats.bytes_retired, (unsigned long long)sum,
-                   (unsigned long long)stats.reserved_bytes.current);
+                   (unsigned long long)stats.reserved_bytes.current,
+                   (unsigned long long)stats.bytes_asleep);
 }
 
 /* Every block that the scenario holds is still that block. */
@@ -328,6 +329,8 @@ static void run_end(fault_run *run, int popped)
     assert_int_equal(cuCtxSetCurrent(run->context), CUDA_SUCCESS);
     if (run->event != NULL)
         assert_int_equal(cuEventDestroy(run->event), CUDA_SUCCESS);
+    if (run->settle != NULL)
+        run->settle(run);
     run_check_serves(run);
     for (int i = 0; i < FAULT_SLOTS; i++)
         step_free(run, i);

@@ -47,6 +47,7 @@ typedef struct fault_run {
     int pools_ended; /* a shutdown was tried: the handles may be invalid */
     int in_body;     /* errors are allowed */
     int failed_calls;
+    void (*settle)(struct fault_run *run); /* the scenario's, or null; called once faults are off */
 } fault_run;
 
 typedef struct fault_scenario {

@@ -133,7 +133,7 @@ tnr_stats unit_stats(void)
     assert_ok(tnr_validate(0));
     assert_int_equal(stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                          stats.bytes_retired,
-                     stats.reserved_bytes.current);
+                     stats.reserved_bytes.current + stats.bytes_asleep);
     return stats;
 }
 

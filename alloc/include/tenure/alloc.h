@@ -329,7 +329,8 @@ enum { TNR_WORLD_ALL = 0, TNR_WORLD_SMALL = 1, TNR_WORLD_LARGE = 2, TNR_WORLD_CO
  * the large ones, as PyTorch's "all", "small_pool" and "large_pool".
  *
  * Equation (guarantee 2): bytes_live + bytes_binned + bytes_free + bytes_retired + bytes_slack ==
- * reserved_bytes.current, where slack is what rounding and alignment cost inside live blocks. */
+ * reserved_bytes.current + bytes_asleep, where slack is what rounding and alignment cost inside
+ * live blocks. */
 typedef struct tnr_stats {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_stats) */
 
@@ -346,6 +347,9 @@ typedef struct tnr_stats {
     uint64_t bytes_free;    /* free runs */
     uint64_t bytes_retired; /* freed, and kept until its last use is provably over */
     uint64_t blocks_retired;
+
+    uint64_t bytes_asleep;  /* of chunks whose memory is given back until their pool wakes */
+    uint64_t sleeps, wakes; /* of pools: <tenure/sleep.h> */
 
     uint64_t chunks_created, chunks_released;
     uint64_t chunks_moved;             /* given a second address under a run that nearly fitted */

@@ -6,5 +6,6 @@
 #include <tenure/alloc.h>
 #include <tenure/capture.h>
 #include <tenure/lifetime.h>
+#include <tenure/sleep.h>
 
 #endif

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sleep and wake: see <tenure/sleep.h>.
+ *
+ * A sleep, for all its pools together, since it is all of them or none:
+ *   1. nobody gets memory from the pools any more, and nobody works on their chunks
+ *   2. all work of the device is waited for; old mappings go
+ *   3. what is kept is copied out
+ *   4. chunks lose their mappings, then their memory
+ * Up to 3 nothing has changed. What fails in 4 is taken back by waking, which works chunk by chunk
+ * from wherever each is (tnri_chunk_state). A wake goes the other way, and what fails in it is
+ * taken back by step 4. Contents stay in host memory until the very end of a wake.
+ *
+ * The device's staging is claimed all the time, so there is one sleep or wake at once; user's
+ * callbacks run outside.
+ */
+#include <tenure/sleep.h>
+
+#include <stdio.h>
+
+#include "arena/stale.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "driver/capturing.h"
+#include "pool/asleep.h"
+#include "pool/library.h"
+#include "pool/reclaim.h"
+#include "sleep_callback.h"
+#include "sleeper.h"
+
+/* The pools of one call, each held. */
+typedef struct pool_set {
+    tnri_device *device;
+    int is_all; /* 1: all of the device's: graph pools keep, whatever the options say */
+    tnr_pool *pools;
+    size_t count, max;
+} pool_set;
+
+/* ---- sets of pools -------------------------------------------------------------------------- */
+
+/* Holds a pool and adds it. A pool that is just ending is left out. */
+static tnr_status set_add(pool_set *set, tnr_pool pool)
+{
+    if (set->count == set->max) {
+        size_t more = set->max == 0 ? 8 : set->max * 2;
+        tnr_pool *larger = tnri_host_alloc(more * sizeof(larger[0]));
+        if (larger == NULL)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a list of pools.");
+        for (size_t i = 0; i < set->count; i++)
+            larger[i] = set->pools[i];
+        tnri_host_free(set->pools, set->max * sizeof(larger[0]));
+        set->pools = larger;
+        set->max = more;
+    }
+    if (tnri_pool_hold(pool))
+        set->pools[set->count++] = pool;
+    return TNR_OK;
+}
+
+static void set_free(pool_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        tnri_pool_drop(set->pools[i]);
+    tnri_host_free(set->pools, set->max * sizeof(set->pools[0]));
+}
+
+/* The set of one pool (null: the default pool), or of all of a device. */
+static tnr_status set_make(pool_set *set, int device_index, tnr_pool pool, int is_all)
+{
+    *set = (pool_set){.is_all = is_all};
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnr_status status = tnri_library_device(device_index, &set->device);
+    if (status != TNR_OK)
+        return status;
+    if (pool == NULL)
+        pool = set->device->pool_default;
+    if (!is_all) {
+        status = tnri_pool_check(pool);
+        if (status != TNR_OK)
+            return status;
+        if (pool->device != set->device)
+            return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
+                              pool->name, pool->device->index, device_index);
+        return set_add(set, pool);
+    }
+    for (tnr_pool each = NULL;
+         status == TNR_OK && (each = tnri_pool_walk(set->device, each)) != NULL;) {
+        status = set_add(set, each);
+        if (status != TNR_OK)
+            tnri_pool_walk_end(set->device, each);
+    }
+    if (status != TNR_OK)
+        set_free(set);
+    return status;
+}
+
+/* Leaves only the pools in one state in the set, and sets another. The staging is claimed. */
+static void set_select(pool_set *set, tnri_sleep_state from, tnri_sleep_state to)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        tnr_pool pool = set->pools[i];
+        if (atomic_load(&pool->asleep.state) == (int)from) {
+            atomic_store(&pool->asleep.state, to);
+            set->pools[kept++] = pool;
+        } else {
+            tnri_pool_drop(pool);
+        }
+    }
+    set->count = kept;
+}
+
+static void set_notify(const pool_set *set, tnr_sleep_event event, tnri_sleep_state state)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (atomic_load(&set->pools[i]->asleep.state) == (int)state)
+            tnri_sleep_notify(event, set->pools[i]);
+}
+
+static tnri_sleeper *sleeper_at(const pool_set *set, size_t i)
+{
+    return set->pools[i]->asleep.sleeper;
+}
+
+/* ---- the way down --------------------------------------------------------------------------- */
+
+/* Waits for all work, so that what is retired is over and old mappings can go. */
+static tnr_status set_drain(const pool_set *set)
+{
+    tnri_device *device = set->device;
+    if (tnri_capturing())
+        return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for the "
+                                        "device. Sleep or wake before or after it.");
+    atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
+    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuCtxSynchronize", "waiting for the device's work");
+    for (size_t i = 0; i < set->count; i++) {
+        (void)tnri_collect_pool(set->pools[i], SIZE_MAX, TNRI_COLLECT_WAIT);
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(set->pools[i], arena)) != NULL;) {
+            size_t released = 0;
+            tnr_status status = tnri_stale_drain(arena, 0, 1, &released);
+            if (status != TNR_OK)
+                return status;
+        }
+    }
+    return TNR_OK;
+}
+
+/* Step 3. */
+static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *options)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
+        tnri_sleeper *sleeper = tnri_sleeper_of(set->pools[i]);
+        if (sleeper == NULL) {
+            status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
+            break; /* copies of other pools may be under way */
+        }
+        tnr_content content = options->content;
+        if (set->pools[i]->is_graph && set->is_all)
+            content = TNR_CONTENT_KEEP;
+        status = tnri_sleeper_list(sleeper, set->pools[i], content);
+        if (status == TNR_OK)
+            status = tnri_staging_take(set->device, sleeper->kept_bytes, &sleeper->pieces);
+        sleeper->keeps_pieces = options->keep_backing;
+        if (status == TNR_OK)
+            status = tnri_sleeper_copy(sleeper, set->device, 1);
+    }
+    if (set->device->staging.has_stream) {
+        tnr_status waited = tnri_staging_wait(set->device);
+        if (status == TNR_OK)
+            status = waited;
+    }
+    return status;
+}
+
+/* Step 4. */
+static tnr_status set_lower(const pool_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++) {
+            tnr_status status = tnri_chunk_unplace(set->device, sleeper_at(set, i)->chunks[c]);
+            if (status != TNR_OK)
+                return status;
+        }
+    for (size_t i = 0; i < set->count; i++)
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++) {
+            sleeper_at(set, i)->is_lost = 1;
+            tnr_status status = tnri_chunk_sleep(set->device, sleeper_at(set, i)->chunks[c]);
+            if (status != TNR_OK)
+                return status;
+        }
+    return TNR_OK;
+}
+
+/* ---- the way up ----------------------------------------------------------------------------- */
+
+static tnr_status pool_raise(const pool_set *set, size_t i)
+{
+    tnr_status status = TNR_OK;
+    for (size_t c = 0; c < sleeper_at(set, i)->chunks_count && status == TNR_OK; c++)
+        status = tnri_chunk_wake(set->device, sleeper_at(set, i)->chunks[c]);
+    return status;
+}
+
+/* Brings one pool back: its memory, and its contents if they have gone with it. */
+static tnr_status pool_restore(const pool_set *set, size_t i)
+{
+    tnr_status status = pool_raise(set, i);
+    if (status != TNR_OK || !sleeper_at(set, i)->is_lost || sleeper_at(set, i)->kept_count == 0)
+        return status;
+    status = tnri_sleeper_copy(sleeper_at(set, i), set->device, 0);
+    tnr_status waited = tnri_staging_wait(set->device);
+    return status == TNR_OK ? waited : status;
+}
+
+/* Takes a failed sleep back. A pool for which that fails too is asleep. Keeps the sentence of the
+ * first error. */
+static tnr_status set_take_back(const pool_set *set, tnr_status error)
+{
+    char reason[512];
+    int driver_result = tnr_last_driver_result();
+    tnr_pool stuck = NULL;
+    snprintf(reason, sizeof(reason), "%s", tnr_last_error());
+    for (size_t i = 0; i < set->count; i++) {
+        tnri_sleeper *sleeper = set->pools[i]->asleep.sleeper;
+        if (sleeper == NULL || pool_restore(set, i) == TNR_OK) {
+            if (sleeper != NULL)
+                tnri_sleeper_clear(sleeper, set->device);
+            atomic_store(&set->pools[i]->asleep.state, TNRI_AWAKE);
+            continue;
+        }
+        stuck = set->pools[i];
+        atomic_fetch_add(&stuck->asleep.sleeps, 1);
+        atomic_store(&stuck->asleep.state, TNRI_ASLEEP);
+    }
+    tnri_error_driver(error, driver_result, "%s", reason);
+    if (stuck != NULL)
+        tnri_error_append(" The way back was refused too, so pool \"%s\" is asleep; wake it when "
+                          "the driver works again.",
+                          stuck->name);
+    return error;
+}
+
+/* Gives back what a failed wake has taken. What the driver refuses stays taken, and the next wake
+ * goes on from there. Not while copies may be under way. */
+static void set_sink(const pool_set *set)
+{
+    for (size_t i = 0; i < set->count && !set->device->staging.is_busy; i++)
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++)
+            if (tnri_chunk_unplace(set->device, sleeper_at(set, i)->chunks[c]) == TNR_OK)
+                (void)tnri_chunk_sleep(set->device, sleeper_at(set, i)->chunks[c]);
+}
+
+/* What the pools of a set still lack. */
+static size_t set_missing(const pool_set *set)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < set->count; i++)
+        bytes += (size_t)atomic_load(&set->pools[i]->asleep_bytes);
+    return bytes;
+}
+
+static tnr_status set_raise(const pool_set *set)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = pool_raise(set, i);
+    return status;
+}
+
+static tnr_status set_wake(const pool_set *set)
+{
+    if (tnri_capturing())
+        return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for "
+                                        "copies. Sleep or wake before or after it.");
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_list_chunks(sleeper_at(set, i), set->pools[i]);
+    if (status == TNR_OK)
+        status = set_raise(set);
+    if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT) {
+        tnri_collect_all(set->device);
+        if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)
+            status = set_raise(set);
+    }
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_copy(sleeper_at(set, i), set->device, 0);
+    if (set->device->staging.has_stream) {
+        tnr_status waited = tnri_staging_wait(set->device);
+        if (status == TNR_OK)
+            status = waited;
+    }
+    return status;
+}
+
+/* ---- the calls ------------------------------------------------------------------------------ */
+
+/* Steps 2 to 4, and back if one fails. In the device's context. */
+static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *options)
+{
+    tnr_status status = set_drain(set);
+    if (status == TNR_OK)
+        status = set_copy_out(set, options);
+    if (status == TNR_OK)
+        status = set_lower(set);
+    if (status != TNR_OK)
+        return set_take_back(set, status);
+    for (size_t i = 0; i < set->count; i++) {
+        atomic_fetch_add(&set->pools[i]->asleep.sleeps, 1);
+        atomic_store(&set->pools[i]->asleep.state, TNRI_ASLEEP);
+    }
+    return TNR_OK;
+}
+
+static tnr_status set_sleep(pool_set *set, const tnr_sleep_options *options)
+{
+    set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
+    tnri_staging_claim(set->device);
+    set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
+    tnri_generation_advance();
+    for (size_t i = 0; i < set->count; i++)
+        tnri_pool_work_wait(set->pools[i]);
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(set->device, &visit);
+    if (status == TNR_OK) {
+        status = set_fall_asleep(set, options);
+        tnri_device_leave(&visit);
+    } else {
+        for (size_t i = 0; i < set->count; i++)
+            atomic_store(&set->pools[i]->asleep.state, TNRI_AWAKE);
+    }
+    tnri_staging_unclaim(set->device);
+    if (status != TNR_OK)
+        set_notify(set, TNR_SLEEP_CANCELLED, TNRI_AWAKE);
+    return status;
+}
+
+static tnr_status sleep_begin(int device, tnr_pool pool, int is_all,
+                              const tnr_sleep_options *options)
+{
+    tnr_sleep_options chosen = TNR_SLEEP_OPTIONS_INIT;
+    if (options != NULL && (options->struct_bytes != sizeof(*options) ||
+                            (int)options->content < 0 || options->content > TNR_CONTENT_DISCARD))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the options of a sleep are not of this version. Start from "
+                          "TNR_SLEEP_OPTIONS_INIT.");
+    if (options != NULL)
+        chosen = *options;
+    pool_set set;
+    tnr_status status = set_make(&set, device, pool, is_all);
+    if (status != TNR_OK)
+        return status;
+    status = set_sleep(&set, &chosen);
+    set_free(&set);
+    return status;
+}
+
+static tnr_status wake_begin(int device, tnr_pool pool, int is_all)
+{
+    pool_set set;
+    tnr_status status = set_make(&set, device, pool, is_all);
+    if (status != TNR_OK)
+        return status;
+    tnri_staging_claim(set.device);
+    set_select(&set, TNRI_ASLEEP, TNRI_WAKING);
+    tnri_visit visit;
+    status = set.count == 0 ? TNR_OK : tnri_device_enter(set.device, &visit);
+    if (status == TNR_OK && set.count > 0) {
+        status = set_wake(&set);
+        if (status != TNR_OK)
+            set_sink(&set);
+        for (size_t i = 0; i < set.count && status == TNR_OK; i++) {
+            tnri_sleeper_clear(sleeper_at(&set, i), set.device);
+            atomic_fetch_add(&set.pools[i]->asleep.wakes, 1);
+            atomic_fetch_add(&set.pools[i]->asleep.generation, 1);
+        }
+        tnri_device_leave(&visit);
+    }
+    for (size_t i = 0; i < set.count; i++)
+        atomic_store(&set.pools[i]->asleep.state, status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
+    tnri_staging_unclaim(set.device);
+    if (status == TNR_OK)
+        set_notify(&set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
+    set_free(&set);
+    return status;
+}
+
+tnr_status tnr_pool_sleep(tnr_pool pool, int device, const tnr_sleep_options *options)
+{
+    return sleep_begin(device, pool, 0, options);
+}
+
+tnr_status tnr_pool_wake(tnr_pool pool, int device)
+{
+    return wake_begin(device, pool, 0);
+}
+
+tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options)
+{
+    return sleep_begin(device, NULL, 1, options);
+}
+
+tnr_status tnr_device_wake(int device)
+{
+    return wake_begin(device, NULL, 1);
+}
+
+tnr_status tnr_sleep_prepare(int device, size_t bytes)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status != TNR_OK)
+        return status;
+    tnri_visit visit;
+    tnri_staging_claim(found);
+    status = tnri_device_enter(found, &visit);
+    if (status == TNR_OK) {
+        status = tnri_capturing()
+                     ? tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids pinning "
+                                                "memory. Prepare before or after it.")
+                     : tnri_staging_prepare(found, bytes);
+        tnri_device_leave(&visit);
+    }
+    tnri_staging_unclaim(found);
+    return status;
+}
+
+tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnri_block *near = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = NULL;
+    if (near != NULL) {
+        tnri_arena *arena = near->world->arena;
+        tnri_lock_take(&arena->lock);
+        block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
+        if (block != NULL)
+            block->content = (uint64_t)content & 3;
+        tnri_lock_release(&arena->lock);
+    }
+    if (block != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                      device->index);
+}
+
+uint64_t tnr_pool_generation(tnr_pool pool, int device)
+{
+    if (atomic_load(&tnri_generation) == 0)
+        return 0;
+    tnri_device *found = tnri_device_at(device);
+    if (found == NULL || !atomic_load_explicit(&found->in_use, memory_order_acquire))
+        return 0;
+    if (pool == NULL)
+        pool = found->pool_default;
+    if (atomic_load(&pool->magic) != TNRI_POOL_MAGIC_LIVE || pool->device != found)
+        return 0;
+    return atomic_load(&pool->asleep.generation);
+}
