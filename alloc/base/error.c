@@ -7,11 +7,11 @@
 #include <string.h>
 
 /* Enough for an out-of-memory report with its holders; longer texts are cut. */
-enum { ERROR_TEXT_BYTES = 4096 };
+
 
 /* Owned by the thread. */
 static _Thread_local struct {
-    char text[ERROR_TEXT_BYTES];
+    char text[TNRI_ERROR_TEXT_BYTES];
     int driver_result;
 } error_thread;
 

@@ -8,6 +8,8 @@
 
 #include <tenure/alloc.h>
 
+enum { TNRI_ERROR_TEXT_BYTES = 4096 };
+
 /* Stores the formatted text as the calling thread's last error and returns `status`, so that an
  * error is one line at its place: return tnri_error(TNR_ERR_..., "what, why, what to do"). */
 tnr_status tnri_error(tnr_status status, const char *format, ...)

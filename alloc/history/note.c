@@ -2,6 +2,9 @@
 /* Writing records: see note.h. */
 #include "history/note.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/host_memory.h"
 #include "history/places.h"
 #include "history/texts.h"
@@ -61,6 +64,14 @@ uint32_t tnri_note_stack(void)
 
 /* ---- an arena's memory ---------------------------------------------------------------------- */
 
+/* Most pools have the name that they were given for want of another; it need not be kept. */
+static uint32_t pool_name(const struct tnr_pool_st *pool)
+{
+    char usual[TNRI_POOL_NAME_BYTES];
+    snprintf(usual, sizeof(usual), "pool %u", pool->id);
+    return strcmp(usual, pool->name) == 0 ? 0 : tnri_text_number(pool->name, NULL);
+}
+
 /* Writes the place of an arena down, and says that it has. */
 uint32_t tnri_origin_make(tnri_arena *arena)
 {
@@ -68,7 +79,7 @@ uint32_t tnri_origin_make(tnri_arena *arena)
     tnri_origin origin = {
         .device = arena->device->index,
         .pool = pool->id,
-        .pool_name = tnri_text_number(pool->name, NULL),
+        .pool_name = pool_name(pool),
         .is_graph = pool->is_graph,
         .arena = arena->number,
         .stream = arena->stream,
@@ -114,7 +125,7 @@ void tnri_note_pool(const struct tnr_pool_st *pool, const tnr_stream *stream, tn
     tnri_origin origin = {
         .device = pool->device->index,
         .pool = pool->id,
-        .pool_name = tnri_text_number(pool->name, NULL),
+        .pool_name = pool_name(pool),
         .is_graph = pool->is_graph,
         .stream = stream == NULL ? NULL : *stream,
         .has_no_stream = stream == NULL,

@@ -16,7 +16,7 @@
 typedef struct tnri_origin {
     int device;
     unsigned pool;      /* number of the pool on the device */
-    uint32_t pool_name; /* a text */
+    uint32_t pool_name; /* a text; 0: "pool N" */
     int is_graph;       /* of a graph pool: no stream */
     uint32_t arena;     /* number of the arena; 0: of none, the whole pool */
     tnr_stream stream;

@@ -7,7 +7,7 @@
 #include "base/host_memory.h"
 #include "base/lock.h"
 
-enum { TEXT_SLOTS = 1024, TEXTS_PER_LEAF = 512, TEXT_LEAVES = 512 };
+enum { TEXT_SLOTS = 8192, TEXTS_PER_LEAF = 512, TEXT_LEAVES = 512 };
 
 /* Constant once it is in a table. */
 typedef struct text {

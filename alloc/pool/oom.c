@@ -10,6 +10,9 @@
 
 #include "base/error.h"
 #include "conf/conf.h"
+#include "history/note.h"
+#include "snapshot/report.h"
+#include "snapshot/trigger.h"
 
 enum { HOLDERS_MAX = 5 };
 
@@ -41,17 +44,18 @@ int tnri_oom_callback_run(int device, size_t bytes)
 typedef struct holder {
     tnr_pool pool;
     tnr_stream stream;
-    size_t live, idle, largest;
+    size_t live, idle, retired, largest;
 } holder;
 
 static holder holder_of(tnri_arena *arena)
 {
-    holder h = {arena->pool, arena->stream, 0, 0, 0};
+    holder h = {arena->pool, arena->stream, 0, 0, 0, 0};
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++) {
         const tnri_world *world = &arena->worlds[i];
         h.live += world->bytes_in[TNRI_LIVE];
         h.idle += world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_BINNED];
+        h.retired += world->bytes_in[TNRI_RETIRED];
         size_t largest = tnri_world_largest_free(world);
         if (largest > h.largest)
             h.largest = largest;
@@ -85,6 +89,7 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
             holder h = holder_of(arena);
             total->live += h.live;
             total->idle += h.idle;
+            total->retired += h.retired;
             if (h.largest > total->largest)
                 total->largest = h.largest;
             holders_insert(holders, &count, h);
@@ -92,19 +97,6 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
     }
     return count;
 }
-
-/* "1.50 GiB" into a buffer of the caller's. */
-static const char *bytes_text(size_t bytes, char *text, size_t text_bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit < 4; unit++)
-        value /= 1024;
-    snprintf(text, text_bytes, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-    return text;
-}
-#define BYTES(bytes) bytes_text((bytes), (char[32]){0}, 32)
 
 tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_status status)
 {
@@ -124,15 +116,23 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         "Tenure out of memory. Tried to allocate %s on stream %p of pool \"%s\". Device %d has a "
         "total capacity of %s, of which %s is free; Tenure has mapped %s, of which %s is live and "
         "%s free, the longest free run being %s. Cause: %s",
-        BYTES(request->bytes_requested), (void *)arena->stream, arena->pool->name, device->index,
-        BYTES(device_total), BYTES(device_free), BYTES(atomic_load(&device->reserved_bytes)),
-        BYTES(total.live), BYTES(total.idle), BYTES(total.largest), reason);
+        TNRI_BYTES(request->bytes_requested), (void *)arena->stream, arena->pool->name, device->index,
+        TNRI_BYTES(device_total), TNRI_BYTES(device_free), TNRI_BYTES(atomic_load(&device->reserved_bytes)),
+        TNRI_BYTES(total.live), TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);
     for (size_t i = 0; i < count; i++)
         tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", holders[i].pool->name,
-                          (void *)holders[i].stream, BYTES(holders[i].live),
-                          BYTES(holders[i].idle));
+                          (void *)holders[i].stream, TNRI_BYTES(holders[i].live),
+                          TNRI_BYTES(holders[i].idle));
     if (total.idle >= request->bytes && tnri_conf_get()->cross_stream != TNRI_CROSS_WAIT)
         tnri_error_append("\nOther streams hold enough free memory; cross_stream:wait would let "
                           "this one use it.");
+    if (total.retired > 0)
+        tnri_error_append("\n%s more are freed, and wait for graphs, captures or other streams.",
+                          TNRI_BYTES(total.retired));
+    if (status == TNR_ERR_LIMIT && device_free >= request->bytes)
+        tnri_error_append("\nThe device itself has room: raise the limit (tnr_limit_set, "
+                          "per_process_memory_fraction, or limit_bytes of the pool).");
+    tnri_note_oom(arena, request->bytes_requested, device_free);
+    tnri_snapshot_oom(status, device->index, request->bytes_requested);
     return status;
 }

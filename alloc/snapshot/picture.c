@@ -2,6 +2,8 @@
 /* From a cut and the history to a picture: see picture.h. */
 #include "snapshot/picture.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arena/upper.h"
@@ -420,7 +422,10 @@ static int32_t origin_pool(tnri_picture *picture, const tnri_origin *origin)
         return -1;
     shown->device = origin->device;
     shown->number = origin->pool;
-    strncpy(shown->name, tnri_text_of(origin->pool_name), sizeof(shown->name) - 1);
+    if (origin->pool_name == 0)
+        snprintf(shown->name, sizeof(shown->name), "pool %u", origin->pool);
+    else
+        strncpy(shown->name, tnri_text_of(origin->pool_name), sizeof(shown->name) - 1);
     shown->is_graph = origin->is_graph;
     shown->is_ended = 1;
     shown->is_settled = 1;
@@ -451,10 +456,14 @@ static void origins_show(tnri_picture *picture)
         table_reserve(picture, picture->origins_count, sizeof(picture->origins[0]));
     if (picture->origins == NULL)
         return;
+    /* There may be very many, of pools that came and went; only those that a record names count. */
+    for (size_t i = 0; i < picture->ring.count; i++)
+        if (picture->ring.records[i].origin < picture->origins_count)
+            picture->origins[picture->ring.records[i].origin].arena = 1;
     picture->origins[0] = (tnri_shown_origin){-1, -1, 0};
     for (uint32_t number = 1; number < picture->origins_count; number++) {
         tnri_origin origin;
-        if (tnri_origin_get(number, &origin))
+        if (picture->origins[number].arena != 0 && tnri_origin_get(number, &origin))
             picture->origins[number] =
                 (tnri_shown_origin){origin_pool(picture, &origin), origin_stream(picture, &origin),
                                     origin.arena};

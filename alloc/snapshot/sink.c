@@ -24,9 +24,9 @@ static tnr_status file_error(const tnri_sink *sink, int number)
     char text[128];
     const char *said = strerror_r(number, text, sizeof(text));
     return tnri_error(TNR_ERR_FILE,
-                      "the snapshot could not be written to %s: %s. Nothing is left there of it; "
+                      "the snapshot could not be written: %s (%.300s). Nothing is left there of it; "
                       "choose another place or make room.",
-                      sink->path, said);
+                      said, sink->path);
 }
 
 static void sink_free(tnri_sink *sink)

@@ -11,6 +11,7 @@
 #include "history/note.h"
 #include "pool/library.h"
 #include "snapshot/formats.h"
+#include "snapshot/report.h"
 
 long tnri_process_number(void)
 {
@@ -79,6 +80,29 @@ tnr_status tnri_snapshot_take(const char *path, tnr_snapshot_format format, tnri
     status = tnri_picture_take(&picture, reason);
     if (status == TNR_OK) {
         status = picture_write(&picture, path, format, is_gzip);
+        tnri_picture_free(&picture);
+    }
+    tnri_history_lock_release();
+    return status;
+}
+
+tnr_status tnri_snapshot_take_oom(const char *path, const char *report_path, const char *sentence,
+                                  int device, size_t bytes)
+{
+    tnri_picture picture;
+    tnri_sink sink;
+    tnri_history_lock_take();
+    tnri_note_moment(TNRI_NOTED_SNAPSHOT);
+    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_OOM);
+    if (status == TNR_OK) {
+        status = picture_write(&picture, path, TNR_SNAPSHOT_JSON, 1);
+        tnr_status opened = tnri_sink_open(&sink, report_path, 0);
+        if (opened == TNR_OK) {
+            tnri_report_write(&sink, &picture, sentence, device, bytes);
+            opened = tnri_sink_close(&sink, 0);
+        }
+        if (status == TNR_OK)
+            status = opened;
         tnri_picture_free(&picture);
     }
     tnri_history_lock_release();

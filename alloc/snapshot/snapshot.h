@@ -10,4 +10,8 @@
 /* As tnr_snapshot_write, and says why. Not while the library is not running. */
 tnr_status tnri_snapshot_take(const char *path, tnr_snapshot_format format, tnri_reason reason);
 
+/* Writes a snapshot to one path and a report on the failed allocation to another. */
+tnr_status tnri_snapshot_take_oom(const char *path, const char *report_path, const char *sentence,
+                                  int device, size_t bytes);
+
 #endif

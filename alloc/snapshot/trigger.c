@@ -163,18 +163,7 @@ void tnri_seeing_resume(void)
 
 static _Atomic unsigned ooms_written;
 
-/* The report for people, beside the snapshot. Failing to write it is no second error. */
-static void report_write(const char *path, const char *report)
-{
-    FILE *file = fopen(path, "we");
-    if (file == NULL)
-        return;
-    fputs(report, file);
-    fputc('\n', file);
-    fclose(file);
-}
-
-void tnri_snapshot_oom(const char *report)
+void tnri_snapshot_oom(tnr_status error, int device, size_t bytes)
 {
     const char *folder = tnri_conf_get()->snapshot_on_oom;
     if (folder[0] == '\0')
@@ -182,19 +171,20 @@ void tnri_snapshot_oom(const char *report)
     unsigned number = atomic_fetch_add(&ooms_written, 1) + 1;
     if (number > OOM_SNAPSHOTS_MAX)
         return;
-    char reason[4096];
-    char path[NAME_BYTES];
+    char reason[TNRI_ERROR_TEXT_BYTES];
+    char paths[2][NAME_BYTES];
     snprintf(reason, sizeof(reason), "%s", tnr_last_error());
     int driver_result = tnr_last_driver_result();
-    snprintf(path, sizeof(path), "%s/tenure-oom-%ld-%u.txt", folder, (long)getpid(), number);
-    report_write(path, report);
-    snprintf(path, sizeof(path), "%s/tenure-oom-%ld-%u.json.gz", folder, (long)getpid(), number);
-    tnr_status status = tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_OOM);
-    char said[512];
-    snprintf(said, sizeof(said), "%s", status == TNR_OK ? path : tnr_last_error());
-    tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, driver_result, "%s", reason);
+    for (int i = 0; i < 2; i++)
+        snprintf(paths[i], NAME_BYTES, "%s/tenure-oom-%ld-%u.%s", folder, (long)getpid(), number,
+                 i == 0 ? "json.gz" : "txt");
+    tnr_status status = tnri_snapshot_take_oom(paths[0], paths[1], reason, device, bytes);
+    char said[NAME_BYTES];
+    snprintf(said, sizeof(said), "%s", status == TNR_OK ? "" : tnr_last_error());
+    tnri_error_driver(error, driver_result, "%s", reason);
     if (status == TNR_OK)
-        tnri_error_append("\nA snapshot is in %s, and a report beside it.", said);
+        tnri_error_append("\nA snapshot is in %s, and a report for people in %s.", paths[0],
+                          paths[1]);
     else
         tnri_error_append("\nThe snapshot failed: %s", said);
 }

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report on an allocation that failed, for people: a text beside the snapshot. */
+#ifndef TNRI_SNAPSHOT_REPORT_H
+#define TNRI_SNAPSHOT_REPORT_H
+
+#include "snapshot/picture.h"
+#include "snapshot/sink.h"
+
+/* "1.50 GiB" into a buffer of the caller's. */
+const char *tnri_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
+#define TNRI_BYTES(bytes) tnri_bytes_text((bytes), (char[32]){0}, 32)
+
+/* Writes it. `sentence` is the error's text; `device` and `bytes` are of the request. */
+void tnri_report_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,
+                       int device, size_t bytes);
+
+#endif
