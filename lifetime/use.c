@@ -140,7 +140,8 @@ size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
         if (count++ < room)
             waits[count - 1] = wait;
     }
-    /* Without a pending use the block is about to be free, or held, and its uses may be changing. */
+    /* Without a pending use the block is about to be free, or held, and its uses may be changing.
+     * */
     if (uses->captured != NULL || atomic_load(&uses->pending) == 0)
         return count;
     if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire)) {

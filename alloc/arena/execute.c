@@ -246,15 +246,16 @@ static void group_queue(tnri_plan *plan, size_t from, size_t end)
         tnri_block *stale = plan->sources[i].stale;
         if (stale != before) {
             tnri_arena *donor = source_arena(&plan->sources[i]);
-            tnri_note_memory(donor, TNRI_NOTED_MOVE_OUT, stale->base, stale->bytes, stale->bytes, 0);
+            tnri_note_memory(donor, TNRI_NOTED_MOVE_OUT, stale->base, stale->bytes, stale->bytes,
+                             0);
             tnri_stale_add(donor, stale, stale->event);
         }
         before = stale;
     }
 }
 
-/* Tells the history what memory has come to the plan's arena, a record for each stretch of pages that
- * came the same way. Under its lock. */
+/* Tells the history what memory has come to the plan's arena, a record for each stretch of pages
+ * that came the same way. Under its lock. */
 static void sources_note(const tnri_plan *plan)
 {
     const tnri_space *space = plan->world->space;

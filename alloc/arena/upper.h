@@ -40,8 +40,8 @@ typedef struct tnri_upper {
     /* Forgets the uses of a live block that is freed by force; its arena's lock is held. */
     void (*forget)(tnri_arena *arena, tnri_block *block);
 
-    /* Tells what a retired block waits for: fills at most `room` of `waits` and returns how many there
-     * are. Its arena's lock is held. */
+    /* Tells what a retired block waits for: fills at most `room` of `waits` and returns how many
+     * there are. Its arena's lock is held. */
     size_t (*describe)(const struct tnri_uses *uses, tnri_wait *waits, size_t room);
 
     /* Hands in the driver calls that were not counted one by one. */

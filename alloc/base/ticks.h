@@ -55,7 +55,9 @@ tnri_ticks_scale tnri_ticks_scale_make(void);
 
 static inline uint64_t tnri_ticks_ns(const tnri_ticks_scale *scale, uint64_t ticks)
 {
-    return ticks <= scale->zero ? 0 : (uint64_t)((double)(ticks - scale->zero) * scale->ns_per_tick);
+    if (ticks <= scale->zero)
+        return 0;
+    return (uint64_t)((double)(ticks - scale->zero) * scale->ns_per_tick);
 }
 
 #endif

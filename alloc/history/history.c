@@ -44,8 +44,8 @@ tnr_history_mode tnri_history_mode(void)
     return (gate & TNRI_GATE_LIGHT) != 0 ? TNR_HISTORY_LIGHT : TNR_HISTORY_OFF;
 }
 
-/* While a picture is taken the number shares the word with the bits; otherwise the word is the modes
- * alone, so that with the history off it is 0. */
+/* While a picture is taken the number shares the word with the bits; otherwise the word is the
+ * modes alone, so that with the history off it is 0. */
 static uint64_t picture_last; /* the lock */
 
 uint64_t tnri_gate_cut_begin(void)

@@ -78,8 +78,8 @@ static inline uint32_t tnri_arena_origin(tnri_arena *arena)
 /* The thread begins a page: a mark of an earlier start of the library is none. */
 void tnri_note_refresh(tnri_thread *thread);
 
-/* Records ahead of the one that is written whose cache lines are asked for. A store to a line that is
- * not there would hold up the next locked instruction, which is the next lock. */
+/* Records ahead of the one that is written whose cache lines are asked for. A store to a line that
+ * is not there would hold up the next locked instruction, which is the next lock. */
 enum { TNRI_RECORDS_AHEAD = 16 };
 
 /* Writes a record. */
@@ -109,9 +109,9 @@ tnri_note_write(tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t o
     tnri_writer_done(&thread->writer);
 }
 
-/* A block became live; under the arena's lock. Stamps it. The ticks and the thread are looked up before
- * the lock is taken, where they cost less; so a record may be earlier than its place in the order of
- * its arena, which a reader repairs. */
+/* A block became live; under the arena's lock. Stamps it. The ticks and the thread are looked up
+ * before the lock is taken, where they cost less; so a record may be earlier than its place in the
+ * order of its arena, which a reader repairs. */
 static inline __attribute__((always_inline)) void
 tnri_note_served(tnri_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_block *block,
                  size_t requested, tnr_served served)

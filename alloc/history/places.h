@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Places: whose memory a record speaks of. An arena is a pool's memory for one stream; both may be
- * gone when the history is read, and the arena may be another stream's by then. So an arena that has
- * something to record gets a number, its *origin*, under which pool and stream are written down, and
- * a new one when it goes to another stream. Places are kept until shutdown.
+ * gone when the history is read, and the arena may be another stream's by then. So an arena that
+ * has something to record gets a number, its *origin*, under which pool and stream are written
+ * down, and a new one when it goes to another stream. Places are kept until shutdown.
  */
 #ifndef TNRI_HISTORY_PLACES_H
 #define TNRI_HISTORY_PLACES_H

@@ -18,8 +18,8 @@ enum {
     TNRI_STACKS_MAX = (1 << 22) - 1,      /* what fits into a block's stamp */
 };
 
-/* The number of the calling thread's stack, from the caller of this function on; 0 if it cannot be kept.
- * No lock is held. */
+/* The number of the calling thread's stack, from the caller of this function on; 0 if it cannot be
+ * kept. No lock is held. */
 uint32_t tnri_stack_take(void);
 
 /* The return addresses of a stack, innermost first; *count of them. Null: there is no such stack.

@@ -116,8 +116,10 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         "Tenure out of memory. Tried to allocate %s on stream %p of pool \"%s\". Device %d has a "
         "total capacity of %s, of which %s is free; Tenure has mapped %s, of which %s is live and "
         "%s free, the longest free run being %s. Cause: %s",
-        TNRI_BYTES(request->bytes_requested), (void *)arena->stream, arena->pool->name, device->index,
-        TNRI_BYTES(device_total), TNRI_BYTES(device_free), TNRI_BYTES(atomic_load(&device->reserved_bytes)),
+        TNRI_BYTES(request->bytes_requested), (void *)arena->stream, arena->pool->name,
+        device->index,
+        TNRI_BYTES(device_total), TNRI_BYTES(device_free),
+        TNRI_BYTES(atomic_load(&device->reserved_bytes)),
         TNRI_BYTES(total.live), TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);
     for (size_t i = 0; i < count; i++)
         tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", holders[i].pool->name,

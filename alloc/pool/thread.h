@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a thread remembers: the pools that it is routed to, the arenas that it used last, and its part
- * in the history.
+ * What a thread remembers: the pools that it is routed to, the arenas that it used last, and its
+ * part in the history.
  *
  * The arena cache is what makes finding an arena a comparison instead of a lock. An entry is valid
  * as long as the library's generation has not changed, which destroying a pool and shutting down

@@ -5,8 +5,8 @@
  *
  *   1. Every pool is held, and every arena is given the room that its copy needs.
  *   2. The gate says that a cut is made (history/gate.h). This is the moment.
- *   3. Whoever takes an arena's lock from now on copies the arena before anything else, if nobody has
- *      yet; and the thread that makes the cut does the same for one arena after the other.
+ *   3. Whoever takes an arena's lock from now on copies the arena before anything else, if nobody
+ *      has yet; and the thread that makes the cut does the same for one arena after the other.
  *   4. The gate is closed, and the pools are let go. What was copied is worked on without any lock.
  *
  * Note [why it is consistent]. The gate is read without order. A thread that does not see it open

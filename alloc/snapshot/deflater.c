@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zlib, at arm's length: see deflater.h. Its interface has been the same since 1995, down to the layout of
- * z_stream, which is declared here, so that its header need not be there.
+ * zlib, at arm's length: see deflater.h. Its interface has been the same since 1995, down to the
+ * layout of z_stream, which is declared here, so that its header need not be there.
  */
 #include "snapshot/deflater.h"
 
@@ -74,8 +74,9 @@ tnr_status tnri_deflater_make(tnri_deflater **made)
         !function_load(deflater->library, "deflate", (void *)&deflater->deflate) ||
         !function_load(deflater->library, "deflateEnd", (void *)&deflater->deflate_end)) {
         tnri_deflater_free(deflater);
-        return tnri_error(TNR_ERR_FILE, "a compressed snapshot needs zlib (libz.so.1), which is not "
-                                        "installed. Install it, or write without .gz.");
+        return tnri_error(TNR_ERR_FILE,
+                          "a compressed snapshot needs zlib (libz.so.1), which is not installed. "
+                          "Install it, or write without .gz.");
     }
     if (init(&deflater->stream, Z_LEVEL, Z_METHOD, Z_WINDOW_GZIP, Z_MEMORY, 0, "1.2.0",
              (int)sizeof(deflater->stream)) != Z_OK_) {

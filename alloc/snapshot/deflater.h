@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compressing to gzip's format with the system's zlib. It is loaded by name when it is first wanted: a
- * program that writes no compressed snapshot needs no zlib, and the library names it nowhere.
+ * Compressing to gzip's format with the system's zlib. It is loaded by name when it is first
+ * wanted: a program that writes no compressed snapshot needs no zlib, and the library names it
+ * nowhere.
  */
 #ifndef TNRI_SNAPSHOT_DEFLATER_H
 #define TNRI_SNAPSHOT_DEFLATER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A picture as Tenure's own JSON: docs/snapshots.md says what is in it, docs/snapshot.schema.json what
- * form it has. Written from front to back; what a table refers to comes before it.
+ * A picture as Tenure's own JSON: docs/snapshots.md says what is in it, docs/snapshot.schema.json
+ * what form it has. Written from front to back; what a table refers to comes before it.
  */
 #include <string.h>
 

@@ -19,7 +19,8 @@
 
 const char *tnri_shown_text(unsigned shown)
 {
-    static const char *const texts[] = {"live", "retired", "binned", "free", "releasing", "growing"};
+    static const char *const texts[] = {"live", "retired",   "binned",
+                                        "free", "releasing", "growing"};
     return texts[shown];
 }
 
@@ -494,7 +495,8 @@ static int record_is_before(const tnri_picture *picture, const arena_ends *ends,
 }
 
 /* The records of an arena are brought into its own order, which the clocks of several processors
- * may have blurred by some nanoseconds: one that comes too early is moved back to where it belongs. */
+ * may have blurred by some nanoseconds: one that comes too early is moved back to where it
+ * belongs. */
 static void order_repair(tnri_picture *picture, arena_ends *ends)
 {
     memset(ends->is_there, 0, ends->count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A picture: what a snapshot says, ready to be written in any format. It is made of a cut and a copy of
- * the history; making and writing it takes no lock of the allocator's.
+ * A picture: what a snapshot says, ready to be written in any format. It is made of a cut and a
+ * copy of the history; making and writing it takes no lock of the allocator's.
  *
  * What refers to something does so by its index: blocks to stacks, segments to pools and streams.
  */
@@ -119,7 +119,7 @@ typedef struct tnri_picture {
     size_t blocks_count, blocks_room;
     tnri_shown_origin *origins; /* by number */
     size_t origins_count;
-    uint32_t *order; /* indexes of ring.records, in the order of time; those after the cut left out */
+    uint32_t *order; /* indexes of ring.records by time, without those after the cut */
     size_t order_count, order_room;
     tnri_symbols symbols;
 } tnri_picture;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a person who ran out of memory wants to know, in this order: what was asked for and what there
- * was; who holds it (pools and streams, then call stacks); how the free memory is cut up; what waits for
- * what; and which setting would have helped.
+ * What a person who ran out of memory wants to know, in this order: what was asked for and what
+ * there was; who holds it (pools and streams, then call stacks); how the free memory is cut up;
+ * what waits for what; and which setting would have helped.
  */
 #include "snapshot/report.h"
 
@@ -191,12 +191,14 @@ static void advice_report(tnri_sink *sink, const tnri_picture *picture, const to
         uint64_t idle = pool->bytes[TNRI_SHOWN_FREE];
         if (!pool->is_graph || idle < bytes / 2 || idle == 0)
             continue;
-        tnri_sink_format(sink, "  Fewer graph pools: \"%.63s\" keeps %s that only its graphs use.\n",
+        tnri_sink_format(sink,
+                         "  Fewer graph pools: \"%.63s\" keeps %s that only its graphs use.\n",
                          pool->name, TNRI_BYTES(idle));
         given++;
     }
     if (given == 0)
-        tnri_sink_text(sink, "  Nothing that Tenure could be told: free something, or need less.\n");
+        tnri_sink_text(sink,
+                       "  Nothing that Tenure could be told: free something, or need less.\n");
 }
 
 void tnri_report_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,

@@ -24,8 +24,8 @@ static tnr_status file_error(const tnri_sink *sink, int number)
     char text[128];
     const char *said = strerror_r(number, text, sizeof(text));
     return tnri_error(TNR_ERR_FILE,
-                      "the snapshot could not be written: %s (%.300s). Nothing is left there of it; "
-                      "choose another place or make room.",
+                      "the snapshot could not be written: %s (%.300s). Nothing is left there of "
+                      "it; choose another place or make room.",
                       said, sink->path);
 }
 
@@ -159,10 +159,10 @@ void tnri_sink_format(tnri_sink *sink, const char *format, ...)
 
 void tnri_sink_number(tnri_sink *sink, int64_t number)
 {
-    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233"
-                                "34353637383940414243444546474849505152535455565758596061626364656667"
-                                "68697071727374757677787980818283848586878889909192939495969798"
-                                "99";
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
     char text[24];
     char *at = text + sizeof(text);
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;

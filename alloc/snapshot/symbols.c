@@ -66,8 +66,8 @@ static int frame_is_own(const tnri_frame *frame, const void *own_base)
 {
     if (strncmp(frame->function, "tnr_", 4) == 0 || strncmp(frame->function, "tnri_", 5) == 0)
         return 1;
-    /* Functions without a name in the dynamic table count if they are in the library's own file, which
-     * must not be the program's: there all functions are alike. */
+    /* Functions without a name in the dynamic table count if they are in the library's own file,
+     * which must not be the program's: there all functions are alike. */
     Dl_info info;
     return frame->function[0] == '\0' && own_base != NULL &&
            dladdr((const void *)(frame->address - 1), &info) != 0 && info.dli_fbase == own_base;

@@ -3,14 +3,14 @@
  * Which records can stand in a PyTorch trace.
  *
  * The viewer starts from the final segments and blocks and reads the trace backwards. It
- * trusts it: an allocation of a block that is not there, or memory taken away from under one, and it
- * stops with an error. So the picture is taken back record by record here first, and a record that
- * does not fit what is left is not written. With a whole history every record fits, which the
+ * trusts it: an allocation of a block that is not there, or memory taken away from under one, and
+ * it stops with an error. So the picture is taken back record by record here first, and a record
+ * that does not fit what is left is not written. With a whole history every record fits, which the
  * tests check; after a gap (records overwritten, history off for a time) none from before it is
  * taken at all.
  *
- * What is kept on the way back: the blocks that are live or retired, by address, in a hash; how many
- * of them begin or end in each page, in another; and the stretches that have memory, sorted.
+ * What is kept on the way back: the blocks that are live or retired, by address, in a hash; how
+ * many of them begin or end in each page, in another; and the stretches that have memory, sorted.
  */
 #include <string.h>
 

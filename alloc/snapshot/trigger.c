@@ -35,6 +35,16 @@ static struct {
 
 static _Atomic int watcher_event = -1; /* written to by the handler */
 
+/* Nobody is there to be given an error: whoever asked for this snapshot looks for it, or at the
+ * program's standard error. */
+static void complain(void)
+{
+    char text[TNRI_ERROR_TEXT_BYTES + 16];
+    int length = snprintf(text, sizeof(text), "tenure: %s\n", tnr_last_error());
+    ssize_t ignored = write(STDERR_FILENO, text, (size_t)length);
+    (void)ignored;
+}
+
 /* The handler. Everything that it calls may be called in a handler. */
 static void signal_handle(int number)
 {
@@ -54,7 +64,7 @@ static void watcher_write(void)
     if (atomic_load(&tnri_generation) == 0 || tnri_library_is_forked())
         return;
     if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_SIGNAL) != TNR_OK)
-        fprintf(stderr, "tenure: %s\n", tnr_last_error());
+        complain();
 }
 
 static void *watcher_run(void *argument)
@@ -137,7 +147,7 @@ static void exit_write(void)
         atomic_load(&tnri_generation) == 0)
         return;
     if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_EXIT) != TNR_OK)
-        fprintf(stderr, "tenure: %s\n", tnr_last_error());
+        complain();
 }
 
 static void exit_register(void)

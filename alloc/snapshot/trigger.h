@@ -15,8 +15,8 @@
  * Under the library lock. */
 tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after);
 
-/* An allocation has failed with `status` and its text: writes what snapshot_on_oom asks for, a snapshot
- * and a report for people beside it, and says so in the text. No lock held. */
+/* An allocation has failed with `status` and its text: writes what snapshot_on_oom asks for, a
+ * snapshot and a report for people beside it, and says so in the text. No lock held. */
 void tnri_snapshot_oom(tnr_status status, int device, size_t bytes);
 
 /* The library is about to be shut down, by tnr_shutdown: writes what snapshot_at_exit asks for, and

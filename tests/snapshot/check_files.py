@@ -5,8 +5,8 @@
     check_files.py FOLDER SCHEMA
     check_files.py --replay TENURE TRACES FOLDER SCHEMA
 
-The second replays every trace first, each with a snapshot in both formats. Files with "complete" in their
-names must have a history without a gap.
+The second replays every trace first, each with a snapshot in both formats. Files with "complete"
+in their names must have a history without a gap.
 
 Exit codes: 0 all is well; 1 something is not, and is named; 2 wrong usage, or nothing to check.
 """
@@ -57,7 +57,7 @@ def main():
         complete = ["--complete"] if "complete" in path.name else []
         if kind == "json":
             # The schema of a file with a million records takes minutes; the small ones have it all.
-            small = path.stat().st_size < 3_000_000 and has_jsonschema()
+            small = path.stat().st_size < 200_000 and has_jsonschema()
             status = run(HERE / "check_snapshot.py", *complete, path,
                          *(["--schema", schema] if small else []),
                          *(["--settled"] if complete else []))

@@ -8,8 +8,8 @@ readers rely on, without either of them.
  1. Opcodes: only those that the viewer's own reader knows; protocol 2; nothing that executes.
  2. Keys: those that a reader needs, of the types that it needs, and no state or action that it does
     not know.
- 3. Tiling: the blocks of a segment fill it exactly, in order; sums are right; segments of a device are
-    in order and do not overlap.
+ 3. Tiling: the blocks of a segment fill it exactly, in order; sums are right; segments of a device
+    are in order and do not overlap.
  4. Backward replay, as "Allocator State History" does it: from the final segments back through the
     trace, every entry must find what it changed.
 
@@ -25,9 +25,9 @@ import pickle
 import pickletools
 import sys
 
-KNOWN = set("""PROTO FRAME MARK STOP EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST
-    DICT SETITEM SETITEMS APPEND APPENDS NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
-    SHORT_BINUNICODE BINUNICODE MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET""".split())
+KNOWN = set("""PROTO FRAME MARK STOP EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3
+    LIST DICT SETITEM SETITEMS APPEND APPENDS NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
+    BINFLOAT SHORT_BINUNICODE BINUNICODE MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET""".split())
 STATES = {"active_allocated", "active_pending_free", "inactive"}
 ACTIONS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
            "segment_map", "segment_unmap", "snapshot", "oom"}

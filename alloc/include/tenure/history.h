@@ -57,11 +57,11 @@ typedef struct tnr_history_info {
 /* Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_history_get(tnr_history_info *info);
 
-/* Says what the calling thread does from now on: "step 12", "layer 3, backward". Each of its records
- * carries the text until it says something else; null or "" ends it. The call is a record of its
- * own. The text is copied, once for each distinct one, and cut off at 1,024 bytes; it is kept until
- * tnr_shutdown. Meant for texts that come again; there is room for 262,143 different ones.
- * Errors: TNR_ERR_HOST_MEMORY, those of tnr_init. Since 0.1.0. */
+/* Says what the calling thread does from now on: "step 12", "layer 3, backward". Each of its
+ * records carries the text until it says something else; null or "" ends it. The call is a record
+ * of its own. The text is copied, once for each distinct one, and cut off at 1,024 bytes; it is
+ * kept until tnr_shutdown. Meant for texts that come again; there is room for 262,143 different
+ * ones. Errors: TNR_ERR_HOST_MEMORY, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_mark(const char *text);
 
 /* ---- snapshots ----------------------------------------------------------------------------- */
