@@ -461,20 +461,23 @@ static void origins_show(tnri_picture *picture)
     for (size_t i = 0; i < picture->ring.count; i++)
         if (picture->ring.records[i].origin < picture->origins_count)
             picture->origins[picture->ring.records[i].origin].arena = 1;
-    picture->origins[0] = (tnri_shown_origin){-1, -1, 0};
+    picture->origins[0] = (tnri_shown_origin){-1, -1, 0, 0};
     for (uint32_t number = 1; number < picture->origins_count; number++) {
         tnri_origin origin;
         if (picture->origins[number].arena != 0 && tnri_origin_get(number, &origin))
             picture->origins[number] =
                 (tnri_shown_origin){origin_pool(picture, &origin), origin_stream(picture, &origin),
-                                    origin.arena};
+                                    origin.arena, origin.is_ended};
     }
 }
 
-/* For each arena by number, where its records end: those from there on came after the cut. */
+/* For each arena by number, where its records end: those from there on came after the cut. One
+ * that is not in the cut had ended before, or was ending; then nothing is known of how it was at
+ * the moment, and none of its records is taken. */
 typedef struct arena_ends {
     uint32_t *orders;
     uint8_t *is_there;
+    uint8_t *is_ending;
     size_t count;
 } arena_ends;
 
@@ -491,7 +494,20 @@ static int record_is_before(const tnri_picture *picture, const arena_ends *ends,
         return record->ticks <= picture->cut.ticks;
     if (arena < ends->count && ends->is_there[arena])
         return (int32_t)(record->order - ends->orders[arena]) < 0;
-    return 1; /* of an arena that has ended */
+    return arena >= ends->count || !ends->is_ending[arena];
+}
+
+/* Finds the arenas that were ending: they have not ended yet, or recorded something since. */
+static void endings_find(const tnri_picture *picture, arena_ends *ends)
+{
+    for (size_t i = 1; i < picture->origins_count; i++)
+        if (picture->origins[i].arena != 0 && !picture->origins[i].is_ended)
+            ends->is_ending[picture->origins[i].arena] = 1;
+    for (size_t i = 0; i < picture->ring.count; i++) {
+        const tnri_recorded *record = &picture->ring.records[i];
+        if (record->ticks > picture->cut.ticks && record->origin < picture->origins_count)
+            ends->is_ending[picture->origins[record->origin].arena] = 1;
+    }
 }
 
 /* The records of an arena are brought into its own order, which the clocks of several processors
@@ -534,6 +550,7 @@ static int arena_ends_make(tnri_picture *picture, arena_ends *ends)
             ends->count = (size_t)picture->origins[i].arena + 1;
     ends->orders = table_reserve(picture, ends->count, sizeof(ends->orders[0]));
     ends->is_there = table_reserve(picture, ends->count, sizeof(ends->is_there[0]));
+    ends->is_ending = table_reserve(picture, ends->count, sizeof(ends->is_ending[0]));
     if (picture->is_short)
         return 0;
     for (size_t i = 0; i < picture->cut.arenas_count; i++) {
@@ -541,6 +558,7 @@ static int arena_ends_make(tnri_picture *picture, arena_ends *ends)
         ends->orders[arena->number] = arena->order;
         ends->is_there[arena->number] = 1;
     }
+    endings_find(picture, ends);
     return 1;
 }
 
@@ -548,6 +566,7 @@ static void arena_ends_free(arena_ends *ends)
 {
     tnri_host_unreserve(ends->orders, ends->count * sizeof(ends->orders[0]));
     tnri_host_unreserve(ends->is_there, ends->count * sizeof(ends->is_there[0]));
+    tnri_host_unreserve(ends->is_ending, ends->count * sizeof(ends->is_ending[0]));
 }
 
 static void history_sort(tnri_picture *picture, const arena_ends *ends)
@@ -573,7 +592,7 @@ static void history_sort(tnri_picture *picture, const arena_ends *ends)
 
 static void history_show(tnri_picture *picture)
 {
-    arena_ends ends = {NULL, NULL, 0};
+    arena_ends ends = {NULL, NULL, NULL, 0};
     origins_show(picture);
     if (!picture->is_short && arena_ends_make(picture, &ends)) {
         history_sort(picture, &ends);
@@ -594,7 +613,11 @@ tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason)
     if (status != TNR_OK)
         return status;
     picture->scale = tnri_ticks_scale_make();
-    pools_show(picture);
+    /* At once: while this goes on, records are overwritten. */
+    if (!tnri_ring_read(&picture->ring))
+        picture->is_short = 1;
+    if (!picture->is_short)
+        pools_show(picture);
     if (!picture->is_short)
         graphs_show(picture);
     if (!picture->is_short)
@@ -607,8 +630,6 @@ tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason)
         pools_settle(picture);
     if (!picture->is_short)
         waits_show(picture);
-    if (!picture->is_short && !tnri_ring_read(&picture->ring))
-        picture->is_short = 1;
     if (!picture->is_short)
         history_show(picture);
     if (!picture->is_short && !tnri_symbols_make(&picture->symbols))

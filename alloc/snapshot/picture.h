@@ -89,6 +89,7 @@ typedef struct tnri_shown_device {
 typedef struct tnri_shown_origin {
     int32_t pool, stream; /* -1: none */
     uint32_t arena;       /* number; 0: none */
+    int is_ended;
 } tnri_shown_origin;
 
 /* A block that a graph keeps, as told. */

@@ -4,9 +4,9 @@
 
     check_snapshot.py [--quiet] [--schema SCHEMA] [--settled] [--complete] FILE...
 
-The schema is checked if it is given (this needs the Python package jsonschema). --settled: every pool
-must be settled, as in a program in which nothing else goes on. --complete: the history must lead to the
-picture without a gap, from the first record on.
+The schema is checked if it is given (this needs the Python package jsonschema). --settled: every
+pool must be settled, as in a program in which nothing else goes on. --complete: the history must
+lead to the picture without a gap, from the first record on.
 
 Exit codes: 0 all is well; 1 something is not, and is named; 2 wrong usage.
 """
@@ -262,7 +262,8 @@ def main():
             doc = load(path)
             if validator is not None:
                 for error in validator.iter_errors(doc):
-                    raise Wrong("/".join(map(str, error.absolute_path)) + ": " + error.message[:200])
+                    where = "/".join(map(str, error.absolute_path))
+                    raise Wrong(f"{where}: {error.message[:200]}")
             check(doc, arguments.settled, arguments.complete)
         except (Wrong, KeyError, IndexError, ValueError, TypeError) as wrong:
             print(f"{path}: {wrong!r}" if not isinstance(wrong, Wrong) else f"{path}: {wrong}",

@@ -24,6 +24,9 @@ static tnr_setting_info setting_find(const char *key)
 
 #define assert_setting(key, expected) assert_string_equal(setting_find(key).value, (expected))
 
+#define SIXTY_FOUR "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define TOO_LONG SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR SIXTY_FOUR
+
 /* Values for one key: those it takes, and those it refuses. */
 static const struct {
     const char *key;
@@ -41,6 +44,8 @@ static const struct {
      {"1.01", "-0.5", "nan", "inf", "0.5x", "0.5.5", ".", "0x1", "1e-1", "50%", ""}},
     {"gpu_direct_rdma", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
+    {"history", {"light", "full", "off"}, {"", "on", "Light", "full|off"}},
+    {"history_records", {"1", "262144"}, {"0", "1073741825", "1k"}},
     {"max_split_size_mb", {"0", "1048576"}, {"1048577", "-2"}},
     {"move_burst_ms", {"0", "1000000"}, {"1000001", "-1", "0.5"}},
     {"move_percent", {"0", "100"}, {"101", "1%"}},
@@ -52,6 +57,10 @@ static const struct {
      {"off", "4", "[64:8,256:4,>:1]", "64", "0"},
      {"3", "128", "[64:8", "64:8]", "[]", "[63:8]", "[64:3]", "[64;8]", "[>8]", "[64:8,]", ""}},
     {"small_limit_kb", {"4", "1024"}, {"3", "1025"}},
+    {"snapshot_at_exit", {"/dev/null", ""}, {TOO_LONG}},
+    {"snapshot_dir", {"/tmp", "."}, {TOO_LONG}},
+    {"snapshot_on_oom", {"/tmp", ""}, {TOO_LONG}},
+    {"snapshot_signal", {"USR2", "WINCH", "off"}, {"KILL", "usr1", "12", ""}},
     {"stale_mappings_max", {"0", "1024", "65536"}, {"65537", "many"}},
 };
 enum { VALUES = sizeof(values) / sizeof(values[0]) };
