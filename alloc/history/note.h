@@ -104,8 +104,8 @@ tnri_note_write(tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t o
         [TNRI_WORD_WHAT] = tnri_word_what(thread->stack, kind, why),
         [TNRI_WORD_VALUE] = value,
     };
-    for (int i = 0; i < TNRI_RECORD_WORDS; i++)
-        atomic_store_explicit(&record->words[i], words[i], memory_order_relaxed);
+    for (int i = 0; i < TNRI_RECORD_WORDS; i++) /* release: who reads one sees the page's number */
+        atomic_store_explicit(&record->words[i], words[i], memory_order_release);
     tnri_writer_done(&thread->writer);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A record of the history: 64 bytes, a cache line, about one thing that happened to memory. Its
- * words are atomics only because a reader may look at one that is just being overwritten; it finds
- * that out (ring.h), and no order between words is needed.
+ * words are atomics because a reader may look at one that is just being overwritten; it finds that
+ * out by the number of the page (ring.h), which whoever sees a new word sees, too.
  */
 #ifndef TNRI_HISTORY_RECORD_H
 #define TNRI_HISTORY_RECORD_H

@@ -184,7 +184,6 @@ static void page_take(tnri_ring *ring, tnri_page *page)
     page->is_held = 1;
     /* A reader that sees anything of what is written from here on sees the number, too. */
     atomic_store_explicit(&page->number, ring->taken, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&page->count, 0, memory_order_relaxed);
 }
 
@@ -228,7 +227,7 @@ static void record_read(tnri_recorded *to, const tnri_record *from)
 {
     uint64_t words[TNRI_RECORD_WORDS];
     for (int i = 0; i < TNRI_RECORD_WORDS; i++)
-        words[i] = atomic_load_explicit(&from->words[i], memory_order_relaxed);
+        words[i] = atomic_load_explicit(&from->words[i], memory_order_acquire);
     to->ticks = words[TNRI_WORD_TICKS];
     to->address = words[TNRI_WORD_ADDRESS];
     to->bytes = words[TNRI_WORD_BYTES];
@@ -250,7 +249,6 @@ static void page_read(tnri_ring_copy *copy, const tnri_page *page)
     uint32_t count = atomic_load_explicit(&page->count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
         record_read(&copy->records[copy->count + i], &page->records[i]);
-    atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&page->number, memory_order_relaxed) == number)
         copy->count += count;
 }

@@ -38,10 +38,14 @@ static void waits_copy(tnri_arena_copy *copy, const tnri_block *block)
 
 static void block_copy(tnri_arena_copy *copy, const tnri_block *block)
 {
-    if (copy->blocks_count == copy->blocks_room)
+    if (copy->blocks_count == copy->blocks_room) {
         copy->is_short = 1;
-    else
-        copy->blocks[copy->blocks_count++] = *block;
+        return;
+    }
+    tnri_block *to = &copy->blocks[copy->blocks_count++];
+    *to = *block;
+    to->content = block->world->is_small != 0; /* the world may be gone when it is asked for */
+    to->world = NULL;
 }
 
 static void world_copy(tnri_arena_copy *copy, const tnri_world *world)

@@ -40,7 +40,9 @@ typedef struct tnri_arena_copy {
     int is_ended; /* 1: its stream was destroyed */
     size_t largest_free;
 
-    tnri_block *blocks; /* copies of all records but holes and old mappings; in no order */
+    /* Copies of all records but holes and old mappings, in no order. Of what they point at nothing
+     * is there any more; `content` is 1 in those of the small world. */
+    tnri_block *blocks;
     size_t blocks_count, blocks_room;
     tnri_wait *waits;
     size_t waits_count, waits_room;

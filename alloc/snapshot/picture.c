@@ -146,7 +146,7 @@ static void block_show(const tnri_picture *picture, tnri_shown_block *shown,
     shown->address = block->base;
     shown->bytes = block->bytes;
     shown->shown = (uint8_t)shown_of(block->state);
-    shown->is_small = (uint8_t)block->world->is_small;
+    shown->is_small = block->content;
     shown->arena = (uint32_t)arena;
     shown->requested = 0;
     shown->time_ns = -1;

@@ -70,7 +70,7 @@ static void every_key_takes_what_it_allows(void **state)
 {
     (void)state;
     unit_settings(NULL, NULL);
-    char text[160];
+    char text[512];
     for (size_t v = 0; v < VALUES; v++) {
         for (size_t i = 0; i < 8 && values[v].good[i] != NULL; i++) {
             snprintf(text, sizeof(text), "chunk_max_mb:65536,%s:%s", values[v].key,
