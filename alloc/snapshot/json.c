@@ -92,16 +92,17 @@ static void row_begin(tnri_sink *sink, size_t index)
 /* A row of a table; quick, for there may be a million of them. */
 static void row_write(tnri_sink *sink, size_t index, const int64_t *numbers, size_t count)
 {
-    row_begin(sink, index);
-    unsigned char *at = tnri_sink_room(sink, 1);
-    *at = '[';
-    sink->used++;
+    unsigned char *begin = tnri_sink_room(sink, 4 + count * (TNRI_NUMBER_BYTES + 1));
+    unsigned char *at = begin;
+    if (index > 0)
+        *at++ = ',';
+    *at++ = '\n';
+    *at++ = '[';
     for (size_t i = 0; i < count; i++) {
-        tnri_sink_number(sink, numbers[i]);
-        at = tnri_sink_room(sink, 1);
-        *at = i + 1 < count ? ',' : ']';
-        sink->used++;
+        at = tnri_number_put(at, numbers[i]);
+        *at++ = i + 1 < count ? ',' : ']';
     }
+    sink->used += (size_t)(at - begin);
 }
 
 /* "key":["a","b"], */

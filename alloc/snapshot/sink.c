@@ -157,7 +157,7 @@ void tnri_sink_format(tnri_sink *sink, const char *format, ...)
     tnri_sink_bytes(sink, text, (size_t)length);
 }
 
-void tnri_sink_number(tnri_sink *sink, int64_t number)
+unsigned char *tnri_number_put(unsigned char *to, int64_t number)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021222324"
                                 "25262728293031323334353637383940414243444546474849"
@@ -180,8 +180,14 @@ void tnri_sink_number(tnri_sink *sink, int64_t number)
     if (number < 0)
         *--at = '-';
     size_t length = (size_t)(text + sizeof(text) - at);
-    memcpy(tnri_sink_room(sink, length), at, length);
-    sink->used += length;
+    memcpy(to, at, length);
+    return to + length;
+}
+
+void tnri_sink_number(tnri_sink *sink, int64_t number)
+{
+    unsigned char *at = tnri_sink_room(sink, TNRI_NUMBER_BYTES);
+    sink->used += (size_t)(tnri_number_put(at, number) - at);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

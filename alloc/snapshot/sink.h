@@ -53,8 +53,11 @@ void tnri_sink_bytes(tnri_sink *sink, const void *bytes, size_t count);
 void tnri_sink_text(tnri_sink *sink, const char *text);
 void tnri_sink_format(tnri_sink *sink, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A decimal number. */
+/* A decimal number, of at most TNRI_NUMBER_BYTES: into the sink, or to a place, of which it returns
+ * the end. */
+enum { TNRI_NUMBER_BYTES = 20 };
 void tnri_sink_number(tnri_sink *sink, int64_t number);
+unsigned char *tnri_number_put(unsigned char *at, int64_t number);
 
 /* Length of the UTF-8 character at `text`, of which `length` bytes are there; 0 if it is none. */
 size_t tnri_utf8_length(const char *text, size_t length);

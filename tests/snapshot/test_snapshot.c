@@ -346,7 +346,7 @@ static void at_the_end(void **state)
 
 static _Atomic int is_over;
 
-enum { TOKENS = 3 };
+enum { TOKENS = 3, BETWEEN = 24, BLOCKS_BETWEEN = 400 };
 
 /* Carries a block from stream to stream: at no time does this thread hold two. */
 typedef struct carrier {
@@ -378,11 +378,18 @@ static void pictures_are_consistent(void **state)
     carrier carriers[TOKENS];
     memset(carriers, 0, sizeof(carriers));
     atomic_store(&is_over, 0);
-    for (size_t t = 0; t < TOKENS; t++) {
-        carriers[t].bytes = (t + 1) * 8 * KIB;
-        for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 2; s++) {
+        for (size_t t = 0; t < TOKENS; t++) {
+            carriers[t].bytes = (t + 1) * 8 * KIB;
             carriers[t].streams[s] = unit_stream(0);
             assert_ok(tnr_free(unit_malloc(carriers[t].bytes, carriers[t].streams[s])));
+        }
+        /* Arenas are copied in the order of their age. Many between the two that a carrier uses
+         * give it time to change both meanwhile. */
+        for (int b = 0; s == 0 && b < BETWEEN; b++) {
+            tnr_stream stream = unit_stream(0);
+            for (int i = 0; i < BLOCKS_BETWEEN; i++)
+                (void)unit_malloc(512, stream);
         }
     }
     for (size_t t = 0; t < TOKENS; t++)
