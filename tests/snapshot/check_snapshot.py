@@ -143,6 +143,17 @@ class Past:
                 self.blocks[block["address"]] = (state, block["bytes"])
         self.mapped = {(segment["address"], segment["address"] + segment["bytes"])
                        for segment in rows(doc["segments"])}
+        # What grows may have had its memory, or not, or in part.
+        self.growing = [(block["address"], block["address"] + block["bytes"])
+                        for block in rows(doc["blocks"])
+                        if doc["states"][block["state"]] == "growing"]
+
+    def is_growing(self, base, end):
+        return any(low < end and base < high for low, high in self.growing)
+
+    def loosen(self, base, end):
+        """Memory that nothing is known of: it counts as there, and is not checked."""
+        self.growing.append((base, end))
 
     def find(self, base, end):
         """The stretch that a range is in."""
@@ -152,6 +163,8 @@ class Past:
         return None
 
     def unmap(self, base, end):
+        if self.is_growing(base, end):
+            return self.loosen(base, end)
         stretch = self.find(base, end)
         want(stretch is not None, "memory came to", hex(base), "that is not there later")
         for address, (_, size) in self.blocks.items():
@@ -159,8 +172,11 @@ class Past:
         self.mapped.remove(stretch)
         self.mapped |= {part for part in ((stretch[0], base), (end, stretch[1]))
                         if part[0] < part[1]}
+        return None
 
     def map(self, base, end):
+        if self.is_growing(base, end):
+            return self.loosen(base, end)
         for stretch in list(self.mapped):
             want(stretch[1] <= base or stretch[0] >= end, "memory went from", hex(base),
                  "that is there later")
@@ -168,6 +184,7 @@ class Past:
                 self.mapped.remove(stretch)
                 base, end = min(base, stretch[0]), max(end, stretch[1])
         self.mapped.add((base, end))
+        return None
 
     def leave(self, record, state):
         """Before the record there was no block in this state."""
@@ -179,8 +196,8 @@ class Past:
     def enter(self, record, state):
         address, size = record["address"], record["bytes"]
         want(address not in self.blocks, "at", hex(address), "there is a block already")
-        want(self.find(address, address + size) is not None, "a block without memory at",
-             hex(address))
+        want(self.find(address, address + size) is not None or
+             self.is_growing(address, address + size), "a block without memory at", hex(address))
         self.blocks[address] = (state, size)
 
     def back(self, kind, record):
