@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "piece.h"
 #include "pool/asleep.h"
 #include "pool/library.h"
 #include "room.h"
@@ -41,7 +41,7 @@ typedef struct judge {
 
 static int regions_add(regions *to, uintptr_t base, size_t bytes, tnri_arena *arena)
 {
-    if (!tnri_array_grow((void **)&to->list, &to->room, to->count + 1, sizeof(to->list[0])))
+    if (!TNRI_ARRAY_GROW(to->list, to->room, to->count + 1))
         return 0;
     to->list[to->count++] = (region){base, base + bytes, arena};
     return 1;
@@ -91,8 +91,7 @@ static int pools_add(judge *self, tnri_device *device)
     int ok = 1;
     tnr_pool pool = NULL;
     while (ok && (pool = tnri_pool_walk(device, pool)) != NULL) {
-        ok = tnri_array_grow((void **)&self->pools, &self->pools_room, self->pools_count + 1,
-                             sizeof(self->pools[0]));
+        ok = TNRI_ARRAY_GROW(self->pools, self->pools_room, self->pools_count + 1);
         if (ok && !tnri_pool_hold(pool))
             continue; /* it is just ending */
         if (ok) {
@@ -106,18 +105,19 @@ static int pools_add(judge *self, tnri_device *device)
     return ok;
 }
 
-static int kept_add(judge *self)
+/* Notes blocks that the graph keeps: live ones, and freed ones that wait for it. */
+static int kept_add(judge *self, tnri_uses *const *holds, size_t count)
 {
-    for (size_t i = 0; i < self->graph->holds_count; i++) {
-        const tnri_uses *uses = self->graph->holds[i];
-        tnri_lock_take(&uses->arena->lock);
-        uintptr_t base = uses->block->base;
-        size_t bytes = uses->block->bytes;
-        tnri_lock_release(&uses->arena->lock);
-        if (!regions_add(&self->kept, base, bytes, uses->arena))
-            return 0;
+    int ok = 1;
+    for (size_t i = 0; ok && i < count; i++) {
+        tnri_arena *arena = holds[i]->arena;
+        tnri_lock_take(&arena->lock);
+        uintptr_t base = holds[i]->block->base;
+        size_t bytes = holds[i]->block->bytes;
+        tnri_lock_release(&arena->lock);
+        ok = regions_add(&self->kept, base, bytes, arena);
     }
-    return 1;
+    return ok;
 }
 
 static tnr_status judge_begin(judge *self)
@@ -128,14 +128,16 @@ static tnr_status judge_begin(judge *self)
         if (atomic_load(&device->in_use))
             ok = pools_add(self, device);
     }
-    if (ok && self->graph != NULL)
-        ok = kept_add(self);
+    const tnri_graph *graph = self->graph;
+    if (ok && graph != NULL)
+        ok = kept_add(self, graph->holds, graph->holds_count) &&
+             kept_add(self, graph->late, graph->late_count);
     if (!ok)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the audit of a graph.");
     regions_sort(&self->spans);
     regions_sort(&self->kept);
-    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
-        tnri_graph_ranges_settle(graph);
+    for (tnri_graph *any = NULL; (any = tnri_graph_walk(any)) != NULL;)
+        tnri_graph_ranges_settle(any);
     return TNR_OK;
 }
 
@@ -275,10 +277,8 @@ static tnr_status report_note(void *to, const tnri_node_address *found)
     if (tnri_device_of(found->address) == NULL)
         return TNR_OK;
     size_t count = report->findings_count;
-    if (!tnri_array_grow((void **)&report->findings, &report->findings_room, count + 1,
-                         sizeof(report->findings[0])) ||
-        !tnri_array_grow((void **)&report->extents, &report->extents_room, count + 1,
-                         sizeof(report->extents[0])))
+    if (!TNRI_ARRAY_GROW(report->findings, report->findings_room, count + 1) ||
+        !TNRI_ARRAY_GROW(report->extents, report->extents_room, count + 1))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the audit of a graph.");
     report->findings[count] = (tnr_audit_finding){.node = found->node,
                                                   .depth = found->depth,
@@ -336,13 +336,10 @@ static tnri_device *device_for(const tnri_graph *graph)
 /* Inside the room. */
 static tnr_status report_fill(tnri_report *report, CUgraph cuda_graph, tnr_graph number)
 {
-    tnri_graph *graph = number == 0 ? NULL : tnri_graph_find(number);
-    if (number != 0 && graph == NULL)
-        return tnri_error(
-            TNR_ERR_INVALID_GRAPH,
-            "there is no graph %llu: it has ended, or never was. To audit a CUDA graph "
-            "that Tenure keeps nothing for, pass 0.",
-            (unsigned long long)number);
+    tnri_graph *graph = NULL;
+    tnr_status status = number == 0 ? TNR_OK : tnri_graph_named(number, &graph);
+    if (status != TNR_OK)
+        return status;
     report->device = -1;
     if (graph != NULL) {
         report->graph = number;
@@ -351,7 +348,8 @@ static tnr_status report_fill(tnri_report *report, CUgraph cuda_graph, tnr_graph
     }
     tnri_device *device = device_for(graph);
     tnri_visit visit;
-    tnr_status status = device == NULL ? TNR_OK : tnri_device_enter(device, &visit);
+    if (device != NULL)
+        status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
     status = report_read(report, cuda_graph);
