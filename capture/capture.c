@@ -23,7 +23,7 @@ static _Thread_local uint64_t serial_own;
 
 tnr_status tnri_captures_supported(void)
 {
-    if (tnri_driver.cuStreamGetCaptureInfo != NULL &&
+    if (tnri_driver_loaded.version >= 12030 && tnri_driver.cuStreamGetCaptureInfo != NULL &&
         tnri_driver.cuGraphNodeGetDependencies != NULL &&
         tnri_driver.cuThreadExchangeStreamCaptureMode != NULL &&
         tnri_driver.cuGraphRetainUserObject != NULL)

@@ -229,14 +229,13 @@ int tnri_graph_note(tnri_graph *graph, uintptr_t base, size_t bytes)
 {
     /* Memory that is handed out again and again makes few ranges: they are merged before the list
      * would grow. */
-    if (graph->ranges_count == graph->ranges_room)
+    if (graph->ranges_count == graph->ranges_room) {
         tnri_graph_ranges_settle(graph);
-    if (graph->ranges_count * 2 > graph->ranges_room &&
-        !TNRI_ARRAY_GROW(graph->ranges, graph->ranges_room, graph->ranges_room * 2 + 64) &&
-        graph->ranges_count == graph->ranges_room)
-        return 0;
-    if (graph->ranges_room == 0)
-        return 0;
+        if (graph->ranges_count * 2 >= graph->ranges_room &&
+            !TNRI_ARRAY_GROW(graph->ranges, graph->ranges_room, graph->ranges_room * 2 + 32) &&
+            graph->ranges_count == graph->ranges_room)
+            return 0;
+    }
     graph->ranges[graph->ranges_count++] = (tnri_range){base, base + bytes};
     return 1;
 }

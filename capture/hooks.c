@@ -15,6 +15,7 @@
 #include "pool/library.h"
 #include "retire.h"
 #include "room.h"
+#include "scope.h"
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -204,21 +205,44 @@ static void hook_pool_gone(tnr_pool pool)
     tnri_room_leave();
 }
 
-/* Ends all captures and graphs of a device; the driver's stay what they are. */
-static void device_forget(const tnri_device *device)
+/* Ends all captures of a device, also in the driver. Those of others, which cannot be ended here,
+ * are an error. */
+static tnr_status captures_end(const tnri_device *device)
 {
-    tnri_capture *capture_next;
-    for (tnri_capture *capture = tnri_capture_walk(NULL); capture != NULL; capture = capture_next) {
-        capture_next = tnri_capture_walk(capture);
-        if (capture->device == device)
-            tnri_capture_finish(capture, TNRI_ENDING_NO_GRAPH);
+    tnri_capture *next;
+    for (tnri_capture *capture = tnri_capture_walk(NULL); capture != NULL; capture = next) {
+        next = tnri_capture_walk(capture);
+        if (capture->device != device)
+            continue;
+        if (!tnri_scope_may_end(capture))
+            return tnri_error(TNR_ERR_CAPTURE,
+                              "stream %p of device %d is being captured by the engine or by another "
+                              "thread, which has to end the capture before a shutdown, even one "
+                              "with force.",
+                              (void *)capture->origin, device->index);
+        tnri_scope_abort(capture);
     }
+    return TNR_OK;
+}
+
+/* Ends all graphs of a device; the driver's stay what they are. Launches of theirs may still run,
+ * and are waited for. In the context. */
+static tnr_status graphs_end(tnri_device *device)
+{
     tnri_graph *graph_next;
+    tnri_event *event;
+    if (tnri_graph_walk(NULL) == NULL)
+        return TNR_OK;
+    tnr_status status = tnri_event_context(device, &event);
+    if (status != TNR_OK)
+        return status;
+    tnri_event_drop(device, event);
     for (tnri_graph *graph = tnri_graph_walk(NULL); graph != NULL; graph = graph_next) {
         graph_next = tnri_graph_walk(graph);
         if (graph->device == device)
             tnri_graph_end(graph);
     }
+    return TNR_OK;
 }
 
 static tnr_status hook_device_ending(tnri_device *device, int force)
@@ -227,7 +251,9 @@ static tnr_status hook_device_ending(tnri_device *device, int force)
     hook_settle(device);
     (void)tnri_room_enter();
     if (force) {
-        device_forget(device);
+        status = captures_end(device);
+        if (status == TNR_OK)
+            status = graphs_end(device);
     } else if (tnri_capture_on(device) != NULL) {
         status = tnri_error(TNR_ERR_BUSY,
                             "a capture is under way on device %d. End it, or shut down with force.",

@@ -36,7 +36,7 @@ static tnr_status overwrite_error(const launch *self)
 {
     size_t bytes = 0;
     tnr_graph owner = 0;
-    uintptr_t base = tnri_threats_find(self->number, &bytes, &owner);
+    uintptr_t base = tnri_threats_find(self->place->arena, self->number, &bytes, &owner);
     if (self->is_doubtful)
         return tnri_error(TNR_ERR_OVERWRITE,
                           "graph %llu cannot be launched: host memory lacked when it was to be "
@@ -199,12 +199,14 @@ static void launch_end(launch *self)
 tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_stream stream)
 {
     launch self;
-    if (exec == NULL)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_launch: the executable is null.");
     tnr_status status = launch_begin(&self, graph, stream);
     if (status != TNR_OK)
         return status;
-    status = launch_prepare(&self);
+    if (exec == NULL)
+        status = tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                            "tnr_graph_launch: the executable is null.");
+    else
+        status = launch_prepare(&self);
     if (status == TNR_OK) {
         CUresult result = tnri_drive(cuGraphLaunch, (exec, stream));
         if (result != CUDA_SUCCESS)

@@ -46,7 +46,8 @@ tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options,
     tnri_place *place = tnri_host_alloc(sizeof(*place));
     if (place == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
-    tnr_status status = tnri_pool_make(device, options, 1, &place->pool);
+    tnr_status status = tnri_pool_make(
+        device, options, is_private ? TNRI_POOL_GRAPH_PRIVATE : TNRI_POOL_GRAPH, &place->pool);
     if (status != TNR_OK) {
         tnri_host_free(place, sizeof(*place));
         return status;

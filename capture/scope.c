@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scopes of captures: the public calls that begin and end them. */
+#include "scope.h"
+
 #include <tenure/capture.h>
 
 #include "arena/upper.h"
@@ -23,8 +25,8 @@ static tnr_status scope_check(int device_index, tnr_stream stream,
     if ((*options)->struct_bytes != sizeof(**options) || (int)(*options)->mode < 0 ||
         (*options)->mode > TNR_CAPTURE_RELAXED)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "the options of a capture are not of this version. Start from "
-                          "TNR_CAPTURE_OPTIONS_INIT.");
+                          "the options of a capture are not of this version (struct_bytes), or "
+                          "their mode is none. Start from TNR_CAPTURE_OPTIONS_INIT.");
     tnr_status status = tnri_library_device(device_index, device);
     if (status == TNR_OK)
         status = tnri_captures_supported();
@@ -66,19 +68,26 @@ static tnr_status scope_make(tnri_device *device, tnr_stream stream,
                              const tnr_capture_options *options, tnri_capture **capture)
 {
     tnri_place *place;
+    tnri_error_aside aside;
     tnr_status status = place_for(device, options, &place);
     if (status != TNR_OK)
         return status;
     status = tnri_capture_make(device, stream, place, options, capture);
-    if (status != TNR_OK)
-        tnri_orphans_end();
+    if (status == TNR_OK)
+        return TNR_OK;
+    tnri_error_take(&aside);
+    tnri_orphans_end();
+    tnri_error_restore(&aside);
     return status;
 }
 
 static void scope_unmake(tnri_capture *capture)
 {
+    tnri_error_aside aside;
+    tnri_error_take(&aside);
     tnri_capture_unmake(capture);
     tnri_orphans_end();
+    tnri_error_restore(&aside);
 }
 
 /* ---- begin ---------------------------------------------------------------------------------- */
@@ -177,6 +186,12 @@ tnr_status tnr_capture_begin(int device_index, tnr_stream stream,
 
 /* ---- end ------------------------------------------------------------------------------------ */
 
+int tnri_scope_may_end(const tnri_capture *capture)
+{
+    return !capture->is_attached && (capture->mode == TNR_CAPTURE_RELAXED ||
+                                     capture->threads[0] == tnri_thread_number());
+}
+
 /* The capture that the caller may end on a stream. */
 static tnr_status scope_find(tnri_device *device, tnr_stream stream, tnri_capture **found)
 {
@@ -186,7 +201,7 @@ static tnr_status scope_find(tnri_device *device, tnr_stream stream, tnri_captur
         return tnri_error(TNR_ERR_CAPTURE, "no capture was begun with tnr_capture_begin on stream "
                                            "%p, or it has ended.",
                           (void *)stream);
-    if (capture->mode != TNR_CAPTURE_RELAXED && capture->threads[0] != tnri_thread_number())
+    if (!tnri_scope_may_end(capture))
         return tnri_error(TNR_ERR_CAPTURE,
                           "the capture of stream %p was begun by another thread, which alone may "
                           "end it, unless its mode is relaxed.",
@@ -236,6 +251,7 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
 {
     /* A stream leads to its context, so without entering that one, too, the capture can end. */
     tnri_visit visit;
+    tnri_error_aside aside;
     int is_inside = tnri_device_enter(capture->device, &visit) == TNR_OK;
     tnr_status status = TNR_OK;
     tnri_ending ending = TNRI_ENDING_NO_GRAPH;
@@ -255,10 +271,18 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
     }
     if (is_inside)
         tnri_device_leave(&visit);
+    tnri_error_take(&aside);
     tnri_capture_finish(capture, ending);
     tnri_orphans_end();
+    tnri_error_restore(&aside);
     *cuda_graph = made;
     return status;
+}
+
+void tnri_scope_abort(tnri_capture *capture)
+{
+    CUgraph none;
+    (void)scope_end(capture, capture->origin, 0, &none);
 }
 
 tnr_status tnr_capture_end(int device_index, tnr_stream stream, tnr_cuda_graph *cuda_graph,

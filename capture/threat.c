@@ -11,7 +11,6 @@ typedef struct threat {
     tnr_graph graph; /* that would overwrite it */
     uintptr_t base;
     size_t bytes;
-    tnr_graph owner;
 } threat;
 
 static struct {
@@ -27,7 +26,7 @@ int tnri_threats_add(const tnri_captured *captured, tnr_graph graph)
     int has_room = TNRI_ARRAY_GROW(threats.list, threats.room, threats.count + 1);
     if (has_room)
         threats.list[threats.count++] =
-            (threat){captured, graph, block->base, block->bytes, captured->graph};
+            (threat){captured, graph, block->base, block->bytes};
     tnri_lock_release(&threats.lock);
     return has_room;
 }
@@ -63,16 +62,23 @@ void tnri_threats_forget(tnr_graph graph)
     threats_drop(NULL, graph);
 }
 
-uintptr_t tnri_threats_find(tnr_graph graph, size_t *bytes, tnr_graph *owner)
+uintptr_t tnri_threats_find(tnri_arena *arena, tnr_graph graph, size_t *bytes, tnr_graph *owner)
 {
     uintptr_t base = 0;
+    tnri_lock_take(&arena->lock);
     tnri_lock_take(&threats.lock);
-    for (size_t i = 0; i < threats.count && base == 0; i++)
-        if (threats.list[i].graph == graph) {
-            base = threats.list[i].base;
-            *bytes = threats.list[i].bytes;
-            *owner = threats.list[i].owner;
-        }
+    for (size_t i = 0; i < threats.count && base == 0; i++) {
+        const threat *at = &threats.list[i];
+        if (at->graph != graph)
+            continue;
+        const tnri_uses *uses = &at->captured->uses;
+        if (uses->block->state != TNRI_LIVE && uses->holds == 0)
+            continue; /* freed: the launch waits for its uses */
+        base = at->base;
+        *bytes = at->bytes;
+        *owner = at->captured->graph;
+    }
     tnri_lock_release(&threats.lock);
+    tnri_lock_release(&arena->lock);
     return base;
 }

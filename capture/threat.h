@@ -20,7 +20,8 @@ void tnri_threats_remove(const tnri_captured *captured);
 void tnri_threats_forget(tnr_graph graph);
 
 /* The base of a block that the graph would overwrite, with its size and the graph that it was handed
- * out for; 0 if there is none. */
-uintptr_t tnri_threats_find(tnr_graph graph, size_t *bytes, tnr_graph *owner);
+ * out for; 0 if there is none. `arena` is that of the graph's place. A block that was freed counts
+ * only while another graph keeps it. */
+uintptr_t tnri_threats_find(tnri_arena *arena, tnr_graph graph, size_t *bytes, tnr_graph *owner);
 
 #endif
