@@ -13,6 +13,7 @@ audited seen;
 typedef struct span {
     uint64_t count;
     const void *second;
+    uint64_t more;
 } span;
 
 static CUfunction taker;
@@ -52,7 +53,7 @@ int audited_stop(void **state)
 
 void take_pointers(tnr_stream stream, const void *first, const void *second)
 {
-    span with = {7, second};
+    span with = {7, second, 11};
     uint32_t number = 9;
     void *params[] = {&first, &with, &number};
     assert_int_equal(cuLaunchKernel(taker, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL),
@@ -65,7 +66,7 @@ void take_packed(tnr_stream stream, const void *first, const void *second)
         const void *first;
         span with;
         uint32_t number, unused;
-    } packed = {first, {7, second}, 9, 0};
+    } packed = {first, {7, second, 11}, 9, 0};
     size_t bytes = offsetof(__typeof__(packed), unused);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_BUFFER_POINTER, &packed,
                      CU_LAUNCH_PARAM_END};
@@ -104,6 +105,7 @@ void audited_destroy(tnr_cuda_graph cuda_graph)
 {
     assert_int_equal(cuGraphDestroy(cuda_graph), CUDA_SUCCESS);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    (void)simcuda_run(UINT64_MAX); /* destructors of user objects */
     assert_ok(tnr_trim(0, 0, NULL));
 }
 
