@@ -5,7 +5,7 @@
  *
  * Each test was seen to fail with a change in capture/audit_write.c:
  *   text              table_write: the widths left at those of the headings
- *   names             json_text: quotation marks not escaped; bytes that are no character let through
+ *   names             json_text: quotation marks not escaped; half characters let through
  *   slow_reader       writer_flush: EAGAIN taken for an error
  *   errors            writer_flush: the error not kept
  */
