@@ -13,8 +13,8 @@ enum { GAP_BYTES = 64 << 10, LIST_MIN = 64 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* The pool is about to be taken apart: it has no live block any more, or loses them all. Should that
- * fail half-way, what is left of it can still be woken, without contents. */
+/* The pool is about to be taken apart: it has no live block any more, or loses them all. If that
+ * fails half-way, what is left of it can still be woken, without contents. */
 static tnr_status sleeper_settle(tnr_pool pool)
 {
     tnri_device *device = pool->device;
