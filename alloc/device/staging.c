@@ -9,15 +9,31 @@
 #include "base/host_memory.h"
 #include "device/device.h"
 
-void tnri_staging_claim(tnri_device *device)
+/* Waits until a flag was 0, and sets it. */
+static void flag_take(_Atomic int *flag)
 {
     tnri_assert_none_held();
-    for (int tries = 0; atomic_exchange(&device->staging.is_claimed, 1); tries++) {
+    for (int tries = 0; atomic_exchange(flag, 1); tries++) {
         if (tries < 100)
             sched_yield();
         else
             nanosleep(&(struct timespec){0, 100000}, NULL);
     }
+}
+
+void tnri_staging_turn_begin(tnri_device *device)
+{
+    flag_take(&device->staging.is_in_turn);
+}
+
+void tnri_staging_turn_end(tnri_device *device)
+{
+    atomic_store(&device->staging.is_in_turn, 0);
+}
+
+void tnri_staging_claim(tnri_device *device)
+{
+    flag_take(&device->staging.is_claimed);
 }
 
 void tnri_staging_unclaim(tnri_device *device)

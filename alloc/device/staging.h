@@ -27,6 +27,7 @@ typedef struct tnri_piece {
 } tnri_piece;
 
 typedef struct tnri_staging {
+    _Atomic int is_in_turn; /* 1: a thread sleeps or wakes */
     _Atomic int is_claimed; /* 1: a thread has it */
 
     /* The claiming thread's. */
@@ -38,6 +39,11 @@ typedef struct tnri_staging {
     int has_stream;
     int is_busy; /* 1: copies may be under way, because waiting for them failed */
 } tnri_staging;
+
+/* A turn is all of a sleep or a wake, the user's callbacks included, so that what they are told
+ * comes in order. Nothing else is held when it begins, and it is waited for with naps. */
+void tnri_staging_turn_begin(struct tnri_device *device);
+void tnri_staging_turn_end(struct tnri_device *device);
 
 void tnri_staging_claim(struct tnri_device *device);
 void tnri_staging_unclaim(struct tnri_device *device);

@@ -74,7 +74,7 @@ typedef struct tnr_sleep_options {
  * that is success. `options` may be null. Calls the driver and the callbacks.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (a
- * stream capture is under way), TNR_ERR_HOST_MEMORY (also when it cannot be pinned),
+ * stream capture is under way, or this is a callback of a sleep), TNR_ERR_HOST_MEMORY (also when it cannot be pinned),
  * TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
@@ -93,7 +93,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_wake(int device);
 /* ---- contents ------------------------------------------------------------------------------ */
 
 /* Says what becomes of the contents of the live block that contains `ptr`, in every sleep until it
- * is freed. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER,
+ * is freed. A block of tnr_reserve can be spoken of from its first commit on. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER,
  * TNR_ERR_NOT_LIVE, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_block_content_set(const void *ptr, tnr_content content);
 
@@ -111,10 +111,14 @@ typedef enum tnr_sleep_event {
     TNR_SLEEP_AWAKE      /* awake again: the addresses are the same, the memory behind is other */
 } tnr_sleep_event;
 
-/* Called on the thread that sleeps or wakes, with no lock of Tenure's held; the pool is awake, and
- * any function may be called but tnr_pool_destroy of this pool. `pool` is null for the default
- * pool. `generation` grows with each wake. A pool whose sleep failed and could not be taken back
- * gets no CANCELLED, but AWAKE when it wakes. */
+/* Called on the thread that sleeps or wakes, with no lock of Tenure's held, while the pool is awake.
+ * For one pool, GOING and one of the others take turns, also when several threads sleep and wake. A
+ * pool whose sleep failed and could not be taken back gets no CANCELLED, but AWAKE when it wakes.
+ * `pool` is null for the default pool. `generation` grows with each wake.
+ *
+ * Memory may be allocated and freed. What would wait for the callback's own end may not be done: to
+ * sleep or wake is refused (TNR_ERR_BUSY); do not destroy a pool that is being put to sleep or
+ * woken, do not end Tenure, do not begin a capture. */
 typedef void (*tnr_sleep_callback)(tnr_sleep_event event, tnr_pool pool, int device,
                                    uint64_t generation, void *user);
 
