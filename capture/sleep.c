@@ -12,7 +12,7 @@
  * taken back by step 4. Contents stay in host memory until the very end of a wake.
  *
  * A device has one sleep or wake at a time, from its first callback to its last
- * (tnri_staging_turn_begin). In between, the device's staging is claimed; the callbacks run without.
+ * (tnri_staging_turn_begin). In between the device's staging is claimed; the callbacks run without.
  */
 #include <tenure/sleep.h>
 
@@ -185,12 +185,13 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
             content = TNR_CONTENT_KEEP;
         status = tnri_sleeper_list(sleeper, set->pools[i], content);
         if (status == TNR_OK)
-            status = tnri_staging_take(set->device, sleeper->kept_bytes, &sleeper->pieces);
+            status = tnri_staging_take(set->device, sleeper->kept_bytes, options->pinned_bytes_max,
+                                       &sleeper->pieces);
         sleeper->keeps_pieces = options->keep_backing;
         if (status == TNR_OK)
             status = tnri_sleeper_copy(sleeper, set->device, 1);
     }
-    if (set->device->staging.has_stream) {
+    if (set->device->staging.streams_count > 0) {
         tnr_status waited = tnri_staging_wait(set->device);
         if (status == TNR_OK)
             status = waited;
@@ -310,7 +311,7 @@ static tnr_status set_wake(const pool_set *set)
     }
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
         status = tnri_sleeper_copy(sleeper_at(set, i), set->device, 0);
-    if (set->device->staging.has_stream) {
+    if (set->device->staging.streams_count > 0) {
         tnr_status waited = tnri_staging_wait(set->device);
         if (status == TNR_OK)
             status = waited;

@@ -47,6 +47,11 @@ static void memory_goes_back(void **state)
     assert_int_equal(stats.bytes_live, 130 * MIB + 700);
     assert_int_equal(stats.sleeps, 1);
     assert_int_equal(stats.wakes, 0);
+    /* Who sleeps is none of those that hold memory. */
+    void *none;
+    assert_error(tnr_malloc(&none, 250 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
+                 "has mapped 8.00 MiB, of which 8.00 MiB is live");
+    assert_null(strstr(tnr_last_error(), "100"));
     /* Whatever else wants the memory can have all of it. */
     CUdeviceptr large;
     assert_int_equal(cuMemAlloc(&large, 248 * MIB), CUDA_SUCCESS);

@@ -143,8 +143,8 @@ static void sleeps_are_made_one_after_the_other(void **state)
 static _Atomic int is_registered;
 static _Atomic unsigned out_of_turn;
 
-static void keep_registration(tnr_sleep_event event, tnr_pool pool, int device,
-                              uint64_t generation, void *user)
+static void keep_registration(tnr_sleep_event event, tnr_pool pool, int device, uint64_t generation,
+                              void *user)
 {
     (void)pool;
     (void)device;
