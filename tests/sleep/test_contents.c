@@ -9,6 +9,8 @@
  *   kept_add: GAP_BYTES as 0 bytes less (`<= GAP_BYTES` to `<= 0`): few_copies_for_many_blocks
  *   tnri_sleeper_copy: `used = 0` at a new piece: large_contents
  *   set_copy_out: keeps_pieces not set: backing_is_kept_and_prepared
+ *   one driver call more for each chunk in tnri_chunk_sleep or tnri_chunk_wake:
+ *   discarding_costs_the_mapping_calls
  *   pinned_share: always `count`: pinned_memory_is_bounded
  *   slot_clear without the wait, or without tnri_crew_copy: pinned_memory_is_bounded
  *   tnri_staging_give without returning the ring: pinned_memory_is_bounded
@@ -119,6 +121,25 @@ static void policies(void **state)
                          simcuda_calls("cuMemHostAlloc"),
                      copies);
     sleep_context_leave();
+}
+
+/* What is discarded costs an unmapping and a release for each chunk, and what undoes that. */
+static void discarding_costs_the_mapping_calls(void **state)
+{
+    (void)state;
+    enum { FEW = 10 }; /* to switch contexts, to wait once, and so on */
+    unit_start("chunk_max_mb:2", "SCHEDULE=eager", "MEMORY=512M", NULL);
+    (void)unit_malloc(200 * MIB, NULL);
+    uint64_t chunks = unit_stats().segment.current;
+    assert_int_equal(chunks, 100);
+    for (int round = 0; round < 2; round++) {
+        uint64_t calls = simcuda_calls_total();
+        assert_ok(tnr_pool_sleep(NULL, 0, &discard));
+        assert_in_range(simcuda_calls_total() - calls, 2 * chunks, 2 * chunks + FEW);
+        calls = simcuda_calls_total();
+        assert_ok(tnr_pool_wake(NULL, 0));
+        assert_in_range(simcuda_calls_total() - calls, 3 * chunks, 3 * chunks + FEW);
+    }
 }
 
 /* A block that takes a freed one's place, binned, in a free run or growing, has no word of its. */
@@ -288,6 +309,7 @@ int main(void)
         cmocka_unit_test_teardown(everything_comes_back, unit_stop),
         cmocka_unit_test_teardown(large_contents, unit_stop),
         cmocka_unit_test_teardown(policies, unit_stop),
+        cmocka_unit_test_teardown(discarding_costs_the_mapping_calls, unit_stop),
         cmocka_unit_test_teardown(policies_end_with_the_block, unit_stop),
         cmocka_unit_test_teardown(few_copies_for_many_blocks, unit_stop),
         cmocka_unit_test_teardown(graph_pools_keep_what_is_free, unit_stop),
