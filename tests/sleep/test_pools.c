@@ -10,6 +10,7 @@
  *   tnri_asleep_end in tnri_pool_end: ends_while_asleep (host and pinned memory left)
  *   stale_unmap always by tnri_pages_unmap: ends_while_asleep
  *   tnri_release_idle in set_wake: wake_takes_idle_memory
+ *   tnri_pool_is_awake in holders_find: memory_goes_back
  *   cuCtxSynchronize in set_drain: work_is_waited_for (unmapped under work)
  *   set_select in set_wake_up: idempotent (callbacks of pools that were awake)
  *   is_in_turn in turn_begin: callbacks_do_not_sleep (hangs)

@@ -4,9 +4,9 @@
  *
  * In one run, over the same memory: the link's bandwidth (large copies between the blocks and
  * pinned memory, both directions), then rounds of sleep and wake with everything kept, in pinned
- * memory and with a bound on that, then with everything discarded. Each round checks that the device
- * has its memory back while the pool sleeps, that every byte is there after the wake, and that a
- * graph captured before the first sleep writes what it wrote before.
+ * memory and with a bound on that, then with everything discarded. Each round checks that the
+ * device has its memory back while the pool sleeps, that every byte is there after the wake, and
+ * that a graph captured before the first sleep writes what it wrote before.
  *
  * While the pool sleeps with everything discarded, the mapping calls of a sleep and a wake are made
  * by hand, for as many chunks of the same size: that is what discarding should cost.
