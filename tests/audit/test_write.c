@@ -190,7 +190,8 @@ static int sample_print(int which)
     tnr_graph graph = sample("a \"sample\" \xc3\xa9", &cuda_graph);
     tnr_status status =
         tnr_graph_audit_write(cuda_graph, which == 1 ? 0 : graph, TNR_AUDIT_JSON, STDOUT_FILENO);
-    return status == TNR_OK ? 0 : 1;
+    audited_destroy(cuda_graph);
+    return status == TNR_OK && audited_stop(NULL) == 0 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
