@@ -10,10 +10,11 @@
 #include <tenure/tenure.h>
 
 /* Found by name: there is no header. */
-void *capture_torch_malloc(size_t bytes, int device, tnr_stream stream);
-void capture_torch_free(void *ptr, size_t bytes, int device, tnr_stream stream);
-void capture_torch_record(void *ptr, tnr_stream stream);
-unsigned capture_torch_failures(void);
+#define FOUND_BY_NAME __attribute__((visibility("default")))
+FOUND_BY_NAME void *capture_torch_malloc(size_t bytes, int device, tnr_stream stream);
+FOUND_BY_NAME void capture_torch_free(void *ptr, size_t bytes, int device, tnr_stream stream);
+FOUND_BY_NAME void capture_torch_record(void *ptr, tnr_stream stream);
+FOUND_BY_NAME unsigned capture_torch_failures(void);
 
 static atomic_uint failures;
 
