@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Audits while other threads allocate, free, make and destroy pools. What is audited does not change,
- * so every audit must say the same of it; under ThreadSanitizer, without a race.
+ * Audits while other threads allocate, free, make and destroy pools. What is audited does not
+ * change, so every audit must say the same of it; under ThreadSanitizer, without a race.
  *
  *   test_audit_threads [ROUNDS]
  *
- * Seen to fail with these changes: audit.c, judge_end: a pool not dropped (its destruction waits for
- * ever); spot_look: without the arena's lock (a race).
+ * Seen to fail with these changes in audit.c: judge_end: a pool not dropped (its destruction waits
+ * for ever); spot_look: without the arena's lock (a race).
  */
 #include "audited.h"
 
