@@ -5,14 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "array.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "capture.h"
+#include "hold.h"
 #include "nodes.h"
 #include "piece.h"
 #include "pool/library.h"
 #include "room.h"
+#include "threat.h"
 
 /* tnri_tether.state */
 enum { TIED, LET_GO, GIVEN_UP };
@@ -20,7 +23,7 @@ enum { TIED, LET_GO, GIVEN_UP };
 static tnri_graph *graphs;             /* alive, newest first; the room */
 static tnr_graph number_last;          /* the room */
 static _Atomic uint32_t let_go_count;  /* tethers that the driver has let go of since the last look */
-static _Atomic uint32_t orphans_count; /* private places that no graph needs; raised in the room */
+static _Atomic uint32_t orphans_count; /* private places that no graph needs; written in the room */
 
 /* ---- making --------------------------------------------------------------------------------- */
 
@@ -64,6 +67,18 @@ tnri_graph *tnri_graph_find(tnr_graph number)
     return graph;
 }
 
+tnr_status tnri_graph_named(tnr_graph number, tnri_graph **graph)
+{
+    *graph = tnri_graph_find(number);
+    if (*graph != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_INVALID_GRAPH,
+                      number == 0 || number > number_last
+                          ? "there is no graph %llu: no such number was given out."
+                          : "graph %llu has ended: its CUDA graph and executables were destroyed.",
+                      (unsigned long long)number);
+}
+
 /* ---- the tether ----------------------------------------------------------------------------- */
 
 /* The user object's destructor: on any thread, where no CUDA call is allowed. */
@@ -105,14 +120,23 @@ static void tether_give_up(tnri_graph *graph)
 
 /* ---- holds ---------------------------------------------------------------------------------- */
 
+int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses)
+{
+    for (size_t i = graph->holds_count; i-- > 0;)
+        if (graph->holds[i] == uses)
+            return 1;
+    for (size_t i = 0; i < graph->late_count; i++)
+        if (graph->late[i] == uses)
+            return 1;
+    return 0;
+}
+
 tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_held(&arena->lock);
-    for (size_t i = graph->holds_count; i-- > 0;)
-        if (graph->holds[i] == block->uses)
-            return TNR_OK;
-    if (!tnri_array_grow((void **)&graph->holds, &graph->holds_room, graph->holds_count + 1,
-                         sizeof(graph->holds[0])))
+    if (block->uses != NULL && tnri_graph_has_hold(graph, block->uses))
+        return TNR_OK;
+    if (!TNRI_ARRAY_GROW(graph->holds, graph->holds_room, graph->holds_count + 1))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to keep a block for a graph.");
     tnr_status status = tnri_hold_add(arena, block, &graph->holds[graph->holds_count]);
     if (status == TNR_OK) {
@@ -122,23 +146,48 @@ tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *blo
     return status;
 }
 
-/* One address that a node refers to: its block is kept unless it is of the graph's own pool. */
+void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count, size_t *room)
+{
+    tnri_assert(graph->late == NULL);
+    graph->late = *holds;
+    graph->late_count = *count;
+    graph->late_room = *room;
+    for (size_t i = 0; i < graph->late_count; i++)
+        graph->holds_bytes += graph->late[i]->bytes;
+    *holds = NULL;
+    *count = 0;
+    *room = 0;
+}
+
+/* The block that contains the address, if it is live, or freed and held; else null. Under the
+ * arena's lock. */
+static tnri_block *block_to_hold(tnri_arena *arena, tnri_block *near, uintptr_t address)
+{
+    tnri_block *block = tnri_block_map_containing(&arena->device->space.map, address);
+    if (block != NULL)
+        return block;
+    block = tnri_world_find(near->world, near, address);
+    if (block != NULL && block->state == TNRI_RETIRED && block->uses != NULL &&
+        block->uses->is_freed && block->uses->holds > 0)
+        return block;
+    return NULL;
+}
+
+/* One address that a node refers to: its block is kept unless it was handed out in the graph's own
+ * capture. */
 static tnr_status hold_address(void *of, const tnri_node_address *found)
 {
     tnri_graph *graph = of;
     tnri_device *device = tnri_device_of(found->address);
-    if (device == NULL)
+    if (device == NULL || tnri_graph_meets(graph, found->address, found->address + 1))
         return TNR_OK;
-    const tnri_block_map *map = &device->space.map;
-    tnri_block *near = tnri_block_map_near(map, found->address);
+    tnri_block *near = tnri_block_map_near(&device->space.map, found->address);
     if (near == NULL)
         return TNR_OK;
     tnri_arena *arena = near->world->arena;
-    if (graph->place != NULL && arena == graph->place->arena)
-        return TNR_OK;
     tnr_status status = TNR_OK;
     tnri_lock_take(&arena->lock);
-    tnri_block *block = tnri_block_map_containing(map, found->address);
+    tnri_block *block = block_to_hold(arena, near, found->address);
     if (block != NULL)
         status = tnri_graph_hold(graph, arena, block);
     tnri_lock_release(&arena->lock);
@@ -180,15 +229,13 @@ int tnri_graph_note(tnri_graph *graph, uintptr_t base, size_t bytes)
 {
     /* Memory that is handed out again and again makes few ranges: they are merged before the list
      * would grow. */
-    if (graph->ranges_count == graph->ranges_room)
+    if (graph->ranges_count == graph->ranges_room) {
         tnri_graph_ranges_settle(graph);
-    if (graph->ranges_count * 2 > graph->ranges_room &&
-        !tnri_array_grow((void **)&graph->ranges, &graph->ranges_room, graph->ranges_room * 2 + 64,
-                         sizeof(graph->ranges[0])) &&
-        graph->ranges_count == graph->ranges_room)
-        return 0;
-    if (graph->ranges_room == 0)
-        return 0;
+        if (graph->ranges_count * 2 >= graph->ranges_room &&
+            !TNRI_ARRAY_GROW(graph->ranges, graph->ranges_room, graph->ranges_room * 2 + 32) &&
+            graph->ranges_count == graph->ranges_room)
+            return 0;
+    }
     graph->ranges[graph->ranges_count++] = (tnri_range){base, base + bytes};
     return 1;
 }
@@ -208,42 +255,73 @@ int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+static void holds_end(tnri_device *device, tnri_uses **holds, size_t count, size_t room)
+{
+    tnri_visit visit;
+    int is_inside = count > 0 && tnri_device_enter(device, &visit) == TNR_OK;
+    for (size_t i = 0; i < count; i++)
+        tnri_hold_end(holds[i]); /* what fails is tried again later */
+    if (is_inside)
+        tnri_device_leave(&visit);
+    tnri_host_free(holds, room * sizeof(holds[0]));
+}
+
+void tnri_graph_drop_late(tnri_graph *graph)
+{
+    tnri_uses **late = graph->late;
+    size_t count = graph->late_count, room = graph->late_room;
+    for (size_t i = 0; i < count; i++)
+        graph->holds_bytes -= late[i]->bytes;
+    graph->late = NULL;
+    graph->late_count = 0;
+    graph->late_room = 0;
+    holds_end(graph->device, late, count, room);
+}
+
 void tnri_graph_end(tnri_graph *graph)
 {
     tnri_graph **link = &graphs;
     while (*link != graph)
         link = &(*link)->next;
     *link = graph->next;
-    for (size_t i = 0; i < graph->holds_count; i++)
-        tnri_hold_end(graph->holds[i]);
-    tnri_host_free(graph->holds, graph->holds_room * sizeof(graph->holds[0]));
+    tnri_threats_forget(graph->number);
+    holds_end(graph->device, graph->holds, graph->holds_count, graph->holds_room);
+    holds_end(graph->device, graph->late, graph->late_count, graph->late_room);
     tnri_host_free(graph->ranges, graph->ranges_room * sizeof(graph->ranges[0]));
     tether_give_up(graph);
     tnri_place *place = graph->place;
     if (place != NULL) {
         place->graphs_count--;
         atomic_fetch_sub(&place->pool->keepers, 1);
-        if (place->is_private && place->graphs_count == 0)
-            atomic_fetch_add(&orphans_count, 1);
+        atomic_store(&orphans_count, 1); /* perhaps: tnri_orphans_end counts */
     }
     tnri_host_free(graph, sizeof(*graph));
 }
 
-/* Ends private pools that have neither a graph nor a live block. */
-static void orphans_end(void)
+/* 1 if a place has no reason to be but blocks that are live. */
+static int place_is_orphan(const tnri_place *place)
 {
+    return place->is_private && place->graphs_count == 0 && place->visitors_count == 0;
+}
+
+void tnri_orphans_end(void)
+{
+    uint32_t left = 0;
     tnri_place *next;
+    if (tnri_room_depth() > 1) /* a callback: somebody works on a place */
+        return;
     for (tnri_place *place = tnri_place_walk(NULL); place != NULL; place = next) {
         next = tnri_place_walk(place);
-        if (!place->is_private || place->graphs_count > 0 || place->captures_count > 0)
-            continue;
         tnri_visit visit;
+        if (!place_is_orphan(place))
+            continue;
+        left++;
         if (tnri_device_enter(place->pool->device, &visit) != TNR_OK)
             continue;
-        if (tnri_pool_end(place->pool, 0) == TNR_OK) /* frees the place */
-            atomic_fetch_sub(&orphans_count, 1);
+        left -= tnri_pool_end(place->pool, 0) == TNR_OK; /* frees the place */
         tnri_device_leave(&visit);
     }
+    atomic_store(&orphans_count, left);
 }
 
 void tnri_graphs_settle(void)
@@ -259,8 +337,7 @@ void tnri_graphs_settle(void)
                 atomic_load(&graph->tether->state) == LET_GO)
                 tnri_graph_end(graph);
         }
-        if (!tnri_capturing()) /* a pool's end waits for work, which captures forbid */
-            orphans_end();
+        tnri_orphans_end();
     }
     tnri_room_leave();
 }

@@ -16,11 +16,6 @@
 
 enum { TNRI_GRAPH_NAME_BYTES = 64 };
 
-/* A range of addresses that a graph's capture handed out. */
-typedef struct tnri_range {
-    uintptr_t base, end;
-} tnri_range;
-
 /* What the user object points at: it outlives the graph's record if need be. */
 typedef struct tnri_tether {
     _Atomic int state; /* 0: tied; 1: the driver has let go; 2: we have */
@@ -32,12 +27,16 @@ typedef struct tnri_graph {
     char name[TNRI_GRAPH_NAME_BYTES];
     tnri_device *device;
     tnri_place *place;    /* null: adopted */
-    tnri_tether *tether;  /* null: the CUDA graph does not hold it (yet) */
+    tnri_tether *tether;
     int is_capturing;
-    int is_tied;          /* 1: the CUDA graph holds the tether */
-    tnri_uses **holds;    /* blocks outside that are kept */
+    int was_attached; /* 1: its capture was begun by the engine */
+    int is_tied;     /* 1: the CUDA graph has the tether */
+    int is_doubtful; /* 1: host memory lacked for what it would overwrite: not launched any more */
+    tnri_uses **holds; /* blocks that are kept: none that was handed out in its capture */
     size_t holds_count, holds_room;
-    size_t holds_bytes;
+    tnri_uses **late; /* the same, freed during a capture whose nodes could not be read */
+    size_t late_count, late_room;
+    size_t holds_bytes; /* of both */
     tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
     size_t ranges_count, ranges_room;
     uint64_t blocks, reused, launches;
@@ -47,6 +46,8 @@ typedef struct tnri_graph {
 tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name);
 tnri_graph *tnri_graph_find(tnr_graph number);
 tnri_graph *tnri_graph_walk(const tnri_graph *graph);
+/* The same with an error. */
+tnr_status tnri_graph_named(tnr_graph number, tnri_graph **graph);
 
 /* Ties the graph to a CUDA graph. */
 tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph);
@@ -56,6 +57,12 @@ void tnri_graph_end(tnri_graph *graph);
 
 /* Keeps a block for the graph, once. Under the arena's lock. */
 tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block);
+/* Takes over an array of holds; it cannot fail. */
+void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count, size_t *room);
+/* The nodes have been read after all: lets go what that call took over. In the context. */
+void tnri_graph_drop_late(tnri_graph *graph);
+/* 1 if the graph keeps the block. */
+int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses);
 
 /* Keeps every outside block that a CUDA graph refers to. On failure what was kept stays kept. */
 tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph);
@@ -67,14 +74,11 @@ void tnri_graph_ranges_settle(tnri_graph *graph);
 /* 1 if [base, end) meets a range of the graph, whose ranges are settled. */
 int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end);
 
-/* Ends the graphs that the driver has let go of, and the private pools that nobody needs any more;
- * `device` null: of all devices. Any thread, no lock held; costs two loads if there is nothing. */
+/* Ends the graphs that the driver has let go of, and the private pools that nobody needs any more.
+ * Any thread, no lock held; costs two loads if there is nothing. */
 void tnri_graphs_settle(void);
 
-/* A live block of another graph that the graph's launch would overwrite. Any thread. */
-void tnri_threats_add(const tnri_captured *captured, tnr_graph graph);
-void tnri_threats_remove(const tnri_captured *captured);
-/* The base of one, 0 if there is none; *bytes. */
-uintptr_t tnri_threats_find(tnr_graph graph, size_t *bytes, tnr_graph *owner);
+/* Ends private pools that have no graph, launch or live block, as far as the driver lets it. */
+void tnri_orphans_end(void);
 
 #endif

@@ -5,29 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-
-/* Makes room for `need` elements, doubling. 0 if there is no host memory; nothing has changed. */
-static int array_grow(void **array, size_t *room, size_t need, size_t element_bytes)
-{
-    if (need <= *room)
-        return 1;
-    size_t wanted = *room == 0 ? 64 : *room;
-    while (wanted < need)
-        wanted *= 2;
-    void *fresh = tnri_host_alloc(wanted * element_bytes);
-    if (fresh == NULL)
-        return 0;
-    if (*room > 0)
-        memcpy(fresh, *array, *room * element_bytes);
-    tnri_host_free(*array, *room * element_bytes);
-    *array = fresh;
-    *room = wanted;
-    return 1;
-}
-
-#define ARRAY_GROW(array, room, need) array_grow((void **)&(array), &(room), (need), sizeof(*(array)))
 
 void tnri_order_free(tnri_order *order)
 {
@@ -87,7 +67,7 @@ int32_t tnri_order_node_of(tnri_order *order, CUgraphNode node)
     if (order->slots[slot] != TNRI_NODE_NONE)
         return order->slots[slot];
     if (order->nodes_count == INT32_MAX ||
-        !ARRAY_GROW(order->nodes, order->nodes_room, order->nodes_count + 1))
+        !TNRI_ARRAY_GROW(order->nodes, order->nodes_room, order->nodes_count + 1))
         return TNRI_NODE_NONE;
     int32_t number = (int32_t)order->nodes_count++;
     order->nodes[number] = (tnri_order_node){node, 0, 0, 0};
@@ -124,7 +104,7 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
         result = tnri_drive(cuGraphNodeGetDependencies, (node, from, data, &count));
     if (result != CUDA_SUCCESS)
         status = tnri_driver_error(result, "cuGraphNodeGetDependencies", "following a capture");
-    if (status == TNR_OK && !ARRAY_GROW(order->edges, order->edges_room, order->edges_count + count))
+    if (status == TNR_OK && !TNRI_ARRAY_GROW(order->edges, order->edges_room, order->edges_count + count))
         status = no_host_memory();
     size_t first = order->edges_count;
     size_t kept = 0;
@@ -150,16 +130,16 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
 
 /* ---- views ---------------------------------------------------------------------------------- */
 
-int tnri_order_view(tnri_order *order, tnr_stream stream)
+int tnri_order_view(tnri_order *order, uintptr_t key)
 {
     for (size_t i = 0; i < order->views_count; i++)
-        if (order->views[i].stream == stream)
+        if (order->views[i].key == key)
             return (int)i;
     if (order->views_count == TNRI_VIEWS_MAX)
         return -1;
     tnri_view *view = &order->views[order->views_count];
     memset(view, 0, sizeof(*view));
-    view->stream = stream;
+    view->key = key;
     return (int)order->views_count++;
 }
 
@@ -175,7 +155,7 @@ static int view_see(tnri_view *view, int32_t node)
 {
     size_t word = (size_t)node >> 6;
     uint64_t bit = UINT64_C(1) << (node & 63);
-    if (!ARRAY_GROW(view->seen, view->seen_words, word + 1))
+    if (!TNRI_ARRAY_GROW(view->seen, view->seen_words, word + 1))
         return -1;
     int is_new = (view->seen[word] & bit) == 0;
     view->seen[word] |= bit;
@@ -214,7 +194,7 @@ static tnr_status walk_push(walk *self, int32_t node)
     walk_meet(self, node);
     int is_new = view_see(self->view, node);
     if (is_new < 0 ||
-        !ARRAY_GROW(self->order->stack, self->order->stack_room, self->depth + 1))
+        !TNRI_ARRAY_GROW(self->order->stack, self->order->stack_room, self->depth + 1))
         return no_host_memory();
     if (is_new)
         self->order->stack[self->depth++] = node;
@@ -268,7 +248,7 @@ static tnri_moved view_move(tnri_order *order, tnri_view *view, const int32_t *f
 {
     if (frontier_is(view, frontier, count))
         return TNRI_MOVED_NOT;
-    if (!ARRAY_GROW(view->frontier, view->frontier_room, count)) {
+    if (!TNRI_ARRAY_GROW(view->frontier, view->frontier_room, count)) {
         *status = no_host_memory();
         return TNRI_MOVED_ERROR;
     }

@@ -32,7 +32,7 @@ typedef struct tnri_order_node {
 } tnri_order_node;
 
 typedef struct tnri_view {
-    tnr_stream stream;
+    uintptr_t key; /* of the stream: tnri_stream_key */
     int32_t *frontier;
     size_t frontier_count, frontier_room;
     uint64_t *seen; /* a bit for each node */
@@ -62,8 +62,8 @@ typedef enum tnri_moved {
     TNRI_MOVED_ERROR /* host memory or the driver; *status says which, and the view has seen nothing */
 } tnri_moved;
 
-/* The view of a stream, made if there is none: its number, or -1 if there are too many. */
-int tnri_order_view(tnri_order *order, tnr_stream stream);
+/* The view of the stream with a key, made if there is none: its number, or -1 if there are too many. */
+int tnri_order_view(tnri_order *order, uintptr_t key);
 
 /* Moves a view to a frontier, as cuStreamGetCaptureInfo tells it; `edges` may be null. */
 tnri_moved tnri_order_move(tnri_order *order, int view, const CUgraphNode *frontier,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -14,24 +15,6 @@
 enum { NODES_JOINED_MAX = 16 };
 
 /* ---- records -------------------------------------------------------------------------------- */
-
-int tnri_array_grow(void **array, size_t *room, size_t need, size_t element_bytes)
-{
-    if (need <= *room)
-        return 1;
-    size_t wanted = *room == 0 ? 8 : *room;
-    while (wanted < need)
-        wanted *= 2;
-    void *fresh = tnri_host_alloc(wanted * element_bytes);
-    if (fresh == NULL)
-        return 0;
-    if (*room > 0)
-        memcpy(fresh, *array, *room * element_bytes);
-    tnri_host_free(*array, *room * element_bytes);
-    *array = fresh;
-    *room = wanted;
-    return 1;
-}
 
 int tnri_spares_fill(tnri_place *place, size_t count)
 {
@@ -77,8 +60,7 @@ int tnri_captured_add_node(tnri_captured *captured, int32_t node)
     for (size_t i = 0; i < captured->nodes_count; i++)
         if (captured->nodes[i] == node)
             return 1;
-    if (!tnri_array_grow((void **)&captured->nodes, &captured->nodes_room,
-                         captured->nodes_count + 1, sizeof(captured->nodes[0])))
+    if (!TNRI_ARRAY_GROW(captured->nodes, captured->nodes_room, captured->nodes_count + 1))
         return 0;
     captured->nodes[captured->nodes_count++] = node;
     return 1;
@@ -405,56 +387,60 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int vi
         piece_leave(piece);
         block->uses = NULL;
         piece->uses.block = NULL;
+        (void)tnri_world_free(spread->world, block); /* merges with those before */
     }
-    for (size_t i = 0; i < count; i++) /* by address: records merge as they go */
-        (void)tnri_world_free(spread->world,
-                              tnri_world_find(spread->world, spread->ranges[i].base));
     tnri_lock_release(&place->arena->lock);
     return TNR_OK;
 }
 
-/* Withholds [base, end), all of it free, as the piece that the record is. Under the arena's lock. */
-static void range_withhold(tnri_spread *spread, tnri_captured *piece, uintptr_t base, uintptr_t end)
+/* Withholds [base, end), all of it free, as the piece that the record is. *hint is a record below.
+ * Under the arena's lock. */
+static void range_withhold(tnri_world *world, tnri_captured *piece, tnri_range range,
+                           tnri_block **hint)
 {
-    tnri_block *run = tnri_world_find(spread->world, base);
-    tnri_block *block = tnri_world_withhold(spread->world, run, base, end);
+    tnri_block *run = tnri_world_find(world, *hint, range.base);
+    tnri_block *block = tnri_world_withhold(world, run, range.base, range.end);
     block->uses = &piece->uses;
     piece->uses.block = block;
     piece_settle(piece);
+    *hint = piece->uses.block;
 }
 
-void tnri_pieces_gather(tnri_spread *spread, tnri_capture *capture, int view,
-                        const tnri_block *taken)
+/* What a block that was taken has left of a range: at most two. Returns how many. */
+static unsigned range_rest(tnri_range range, const tnri_block *taken, tnri_range rest[2])
 {
-    (void)view;
-    tnri_place *place = capture->place;
+    unsigned count = 0;
+    if (taken == NULL || tnri_block_end(taken) <= range.base || taken->base >= range.end) {
+        rest[count++] = range;
+        return count;
+    }
+    if (taken->base > range.base)
+        rest[count++] = (tnri_range){range.base, taken->base};
+    if (tnri_block_end(taken) < range.end)
+        rest[count++] = (tnri_range){tnri_block_end(taken), range.end};
+    return count;
+}
+
+void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
+{
     if (spread->count == 0)
         return;
-    uintptr_t taken_base = taken == NULL ? 0 : taken->base;
-    uintptr_t taken_end = taken == NULL ? 0 : tnri_block_end(taken);
+    tnri_block *hint = NULL;
+    tnri_world *world = spread->world;
     tnri_lock_take(&place->arena->lock);
-    tnri_world_unpromise(spread->world, (spread->count + 1) * TNRI_CUT_RECORDS);
+    tnri_world_unpromise(world, (spread->count + 1) * TNRI_CUT_RECORDS);
     for (size_t i = 0; i < spread->count; i++) {
         tnri_captured *piece = spread->records[i];
-        tnri_range range = spread->ranges[i];
-        int is_cut = taken_base < range.end && range.base < taken_end;
-        uintptr_t low_end = is_cut && taken_base > range.base ? taken_base : range.base;
-        uintptr_t high_base = is_cut && taken_end < range.end ? taken_end : range.end;
-        if (!is_cut) {
-            range_withhold(spread, piece, range.base, range.end);
-            continue;
+        tnri_range rest[2];
+        unsigned rests = range_rest(spread->ranges[i], taken, rest);
+        if (rests == 2) { /* the upper one first: the lower may join what is below */
+            tnri_block *run = tnri_world_find(world, hint, rest[1].base);
+            piece_rest(piece, tnri_world_withhold(world, run, rest[1].base, rest[1].end));
         }
-        if (high_base < range.end && low_end > range.base) {
-            tnri_block *run = tnri_world_find(spread->world, high_base);
-            piece_rest(piece, tnri_world_withhold(spread->world, run, high_base, range.end));
-            range_withhold(spread, piece, range.base, low_end);
-        } else if (high_base < range.end) {
-            range_withhold(spread, piece, high_base, range.end);
-        } else if (low_end > range.base) {
-            range_withhold(spread, piece, range.base, low_end);
-        } else {
+        if (rests > 0)
+            range_withhold(world, piece, rest[0], &hint);
+        else
             spare_give(place, piece);
-        }
     }
     tnri_lock_release(&place->arena->lock);
     spread_free(spread, spread->count);

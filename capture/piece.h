@@ -11,9 +11,6 @@
 /* Records that one request may need: the block's and those of what is left of a piece. */
 enum { TNRI_SPARES_PER_MALLOC = 3 };
 
-/* Makes room for `need` elements, doubling. 0 if there is no host memory; nothing has changed. */
-int tnri_array_grow(void **array, size_t *room, size_t need, size_t element_bytes);
-
 /* Has at least so many spare records. 0 if there is no host memory. */
 int tnri_spares_fill(tnri_place *place, size_t count);
 tnri_captured *tnri_spare_take(tnri_place *place);
@@ -44,8 +41,7 @@ typedef struct tnri_spread {
 } tnri_spread;
 tnr_status tnri_pieces_spread(tnri_spread *spread, struct tnri_capture *capture, int view,
                               const tnri_request *request);
-void tnri_pieces_gather(tnri_spread *spread, struct tnri_capture *capture, int view,
-                        const tnri_block *block);
+void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *block);
 
 /* Makes all pieces of a place clean. */
 void tnri_pieces_clean(tnri_place *place);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "array.h"
 #include "arena/ladder.h"
 #include "arena/upper.h"
 #include "base/error.h"
@@ -12,10 +13,30 @@
 #include "capture.h"
 #include "collect.h"
 #include "piece.h"
+#include "pool/asleep.h"
+#include "pool/thread.h"
 #include "retire.h"
 #include "room.h"
+#include "threat.h"
 
 static tnri_place *places; /* the room */
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+static void captured_destroy(tnri_captured *captured)
+{
+    tnri_host_free(captured->nodes, captured->nodes_room * sizeof(captured->nodes[0]));
+    tnri_host_free(captured->open, captured->open_room * sizeof(captured->open[0]));
+    tnri_host_free(captured, sizeof(*captured));
+}
+
+void tnri_captured_free(void *of)
+{
+    tnri_captured *captured = of;
+    tnri_assert(captured->capture == NULL);
+    tnri_threats_remove(captured);
+    captured_destroy(captured);
+}
 
 /* ---- places --------------------------------------------------------------------------------- */
 
@@ -25,11 +46,13 @@ tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options,
     tnri_place *place = tnri_host_alloc(sizeof(*place));
     if (place == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
-    tnr_status status = tnri_pool_make(device, options, 1, &place->pool);
+    tnr_status status = tnri_pool_make(
+        device, options, is_private ? TNRI_POOL_GRAPH_PRIVATE : TNRI_POOL_GRAPH, &place->pool);
     if (status != TNR_OK) {
         tnri_host_free(place, sizeof(*place));
         return status;
     }
+    (void)pthread_mutex_init(&place->launching, NULL);
     place->arena = tnri_arena_walk(place->pool, NULL);
     place->is_private = is_private;
     place->next = places;
@@ -53,39 +76,29 @@ void tnri_place_free(tnri_place *place)
     while (place->spares != NULL) {
         tnri_captured *spare = place->spares;
         place->spares = spare->next;
-        tnri_host_free(spare, sizeof(*spare));
+        captured_destroy(spare);
     }
+    (void)pthread_mutex_destroy(&place->launching);
     if (place->launch_stream != NULL)
         tnri_stream_drop(place->launch_stream);
+    tnri_event_drop(place->pool->device, place->launch_mark);
     place->pool->captures = NULL;
     tnri_host_free(place, sizeof(*place));
+}
+
+void tnri_places_note_mark(const tnri_stream *stream, tnri_event *event)
+{
+    for (tnri_place *place = places; place != NULL; place = place->next) {
+        if (place->launch_stream != stream || place->launch_mark != NULL)
+            continue;
+        tnri_event_hold(event);
+        place->launch_mark = event;
+    }
 }
 
 tnri_place *tnri_place_walk(const tnri_place *place)
 {
     return place == NULL ? places : place->next;
-}
-
-/* ---- records -------------------------------------------------------------------------------- */
-
-static void captured_destroy(tnri_captured *captured)
-{
-    tnri_host_free(captured->nodes, captured->nodes_room * sizeof(captured->nodes[0]));
-    tnri_host_free(captured->open, captured->open_room * sizeof(captured->open[0]));
-    tnri_host_free(captured, sizeof(*captured));
-}
-
-void tnri_captured_free(void *of)
-{
-    tnri_captured *captured = of;
-    tnri_threats_remove(captured);
-    if (captured->capture != NULL && captured->prev == NULL && captured->capture->live == captured)
-        captured->capture->live = captured->next;
-    else if (captured->prev != NULL)
-        captured->prev->next = captured->next;
-    if (captured->next != NULL)
-        captured->next->prev = captured->prev;
-    captured_destroy(captured);
 }
 
 /* ---- looking at a stream -------------------------------------------------------------------- */
@@ -101,14 +114,15 @@ static tnr_status capture_look(tnri_capture *capture, tnr_stream stream, int *vi
     if (standing.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || standing.id != capture->id)
         return tnri_error(TNR_ERR_CAPTURE, "stream %p does not belong to the capture.",
                           (void *)stream);
-    *view = tnri_order_view(&capture->order, stream);
+    size_t views_before = capture->order.views_count;
+    *view = tnri_order_view(&capture->order, tnri_stream_key(stream));
     if (*view < 0)
         return tnri_error(TNR_ERR_CAPTURE,
                           "a capture with more than %d streams that allocate is not supported.",
                           TNRI_VIEWS_MAX);
     tnri_moved moved = tnri_order_move(&capture->order, *view, standing.frontier, standing.edges,
                                        standing.count, &status);
-    if (moved != TNRI_MOVED_NOT)
+    if (moved != TNRI_MOVED_NOT || capture->order.views_count != views_before)
         tnri_pieces_look(capture, *view, moved != TNRI_MOVED_ON);
     return status;
 }
@@ -127,6 +141,7 @@ static void block_take(tnri_capture *capture, tnr_stream stream, tnri_block *blo
     captured->capture = capture;
     captured->graph = capture->graph->number;
     captured->home = stream;
+    captured->home_key = tnri_stream_key(stream);
     captured->nodes_count = 0;
     captured->open_count = 0;
     captured->is_kept = 0;
@@ -164,7 +179,7 @@ static tnr_status serve_spread(tnri_capture *capture, int view, const tnri_reque
     *block = ptr == NULL ? NULL
                          : tnri_block_map_at(&capture->place->arena->device->space.map,
                                              (uintptr_t)ptr);
-    tnri_pieces_gather(&spread, capture, view, *block);
+    tnri_pieces_gather(&spread, capture->place, *block);
     return status;
 }
 
@@ -173,6 +188,8 @@ tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnr
 {
     tnri_place *place = capture->place;
     int view;
+    if (!tnri_pool_is_awake(place->pool))
+        return tnri_asleep_error(place->pool);
     tnr_status status = capture_look(capture, stream, &view);
     if (status == TNR_OK && !tnri_spares_fill(place, TNRI_SPARES_PER_MALLOC))
         status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a block of a capture.");
@@ -223,6 +240,8 @@ static int captured_reach(tnri_captured *captured, tnr_stream stream, int *view)
 static int captured_close(tnri_captured *captured)
 {
     int view;
+    if (tnri_stream_key(captured->home) != captured->home_key)
+        return 0; /* another thread's default stream */
     int told = captured_reach(captured, captured->home, &view);
     /* Its own frontier stands for whatever its stream came after. */
     if (told && captured->nodes_count > 0 && captured->open_count == 0)
@@ -232,14 +251,12 @@ static int captured_close(tnri_captured *captured)
     return told;
 }
 
-/* The record of a live block that starts at `ptr`, with the lock taken; null without. */
-static tnri_captured *captured_lock(tnri_arena *arena, tnri_block *block, const void *ptr)
+tnri_captured *tnri_place_captured(const tnri_block *block, const void *ptr)
 {
-    tnri_lock_take(&arena->lock);
-    if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr && block->uses != NULL)
-        return block->uses->captured;
-    tnri_lock_release(&arena->lock);
-    return NULL;
+    if (block->state != TNRI_LIVE || block->base != (uintptr_t)ptr || block->uses == NULL)
+        return NULL;
+    tnri_captured *captured = block->uses->captured;
+    return captured != NULL && captured->capture != NULL ? captured : NULL;
 }
 
 /* Takes a record out of its capture's list of live blocks. */
@@ -255,26 +272,34 @@ static void live_leave(tnri_captured *captured)
     captured->prev = NULL;
 }
 
+/* Holds a block that is being freed until no capture into its place is under way. */
+static void captured_keep(tnri_captured *captured, tnri_arena *arena, void *ptr, int is_sync)
+{
+    tnri_place *place = captured->place;
+    tnri_lock_take(&arena->lock);
+    captured->capture = NULL;
+    captured->uses.holds++;
+    captured->next = place->kept;
+    place->kept = captured;
+    tnri_lock_release(&arena->lock);
+    (void)tnri_hold_free(arena, captured->uses.block, ptr, is_sync);
+}
+
 int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 {
-    tnri_captured *captured = captured_lock(arena, block, ptr);
+    tnri_lock_take(&arena->lock);
+    tnri_captured *captured = tnri_place_captured(block, ptr);
+    int is_kept = captured != NULL && (captured->is_kept || is_sync || captured->uses.holds > 0 ||
+                                       captured->uses.first != NULL);
+    tnri_lock_release(&arena->lock);
     if (captured == NULL)
         return 0;
-    tnri_capture *capture = captured->capture;
-    int is_kept = captured->is_kept || is_sync || captured->uses.holds > 0 ||
-                  captured->uses.first != NULL || tnri_room_is_inside_twice();
-    tnri_lock_release(&arena->lock);
-    if (!is_kept)
-        is_kept = !captured_close(captured);
+    is_kept = is_kept || tnri_room_depth() > 1 || !tnri_capture_has_thread(captured->capture) ||
+              !captured_close(captured);
     live_leave(captured);
     if (is_kept) {
-        /* Without host memory to remember that, it is for ever: safe, and the least bad. */
-        tnri_lock_take(&arena->lock);
-        if (tnri_capture_keep(capture, arena, block) != TNR_OK)
-            captured->uses.holds++;
-        captured->capture = NULL;
-        tnri_lock_release(&arena->lock);
-        return tnri_hold_free(arena, block, ptr, is_sync);
+        captured_keep(captured, arena, ptr, is_sync);
+        return 1;
     }
     tnri_lock_take(&arena->lock);
     tnri_arena_count_freed(arena, block);
@@ -292,8 +317,7 @@ static tnr_status captured_open(tnri_captured *captured, tnr_stream stream)
     for (size_t i = 0; i < captured->open_count; i++)
         if (captured->open[i] == stream)
             return TNR_OK;
-    if (!tnri_array_grow((void **)&captured->open, &captured->open_room, captured->open_count + 1,
-                         sizeof(captured->open[0])))
+    if (!TNRI_ARRAY_GROW(captured->open, captured->open_room, captured->open_count + 1))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
     captured->open[captured->open_count++] = stream;
     return TNR_OK;
@@ -319,42 +343,74 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
     tnri_lock_release(&arena->lock);
     if (status != TNR_OK || !is_own || stream == captured->home)
         return status;
-    if (until_free)
+    if (until_free && stream != TNRI_STREAM_PER_THREAD)
         return captured_open(captured, stream);
     int view;
-    if (!captured_reach(captured, stream, &view))
+    if (until_free) /* only this thread can name it */
+        captured->is_kept = 1;
+    else if (!captured_reach(captured, stream, &view))
         captured->is_kept = 1;
     return TNR_OK;
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* A block that outlives its capture: what it is used for by graphs that share its memory, and by its
- * own stream, is minded from here on. */
-static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
+/* The stream that a block was handed out on; null if it cannot be named any more. In the context. */
+static tnri_stream *captured_home(const tnri_captured *captured, tnri_device *device)
 {
     tnri_stream *home;
+    if (tnri_stream_key(captured->home) != captured->home_key ||
+        tnri_stream_find(device, captured->home, &home) != TNR_OK)
+        return NULL;
+    return home;
+}
+
+/* Other graphs of the pool had memory of their own where the block is. */
+static void survivor_guard(const tnri_captured *captured, const tnri_graph *own)
+{
+    const tnri_block *block = captured->uses.block;
+    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
+        if (graph != own && graph->place == captured->place && !graph->is_capturing &&
+            tnri_graph_meets(graph, block->base, tnri_block_end(block)) &&
+            !tnri_threats_add(captured, graph->number))
+            graph->is_doubtful = 1;
+}
+
+/* A block that outlives its capture is an ordinary one from here on: its free is ordered on its own
+ * stream, or, if that cannot be named, on all. */
+static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
+{
     tnri_block *block = captured->uses.block;
     tnri_arena *arena = capture->place->arena;
-    int is_known = tnri_stream_find(capture->device, captured->home, &home) == TNR_OK;
+    tnri_stream *home = captured_home(captured, capture->device);
+    tnri_event *none = NULL;
     tnri_lock_take(&arena->lock);
     captured->capture = NULL;
     captured->next = NULL;
     captured->prev = NULL;
-    /* Its free is ordered on its own stream. If that cannot be named any more, or host memory lacks,
-     * it is ordered on all: the legacy way to say so needs no memory. */
-    if (!is_known || tnri_use_add(arena, block, home, 0, NULL) != TNR_OK)
-        captured->is_kept = 1;
+    captured->uses.is_homeless =
+        home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK;
     tnri_lock_release(&arena->lock);
-    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
-        if (graph != capture->graph && graph->place == capture->place && !graph->is_capturing &&
-            tnri_graph_meets(graph, block->base, tnri_block_end(block)))
-            tnri_threats_add(captured, graph->number);
+    survivor_guard(captured, capture->graph);
+}
+
+/* No capture into the place is under way any more. In the context. */
+static void place_clean(tnri_place *place)
+{
+    tnri_pieces_clean(place);
+    while (place->kept != NULL) {
+        tnri_captured *captured = place->kept;
+        place->kept = captured->next;
+        captured->next = NULL;
+        tnri_hold_end(&captured->uses); /* what fails is tried again later */
+    }
 }
 
 void tnri_place_capture_over(tnri_capture *capture)
 {
     tnri_place *place = capture->place;
+    tnri_visit visit;
+    int is_inside = tnri_device_enter(place->pool->device, &visit) == TNR_OK;
     while (capture->live != NULL) {
         tnri_captured *captured = capture->live;
         capture->live = captured->next;
@@ -362,7 +418,9 @@ void tnri_place_capture_over(tnri_capture *capture)
     }
     place->captures_count--;
     if (place->captures_count == 0)
-        tnri_pieces_clean(place);
+        place_clean(place);
     else
         tnri_pieces_orphan(capture);
+    if (is_inside)
+        tnri_device_leave(&visit);
 }

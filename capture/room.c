@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/lock.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -25,7 +26,12 @@ void tnri_room_leave(void)
         (void)pthread_mutex_unlock(&mutex);
 }
 
-int tnri_room_is_inside(void)
+unsigned tnri_room_depth(void)
 {
-    return inside > 0;
+    return inside;
+}
+
+tnr_status tnri_room_error(const char *call)
+{
+    return tnri_error(TNR_ERR_BUSY, "%s may not be called from a callback of Tenure's.", call);
 }

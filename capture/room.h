@@ -13,10 +13,15 @@
 #ifndef TNRI_CAPTURE_ROOM_H
 #define TNRI_CAPTURE_ROOM_H
 
+#include <tenure/status.h>
+
 /* Returns how often the calling thread was inside before: 0, unless a callback calls back. */
 unsigned tnri_room_enter(void);
 void tnri_room_leave(void);
-/* 1 if the calling thread is inside. */
-int tnri_room_is_inside(void);
+/* How often the calling thread is inside. */
+unsigned tnri_room_depth(void);
+
+/* TNR_ERR_BUSY, for calls that a callback may not make. */
+tnr_status tnri_room_error(const char *call);
 
 #endif

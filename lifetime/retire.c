@@ -244,10 +244,11 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
     if (status != TNR_OK)
         return status;
     tnri_lock_take(&arena->lock);
-    uses_count(arena, uses, uses->is_sync);
+    int is_fenced = uses->is_sync || uses->is_homeless;
+    uses_count(arena, uses, is_fenced);
     arena->held_count--;
     tnri_lock_release(&arena->lock);
-    uses_settle(arena, uses, uses->is_sync);
+    uses_settle(arena, uses, is_fenced);
     return TNR_OK;
 }
 
@@ -258,7 +259,7 @@ static tnr_status free_used(tnri_arena *arena, tnri_block *block, void *ptr)
         return TNR_OK;
     tnr_status status = uses_mark(arena, block, ptr);
     if (status == TNR_OK)
-        block_retire(arena, block, 0);
+        block_retire(arena, block, block->uses != NULL && block->uses->is_homeless);
     return status;
 }
 

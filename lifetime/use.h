@@ -47,7 +47,10 @@ typedef struct tnri_uses {
     uint32_t holds; /* graphs and captures that keep the block: see hold.h; the arena's lock */
     int is_freed;   /* 1: freed while held; the arena's lock */
     int is_sync;    /* 1: by tnr_free_sync; constant once freed */
-    void *captured; /* what captures know of the block; the layer above's; null: nothing */
+    void *captured; /* what captures know of the block, which has this list inside; the layer
+                     * above's; null: the list is this layer's own */
+    int is_homeless; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
+                      * arena's lock */
     tnri_use fence;                  /* tnr_free_sync: the use that the fence becomes */
 } tnri_uses;
 

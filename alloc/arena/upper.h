@@ -98,6 +98,14 @@ static inline const tnri_captures *tnri_captures_get(void)
     return atomic_load_explicit(&tnri_captures_table, memory_order_acquire);
 }
 
+/* See tnri_captures.settle; where memory is looked for or counted. */
+static inline void tnri_captures_settle(struct tnri_device *device)
+{
+    const tnri_captures *captures = tnri_captures_get();
+    if (captures != NULL)
+        captures->settle(device);
+}
+
 /* RETIRED -> FREE: the block's uses are over or ordered. `reason` is counted. */
 void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
 

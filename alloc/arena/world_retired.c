@@ -5,6 +5,31 @@
  */
 #include "arena/world_internal.h"
 
+/* From a record up to the one that contains the address; null at the span's end. */
+static tnri_block *find_above(tnri_block *block, uintptr_t address)
+{
+    while (block != NULL && tnri_block_end(block) <= address)
+        block = block->above;
+    return block;
+}
+
+tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t address)
+{
+    if (hint != NULL && hint->world == world && hint->state != TNRI_UNUSED && hint->base <= address) {
+        tnri_block *found = find_above(hint, address);
+        if (found != NULL)
+            return found;
+    }
+    for (size_t i = 0; i < world->spans_count; i++) {
+        if (world->span_first[i] == NULL || world->span_first[i]->base > address)
+            continue;
+        tnri_block *found = find_above(world->span_first[i], address);
+        if (found != NULL)
+            return found;
+    }
+    return NULL;
+}
+
 tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t base, size_t bytes,
                               tnri_block **below, tnri_block **above)
 {

@@ -17,6 +17,16 @@ tnr_status tnri_error(tnr_status status, const char *format, ...)
 tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Takes the calling thread's last error aside, and puts it back: around clean-up whose own errors
+ * must not hide the one that is being reported. */
+enum { TNRI_ERROR_TEXT_BYTES = 4096 };
+typedef struct tnri_error_aside {
+    char text[TNRI_ERROR_TEXT_BYTES];
+    int driver_result;
+} tnri_error_aside;
+void tnri_error_take(tnri_error_aside *aside);
+void tnri_error_restore(const tnri_error_aside *aside);
+
 /* Adds to the calling thread's text: for what a caller further up knows. Truncates silently. */
 void tnri_error_append(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -69,8 +69,25 @@ static int pool_build(tnr_pool pool)
     return 1;
 }
 
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, int is_graph,
-                          tnr_pool *made)
+/* The structure of a private pool that has ended, taken out of the device's list; null: none. */
+static tnr_pool pool_take_dead(tnri_device *device)
+{
+    tnri_lock_take(&device->lock);
+    tnr_pool *link = &device->pools;
+    while (*link != NULL && !((*link)->is_private && (*link)->visitors_count == 0 &&
+                              atomic_load(&(*link)->magic) == TNRI_POOL_MAGIC_DEAD))
+        link = &(*link)->next;
+    tnr_pool pool = *link;
+    if (pool != NULL)
+        *link = pool->next;
+    tnri_lock_release(&device->lock);
+    if (pool != NULL)
+        memset(pool, 0, sizeof(*pool));
+    return pool;
+}
+
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options,
+                          tnri_pool_kind kind, tnr_pool *made)
 {
     tnr_handle_type type = options->handle_type;
     if (type == TNR_HANDLE_DEFAULT)
@@ -79,11 +96,12 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     tnr_status status = pool_check_properties(device, type, rdma);
     if (status != TNR_OK)
         return status;
-    tnr_pool pool = tnri_host_alloc(sizeof(*pool));
-    if (pool == NULL)
+    tnr_pool pool = kind == TNRI_POOL_GRAPH_PRIVATE ? pool_take_dead(device) : NULL;
+    if (pool == NULL && (pool = tnri_host_alloc(sizeof(*pool))) == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     pool->device = device;
-    pool->is_graph = is_graph;
+    pool->is_graph = kind != TNRI_POOL_PLAIN;
+    pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
     if (!pool_build(pool)) {
         tnri_host_free(pool, sizeof(*pool));
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");

@@ -36,8 +36,10 @@
  *
  * Other threads. While a capture is under way Tenure asks no event where that would be illegal,
  * records none on a stream that captures, and takes no memory from streams whose work it cannot
- * mark; everything else goes on as usual. Frees of ordinary blocks by the capturing thread, or of a
- * stream that captures, take effect when the capture ends, because the graph may refer to them.
+ * mark; everything else goes on as usual. Frees of ordinary blocks by a thread that takes part in
+ * the capture, or of a stream that captures, take effect when it ends, because the graph may refer
+ * to them. A thread takes part once it has begun it, allocated in it or recorded a use in it; what
+ * other threads free of the capture's blocks is handed out again only after it has ended.
  *
  * The idea of reuse by reachability in the graph, without nodes added for it, is PyTorch's
  * (graph_capture_record_stream_reuse); there it works within a stream's own blocks.
@@ -143,14 +145,16 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_create(tnr_pool *pool, int devic
  * the latest launch of any graph that shares the pool, and for uses of the pool's freed blocks that
  * are not over. Errors, each without a launch: TNR_ERR_INVALID_GRAPH, TNR_ERR_OVERWRITE (the text
  * names the block), TNR_ERR_ASLEEP, TNR_ERR_INVALID_STREAM, TNR_ERR_CAPTURE (the stream is being
- * captured and the pool is shared, so there is no order to be had), TNR_ERR_DRIVER. Since 0.1.0. */
+ * captured, or a capture under way leaves no way to order the launch), TNR_ERR_DRIVER.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec,
                                                   tnr_stream stream);
 
-/* The same for an engine that launches itself: before and after cuGraphLaunch. Without them
- * nothing orders launches of graphs that share a pool but the engine itself. */
+/* The same for an engine that launches itself, right before its cuGraphLaunch on that stream.
+ * Without it nothing orders launches of graphs that share a pool but the engine itself. Not by two
+ * threads at once for graphs of one pool: one could launch before the other's launch that it was
+ * ordered after. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream);
-TNR_NODISCARD TNR_API tnr_status tnr_graph_launched(tnr_graph graph, tnr_stream stream);
 
 /* What is known of a graph. */
 typedef struct tnr_graph_info {
