@@ -345,8 +345,13 @@ static void many_graphs_end(void **state)
         recorded_launch(&graphs[i], life_streams[i % 4]);
     for (int i = 0; i < GRAPHS; i += 2)
         recorded_destroy(&graphs[i]);
-    capture_begin(ORIGIN, NULL);
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.mode = TNR_CAPTURE_RELAXED; /* no other allows the program to destroy executables */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    assert_ok(tnr_capture_begin(0, ORIGIN, &options));
     recorded_destroy(&graphs[1]);
+    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
     simcuda_run(UINT64_MAX);
     unsigned char *own = captured_block(ORIGIN, 3);
     assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
