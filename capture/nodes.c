@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 
-enum { DEPTH_MAX = 32 };
+enum { DEPTH_MAX = 32, WORD = sizeof(uintptr_t) };
 
 typedef struct walk {
     tnri_node_visit visit;
@@ -18,15 +18,38 @@ typedef struct walk {
 
 static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth);
 
+/* ---- asking --------------------------------------------------------------------------------- */
+
+/* What an answer about a node means: that it was told, that the driver does not tell it, which is
+ * for the caller to count, or that something is wrong with the driver. */
+static tnr_status told(CUresult result, const char *call, int *is_read)
+{
+    switch (result) {
+    case CUDA_SUCCESS:
+        return TNR_OK;
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_NOT_FOUND:
+        *is_read = 0;
+        return TNR_OK;
+    default:
+        return tnri_driver_error(result, call, "reading a graph");
+    }
+}
+
 /* ---- words ---------------------------------------------------------------------------------- */
 
-static tnr_status visit_word(walk *self, tnr_audit_place place, size_t offset, uintptr_t address)
+static tnr_status visit_word(walk *self, tnr_audit_place place, size_t offset, uintptr_t address,
+                             size_t bytes)
 {
     if (address == 0)
         return TNR_OK;
     self->at.place = place;
     self->at.offset = offset;
     self->at.address = address;
+    self->at.bytes = bytes > 0 ? bytes : 1;
     return self->visit(self->user, &self->at);
 }
 
@@ -34,12 +57,11 @@ static tnr_status visit_word(walk *self, tnr_audit_place place, size_t offset, u
 static tnr_status visit_bytes(walk *self, const void *from, size_t offset, size_t bytes)
 {
     tnr_status status = TNR_OK;
-    size_t skip = (0 - offset) & (sizeof(uintptr_t) - 1);
-    for (size_t i = skip; status == TNR_OK && i + sizeof(uintptr_t) <= bytes;
-         i += sizeof(uintptr_t)) {
+    size_t skip = (0 - offset) & (WORD - 1);
+    for (size_t i = skip; status == TNR_OK && i + WORD <= bytes; i += WORD) {
         uintptr_t word;
         memcpy(&word, (const char *)from + i, sizeof(word));
-        status = visit_word(self, TNR_AUDIT_KERNEL, offset + i, word);
+        status = visit_word(self, TNR_AUDIT_KERNEL, offset + i, word, 1);
     }
     return status;
 }
@@ -50,10 +72,10 @@ static tnr_status visit_bytes(walk *self, const void *from, size_t offset, size_
 static CUresult param_ask(const CUDA_KERNEL_NODE_PARAMS *params, size_t index, size_t *offset,
                           size_t *bytes)
 {
-    if (params->func != NULL && tnri_driver.cuFuncGetParamInfo != NULL)
-        return tnri_drive(cuFuncGetParamInfo, (params->func, index, offset, bytes));
-    if (params->kern != NULL && tnri_driver.cuKernelGetParamInfo != NULL)
-        return tnri_drive(cuKernelGetParamInfo, (params->kern, index, offset, bytes));
+    if (params->func != NULL)
+        return tnri_drive_if(cuFuncGetParamInfo, (params->func, index, offset, bytes));
+    if (params->kern != NULL)
+        return tnri_drive_if(cuKernelGetParamInfo, (params->kern, index, offset, bytes));
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -61,26 +83,30 @@ static const char *kernel_name(const CUDA_KERNEL_NODE_PARAMS *params)
 {
     const char *name = NULL;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (params->func != NULL && tnri_driver.cuFuncGetName != NULL)
-        result = tnri_drive(cuFuncGetName, (&name, params->func));
-    else if (params->kern != NULL && tnri_driver.cuKernelGetName != NULL)
-        result = tnri_drive(cuKernelGetName, (&name, params->kern));
+    if (params->func != NULL)
+        result = tnri_drive_if(cuFuncGetName, (&name, params->func));
+    else if (params->kern != NULL)
+        result = tnri_drive_if(cuKernelGetName, (&name, params->kern));
     return result == CUDA_SUCCESS ? name : NULL;
 }
 
-/* The array of pointers. *is_read is 0 if the driver does not tell the sizes. */
+/* The array of pointers, which is null if the kernel has no parameters. */
 static tnr_status read_pointers(walk *self, const CUDA_KERNEL_NODE_PARAMS *params, int *is_read)
 {
     tnr_status status = TNR_OK;
     for (size_t i = 0; status == TNR_OK; i++) {
         size_t offset = 0, bytes = 0;
         CUresult result = param_ask(params, i, &offset, &bytes);
-        if (result == CUDA_ERROR_INVALID_VALUE)
-            return TNR_OK; /* there are no more */
-        if (result != CUDA_SUCCESS || params->kernelParams[i] == NULL) {
-            *is_read = 0;
+        /* A handle that the driver takes for wrong gives the same answer as the end of the list, so
+         * an empty list is believed only if the driver knows the kernel by name. */
+        if (result == CUDA_ERROR_INVALID_VALUE && (i > 0 || self->at.kernel != NULL))
             return TNR_OK;
-        }
+        status = told(result, "cuFuncGetParamInfo", is_read);
+        if (status != TNR_OK || !*is_read)
+            return status;
+        *is_read = params->kernelParams != NULL && params->kernelParams[i] != NULL;
+        if (!*is_read)
+            return TNR_OK;
         status = visit_bytes(self, params->kernelParams[i], offset, bytes);
     }
     return status;
@@ -90,15 +116,22 @@ static tnr_status read_pointers(walk *self, const CUDA_KERNEL_NODE_PARAMS *param
 static tnr_status read_packed(walk *self, void *const *extra, int *is_read)
 {
     const void *buffer = NULL;
-    const size_t *bytes = NULL;
+    const void *size = NULL;
+    size_t bytes = 0;
     for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
             buffer = extra[i + 1];
-        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            bytes = extra[i + 1];
+        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            size = extra[i + 1];
+        } else {
+            *is_read = 0; /* a key that this file does not know */
+            return TNR_OK;
+        }
     }
-    *is_read = buffer != NULL && bytes != NULL;
-    return *is_read ? visit_bytes(self, buffer, 0, *bytes) : TNR_OK;
+    if (size != NULL)
+        memcpy(&bytes, size, sizeof(bytes));
+    *is_read = size != NULL && (buffer != NULL || bytes == 0);
+    return *is_read ? visit_bytes(self, buffer, 0, bytes) : TNR_OK;
 }
 
 static tnr_status read_kernel(walk *self, CUgraphNode node, int *is_read)
@@ -106,41 +139,88 @@ static tnr_status read_kernel(walk *self, CUgraphNode node, int *is_read)
     CUDA_KERNEL_NODE_PARAMS params;
     memset(&params, 0, sizeof(params));
     self->sums->kernels++;
-    CUresult result = tnri_drive(cuGraphKernelNodeGetParams, (node, &params));
-    *is_read = result == CUDA_SUCCESS;
-    if (!*is_read)
-        return TNR_OK;
+    CUresult result = tnri_drive_if(cuGraphKernelNodeGetParams, (node, &params));
+    tnr_status status = told(result, "cuGraphKernelNodeGetParams", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
     self->at.kernel = kernel_name(&params);
-    if (params.extra != NULL)
+    if (params.extra != NULL && params.extra[0] != CU_LAUNCH_PARAM_END)
         return read_packed(self, params.extra, is_read);
-    if (params.kernelParams != NULL)
-        return read_pointers(self, &params, is_read);
-    /* Neither: read only if it is a kernel without parameters. */
-    size_t offset, bytes;
-    *is_read = param_ask(&params, 0, &offset, &bytes) == CUDA_ERROR_INVALID_VALUE;
-    return TNR_OK;
+    return read_pointers(self, &params, is_read);
 }
 
-/* ---- other nodes ---------------------------------------------------------------------------- */
+/* ---- copies and sets ------------------------------------------------------------------------ */
+
+/* One side of a copy. */
+typedef struct side {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    size_t x, y, z, pitch, height;
+} side;
+
+/* From the first to the last byte of rows in layers, each `pitch` apart. A pitch means nothing
+ * where there is one row. */
+static size_t extent_bytes(size_t width, size_t rows, size_t layers, size_t pitch, size_t height)
+{
+    if (width == 0 || rows == 0 || layers == 0)
+        return 0;
+    return ((layers - 1) * height + (rows - 1)) * pitch + width;
+}
+
+static tnr_status visit_side(walk *self, const side *of, size_t offset, const CUDA_MEMCPY3D *copy,
+                             int *is_read)
+{
+    uintptr_t at;
+    switch (of->type) {
+    case CU_MEMORYTYPE_HOST:
+        at = (uintptr_t)of->host;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+        at = (uintptr_t)of->device;
+        break;
+    case CU_MEMORYTYPE_ARRAY:
+        return TNR_OK; /* the driver's own memory */
+    default:
+        *is_read = 0;
+        return TNR_OK;
+    }
+    if (at == 0)
+        return TNR_OK;
+    at += of->x + (of->y + of->z * of->height) * of->pitch;
+    return visit_word(
+        self, TNR_AUDIT_COPY, offset, at,
+        extent_bytes(copy->WidthInBytes, copy->Height, copy->Depth, of->pitch, of->height));
+}
 
 static tnr_status read_copy(walk *self, CUgraphNode node, int *is_read)
 {
     CUDA_MEMCPY3D copy;
     memset(&copy, 0, sizeof(copy));
     self->sums->copies++;
-    *is_read = tnri_drive(cuGraphMemcpyNodeGetParams, (node, &copy)) == CUDA_SUCCESS;
-    if (!*is_read)
-        return TNR_OK;
-    tnr_status status = TNR_OK;
-    if (copy.dstMemoryType != CU_MEMORYTYPE_ARRAY)
-        status = visit_word(self, TNR_AUDIT_COPY, 0,
-                            copy.dstMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)copy.dstHost
-                                                                     : (uintptr_t)copy.dstDevice);
-    if (status == TNR_OK && copy.srcMemoryType != CU_MEMORYTYPE_ARRAY)
-        status = visit_word(self, TNR_AUDIT_COPY, 1,
-                            copy.srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)copy.srcHost
-                                                                     : (uintptr_t)copy.srcDevice);
-    return status;
+    CUresult result = tnri_drive_if(cuGraphMemcpyNodeGetParams, (node, &copy));
+    tnr_status status = told(result, "cuGraphMemcpyNodeGetParams", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
+    side to = {.type = copy.dstMemoryType,
+               .host = copy.dstHost,
+               .device = copy.dstDevice,
+               .x = copy.dstXInBytes,
+               .y = copy.dstY,
+               .z = copy.dstZ,
+               .pitch = copy.dstPitch,
+               .height = copy.dstHeight};
+    side from = {.type = copy.srcMemoryType,
+                 .host = copy.srcHost,
+                 .device = copy.srcDevice,
+                 .x = copy.srcXInBytes,
+                 .y = copy.srcY,
+                 .z = copy.srcZ,
+                 .pitch = copy.srcPitch,
+                 .height = copy.srcHeight};
+    status = visit_side(self, &to, 0, &copy, is_read);
+    return status != TNR_OK ? status : visit_side(self, &from, 1, &copy, is_read);
 }
 
 static tnr_status read_set(walk *self, CUgraphNode node, int *is_read)
@@ -148,64 +228,148 @@ static tnr_status read_set(walk *self, CUgraphNode node, int *is_read)
     CUDA_MEMSET_NODE_PARAMS set;
     memset(&set, 0, sizeof(set));
     self->sums->sets++;
-    *is_read = tnri_drive(cuGraphMemsetNodeGetParams, (node, &set)) == CUDA_SUCCESS;
-    return *is_read ? visit_word(self, TNR_AUDIT_SET, 0, (uintptr_t)set.dst) : TNR_OK;
+    CUresult result = tnri_drive_if(cuGraphMemsetNodeGetParams, (node, &set));
+    tnr_status status = told(result, "cuGraphMemsetNodeGetParams", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
+    return visit_word(self, TNR_AUDIT_SET, 0, (uintptr_t)set.dst,
+                      extent_bytes(set.width * set.elementSize, set.height, 1, set.pitch, 1));
+}
+
+/* Words that the device writes or waits for, several to a node. */
+static tnr_status read_batch(walk *self, CUgraphNode node, int *is_read)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+    memset(&batch, 0, sizeof(batch));
+    self->sums->others++;
+    CUresult result = tnri_drive_if(cuGraphBatchMemOpNodeGetParams, (node, &batch));
+    tnr_status status = told(result, "cuGraphBatchMemOpNodeGetParams", is_read);
+    if (*is_read && batch.count > 0 && batch.paramArray == NULL)
+        *is_read = 0;
+    if (status != TNR_OK || !*is_read)
+        return status;
+    for (unsigned i = 0; status == TNR_OK && i < batch.count; i++) {
+        const CUstreamBatchMemOpParams *op = &batch.paramArray[i];
+        switch (op->operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+            status = visit_word(self, TNR_AUDIT_SET, i, (uintptr_t)op->writeValue.address, 4);
+            break;
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            status = visit_word(self, TNR_AUDIT_SET, i, (uintptr_t)op->writeValue.address, 8);
+            break;
+        case CU_STREAM_MEM_OP_BARRIER:
+        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+            break; /* no address */
+        default:
+            *is_read = 0;
+            break;
+        }
+    }
+    return status;
+}
+
+/* ---- graphs in graphs ----------------------------------------------------------------------- */
+
+static tnr_status walk_child(walk *self, CUgraph child, unsigned depth, int *is_read)
+{
+    if (child == NULL || depth >= DEPTH_MAX) {
+        *is_read = 0;
+        return TNR_OK;
+    }
+    self->sums->children++;
+    return walk_graph(self, child, depth + 1);
 }
 
 static tnr_status read_child(walk *self, CUgraphNode node, unsigned depth, int *is_read)
 {
     CUgraph child = NULL;
-    *is_read = depth < DEPTH_MAX &&
-               tnri_drive(cuGraphChildGraphNodeGetGraph, (node, &child)) == CUDA_SUCCESS;
-    if (!*is_read)
+    CUresult result = tnri_drive_if(cuGraphChildGraphNodeGetGraph, (node, &child));
+    tnr_status status = told(result, "cuGraphChildGraphNodeGetGraph", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
+    return walk_child(self, child, depth, is_read);
+}
+
+/* The bodies, of which drivers before CUDA 13.2 say nothing once the node has been made. */
+static tnr_status read_conditional(walk *self, CUgraphNode node, unsigned depth, int *is_read)
+{
+    CUgraphNodeParams params;
+    memset(&params, 0, sizeof(params));
+    self->sums->others++;
+    CUresult result = tnri_drive_if(cuGraphNodeGetParams, (node, &params));
+    tnr_status status = told(result, "cuGraphNodeGetParams", is_read);
+    if (*is_read && (params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL ||
+                     params.conditional.size == 0 || params.conditional.phGraph_out == NULL))
+        *is_read = 0;
+    if (status != TNR_OK || !*is_read)
+        return status;
+    for (unsigned i = 0; status == TNR_OK && i < params.conditional.size; i++)
+        status = walk_child(self, params.conditional.phGraph_out[i], depth, is_read);
+    return status;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------- */
+
+static tnr_status read_by_type(walk *self, CUgraphNode node, int type, unsigned depth, int *is_read)
+{
+    switch (type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return read_kernel(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return read_copy(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return read_set(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return read_batch(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        self->sums->others++;
+        return read_child(self, node, depth, is_read);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return read_conditional(self, node, depth, is_read);
+    case CU_GRAPH_NODE_TYPE_HOST: /* what its function does on the host is the program's business */
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* these two: of memory that the driver manages itself */
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        self->sums->others++;
         return TNR_OK;
-    self->sums->children++;
-    return walk_graph(self, child, depth + 1);
+    default:
+        self->sums->others++;
+        *is_read = 0;
+        return TNR_OK;
+    }
 }
 
 static tnr_status read_node(walk *self, CUgraphNode node, unsigned depth)
 {
     CUgraphNodeType type;
     int is_read = 1;
-    CUresult result = tnri_drive(cuGraphNodeGetType, (node, &type));
+    CUresult result = tnri_drive_if(cuGraphNodeGetType, (node, &type));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuGraphNodeGetType", "reading a graph");
-    tnr_status status = TNR_OK;
-    self->at.node = self->sums->nodes++;
+    uint64_t number = self->sums->nodes++;
+    self->at.node = number;
     self->at.depth = depth;
     self->at.kernel = NULL;
-    switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        status = read_kernel(self, node, &is_read);
-        break;
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        status = read_copy(self, node, &is_read);
-        break;
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        status = read_set(self, node, &is_read);
-        break;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        status = read_child(self, node, depth, &is_read);
-        break;
-    case CU_GRAPH_NODE_TYPE_HOST:
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        self->sums->others++; /* they refer to no device memory */
-        break;
-    default:
-        self->sums->others++;
-        is_read = 0;
-        break;
+    tnr_status status = read_by_type(self, node, (int)type, depth, &is_read);
+    if (!is_read) {
+        const char *kernel = type == CU_GRAPH_NODE_TYPE_KERNEL ? self->at.kernel : NULL;
+        if (self->sums->unread < TNRI_UNREAD_MAX)
+            self->sums->first[self->sums->unread] = (tnri_unread){number, depth, (int)type, kernel};
+        self->sums->unread++;
     }
-    self->sums->unread += !is_read;
     return status;
 }
 
 static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth)
 {
     size_t count = 0;
-    CUresult result = tnri_drive(cuGraphGetNodes, (graph, NULL, &count));
+    CUresult result = tnri_drive_if(cuGraphGetNodes, (graph, NULL, &count));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuGraphGetNodes", "reading a graph");
     if (count == 0)

@@ -11,8 +11,8 @@
  * from wherever each is (tnri_chunk_state). A wake goes the other way, and what fails in it is
  * taken back by step 4. Contents stay in host memory until the very end of a wake.
  *
- * The device's staging is claimed all the time, so there is one sleep or wake at once; user's
- * callbacks run outside.
+ * A device has one sleep or wake at a time, from its first callback to its last
+ * (tnri_staging_turn_begin). In between the device's staging is claimed; the callbacks run without.
  */
 #include <tenure/sleep.h>
 
@@ -64,24 +64,46 @@ static void set_free(pool_set *set)
     tnri_host_free(set->pools, set->max * sizeof(set->pools[0]));
 }
 
-/* The set of one pool (null: the default pool), or of all of a device. */
-static tnr_status set_make(pool_set *set, int device_index, tnr_pool pool, int is_all)
+/* 1 while the thread has a device's turn. A callback that wanted another one, of any device, might
+ * wait for a thread whose callback waits for this one. */
+static _Thread_local int is_in_turn;
+
+/* Finds the device and waits for this thread's turn. */
+static tnr_status turn_begin(int device_index, tnri_device **device)
 {
-    *set = (pool_set){.is_all = is_all};
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnr_status status = tnri_library_device(device_index, &set->device);
+    if (is_in_turn)
+        return tnri_error(TNR_ERR_BUSY, "this is a callback of a sleep or wake, which goes on when "
+                                        "the callback returns. Sleep or wake after it.");
+    tnr_status status = tnri_library_device(device_index, device);
     if (status != TNR_OK)
         return status;
+    tnri_staging_turn_begin(*device);
+    is_in_turn = 1;
+    return TNR_OK;
+}
+
+static void turn_end(tnri_device *device)
+{
+    is_in_turn = 0;
+    tnri_staging_turn_end(device);
+}
+
+/* The set of one pool (null: the default pool), or of all of a device. It is this thread's turn. */
+static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool pool, int is_all)
+{
+    tnr_status status = TNR_OK;
+    *set = (pool_set){.device = device, .is_all = is_all};
     if (pool == NULL)
-        pool = set->device->pool_default;
+        pool = device->pool_default;
     if (!is_all) {
         status = tnri_pool_check(pool);
         if (status != TNR_OK)
             return status;
-        if (pool->device != set->device)
+        if (pool->device != device)
             return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
-                              pool->name, pool->device->index, device_index);
+                              pool->name, pool->device->index, device->index);
         return set_add(set, pool);
     }
     for (tnr_pool each = NULL;
@@ -163,12 +185,13 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
             content = TNR_CONTENT_KEEP;
         status = tnri_sleeper_list(sleeper, set->pools[i], content);
         if (status == TNR_OK)
-            status = tnri_staging_take(set->device, sleeper->kept_bytes, &sleeper->pieces);
+            status = tnri_staging_take(set->device, sleeper->kept_bytes, options->pinned_bytes_max,
+                                       &sleeper->pieces);
         sleeper->keeps_pieces = options->keep_backing;
         if (status == TNR_OK)
             status = tnri_sleeper_copy(sleeper, set->device, 1);
     }
-    if (set->device->staging.has_stream) {
+    if (set->device->staging.streams_count > 0) {
         tnr_status waited = tnri_staging_wait(set->device);
         if (status == TNR_OK)
             status = waited;
@@ -288,7 +311,7 @@ static tnr_status set_wake(const pool_set *set)
     }
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
         status = tnri_sleeper_copy(sleeper_at(set, i), set->device, 0);
-    if (set->device->staging.has_stream) {
+    if (set->device->staging.streams_count > 0) {
         tnr_status waited = tnri_staging_wait(set->device);
         if (status == TNR_OK)
             status = waited;
@@ -349,42 +372,58 @@ static tnr_status sleep_begin(int device, tnr_pool pool, int is_all,
                           "TNR_SLEEP_OPTIONS_INIT.");
     if (options != NULL)
         chosen = *options;
-    pool_set set;
-    tnr_status status = set_make(&set, device, pool, is_all);
+    tnri_device *found;
+    tnr_status status = turn_begin(device, &found);
     if (status != TNR_OK)
         return status;
-    status = set_sleep(&set, &chosen);
-    set_free(&set);
+    pool_set set;
+    status = set_make(&set, found, pool, is_all);
+    if (status == TNR_OK) {
+        status = set_sleep(&set, &chosen);
+        set_free(&set);
+    }
+    turn_end(found);
+    return status;
+}
+
+static tnr_status set_wake_up(pool_set *set)
+{
+    tnri_staging_claim(set->device);
+    set_select(set, TNRI_ASLEEP, TNRI_WAKING);
+    tnri_visit visit;
+    tnr_status status = set->count == 0 ? TNR_OK : tnri_device_enter(set->device, &visit);
+    if (status == TNR_OK && set->count > 0) {
+        status = set_wake(set);
+        if (status != TNR_OK)
+            set_sink(set);
+        for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
+            tnri_sleeper_clear(sleeper_at(set, i), set->device);
+            atomic_fetch_add(&set->pools[i]->asleep.wakes, 1);
+            atomic_fetch_add(&set->pools[i]->asleep.generation, 1);
+        }
+        tnri_device_leave(&visit);
+    }
+    for (size_t i = 0; i < set->count; i++)
+        atomic_store(&set->pools[i]->asleep.state, status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
+    tnri_staging_unclaim(set->device);
+    if (status == TNR_OK)
+        set_notify(set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
     return status;
 }
 
 static tnr_status wake_begin(int device, tnr_pool pool, int is_all)
 {
-    pool_set set;
-    tnr_status status = set_make(&set, device, pool, is_all);
+    tnri_device *found;
+    tnr_status status = turn_begin(device, &found);
     if (status != TNR_OK)
         return status;
-    tnri_staging_claim(set.device);
-    set_select(&set, TNRI_ASLEEP, TNRI_WAKING);
-    tnri_visit visit;
-    status = set.count == 0 ? TNR_OK : tnri_device_enter(set.device, &visit);
-    if (status == TNR_OK && set.count > 0) {
-        status = set_wake(&set);
-        if (status != TNR_OK)
-            set_sink(&set);
-        for (size_t i = 0; i < set.count && status == TNR_OK; i++) {
-            tnri_sleeper_clear(sleeper_at(&set, i), set.device);
-            atomic_fetch_add(&set.pools[i]->asleep.wakes, 1);
-            atomic_fetch_add(&set.pools[i]->asleep.generation, 1);
-        }
-        tnri_device_leave(&visit);
+    pool_set set;
+    status = set_make(&set, found, pool, is_all);
+    if (status == TNR_OK) {
+        status = set_wake_up(&set);
+        set_free(&set);
     }
-    for (size_t i = 0; i < set.count; i++)
-        atomic_store(&set.pools[i]->asleep.state, status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
-    tnri_staging_unclaim(set.device);
-    if (status == TNR_OK)
-        set_notify(&set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
-    set_free(&set);
+    turn_end(found);
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "device/carry.h"
 
 /* Free memory up to this size between two kept stretches is copied along: many small copies cost
  * more than a few bytes. */
@@ -13,8 +14,8 @@ enum { GAP_BYTES = 64 << 10, LIST_MIN = 64 };
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* The pool is about to be taken apart: it has no live block any more, or loses them all. Should that
- * fail half-way, what is left of it can still be woken, without contents. */
+/* The pool is about to be taken apart: it has no live block any more, or loses them all. If that
+ * fails half-way, what is left of it can still be woken, without contents. */
 static tnr_status sleeper_settle(tnr_pool pool)
 {
     tnri_device *device = pool->device;
@@ -203,34 +204,61 @@ tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool)
 
 /* ---- copying -------------------------------------------------------------------------------- */
 
+/* Where a copy stands: what follows goes to this place in the pieces. */
+typedef struct cursor {
+    tnri_carry carry;
+    tnri_piece *piece; /* the next to be opened */
+    size_t left;       /* bytes that are in no opened piece yet */
+    unsigned char *memory;
+    size_t room; /* bytes at `memory` */
+    CUstream stream;
+} cursor;
+
+static tnr_status cursor_advance(cursor *at)
+{
+    size_t bytes = at->left < TNRI_PIECE_BYTES ? at->left : TNRI_PIECE_BYTES;
+    tnr_status status = tnri_carry_open(&at->carry, at->piece, bytes, &at->memory, &at->stream);
+    if (status != TNR_OK)
+        return status;
+    at->piece = at->piece->next;
+    at->left -= bytes;
+    at->room = bytes;
+    return TNR_OK;
+}
+
+/* Puts the copies of one stretch on the streams. */
+static tnr_status stretch_copy(cursor *at, const tnri_kept *kept)
+{
+    for (size_t done = 0; done < kept->bytes;) {
+        tnr_status status = at->room == 0 ? cursor_advance(at) : TNR_OK;
+        if (status != TNR_OK)
+            return status;
+        size_t bytes = kept->bytes - done < at->room ? kept->bytes - done : at->room;
+        CUdeviceptr device = kept->base + done;
+        CUresult result;
+        if (at->carry.is_out)
+            result = tnri_drive(cuMemcpyDtoHAsync, (at->memory, device, bytes, at->stream));
+        else
+            result = tnri_drive(cuMemcpyHtoDAsync, (device, at->memory, bytes, at->stream));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuMemcpyAsync", "copying kept contents");
+        done += bytes;
+        at->memory += bytes;
+        at->room -= bytes;
+    }
+    return TNR_OK;
+}
+
 tnr_status tnri_sleeper_copy(tnri_sleeper *sleeper, tnri_device *device, int is_out)
 {
-    CUstream stream;
-    tnr_status status = sleeper->kept_count == 0 ? TNR_OK : tnri_staging_stream(device, &stream);
-    tnri_piece *piece = sleeper->pieces;
-    size_t used = 0;
-    for (size_t i = 0; i < sleeper->kept_count && status == TNR_OK; i++) {
-        const tnri_kept *kept = &sleeper->kept[i];
-        for (size_t at = 0; at < kept->bytes && status == TNR_OK;) {
-            if (used == TNRI_PIECE_BYTES) {
-                piece = piece->next;
-                used = 0;
-            }
-            size_t bytes = kept->bytes - at;
-            if (bytes > TNRI_PIECE_BYTES - used)
-                bytes = TNRI_PIECE_BYTES - used;
-            CUresult result;
-            if (is_out)
-                result = tnri_drive(cuMemcpyDtoHAsync,
-                                    (piece->memory + used, kept->base + at, bytes, stream));
-            else
-                result = tnri_drive(cuMemcpyHtoDAsync,
-                                    (kept->base + at, piece->memory + used, bytes, stream));
-            if (result != CUDA_SUCCESS)
-                status = tnri_driver_error(result, "cuMemcpyAsync", "copying kept contents");
-            at += bytes;
-            used += bytes;
-        }
-    }
-    return status;
+    if (sleeper->kept_count == 0)
+        return TNR_OK;
+    cursor at = {.piece = sleeper->pieces, .left = sleeper->kept_bytes};
+    tnr_status status = tnri_carry_begin(&at.carry, device, is_out);
+    if (status != TNR_OK)
+        return status;
+    for (size_t i = 0; i < sleeper->kept_count && status == TNR_OK; i++)
+        status = stretch_copy(&at, &sleeper->kept[i]);
+    tnr_status ended = tnri_carry_end(&at.carry, status == TNR_OK);
+    return status == TNR_OK ? ended : status;
 }

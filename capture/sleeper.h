@@ -27,7 +27,7 @@ typedef struct tnri_sleeper {
     size_t kept_count, kept_max;
     size_t kept_bytes;
     tnri_piece *pieces; /* their contents, one after the other */
-    int keeps_pieces;   /* 1: they stay pinned after the wake */
+    int keeps_pieces;   /* 1: they stay for the next sleep */
     int is_lost;        /* 1: some memory has gone; contents are in the pieces only */
 } tnri_sleeper;
 
@@ -45,8 +45,8 @@ tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool);
 /* Empties the lists and gives the pieces back. Frees the lists' memory. */
 void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device);
 
-/* Puts copies of everything that is kept on the staging's stream: out, or back in. The caller waits
- * with tnri_staging_wait, also after an error. In the device's context. */
+/* Puts copies of everything that is kept on the staging's streams: out, or back in. The caller
+ * waits with tnri_staging_wait, also after an error. In the device's context. */
 tnr_status tnri_sleeper_copy(tnri_sleeper *sleeper, tnri_device *device, int is_out);
 
 #endif

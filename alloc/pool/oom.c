@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "conf/conf.h"
+#include "pool/asleep.h"
 
 enum { HOLDERS_MAX = 5 };
 
@@ -81,6 +82,8 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
     tnr_pool pool = NULL;
     while ((pool = tnri_pool_walk(device, pool)) != NULL) {
         tnri_arena *arena = NULL;
+        if (!tnri_pool_is_awake(pool))
+            continue; /* its blocks hold no memory */
         while ((arena = tnri_arena_walk(pool, arena)) != NULL) {
             holder h = holder_of(arena);
             total->live += h.live;
