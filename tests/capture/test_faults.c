@@ -17,7 +17,7 @@
 #define BYTES (4 * MIB)
 
 enum { SCRATCH, AGAIN, BRANCHED, OUTPUT, ORDINARY, USED, STRANGER, SYNCED };
-enum { GRAPHS = 3 };
+enum { GRAPHS = 3, EVENTS = 16 };
 
 /* What the run has besides its blocks. */
 static struct {
@@ -25,6 +25,8 @@ static struct {
     CUgraphExec exec[GRAPHS];
     tnr_graph number[GRAPHS];
     int destroyed; /* cuGraphDestroy, by the program */
+    CUevent events[EVENTS]; /* whose destruction failed */
+    int events_count;
 } own;
 
 #define ORIGIN (run->streams[0])
@@ -65,7 +67,7 @@ static int own_order(fault_run *run, CUstream to, CUstream from)
                 cuEventRecord(event, from) == CUDA_SUCCESS &&
                 cuStreamWaitEvent(to, event, 0) == CUDA_SUCCESS;
     if (event != NULL && cuEventDestroy(event) != CUDA_SUCCESS)
-        (void)cuEventDestroy(event);
+        own.events[own.events_count++] = event;
     own_leave();
     return right;
 }
@@ -99,8 +101,11 @@ static int step_begin(fault_run *run, tnr_pool pool)
     tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
     options.pool = pool;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    /* An earlier one may be there still, if the driver would not end it. */
+    int is_new = cuStreamIsCapturing(ORIGIN, &status) == CUDA_SUCCESS &&
+                 status == CU_STREAM_CAPTURE_STATUS_NONE;
     int begun = step_status(run, tnr_capture_begin(0, ORIGIN, &options), "begin") == TNR_OK;
-    if (cuStreamIsCapturing(ORIGIN, &status) == CUDA_SUCCESS)
+    if (is_new && cuStreamIsCapturing(ORIGIN, &status) == CUDA_SUCCESS)
         assert_int_equal(status, begun ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                                        : CU_STREAM_CAPTURE_STATUS_NONE);
     return begun;
@@ -217,6 +222,8 @@ static void settle(fault_run *run)
     capture_settle(BRANCH);
     for (int i = 0; i < GRAPHS; i++)
         assert_true(own_destroy(i));
+    while (own.events_count > 0)
+        assert_int_equal(cuEventDestroy(own.events[--own.events_count]), CUDA_SUCCESS);
     simcuda_run(UINT64_MAX);
     check_next_capture(run);
     simcuda_run(UINT64_MAX);
@@ -322,7 +329,11 @@ static void attach_body(fault_run *run)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUgraph ended = NULL;
-    if (cuStreamBeginCapture(ORIGIN, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS)
+    if (!own_enter(run))
+        return;
+    CUresult begun = cuStreamBeginCapture(ORIGIN, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    own_leave();
+    if (begun != CUDA_SUCCESS)
         return;
     tnr_status attached = tnr_capture_attach(0, ORIGIN, NULL, &own.number[0]);
     if (step_status(run, attached, "attach") == TNR_OK) {
