@@ -4,8 +4,8 @@
  *
  * A CUDA user object is given to each CUDA graph. The driver lets go of it, on a thread of its own
  * choice, when the graph, its clones, its executables and their launches are all over; all that its
- * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something that
- * takes time: tnri_graphs_settle.
+ * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something
+ * that takes time: tnri_graphs_settle.
  *
  * Inside the room, except where it says otherwise.
  */
@@ -26,12 +26,12 @@ typedef struct tnri_graph {
     tnr_graph number;
     char name[TNRI_GRAPH_NAME_BYTES];
     tnri_device *device;
-    tnri_place *place;    /* null: adopted */
+    tnri_place *place; /* null: adopted */
     tnri_tether *tether;
     int is_capturing;
     int was_attached; /* 1: its capture was begun by the engine */
-    int is_tied;     /* 1: the CUDA graph has the tether */
-    int is_doubtful; /* 1: host memory lacked for what it would overwrite: not launched any more */
+    int is_tied;      /* 1: the CUDA graph has the tether */
+    int is_doubtful;  /* 1: host memory lacked for what it would overwrite: not launched any more */
     tnri_uses **holds; /* blocks that are kept: none that was handed out in its capture */
     size_t holds_count, holds_room;
     tnri_uses **late; /* the same, freed during a capture whose nodes could not be read */

@@ -11,9 +11,6 @@
 #include "base/host_memory.h"
 #include "capture.h"
 
-/* Nodes that a piece made of two may have; beyond that they stay apart. */
-enum { NODES_JOINED_MAX = 16 };
-
 /* ---- records -------------------------------------------------------------------------------- */
 
 int tnri_spares_fill(tnri_place *place, size_t count)
@@ -162,39 +159,27 @@ static tnri_captured *piece_at(const tnri_captured *of, const tnri_block *block)
 
 /* ---- joining -------------------------------------------------------------------------------- */
 
-/* Makes the nodes of `into` stand for those of both, which the same views come after. 0 if that
- * cannot be done well. */
-static int nodes_join(tnri_captured *into, const tnri_captured *other)
+/* 1 if two pieces wait for the same nodes. Others stay apart, also where the same streams come after
+ * both today: a stream that joins later may come after one of them alone. */
+static int nodes_are_same(const tnri_captured *piece, const tnri_captured *other)
 {
-    size_t before = into->nodes_count;
-    for (size_t i = 0; i < other->nodes_count; i++)
-        if (into->nodes_count >= NODES_JOINED_MAX ||
-            !tnri_captured_add_node(into, other->nodes[i])) {
-            into->nodes_count = before;
+    if (piece->nodes_count != other->nodes_count)
+        return 0;
+    for (size_t i = 0; i < other->nodes_count; i++) {
+        size_t at = 0;
+        while (at < piece->nodes_count && piece->nodes[at] != other->nodes[i])
+            at++;
+        if (at == piece->nodes_count)
             return 0;
-        }
+    }
     return 1;
 }
 
-/* If one view alone comes after a piece, its frontier comes after all that the piece waits for. */
-static void nodes_shorten(tnri_captured *piece)
-{
-    if (piece->views == 0 || (piece->views & (piece->views - 1)) != 0)
-        return;
-    int view = __builtin_ctzll(piece->views);
-    const tnri_view *of = &piece->capture->order.views[view];
-    if (of->frontier_count >= piece->nodes_count)
-        return;
-    piece->nodes_count = 0;
-    for (size_t i = 0; i < of->frontier_count; i++)
-        piece->nodes[piece->nodes_count++] = of->frontier[i];
-}
-
-/* Joins `piece`, in no list, with a neighbour that the same views come after. Returns the result, in
- * no list. Under the arena's lock. */
+/* Joins `piece`, in no list, with a neighbour that waits for the same nodes. Returns the result,
+ * in no list. Under the arena's lock. */
 static tnri_captured *piece_join(tnri_captured *piece, tnri_captured *neighbour)
 {
-    if (neighbour == NULL || neighbour->views != piece->views || !nodes_join(piece, neighbour))
+    if (neighbour == NULL || !nodes_are_same(piece, neighbour))
         return piece;
     piece_leave(neighbour);
     tnri_block *block = piece->uses.block;
@@ -212,8 +197,6 @@ static void piece_settle(tnri_captured *piece)
 {
     piece = piece_join(piece, piece_at(piece, piece->uses.block->above));
     piece = piece_join(piece, piece_at(piece, piece->uses.block->below));
-    if (piece->nodes_count > 1)
-        nodes_shorten(piece);
     piece_enter(piece);
 }
 
@@ -356,8 +339,8 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int vi
     spread->world = tnri_arena_world(place->arena, request->bytes);
     size_t count = 0;
     PIECES_EACH(place, piece, next)
-        count += piece->capture == capture && (piece->views & bit) != 0 &&
-                 piece->uses.block->world == spread->world;
+    count += piece->capture == capture && (piece->views & bit) != 0 &&
+             piece->uses.block->world == spread->world;
     if (count == 0)
         return TNR_OK;
     spread->count = count;
@@ -376,9 +359,9 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int vi
     }
     size_t at = 0;
     PIECES_EACH(place, piece, next)
-        if (piece->capture == capture && (piece->views & bit) != 0 &&
-            piece->uses.block->world == spread->world)
-            spread->records[at++] = piece;
+    if (piece->capture == capture && (piece->views & bit) != 0 &&
+        piece->uses.block->world == spread->world)
+        spread->records[at++] = piece;
     qsort(spread->records, count, sizeof(spread->records[0]), record_compare);
     for (size_t i = 0; i < count; i++) {
         tnri_captured *piece = spread->records[i];
@@ -421,10 +404,11 @@ static unsigned range_rest(tnri_range range, const tnri_block *taken, tnri_range
     return count;
 }
 
-void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
+int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
 {
+    int is_reused = 0;
     if (spread->count == 0)
-        return;
+        return 0;
     tnri_block *hint = NULL;
     tnri_world *world = spread->world;
     tnri_lock_take(&place->arena->lock);
@@ -433,6 +417,8 @@ void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block
         tnri_captured *piece = spread->records[i];
         tnri_range rest[2];
         unsigned rests = range_rest(spread->ranges[i], taken, rest);
+        is_reused |= rests != 1 || rest[0].base != spread->ranges[i].base ||
+                     rest[0].end != spread->ranges[i].end;
         if (rests == 2) { /* the upper one first: the lower may join what is below */
             tnri_block *run = tnri_world_find(world, hint, rest[1].base);
             piece_rest(piece, tnri_world_withhold(world, run, rest[1].base, rest[1].end));
@@ -444,6 +430,7 @@ void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block
     }
     tnri_lock_release(&place->arena->lock);
     spread_free(spread, spread->count);
+    return is_reused;
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

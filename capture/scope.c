@@ -101,8 +101,8 @@ static tnr_status already_error(tnr_stream stream)
 static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
 {
     tnri_standing standing;
-    CUresult result = tnri_drive(cuStreamBeginCapture,
-                                 (stream, (CUstreamCaptureMode)capture->mode));
+    CUresult result =
+        tnri_drive(cuStreamBeginCapture, (stream, (CUstreamCaptureMode)capture->mode));
     if (result == CUDA_ERROR_ILLEGAL_STATE)
         return already_error(stream);
     if (result != CUDA_SUCCESS)
@@ -188,8 +188,8 @@ tnr_status tnr_capture_begin(int device_index, tnr_stream stream,
 
 int tnri_scope_may_end(const tnri_capture *capture)
 {
-    return !capture->is_attached && (capture->mode == TNR_CAPTURE_RELAXED ||
-                                     capture->threads[0] == tnri_thread_number());
+    return !capture->is_attached &&
+           (capture->mode == TNR_CAPTURE_RELAXED || capture->threads[0] == tnri_thread_number());
 }
 
 /* The capture that the caller may end on a stream. */
@@ -198,8 +198,9 @@ static tnr_status scope_find(tnri_device *device, tnr_stream stream, tnri_captur
     tnri_capture *capture = tnri_capture_begun_on(device, stream);
     *found = capture;
     if (capture == NULL)
-        return tnri_error(TNR_ERR_CAPTURE, "no capture was begun with tnr_capture_begin on stream "
-                                           "%p, or it has ended.",
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "no capture was begun with tnr_capture_begin on stream "
+                          "%p, or it has ended.",
                           (void *)stream);
     if (!tnri_scope_may_end(capture))
         return tnri_error(TNR_ERR_CAPTURE,
@@ -435,8 +436,7 @@ tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
         status = tnri_device_enter(graph->device, &visit);
     if (status == TNR_OK) {
         tnri_capture *capture = tnri_capture_of(graph);
-        status = capture != NULL ? scope_ended(capture, cuda_graph)
-                                 : ended_late(graph, cuda_graph);
+        status = capture != NULL ? scope_ended(capture, cuda_graph) : ended_late(graph, cuda_graph);
         tnri_device_leave(&visit);
         tnri_orphans_end();
     }

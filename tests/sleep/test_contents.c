@@ -11,6 +11,7 @@
  *   set_copy_out: keeps_pieces not set: backing_is_kept_and_prepared
  *   one driver call more for each chunk in tnri_chunk_sleep or tnri_chunk_wake:
  *   discarding_costs_the_mapping_calls
+ *   pieces_make without pinned_trim: backing_is_kept_and_prepared
  *   pinned_share: always `count`: pinned_memory_is_bounded
  *   slot_clear without the wait, or without tnri_crew_copy: pinned_memory_is_bounded
  *   tnri_staging_give without returning the ring: pinned_memory_is_bounded
@@ -280,6 +281,10 @@ static void backing_is_kept_and_prepared(void **state)
     sleep_context_enter();
     void *ptr = unit_malloc(40 * MIB, NULL);
     sleep_fill(ptr, 40 * MIB, 1, NULL);
+    simcuda_fail("cuMemHostAlloc", 3, 0, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_error(tnr_sleep_prepare(0, 100 * MIB), TNR_ERR_HOST_MEMORY, "cuMemHostAlloc");
+    simcuda_fail_clear();
+    assert_int_equal(sleep_pinned_bytes(), 0); /* all of it or nothing */
     assert_ok(tnr_sleep_prepare(0, 33 * MIB));
     assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_PIECE_BYTES);
     uint64_t pinned = simcuda_calls("cuMemHostAlloc");

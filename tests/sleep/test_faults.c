@@ -8,7 +8,6 @@
  *   set_take_back without pool_restore: contents or memory lost
  *   tnri_chunk_unplace without `state = HELD`: the next wake maps nothing
  *   tnri_chunk_wake without the step from PLACED: no access after the next wake
- *   pieces_make without pieces_trim: pinned memory left
  *   set_sink emptied: memory held by a pool that failed to wake
  */
 #include "fault/fault.h"
@@ -76,7 +75,7 @@ static void prepare(fault_run *run)
     run->settle = settle;
     step_pool_create(run, 0, 0, 0);
     for (int i = 0; i < 4; i++) {
-        step_malloc(run, i, (size_t)(i + 2) * MIB, 0, i % 2 == 0 ? 0 : -1, i % 3);
+        step_malloc(run, i, (size_t)(i / 2 + 1) * MIB, 0, i % 2 == 0 ? 0 : -1, i % 3);
         prepare_fill(run, i);
     }
     step_malloc(run, 4, 1 * KIB, 0, -1, 0);
