@@ -193,10 +193,12 @@ static tnr_status hold_address(void *of, const tnri_node_address *found)
     return status;
 }
 
-tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph)
+tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read)
 {
     tnri_nodes_sums sums = {0};
-    return tnri_nodes_walk(cuda_graph, hold_address, graph, &sums);
+    tnr_status status = tnri_nodes_walk(cuda_graph, hold_address, graph, &sums);
+    *is_read = status == TNR_OK && sums.unread == 0;
+    return status;
 }
 
 /* ---- footprint ------------------------------------------------------------------------------ */

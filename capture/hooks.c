@@ -16,6 +16,7 @@
 #include "retire.h"
 #include "room.h"
 #include "scope.h"
+#include "validate.h"
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -278,6 +279,7 @@ static const tnri_captures hooks = {
     .settle = hook_settle,
     .pool_gone = hook_pool_gone,
     .device_ending = hook_device_ending,
+    .validate = tnri_captures_validate,
 };
 
 void tnri_captures_register(void)

@@ -143,6 +143,8 @@ static void launch_note(const launch *self)
 static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream)
 {
     tnri_graph *graph = NULL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     if (tnri_room_depth() > 0)
         return tnri_room_error("tnr_graph_launch");
     *self = (launch){.number = number, .handle = stream};

@@ -92,7 +92,7 @@ static int piece_is_before(const tnri_captured *piece, int view)
     return 1;
 }
 
-static uint64_t piece_views(const tnri_captured *piece)
+uint64_t tnri_piece_views(const tnri_captured *piece)
 {
     uint64_t views = 0;
     for (size_t v = 0; v < piece->capture->order.views_count; v++)
@@ -115,7 +115,7 @@ static unsigned piece_class(size_t bytes)
     return index < TNRI_PIECE_CLASSES ? index : TNRI_PIECE_CLASSES - 1;
 }
 
-static tnri_captured **piece_list(tnri_captured *piece)
+tnri_captured **tnri_piece_list(tnri_captured *piece)
 {
     const tnri_block *block = piece->uses.block;
     int world = block->world->is_small ? TNRI_SMALL : TNRI_LARGE;
@@ -124,12 +124,13 @@ static tnri_captured **piece_list(tnri_captured *piece)
 
 static void piece_enter(tnri_captured *piece)
 {
-    tnri_captured **list = piece_list(piece);
+    tnri_captured **list = tnri_piece_list(piece);
     piece->prev = NULL;
     piece->next = *list;
     if (*list != NULL)
         (*list)->prev = piece;
     *list = piece;
+    piece->is_piece = 1;
     piece->place->pieces_count++;
 }
 
@@ -138,11 +139,12 @@ static void piece_leave(tnri_captured *piece)
     if (piece->prev != NULL)
         piece->prev->next = piece->next;
     else
-        *piece_list(piece) = piece->next;
+        *tnri_piece_list(piece) = piece->next;
     if (piece->next != NULL)
         piece->next->prev = piece->prev;
     piece->next = NULL;
     piece->prev = NULL;
+    piece->is_piece = 0;
     piece->place->pieces_count--;
 }
 
@@ -204,7 +206,7 @@ void tnri_piece_begin(tnri_captured *captured)
 {
     tnri_assert_held(&captured->place->arena->lock);
     captured->open_count = 0;
-    captured->views = piece_views(captured);
+    captured->views = tnri_piece_views(captured);
     piece_settle(captured);
 }
 

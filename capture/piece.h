@@ -44,6 +44,10 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, struct tnri_capture *capture,
 /* 1 if the block has some of what was spread. */
 int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *block);
 
+/* For the validator: the list that a piece belongs in, and the views that come after its nodes. */
+tnri_captured **tnri_piece_list(tnri_captured *piece);
+uint64_t tnri_piece_views(const tnri_captured *piece);
+
 /* Makes all pieces of a place clean. */
 void tnri_pieces_clean(tnri_place *place);
 /* The capture is over, others into the place are not: its pieces wait for them. */

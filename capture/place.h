@@ -61,6 +61,7 @@ typedef struct tnri_captured {
     size_t open_count, open_room;
     uint64_t views; /* a piece: bit v says that view v comes after all nodes */
     int is_kept;    /* handed out: its uses cannot all be told by nodes */
+    int is_piece;
 } tnri_captured;
 
 enum { TNRI_PIECE_CLASSES = 128 };

@@ -226,12 +226,17 @@ static tnr_status ended_error(CUresult result, tnr_stream stream)
                              (void *)stream, why);
 }
 
-/* Ties the graph's record to the driver's graph and holds what that refers to. */
-static tnr_status graph_keep(tnri_graph *graph, CUgraph cuda_graph)
+/* Ties the graph's record to the driver's graph and holds what that refers to. What was freed during
+ * the capture is kept as a whole if not all nodes could be read. */
+static tnr_status graph_keep(tnri_graph *graph, CUgraph cuda_graph, tnri_ending *ending)
 {
+    int is_read = 0;
     tnri_graph_ranges_settle(graph);
     tnr_status status = graph->is_tied ? TNR_OK : tnri_graph_tie(graph, cuda_graph);
-    return status == TNR_OK ? tnri_graph_hold_all(graph, cuda_graph) : status;
+    if (status == TNR_OK)
+        status = tnri_graph_hold_all(graph, cuda_graph, &is_read);
+    *ending = is_read ? TNRI_ENDING_READ : TNRI_ENDING_UNREAD;
+    return status;
 }
 
 /* After a failure the driver may not have ended the capture; it is asked once more. */
@@ -263,8 +268,9 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
     if (result != CUDA_SUCCESS && wanted)
         status = ended_error(result, stream);
     if (result == CUDA_SUCCESS && wanted) {
-        status = graph_keep(capture->graph, made);
-        ending = status == TNR_OK ? TNRI_ENDING_READ : TNRI_ENDING_NO_GRAPH;
+        status = graph_keep(capture->graph, made, &ending);
+        if (status != TNR_OK)
+            ending = TNRI_ENDING_NO_GRAPH;
     }
     if (ending == TNRI_ENDING_NO_GRAPH && made != NULL) {
         (void)tnri_drive(cuGraphDestroy, (made));
@@ -397,8 +403,9 @@ static tnr_status ended_late(tnri_graph *graph, CUgraph cuda_graph)
         tnri_graph_end(graph);
         return TNR_OK;
     }
-    tnr_status status = graph_keep(graph, cuda_graph);
-    if (status == TNR_OK)
+    tnri_ending ending;
+    tnr_status status = graph_keep(graph, cuda_graph, &ending);
+    if (status == TNR_OK && ending == TNRI_ENDING_READ)
         tnri_graph_drop_late(graph);
     return status;
 }
@@ -412,10 +419,10 @@ static tnr_status scope_ended(tnri_capture *capture, CUgraph cuda_graph)
     if (standing.status != CU_STREAM_CAPTURE_STATUS_NONE && standing.id == capture->id)
         return tnri_error(TNR_ERR_CAPTURE, "the capture of stream %p has not ended.",
                           (void *)capture->origin);
+    tnri_ending ending = TNRI_ENDING_NO_GRAPH;
     if (cuda_graph != NULL)
-        status = graph_keep(capture->graph, cuda_graph);
-    tnri_ending ending = cuda_graph == NULL ? TNRI_ENDING_NO_GRAPH : TNRI_ENDING_READ;
-    tnri_capture_finish(capture, status == TNR_OK ? ending : TNRI_ENDING_UNREAD);
+        status = graph_keep(capture->graph, cuda_graph, &ending);
+    tnri_capture_finish(capture, ending);
     return status;
 }
 
@@ -424,6 +431,8 @@ tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
     tnri_visit visit;
     tnr_status status = TNR_OK;
     tnri_graph *graph = NULL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     if (tnri_room_enter() > 0)
         status = tnri_room_error("tnr_capture_ended");
     else
