@@ -32,6 +32,13 @@ void step_close(step_run *run)
     must_cu(self, self->gpu->cuMemFreeHost(run->host), "cuMemFreeHost");
 }
 
+CUdeviceptr step_malloc(step_run *run, size_t bytes, CUstream stream)
+{
+    void *ptr;
+    must(run->self, tnr_malloc(&ptr, bytes, run->self->active.device, stream), "allocating");
+    return (CUdeviceptr)(uintptr_t)ptr;
+}
+
 void step_order(step_run *run, CUstream to, CUstream from)
 {
     program *self = run->self;
@@ -58,9 +65,9 @@ static void round_enqueue(step_run *run, int lane, int round, CUdeviceptr shared
     CUstream stream = run->streams[lane];
     uint64_t own = seed * 64 + (uint64_t)(round * STEP_STREAMS + lane) + 1;
     size_t part = PART(run), slice = part / STEP_ROUNDS / 512 * 512;
-    CUdeviceptr first = program_malloc(self, NULL, run->bytes, stream);
+    CUdeviceptr first = step_malloc(run, run->bytes, stream);
     must_cu(self, pattern_fill(&self->checks, first, run->bytes, own, stream), "a kernel");
-    CUdeviceptr second = program_malloc(self, NULL, part, stream);
+    CUdeviceptr second = step_malloc(run, part, stream);
     must_cu(self, gpu->cuMemsetD8Async(second, (unsigned char)own, part, stream), "a set");
     must_cu(self, gpu->cuMemcpyDtoDAsync(second, first + part, part / 2, stream), "a copy");
     must_cu(self, pattern_check(&self->checks, first, run->bytes, own, stream, (size_t)lane),
@@ -82,7 +89,7 @@ void step_enqueue(step_run *run, CUdeviceptr input, CUdeviceptr output, uint64_t
     program *self = run->self;
     const gpu_driver *gpu = self->gpu;
     CUstream origin = run->streams[0];
-    CUdeviceptr shared = program_malloc(self, NULL, run->bytes, origin);
+    CUdeviceptr shared = step_malloc(run, run->bytes, origin);
     must_cu(self, gpu->cuMemcpyDtoDAsync(shared, input, run->bytes, origin), "a copy");
     for (int lane = 1; lane < STEP_STREAMS; lane++)
         step_order(run, run->streams[lane], origin);
@@ -93,12 +100,12 @@ void step_enqueue(step_run *run, CUdeviceptr input, CUdeviceptr output, uint64_t
     for (int lane = 1; lane < STEP_STREAMS; lane++)
         must(self, tnr_record_use(program_pointer(shared), run->streams[lane]), "recording a use");
     must(self, tnr_free(program_pointer(shared)), "freeing inside");
-    CUdeviceptr early = program_malloc(self, NULL, run->bytes, origin);
+    CUdeviceptr early = step_malloc(run, run->bytes, origin);
     must_cu(self, gpu->cuMemsetD8Async(early, 0x77, run->bytes, origin), "a set");
     must(self, tnr_free(program_pointer(early)), "freeing inside");
     for (int lane = 1; lane < STEP_STREAMS; lane++)
         step_order(run, origin, run->streams[lane]);
-    CUdeviceptr late = program_malloc(self, NULL, run->bytes, origin);
+    CUdeviceptr late = step_malloc(run, run->bytes, origin);
     must_cu(self, gpu->cuMemsetD8Async(late, (unsigned char)(seed + 3), run->bytes, origin),
             "a set");
     must_cu(self, gpu->cuMemcpyDtoDAsync(output + run->bytes - 4096, late, 4096, origin), "a copy");

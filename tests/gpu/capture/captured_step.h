@@ -35,6 +35,9 @@ typedef struct step_graph {
 void step_open(step_run *run, program *self, size_t bytes);
 void step_close(step_run *run);
 
+/* Allocates on a stream, which may capture. */
+CUdeviceptr step_malloc(step_run *run, size_t bytes, CUstream stream);
+
 /* Enqueues the step on the streams, whether they capture or not. */
 void step_enqueue(step_run *run, CUdeviceptr input, CUdeviceptr output, uint64_t seed);
 

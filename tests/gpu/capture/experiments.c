@@ -18,6 +18,7 @@
 #include "captured_step.h"
 #include "workers.h"
 
+#include <dlfcn.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { GRAPHS_MAX = 3, TAKEN_MAX = 64 };
+enum { GRAPHS_MAX = 3, TAKEN_MAX = 1 << 16 };
 
 typedef struct experiments {
     program self;
@@ -37,6 +38,7 @@ typedef struct experiments {
     CUdeviceptr input, outputs[GRAPHS_MAX];
     uint64_t references[GRAPHS_MAX]; /* what each output must become */
     uint64_t pools_before;           /* of the device: the floor */
+    uint64_t (*sim_run)(uint64_t);   /* of the simulated device; null on a GPU */
 } experiments;
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -83,18 +85,29 @@ static void check_footprint(experiments *all, tnr_pool pool, footprint before, c
                      whose, (unsigned long long)before.reserved, (unsigned long long)now.reserved);
 }
 
-/* Ends graphs that were let go. The driver does that in its own time, so it is asked for a while. */
+/* The driver lets go of a graph in its own time: waits for a moment. */
+static void ends_wait(experiments *all)
+{
+    struct timespec pause = {0, 10000000};
+    must_cu(&all->self, all->self.gpu->cuCtxSynchronize(), "cuCtxSynchronize");
+    if (all->sim_run != NULL)
+        (void)all->sim_run(UINT64_MAX); /* whose time stands still */
+    else
+        (void)nanosleep(&pause, NULL);
+}
+
+/* Graphs that were destroyed end, and with them their pools. */
 static void check_pools_end(experiments *all, const char *after)
 {
     for (int tries = 0; tries < 500; tries++) {
-        struct timespec pause = {0, 10000000};
         must(&all->self, tnr_trim(all->self.active.device, SIZE_MAX, NULL), "looking for ends");
         if (program_stats(&all->self, NULL).pools == all->pools_before)
             return;
-        must_cu(&all->self, all->self.gpu->cuCtxSynchronize(), "cuCtxSynchronize");
-        (void)nanosleep(&pause, NULL);
+        ends_wait(all);
     }
-    program_fail(&all->self, "a graph's pool is still there %s", after);
+    program_fail(&all->self, "%llu pools are there %s, and %llu before",
+                 (unsigned long long)program_stats(&all->self, NULL).pools, after,
+                 (unsigned long long)all->pools_before);
 }
 
 static void outcome_print(experiments *all, const char *name, int output, const char *detail)
@@ -121,7 +134,9 @@ static void replay(experiments *all)
     char detail[160];
     step_run *run = &all->run;
     workers *busy = workers_start(&all->self, all->threads);
+    workers_waits_forbid(1);
     step_graph graph = step_capture(run, NULL, all->input, all->outputs[0], all->seed);
+    workers_waits_forbid(0);
     tnr_graph_info info = step_graph_info(run, &graph);
     footprint pool = footprint_of(all, info.pool);
     replays_run(all, &graph, all->replays);
@@ -174,11 +189,8 @@ static void graphs_share(experiments *all, const char *name, int count, int roun
     check_patterns(all, "on a shared pool");
     for (int i = 0; i < count; i++)
         step_graph_destroy(run, &graphs[i]);
-    for (int tries = 0; tnr_pool_destroy(pool) == TNR_ERR_BUSY && tries < 500; tries++) {
-        struct timespec pause = {0, 10000000};
-        must_cu(&all->self, all->self.gpu->cuCtxSynchronize(), "cuCtxSynchronize");
-        (void)nanosleep(&pause, NULL);
-    }
+    for (int tries = 0; tnr_pool_destroy(pool) == TNR_ERR_BUSY && tries < 500; tries++)
+        ends_wait(all);
     check_pools_end(all, "after graphs that shared it");
     snprintf(detail, sizeof(detail), "%d graphs, %d rounds, one pool of %llu bytes", count, rounds,
              (unsigned long long)first);
@@ -234,10 +246,10 @@ static void failure_run(experiments *all, int how)
     CUstream origin = run->streams[0];
     tnr_cuda_graph cuda = NULL;
     must(self, tnr_capture_begin(self->active.device, origin, NULL), "beginning a capture");
-    CUdeviceptr live = program_malloc(self, NULL, run->bytes, origin);
+    CUdeviceptr live = step_malloc(run, run->bytes, origin);
     must_cu(self, self->gpu->cuMemsetD8Async(live, 1, run->bytes, origin), "a set");
     step_order(run, run->streams[1], origin);
-    CUdeviceptr branch = program_malloc(self, NULL, run->bytes, run->streams[1]);
+    CUdeviceptr branch = step_malloc(run, run->bytes, run->streams[1]);
     must_cu(self, self->gpu->cuMemsetD8Async(branch, 2, run->bytes, run->streams[1]), "a set");
     must(self, tnr_free(program_pointer(branch)), "freeing inside");
     tnr_status status;
@@ -278,19 +290,22 @@ static void failure(experiments *all)
 
 /* ---- 5: freed outside ------------------------------------------------------------------------ */
 
-/* Allocates blocks of the input's size on its stream, writes rubbish to each, and frees them again.
- * 1 if one of them met it. */
-static int is_handed_out(experiments *all, CUdeviceptr input, int count)
+/* Allocates blocks of the input's size on its stream, writes rubbish to each, and frees them again:
+ * until one of them meets the input, or nothing that was free before is left. 1 if one met it. */
+static int is_handed_out(experiments *all, CUdeviceptr input)
 {
     program *self = &all->self;
-    CUdeviceptr taken[TAKEN_MAX];
+    static CUdeviceptr taken[TAKEN_MAX];
     CUstream stream = all->run.streams[0];
     size_t bytes = all->run.bytes;
-    int met = 0;
-    for (int i = 0; i < count; i++) {
-        taken[i] = program_malloc(self, NULL, bytes, stream);
-        met |= taken[i] < input + bytes && input < taken[i] + bytes;
-        must_cu(self, self->gpu->cuMemsetD8Async(taken[i], 0xdd, bytes, stream), "rubbish");
+    uint64_t enough = program_stats(self, NULL).reserved_bytes.current + 2 * bytes + ((size_t)8 << 20);
+    int met = 0, count = 0;
+    while (!met && program_stats(self, NULL).reserved_bytes.current < enough) {
+        if (count == TAKEN_MAX)
+            program_fail(self, "more than %d blocks were free", count);
+        taken[count] = program_malloc(self, NULL, bytes, stream);
+        met = taken[count] < input + bytes && input < taken[count] + bytes;
+        must_cu(self, self->gpu->cuMemsetD8Async(taken[count++], 0xdd, bytes, stream), "rubbish");
     }
     for (int i = 0; i < count; i++)
         must(self, tnr_free(program_pointer(taken[i])), "freeing");
@@ -311,14 +326,14 @@ static void outside(experiments *all)
                      (unsigned long long)info.kept_blocks);
     must(self, tnr_free(program_pointer(input)), "freeing the input");
     for (int i = 0; i < 3; i++) {
-        if (is_handed_out(all, input, 16))
+        if (is_handed_out(all, input))
             program_fail(self, "what a graph refers to was handed out");
         replays_run(all, &graph, 2);
     }
     step_graph_destroy(run, &graph);
     must_cu(self, self->gpu->cuCtxSynchronize(), "cuCtxSynchronize");
     check_pools_end(all, "after its graph was destroyed");
-    if (!is_handed_out(all, input, 16))
+    if (!is_handed_out(all, input))
         program_fail(self, "what the graph referred to is still not handed out");
     must_cu(self, self->gpu->cuStreamSynchronize(stream), "waiting");
     outcome_print(all, "outside", 0, "the input was freed, kept, and handed out after the end");
@@ -339,7 +354,7 @@ static void destroyed(experiments *all)
     step_graph_destroy(run, &graph);
     for (int i = 0; i < 3; i++) {
         must(self, tnr_trim(self->active.device, 0, NULL), "giving back what is idle");
-        (void)is_handed_out(all, 0, 32); /* rubbish into all that is to be had */
+        (void)is_handed_out(all, 0); /* rubbish into all that is to be had */
         if (program_stats(self, NULL).pools == all->pools_before)
             program_fail(self, "the pool has ended before the launch");
     }
@@ -448,6 +463,8 @@ int main(int argc, char **argv)
         return code;
     program_open(&all.self, "capture_experiments", STEP_STREAMS);
     printf("capture_experiments on %s\n", session_describe(&all.self.active, text, sizeof(text)));
+    void *symbol = dlsym(all.self.gpu->library, "simcuda_run");
+    memcpy(&all.sim_run, &symbol, sizeof(symbol));
     step_open(&all.run, &all.self, all.bytes);
     references_make(&all);
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)

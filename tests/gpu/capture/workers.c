@@ -25,6 +25,14 @@ struct workers {
     worker all[WORKERS_MAX];
 };
 
+/* Read while a worker waits for its stream, which no thread may do during a global capture. */
+static pthread_rwlock_t waits = PTHREAD_RWLOCK_INITIALIZER;
+
+void workers_waits_forbid(int forbidden)
+{
+    (void)(forbidden ? pthread_rwlock_wrlock(&waits) : pthread_rwlock_unlock(&waits));
+}
+
 static uint64_t next_random(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -85,8 +93,10 @@ static void *worker_run(void *of)
         if (i % FILL_EVERY == 0)
             held_fill(one, slot);
         /* Patterns would pile up behind a host that is faster than the device. */
-        if (i % (64 * FILL_EVERY) == 0)
+        if (i % (64 * FILL_EVERY) == 0 && pthread_rwlock_tryrdlock(&waits) == 0) {
             must_cu(self, self->gpu->cuStreamSynchronize(one->stream), "a worker's wait");
+            (void)pthread_rwlock_unlock(&waits);
+        }
     }
     for (int i = 0; i < HELD; i++)
         held_free(one, &slots[i]);

@@ -19,4 +19,8 @@ workers *workers_start(program *self, int count);
  * program if one has found a pattern spoilt. */
 uint64_t workers_stop(workers *all);
 
+/* While a capture in the global mode is under way no thread may wait for its stream. Allocations and
+ * frees go on. */
+void workers_waits_forbid(int forbidden);
+
 #endif
