@@ -169,13 +169,17 @@ static void freed_behind(int right)
 }
 
 static const struct xfail_case cases[] = {
-    {"launched_by_hand", launched_by_hand, SIMCUDA_RACE,
+    {"launched_by_hand",
+     launched_by_hand,
+     SIMCUDA_RACE,
      {"race: ", "'first launch'", "'second launch'"}},
     {"not_adopted", not_adopted, SIMCUDA_RACE, {"race: ", "'next owner'", "'graph's launch'"}},
     {"use_missing", use_missing, SIMCUDA_RACE, {"race: ", "node 3", "node 4"}},
     {"use_early", use_early, SIMCUDA_RACE, {"race: ", "node 3", "node 4"}},
     {"changed_after", changed_after, SIMCUDA_RACE, {"race: ", "'next owner'", "'changed launch'"}},
-    {"freed_behind", freed_behind, SIMCUDA_USE_AFTER_FREE,
+    {"freed_behind",
+     freed_behind,
+     SIMCUDA_USE_AFTER_FREE,
      {"use after free: ", "'late fill'", "'the free'"}},
 };
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };

@@ -36,21 +36,18 @@ enum { STREAMS = ANTICHAIN_STREAMS, HELD_MAX = 4, MANY = 1000, EDGE = 4096, MARK
 
 typedef struct workload {
     const char *name;
-    int holds;         /* steps that a block outlives its own */
-    int joins_every;   /* steps; 0: in pairs instead */
-    int uses;          /* 1: second streams use blocks */
-    int sizes;         /* 0: all the same; MANY; else 4, 8, 16, and one of so many twice that */
-    int in_turn;       /* 1: streams take turns */
-    int percent_most;  /* of the bound that the pool may have; 0: reported only */
+    int holds;        /* steps that a block outlives its own */
+    int joins_every;  /* steps; 0: in pairs instead */
+    int uses;         /* 1: second streams use blocks */
+    int sizes;        /* 0: all the same; MANY; else 4, 8, 16, and one of so many twice that */
+    int in_turn;      /* 1: streams take turns */
+    int percent_most; /* of the bound that the pool may have; 0: reported only */
 } workload;
 
 static const workload workloads[] = {
-    {"rounds", 0, 4, 0, 6, 1, 105},
-    {"equal", 0, 16, 0, 0, 0, 105},
-    {"chains", 0, 16, 0, 6, 0, 0},
-    {"pairs", 0, 0, 0, 0, 0, 0},
-    {"uses", 0, 0, 1, 6, 0, 0},
-    {"windows", HELD_MAX, 16, 1, MANY, 0, 0},
+    {"rounds", 0, 4, 0, 6, 1, 105}, {"equal", 0, 16, 0, 0, 0, 105},
+    {"chains", 0, 16, 0, 6, 0, 0},  {"pairs", 0, 0, 0, 0, 0, 0},
+    {"uses", 0, 0, 1, 6, 0, 0},     {"windows", HELD_MAX, 16, 1, MANY, 0, 0},
 };
 enum { WORKLOADS = sizeof(workloads) / sizeof(workloads[0]) };
 
@@ -65,7 +62,7 @@ typedef struct capture {
     const workload *load;
     int steps;
     uint64_t random;
-    CUdeviceptr marks;            /* MARK bytes for each step */
+    CUdeviceptr marks; /* MARK bytes for each step */
     antichain_block *blocks;
     uint32_t clock[STREAMS][STREAMS]; /* of each stream: what it comes after, of each */
     held held[STREAMS][HELD_MAX];
@@ -92,7 +89,7 @@ static uint32_t below(capture *self, uint32_t bound)
     return (uint32_t)(self->random >> 32) % bound;
 }
 
-/* ---- the model and the calls, side by side ---------------------------------------------------- */
+/* ---- the model and the calls, side by side --------------------------------------------------- */
 
 static void wait_for(capture *self, int to, int from)
 {
@@ -143,7 +140,8 @@ static void block_use(capture *self, int step, int stream, CUdeviceptr block, si
     const gpu_driver *gpu = top->gpu;
     CUstream on = self->run->streams[stream];
     must_cu(top, gpu->cuMemsetD32Async(block, (unsigned)step, EDGE / 4, on), "a set");
-    must_cu(top, gpu->cuMemsetD32Async(block + bytes - EDGE, (unsigned)step, EDGE / 4, on), "a set");
+    must_cu(top, gpu->cuMemsetD32Async(block + bytes - EDGE, (unsigned)step, EDGE / 4, on),
+            "a set");
     must_cu(top,
             gpu->cuMemcpyDtoDAsync(self->marks + (size_t)step * MARK, block + bytes - MARK,
                                    MARK / 2, on),
@@ -198,7 +196,7 @@ static void streams_join(capture *self)
         wait_for(self, s, 0);
 }
 
-/* ---- a capture -------------------------------------------------------------------------------- */
+/* ---- a capture ------------------------------------------------------------------------------- */
 
 static step_graph steps_capture(capture *self)
 {
@@ -210,7 +208,8 @@ static step_graph steps_capture(capture *self)
         wait_for(self, s, 0);
     for (int step = 0; step < self->steps; step++) {
         step_run_one(self, step);
-        if (self->load->joins_every != 0 && step % self->load->joins_every == self->load->joins_every - 1)
+        if (self->load->joins_every != 0 &&
+            step % self->load->joins_every == self->load->joins_every - 1)
             streams_join(self);
         if (self->load->joins_every == 0) {
             int to = (int)below(self, STREAMS);
@@ -223,7 +222,8 @@ static step_graph steps_capture(capture *self)
     for (int s = 1; s < STREAMS; s++)
         wait_for(self, 0, s);
     self->all_ns = clock_ns() - began;
-    must(top, tnr_capture_end(top->active.device, self->run->streams[0], &graph.cuda, &graph.number),
+    must(top,
+         tnr_capture_end(top->active.device, self->run->streams[0], &graph.cuda, &graph.number),
          "ending");
     must_cu(top, top->gpu->cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0),
             "cuGraphInstantiateWithFlags");
@@ -236,8 +236,8 @@ static uint64_t marks_check(capture *self)
     program *top = self->run->self;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     size_t bytes = (size_t)self->steps * MARK;
-    must_cu(top, top->gpu->cuMemcpyDtoHAsync(self->run->host, self->marks, bytes,
-                                             self->run->streams[0]),
+    must_cu(top,
+            top->gpu->cuMemcpyDtoHAsync(self->run->host, self->marks, bytes, self->run->streams[0]),
             "reading back");
     must_cu(top, top->gpu->cuStreamSynchronize(self->run->streams[0]), "waiting");
     for (size_t at = 0; at < bytes; at += 4) {
@@ -254,8 +254,8 @@ static uint64_t marks_check(capture *self)
 static outcome capture_measure(step_run *run, const workload *load, int steps, int bounded)
 {
     program *top = run->self;
-    capture self = {.run = run, .load = load, .steps = steps,
-                    .random = UINT64_C(0x2545f4914f6cdd1d)};
+    capture self = {
+        .run = run, .load = load, .steps = steps, .random = UINT64_C(0x2545f4914f6cdd1d)};
     outcome result = {0};
     self.blocks = calloc((size_t)steps, sizeof(self.blocks[0]));
     if (self.blocks == NULL)
@@ -278,7 +278,7 @@ static outcome capture_measure(step_run *run, const workload *load, int steps, i
     return result;
 }
 
-/* ---- main ------------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 /* The bound is compared with what can be found by hand: two at once, then one that both precede. */
 static void bound_check(program *self)
