@@ -297,6 +297,15 @@ static int workload_report(step_run *run, const workload *load, int growth_perce
 {
     outcome few = capture_measure(run, load, steps, 1);
     outcome many = capture_measure(run, load, steps * 10, 0);
+    /* The least of several times is the one that nothing else has disturbed. */
+    for (int i = 0; i < 4 && growth_percent != 0; i++) {
+        outcome few_again = capture_measure(run, load, steps, 0);
+        outcome many_again = capture_measure(run, load, steps * 10, 0);
+        if (few_again.ns_step < few.ns_step)
+            few.ns_step = few_again.ns_step, few.ns_own = few_again.ns_own;
+        if (many_again.ns_step < many.ns_step)
+            many.ns_step = many_again.ns_step, many.ns_own = many_again.ns_own;
+    }
     double ratio = (double)few.reserved / (double)few.bound;
     double growth = many.ns_step / few.ns_step;
     printf("%s,%d,%llu,%llu,%.4f,%.0f,%.0f,%.0f,%.0f,%.3f,%016llx\n", load->name, steps,
