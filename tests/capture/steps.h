@@ -27,7 +27,7 @@ typedef struct recorded {
     tnr_graph number;
 } recorded;
 
-/* life_start with the schedule of the current round, and a context current. `setting` may be null. */
+/* life_start with the schedule of the current round. `setting` may be null. */
 void steps_start(const char *conf, const char *setting);
 /* For teardown: life_stop, which fails the test if there was a race, or if anything is left. */
 int steps_stop(void **state);

@@ -135,7 +135,8 @@ static void invalidated(void **state)
         assert_null(late);
         assert_error(tnr_record_use(self.used, ORIGIN), TNR_ERR_CAPTURE_INVALIDATED, NULL);
         if (how == 0)
-            assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED, NULL);
+            assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED,
+                         NULL);
         else
             assert_ok(tnr_capture_abort(0, ORIGIN));
         assert_true(how == 1 || cuda == NULL);

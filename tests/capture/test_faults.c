@@ -25,7 +25,7 @@ static struct {
     CUgraphExec exec[GRAPHS];
     tnr_graph number[GRAPHS];
     unsigned char *scratch; /* where the first graph of a shared pool writes */
-    int destroyed; /* cuGraphDestroy, by the program */
+    int destroyed;          /* cuGraphDestroy, by the program */
     CUevent events[EVENTS]; /* whose destruction failed */
     int events_count;
 } own;
@@ -33,7 +33,7 @@ static struct {
 #define ORIGIN (run->streams[0])
 #define BRANCH (run->streams[1])
 
-/* ---- the program's own calls ------------------------------------------------------------------ */
+/* ---- the program's own calls ----------------------------------------------------------------- */
 
 /* Own work needs the context; not for long, because fault.h wants to see it as it was. Returns 0 if
  * that was made to fail. */
@@ -95,7 +95,7 @@ static int own_destroy(int graph)
     return own.exec[graph] == NULL && own.cuda[graph] == NULL;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int step_begin(fault_run *run, tnr_pool pool)
 {
@@ -107,8 +107,8 @@ static int step_begin(fault_run *run, tnr_pool pool)
                  status == CU_STREAM_CAPTURE_STATUS_NONE;
     int begun = step_status(run, tnr_capture_begin(0, ORIGIN, &options), "begin") == TNR_OK;
     if (is_new && cuStreamIsCapturing(ORIGIN, &status) == CUDA_SUCCESS)
-        assert_int_equal(status, begun ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                       : CU_STREAM_CAPTURE_STATUS_NONE);
+        assert_int_equal(status,
+                         begun ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE);
     return begun;
 }
 
@@ -178,7 +178,7 @@ static int capture_body(fault_run *run)
     return joined;
 }
 
-/* ---- settling --------------------------------------------------------------------------------- */
+/* ---- settling -------------------------------------------------------------------------------- */
 
 /* Ends what is still captured on the stream, by Tenure or, if it has let go, by the driver. */
 static void capture_settle(CUstream stream)
@@ -235,7 +235,7 @@ static void settle(fault_run *run)
         assert_true(simcuda_calls("cuGraphDestroy") > (uint64_t)own.destroyed + 1);
 }
 
-/* ---- scenarios -------------------------------------------------------------------------------- */
+/* ---- scenarios ------------------------------------------------------------------------------- */
 
 static void prepare(fault_run *run)
 {
@@ -363,8 +363,8 @@ static void adopt_prepare(fault_run *run)
 {
     CUgraphNode node;
     prepare(run);
-    const CUDA_MEMSET_NODE_PARAMS set = {(CUdeviceptr)(uintptr_t)run->slots[USED].ptr, 0, 1, 1,
-                                         64, 1};
+    const CUDA_MEMSET_NODE_PARAMS set = {
+        (CUdeviceptr)(uintptr_t)run->slots[USED].ptr, 0, 1, 1, 64, 1};
     assert_int_equal(cuGraphCreate(&own.cuda[0], 0), CUDA_SUCCESS);
     assert_int_equal(cuGraphAddMemsetNode(&node, own.cuda[0], NULL, 0, &set, run->context),
                      CUDA_SUCCESS);

@@ -37,9 +37,8 @@ static void freed_inside_and_referred_to(void **state)
     unsigned char *weights = ordinary_block(ORIGIN, 1);
     unsigned char *result = ordinary_block(ORIGIN, 2);
     capture_begin(ORIGIN, NULL);
-    assert_int_equal(
-        cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)weights + 64, MIB, ORIGIN),
-        CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)weights + 64, MIB, ORIGIN),
+                     CUDA_SUCCESS);
     assert_ok(tnr_free(weights));
     assert_error(tnr_free(weights), TNR_ERR_NOT_LIVE, NULL);
     recorded graph = capture_end(ORIGIN);
@@ -246,8 +245,8 @@ static void kernels_refer_to_it(void **state)
     CUfunction function;
     for (int packed = 0; packed < 2; packed++) {
         steps_start(NULL, NULL);
-        assert_int_equal(
-            simcuda_kernel_register("touch", 1, sizes, kernel_run, kernel_accesses), 0);
+        assert_int_equal(simcuda_kernel_register("touch", 1, sizes, kernel_run, kernel_accesses),
+                         0);
         assert_int_equal(cuModuleLoadData(&module, image), CUDA_SUCCESS);
         assert_int_equal(cuModuleGetFunction(&function, module, "touch"), CUDA_SUCCESS);
         unsigned char *block = ordinary_block(ORIGIN, 40);

@@ -12,15 +12,13 @@
 
 /* A graph of the pool that fills scratch memory, copies it to its result (an ordinary block), and
  * frees the scratch memory. */
-static recorded step_graph(tnr_pool pool, unsigned char *result, int value,
-                           unsigned char **scratch)
+static recorded step_graph(tnr_pool pool, unsigned char *result, int value, unsigned char **scratch)
 {
     capture_begin(ORIGIN, pool);
     *scratch = captured_block(ORIGIN, value);
     assert_ptr_equal(pool_of(*scratch), pool);
-    assert_int_equal(
-        cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)*scratch, BYTES, ORIGIN),
-        CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)*scratch, BYTES, ORIGIN),
+                     CUDA_SUCCESS);
     assert_ok(tnr_free(*scratch));
     return capture_end(ORIGIN);
 }

@@ -43,20 +43,20 @@ typedef struct node_set {
 typedef struct model_block {
     unsigned char *ptr; /* null: none */
     size_t pages;
-    int home;            /* stream */
-    int graph;           /* that it was handed out for */
-    int value;           /* what its graph writes */
-    int filled;          /* node at which it was written */
-    node_set ends;       /* nodes at which recorded uses end */
-    unsigned open;       /* streams whose use ends with the free */
-    int was_launched;    /* its graph has written it */
+    int home;         /* stream */
+    int graph;        /* that it was handed out for */
+    int value;        /* what its graph writes */
+    int filled;       /* node at which it was written */
+    node_set ends;    /* nodes at which recorded uses end */
+    unsigned open;    /* streams whose use ends with the free */
+    int was_launched; /* its graph has written it */
 } model_block;
 
 typedef struct model {
     uint64_t random;
     tnr_pool pool;
     recorded graphs[GRAPHS];
-    int graphs_count; /* captured so far */
+    int graphs_count;                   /* captured so far */
     unsigned char owned[GRAPHS][PAGES]; /* pages handed out in a capture */
     node_set before[STREAMS];           /* of the capture under way */
     int nodes_count;

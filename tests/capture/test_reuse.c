@@ -436,9 +436,8 @@ static void a_child_graph_is_one_node(void **state)
     CUgraph graph = NULL;
     CUstreamCaptureStatus status;
     const CUgraphEdgeData *edges = NULL;
-    assert_int_equal(
-        cuStreamGetCaptureInfo(BRANCH, &status, NULL, &graph, &after, &edges, &count),
-        CUDA_SUCCESS);
+    assert_int_equal(cuStreamGetCaptureInfo(BRANCH, &status, NULL, &graph, &after, &edges, &count),
+                     CUDA_SUCCESS);
     assert_int_equal(cuGraphAddChildGraphNode(&node, graph, after, count, child), CUDA_SUCCESS);
     assert_int_equal(cuStreamUpdateCaptureDependencies(BRANCH, &node, NULL, 1,
                                                        CU_STREAM_SET_CAPTURE_DEPENDENCIES),

@@ -321,8 +321,8 @@ static void an_engine_captures_itself(void **state)
     assert_int_equal(graph_info(number).is_capturing, 1);
     unsigned char *block = captured_block(ORIGIN, 5);
     assert_non_null(pool_of(block));
-    assert_int_equal(
-        cuMemcpyDtoDAsync((CUdeviceptr)block, (CUdeviceptr)weights, MIB, ORIGIN), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)block, (CUdeviceptr)weights, MIB, ORIGIN),
+                     CUDA_SUCCESS);
     assert_error(tnr_capture_ended(number, NULL), TNR_ERR_CAPTURE, NULL); /* it has not */
     assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
     recorded graph = engine_end(ORIGIN, number);

@@ -13,8 +13,8 @@ typedef struct network {
     unsigned char *before; /* count * count: i is before j */
     uint64_t *flow;        /* count * count: handed on from i to j */
     uint64_t *given, *taken;
-    int *depth;            /* of givers, then of takers; -1: not reached */
-    size_t *queue, *next;  /* breadth first; where each node's search goes on */
+    int *depth;           /* of givers, then of takers; -1: not reached */
+    size_t *queue, *next; /* breadth first; where each node's search goes on */
 } network;
 
 static int is_before(const antichain_block *first, const antichain_block *second)

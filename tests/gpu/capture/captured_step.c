@@ -73,10 +73,10 @@ static void round_enqueue(step_run *run, int lane, int round, CUdeviceptr shared
     must_cu(self, pattern_check(&self->checks, first, run->bytes, own, stream, (size_t)lane),
             "a check");
     must(self, tnr_free(program_pointer(first)), "freeing inside");
-    must_cu(self,
-            gpu->cuMemcpyDtoDAsync(second + part / 2, shared + (size_t)lane * part, part / 4,
-                                   stream),
-            "a copy");
+    must_cu(
+        self,
+        gpu->cuMemcpyDtoDAsync(second + part / 2, shared + (size_t)lane * part, part / 4, stream),
+        "a copy");
     must_cu(self,
             gpu->cuMemcpyDtoDAsync(output + (size_t)lane * part + (size_t)round * slice,
                                    second + (size_t)(round % 2) * (part / 2), slice, stream),
@@ -132,8 +132,7 @@ step_graph step_capture(step_run *run, tnr_pool pool, CUdeviceptr input, CUdevic
     must(self, tnr_capture_begin(self->active.device, run->streams[0], &options),
          "beginning a capture");
     step_enqueue(run, input, output, seed);
-    must(self,
-         tnr_capture_end(self->active.device, run->streams[0], &graph.cuda, &graph.number),
+    must(self, tnr_capture_end(self->active.device, run->streams[0], &graph.cuda, &graph.number),
          "ending a capture");
     must_cu(self, self->gpu->cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0),
             "cuGraphInstantiateWithFlags");
@@ -169,7 +168,8 @@ uint64_t step_checksum(step_run *run, CUdeviceptr from, CUstream stream)
 {
     program *self = run->self;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    must_cu(self, self->gpu->cuMemcpyDtoHAsync(run->host, from, run->bytes, stream), "reading back");
+    must_cu(self, self->gpu->cuMemcpyDtoHAsync(run->host, from, run->bytes, stream),
+            "reading back");
     must_cu(self, self->gpu->cuStreamSynchronize(stream), "waiting");
     for (size_t at = 0; at + sizeof(uint64_t) <= run->bytes; at += sizeof(uint64_t)) {
         uint64_t word;

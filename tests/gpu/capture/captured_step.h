@@ -21,8 +21,8 @@ typedef struct step_run {
     program *self;
     CUstream streams[STEP_STREAMS]; /* the first is the one that captures */
     CUevent event;
-    size_t bytes;         /* of the input, the output and every temporary block */
-    unsigned char *host;  /* pinned, of so many bytes */
+    size_t bytes;        /* of the input, the output and every temporary block */
+    unsigned char *host; /* pinned, of so many bytes */
 } step_run;
 
 typedef struct step_graph {

