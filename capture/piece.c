@@ -235,44 +235,7 @@ void tnri_pieces_look(tnri_capture *capture, int view, int anew)
     }
 }
 
-/* ---- serving -------------------------------------------------------------------------------- */
-
-static uintptr_t aligned_base(const tnri_block *block, const tnri_request *request)
-{
-    return (block->base + request->alignment - 1) & ~(request->alignment - 1);
-}
-
-static int piece_fits(const tnri_captured *piece, const tnri_request *request)
-{
-    const tnri_block *block = piece->uses.block;
-    return aligned_base(block, request) + request->bytes <= tnri_block_end(block);
-}
-
-/* How good a piece is for a request: the fewer streams come after it the better, because what all
- * come after may serve the others; then the smaller. */
-static int piece_is_better(const tnri_captured *piece, const tnri_captured *best)
-{
-    int views = __builtin_popcountll(piece->views);
-    int best_views = __builtin_popcountll(best->views);
-    if (views != best_views)
-        return views < best_views;
-    return piece->uses.block->bytes < best->uses.block->bytes;
-}
-
-/* The best piece that will do. */
-static tnri_captured *piece_find(const tnri_capture *capture, int view, const tnri_request *request)
-{
-    uint64_t bit = UINT64_C(1) << view;
-    int world = request->bytes > capture->place->arena->small_limit_bytes ? TNRI_LARGE : TNRI_SMALL;
-    tnri_captured *best = NULL;
-    for (unsigned c = piece_class(request->bytes); c < TNRI_PIECE_CLASSES; c++)
-        for (tnri_captured *piece = capture->place->pieces[world][c]; piece != NULL;
-             piece = piece->next)
-            if (piece->capture == capture && (piece->views & bit) != 0 &&
-                piece_fits(piece, request) && (best == NULL || piece_is_better(piece, best)))
-                best = piece;
-    return best;
-}
+/* ---- spreading ------------------------------------------------------------------------------ */
 
 /* Makes what is left of a piece one of its own, with a copy of the nodes; without host memory for
  * them it is available to no view before the captures end. Under the arena's lock. */
@@ -296,37 +259,6 @@ static void piece_rest(const tnri_captured *of, tnri_block *block)
     piece_enter(piece);
 }
 
-tnr_status tnri_pieces_serve(tnri_capture *capture, int view, const tnri_request *request,
-                             tnri_block **block, tnri_captured **captured)
-{
-    tnri_arena *arena = capture->place->arena;
-    tnri_captured *piece = piece_find(capture, view, request);
-    if (piece == NULL)
-        return TNR_OK;
-    tnri_block *from = piece->uses.block;
-    tnri_world *world = from->world;
-    uintptr_t base = aligned_base(from, request);
-    tnri_lock_take(&arena->lock);
-    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
-        !tnri_block_map_prepare(&world->space->map, base, world->is_small)) {
-        tnri_lock_release(&arena->lock);
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
-    }
-    piece_leave(piece);
-    tnri_block *below, *above;
-    *block = tnri_world_revive(world, from, base, request->bytes, &below, &above);
-    if (below != NULL)
-        piece_rest(piece, below);
-    if (above != NULL)
-        piece_rest(piece, above);
-    tnri_arena_count_served(arena, *block, request, TNR_SERVED_RETIRED);
-    tnri_lock_release(&arena->lock);
-    *captured = piece;
-    return TNR_OK;
-}
-
-/* ---- spreading ------------------------------------------------------------------------------ */
-
 static int record_compare(const void *a, const void *b)
 {
     uintptr_t left = (*(tnri_captured *const *)a)->uses.block->base;
@@ -334,55 +266,50 @@ static int record_compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void spread_free(tnri_spread *spread, size_t room)
+static void spread_free(tnri_spread *spread)
 {
-    tnri_host_free(spread->records, room * sizeof(spread->records[0]));
-    tnri_host_free(spread->ranges, room * sizeof(spread->ranges[0]));
+    tnri_host_free(spread->records, spread->room * sizeof(spread->records[0]));
+    tnri_host_free(spread->ranges, spread->room * sizeof(spread->ranges[0]));
 }
 
-tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int view,
-                              const tnri_request *request)
+/* Room for `count` pieces. 0 if there is no host memory. No lock held. */
+static int spread_make(tnri_spread *spread, tnri_world *world, size_t count)
 {
-    tnri_place *place = capture->place;
-    uint64_t bit = UINT64_C(1) << view;
-    spread->world = tnri_arena_world(place->arena, request->bytes);
-    size_t count = 0;
-    PIECES_EACH(place, piece, next)
-    count += piece->capture == capture && (piece->views & bit) != 0 &&
-             piece->uses.block->world == spread->world;
+    *spread = (tnri_spread){.world = world, .room = count};
     if (count == 0)
-        return TNR_OK;
-    spread->count = count;
+        return 1;
     spread->records = tnri_host_alloc(count * sizeof(spread->records[0]));
     spread->ranges = tnri_host_alloc(count * sizeof(spread->ranges[0]));
-    tnri_lock_take(&place->arena->lock);
-    /* For each what withholding it again needs, and one more where the block cuts it in two. */
-    int has_records = spread->records != NULL && spread->ranges != NULL &&
-                      tnri_world_promise(spread->world, (count + 1) * TNRI_CUT_RECORDS);
-    if (!has_records || !tnri_spares_fill(place, TNRI_SPARES_PER_MALLOC + 1)) {
-        if (has_records)
-            tnri_world_unpromise(spread->world, (count + 1) * TNRI_CUT_RECORDS);
-        tnri_lock_release(&place->arena->lock);
-        spread_free(spread, count);
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the memory of a capture.");
-    }
-    size_t at = 0;
-    PIECES_EACH(place, piece, next)
-    if (piece->capture == capture && (piece->views & bit) != 0 &&
-        piece->uses.block->world == spread->world)
-        spread->records[at++] = piece;
-    qsort(spread->records, count, sizeof(spread->records[0]), record_compare);
-    for (size_t i = 0; i < count; i++) {
+    if (spread->records != NULL && spread->ranges != NULL)
+        return 1;
+    spread_free(spread);
+    return 0;
+}
+
+static tnr_status spread_error(void)
+{
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the memory of a capture.");
+}
+
+/* Makes the pieces that are listed, in address order, FREE, with a promise of what withholding them
+ * again needs. Returns the run that the last is part of; null without host memory. Under the
+ * lock. */
+static tnri_block *spread_begin(tnri_spread *spread)
+{
+    tnri_block *run = NULL;
+    /* For each what one cut needs, and one more where the block cuts it in two. */
+    if (!tnri_world_promise(spread->world, (spread->count + 1) * TNRI_CUT_RECORDS))
+        return NULL;
+    for (size_t i = 0; i < spread->count; i++) {
         tnri_captured *piece = spread->records[i];
         tnri_block *block = piece->uses.block;
         spread->ranges[i] = (tnri_range){block->base, tnri_block_end(block)};
         piece_leave(piece);
         block->uses = NULL;
         piece->uses.block = NULL;
-        (void)tnri_world_free(spread->world, block); /* merges with those before */
+        run = tnri_world_free(spread->world, block); /* merges with those before */
     }
-    tnri_lock_release(&place->arena->lock);
-    return TNR_OK;
+    return run;
 }
 
 /* Withholds [base, end), all of it free, as the piece that the record is. *hint is a record below.
@@ -413,14 +340,13 @@ static unsigned range_rest(tnri_range range, const tnri_block *taken, tnri_range
     return count;
 }
 
-int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
+/* Withholds what `taken` (or null) has left of what was spread. Returns 1 if it has taken some.
+ * Under the lock. */
+static int spread_end(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
 {
     int is_reused = 0;
-    if (spread->count == 0)
-        return 0;
     tnri_block *hint = NULL;
     tnri_world *world = spread->world;
-    tnri_lock_take(&place->arena->lock);
     tnri_world_unpromise(world, (spread->count + 1) * TNRI_CUT_RECORDS);
     for (size_t i = 0; i < spread->count; i++) {
         tnri_captured *piece = spread->records[i];
@@ -437,8 +363,121 @@ int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block 
         else
             spare_give(place, piece);
     }
+    return is_reused;
+}
+
+/* ---- serving -------------------------------------------------------------------------------- */
+
+static uintptr_t aligned_base(const tnri_block *block, const tnri_request *request)
+{
+    return (block->base + request->alignment - 1) & ~(request->alignment - 1);
+}
+
+/* The piece that a record is, if the view comes after it; else null. */
+static tnri_captured *piece_open_to(const tnri_capture *capture, int view, const tnri_block *block)
+{
+    if (block->state != TNRI_RETIRED || block->uses == NULL)
+        return NULL;
+    tnri_captured *piece = block->uses->captured;
+    if (piece == NULL || !piece->is_piece || piece->capture != capture)
+        return NULL;
+    return piece->views >> view & 1 ? piece : NULL;
+}
+
+/* Lists the pieces of the lowest stretch of FREE records and pieces open to the view that has room
+ * for the request. *first is its first record; null if there is none. Lowest first keeps streams
+ * that have joined close together, and what they have in one stretch. Under the lock. */
+static void stretch_find(tnri_spread *spread, const tnri_capture *capture, int view,
+                         const tnri_request *request, tnri_block **first)
+{
+    const tnri_world *world = spread->world;
+    for (size_t i = 0; i < world->spans_count; i++) {
+        *first = NULL;
+        spread->count = 0;
+        for (tnri_block *block = world->span_first[i]; block != NULL; block = block->above) {
+            tnri_captured *piece = piece_open_to(capture, view, block);
+            if (piece == NULL && block->state != TNRI_FREE) {
+                *first = NULL;
+                spread->count = 0;
+                continue;
+            }
+            if (*first == NULL)
+                *first = block;
+            if (piece != NULL)
+                spread->records[spread->count++] = piece;
+            if (aligned_base(*first, request) + request->bytes <= tnri_block_end(block))
+                return;
+        }
+    }
+    *first = NULL;
+    spread->count = 0;
+}
+
+/* Carves the request out of a stretch. Under the lock. */
+static tnr_status stretch_serve(tnri_spread *spread, tnri_place *place, tnri_block *first,
+                                const tnri_request *request, tnri_block **block, int *is_reused)
+{
+    tnri_block *run = first;
+    if (spread->count > 0 && (run = spread_begin(spread)) == NULL)
+        return spread_error();
+    *block = tnri_arena_carve(place->arena, run, request);
+    if (*block != NULL)
+        tnri_arena_count_served(place->arena, *block, request,
+                                spread->count > 0 ? TNR_SERVED_RETIRED : TNR_SERVED_INDEX);
+    *is_reused = spread->count > 0 && spread_end(spread, place, *block);
+    return *block == NULL ? spread_error() : TNR_OK;
+}
+
+tnr_status tnri_pieces_serve(tnri_capture *capture, int view, const tnri_request *request,
+                             tnri_block **block, int *is_reused)
+{
+    tnri_place *place = capture->place;
+    tnri_spread spread;
+    if (!spread_make(&spread, tnri_arena_world(place->arena, request->bytes), place->pieces_count))
+        return spread_error();
+    tnr_status status = TNR_OK;
+    tnri_block *first;
+    tnri_lock_take(&place->arena->lock);
+    stretch_find(&spread, capture, view, request, &first);
+    if (first != NULL)
+        status = stretch_serve(&spread, place, first, request, block, is_reused);
     tnri_lock_release(&place->arena->lock);
-    spread_free(spread, spread->count);
+    spread_free(&spread);
+    return status;
+}
+
+tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int view,
+                              const tnri_request *request)
+{
+    tnri_place *place = capture->place;
+    tnr_status status = TNR_OK;
+    if (!spread_make(spread, tnri_arena_world(place->arena, request->bytes), place->pieces_count))
+        return spread_error();
+    tnri_lock_take(&place->arena->lock);
+    PIECES_EACH(place, piece, next)
+    if (piece->uses.block->world == spread->world &&
+        piece_open_to(capture, view, piece->uses.block) != NULL)
+        spread->records[spread->count++] = piece;
+    if (spread->count > 0) {
+        qsort(spread->records, spread->count, sizeof(spread->records[0]), record_compare);
+        if (spread_begin(spread) == NULL)
+            status = spread_error();
+    }
+    tnri_lock_release(&place->arena->lock);
+    if (status != TNR_OK)
+        spread_free(spread);
+    return status;
+}
+
+int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
+{
+    int is_reused = 0;
+    if (spread->count > 0) {
+        tnri_lock_take(&place->arena->lock);
+        is_reused = spread_end(spread, place, taken);
+        tnri_lock_release(&place->arena->lock);
+    }
+    spread_free(spread);
     return is_reused;
 }
 

@@ -8,8 +8,8 @@
 
 #include "place.h"
 
-/* Records that one request may need: the block's and those of what is left of a piece. */
-enum { TNRI_SPARES_PER_MALLOC = 3 };
+/* Records that one request may need: the block's, and one where it cuts a piece in two. */
+enum { TNRI_SPARES_PER_MALLOC = 2 };
 
 /* Has at least so many spare records. 0 if there is no host memory. */
 int tnri_spares_fill(tnri_place *place, size_t count);
@@ -27,21 +27,20 @@ void tnri_piece_begin(tnri_captured *captured);
 /* A view of the capture has moved: on, or anew. */
 void tnri_pieces_look(struct tnri_capture *capture, int view, int anew);
 
-/* Step 1 of a request: *block is null if no piece will do. *captured is its record. */
+/* Step 1 of a request: *block is null if there is no room. *is_reused: it has memory of pieces. */
 tnr_status tnri_pieces_serve(struct tnri_capture *capture, int view, const tnri_request *request,
-                             tnri_block **block, tnri_captured **captured);
+                             tnri_block **block, int *is_reused);
 
-/* Step 3. Between the two, what the view comes after is FREE; the second withholds what `block` (or
- * null) has left of it. */
+/* Step 2. Between the two, what the view comes after is FREE; the second withholds what `block` (or
+ * null) has left of it, and returns 1 if that has some of it. */
 typedef struct tnri_spread {
-    tnri_captured **records; /* by address */
+    tnri_captured **records; /* by address; count used of room */
     tnri_range *ranges;      /* where each was */
-    size_t count;
+    size_t count, room;
     tnri_world *world;
 } tnri_spread;
 tnr_status tnri_pieces_spread(tnri_spread *spread, struct tnri_capture *capture, int view,
                               const tnri_request *request);
-/* 1 if the block has some of what was spread. */
 int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *block);
 
 /* For the validator: the list that a piece belongs in, and the views that come after its nodes. */

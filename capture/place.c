@@ -151,21 +151,7 @@ static void block_take(tnri_capture *capture, tnr_stream stream, tnri_block *blo
     capture->live = captured;
 }
 
-/* Step 2. */
-static tnr_status serve_clean(tnri_place *place, const tnri_request *request, tnri_block **block)
-{
-    int no_host = 0;
-    tnri_lock_take(&place->arena->lock);
-    *block = tnri_arena_serve_index(place->arena, request, &no_host);
-    if (*block != NULL)
-        tnri_arena_count_served(place->arena, *block, request, TNR_SERVED_INDEX);
-    tnri_lock_release(&place->arena->lock);
-    if (no_host)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
-    return TNR_OK;
-}
-
-/* Step 3. A callback that this calls back may free, but finds no way to allocate here. *is_reused
+/* Step 2. A callback that this calls back may free, but finds no way to allocate here. *is_reused
  * tells whether the block has memory of pieces. */
 static tnr_status serve_spread(tnri_capture *capture, int view, const tnri_request *request,
                                tnri_block **block, int *is_reused)
@@ -196,17 +182,13 @@ tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnr
     if (status != TNR_OK)
         return status;
     tnri_block *block = NULL;
-    tnri_captured *captured = NULL;
-    status = tnri_pieces_serve(capture, view, request, &block, &captured);
-    int is_reused = block != NULL;
-    if (status == TNR_OK && block == NULL)
-        status = serve_clean(place, request, &block);
+    int is_reused = 0;
+    status = tnri_pieces_serve(capture, view, request, &block, &is_reused);
     if (status == TNR_OK && block == NULL)
         status = serve_spread(capture, view, request, &block, &is_reused);
     if (status != TNR_OK)
         return status;
-    if (captured == NULL)
-        captured = tnri_spare_take(place);
+    tnri_captured *captured = tnri_spare_take(place);
     tnri_lock_take(&place->arena->lock);
     block_take(capture, stream, block, captured);
     tnri_lock_release(&place->arena->lock);

@@ -8,15 +8,11 @@
  * What no capture under way has touched is FREE, *clean*, and good for every stream.
  *
  * A request takes, in this order:
- *   1. a piece that its stream comes after and that is large enough: the one that fewest streams
- * come
- *      after, then the smallest; what is left of it stays a piece with the same nodes
- *   2. clean memory, best fit
- *   3. all pieces that its stream comes after are made FREE for a moment, so that neighbours merge
- *      with each other and with clean memory, and the request is served from that, or the
- *      pool grows; then what is left of them is withheld again. Neighbouring pieces that wait for
- * the
- *      same nodes become one.
+ *   1. the lowest stretch of clean memory and of pieces that its stream comes after that is long
+ *      enough; what is left of these pieces stays pieces with the same nodes
+ *   2. new memory: all pieces that its stream comes after are made FREE for a moment, so that the
+ *      pool grows by as little as possible beside them; then what is left of them is withheld again
+ * Neighbouring pieces that wait for the same nodes become one.
  * Nothing in a graph pool ever moves.
  *
  * When no capture into the place is under way any more, its pieces are clean.

@@ -113,12 +113,6 @@ tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t
 
 /* ---- retired memory, for captures ------------------------------------------------------------ */
 
-/* RETIRED -> RETIRED + LIVE + RETIRED: hands [base, base + bytes) of a retired record out again;
- * what is left of it goes to *below and *above, null if nothing. None has uses. Needs
- * TNRI_CARVE_RECORDS spares and a prepared map entry. */
-tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t base, size_t bytes,
-                              tnri_block **below, tnri_block **above);
-
 /* RETIRED + RETIRED -> RETIRED: a record takes in its upper neighbour, and keeps its own uses. */
 void tnri_world_join(tnri_world *world, tnri_block *block);
 

@@ -31,32 +31,6 @@ tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t
     return NULL;
 }
 
-tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t base, size_t bytes,
-                              tnri_block **below, tnri_block **above)
-{
-    tnri_assert(block->state == TNRI_RETIRED);
-    tnri_assert(base >= block->base && base + bytes <= tnri_block_end(block));
-    tnri_record_leave(world, block);
-    *below = NULL;
-    *above = NULL;
-    if (base > block->base) {
-        tnri_block *upper = tnri_record_split(world, block, base - block->base);
-        block->uses = NULL;
-        tnri_record_enter(world, block, TNRI_RETIRED);
-        *below = block;
-        block = upper;
-    }
-    if (block->bytes > bytes) {
-        *above = tnri_record_split(world, block, bytes);
-        (*above)->uses = NULL;
-        tnri_record_enter(world, *above, TNRI_RETIRED);
-    }
-    block->uses = NULL;
-    tnri_record_enter(world, block, TNRI_LIVE);
-    tnri_block_map_enter(&world->space->map, block);
-    return block;
-}
-
 void tnri_world_join(tnri_world *world, tnri_block *block)
 {
     tnri_assert(block->state == TNRI_RETIRED && block->above != NULL &&
