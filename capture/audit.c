@@ -270,11 +270,15 @@ void tnri_report_free(tnri_report *report)
     tnri_host_free(report->extents, report->extents_room * sizeof(report->extents[0]));
 }
 
-/* A word of a node: noted if it is an address of Tenure's. */
+/* A word of a node: noted if it is an address of Tenure's. Parameters hold numbers, too, whose
+ * halves make an address of the device's large range (extents in tensor maps, for one): what was
+ * never part of a span cannot have been handed out. */
 static tnr_status report_note(void *to, const tnri_node_address *found)
 {
     tnri_report *report = to;
-    if (tnri_device_of(found->address) == NULL)
+    const tnri_device *device = tnri_device_of(found->address);
+    if (device == NULL ||
+        (found->place == TNR_AUDIT_KERNEL && !tnri_space_was_used(&device->space, found->address)))
         return TNR_OK;
     size_t count = report->findings_count;
     if (!TNRI_ARRAY_GROW(report->findings, report->findings_room, count + 1) ||

@@ -161,8 +161,8 @@ static tnri_captured *piece_at(const tnri_captured *of, const tnri_block *block)
 
 /* ---- joining -------------------------------------------------------------------------------- */
 
-/* 1 if two pieces wait for the same nodes. Others stay apart, also where the same streams come after
- * both today: a stream that joins later may come after one of them alone. */
+/* 1 if two pieces wait for the same nodes. Others stay apart, also where the same streams come
+ * after both today: a stream that joins later may come after one of them alone. */
 static int nodes_are_same(const tnri_captured *piece, const tnri_captured *other)
 {
     if (piece->nodes_count != other->nodes_count)
@@ -248,23 +248,30 @@ static int piece_fits(const tnri_captured *piece, const tnri_request *request)
     return aligned_base(block, request) + request->bytes <= tnri_block_end(block);
 }
 
-/* The smallest piece that will do. */
+/* How good a piece is for a request: the fewer streams come after it the better, because what all
+ * come after may serve the others; then the smaller. */
+static int piece_is_better(const tnri_captured *piece, const tnri_captured *best)
+{
+    int views = __builtin_popcountll(piece->views);
+    int best_views = __builtin_popcountll(best->views);
+    if (views != best_views)
+        return views < best_views;
+    return piece->uses.block->bytes < best->uses.block->bytes;
+}
+
+/* The best piece that will do. */
 static tnri_captured *piece_find(const tnri_capture *capture, int view, const tnri_request *request)
 {
     uint64_t bit = UINT64_C(1) << view;
     int world = request->bytes > capture->place->arena->small_limit_bytes ? TNRI_LARGE : TNRI_SMALL;
-    for (unsigned c = piece_class(request->bytes); c < TNRI_PIECE_CLASSES; c++) {
-        tnri_captured *best = NULL;
+    tnri_captured *best = NULL;
+    for (unsigned c = piece_class(request->bytes); c < TNRI_PIECE_CLASSES; c++)
         for (tnri_captured *piece = capture->place->pieces[world][c]; piece != NULL;
              piece = piece->next)
             if (piece->capture == capture && (piece->views & bit) != 0 &&
-                piece_fits(piece, request) &&
-                (best == NULL || piece->uses.block->bytes < best->uses.block->bytes))
+                piece_fits(piece, request) && (best == NULL || piece_is_better(piece, best)))
                 best = piece;
-        if (best != NULL)
-            return best;
-    }
-    return NULL;
+    return best;
 }
 
 /* Makes what is left of a piece one of its own, with a copy of the nodes; without host memory for

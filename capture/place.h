@@ -8,12 +8,14 @@
  * What no capture under way has touched is FREE, *clean*, and good for every stream.
  *
  * A request takes, in this order:
- *   1. the smallest piece that its stream comes after and that is large enough; what is left of it
- *      stays a piece with the same nodes
+ *   1. a piece that its stream comes after and that is large enough: the one that fewest streams
+ * come
+ *      after, then the smallest; what is left of it stays a piece with the same nodes
  *   2. clean memory, best fit
  *   3. all pieces that its stream comes after are made FREE for a moment, so that neighbours merge
  *      with each other and with clean memory, and the request is served from that, or the
- *      pool grows; then what is left of them is withheld again. Neighbouring pieces that wait for the
+ *      pool grows; then what is left of them is withheld again. Neighbouring pieces that wait for
+ * the
  *      same nodes become one.
  * Nothing in a graph pool ever moves.
  *

@@ -226,8 +226,8 @@ static tnr_status ended_error(CUresult result, tnr_stream stream)
                              (void *)stream, why);
 }
 
-/* Ties the graph's record to the driver's graph and holds what that refers to. What was freed during
- * the capture is kept as a whole if not all nodes could be read. */
+/* Ties the graph's record to the driver's graph and holds what that refers to. What was freed
+ * during the capture is kept as a whole if not all nodes could be read. */
 static tnr_status graph_keep(tnri_graph *graph, CUgraph cuda_graph, tnri_ending *ending)
 {
     int is_read = 0;

@@ -229,20 +229,24 @@ static void test_missing(void **state)
     audited_destroy(cuda_graph);
 }
 
-/* A word that looks like an address far beyond everything that was ever handed out. */
+/* Parameters hold numbers whose halves make an address of the device's range. Beyond all that was
+ * ever dealt out they are numbers; up to there they are taken for addresses. */
 static void test_far(void **state)
 {
     (void)state;
     start(NULL);
     char *block = unit_malloc(MIB, stream);
-    char *far = (char *)((uintptr_t)block + 8 * GIB);
+    const tnri_space *space = &tnri_device_at(0)->space;
+    char *far = (char *)space->base + space->used_bytes;
+    char *near = far - 4096;
     tnr_cuda_graph cuda_graph;
     audited_begin(stream, NULL, NULL);
-    take_pointers(stream, far, &far); /* and a host address, which is none of ours */
+    take_pointers(stream, far, near);
+    take_pointers(stream, far + 8, &far); /* and a host address, which is none of ours */
     tnr_graph graph = audited_end(stream, &cuda_graph);
     audit(cuda_graph, graph);
     assert_int_equal(seen.sums.found, 1);
-    assert_int_equal(finding_at(far)->verdict, TNR_AUDIT_UNMAPPED);
+    assert_int_equal(finding_at(near)->verdict, TNR_AUDIT_UNMAPPED);
     audited_destroy(cuda_graph);
     assert_ok(tnr_free(block));
 }

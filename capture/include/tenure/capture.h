@@ -234,9 +234,10 @@ typedef void (*tnr_audit_visit)(const tnr_audit_finding *finding, void *user);
 
 /* Walks all nodes of a CUDA graph and looks for addresses that Tenure manages: in every aligned
  * word of kernel parameters (both forms of launch), in all that copies and sets touch, in batches
- * of memory operations. A number that looks like an address counts as one. `graph` may be 0: then
- * nothing is kept for it, and live blocks count as LOOSE. `visit` may be null. Changes nothing. The
- * graph must not change meanwhile. Calls the driver.
+ * of memory operations. A number in them that looks like an address in a range that Tenure has
+ * dealt out counts as one. `graph` may be 0: then nothing is kept for it, and live blocks count as
+ * LOOSE. `visit` may be null. Changes nothing. The graph must not change meanwhile. Calls the
+ * driver.
  *
  * The guarantee holds for what is OWN or KEPT, and for nothing else. Whether a pool sleeps makes no
  * difference: its addresses stay the graph's, and launches are refused until it wakes.
