@@ -216,8 +216,8 @@ static void live_outputs_are_not_shared(void **state)
     recorded_destroy(&third);
 }
 
-/* An output belongs to the stream that it was allocated on: work of that stream on it is over before
- * its memory is another graph's, whichever streams the graphs are launched on. */
+/* An output belongs to the stream that it was allocated on: what that stream does with it is over
+ * before its memory is another graph's, whichever streams the graphs are launched on. */
 static void an_output_used_on_its_own_stream(void **state)
 {
     (void)state;
