@@ -216,6 +216,34 @@ static void live_outputs_are_not_shared(void **state)
     recorded_destroy(&third);
 }
 
+/* An output belongs to the stream that it was allocated on: what that stream does with it is over
+ * before its memory is another graph's, whichever streams the graphs are launched on. */
+static void an_output_used_on_its_own_stream(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    tnr_pool pool = graph_pool("shared");
+    capture_begin(ORIGIN, pool);
+    unsigned char *output = captured_block(ORIGIN, 1);
+    recorded first = capture_end(ORIGIN);
+    recorded_launch(&first, OTHER);
+    order_after(ORIGIN, OTHER);
+    life_fill(output, BYTES, 2, ORIGIN);
+    assert_ok(tnr_free(output));
+    capture_begin(BRANCH, pool);
+    unsigned char *next = captured_block(BRANCH, 3);
+    recorded second = capture_end(BRANCH);
+    recorded_launch(&second, BRANCH);
+    simcuda_run(UINT64_MAX);
+    check_bytes(next, BYTES, 3);
+    assert_ok(tnr_free(next));
+    recorded_destroy(&first);
+    recorded_destroy(&second);
+    steps_settle();
+    assert_ok(tnr_pool_destroy(pool));
+    check_all_given_back();
+}
+
 static void launch_refuses(void **state)
 {
     (void)state;
@@ -380,6 +408,7 @@ int main(void)
         cmocka_unit_test_teardown(a_launch_that_would_overwrite, steps_stop),
         cmocka_unit_test_teardown(an_output_beside_is_no_threat, steps_stop),
         cmocka_unit_test_teardown(live_outputs_are_not_shared, steps_stop),
+        cmocka_unit_test_teardown(an_output_used_on_its_own_stream, steps_stop),
         cmocka_unit_test_teardown(launch_refuses, steps_stop),
         cmocka_unit_test_teardown(capture_again_into_a_pool, steps_stop),
         cmocka_unit_test_teardown(capture_while_a_launch_runs, steps_stop),

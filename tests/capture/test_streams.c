@@ -425,6 +425,47 @@ static void every_call_beside_a_capture(void **state)
     check_all_given_back();
 }
 
+typedef struct asking {
+    void *block, *next;
+    tnr_status status;
+} asking;
+
+static void *free_and_ask(void *of)
+{
+    asking *self = of;
+    self->status = tnr_free(self->block);
+    if (self->status == TNR_OK)
+        self->status = tnr_malloc(&self->next, 4 * MIB, 0, OTHER);
+    return NULL;
+}
+
+/* Events may not be asked in a global capture, by any thread that is not relaxed. Tenure's calls
+ * are: another thread's memory comes back because its use is seen to be over. */
+static void events_are_asked_beside_a_capture(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    steps_start("reuse:poll,cross_stream:off", NULL);
+    asking other = {.block = unit_malloc(4 * MIB, OTHER)};
+    life_fill(other.block, 4 * MIB, 1, OUTSIDE);
+    assert_ok(tnr_record_use(other.block, OUTSIDE));
+    simcuda_run(UINT64_MAX);
+    capture_begin(ORIGIN, NULL);
+    unsigned char *own = captured_block(ORIGIN, 1);
+    uint64_t asked = simcuda_calls("cuEventQuery");
+    assert_int_equal(pthread_create(&thread, NULL, free_and_ask, &other), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(other.status, TNR_OK);
+    assert_ptr_equal(other.next, other.block);
+    assert_true(simcuda_calls("cuEventQuery") > asked);
+    assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    assert_ok(tnr_free(own));
+    recorded graph = capture_end(ORIGIN);
+    recorded_destroy(&graph);
+    assert_ok(tnr_free(other.next));
+    check_all_given_back();
+}
+
 /* The thread's own mode is what it was. */
 static void the_mode_of_a_thread_stays(void **state)
 {
@@ -550,6 +591,7 @@ int main(void)
         cmocka_unit_test_teardown(memory_runs_out_inside, steps_stop),
         cmocka_unit_test_teardown(a_limit_inside, steps_stop),
         cmocka_unit_test_teardown(every_call_beside_a_capture, steps_stop),
+        cmocka_unit_test_teardown(events_are_asked_beside_a_capture, steps_stop),
         cmocka_unit_test_teardown(the_mode_of_a_thread_stays, steps_stop),
         cmocka_unit_test_teardown(nothing_is_asked_without_a_capture, steps_stop),
         cmocka_unit_test_teardown(after_a_fork, steps_stop),
