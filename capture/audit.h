@@ -19,8 +19,8 @@ typedef struct tnri_report {
     int device; /* of the graph; -1: none */
     tnr_audit sums;
     tnri_unread unread[TNRI_UNREAD_MAX]; /* the first of them */
-    tnr_audit_finding *findings; /* in the order of the walk */
-    size_t *extents;             /* bytes from each one's address on; while the report is made */
+    tnr_audit_finding *findings;         /* in the order of the walk */
+    size_t *extents; /* bytes from each one's address on; while the report is made */
     size_t findings_count, findings_room, extents_room;
 } tnri_report;
 

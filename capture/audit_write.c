@@ -18,7 +18,7 @@
 
 enum {
     VERSION = 1,
-    BUFFER_BYTES = 4096,
+    BUFFER_BYTES = 16384,
     FORMAT_MAX = 512 /* bytes of one formatted piece; names are not formatted */
 };
 

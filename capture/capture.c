@@ -64,8 +64,8 @@ tnri_capture *tnri_capture_begun_on(const tnri_device *device, tnr_stream stream
     uintptr_t key = tnri_stream_key(stream);
     tnri_capture *capture = captures;
     while (capture != NULL &&
-           (capture->is_attached || capture->device != device ||
-            capture->origin_object == NULL || capture->origin_object->key != key))
+           (capture->is_attached || capture->device != device || capture->origin_object == NULL ||
+            capture->origin_object->key != key))
         capture = capture->next;
     return capture;
 }
@@ -236,10 +236,10 @@ static int capture_is_over(const tnri_capture *capture)
         return 0;
     if (tnri_device_enter(capture->device, &visit) != TNR_OK)
         return 0;
-    int is_over = !tnri_stream_is_capturing(capture->origin) ||
-                  (tnri_standing_ask(capture->origin, &standing) == TNR_OK &&
-                   (standing.status == CU_STREAM_CAPTURE_STATUS_NONE ||
-                    standing.id != capture->id));
+    int is_over =
+        !tnri_stream_is_capturing(capture->origin) ||
+        (tnri_standing_ask(capture->origin, &standing) == TNR_OK &&
+         (standing.status == CU_STREAM_CAPTURE_STATUS_NONE || standing.id != capture->id));
     tnri_device_leave(&visit);
     return is_over;
 }

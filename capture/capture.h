@@ -56,7 +56,8 @@ tnri_capture *tnri_capture_find(cuuint64_t id);
 tnri_capture *tnri_capture_begun_on(const tnri_device *device, tnr_stream stream);
 /* That a graph comes of; null: it is over. */
 tnri_capture *tnri_capture_of(const tnri_graph *graph);
-/* One on the device, of those that the calling thread takes part in if there are any; null: none. */
+/* One on the device, of those that the calling thread takes part in if there are any; null: none.
+ * */
 tnri_capture *tnri_capture_on(const tnri_device *device);
 /* All captures; null is the end. */
 tnri_capture *tnri_capture_walk(const tnri_capture *capture);

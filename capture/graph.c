@@ -22,7 +22,7 @@ enum { TIED, LET_GO, GIVEN_UP };
 
 static tnri_graph *graphs;             /* alive, newest first; the room */
 static tnr_graph number_last;          /* the room */
-static _Atomic uint32_t let_go_count;  /* tethers that the driver has let go of since the last look */
+static _Atomic uint32_t let_go_count;  /* tethers let go of since the last look */
 static _Atomic uint32_t orphans_count; /* private places that no graph needs; written in the room */
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -43,8 +43,7 @@ tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *
     if (name != NULL)
         snprintf(graph->name, sizeof(graph->name), "%s", name);
     else
-        snprintf(graph->name, sizeof(graph->name), "graph %llu",
-                 (unsigned long long)graph->number);
+        snprintf(graph->name, sizeof(graph->name), "graph %llu", (unsigned long long)graph->number);
     if (place != NULL) {
         place->graphs_count++;
         atomic_fetch_add(&place->pool->keepers, 1);
@@ -100,8 +99,8 @@ tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph)
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuUserObjectCreate", "following the life of a graph");
     graph->is_tied = 1;
-    result = tnri_drive(cuGraphRetainUserObject,
-                        (cuda_graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    result =
+        tnri_drive(cuGraphRetainUserObject, (cuda_graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
     if (result == CUDA_SUCCESS)
         return TNR_OK;
     tnr_status status =
@@ -194,10 +193,12 @@ static tnr_status hold_address(void *of, const tnri_node_address *found)
     return status;
 }
 
-tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph)
+tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read)
 {
     tnri_nodes_sums sums = {0};
-    return tnri_nodes_walk(cuda_graph, hold_address, graph, &sums);
+    tnr_status status = tnri_nodes_walk(cuda_graph, hold_address, graph, &sums);
+    *is_read = status == TNR_OK && sums.unread == 0;
+    return status;
 }
 
 /* ---- footprint ------------------------------------------------------------------------------ */

@@ -4,8 +4,8 @@
  *
  * A CUDA user object is given to each CUDA graph. The driver lets go of it, on a thread of its own
  * choice, when the graph, its clones, its executables and their launches are all over; all that its
- * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something that
- * takes time: tnri_graphs_settle.
+ * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something
+ * that takes time: tnri_graphs_settle.
  *
  * Inside the room, except where it says otherwise.
  */
@@ -26,12 +26,12 @@ typedef struct tnri_graph {
     tnr_graph number;
     char name[TNRI_GRAPH_NAME_BYTES];
     tnri_device *device;
-    tnri_place *place;    /* null: adopted */
+    tnri_place *place; /* null: adopted */
     tnri_tether *tether;
     int is_capturing;
     int was_attached; /* 1: its capture was begun by the engine */
-    int is_tied;     /* 1: the CUDA graph has the tether */
-    int is_doubtful; /* 1: host memory lacked for what it would overwrite: not launched any more */
+    int is_tied;      /* 1: the CUDA graph has the tether */
+    int is_doubtful;  /* 1: host memory lacked for what it would overwrite: not launched any more */
     tnri_uses **holds; /* blocks that are kept: none that was handed out in its capture */
     size_t holds_count, holds_room;
     tnri_uses **late; /* the same, freed during a capture whose nodes could not be read */
@@ -64,8 +64,9 @@ void tnri_graph_drop_late(tnri_graph *graph);
 /* 1 if the graph keeps the block. */
 int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses);
 
-/* Keeps every outside block that a CUDA graph refers to. On failure what was kept stays kept. */
-tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph);
+/* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read: all
+ * nodes have been read. On failure what was kept stays kept. */
+tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read);
 
 /* Notes a block that the graph's capture handed out; 0 if there is no host memory. */
 int tnri_graph_note(tnri_graph *graph, uintptr_t base, size_t bytes);

@@ -50,9 +50,10 @@ static tnr_status graph_adopt(tnri_device *device, CUgraph cuda_graph, const cha
     tnri_graph *graph = tnri_graph_make(device, NULL, name);
     if (graph == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph.");
+    int is_read;
     tnr_status status = tnri_graph_tie(graph, cuda_graph);
     if (status == TNR_OK)
-        status = tnri_graph_hold_all(graph, cuda_graph);
+        status = tnri_graph_hold_all(graph, cuda_graph, &is_read);
     if (status == TNR_OK)
         *number = graph->number;
     else
@@ -113,6 +114,8 @@ tnr_status tnr_graph_get(tnr_graph number, tnr_graph_info *info)
                                        : "tnr_graph_get: info is not of this version. Set its "
                                          "struct_bytes to sizeof(tnr_graph_info).");
     tnri_graph *graph;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     tnri_graphs_settle();
     (void)tnri_room_enter();
     tnr_status status = tnri_graph_named(number, &graph);

@@ -16,6 +16,7 @@
 #include "retire.h"
 #include "room.h"
 #include "scope.h"
+#include "validate.h"
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -145,10 +146,8 @@ static void use_outside(tnri_arena *arena, const void *ptr)
 {
     (void)tnri_room_enter();
     tnri_lock_take(&arena->lock);
-    const tnri_block *block =
-        tnri_block_map_containing(&arena->device->space.map, (uintptr_t)ptr);
-    tnri_captured *captured =
-        block != NULL && block->uses != NULL ? block->uses->captured : NULL;
+    const tnri_block *block = tnri_block_map_containing(&arena->device->space.map, (uintptr_t)ptr);
+    tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     if (captured != NULL && captured->capture != NULL)
         captured->is_kept = 1;
     tnri_lock_release(&arena->lock);
@@ -215,11 +214,12 @@ static tnr_status captures_end(const tnri_device *device)
         if (capture->device != device)
             continue;
         if (!tnri_scope_may_end(capture))
-            return tnri_error(TNR_ERR_CAPTURE,
-                              "stream %p of device %d is being captured by the engine or by another "
-                              "thread, which has to end the capture before a shutdown, even one "
-                              "with force.",
-                              (void *)capture->origin, device->index);
+            return tnri_error(
+                TNR_ERR_CAPTURE,
+                "stream %p of device %d is being captured by the engine or by "
+                "another thread, which has to end the capture before a shutdown, even one "
+                "with force.",
+                (void *)capture->origin, device->index);
         tnri_scope_abort(capture);
     }
     return TNR_OK;
@@ -279,6 +279,7 @@ static const tnri_captures hooks = {
     .settle = hook_settle,
     .pool_gone = hook_pool_gone,
     .device_ending = hook_device_ending,
+    .validate = tnri_captures_validate,
 };
 
 void tnri_captures_register(void)

@@ -110,11 +110,12 @@ static tnr_status launch_prepare(const launch *self)
         return status;
     status = launch_order(self);
     if (status == TNR_OK && !tnri_collect_order_after(self->place->arena, self->stream))
-        status = tnri_error(TNR_ERR_CAPTURE,
-                            "graph %llu cannot be launched now: uses of memory of its pool that was "
-                            "freed cannot be ordered while a capture is under way. Launch it after "
-                            "the capture.",
-                            (unsigned long long)self->number);
+        status =
+            tnri_error(TNR_ERR_CAPTURE,
+                       "graph %llu cannot be launched now: uses of memory of its pool that "
+                       "was freed cannot be ordered while a capture is under way. Launch it after "
+                       "the capture.",
+                       (unsigned long long)self->number);
     return status;
 }
 
@@ -142,6 +143,8 @@ static void launch_note(const launch *self)
 static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream)
 {
     tnri_graph *graph = NULL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     if (tnri_room_depth() > 0)
         return tnri_room_error("tnr_graph_launch");
     *self = (launch){.number = number, .handle = stream};
@@ -149,8 +152,8 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     (void)tnri_room_enter();
     tnr_status status = tnri_graph_named(number, &graph);
     if (status == TNR_OK && graph->is_capturing)
-        status = tnri_error(TNR_ERR_INVALID_GRAPH, "graph \"%s\" is still being captured.",
-                            graph->name);
+        status =
+            tnri_error(TNR_ERR_INVALID_GRAPH, "graph \"%s\" is still being captured.", graph->name);
     if (status == TNR_OK) {
         self->device = graph->device;
         self->place = graph->place;
@@ -203,8 +206,7 @@ tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_strea
     if (status != TNR_OK)
         return status;
     if (exec == NULL)
-        status = tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                            "tnr_graph_launch: the executable is null.");
+        status = tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_launch: the executable is null.");
     else
         status = launch_prepare(&self);
     if (status == TNR_OK) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading the nodes of a CUDA graph: every aligned word of kernel parameters, in both forms in which
- * a kernel can be launched, and the addresses of copies, sets and batched memory operations; child
- * graphs, and the bodies of conditional nodes, in place.
+ * Reading the nodes of a CUDA graph: every aligned word of kernel parameters, in both forms in
+ * which a kernel can be launched, and the addresses of copies, sets and batched memory operations;
+ * child graphs, and the bodies of conditional nodes, in place.
  *
  * The driver tells a kernel's parameters as an array of pointers, whose sizes it tells one by one,
  * or, if it was launched so, as one packed buffer with its size; the keys of the latter come in

@@ -35,8 +35,7 @@ static size_t node_slot(const tnri_order *order, CUgraphNode node)
 static size_t node_find(const tnri_order *order, CUgraphNode node)
 {
     size_t slot = node_slot(order, node);
-    while (order->slots[slot] != TNRI_NODE_NONE &&
-           order->nodes[order->slots[slot]].handle != node)
+    while (order->slots[slot] != TNRI_NODE_NONE && order->nodes[order->slots[slot]].handle != node)
         slot = (slot + 1) & (order->slots_count - 1);
     return slot;
 }
@@ -104,7 +103,8 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
         result = tnri_drive(cuGraphNodeGetDependencies, (node, from, data, &count));
     if (result != CUDA_SUCCESS)
         status = tnri_driver_error(result, "cuGraphNodeGetDependencies", "following a capture");
-    if (status == TNR_OK && !TNRI_ARRAY_GROW(order->edges, order->edges_room, order->edges_count + count))
+    if (status == TNR_OK &&
+        !TNRI_ARRAY_GROW(order->edges, order->edges_room, order->edges_count + count))
         status = no_host_memory();
     size_t first = order->edges_count;
     size_t kept = 0;

@@ -20,7 +20,7 @@
 #include "driver/driver.h"
 
 enum {
-    TNRI_VIEWS_MAX = 64,       /* streams of one capture that are told apart */
+    TNRI_VIEWS_MAX = 64, /* streams of one capture that are told apart */
     TNRI_NODE_NONE = -1
 };
 
@@ -59,10 +59,11 @@ typedef enum tnri_moved {
     TNRI_MOVED_NOT,  /* the frontier is what it was */
     TNRI_MOVED_ON,   /* nodes have been added to what the view has seen */
     TNRI_MOVED_ANEW, /* nodes have been taken away too */
-    TNRI_MOVED_ERROR /* host memory or the driver; *status says which, and the view has seen nothing */
+    TNRI_MOVED_ERROR /* *status says why, and the view has seen nothing */
 } tnri_moved;
 
-/* The view of the stream with a key, made if there is none: its number, or -1 if there are too many. */
+/* The view of the stream with a key, made if there is none: its number, or -1 if there are too
+ * many. */
 int tnri_order_view(tnri_order *order, uintptr_t key);
 
 /* Moves a view to a frontier, as cuStreamGetCaptureInfo tells it; `edges` may be null. */

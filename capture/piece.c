@@ -11,9 +11,6 @@
 #include "base/host_memory.h"
 #include "capture.h"
 
-/* Nodes that a piece made of two may have; beyond that they stay apart. */
-enum { NODES_JOINED_MAX = 16 };
-
 /* ---- records -------------------------------------------------------------------------------- */
 
 int tnri_spares_fill(tnri_place *place, size_t count)
@@ -95,7 +92,7 @@ static int piece_is_before(const tnri_captured *piece, int view)
     return 1;
 }
 
-static uint64_t piece_views(const tnri_captured *piece)
+uint64_t tnri_piece_views(const tnri_captured *piece)
 {
     uint64_t views = 0;
     for (size_t v = 0; v < piece->capture->order.views_count; v++)
@@ -118,7 +115,7 @@ static unsigned piece_class(size_t bytes)
     return index < TNRI_PIECE_CLASSES ? index : TNRI_PIECE_CLASSES - 1;
 }
 
-static tnri_captured **piece_list(tnri_captured *piece)
+tnri_captured **tnri_piece_list(tnri_captured *piece)
 {
     const tnri_block *block = piece->uses.block;
     int world = block->world->is_small ? TNRI_SMALL : TNRI_LARGE;
@@ -127,12 +124,13 @@ static tnri_captured **piece_list(tnri_captured *piece)
 
 static void piece_enter(tnri_captured *piece)
 {
-    tnri_captured **list = piece_list(piece);
+    tnri_captured **list = tnri_piece_list(piece);
     piece->prev = NULL;
     piece->next = *list;
     if (*list != NULL)
         (*list)->prev = piece;
     *list = piece;
+    piece->is_piece = 1;
     piece->place->pieces_count++;
 }
 
@@ -141,11 +139,12 @@ static void piece_leave(tnri_captured *piece)
     if (piece->prev != NULL)
         piece->prev->next = piece->next;
     else
-        *piece_list(piece) = piece->next;
+        *tnri_piece_list(piece) = piece->next;
     if (piece->next != NULL)
         piece->next->prev = piece->prev;
     piece->next = NULL;
     piece->prev = NULL;
+    piece->is_piece = 0;
     piece->place->pieces_count--;
 }
 
@@ -162,39 +161,27 @@ static tnri_captured *piece_at(const tnri_captured *of, const tnri_block *block)
 
 /* ---- joining -------------------------------------------------------------------------------- */
 
-/* Makes the nodes of `into` stand for those of both, which the same views come after. 0 if that
- * cannot be done well. */
-static int nodes_join(tnri_captured *into, const tnri_captured *other)
+/* 1 if two pieces wait for the same nodes. Others stay apart, also where the same streams come after
+ * both today: a stream that joins later may come after one of them alone. */
+static int nodes_are_same(const tnri_captured *piece, const tnri_captured *other)
 {
-    size_t before = into->nodes_count;
-    for (size_t i = 0; i < other->nodes_count; i++)
-        if (into->nodes_count >= NODES_JOINED_MAX ||
-            !tnri_captured_add_node(into, other->nodes[i])) {
-            into->nodes_count = before;
+    if (piece->nodes_count != other->nodes_count)
+        return 0;
+    for (size_t i = 0; i < other->nodes_count; i++) {
+        size_t at = 0;
+        while (at < piece->nodes_count && piece->nodes[at] != other->nodes[i])
+            at++;
+        if (at == piece->nodes_count)
             return 0;
-        }
+    }
     return 1;
 }
 
-/* If one view alone comes after a piece, its frontier comes after all that the piece waits for. */
-static void nodes_shorten(tnri_captured *piece)
-{
-    if (piece->views == 0 || (piece->views & (piece->views - 1)) != 0)
-        return;
-    int view = __builtin_ctzll(piece->views);
-    const tnri_view *of = &piece->capture->order.views[view];
-    if (of->frontier_count >= piece->nodes_count)
-        return;
-    piece->nodes_count = 0;
-    for (size_t i = 0; i < of->frontier_count; i++)
-        piece->nodes[piece->nodes_count++] = of->frontier[i];
-}
-
-/* Joins `piece`, in no list, with a neighbour that the same views come after. Returns the result, in
- * no list. Under the arena's lock. */
+/* Joins `piece`, in no list, with a neighbour that waits for the same nodes. Returns the result,
+ * in no list. Under the arena's lock. */
 static tnri_captured *piece_join(tnri_captured *piece, tnri_captured *neighbour)
 {
-    if (neighbour == NULL || neighbour->views != piece->views || !nodes_join(piece, neighbour))
+    if (neighbour == NULL || !nodes_are_same(piece, neighbour))
         return piece;
     piece_leave(neighbour);
     tnri_block *block = piece->uses.block;
@@ -212,8 +199,6 @@ static void piece_settle(tnri_captured *piece)
 {
     piece = piece_join(piece, piece_at(piece, piece->uses.block->above));
     piece = piece_join(piece, piece_at(piece, piece->uses.block->below));
-    if (piece->nodes_count > 1)
-        nodes_shorten(piece);
     piece_enter(piece);
 }
 
@@ -221,7 +206,7 @@ void tnri_piece_begin(tnri_captured *captured)
 {
     tnri_assert_held(&captured->place->arena->lock);
     captured->open_count = 0;
-    captured->views = piece_views(captured);
+    captured->views = tnri_piece_views(captured);
     piece_settle(captured);
 }
 
@@ -356,8 +341,8 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int vi
     spread->world = tnri_arena_world(place->arena, request->bytes);
     size_t count = 0;
     PIECES_EACH(place, piece, next)
-        count += piece->capture == capture && (piece->views & bit) != 0 &&
-                 piece->uses.block->world == spread->world;
+    count += piece->capture == capture && (piece->views & bit) != 0 &&
+             piece->uses.block->world == spread->world;
     if (count == 0)
         return TNR_OK;
     spread->count = count;
@@ -376,9 +361,9 @@ tnr_status tnri_pieces_spread(tnri_spread *spread, tnri_capture *capture, int vi
     }
     size_t at = 0;
     PIECES_EACH(place, piece, next)
-        if (piece->capture == capture && (piece->views & bit) != 0 &&
-            piece->uses.block->world == spread->world)
-            spread->records[at++] = piece;
+    if (piece->capture == capture && (piece->views & bit) != 0 &&
+        piece->uses.block->world == spread->world)
+        spread->records[at++] = piece;
     qsort(spread->records, count, sizeof(spread->records[0]), record_compare);
     for (size_t i = 0; i < count; i++) {
         tnri_captured *piece = spread->records[i];
@@ -421,10 +406,11 @@ static unsigned range_rest(tnri_range range, const tnri_block *taken, tnri_range
     return count;
 }
 
-void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
+int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *taken)
 {
+    int is_reused = 0;
     if (spread->count == 0)
-        return;
+        return 0;
     tnri_block *hint = NULL;
     tnri_world *world = spread->world;
     tnri_lock_take(&place->arena->lock);
@@ -433,6 +419,8 @@ void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block
         tnri_captured *piece = spread->records[i];
         tnri_range rest[2];
         unsigned rests = range_rest(spread->ranges[i], taken, rest);
+        is_reused |= rests != 1 || rest[0].base != spread->ranges[i].base ||
+                     rest[0].end != spread->ranges[i].end;
         if (rests == 2) { /* the upper one first: the lower may join what is below */
             tnri_block *run = tnri_world_find(world, hint, rest[1].base);
             piece_rest(piece, tnri_world_withhold(world, run, rest[1].base, rest[1].end));
@@ -444,6 +432,7 @@ void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block
     }
     tnri_lock_release(&place->arena->lock);
     spread_free(spread, spread->count);
+    return is_reused;
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

@@ -20,8 +20,8 @@ int tnri_captured_add_node(tnri_captured *captured, int32_t node);
 /* Drops the nodes that come before the view's frontier, which is among the nodes. */
 void tnri_captured_prune(tnri_captured *captured, int view);
 
-/* A block has been freed and is RETIRED: it becomes a piece, joined with neighbours where that loses
- * nothing. Under the arena's lock. */
+/* A block has been freed and is RETIRED: it becomes a piece, joined with neighbours where that
+ * loses nothing. Under the arena's lock. */
 void tnri_piece_begin(tnri_captured *captured);
 
 /* A view of the capture has moved: on, or anew. */
@@ -41,7 +41,12 @@ typedef struct tnri_spread {
 } tnri_spread;
 tnr_status tnri_pieces_spread(tnri_spread *spread, struct tnri_capture *capture, int view,
                               const tnri_request *request);
-void tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *block);
+/* 1 if the block has some of what was spread. */
+int tnri_pieces_gather(tnri_spread *spread, tnri_place *place, const tnri_block *block);
+
+/* For the validator: the list that a piece belongs in, and the views that come after its nodes. */
+tnri_captured **tnri_piece_list(tnri_captured *piece);
+uint64_t tnri_piece_views(const tnri_captured *piece);
 
 /* Makes all pieces of a place clean. */
 void tnri_pieces_clean(tnri_place *place);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "array.h"
-#include "arena/ladder.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -166,20 +165,21 @@ static tnr_status serve_clean(tnri_place *place, const tnri_request *request, tn
     return TNR_OK;
 }
 
-/* Step 3. A callback that this calls back may free, but finds no way to allocate here. */
+/* Step 3. A callback that this calls back may free, but finds no way to allocate here. *is_reused
+ * tells whether the block has memory of pieces. */
 static tnr_status serve_spread(tnri_capture *capture, int view, const tnri_request *request,
-                               tnri_block **block)
+                               tnri_block **block, int *is_reused)
 {
     tnri_spread spread = {0};
     tnr_status status = tnri_pieces_spread(&spread, capture, view, request);
     if (status != TNR_OK)
         return status;
     void *ptr = NULL;
-    status = tnri_ladder_malloc(capture->place->arena, request, &ptr);
-    *block = ptr == NULL ? NULL
-                         : tnri_block_map_at(&capture->place->arena->device->space.map,
-                                             (uintptr_t)ptr);
-    tnri_pieces_gather(&spread, capture->place, *block);
+    status = tnri_arena_malloc(capture->place->arena, request, &ptr);
+    *block = ptr == NULL
+                 ? NULL
+                 : tnri_block_map_at(&capture->place->arena->device->space.map, (uintptr_t)ptr);
+    *is_reused = tnri_pieces_gather(&spread, capture->place, *block);
     return status;
 }
 
@@ -202,7 +202,7 @@ tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnr
     if (status == TNR_OK && block == NULL)
         status = serve_clean(place, request, &block);
     if (status == TNR_OK && block == NULL)
-        status = serve_spread(capture, view, request, &block);
+        status = serve_spread(capture, view, request, &block, &is_reused);
     if (status != TNR_OK)
         return status;
     if (captured == NULL)
@@ -330,8 +330,7 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
     tnr_status status = TNR_OK;
     tnri_lock_take(&arena->lock);
     tnri_block *block = tnri_block_map_containing(map, (uintptr_t)ptr);
-    tnri_captured *captured =
-        block != NULL && block->uses != NULL ? block->uses->captured : NULL;
+    tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     int is_own = captured != NULL && captured->capture == capture;
     if (block == NULL)
         status = tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
@@ -355,7 +354,8 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* The stream that a block was handed out on; null if it cannot be named any more. In the context. */
+/* The stream that a block was handed out on; null if it cannot be named any more. In the context.
+ * */
 static tnri_stream *captured_home(const tnri_captured *captured, tnri_device *device)
 {
     tnri_stream *home;

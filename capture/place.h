@@ -4,17 +4,17 @@
  *
  * A graph pool has one arena, which belongs to no stream: inside a capture order is not a matter of
  * streams but of the graph's edges. What is freed there stays RETIRED, as a *piece* that knows the
- * nodes of its last uses, and is handed out to a stream that comes after all of them (order.h). What
- * no capture under way has touched is FREE, *clean*, and good for every stream.
+ * nodes of its last uses, and is handed out to a stream that comes after all of them (order.h).
+ * What no capture under way has touched is FREE, *clean*, and good for every stream.
  *
  * A request takes, in this order:
  *   1. the smallest piece that its stream comes after and that is large enough; what is left of it
  *      stays a piece with the same nodes
  *   2. clean memory, best fit
  *   3. all pieces that its stream comes after are made FREE for a moment, so that neighbours merge
- *      with each other and with clean memory, and the ladder serves from that or grows the pool;
- *      then what is left of them is withheld again. Neighbours that the same streams come after
- *      become one piece.
+ *      with each other and with clean memory, and the request is served from that, or the
+ *      pool grows; then what is left of them is withheld again. Neighbouring pieces that wait for the
+ *      same nodes become one.
  * Nothing in a graph pool ever moves.
  *
  * When no capture into the place is under way any more, its pieces are clean.
@@ -61,6 +61,7 @@ typedef struct tnri_captured {
     size_t open_count, open_room;
     uint64_t views; /* a piece: bit v says that view v comes after all nodes */
     int is_kept;    /* handed out: its uses cannot all be told by nodes */
+    int is_piece;
 } tnri_captured;
 
 enum { TNRI_PIECE_CLASSES = 128 };
@@ -68,17 +69,17 @@ enum { TNRI_PIECE_CLASSES = 128 };
 typedef struct tnri_place {
     tnr_pool pool;
     tnri_arena *arena;
-    struct tnri_place *next;        /* of all */
-    int is_private;                 /* made for one graph: ends with it */
-    size_t captures_count;          /* under way */
-    size_t graphs_count;            /* alive, those under construction among them */
-    size_t visitors_count;          /* threads that launch */
-    tnri_captured *kept;            /* freed, and held until no capture is under way; by `next` */
-    tnri_captured *spares;          /* records, through `next` */
+    struct tnri_place *next; /* of all */
+    int is_private;          /* made for one graph: ends with it */
+    size_t captures_count;   /* under way */
+    size_t graphs_count;     /* alive, those under construction among them */
+    size_t visitors_count;   /* threads that launch */
+    tnri_captured *kept;     /* freed, and held until no capture is under way; by `next` */
+    tnri_captured *spares;   /* records, through `next` */
     size_t spares_count;
     tnri_captured *pieces[TNRI_WORLDS][TNRI_PIECE_CLASSES];
     size_t pieces_count;
-    pthread_mutex_t launching; /* one launch at a time; taken outside of the room */
+    pthread_mutex_t launching;  /* one launch at a time; taken outside of the room */
     tnri_stream *launch_stream; /* of the latest launch, with a reference; null: none yet */
     tnri_event *launch_mark;    /* its end, recorded because that stream is captured; else null */
 } tnri_place;
@@ -105,8 +106,8 @@ int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_s
 tnr_status tnri_place_use(struct tnri_capture *capture, tnri_arena *arena, const void *ptr,
                           tnr_stream stream, int until_free);
 
-/* The record of a live block that starts at `ptr` and was handed out in a capture under way; null if
- * it is none. Under the arena's lock. */
+/* The record of a live block that starts at `ptr` and was handed out in a capture under way; null
+ * if it is none. Under the arena's lock. */
 tnri_captured *tnri_place_captured(const tnri_block *block, const void *ptr);
 
 /* A capture into the place is over: its live blocks become ordinary ones; if it was the last, the

@@ -4,9 +4,9 @@
  *
  * Captures are rare and short, and what happens in one is a sequence, so this layer works one
  * thread at a time: captures of several devices take turns. Unlike the library's other locks the
- * room is kept during driver calls, and while memory is taken from the device; so it is taken before
- * any other lock, with none held, and a thread that does not capture never comes here (except to
- * free a block that a capture may need).
+ * room is kept during driver calls, and while memory is taken from the device; so it is taken
+ * before any other lock, with none held, and a thread that does not capture never comes here
+ * (except to free a block that a capture may need).
  *
  * A thread that is inside may come in again: the out-of-memory callback may free.
  */

@@ -101,8 +101,8 @@ static tnr_status already_error(tnr_stream stream)
 static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
 {
     tnri_standing standing;
-    CUresult result = tnri_drive(cuStreamBeginCapture,
-                                 (stream, (CUstreamCaptureMode)capture->mode));
+    CUresult result =
+        tnri_drive(cuStreamBeginCapture, (stream, (CUstreamCaptureMode)capture->mode));
     if (result == CUDA_ERROR_ILLEGAL_STATE)
         return already_error(stream);
     if (result != CUDA_SUCCESS)
@@ -188,8 +188,8 @@ tnr_status tnr_capture_begin(int device_index, tnr_stream stream,
 
 int tnri_scope_may_end(const tnri_capture *capture)
 {
-    return !capture->is_attached && (capture->mode == TNR_CAPTURE_RELAXED ||
-                                     capture->threads[0] == tnri_thread_number());
+    return !capture->is_attached &&
+           (capture->mode == TNR_CAPTURE_RELAXED || capture->threads[0] == tnri_thread_number());
 }
 
 /* The capture that the caller may end on a stream. */
@@ -198,8 +198,9 @@ static tnr_status scope_find(tnri_device *device, tnr_stream stream, tnri_captur
     tnri_capture *capture = tnri_capture_begun_on(device, stream);
     *found = capture;
     if (capture == NULL)
-        return tnri_error(TNR_ERR_CAPTURE, "no capture was begun with tnr_capture_begin on stream "
-                                           "%p, or it has ended.",
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "no capture was begun with tnr_capture_begin on stream "
+                          "%p, or it has ended.",
                           (void *)stream);
     if (!tnri_scope_may_end(capture))
         return tnri_error(TNR_ERR_CAPTURE,
@@ -225,12 +226,17 @@ static tnr_status ended_error(CUresult result, tnr_stream stream)
                              (void *)stream, why);
 }
 
-/* Ties the graph's record to the driver's graph and holds what that refers to. */
-static tnr_status graph_keep(tnri_graph *graph, CUgraph cuda_graph)
+/* Ties the graph's record to the driver's graph and holds what that refers to. What was freed during
+ * the capture is kept as a whole if not all nodes could be read. */
+static tnr_status graph_keep(tnri_graph *graph, CUgraph cuda_graph, tnri_ending *ending)
 {
+    int is_read = 0;
     tnri_graph_ranges_settle(graph);
     tnr_status status = graph->is_tied ? TNR_OK : tnri_graph_tie(graph, cuda_graph);
-    return status == TNR_OK ? tnri_graph_hold_all(graph, cuda_graph) : status;
+    if (status == TNR_OK)
+        status = tnri_graph_hold_all(graph, cuda_graph, &is_read);
+    *ending = is_read ? TNRI_ENDING_READ : TNRI_ENDING_UNREAD;
+    return status;
 }
 
 /* After a failure the driver may not have ended the capture; it is asked once more. */
@@ -262,8 +268,9 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
     if (result != CUDA_SUCCESS && wanted)
         status = ended_error(result, stream);
     if (result == CUDA_SUCCESS && wanted) {
-        status = graph_keep(capture->graph, made);
-        ending = status == TNR_OK ? TNRI_ENDING_READ : TNRI_ENDING_NO_GRAPH;
+        status = graph_keep(capture->graph, made, &ending);
+        if (status != TNR_OK)
+            ending = TNRI_ENDING_NO_GRAPH;
     }
     if (ending == TNRI_ENDING_NO_GRAPH && made != NULL) {
         (void)tnri_drive(cuGraphDestroy, (made));
@@ -396,8 +403,9 @@ static tnr_status ended_late(tnri_graph *graph, CUgraph cuda_graph)
         tnri_graph_end(graph);
         return TNR_OK;
     }
-    tnr_status status = graph_keep(graph, cuda_graph);
-    if (status == TNR_OK)
+    tnri_ending ending;
+    tnr_status status = graph_keep(graph, cuda_graph, &ending);
+    if (status == TNR_OK && ending == TNRI_ENDING_READ)
         tnri_graph_drop_late(graph);
     return status;
 }
@@ -411,10 +419,10 @@ static tnr_status scope_ended(tnri_capture *capture, CUgraph cuda_graph)
     if (standing.status != CU_STREAM_CAPTURE_STATUS_NONE && standing.id == capture->id)
         return tnri_error(TNR_ERR_CAPTURE, "the capture of stream %p has not ended.",
                           (void *)capture->origin);
+    tnri_ending ending = TNRI_ENDING_NO_GRAPH;
     if (cuda_graph != NULL)
-        status = graph_keep(capture->graph, cuda_graph);
-    tnri_ending ending = cuda_graph == NULL ? TNRI_ENDING_NO_GRAPH : TNRI_ENDING_READ;
-    tnri_capture_finish(capture, status == TNR_OK ? ending : TNRI_ENDING_UNREAD);
+        status = graph_keep(capture->graph, cuda_graph, &ending);
+    tnri_capture_finish(capture, ending);
     return status;
 }
 
@@ -423,6 +431,8 @@ tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
     tnri_visit visit;
     tnr_status status = TNR_OK;
     tnri_graph *graph = NULL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
     if (tnri_room_enter() > 0)
         status = tnri_room_error("tnr_capture_ended");
     else
@@ -435,8 +445,7 @@ tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
         status = tnri_device_enter(graph->device, &visit);
     if (status == TNR_OK) {
         tnri_capture *capture = tnri_capture_of(graph);
-        status = capture != NULL ? scope_ended(capture, cuda_graph)
-                                 : ended_late(graph, cuda_graph);
+        status = capture != NULL ? scope_ended(capture, cuda_graph) : ended_late(graph, cuda_graph);
         tnri_device_leave(&visit);
         tnri_orphans_end();
     }

@@ -25,8 +25,7 @@ int tnri_threats_add(const tnri_captured *captured, tnr_graph graph)
     tnri_lock_take(&threats.lock);
     int has_room = TNRI_ARRAY_GROW(threats.list, threats.room, threats.count + 1);
     if (has_room)
-        threats.list[threats.count++] =
-            (threat){captured, graph, block->base, block->bytes};
+        threats.list[threats.count++] = (threat){captured, graph, block->base, block->bytes};
     tnri_lock_release(&threats.lock);
     return has_room;
 }

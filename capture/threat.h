@@ -19,9 +19,9 @@ int tnri_threats_add(const tnri_captured *captured, tnr_graph graph);
 void tnri_threats_remove(const tnri_captured *captured);
 void tnri_threats_forget(tnr_graph graph);
 
-/* The base of a block that the graph would overwrite, with its size and the graph that it was handed
- * out for; 0 if there is none. `arena` is that of the graph's place. A block that was freed counts
- * only while another graph keeps it. */
+/* The base of a block that the graph would overwrite, with its size and the graph that it was
+ * handed out for; 0 if there is none. `arena` is that of the graph's place. A block that was freed
+ * counts only while another graph keeps it. */
 uintptr_t tnri_threats_find(tnri_arena *arena, tnr_graph graph, size_t *bytes, tnr_graph *owner);
 
 #endif

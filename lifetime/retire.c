@@ -280,8 +280,7 @@ tnr_status tnr_free_sync(void *ptr)
     tnri_retire_register();
     tnri_arena *arena = block->world->arena;
     tnr_status status = TNR_OK;
-    if (tnri_unlikely(tnri_capturing()) &&
-        tnri_captures_get()->free(arena, block, ptr, 1, &status))
+    if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
         return status;
     if (tnri_hold_free(arena, block, ptr, 1))
         return TNR_OK;

@@ -89,6 +89,10 @@ typedef struct tnri_captures {
     /* Ends what graphs and captures hold of a device that is about to be put out of use by force,
      * or, without force, returns TNR_ERR_BUSY if they hold anything. */
     tnr_status (*device_ending)(struct tnri_device *device, int force);
+
+    /* Walks what is known of captures and graphs of a device. Returns null, or what is wrong, in a
+     * buffer of the thread. */
+    const char *(*validate)(struct tnri_device *device);
 } tnri_captures;
 
 extern _Atomic(const tnri_captures *) tnri_captures_table;

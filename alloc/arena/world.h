@@ -107,8 +107,8 @@ int tnri_world_bin(tnri_world *world, tnri_block *block);
 tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes);
 
 /* The record, of any state, that contains an address of the world; null if the address is in none
- * of its spans. Walks up from `hint`, a record of the world (may be null), if that lies below in the
- * same span, else from the span's start. */
+ * of its spans. Walks up from `hint`, a record of the world (may be null), if that lies below in
+ * the same span, else from the span's start. */
 tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t address);
 
 /* ---- retired memory, for captures ------------------------------------------------------------ */

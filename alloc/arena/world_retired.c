@@ -15,7 +15,8 @@ static tnri_block *find_above(tnri_block *block, uintptr_t address)
 
 tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t address)
 {
-    if (hint != NULL && hint->world == world && hint->state != TNRI_UNUSED && hint->base <= address) {
+    if (hint != NULL && hint->world == world && hint->state != TNRI_UNUSED &&
+        hint->base <= address) {
         tnri_block *found = find_above(hint, address);
         if (found != NULL)
             return found;

@@ -86,8 +86,8 @@ static tnr_pool pool_take_dead(tnri_device *device)
     return pool;
 }
 
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options,
-                          tnri_pool_kind kind, tnr_pool *made)
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
+                          tnr_pool *made)
 {
     tnr_handle_type type = options->handle_type;
     if (type == TNR_HANDLE_DEFAULT)

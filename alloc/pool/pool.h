@@ -55,7 +55,7 @@ struct tnr_pool_st {
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint32_t routed_threads;
-    tnri_asleep asleep; /* see pool/asleep.h */
+    tnri_asleep asleep;            /* see pool/asleep.h */
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
     _Atomic uint32_t keepers; /* graphs and captures that need its addresses: none is given back */
 };
@@ -68,8 +68,8 @@ typedef enum tnri_pool_kind {
 } tnri_pool_kind;
 
 /* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options,
-                          tnri_pool_kind kind, tnr_pool *pool);
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
+                          tnr_pool *pool);
 
 /* The stream with this key is about to be captured, and `event` marks the end of its work before;
  * or, with null, its capture is over: tnri_arena_capture for its arenas in all pools. */

@@ -16,7 +16,7 @@ void audited_start(const char *conf, const char *setting);
 int audited_stop(void **state);
 
 /* Launches `taker`, which takes a pointer, a structure with a pointer in it, and a number; its
- * parameters as an array of pointers, or packed. The second pointer is its parameters' word at 16. */
+ * parameters as an array of pointers, or packed. The second pointer is the word at 16 of them. */
 void take_pointers(tnr_stream stream, const void *first, const void *second);
 void take_packed(tnr_stream stream, const void *first, const void *second);
 void take_set(tnr_stream stream, void *at, size_t bytes);

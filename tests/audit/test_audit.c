@@ -4,8 +4,9 @@
  *
  * Each test was seen to fail with a change in capture/audit.c:
  *   own_and_kept      judge_address: kept blocks not asked for, or the graph's ranges
- *   freed_and_kept    the same: a freed block that is kept taken for FREED
- *   loose, freed, unmapped    spot_look: is_mapped always 1; judge_address: is_safe for all blocks
+ *   freed_and_kept    the same; report_make: graphs not settled before
+ *   loose, freed_and_unmapped    spot_look: is_mapped always 1; judge_address: any block is safe
+ *   missing           judge_address: is_safe without regard to is_mapped
  *   shared            judge_address: the case left out
  *   extents           judge_finding: only the first address judged
  *   unread            nodes.c: a kernel that is not told not counted
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
+#include "device/device.h"
 
 static tnr_stream stream;
 
@@ -113,10 +115,16 @@ static void test_freed_and_kept(void **state)
     audit(cuda_graph, 0); /* without regard to who keeps it */
     assert_int_equal(finding_at(weights)->verdict, TNR_AUDIT_FREED);
     assert_int_equal(finding_at(weights)->block, 0);
-    audited_destroy(cuda_graph);
-    seen.sums.struct_bytes = sizeof(seen.sums);
-    assert_error(tnr_graph_audit(cuda_graph, graph, &seen.sums, NULL, NULL), TNR_ERR_INVALID_GRAPH,
+    /* The audit is the first to ask after the graph's end, and sees it. */
+    tnr_audit sums = {.struct_bytes = sizeof(sums)};
+    CUgraph another = NULL;
+    assert_int_equal(cuGraphCreate(&another, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(cuda_graph), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    (void)simcuda_run(UINT64_MAX);
+    assert_error(tnr_graph_audit(another, graph, &sums, NULL, NULL), TNR_ERR_INVALID_GRAPH,
                  "ended");
+    assert_int_equal(cuGraphDestroy(another), CUDA_SUCCESS);
     assert_ok(tnr_free(other));
 }
 
@@ -191,6 +199,34 @@ static void test_freed_and_unmapped(void **state)
     assert_int_equal(finding_at(keeper)->verdict, TNR_AUDIT_KEPT);
     audited_destroy(cuda_graph);
     assert_ok(tnr_free(keeper));
+}
+
+/* Should memory ever be missing where a graph needs it, the audit says so and proves nothing: the
+ * page table is made to say it. */
+static void test_missing(void **state)
+{
+    (void)state;
+    start(NULL);
+    char *weights = unit_malloc(4 * MIB, stream);
+    tnr_cuda_graph cuda_graph;
+    audited_begin(stream, NULL, NULL);
+    char *block = unit_malloc(4 * MIB, stream);
+    take_pointers(stream, block, weights);
+    tnr_graph graph = audited_end(stream, &cuda_graph);
+    tnri_space *space = &tnri_device_at(0)->space;
+    const char *const addresses[] = {block, weights};
+    for (int i = 0; i < 2; i++) {
+        struct tnri_chunk **page = &space->pages[tnri_page_of(space, (uintptr_t)addresses[i])];
+        struct tnri_chunk *chunk = *page;
+        *page = NULL;
+        audit(cuda_graph, graph);
+        *page = chunk;
+        assert_int_equal(seen.sums.proved, 1);
+        assert_int_equal(finding_at(addresses[i])->verdict, TNR_AUDIT_UNMAPPED);
+    }
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_free(weights));
+    audited_destroy(cuda_graph);
 }
 
 /* A word that looks like an address far beyond everything that was ever handed out. */
@@ -459,17 +495,12 @@ static void test_faults(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, audited_stop)
-    const struct CMUnitTest tests[] = {TEST(test_own_and_kept),
-                                       TEST(test_freed_and_kept),
-                                       TEST(test_loose),
-                                       TEST(test_freed_and_unmapped),
-                                       TEST(test_far),
-                                       TEST(test_shared),
-                                       TEST(test_extents),
-                                       TEST(test_unread),
-                                       TEST(test_asleep),
-                                       TEST(test_refused),
-                                       TEST(test_visitor_is_free),
+    const struct CMUnitTest tests[] = {TEST(test_own_and_kept), TEST(test_freed_and_kept),
+                                       TEST(test_loose),        TEST(test_freed_and_unmapped),
+                                       TEST(test_far),          TEST(test_missing),
+                                       TEST(test_shared),       TEST(test_extents),
+                                       TEST(test_unread),       TEST(test_asleep),
+                                       TEST(test_refused),      TEST(test_visitor_is_free),
                                        TEST(test_faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,8 @@
  * device does not have among them. test_graphs.c reads real graphs of the simulated device.
  *
  * Each test was seen to fail with a change in capture/nodes.c:
- *   pointers          visit_bytes: words taken from the start of the parameter instead of where they
- *                     are aligned in the parameters
+ *   pointers          visit_bytes: words taken from the start of the parameter instead of where
+ *                     they are aligned in the parameters
  *   nothing_silent    read_pointers: an empty list believed without a name; told: an answer that
  *                     is an error taken for one that is read
  *   packed            read_packed: the buffer's key asked for at extra[0] only
@@ -365,7 +365,8 @@ static void test_copies(void **state)
     assert_found(1, TNR_AUDIT_COPY, 1, 0x10000, 100);
     assert_null(found[0].kernel);
 
-    /* 3 layers of 4 rows of 100 bytes: pitch 256 and 8 rows a layer; from column 5, row 6, layer 7. */
+    /* 3 layers of 4 rows of 100 bytes, of rows of 256 bytes and layers of 8 rows; the first is at
+     * column 5, row 6, layer 7. */
     copy.copy.srcPitch = 256;
     copy.copy.srcHeight = 8;
     copy.copy.srcXInBytes = 5;

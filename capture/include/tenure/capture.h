@@ -177,7 +177,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_get(tnr_graph graph, tnr_graph_info *
 
 /* ---- audit --------------------------------------------------------------------------------- */
 
-/* Where an address was found. */
+/* Where an address was found. A batch of memory operations sets, or waits for, single words. */
 typedef enum tnr_audit_place {
     TNR_AUDIT_KERNEL,
     TNR_AUDIT_COPY,
@@ -206,8 +206,10 @@ typedef struct tnr_audit_finding {
     unsigned depth;     /* of child graphs */
     const char *kernel; /* its name, if the node is a kernel and the driver tells; else null */
     tnr_audit_place place;
-    size_t offset; /* of the address in the parameters; 0 for copies (1: the source) and sets */
-    uintptr_t address;
+    size_t offset; /* of the address in a kernel's parameters; of a copy 0: to, 1: from; of a batch
+                    * of memory operations the operation's number */
+    uintptr_t address; /* of copies and sets the first byte that is touched; or, if that is safe and
+                        * another one is not, the first that is not */
     uintptr_t block; /* start of the block that contains it; 0: none */
     size_t bytes;    /* of that block */
     tnr_pool pool;   /* of that block; null: the default pool or none */
@@ -220,21 +222,35 @@ typedef struct tnr_audit_finding {
 typedef struct tnr_audit {
     size_t struct_bytes; /* set it to sizeof(tnr_audit) before the call */
     uint64_t nodes, kernels, copies, sets, others;
-    uint64_t children; /* child graphs walked into */
-    uint64_t unread;   /* nodes whose parameters the driver did not tell: what they refer to is not
-                        * known, and the audit has failed for them */
+    uint64_t children; /* child graphs, and bodies of conditional nodes, walked into */
+    uint64_t unread;   /* nodes that the driver did not tell, or not all of: what they refer to is
+                        * not known, and the audit has failed for them */
     uint64_t found, proved, unproved;
 } tnr_audit;
 
-/* Called for each managed address found. The finding is valid during the call. */
+/* Called for each managed address found, with no lock held, after the walk. The finding is valid
+ * during the call. */
 typedef void (*tnr_audit_visit)(const tnr_audit_finding *finding, void *user);
 
 /* Walks all nodes of a CUDA graph and looks for addresses that Tenure manages: in every aligned
- * word of kernel parameters (both forms of launch), in copies and sets. A number that looks like an
- * address counts as one. `graph` may be 0: then nothing is kept for it, and live blocks count as
- * LOOSE. `visit` may be null. Changes nothing. The graph must not change meanwhile. Calls the
- * driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH, TNR_ERR_HOST_MEMORY,
- * TNR_ERR_DRIVER. Since 0.1.0. */
+ * word of kernel parameters (both forms of launch), in all that copies and sets touch, in batches
+ * of memory operations. A number that looks like an address counts as one. `graph` may be 0: then
+ * nothing is kept for it, and live blocks count as LOOSE. `visit` may be null. Changes nothing. The
+ * graph must not change meanwhile. Calls the driver.
+ *
+ * The guarantee holds for what is OWN or KEPT, and for nothing else. Whether a pool sleeps makes no
+ * difference: its addresses stay the graph's, and launches are refused until it wakes.
+ *
+ * What it cannot see: addresses that kernels read from memory (arrays of pointers), or that their
+ * parameters hold in another form; what host functions do; parameters that were changed in an
+ * executable afterwards.
+ *
+ * Unread are kernels launched with an array of parameters if the driver is older than CUDA 12.4,
+ * the bodies of conditional nodes if it is older than 13.2, and nodes of kinds newer than this
+ * library.
+ *
+ * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER,
+ * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_audit(tnr_cuda_graph cuda_graph, tnr_graph graph,
                                                  tnr_audit *audit, tnr_audit_visit visit,
                                                  void *user);
@@ -242,9 +258,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_audit(tnr_cuda_graph cuda_graph, tnr_
 /* How tnr_graph_audit_write writes. */
 typedef enum tnr_audit_format { TNR_AUDIT_TEXT, TNR_AUDIT_JSON } tnr_audit_format;
 
-/* Writes an audit's findings and sums to a file descriptor, as text for people or as one JSON
- * document. Errors: those of tnr_graph_audit; TNR_ERR_INVALID_ARGUMENT if writing fails.
- * Since 0.1.0. */
+/* Writes an audit's findings and sums to a file descriptor: as text for people, a line for each
+ * finding, or as one JSON document (docs/audit.schema.json). Waits if a descriptor that does not
+ * block is full. Errors: those of tnr_graph_audit; TNR_ERR_INVALID_ARGUMENT if writing fails, and
+ * then a part may have been written. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_audit_write(tnr_cuda_graph cuda_graph, tnr_graph graph,
                                                        tnr_audit_format format, int file);
 

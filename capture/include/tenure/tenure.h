@@ -4,6 +4,7 @@
 #define TENURE_TENURE_H
 
 #include <tenure/alloc.h>
+#include <tenure/capture.h>
 #include <tenure/lifetime.h>
 #include <tenure/sleep.h>
 
