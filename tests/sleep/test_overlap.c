@@ -162,7 +162,8 @@ static void chunks_wait_for_all_their_contents(void **state)
         tnr_stream stream = streams[unit_below(&random, 2)];
         bytes[i] = 4 + 4 * unit_below(&random, i % 3 == 0 ? 3 * MIB : 20 * KIB);
         is_kept[i] = unit_below(&random, 4) > 0;
-        assert_ok(tnr_pool_malloc(&many[i], bytes[i], pools[unit_below(&random, 5) == 0], 0, stream));
+        assert_ok(
+            tnr_pool_malloc(&many[i], bytes[i], pools[unit_below(&random, 5) == 0], 0, stream));
         sleep_fill(many[i], bytes[i], (uint32_t)i, stream);
         assert_ok(
             tnr_block_content_set(many[i], is_kept[i] ? TNR_CONTENT_KEEP : TNR_CONTENT_DISCARD));
