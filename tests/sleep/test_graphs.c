@@ -6,6 +6,8 @@
  *
  * Lines changed in the library to see a test fail:
  *   launch_begin without tnri_pool_work_begin: launches_are_refused (the replay touches no memory)
+ *   outside_begin without tnri_pool_work_begin: launches_are_refused, adopted_graphs_need_all_pools
+ *   outside_begin: `few` whatever the number of pools: adopted_graphs_need_all_pools (overrun)
  *   tnri_sleeper_list: keeps_free as 0: replays_are_identical
  *   part_wake not called: replays_are_identical
  */
@@ -85,6 +87,9 @@ static void step_end(step *self)
     assert_int_equal(cuGraphExecDestroy(self->exec), CUDA_SUCCESS);
     assert_int_equal(cuGraphDestroy(self->cuda), CUDA_SUCCESS);
     assert_ok(tnr_free(self->input));
+    (void)simcuda_run(UINT64_MAX);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    (void)simcuda_run(UINT64_MAX); /* the driver tells of the graph's end */
 }
 
 static void replays_are_identical_under(const char *schedule)
@@ -126,8 +131,11 @@ static void launches_are_refused(void **state)
     sleep_context_enter();
     step self = step_capture();
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    for (int all = 0; all <= 1; all++) {
-        assert_ok(all ? tnr_device_sleep(0, NULL) : tnr_pool_sleep(self.pool, 0, NULL));
+    for (int i = 0; i < 3; i++) {
+        /* Also while only the pool of a block outside sleeps that the graph reads. */
+        assert_ok(i == 0   ? tnr_pool_sleep(self.pool, 0, NULL)
+                  : i == 1 ? tnr_pool_sleep(NULL, 0, NULL)
+                           : tnr_device_sleep(0, NULL));
         uint64_t launches = simcuda_calls("cuGraphLaunch");
         assert_error(tnr_graph_launch(self.number, self.exec, self.stream), TNR_ERR_ASLEEP,
                      "tnr_pool_wake");
@@ -136,7 +144,7 @@ static void launches_are_refused(void **state)
         assert_int_equal(simcuda_pending(), 0);
         assert_ok(tnr_device_wake(0));
         assert_ok(tnr_graph_get(self.number, &info));
-        assert_int_equal(info.launches, all ? 2 : 1); /* those that were made */
+        assert_int_equal(info.launches, i + 1); /* those that were made */
         step_replay(&self);
     }
     step_end(&self);
@@ -154,8 +162,6 @@ static void graphs_end_while_asleep(void **state)
     step_replay(&self);
     assert_ok(tnr_device_sleep(0, NULL));
     step_end(&self);
-    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-    (void)simcuda_run(UINT64_MAX);
     assert_ok(tnr_device_wake(0));
     assert_ok(tnr_trim(0, 0, NULL));
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
@@ -167,11 +173,54 @@ static void graphs_end_while_asleep(void **state)
     sleep_context_leave();
 }
 
+/* A graph that was adopted, of blocks of more pools than most graphs know. */
+static void adopted_graphs_need_all_pools(void **state)
+{
+    (void)state;
+    enum { POOLS = 11 };
+    unit_start(NULL, "SCHEDULE=lazy", "RACES=1", NULL);
+    sleep_context_enter();
+    tnr_pool pools[POOLS];
+    void *chain[POOLS];
+    tnr_stream stream = unit_stream(0);
+    step self = {.stream = stream};
+    for (int i = 0; i < POOLS; i++) {
+        assert_ok(tnr_pool_create(&pools[i], 0, NULL));
+        assert_ok(tnr_pool_malloc(&chain[i], BYTES, pools[i], 0, stream));
+    }
+    sleep_fill(chain[0], BYTES, 9, stream);
+    assert_int_equal(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    for (int i = 1; i < POOLS; i++)
+        copy(chain[i], chain[i - 1], stream);
+    assert_int_equal(cuStreamEndCapture(stream, &self.cuda), CUDA_SUCCESS);
+    assert_ok(tnr_graph_adopt(0, self.cuda, "chain", &self.number));
+    assert_int_equal(cuGraphInstantiateWithFlags(&self.exec, self.cuda, 0), CUDA_SUCCESS);
+    for (int i = 0; i < POOLS; i++) {
+        assert_ok(tnr_pool_sleep(pools[i], 0, NULL));
+        assert_error(tnr_graph_launch(self.number, self.exec, stream), TNR_ERR_ASLEEP, NULL);
+        assert_ok(tnr_pool_wake(pools[i], 0));
+    }
+    assert_ok(tnr_graph_launch(self.number, self.exec, stream));
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(chain[POOLS - 1], BYTES, 9);
+    /* Nothing of the refused launches keeps a pool from sleeping. */
+    assert_ok(tnr_device_sleep(0, NULL));
+    assert_ok(tnr_device_wake(0));
+    assert_int_equal(cuGraphExecDestroy(self.exec), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(self.cuda), CUDA_SUCCESS);
+    (void)simcuda_run(UINT64_MAX);
+    for (int i = 0; i < POOLS; i++)
+        assert_ok(tnr_free(chain[i]));
+    assert_int_equal(simcuda_races(), 0);
+    sleep_context_leave();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(replays_are_identical, unit_stop),
         cmocka_unit_test_teardown(launches_are_refused, unit_stop),
+        cmocka_unit_test_teardown(adopted_graphs_need_all_pools, unit_stop),
         cmocka_unit_test_teardown(graphs_end_while_asleep, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
