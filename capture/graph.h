@@ -67,8 +67,8 @@ void tnri_graph_drop_late(tnri_graph *graph);
 /* 1 if the graph keeps the block. */
 int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses);
 
-/* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read: all
- * nodes have been read. On failure what was kept stays kept. */
+/* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read:
+ * all nodes have been read. On failure what was kept stays kept. */
 tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read);
 
 /* Notes a block that the graph's capture handed out; 0 if there is no host memory. */
