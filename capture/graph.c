@@ -130,12 +130,27 @@ int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses)
     return 0;
 }
 
+/* Notes that a block of the pool is kept; 0 if there is no host memory. */
+static int graph_note_pool(tnri_graph *graph, tnr_pool pool)
+{
+    if (graph->place != NULL && graph->place->pool == pool)
+        return 1;
+    for (size_t i = graph->outside_count; i-- > 0;)
+        if (graph->outside[i] == pool)
+            return 1;
+    if (!TNRI_ARRAY_GROW(graph->outside, graph->outside_room, graph->outside_count + 1))
+        return 0;
+    graph->outside[graph->outside_count++] = pool;
+    return 1;
+}
+
 tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_held(&arena->lock);
     if (block->uses != NULL && tnri_graph_has_hold(graph, block->uses))
         return TNR_OK;
-    if (!TNRI_ARRAY_GROW(graph->holds, graph->holds_room, graph->holds_count + 1))
+    if (!TNRI_ARRAY_GROW(graph->holds, graph->holds_room, graph->holds_count + 1) ||
+        !graph_note_pool(graph, arena->pool))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to keep a block for a graph.");
     tnr_status status = tnri_hold_add(arena, block, &graph->holds[graph->holds_count]);
     if (status == TNR_OK) {
@@ -153,6 +168,9 @@ void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count,
     graph->late_room = *room;
     for (size_t i = 0; i < graph->late_count; i++)
         graph->holds_bytes += graph->late[i]->bytes;
+    for (size_t i = 0; i < graph->late_count; i++)
+        if (!graph_note_pool(graph, graph->late[i]->arena->pool))
+            graph->is_doubtful = 1;
     *holds = NULL;
     *count = 0;
     *room = 0;
@@ -277,6 +295,10 @@ void tnri_graph_drop_late(tnri_graph *graph)
     graph->late_count = 0;
     graph->late_room = 0;
     holds_end(graph->device, late, count, room);
+    /* Pools of which nothing is kept any more may end. Those that are left fit. */
+    graph->outside_count = 0;
+    for (size_t i = 0; i < graph->holds_count; i++)
+        (void)graph_note_pool(graph, graph->holds[i]->arena->pool);
 }
 
 void tnri_graph_end(tnri_graph *graph)
@@ -289,6 +311,7 @@ void tnri_graph_end(tnri_graph *graph)
     holds_end(graph->device, graph->holds, graph->holds_count, graph->holds_room);
     holds_end(graph->device, graph->late, graph->late_count, graph->late_room);
     tnri_host_free(graph->ranges, graph->ranges_room * sizeof(graph->ranges[0]));
+    tnri_host_free(graph->outside, graph->outside_room * sizeof(graph->outside[0]));
     tether_give_up(graph);
     tnri_place *place = graph->place;
     if (place != NULL) {

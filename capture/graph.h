@@ -37,6 +37,9 @@ typedef struct tnri_graph {
     tnri_uses **late; /* the same, freed during a capture whose nodes could not be read */
     size_t late_count, late_room;
     size_t holds_bytes; /* of both */
+    tnr_pool *outside;  /* pools of holds, each once, but for the place's: launches need them
+                           * awake. A pool with a held block does not end, but by force */
+    size_t outside_count, outside_room;
     tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
     size_t ranges_count, ranges_room;
     uint64_t blocks, reused, launches;

@@ -12,6 +12,7 @@
 #include <tenure/capture.h>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "capture.h"
 #include "collect.h"
 #include "graph.h"
@@ -19,6 +20,8 @@
 #include "pool/library.h"
 #include "room.h"
 #include "threat.h"
+
+enum { POOLS_FEW = 8 };
 
 typedef struct launch {
     tnr_graph number;
@@ -28,7 +31,40 @@ typedef struct launch {
     tnr_stream handle;
     tnri_stream *stream;
     tnri_visit visit;
+    tnr_pool *outside; /* pools of blocks that are kept for the graph: worked on, so awake */
+    size_t outside_count, outside_room;
+    tnr_pool few[POOLS_FEW]; /* where `outside` lies if they fit */
 } launch;
+
+/* ---- pools of outside blocks ---------------------------------------------------------------- */
+
+static void outside_end(launch *self)
+{
+    while (self->outside_count > 0)
+        tnri_pool_work_end(self->outside[--self->outside_count]);
+    if (self->outside != self->few)
+        tnri_host_free(self->outside, self->outside_room * sizeof(self->outside[0]));
+}
+
+/* Keeps them awake, or says which one sleeps: then there is nothing to end. In the room. */
+static tnr_status outside_begin(launch *self, const tnri_graph *graph)
+{
+    self->outside = self->few;
+    self->outside_room = graph->outside_count;
+    if (graph->outside_count > POOLS_FEW)
+        self->outside = tnri_host_alloc(graph->outside_count * sizeof(self->outside[0]));
+    if (self->outside == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
+    for (size_t i = 0; i < graph->outside_count; i++) {
+        if (!tnri_pool_work_begin(graph->outside[i])) {
+            tnr_status status = tnri_asleep_error(graph->outside[i]);
+            outside_end(self);
+            return status;
+        }
+        self->outside[self->outside_count++] = graph->outside[i];
+    }
+    return TNR_OK;
+}
 
 /* ---- refusals ------------------------------------------------------------------------------- */
 
@@ -154,6 +190,8 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     if (status == TNR_OK && graph->is_capturing)
         status =
             tnri_error(TNR_ERR_INVALID_GRAPH, "graph \"%s\" is still being captured.", graph->name);
+    if (status == TNR_OK)
+        status = outside_begin(self, graph);
     if (status == TNR_OK) {
         self->device = graph->device;
         self->place = graph->place;
@@ -178,6 +216,7 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
         return TNR_OK;
     if (is_working)
         tnri_pool_work_end(self->place->pool);
+    outside_end(self);
     if (self->place != NULL)
         (void)pthread_mutex_unlock(&self->place->launching);
     (void)tnri_room_enter();
@@ -190,6 +229,7 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
 static void launch_end(launch *self)
 {
     tnri_device_leave(&self->visit);
+    outside_end(self);
     if (self->place == NULL)
         return;
     tnri_pool_work_end(self->place->pool);

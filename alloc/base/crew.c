@@ -17,7 +17,8 @@ enum {
 
 struct tnri_crew {
     pthread_t threads[HANDS_MAX];
-    int hands; /* threads that run; constant once hired */
+    int hands;    /* threads that run; constant once hired */
+    int is_given; /* 1: a job was begun and not ended; of the thread that asks */
 
     pthread_mutex_t mutex;
     pthread_cond_t begins, ends;
@@ -82,7 +83,7 @@ tnri_crew *tnri_crew_hire(void)
     return crew;
 }
 
-void tnri_crew_copy(tnri_crew *crew, void *to, const void *from, size_t bytes)
+void tnri_crew_begin(tnri_crew *crew, void *to, const void *from, size_t bytes)
 {
     if (crew == NULL || crew->hands == 0 || bytes <= SLICE_BYTES) {
         memcpy(to, from, bytes);
@@ -97,11 +98,25 @@ void tnri_crew_copy(tnri_crew *crew, void *to, const void *from, size_t bytes)
     crew->jobs++;
     pthread_cond_broadcast(&crew->begins);
     pthread_mutex_unlock(&crew->mutex);
+    crew->is_given = 1;
+}
+
+void tnri_crew_end(tnri_crew *crew)
+{
+    if (crew == NULL || !crew->is_given)
+        return;
     crew_work(crew);
     pthread_mutex_lock(&crew->mutex);
     while (crew->working > 0)
         pthread_cond_wait(&crew->ends, &crew->mutex);
     pthread_mutex_unlock(&crew->mutex);
+    crew->is_given = 0;
+}
+
+void tnri_crew_copy(tnri_crew *crew, void *to, const void *from, size_t bytes)
+{
+    tnri_crew_begin(crew, to, from, bytes);
+    tnri_crew_end(crew);
 }
 
 void tnri_crew_dismiss(tnri_crew *crew)

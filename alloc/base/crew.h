@@ -16,7 +16,12 @@ typedef struct tnri_crew tnri_crew;
 /* Hires threads: as many as help, fewer if the system has no more, perhaps none. Null without host
  * memory for the crew itself. */
 tnri_crew *tnri_crew_hire(void);
-/* Copies bytes that do not overlap. A null crew copies alone. */
+/* Begins to copy bytes that do not overlap; one job at a time. Without threads it is done on
+ * return. */
+void tnri_crew_begin(tnri_crew *crew, void *to, const void *from, size_t bytes);
+/* Helps with what was begun, if anything was, until it is done. */
+void tnri_crew_end(tnri_crew *crew);
+/* Both. */
 void tnri_crew_copy(tnri_crew *crew, void *to, const void *from, size_t bytes);
 /* Ends the threads; null is no crew. */
 void tnri_crew_dismiss(tnri_crew *crew);

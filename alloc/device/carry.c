@@ -48,15 +48,21 @@ tnr_status tnri_carry_open(tnri_carry *carry, tnri_piece *piece, size_t bytes,
     *memory = staging->ring[index]->memory;
     *stream = staging->streams[1 + index];
     if (!carry->is_out)
-        tnri_crew_copy(carry->crew, *memory, piece->memory, bytes);
+        tnri_crew_begin(carry->crew, *memory, piece->memory, bytes);
     carry->slots[index] = (tnri_carry_slot){piece, bytes};
     carry->turns++;
     return TNR_OK;
 }
 
+void tnri_carry_filled(tnri_carry *carry)
+{
+    tnri_crew_end(carry->crew);
+}
+
 tnr_status tnri_carry_end(tnri_carry *carry, int is_whole)
 {
     tnr_status status = TNR_OK;
+    tnri_crew_end(carry->crew); /* an error may have come before its end was waited for */
     for (unsigned i = 0; i < TNRI_RING && is_whole && status == TNR_OK; i++)
         status = slot_clear(carry, (carry->turns + i) % TNRI_RING);
     tnri_crew_dismiss(carry->crew);

@@ -32,9 +32,13 @@ typedef struct tnri_carry {
 tnr_status tnri_carry_begin(tnri_carry *carry, tnri_device *device, int is_out);
 
 /* Opens a piece of which `bytes` are used: the caller puts copies to or from *memory on *stream
- * before it opens the next one. */
+ * before it opens the next one. On the way in, what is at *memory is being filled meanwhile: it is
+ * there after tnri_carry_filled. */
 tnr_status tnri_carry_open(tnri_carry *carry, tnri_piece *piece, size_t bytes,
                            unsigned char **memory, CUstream *stream);
+
+/* Waits until the opened piece can be copied in. */
+void tnri_carry_filled(tnri_carry *carry);
 
 /* Ends it, after a success (1) or an error. Then the caller waits with tnri_staging_wait. */
 tnr_status tnri_carry_end(tnri_carry *carry, int is_whole);

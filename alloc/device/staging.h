@@ -66,8 +66,8 @@ tnr_status tnri_staging_open(struct tnri_device *device);
  * or to may go, until this succeeds. */
 tnr_status tnri_staging_wait(struct tnri_device *device);
 
-/* Pieces for `bytes`, all or none. `pinned_max`, if not 0, is the most pinned memory to have in use
- * afterwards; but the ring is always had when it is needed. */
+/* Pieces for `bytes`, all or none, the ordinary ones first. `pinned_max`, if not 0, is the most
+ * pinned memory to have in use afterwards; but the ring is always had when it is needed. */
 tnr_status tnri_staging_take(struct tnri_device *device, size_t bytes, size_t pinned_max,
                              tnri_piece **pieces);
 /* Takes a list of pieces back; frees what is not to be kept, unless `keep_all`. What the driver

@@ -21,11 +21,11 @@
  * kept, except in a graph pool: replays read what was written while capturing, in memory that is
  * free by now, so there everything is kept unless the sleep says otherwise.
  *
- * While it sleeps. tnr_malloc, tnr_reserve, tnr_commit from the pool, and launches of its graphs
- * through Tenure, give TNR_ERR_ASLEEP. Everything that needs no memory goes on: frees (a freed
- * block's contents are dropped, its memory is free after the wake), uses, tnr_block_get,
- * statistics, tnr_pool_destroy, tnr_shutdown. tnr_trim passes the pool by. Work of your own that
- * touches its blocks faults, as any access to unmapped memory does.
+ * While it sleeps. tnr_malloc, tnr_reserve, tnr_commit from the pool give TNR_ERR_ASLEEP, and so do
+ * launches through Tenure of its graphs and of graphs that refer to its blocks. Everything that
+ * needs no memory goes on: frees (a freed block's contents are dropped, its memory is free after
+ * the wake), uses, tnr_block_get, statistics, tnr_pool_destroy, tnr_shutdown. tnr_trim passes the
+ * pool by. Work of your own that touches its blocks faults, as any access to unmapped memory does.
  *
  * All or nothing. A sleep that fails leaves every pool awake and unchanged, a wake that fails
  * leaves them asleep with what was kept, and both can be tried again. There is one exception: if,
@@ -74,7 +74,8 @@ typedef struct tnr_sleep_options {
 /* ---- sleeping ------------------------------------------------------------------------------ */
 
 /* Puts a pool to sleep (null: the default pool of `device`, which otherwise must be the pool's).
- * Waits for all work of the device, copies what is to be kept, then gives the pool's memory back.
+ * Waits for all work of the device, copies what is to be kept, and gives the pool's memory back
+ * while later parts are still being copied.
  * An explicit TNR_CONTENT_DISCARD discards a graph pool's free memory too: only for graphs that are
  * not replayed again, or write all that they read. A pool that sleeps already is left as it is, and
  * that is success. `options` may be null. Calls the driver and the callbacks.
