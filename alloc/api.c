@@ -225,8 +225,7 @@ tnr_status tnr_pool_destroy(tnr_pool pool)
     if (pool->is_private)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" belongs to a graph and ends with it.", pool->name);
-    if (pool->is_graph)
-        tnri_captures_settle(pool->device);
+    tnri_captures_settle(pool->device); /* graphs that have ended need it no more */
     if (atomic_load(&pool->routed_threads) > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
                           atomic_load(&pool->routed_threads), pool->name);

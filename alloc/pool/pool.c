@@ -357,6 +357,18 @@ static size_t pool_live_blocks(tnr_pool pool)
     return live;
 }
 
+/* Blocks that were freed, and that graphs outside still refer to. */
+static size_t pool_held_blocks(tnr_pool pool)
+{
+    size_t held = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_lock_take(&arena->lock);
+        held += arena->held_count;
+        tnri_lock_release(&arena->lock);
+    }
+    return held;
+}
+
 /* Frees every live block of a world, for a forced end. Under the arena's lock. */
 static void world_free_all(tnri_arena *arena, tnri_world *world)
 {
@@ -428,6 +440,12 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
                           "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
                           "the graphs and their executables first.",
                           keepers, pool->name);
+    size_t held = pool_held_blocks(pool);
+    if (held > 0 && !force)
+        return tnri_error(TNR_ERR_BUSY,
+                          "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
+                          "graphs and their executables first.",
+                          held, pool->name);
     /* Blocks freed for all streams wait for those that this pool alone makes known, too: they are
      * fenced while it can still be walked. */
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_OVER);

@@ -156,6 +156,30 @@ static void a_use_that_no_node_shows(void **state)
 
 /* ---- freed after the capture ----------------------------------------------------------------- */
 
+/* A pool whose freed block a graph still refers to is not destroyed before the graph. */
+static void a_pool_that_a_graph_refers_to(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    tnr_pool pool = NULL;
+    void *weights = NULL;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&weights, BYTES, pool, 0, OUTSIDE));
+    unsigned char *result = ordinary_block(ORIGIN, 2);
+    capture_begin(ORIGIN, NULL);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)weights, MIB, ORIGIN),
+                     CUDA_SUCCESS);
+    recorded graph = capture_end(ORIGIN);
+    assert_ok(tnr_free(weights));
+    assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "1 freed block");
+    assert_int_equal(graph_info(graph.number).kept_blocks, 2);
+    recorded_destroy(&graph);
+    simcuda_run(UINT64_MAX);
+    assert_ok(tnr_pool_destroy(pool));
+    assert_ok(tnr_free(result));
+    check_all_given_back();
+}
+
 /* Experiment 5: memory freed outside while a graph refers to it. */
 static void freed_outside_while_a_graph_refers_to_it(void **state)
 {
@@ -348,6 +372,7 @@ int main(void)
         cmocka_unit_test_teardown(another_streams_block_freed_inside, steps_stop),
         cmocka_unit_test_teardown(another_thread_is_not_held_up, steps_stop),
         cmocka_unit_test_teardown(a_use_that_no_node_shows, steps_stop),
+        cmocka_unit_test_teardown(a_pool_that_a_graph_refers_to, steps_stop),
         cmocka_unit_test_teardown(freed_outside_while_a_graph_refers_to_it, steps_stop),
         cmocka_unit_test_teardown(pressure_does_not_take_it, steps_stop),
         cmocka_unit_test_teardown(kernels_refer_to_it, steps_stop),
