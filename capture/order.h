@@ -12,7 +12,7 @@
  * A program may also drop nodes from a frontier (cuStreamUpdateCaptureDependencies). It is noticed,
  * because the old frontier is then not met on the way, and the view begins anew.
  *
- * Owned by a place and used by one thread at a time (place.h).
+ * Owned by a capture; inside the room.
  */
 #ifndef TNRI_CAPTURE_ORDER_H
 #define TNRI_CAPTURE_ORDER_H
