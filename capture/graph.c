@@ -20,9 +20,11 @@
 /* tnri_tether.state */
 enum { TIED, LET_GO, GIVEN_UP };
 
-static tnri_graph *graphs;             /* alive, newest first; the room */
-static tnr_graph number_last;          /* the room */
-static _Atomic uint32_t let_go_count;  /* tethers let go of since the last look */
+static tnri_graph *graphs;                /* alive, newest first; the room */
+static tnr_graph number_last;             /* the room */
+static tnri_tether *unreleased;           /* of which the driver would not let go; the room */
+static _Atomic uint32_t unreleased_count; /* 1: there are some */
+static _Atomic uint32_t let_go_count;     /* tethers let go of since the last look */
 static _Atomic uint32_t orphans_count; /* private places that no graph needs; written in the room */
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -105,16 +107,65 @@ tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph)
         return TNR_OK;
     tnr_status status =
         tnri_driver_error(result, "cuGraphRetainUserObject", "following the life of a graph");
-    (void)tnri_drive(cuUserObjectRelease, (object, 1)); /* runs the destructor, now or later */
+    /* Runs the destructor, now or later. If that is refused, it is tried again. */
+    if (tnri_drive(cuUserObjectRelease, (object, 1)) != CUDA_SUCCESS)
+        graph->tether->object = object;
     return status;
+}
+
+void tnri_graph_discard(tnri_graph *graph, CUgraph cuda_graph)
+{
+    if (tnri_drive(cuGraphDestroy, (cuda_graph)) != CUDA_SUCCESS)
+        graph->tether->doomed = cuda_graph;
+}
+
+/* Tries once more. 0: refused again. The destructor may free the tether inside the calls. */
+static int tether_retry(tnri_tether *tether)
+{
+    CUuserObject object = tether->object;
+    if (tether->doomed != NULL) {
+        int is_tied = tether->is_tied;
+        if (tnri_drive(cuGraphDestroy, (tether->doomed)) != CUDA_SUCCESS)
+            return 0;
+        if (!is_tied)
+            tnri_host_free(tether, sizeof(*tether));
+        if (object == NULL)
+            return 1;
+        tether->doomed = NULL;
+    }
+    return tnri_drive(cuUserObjectRelease, (object, 1)) == CUDA_SUCCESS;
+}
+
+static void unreleased_retry(void)
+{
+    tnri_tether *list = unreleased;
+    unreleased = NULL;
+    while (list != NULL) {
+        tnri_tether *tether = list;
+        list = tether->next;
+        if (tether_retry(tether))
+            continue;
+        tether->next = unreleased;
+        unreleased = tether;
+    }
+    atomic_store(&unreleased_count, unreleased != NULL);
 }
 
 /* Gives up the tether: whoever of the driver and this comes second frees it. */
 static void tether_give_up(tnri_graph *graph)
 {
-    if (!graph->is_tied || atomic_exchange(&graph->tether->state, GIVEN_UP) == LET_GO)
-        tnri_host_free(graph->tether, sizeof(*graph->tether));
+    tnri_tether *tether = graph->tether;
     graph->tether = NULL;
+    int is_unreleased = tether->object != NULL || tether->doomed != NULL;
+    if (is_unreleased) {
+        tether->is_tied = graph->is_tied;
+        tether->next = unreleased;
+        unreleased = tether;
+        atomic_store(&unreleased_count, 1);
+    }
+    int is_last = !graph->is_tied || atomic_exchange(&tether->state, GIVEN_UP) == LET_GO;
+    if (is_last && !is_unreleased)
+        tnri_host_free(tether, sizeof(*tether));
 }
 
 /* ---- holds ---------------------------------------------------------------------------------- */
@@ -350,9 +401,11 @@ void tnri_orphans_end(void)
 
 void tnri_graphs_settle(void)
 {
-    if (atomic_load(&let_go_count) == 0 && atomic_load(&orphans_count) == 0)
+    if (atomic_load(&let_go_count) == 0 && atomic_load(&orphans_count) == 0 &&
+        atomic_load(&unreleased_count) == 0)
         return;
     if (tnri_room_enter() == 0) {
+        unreleased_retry();
         atomic_store(&let_go_count, 0);
         tnri_graph *next;
         for (tnri_graph *graph = graphs; graph != NULL; graph = next) {

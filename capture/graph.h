@@ -19,6 +19,11 @@ enum { TNRI_GRAPH_NAME_BYTES = 64 };
 /* What the user object points at: it outlives the graph's record if need be. */
 typedef struct tnri_tether {
     _Atomic int state; /* 0: tied; 1: the driver has let go; 2: we have */
+    /* What the driver would not let go of, for another try; in the room: */
+    CUuserObject object; /* not released; else null */
+    CUgraph doomed;      /* not destroyed; else null */
+    int is_tied;         /* 1: the user object was made */
+    struct tnri_tether *next;
 } tnri_tether;
 
 typedef struct tnri_graph {
@@ -54,6 +59,9 @@ tnr_status tnri_graph_named(tnr_graph number, tnri_graph **graph);
 
 /* Ties the graph to a CUDA graph. */
 tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph);
+
+/* Destroys a CUDA graph that nobody is to have; if that is refused, again later. */
+void tnri_graph_discard(tnri_graph *graph, CUgraph cuda_graph);
 
 /* Ends a graph: lets go what it held. */
 void tnri_graph_end(tnri_graph *graph);

@@ -114,7 +114,7 @@ static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
     }
     CUgraph unused = NULL;
     if (tnri_drive(cuStreamEndCapture, (stream, &unused)) == CUDA_SUCCESS && unused != NULL)
-        (void)tnri_drive(cuGraphDestroy, (unused));
+        tnri_graph_discard(capture->graph, unused);
     return status;
 }
 
@@ -248,7 +248,7 @@ static void scope_end_again(const tnri_capture *capture, tnr_stream stream)
         standing.status == CU_STREAM_CAPTURE_STATUS_NONE || standing.id != capture->id)
         return;
     if (tnri_drive(cuStreamEndCapture, (stream, &made)) == CUDA_SUCCESS && made != NULL)
-        (void)tnri_drive(cuGraphDestroy, (made));
+        tnri_graph_discard(capture->graph, made);
 }
 
 /* Ends the capture in the driver. `wanted`: the graph is kept, and comes back in *cuda_graph. */
@@ -273,7 +273,7 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
             ending = TNRI_ENDING_NO_GRAPH;
     }
     if (ending == TNRI_ENDING_NO_GRAPH && made != NULL) {
-        (void)tnri_drive(cuGraphDestroy, (made));
+        tnri_graph_discard(capture->graph, made);
         made = NULL;
     }
     if (is_inside)

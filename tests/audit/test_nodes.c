@@ -215,14 +215,17 @@ static void test_pointers(void **state)
     (void)state;
     kernel taker = {"taker", 4, {0, 8, 40, 44}, {8, 32, 4, 20}};
     uint64_t pointer = 0x1000;
-    mixed middle = {7, 0x2000, 8, 0x3000};
+    mixed middle;
     uint32_t small = 0x4000;
     /* Lies at 44: 4 bytes up to the next word, whose value is 0x6000, and 8 bytes that are 0. */
     uint32_t odd[5] = {0x5000, 0x6000, 0, 0, 0};
     void *params[] = {&pointer, &middle, &small, odd};
     node launch = {.kernel = {.func = (CUfunction)&taker, .kernelParams = params}};
-    memset(&middle, 0, sizeof(middle));
-    middle = (mixed){7, 0x2000, 8, 0x3000};
+    memset(&middle, 0, sizeof(middle)); /* its padding, too */
+    middle.count = 7;
+    middle.first = 0x2000;
+    middle.more = 8;
+    middle.second = 0x3000;
     walk_one(&launch);
     assert_int_equal(sums.kernels, 1);
     assert_int_equal(sums.unread, 0);
