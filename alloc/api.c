@@ -208,7 +208,7 @@ tnr_status tnr_pool_create(tnr_pool *pool, int device, const tnr_pool_options *o
     tnr_status status = tnri_library_device(device, &found);
     if (status != TNR_OK)
         return status;
-    return tnri_pool_make(found, options, 0, pool);
+    return tnri_pool_make(found, options, TNRI_POOL_PLAIN, pool);
 }
 
 tnr_status tnr_pool_destroy(tnr_pool pool)
@@ -222,9 +222,10 @@ tnr_status tnr_pool_destroy(tnr_pool pool)
         return status;
     if (pool == pool->device->pool_default)
         return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
-    const tnri_captures *captures = tnri_captures_get();
-    if (pool->is_graph && captures != NULL)
-        captures->settle(pool->device);
+    if (pool->is_private)
+        return tnri_error(TNR_ERR_INVALID_POOL,
+                          "pool \"%s\" belongs to a graph and ends with it.", pool->name);
+    tnri_captures_settle(pool->device); /* graphs that have ended need it no more */
     if (atomic_load(&pool->routed_threads) > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
                           atomic_load(&pool->routed_threads), pool->name);
@@ -291,6 +292,7 @@ tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released)
     tnr_status status = tnri_library_device(device, &found);
     if (status != TNR_OK)
         return status;
+    tnri_captures_settle(found);
     uint64_t mapped = atomic_load(&found->reserved_bytes);
     if (mapped <= keep_bytes)
         return TNR_OK;

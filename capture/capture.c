@@ -1,2 +1,255 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tenure/lifetime.h>
+/* Captures under way: see capture.h. */
+#include "capture.h"
+
+#include <string.h>
+
+#include "arena/upper.h"
+#include "array.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "hold.h"
+#include "pool/library.h"
+
+static tnri_capture *captures; /* under way, newest first; the room */
+static uint64_t serial_last;   /* the room */
+
+/* The serials of the oldest capture under way, UINT64_MAX without one; written in the room. And of
+ * the newest that the thread takes part in. */
+static _Atomic uint64_t serial_oldest = UINT64_MAX;
+static _Thread_local uint64_t serial_own;
+
+/* ---- asking the driver ---------------------------------------------------------------------- */
+
+tnr_status tnri_captures_supported(void)
+{
+    if (tnri_driver_loaded.version >= 12030 && tnri_driver.cuStreamGetCaptureInfo != NULL &&
+        tnri_driver.cuGraphNodeGetDependencies != NULL &&
+        tnri_driver.cuThreadExchangeStreamCaptureMode != NULL &&
+        tnri_driver.cuGraphRetainUserObject != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
+                      "captures need a driver of CUDA 12.3 or newer; this one is of CUDA %d.%d.",
+                      tnri_driver_loaded.version / 1000, tnri_driver_loaded.version % 1000 / 10);
+}
+
+tnr_status tnri_standing_ask(tnr_stream stream, tnri_standing *standing)
+{
+    memset(standing, 0, sizeof(*standing));
+    CUresult result = tnri_drive(cuStreamGetCaptureInfo,
+                                 (stream, &standing->status, &standing->id, &standing->graph,
+                                  &standing->frontier, &standing->edges, &standing->count));
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, "cuStreamGetCaptureInfo", "looking at a capture");
+}
+
+/* ---- finding -------------------------------------------------------------------------------- */
+
+tnri_capture *tnri_capture_walk(const tnri_capture *capture)
+{
+    return capture == NULL ? captures : capture->next;
+}
+
+tnri_capture *tnri_capture_find(cuuint64_t id)
+{
+    tnri_capture *capture = captures;
+    while (capture != NULL && capture->id != id)
+        capture = capture->next;
+    return capture;
+}
+
+tnri_capture *tnri_capture_begun_on(const tnri_device *device, tnr_stream stream)
+{
+    uintptr_t key = tnri_stream_key(stream);
+    tnri_capture *capture = captures;
+    while (capture != NULL &&
+           (capture->is_attached || capture->device != device || capture->origin_object == NULL ||
+            capture->origin_object->key != key))
+        capture = capture->next;
+    return capture;
+}
+
+tnri_capture *tnri_capture_of(const tnri_graph *graph)
+{
+    tnri_capture *capture = captures;
+    while (capture != NULL && capture->graph != graph)
+        capture = capture->next;
+    return capture;
+}
+
+tnri_capture *tnri_capture_on(const tnri_device *device)
+{
+    tnri_capture *found = NULL;
+    for (tnri_capture *capture = captures; capture != NULL; capture = capture->next) {
+        if (capture->device != device)
+            continue;
+        if (tnri_capture_has_thread(capture))
+            return capture;
+        found = capture;
+    }
+    return found;
+}
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+int tnri_capture_has_thread(const tnri_capture *capture)
+{
+    for (size_t i = 0; i < capture->threads_count; i++)
+        if (capture->threads[i] == tnri_thread_number())
+            return 1;
+    return 0;
+}
+
+int tnri_capture_join(tnri_capture *capture)
+{
+    if (!tnri_capture_has_thread(capture)) {
+        if (!TNRI_ARRAY_GROW(capture->threads, capture->threads_room, capture->threads_count + 1))
+            return 0;
+        capture->threads[capture->threads_count++] = tnri_thread_number();
+    }
+    if (capture->serial > serial_own)
+        serial_own = capture->serial;
+    return 1;
+}
+
+int tnri_thread_may_capture(void)
+{
+    return serial_own >= atomic_load(&serial_oldest);
+}
+
+static void oldest_find(void)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (const tnri_capture *capture = captures; capture != NULL; capture = capture->next)
+        oldest = capture->serial < oldest ? capture->serial : oldest;
+    atomic_store(&serial_oldest, oldest);
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static void capture_free(tnri_capture *capture)
+{
+    tnri_order_free(&capture->order);
+    if (capture->origin_object != NULL)
+        tnri_stream_drop(capture->origin_object);
+    tnri_host_free(capture->threads, capture->threads_room * sizeof(capture->threads[0]));
+    tnri_host_free(capture->kept, capture->kept_room * sizeof(capture->kept[0]));
+    tnri_host_free(capture, sizeof(*capture));
+}
+
+tnr_status tnri_capture_make(tnri_device *device, tnr_stream stream, tnri_place *place,
+                             const tnr_capture_options *options, tnri_capture **made)
+{
+    tnri_capture *capture = tnri_host_alloc(sizeof(*capture));
+    if (capture != NULL) {
+        capture->serial = ++serial_last;
+        capture->device = device;
+        capture->place = place;
+        capture->origin = stream;
+        capture->mode = options->mode;
+        if (tnri_capture_join(capture))
+            capture->graph = tnri_graph_make(device, place, options->name);
+    }
+    *made = capture;
+    if (capture != NULL && capture->graph != NULL) {
+        capture->graph->is_capturing = 1;
+        return TNR_OK;
+    }
+    if (capture != NULL)
+        capture_free(capture);
+    *made = NULL;
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a capture.");
+}
+
+void tnri_capture_unmake(tnri_capture *capture)
+{
+    tnri_graph_end(capture->graph);
+    capture_free(capture);
+}
+
+void tnri_capture_enter(tnri_capture *capture, cuuint64_t id)
+{
+    capture->id = id;
+    capture->place->captures_count++;
+    capture->next = captures;
+    captures = capture;
+    oldest_find();
+}
+
+tnr_status tnri_capture_keep(tnri_capture *capture, tnri_arena *arena, tnri_block *block)
+{
+    if (!TNRI_ARRAY_GROW(capture->kept, capture->kept_room, capture->kept_count + 1))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to keep a block for a capture.");
+    tnr_status status = tnri_hold_add(arena, block, &capture->kept[capture->kept_count]);
+    capture->kept_count += status == TNR_OK;
+    return status;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* What was freed while the capture went on goes its way, or to the graph. */
+static void kept_let_go(tnri_capture *capture, tnri_ending ending)
+{
+    tnri_visit visit;
+    if (capture->kept_count == 0)
+        return;
+    if (ending == TNRI_ENDING_UNREAD) {
+        tnri_graph_take_holds(capture->graph, &capture->kept, &capture->kept_count,
+                              &capture->kept_room);
+        return;
+    }
+    int is_inside = tnri_device_enter(capture->device, &visit) == TNR_OK;
+    for (size_t i = 0; i < capture->kept_count; i++)
+        tnri_hold_end(capture->kept[i]); /* what fails is tried again later */
+    if (is_inside)
+        tnri_device_leave(&visit);
+}
+
+void tnri_capture_finish(tnri_capture *capture, tnri_ending ending)
+{
+    tnri_capture **link = &captures;
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    oldest_find();
+    tnri_graph *graph = capture->graph;
+    tnri_graph_ranges_settle(graph);
+    graph->is_capturing = 0;
+    tnri_place_capture_over(capture);
+    if (capture->origin_object != NULL)
+        tnri_pools_capture(capture->device, capture->origin_object->key, NULL);
+    tnri_captures_leave();
+    kept_let_go(capture, ending);
+    capture_free(capture);
+    if (ending == TNRI_ENDING_NO_GRAPH)
+        tnri_graph_end(graph);
+}
+
+/* 1 if the origin's stream is no longer in the capture. Another thread's default stream cannot be
+ * asked. */
+static int capture_is_over(const tnri_capture *capture)
+{
+    tnri_standing standing;
+    tnri_visit visit;
+    if (capture->origin == TNRI_STREAM_PER_THREAD && capture->threads[0] != tnri_thread_number())
+        return 0;
+    if (tnri_device_enter(capture->device, &visit) != TNR_OK)
+        return 0;
+    int is_over =
+        !tnri_stream_is_capturing(capture->origin) ||
+        (tnri_standing_ask(capture->origin, &standing) == TNR_OK &&
+         (standing.status == CU_STREAM_CAPTURE_STATUS_NONE || standing.id != capture->id));
+    tnri_device_leave(&visit);
+    return is_over;
+}
+
+void tnri_captures_check(void)
+{
+    tnri_capture *next;
+    for (tnri_capture *capture = captures; capture != NULL; capture = next) {
+        next = capture->next;
+        if (capture->is_attached && capture_is_over(capture))
+            tnri_capture_finish(capture, TNRI_ENDING_UNREAD);
+    }
+}

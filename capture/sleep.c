@@ -5,14 +5,18 @@
  * A sleep, for all its pools together, since it is all of them or none:
  *   1. nobody gets memory from the pools any more, and nobody works on their chunks
  *   2. all work of the device is waited for; old mappings go
- *   3. what is kept is copied out
- *   4. chunks lose their mappings, then their memory
- * Up to 3 nothing has changed. What fails in 4 is taken back by waking, which works chunk by chunk
- * from wherever each is (tnri_chunk_state). A wake goes the other way, and what fails in it is
- * taken back by step 4. Contents stay in host memory until the very end of a wake.
+ *   3. copies of all that is kept are put on the staging's streams
+ *   4. each chunk loses its mapping and its memory as soon as it is copied (sleep_copy.c)
+ * Up to 3 nothing has changed. In 4 memory goes while copies run; but all of them have been made,
+ * so if the driver refuses anything then, they are waited for, and everything that is kept is in
+ * host memory. What a copy itself could still fail of is an error that ends the context with all
+ * that is in it, kept or not. So what fails in 4 is taken back by waking, which works chunk by
+ * chunk from wherever each is (tnri_chunk_state). A wake goes the other way, and what fails in it
+ * is taken back by giving the memory back. Contents stay in host memory until the very end of a
+ * wake.
  *
- * The device's staging is claimed all the time, so there is one sleep or wake at once; user's
- * callbacks run outside.
+ * A device has one sleep or wake at a time, from its first callback to its last
+ * (tnri_staging_turn_begin). In between the device's staging is claimed; the callbacks run without.
  */
 #include <tenure/sleep.h>
 
@@ -65,24 +69,46 @@ static void set_free(pool_set *set)
     tnri_host_free(set->pools, set->max * sizeof(set->pools[0]));
 }
 
-/* The set of one pool (null: the default pool), or of all of a device. */
-static tnr_status set_make(pool_set *set, int device_index, tnr_pool pool, int is_all)
+/* 1 while the thread has a device's turn. A callback that wanted another one, of any device, might
+ * wait for a thread whose callback waits for this one. */
+static _Thread_local int is_in_turn;
+
+/* Finds the device and waits for this thread's turn. */
+static tnr_status turn_begin(int device_index, tnri_device **device)
 {
-    *set = (pool_set){.is_all = is_all};
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnr_status status = tnri_library_device(device_index, &set->device);
+    if (is_in_turn)
+        return tnri_error(TNR_ERR_BUSY, "this is a callback of a sleep or wake, which goes on when "
+                                        "the callback returns. Sleep or wake after it.");
+    tnr_status status = tnri_library_device(device_index, device);
     if (status != TNR_OK)
         return status;
+    tnri_staging_turn_begin(*device);
+    is_in_turn = 1;
+    return TNR_OK;
+}
+
+static void turn_end(tnri_device *device)
+{
+    is_in_turn = 0;
+    tnri_staging_turn_end(device);
+}
+
+/* The set of one pool (null: the default pool), or of all of a device. It is this thread's turn. */
+static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool pool, int is_all)
+{
+    tnr_status status = TNR_OK;
+    *set = (pool_set){.device = device, .is_all = is_all};
     if (pool == NULL)
-        pool = set->device->pool_default;
+        pool = device->pool_default;
     if (!is_all) {
         status = tnri_pool_check(pool);
         if (status != TNR_OK)
             return status;
-        if (pool->device != set->device)
+        if (pool->device != device)
             return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
-                              pool->name, pool->device->index, device_index);
+                              pool->name, pool->device->index, device->index);
         return set_add(set, pool);
     }
     for (tnr_pool each = NULL;
@@ -155,24 +181,18 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
         tnri_sleeper *sleeper = tnri_sleeper_of(set->pools[i]);
-        if (sleeper == NULL) {
-            status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
-            break; /* copies of other pools may be under way */
-        }
+        if (sleeper == NULL)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
         tnr_content content = options->content;
         if (set->pools[i]->is_graph && set->is_all)
             content = TNR_CONTENT_KEEP;
         status = tnri_sleeper_list(sleeper, set->pools[i], content);
         if (status == TNR_OK)
-            status = tnri_staging_take(set->device, sleeper->kept_bytes, &sleeper->pieces);
+            status = tnri_staging_take(set->device, sleeper->kept_bytes, options->pinned_bytes_max,
+                                       &sleeper->pieces);
         sleeper->keeps_pieces = options->keep_backing;
         if (status == TNR_OK)
-            status = tnri_sleeper_copy(sleeper, set->device, 1);
-    }
-    if (set->device->staging.has_stream) {
-        tnr_status waited = tnri_staging_wait(set->device);
-        if (status == TNR_OK)
-            status = waited;
+            status = tnri_sleeper_copy_out(sleeper, set->device);
     }
     return status;
 }
@@ -180,39 +200,27 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
 /* Step 4. */
 static tnr_status set_lower(const pool_set *set)
 {
-    for (size_t i = 0; i < set->count; i++)
-        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++) {
-            tnr_status status = tnri_chunk_unplace(set->device, sleeper_at(set, i)->chunks[c]);
-            if (status != TNR_OK)
-                return status;
-        }
-    for (size_t i = 0; i < set->count; i++)
-        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++) {
-            sleeper_at(set, i)->is_lost = 1;
-            tnr_status status = tnri_chunk_sleep(set->device, sleeper_at(set, i)->chunks[c]);
-            if (status != TNR_OK)
-                return status;
-        }
-    return TNR_OK;
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_lower(sleeper_at(set, i), set->device);
+    return status;
+}
+
+/* Has no copy under way any more, if the driver lets it: otherwise the staging is busy. */
+static tnr_status set_wait(const pool_set *set)
+{
+    return set->device->staging.streams_count > 0 ? tnri_staging_wait(set->device) : TNR_OK;
 }
 
 /* ---- the way up ----------------------------------------------------------------------------- */
 
-static tnr_status pool_raise(const pool_set *set, size_t i)
-{
-    tnr_status status = TNR_OK;
-    for (size_t c = 0; c < sleeper_at(set, i)->chunks_count && status == TNR_OK; c++)
-        status = tnri_chunk_wake(set->device, sleeper_at(set, i)->chunks[c]);
-    return status;
-}
-
 /* Brings one pool back: its memory, and its contents if they have gone with it. */
 static tnr_status pool_restore(const pool_set *set, size_t i)
 {
-    tnr_status status = pool_raise(set, i);
-    if (status != TNR_OK || !sleeper_at(set, i)->is_lost || sleeper_at(set, i)->kept_count == 0)
+    tnri_sleeper *sleeper = sleeper_at(set, i);
+    tnr_status status = tnri_sleeper_raise(sleeper, set->device, sleeper->is_lost);
+    if (!sleeper->is_lost || sleeper->kept_count == 0)
         return status;
-    status = tnri_sleeper_copy(sleeper_at(set, i), set->device, 0);
     tnr_status waited = tnri_staging_wait(set->device);
     return status == TNR_OK ? waited : status;
 }
@@ -264,12 +272,37 @@ static size_t set_missing(const pool_set *set)
     return bytes;
 }
 
-static tnr_status set_raise(const pool_set *set)
+/* Whether the memory that the pools lack seems to be there. */
+static int set_has_room(const pool_set *set)
+{
+    tnri_device *device = set->device;
+    size_t missing = set_missing(set), available = 0, total = 0;
+    uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    return reserved <= limit && missing <= limit - reserved &&
+           tnri_drive(cuMemGetInfo, (&available, &total)) == CUDA_SUCCESS && missing <= available;
+}
+
+/* Takes all memory before anything is copied, where it looks as if that could fail: what is copied
+ * before a failure is copied in vain. */
+static tnr_status set_rouse(const pool_set *set)
 {
     tnr_status status = TNR_OK;
-    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = pool_raise(set, i);
+    if (set_has_room(set))
+        return TNR_OK;
+    for (size_t i = 0; i < set->count; i++)
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count && status == TNR_OK; c++)
+            status = tnri_chunk_rouse(set->device, sleeper_at(set, i)->chunks[c]);
     return status;
+}
+
+static tnr_status set_raise(const pool_set *set)
+{
+    tnr_status status = set_rouse(set);
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_raise(sleeper_at(set, i), set->device, 1);
+    tnr_status waited = set_wait(set);
+    return status == TNR_OK ? waited : status;
 }
 
 static tnr_status set_wake(const pool_set *set)
@@ -287,26 +320,35 @@ static tnr_status set_wake(const pool_set *set)
         if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)
             status = set_raise(set);
     }
-    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = tnri_sleeper_copy(sleeper_at(set, i), set->device, 0);
-    if (set->device->staging.has_stream) {
-        tnr_status waited = tnri_staging_wait(set->device);
-        if (status == TNR_OK)
-            status = waited;
-    }
     return status;
 }
 
 /* ---- the calls ------------------------------------------------------------------------------ */
+
+/* Steps 3 and 4. Afterwards no copy is under way, or the staging is busy. */
+static tnr_status set_go(const pool_set *set, const tnr_sleep_options *options)
+{
+    tnr_status status = set_copy_out(set, options);
+    if (status == TNR_OK)
+        status = set_lower(set);
+    if (status != TNR_OK) {
+        tnri_error_aside first;
+        tnri_error_take(&first);
+        (void)set_wait(set);
+        tnri_error_restore(&first);
+    }
+    for (size_t i = 0; i < set->count; i++)
+        if (sleeper_at(set, i) != NULL)
+            tnri_sleeper_unmark(sleeper_at(set, i), set->device);
+    return status;
+}
 
 /* Steps 2 to 4, and back if one fails. In the device's context. */
 static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *options)
 {
     tnr_status status = set_drain(set);
     if (status == TNR_OK)
-        status = set_copy_out(set, options);
-    if (status == TNR_OK)
-        status = set_lower(set);
+        status = set_go(set, options);
     if (status != TNR_OK)
         return set_take_back(set, status);
     for (size_t i = 0; i < set->count; i++) {
@@ -352,44 +394,60 @@ static tnr_status sleep_begin(int device, tnr_pool pool, int is_all,
                           "TNR_SLEEP_OPTIONS_INIT.");
     if (options != NULL)
         chosen = *options;
-    pool_set set;
-    tnr_status status = set_make(&set, device, pool, is_all);
+    tnri_device *found;
+    tnr_status status = turn_begin(device, &found);
     if (status != TNR_OK)
         return status;
-    status = set_sleep(&set, &chosen);
-    set_free(&set);
+    pool_set set;
+    status = set_make(&set, found, pool, is_all);
+    if (status == TNR_OK) {
+        status = set_sleep(&set, &chosen);
+        set_free(&set);
+    }
+    turn_end(found);
+    return status;
+}
+
+static tnr_status set_wake_up(pool_set *set)
+{
+    tnri_staging_claim(set->device);
+    set_select(set, TNRI_ASLEEP, TNRI_WAKING);
+    tnri_visit visit;
+    tnr_status status = set->count == 0 ? TNR_OK : tnri_device_enter(set->device, &visit);
+    if (status == TNR_OK && set->count > 0) {
+        status = set_wake(set);
+        if (status != TNR_OK)
+            set_sink(set);
+        for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
+            tnri_sleeper_clear(sleeper_at(set, i), set->device);
+            atomic_fetch_add(&set->pools[i]->asleep.wakes, 1);
+            tnri_note_pool(set->pools[i], NULL, TNRI_NOTED_WAKE,
+                           (size_t)atomic_load(&set->pools[i]->reserved_bytes), 0);
+            atomic_fetch_add(&set->pools[i]->asleep.generation, 1);
+        }
+        tnri_device_leave(&visit);
+    }
+    for (size_t i = 0; i < set->count; i++)
+        atomic_store(&set->pools[i]->asleep.state, status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
+    tnri_staging_unclaim(set->device);
+    if (status == TNR_OK)
+        set_notify(set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
     return status;
 }
 
 static tnr_status wake_begin(int device, tnr_pool pool, int is_all)
 {
-    pool_set set;
-    tnr_status status = set_make(&set, device, pool, is_all);
+    tnri_device *found;
+    tnr_status status = turn_begin(device, &found);
     if (status != TNR_OK)
         return status;
-    tnri_staging_claim(set.device);
-    set_select(&set, TNRI_ASLEEP, TNRI_WAKING);
-    tnri_visit visit;
-    status = set.count == 0 ? TNR_OK : tnri_device_enter(set.device, &visit);
-    if (status == TNR_OK && set.count > 0) {
-        status = set_wake(&set);
-        if (status != TNR_OK)
-            set_sink(&set);
-        for (size_t i = 0; i < set.count && status == TNR_OK; i++) {
-            tnri_sleeper_clear(sleeper_at(&set, i), set.device);
-            atomic_fetch_add(&set.pools[i]->asleep.wakes, 1);
-            tnri_note_pool(set.pools[i], NULL, TNRI_NOTED_WAKE,
-                           (size_t)atomic_load(&set.pools[i]->reserved_bytes), 0);
-            atomic_fetch_add(&set.pools[i]->asleep.generation, 1);
-        }
-        tnri_device_leave(&visit);
+    pool_set set;
+    status = set_make(&set, found, pool, is_all);
+    if (status == TNR_OK) {
+        status = set_wake_up(&set);
+        set_free(&set);
     }
-    for (size_t i = 0; i < set.count; i++)
-        atomic_store(&set.pools[i]->asleep.state, status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
-    tnri_staging_unclaim(set.device);
-    if (status == TNR_OK)
-        set_notify(&set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
-    set_free(&set);
+    turn_end(found);
     return status;
 }
 

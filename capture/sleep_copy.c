@@ -1,236 +1,218 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of a sleeping pool: see sleeper.h. */
+/*
+ * Kept contents on their way out and in, and chunks that go and come beside them: see sleeper.h.
+ *
+ * The link is the slowest part of a sleep, so the driver's calls about memory run beside the
+ * copies, on the same thread: those calls do not wait for work on the device, and copies to pinned
+ * memory run without the host. A chunk's calls take less time than its copy, so a sleep takes the
+ * link's time and that of the last chunks, a wake that of the first. More threads would not help:
+ * the driver makes such calls one after the other.
+ */
 #include "sleeper.h"
 
-#include <string.h>
-
 #include "base/error.h"
-#include "base/host_memory.h"
+#include "device/carry.h"
 
-/* Free memory up to this size between two kept stretches is copied along: many small copies cost
- * more than a few bytes. */
-enum { GAP_BYTES = 64 << 10, LIST_MIN = 64 };
-
-/* ---- life ----------------------------------------------------------------------------------- */
-
-/* The pool is about to be taken apart: it has no live block any more, or loses them all. Should
- * that fail half-way, what is left of it can still be woken, without contents. */
-static tnr_status sleeper_settle(tnr_pool pool)
-{
-    tnri_device *device = pool->device;
-    tnri_sleeper *sleeper = pool->asleep.sleeper;
-    tnri_staging_claim(device);
-    tnr_status status = device->staging.is_busy ? tnri_staging_wait(device) : TNR_OK;
-    if (status == TNR_OK) {
-        sleeper->kept_count = 0;
-        sleeper->kept_bytes = 0;
-    }
-    tnri_staging_unclaim(device);
-    return status;
-}
-
-static void sleeper_end(tnr_pool pool)
-{
-    tnri_sleeper *sleeper = pool->asleep.sleeper;
-    tnri_staging_claim(pool->device);
-    tnri_sleeper_clear(sleeper, pool->device);
-    tnri_staging_unclaim(pool->device);
-    tnri_host_free(sleeper, sizeof(*sleeper));
-    pool->asleep.sleeper = NULL;
-}
-
-static const tnri_sleeper_ops ops = {sleeper_settle, sleeper_end};
-
-tnri_sleeper *tnri_sleeper_of(tnr_pool pool)
-{
-    if (pool->asleep.sleeper == NULL) {
-        pool->asleep.sleeper = tnri_host_alloc(sizeof(tnri_sleeper));
-        if (pool->asleep.sleeper != NULL)
-            pool->asleep.ops = &ops;
-    }
-    return pool->asleep.sleeper;
-}
-
-void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device)
-{
-    tnri_staging_give(device, sleeper->pieces, sleeper->keeps_pieces);
-    tnri_host_free(sleeper->chunks, sleeper->chunks_max * sizeof(sleeper->chunks[0]));
-    tnri_host_free(sleeper->kept, sleeper->kept_max * sizeof(sleeper->kept[0]));
-    memset(sleeper, 0, sizeof(*sleeper));
-}
-
-/* ---- listing -------------------------------------------------------------------------------- */
-
-/* Doubles a list. Returns the new one, null without host memory. */
-static void *list_grow(void *list, size_t *max, size_t entry_bytes)
-{
-    size_t more = *max == 0 ? LIST_MIN : *max * 2;
-    void *larger = tnri_host_alloc(more * entry_bytes);
-    if (larger == NULL)
-        return NULL;
-    if (*max > 0)
-        memcpy(larger, list, *max * entry_bytes);
-    tnri_host_free(list, *max * entry_bytes);
-    *max = more;
-    return larger;
-}
-
-static int chunk_add(tnri_sleeper *sleeper, tnri_chunk *chunk)
-{
-    if (sleeper->chunks_count == sleeper->chunks_max) {
-        void *larger = list_grow(sleeper->chunks, &sleeper->chunks_max, sizeof(sleeper->chunks[0]));
-        if (larger == NULL)
-            return 0;
-        sleeper->chunks = larger;
-    }
-    sleeper->chunks[sleeper->chunks_count++] = chunk;
-    return 1;
-}
-
-/* Adds a stretch, or makes the last one longer if nothing but mapped memory, `is_joined`, and
- * little of it, lies in between. */
-static int kept_add(tnri_sleeper *sleeper, const tnri_block *block, int is_joined)
-{
-    tnri_kept *last = sleeper->kept_count == 0 ? NULL : &sleeper->kept[sleeper->kept_count - 1];
-    if (is_joined && last != NULL && block->base - (last->base + last->bytes) <= GAP_BYTES) {
-        size_t longer = tnri_block_end(block) - (last->base + last->bytes);
-        last->bytes += longer;
-        sleeper->kept_bytes += longer;
-        return 1;
-    }
-    if (sleeper->kept_count == sleeper->kept_max) {
-        void *larger = list_grow(sleeper->kept, &sleeper->kept_max, sizeof(sleeper->kept[0]));
-        if (larger == NULL)
-            return 0;
-        sleeper->kept = larger;
-    }
-    sleeper->kept[sleeper->kept_count++] = (tnri_kept){block->base, block->bytes};
-    sleeper->kept_bytes += block->bytes;
-    return 1;
-}
-
-/* Whether a record's contents are kept. What is RETIRED after all uses have been waited for is kept
- * by a graph that may read it. */
-static int block_is_kept(const tnri_block *block, int keeps, int keeps_free)
-{
-    switch ((tnri_state)block->state) {
-    case TNRI_LIVE:
-        return block->content == TNR_CONTENT_DEFAULT ? keeps : block->content == TNR_CONTENT_KEEP;
-    case TNRI_RETIRED:
-        return keeps;
-    case TNRI_FREE:
-    case TNRI_BINNED:
-        return keeps_free;
-    default:
-        return 0;
-    }
-}
-
-/* Lists the chunks that begin in a record. */
-static int block_list_chunks(tnri_sleeper *sleeper, const tnri_space *space,
-                             const tnri_block *block)
-{
-    size_t end = tnri_page_of(space, tnri_block_end(block) - 1) + 1;
-    for (size_t page = tnri_page_of(space, block->base); page < end; page++) {
-        tnri_chunk *chunk = space->pages[page];
-        /* Each chunk once: by the record that its first byte lies in. */
-        if (chunk != NULL && chunk->page == page && tnri_page_address(space, page) >= block->base &&
-            !chunk_add(sleeper, chunk))
-            return 0;
-    }
-    return 1;
-}
-
-/* Which contents a listing is about. */
-typedef struct keeping {
-    int is_wanted; /* 0: chunks only */
-    int keeps, keeps_free;
-} keeping;
-
-/* Lists an arena. Under its lock. */
-static int arena_list(tnri_sleeper *sleeper, tnri_arena *arena, keeping what)
-{
-    const tnri_space *space = &arena->device->space;
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        for (size_t s = 0; s < arena->worlds[i].spans_count; s++) {
-            int is_joined = 0;
-            for (const tnri_block *block = arena->worlds[i].span_first[s]; block != NULL;
-                 block = block->above) {
-                if (block->state == TNRI_HOLE) {
-                    is_joined = 0;
-                    continue;
-                }
-                if (!block_list_chunks(sleeper, space, block))
-                    return 0;
-                if (!what.is_wanted || !block_is_kept(block, what.keeps, what.keeps_free))
-                    continue;
-                if (!kept_add(sleeper, block, is_joined))
-                    return 0;
-                is_joined = 1;
-            }
-        }
-    return 1;
-}
-
-static tnr_status pool_list(tnri_sleeper *sleeper, tnr_pool pool, keeping what)
-{
-    int is_listed = 1;
-    sleeper->chunks_count = 0;
-    for (tnri_arena *arena = NULL; is_listed && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_arena_enter(arena);
-        is_listed = arena_list(sleeper, arena, what);
-        tnri_lock_release(&arena->lock);
-    }
-    if (is_listed)
-        return TNR_OK;
-    sleeper->chunks_count = 0;
-    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the list of what a pool has.");
-}
-
-tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content)
-{
-    int keeps = content != TNR_CONTENT_DISCARD;
-    tnr_status status = pool_list(sleeper, pool, (keeping){1, keeps, keeps && pool->is_graph});
-    if (status != TNR_OK)
-        tnri_sleeper_clear(sleeper, pool->device);
-    return status;
-}
-
-tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool)
-{
-    return pool_list(sleeper, pool, (keeping){0});
-}
-
-/* ---- copying -------------------------------------------------------------------------------- */
-
-tnr_status tnri_sleeper_copy(tnri_sleeper *sleeper, tnri_device *device, int is_out)
-{
+/* Where a copy stands: what follows goes to this place in the pieces. */
+typedef struct cursor {
+    tnri_sleeper *sleeper;
+    tnri_carry carry;
+    tnri_piece *piece; /* the next to be opened */
+    size_t left;       /* bytes that are in no opened piece yet */
+    unsigned char *memory;
+    size_t room; /* bytes at `memory` */
     CUstream stream;
-    tnr_status status = sleeper->kept_count == 0 ? TNR_OK : tnri_staging_stream(device, &stream);
-    tnri_piece *piece = sleeper->pieces;
-    size_t used = 0;
-    for (size_t i = 0; i < sleeper->kept_count && status == TNR_OK; i++) {
-        const tnri_kept *kept = &sleeper->kept[i];
-        for (size_t at = 0; at < kept->bytes && status == TNR_OK;) {
-            if (used == TNRI_PIECE_BYTES) {
-                piece = piece->next;
-                used = 0;
-            }
-            size_t bytes = kept->bytes - at;
-            if (bytes > TNRI_PIECE_BYTES - used)
-                bytes = TNRI_PIECE_BYTES - used;
-            CUresult result;
-            if (is_out)
-                result = tnri_drive(cuMemcpyDtoHAsync,
-                                    (piece->memory + used, kept->base + at, bytes, stream));
-            else
-                result = tnri_drive(cuMemcpyHtoDAsync,
-                                    (kept->base + at, piece->memory + used, bytes, stream));
-            if (result != CUDA_SUCCESS)
-                status = tnri_driver_error(result, "cuMemcpyAsync", "copying kept contents");
-            at += bytes;
-            used += bytes;
-        }
+    size_t bytes_paged;   /* of the pieces opened, what went through the ring */
+    size_t pieces_opened; /* the others, since the last mark */
+    size_t mark_pieces;   /* so many between two marks */
+} cursor;
+
+static tnr_status cursor_begin(cursor *at, tnri_sleeper *sleeper, tnri_device *device, int is_out)
+{
+    size_t pieces = sleeper->kept_bytes / TNRI_PIECE_BYTES + 1;
+    *at = (cursor){.sleeper = sleeper, .piece = sleeper->pieces, .left = sleeper->kept_bytes};
+    at->mark_pieces = pieces / TNRI_MARKS_MAX + 1;
+    return tnri_carry_begin(&at->carry, device, is_out);
+}
+
+static tnr_status cursor_advance(cursor *at)
+{
+    size_t bytes = at->left < TNRI_PIECE_BYTES ? at->left : TNRI_PIECE_BYTES;
+    tnr_status status = tnri_carry_open(&at->carry, at->piece, bytes, &at->memory, &at->stream);
+    if (status != TNR_OK)
+        return status;
+    if (at->piece->is_paged)
+        at->bytes_paged += bytes;
+    else
+        at->pieces_opened++;
+    at->piece = at->piece->next;
+    at->left -= bytes;
+    at->room = bytes;
+    return TNR_OK;
+}
+
+/* Has a part of the contents copied, which fits into the opened piece. */
+static tnr_status cursor_copy(cursor *at, CUdeviceptr device, size_t bytes)
+{
+    CUresult result;
+    tnri_carry_filled(&at->carry);
+    if (at->carry.is_out)
+        result = tnri_drive(cuMemcpyDtoHAsync, (at->memory, device, bytes, at->stream));
+    else
+        result = tnri_drive(cuMemcpyHtoDAsync, (device, at->memory, bytes, at->stream));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemcpyAsync", "copying kept contents");
+    at->memory += bytes;
+    at->room -= bytes;
+    return TNR_OK;
+}
+
+/* ---- the way down --------------------------------------------------------------------------- */
+
+/* Marks the end of the copies so far, if that is due: at the end of a piece, and of everything. */
+static tnr_status cursor_mark(cursor *at)
+{
+    tnri_sleeper *sleeper = at->sleeper;
+    int is_due = at->pieces_opened >= at->mark_pieces || (at->left == 0 && at->pieces_opened > 0);
+    if (!at->carry.is_out || at->room > 0 || !is_due)
+        return TNR_OK;
+    tnri_assert(sleeper->marks_count < TNRI_MARKS_MAX);
+    tnri_mark *mark = &sleeper->marks[sleeper->marks_count];
+    tnr_status status = tnri_event_record(at->carry.device, at->stream, &mark->event);
+    if (status != TNR_OK)
+        return status;
+    mark->until = sleeper->kept_bytes - at->left;
+    sleeper->marks_count++;
+    at->pieces_opened = 0;
+    return TNR_OK;
+}
+
+static tnr_status stretch_copy_out(cursor *at, const tnri_kept *kept)
+{
+    tnr_status status = TNR_OK;
+    for (size_t done = 0; done < kept->bytes && status == TNR_OK;) {
+        if (at->room == 0)
+            status = cursor_advance(at);
+        if (status != TNR_OK)
+            break;
+        size_t bytes = kept->bytes - done < at->room ? kept->bytes - done : at->room;
+        status = cursor_copy(at, kept->base + done, bytes);
+        if (status == TNR_OK)
+            status = cursor_mark(at);
+        done += bytes;
     }
+    return status;
+}
+
+tnr_status tnri_sleeper_copy_out(tnri_sleeper *sleeper, tnri_device *device)
+{
+    cursor at;
+    sleeper->copied = 0;
+    if (sleeper->kept_count == 0)
+        return TNR_OK;
+    tnr_status status = cursor_begin(&at, sleeper, device, 1);
+    if (status != TNR_OK)
+        return status;
+    for (size_t i = 0; i < sleeper->kept_count && status == TNR_OK; i++)
+        status = stretch_copy_out(&at, &sleeper->kept[i]);
+    tnr_status ended = tnri_carry_end(&at.carry, status == TNR_OK);
+    sleeper->copied = at.bytes_paged; /* those come first (tnri_staging_take), and have ended */
+    return status == TNR_OK ? ended : status;
+}
+
+/* Waits until contents up to a place are in the pieces. */
+static tnr_status contents_wait(tnri_sleeper *sleeper, tnri_device *device, size_t until)
+{
+    while (sleeper->copied < until) {
+        tnri_assert(sleeper->marks_first < sleeper->marks_count);
+        tnri_mark *mark = &sleeper->marks[sleeper->marks_first];
+        CUresult result = tnri_drive(cuEventSynchronize, (mark->event->handle));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuEventSynchronize",
+                                     "waiting for copies of contents");
+        sleeper->copied = mark->until;
+        sleeper->marks_first++;
+        tnri_event_drop(device, mark->event);
+    }
+    return TNR_OK;
+}
+
+tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device)
+{
+    tnr_status status = TNR_OK;
+    for (size_t c = 0; c < sleeper->chunks_count && status == TNR_OK; c++) {
+        tnri_chunk *chunk = sleeper->chunks[c];
+        status = contents_wait(sleeper, device, chunk->kept_until);
+        if (status == TNR_OK)
+            status = tnri_chunk_unplace(device, chunk);
+        if (status != TNR_OK)
+            break;
+        sleeper->is_lost = 1;
+        status = tnri_chunk_sleep(device, chunk);
+    }
+    return status;
+}
+
+void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device)
+{
+    for (unsigned i = sleeper->marks_first; i < sleeper->marks_count; i++)
+        tnri_event_drop(device, sleeper->marks[i].event);
+    sleeper->marks_first = sleeper->marks_count = 0;
+}
+
+/* ---- the way up ----------------------------------------------------------------------------- */
+
+/* Brings the chunks of a part of the contents back. */
+static tnr_status part_wake(tnri_device *device, uintptr_t base, size_t bytes)
+{
+    const tnri_space *space = &device->space;
+    tnr_status status = TNR_OK;
+    size_t end = tnri_page_of(space, base + bytes - 1) + 1;
+    for (size_t page = tnri_page_of(space, base); page < end && status == TNR_OK;) {
+        tnri_chunk *chunk = space->pages[page];
+        status = tnri_chunk_wake(device, chunk);
+        page = chunk->page + chunk->pages;
+    }
+    return status;
+}
+
+/* While the chunks of a part are made, the part before it is copied and, if it goes through the
+ * ring, this part is brought there. */
+static tnr_status stretch_copy_in(cursor *at, const tnri_kept *kept)
+{
+    tnr_status status = TNR_OK;
+    for (size_t done = 0; done < kept->bytes && status == TNR_OK;) {
+        if (at->room == 0)
+            status = cursor_advance(at);
+        if (status != TNR_OK)
+            break;
+        size_t bytes = kept->bytes - done < at->room ? kept->bytes - done : at->room;
+        status = part_wake(at->carry.device, kept->base + done, bytes);
+        if (status == TNR_OK)
+            status = cursor_copy(at, kept->base + done, bytes);
+        done += bytes;
+    }
+    return status;
+}
+
+static tnr_status contents_copy_in(tnri_sleeper *sleeper, tnri_device *device)
+{
+    cursor at;
+    tnr_status status = cursor_begin(&at, sleeper, device, 0);
+    if (status != TNR_OK)
+        return status;
+    for (size_t i = 0; i < sleeper->kept_count && status == TNR_OK; i++)
+        status = stretch_copy_in(&at, &sleeper->kept[i]);
+    tnr_status ended = tnri_carry_end(&at.carry, status == TNR_OK);
+    return status == TNR_OK ? ended : status;
+}
+
+tnr_status tnri_sleeper_raise(tnri_sleeper *sleeper, tnri_device *device, int has_contents)
+{
+    tnr_status status = TNR_OK;
+    if (has_contents && sleeper->kept_count > 0)
+        status = contents_copy_in(sleeper, device);
+    for (size_t c = 0; c < sleeper->chunks_count && status == TNR_OK; c++)
+        status = tnri_chunk_wake(device, sleeper->chunks[c]);
     return status;
 }

@@ -113,11 +113,10 @@ static uint32_t uses_withdraw(tnri_uses *uses)
     return withdrawn;
 }
 
-/* 1 if the arena's stream is ordered after all of the block's uses, as it is or, with `wait`, once
- * it has been made to wait. `own` may be null: then only what is over counts. *waited tells
+/* 1 if the stream is ordered after all of the block's uses, as it is or, with `wait`, once it has
+ * been made to wait. `own` may be null: then only what is over counts. *waited tells
  * which. */
-static int uses_are_before(tnri_uses *uses, tnri_arena *arena, tnri_stream *own, int wait,
-                           int *waited)
+static int uses_are_before(tnri_uses *uses, tnri_stream *own, int wait, int *waited)
 {
     if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))
         return 0;
@@ -125,7 +124,7 @@ static int uses_are_before(tnri_uses *uses, tnri_arena *arena, tnri_stream *own,
         if (tnri_stream_is_over(use->stream, use->number) ||
             (own != NULL && tnri_stream_is_after(own, use->stream, use->number)))
             continue;
-        if (!wait || own == NULL || tnri_event_order(use->event, arena->stream) != TNR_OK)
+        if (!wait || own == NULL || tnri_event_order(use->event, own->handle) != TNR_OK)
             return 0;
         tnri_stream_waits(own, NULL, use->stream->index, use->number);
         *waited = 1;
@@ -157,7 +156,7 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
     while (uses != NULL) {
         int waited = 0;
         uint32_t done = 0;
-        if (freed < bytes && uses_are_before(uses, arena, own, wait, &waited))
+        if (freed < bytes && uses_are_before(uses, own, wait, &waited))
             done = uses_withdraw(uses);
         int goes_on = freed < bytes && (wait || ++looks < FOLLOW_LOOKS_MAX);
         tnri_uses *next = goes_on ? life_look(life, uses) : NULL;
@@ -215,7 +214,7 @@ static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy
     }
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-            if (status != TNR_OK || !tnri_arena_is_markable(arena))
+            if (status != TNR_OK || arena->key == TNRI_KEY_GRAPH || !tnri_arena_is_markable(arena))
                 continue;
             status = tnri_arena_mark(arena, &event, NULL);
             if (status != TNR_OK)
@@ -308,6 +307,27 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
             sched_yield();
     }
     return freed;
+}
+
+/* ---- ordering a launch ---------------------------------------------------------------------- */
+
+int tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
+{
+    tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
+    if (life == NULL)
+        return 1;
+    int is_ordered = 1;
+    tnri_uses *uses = life_look(life, NULL);
+    while (uses != NULL) {
+        int waited = 0;
+        if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))
+            (void)batch_fence(arena->device);
+        is_ordered = is_ordered && uses_are_before(uses, stream, 1, &waited);
+        tnri_uses *next = life_look(life, uses);
+        (void)tnri_uses_over(uses, 1, TNR_REUSE_EVENT_DONE); /* ends it if it was over meanwhile */
+        uses = next;
+    }
+    return is_ordered;
 }
 
 /* ---- the hook ------------------------------------------------------------------------------- */

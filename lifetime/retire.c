@@ -247,10 +247,11 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
     if (status != TNR_OK)
         return status;
     tnri_arena_enter(arena);
-    uses_count(arena, uses, uses->is_sync);
+    int is_fenced = uses->is_sync || uses->is_homeless;
+    uses_count(arena, uses, is_fenced);
     arena->held_count--;
     tnri_lock_release(&arena->lock);
-    uses_settle(arena, uses, uses->is_sync);
+    uses_settle(arena, uses, is_fenced);
     return TNR_OK;
 }
 
@@ -261,7 +262,7 @@ static tnr_status free_used(tnri_arena *arena, tnri_block *block, void *ptr)
         return TNR_OK;
     tnr_status status = uses_mark(arena, block, ptr);
     if (status == TNR_OK)
-        block_retire(arena, block, 0);
+        block_retire(arena, block, block->uses != NULL && block->uses->is_homeless);
     return status;
 }
 
@@ -282,8 +283,7 @@ tnr_status tnr_free_sync(void *ptr)
     tnri_retire_register();
     tnri_arena *arena = block->world->arena;
     tnr_status status = TNR_OK;
-    if (tnri_unlikely(tnri_capturing()) &&
-        tnri_captures_get()->free(arena, block, ptr, 1, &status))
+    if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
         return status;
     if (tnri_hold_free(arena, block, ptr, 1))
         return TNR_OK;

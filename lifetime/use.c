@@ -68,7 +68,7 @@ tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *strea
         uses->first = use;
     }
     if (use == NULL) {
-        if (uses != NULL && uses->first == NULL) {
+        if (uses != NULL && uses->first == NULL && uses->holds == 0 && uses->captured == NULL) {
             block->uses = NULL;
             tnri_uses_free(uses, 1);
         }
@@ -83,8 +83,6 @@ tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *strea
 
 void tnri_uses_free(tnri_uses *uses, int is_locked)
 {
-    if (tnri_unlikely(uses->captured != NULL))
-        tnri_captures_get()->captured_gone(uses->captured);
     while (uses->first != NULL) {
         tnri_use *use = uses->first;
         uses->first = use->next;
@@ -97,7 +95,10 @@ void tnri_uses_free(tnri_uses *uses, int is_locked)
         if (use != &uses->fence)
             tnri_record_give(&use_records, use);
     }
-    tnri_record_give(&uses_records, uses);
+    if (tnri_unlikely(uses->captured != NULL))
+        tnri_captures_get()->captured_gone(uses->captured); /* the list is part of that */
+    else
+        tnri_record_give(&uses_records, uses);
 }
 
 tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block)

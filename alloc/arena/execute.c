@@ -65,6 +65,10 @@ static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, i
     uint64_t number = upper == NULL ? 0 : upper->number();
     uintptr_t key;
     tnr_status status = tnri_arena_mark_other(donor, &event, &key);
+    if (status == TNR_ERR_CAPTURE) { /* another thread has just begun to capture */
+        *refused = 1;
+        return TNR_OK;
+    }
     if (status != TNR_OK)
         return status;
     *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);

@@ -30,8 +30,10 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     tnri_arena_enter(arena);
     size_t wanted = world->spans_bytes * 2;
     tnri_lock_release(&arena->lock);
-    if (wanted < (size_t)(world->is_small ? 64 : 1024) << 20)
-        wanted = (size_t)(world->is_small ? 64 : 1024) << 20;
+    /* There may be thousands of graph pools, most of them small. */
+    size_t first = (size_t)(world->is_small || arena->pool->is_graph ? 64 : 1024) << 20;
+    if (wanted < first)
+        wanted = first;
     while (wanted < least)
         wanted *= 2;
     tnri_span *span;

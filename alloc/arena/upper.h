@@ -98,6 +98,10 @@ typedef struct tnri_captures {
     /* Ends what graphs and captures hold of a device that is about to be put out of use by force,
      * or, without force, returns TNR_ERR_BUSY if they hold anything. */
     tnr_status (*device_ending)(struct tnri_device *device, int force);
+
+    /* Walks what is known of captures and graphs of a device. Returns null, or what is wrong, in a
+     * buffer of the thread. */
+    const char *(*validate)(struct tnri_device *device);
 } tnri_captures;
 
 extern _Atomic(const tnri_captures *) tnri_captures_table;
@@ -105,6 +109,14 @@ extern _Atomic(const tnri_captures *) tnri_captures_table;
 static inline const tnri_captures *tnri_captures_get(void)
 {
     return atomic_load_explicit(&tnri_captures_table, memory_order_acquire);
+}
+
+/* See tnri_captures.settle; where memory is looked for or counted. */
+static inline void tnri_captures_settle(struct tnri_device *device)
+{
+    const tnri_captures *captures = tnri_captures_get();
+    if (captures != NULL)
+        captures->settle(device);
 }
 
 /* RETIRED -> FREE: the block's uses are over or ordered. `reason` is counted. */

@@ -106,13 +106,12 @@ int tnri_world_bin(tnri_world *world, tnri_block *block);
 /* BINNED -> LIVE: a block of exactly `bytes`, or null. */
 tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes);
 
-/* ---- retired memory, for captures ------------------------------------------------------------ */
+/* The record, of any state, that contains an address of the world; null if the address is in none
+ * of its spans. Walks up from `hint`, a record of the world (may be null), if that lies below in
+ * the same span, else from the span's start. */
+tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t address);
 
-/* RETIRED -> RETIRED + LIVE + RETIRED: hands [base, base + bytes) of a retired record out again;
- * what is left of it goes to *below and *above, null if nothing. None has uses. Needs
- * TNRI_CARVE_RECORDS spares and a prepared map entry. */
-tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t base, size_t bytes,
-                              tnri_block **below, tnri_block **above);
+/* ---- retired memory, for captures ------------------------------------------------------------ */
 
 /* RETIRED + RETIRED -> RETIRED: a record takes in its upper neighbour, and keeps its own uses. */
 void tnri_world_join(tnri_world *world, tnri_block *block);

@@ -5,33 +5,30 @@
  */
 #include "arena/world_internal.h"
 
-tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t base, size_t bytes,
-                              tnri_block **below, tnri_block **above)
+/* From a record up to the one that contains the address; null at the span's end. */
+static tnri_block *find_above(tnri_block *block, uintptr_t address)
 {
-    tnri_assert(block->state == TNRI_RETIRED);
-    tnri_assert(base >= block->base && base + bytes <= tnri_block_end(block));
-    tnri_record_leave(world, block);
-    block->stamped = 0;
-    *below = NULL;
-    *above = NULL;
-    if (base > block->base) {
-        tnri_block *upper = tnri_record_split(world, block, base - block->base);
-        block->uses = NULL;
-        tnri_record_enter(world, block, TNRI_RETIRED);
-        *below = block;
-        block = upper;
-        block->stamped = 0;
-    }
-    if (block->bytes > bytes) {
-        *above = tnri_record_split(world, block, bytes);
-        (*above)->uses = NULL;
-        (*above)->stamped = 0;
-        tnri_record_enter(world, *above, TNRI_RETIRED);
-    }
-    block->uses = NULL;
-    tnri_record_enter(world, block, TNRI_LIVE);
-    tnri_block_map_enter(&world->space->map, block);
+    while (block != NULL && tnri_block_end(block) <= address)
+        block = block->above;
     return block;
+}
+
+tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t address)
+{
+    if (hint != NULL && hint->world == world && hint->state != TNRI_UNUSED &&
+        hint->base <= address) {
+        tnri_block *found = find_above(hint, address);
+        if (found != NULL)
+            return found;
+    }
+    for (size_t i = 0; i < world->spans_count; i++) {
+        if (world->span_first[i] == NULL || world->span_first[i]->base > address)
+            continue;
+        tnri_block *found = find_above(world->span_first[i], address);
+        if (found != NULL)
+            return found;
+    }
+    return NULL;
 }
 
 void tnri_world_join(tnri_world *world, tnri_block *block)

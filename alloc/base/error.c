@@ -6,14 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Enough for an out-of-memory report with its holders; longer texts are cut. */
-
-
-/* Owned by the thread. */
-static _Thread_local struct {
-    char text[TNRI_ERROR_TEXT_BYTES];
-    int driver_result;
-} error_thread;
+/* Owned by the thread. The text is long enough for an out-of-memory report with its holders; longer
+ * ones are cut. */
+static _Thread_local tnri_error_aside error_thread;
 
 tnr_status tnri_error(tnr_status status, const char *format, ...)
 {
@@ -33,6 +28,18 @@ tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *f
     va_end(arguments);
     error_thread.driver_result = driver_result;
     return status;
+}
+
+void tnri_error_take(tnri_error_aside *aside)
+{
+    memcpy(aside->text, error_thread.text, strlen(error_thread.text) + 1);
+    aside->driver_result = error_thread.driver_result;
+}
+
+void tnri_error_restore(const tnri_error_aside *aside)
+{
+    memcpy(error_thread.text, aside->text, strlen(aside->text) + 1);
+    error_thread.driver_result = aside->driver_result;
 }
 
 void tnri_error_append(const char *format, ...)

@@ -8,8 +8,6 @@
 
 #include <tenure/alloc.h>
 
-enum { TNRI_ERROR_TEXT_BYTES = 4096 };
-
 /* Stores the formatted text as the calling thread's last error and returns `status`, so that an
  * error is one line at its place: return tnri_error(TNR_ERR_..., "what, why, what to do"). */
 tnr_status tnri_error(tnr_status status, const char *format, ...)
@@ -18,6 +16,16 @@ tnr_status tnri_error(tnr_status status, const char *format, ...)
 /* The same for an error that the driver reported with the code `driver_result`. */
 tnr_status tnri_error_driver(tnr_status status, int driver_result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Takes the calling thread's last error aside, and puts it back: around clean-up whose own errors
+ * must not hide the one that is being reported. */
+enum { TNRI_ERROR_TEXT_BYTES = 4096 };
+typedef struct tnri_error_aside {
+    char text[TNRI_ERROR_TEXT_BYTES];
+    int driver_result;
+} tnri_error_aside;
+void tnri_error_take(tnri_error_aside *aside);
+void tnri_error_restore(const tnri_error_aside *aside);
 
 /* Adds to the calling thread's text: for what a caller further up knows. Truncates silently. */
 void tnri_error_append(const char *format, ...) __attribute__((format(printf, 1, 2)));

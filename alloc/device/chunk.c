@@ -230,18 +230,25 @@ tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size
 
 /* ---- sleeping ------------------------------------------------------------------------------- */
 
+tnr_status tnri_chunk_rouse(tnri_device *device, tnri_chunk *chunk)
+{
+    if (chunk->state != TNRI_CHUNK_ASLEEP)
+        return TNR_OK;
+    tnr_status status = chunk_take(chunk);
+    if (status != TNR_OK)
+        return status;
+    atomic_fetch_sub_explicit(&chunk->pool->asleep_bytes,
+                              (uint64_t)chunk->pages << device->space.page_shift,
+                              memory_order_relaxed);
+    chunk->state = TNRI_CHUNK_HELD;
+    return TNR_OK;
+}
+
 tnr_status tnri_chunk_wake(tnri_device *device, tnri_chunk *chunk)
 {
-    tnr_status status = TNR_OK;
-    if (chunk->state == TNRI_CHUNK_ASLEEP) {
-        status = chunk_take(chunk);
-        if (status != TNR_OK)
-            return status;
-        atomic_fetch_sub_explicit(&chunk->pool->asleep_bytes,
-                                  (uint64_t)chunk->pages << device->space.page_shift,
-                                  memory_order_relaxed);
-        chunk->state = TNRI_CHUNK_HELD;
-    }
+    tnr_status status = tnri_chunk_rouse(device, chunk);
+    if (status != TNR_OK)
+        return status;
     if (chunk->state == TNRI_CHUNK_HELD) {
         status = tnri_chunk_map(device, chunk, chunk->page);
         if (status != TNR_OK)

@@ -31,6 +31,7 @@ typedef struct tnri_chunk {
     struct tnr_pool_st *pool;            /* constant */
     size_t page;                         /* first page of its address that counts */
     tnri_chunk_state state;  /* changed by the thread that sleeps, wakes or ends the pool */
+    size_t kept_until;       /* of the thread that puts the pool to sleep: see capture/sleeper.h */
     struct tnri_chunk *next; /* among the refused ones; the device's lock */
 } tnri_chunk;
 
@@ -48,6 +49,8 @@ void tnri_chunk_discharge(struct tnr_pool_st *pool, size_t bytes);
 /* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
  * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */
 tnr_status tnri_chunk_create(struct tnr_pool_st *pool, size_t pages, tnri_chunk **chunk);
+/* ASLEEP -> HELD: takes memory within the limits. In the device's context, no lock held. */
+tnr_status tnri_chunk_rouse(tnri_device *device, tnri_chunk *chunk);
 /* From wherever a chunk is to READY: takes memory within the limits, maps it at its address, gives
  * access. On an error it stays as far as it came. In the device's context, no lock held. */
 tnr_status tnri_chunk_wake(tnri_device *device, tnri_chunk *chunk);

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pinned memory and the stream for copies: see staging.h. */
+/* Host memory and streams for contents: see staging.h. */
 #include "device/staging.h"
 
 #include <sched.h>
+#include <stdint.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "device/device.h"
 
-void tnri_staging_claim(tnri_device *device)
+/* Waits until a flag was 0, and sets it. */
+static void flag_take(_Atomic int *flag)
 {
     tnri_assert_none_held();
-    for (int tries = 0; atomic_exchange(&device->staging.is_claimed, 1); tries++) {
+    for (int tries = 0; atomic_exchange(flag, 1); tries++) {
         if (tries < 100)
             sched_yield();
         else
@@ -20,12 +23,27 @@ void tnri_staging_claim(tnri_device *device)
     }
 }
 
+void tnri_staging_turn_begin(tnri_device *device)
+{
+    flag_take(&device->staging.is_in_turn);
+}
+
+void tnri_staging_turn_end(tnri_device *device)
+{
+    atomic_store(&device->staging.is_in_turn, 0);
+}
+
+void tnri_staging_claim(tnri_device *device)
+{
+    flag_take(&device->staging.is_claimed);
+}
+
 void tnri_staging_unclaim(tnri_device *device)
 {
     atomic_store(&device->staging.is_claimed, 0);
 }
 
-/* ---- the stream ----------------------------------------------------------------------------- */
+/* ---- the streams ---------------------------------------------------------------------------- */
 
 /* All optional entry points that keeping contents needs are there. */
 static tnr_status staging_check(void)
@@ -39,36 +57,37 @@ static tnr_status staging_check(void)
                       "TNR_CONTENT_DISCARD, or install a newer NVIDIA driver.");
 }
 
-tnr_status tnri_staging_stream(tnri_device *device, CUstream *stream)
+tnr_status tnri_staging_open(tnri_device *device)
 {
     tnri_staging *staging = &device->staging;
-    if (!staging->has_stream) {
-        CUresult result = tnri_drive(cuStreamCreate, (&staging->stream, CU_STREAM_NON_BLOCKING));
+    int wanted = staging->ring[0] == NULL ? 1 : TNRI_STAGING_STREAMS;
+    while (staging->streams_count < wanted) {
+        CUstream *stream = &staging->streams[staging->streams_count];
+        CUresult result = tnri_drive(cuStreamCreate, (stream, CU_STREAM_NON_BLOCKING));
         if (result != CUDA_SUCCESS)
             return tnri_driver_error(result, "cuStreamCreate", "making a stream for copies");
-        staging->has_stream = 1;
+        staging->streams_count++;
     }
-    if (staging->is_busy) {
-        tnr_status status = tnri_staging_wait(device);
-        if (status != TNR_OK)
-            return status;
-    }
-    *stream = staging->stream;
-    return TNR_OK;
+    return staging->is_busy ? tnri_staging_wait(device) : TNR_OK;
 }
 
 tnr_status tnri_staging_wait(tnri_device *device)
 {
     tnri_staging *staging = &device->staging;
-    CUresult result = tnri_drive(cuStreamSynchronize, (staging->stream));
-    /* Tried once more: what the copies use cannot be given back without an answer. */
-    if (result != CUDA_SUCCESS &&
-        tnri_drive(cuStreamSynchronize, (staging->stream)) == CUDA_SUCCESS)
-        result = CUDA_SUCCESS;
-    staging->is_busy = result != CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
+    CUresult first_error = CUDA_SUCCESS;
+    for (int i = 0; i < staging->streams_count; i++) {
+        CUresult result = tnri_drive(cuStreamSynchronize, (staging->streams[i]));
+        /* Tried once more: what the copies use cannot be given back without an answer. */
+        if (result != CUDA_SUCCESS &&
+            tnri_drive(cuStreamSynchronize, (staging->streams[i])) == CUDA_SUCCESS)
+            result = CUDA_SUCCESS;
+        if (first_error == CUDA_SUCCESS)
+            first_error = result;
+    }
+    staging->is_busy = first_error != CUDA_SUCCESS;
+    if (first_error == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(result, "cuStreamSynchronize", "waiting for copies of contents");
+    return tnri_driver_error(first_error, "cuStreamSynchronize", "waiting for copies of contents");
 }
 
 /* ---- pieces --------------------------------------------------------------------------------- */
@@ -78,78 +97,141 @@ static size_t pieces_for(size_t bytes)
     return bytes / TNRI_PIECE_BYTES + (bytes % TNRI_PIECE_BYTES != 0);
 }
 
-/* Adds one spare. */
-static tnr_status piece_make(tnri_device *device)
+static void piece_push(tnri_pieces *pieces, tnri_piece *piece)
 {
-    tnri_staging *staging = &device->staging;
-    tnri_piece *piece = tnri_host_alloc(sizeof(*piece));
-    if (piece == NULL)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of pinned memory.");
-    void *memory;
-    CUresult result = tnri_drive(cuMemHostAlloc, (&memory, TNRI_PIECE_BYTES, 0));
-    if (result != CUDA_SUCCESS) {
-        tnri_host_free(piece, sizeof(*piece));
-        tnr_status status =
-            tnri_driver_error(result, "cuMemHostAlloc", "pinning host memory for contents");
-        /* Out of host memory, that is, not of the device's. */
-        return status == TNR_ERR_OUT_OF_MEMORY ? TNR_ERR_HOST_MEMORY : status;
-    }
-    piece->memory = memory;
-    piece->next = staging->spares;
-    staging->spares = piece;
-    staging->spares_count++;
-    staging->pieces_count++;
+    piece->next = pieces->spares;
+    pieces->spares = piece;
+    pieces->spares_count++;
+}
+
+static tnri_piece *piece_pop(tnri_pieces *pieces)
+{
+    tnri_piece *piece = pieces->spares;
+    pieces->spares = piece->next;
+    pieces->spares_count--;
+    return piece;
+}
+
+static tnr_status memory_pin(void **memory)
+{
+    tnr_status status = staging_check();
+    if (status != TNR_OK)
+        return status;
+    CUresult result = tnri_drive(cuMemHostAlloc, (memory, TNRI_PIECE_BYTES, 0));
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    status = tnri_driver_error(result, "cuMemHostAlloc", "pinning host memory for contents");
+    /* Out of host memory, that is, not of the device's. */
+    return status == TNR_ERR_OUT_OF_MEMORY ? TNR_ERR_HOST_MEMORY : status;
+}
+
+/* Large pages, because the first touch of small ones takes longer than the copy. */
+static tnr_status memory_page(void **memory)
+{
+    *memory =
+        mmap(NULL, TNRI_PIECE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*memory == MAP_FAILED)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "the system has no memory for contents.");
+    (void)madvise(*memory, TNRI_PIECE_BYTES, MADV_HUGEPAGE);
     return TNR_OK;
 }
 
-/* Frees spares until `most` pieces exist, or none is spare. */
-static CUresult pieces_trim(tnri_device *device, size_t most)
+/* Adds one spare. */
+static tnr_status piece_make(tnri_pieces *pieces, int is_paged)
 {
-    tnri_staging *staging = &device->staging;
-    while (staging->spares != NULL && staging->pieces_count > most) {
-        if (staging->is_busy && tnri_staging_wait(device) != TNR_OK)
+    tnri_piece *piece = tnri_host_alloc(sizeof(*piece));
+    if (piece == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
+    void *memory;
+    tnr_status status = is_paged ? memory_page(&memory) : memory_pin(&memory);
+    if (status != TNR_OK) {
+        tnri_host_free(piece, sizeof(*piece));
+        return status;
+    }
+    piece->memory = memory;
+    piece->is_paged = is_paged;
+    pieces->count++;
+    piece_push(pieces, piece);
+    return TNR_OK;
+}
+
+/* Frees pinned spares until `most` exist, or none is spare. */
+static CUresult pinned_trim(tnri_device *device, size_t most)
+{
+    tnri_pieces *pinned = &device->staging.pinned;
+    while (pinned->spares != NULL && pinned->count > most) {
+        if (device->staging.is_busy && tnri_staging_wait(device) != TNR_OK)
             return CUDA_ERROR_NOT_READY;
-        tnri_piece *piece = staging->spares;
-        CUresult result = tnri_drive(cuMemFreeHost, (piece->memory));
+        CUresult result = tnri_drive(cuMemFreeHost, (pinned->spares->memory));
         if (result != CUDA_SUCCESS)
             return result;
-        staging->spares = piece->next;
-        staging->spares_count--;
-        staging->pieces_count--;
-        tnri_host_free(piece, sizeof(*piece));
+        tnri_host_free(piece_pop(pinned), sizeof(tnri_piece));
+        pinned->count--;
     }
     return CUDA_SUCCESS;
 }
 
-/* Has at least `count` spares, or as many as before. */
-static tnr_status pieces_make(tnri_device *device, size_t count)
+/* The same for ordinary ones. No copy of the device's touches these. */
+static void paged_trim(tnri_device *device, size_t most)
 {
-    size_t before = device->staging.pieces_count;
-    while (device->staging.spares_count < count) {
-        tnr_status status = staging_check();
-        if (status == TNR_OK)
-            status = piece_make(device);
-        if (status != TNR_OK) {
-            (void)pieces_trim(device, before);
-            return status;
-        }
+    tnri_pieces *paged = &device->staging.paged;
+    while (paged->spares != NULL && paged->count > most) {
+        tnri_piece *piece = piece_pop(paged);
+        (void)munmap(piece->memory, TNRI_PIECE_BYTES);
+        tnri_host_free(piece, sizeof(*piece));
+        paged->count--;
     }
-    return TNR_OK;
 }
 
-tnr_status tnri_staging_take(tnri_device *device, size_t bytes, tnri_piece **pieces)
+/* Has at least so many spares of both kinds, or as many as before. */
+static tnr_status pieces_make(tnri_device *device, size_t pinned, size_t paged)
 {
     tnri_staging *staging = &device->staging;
+    size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
+    tnr_status status = TNR_OK;
+    while (status == TNR_OK && staging->pinned.spares_count < pinned)
+        status = piece_make(&staging->pinned, 0);
+    while (status == TNR_OK && staging->paged.spares_count < paged)
+        status = piece_make(&staging->paged, 1);
+    if (status != TNR_OK) {
+        (void)pinned_trim(device, pinned_before);
+        paged_trim(device, paged_before);
+    }
+    return status;
+}
+
+/* How many pieces of `count` are pinned, and how many more the ring takes if it is needed and not
+ * there. Room for the ring is left in any case, for the next pool. */
+static size_t pinned_share(const tnri_staging *staging, size_t count, size_t pinned_max,
+                           size_t *ring)
+{
+    size_t missing = staging->ring[0] == NULL ? TNRI_RING : 0;
+    size_t used = staging->pinned.count - staging->pinned.spares_count + missing;
+    size_t most = pinned_max == 0 ? SIZE_MAX : pinned_max / TNRI_PIECE_BYTES;
+    size_t room = most > used ? most - used : 0;
+    *ring = count > room ? missing : 0;
+    return count > room ? room : count;
+}
+
+tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
+                             tnri_piece **pieces)
+{
+    tnri_staging *staging = &device->staging;
+    size_t ring;
+    size_t count = pieces_for(bytes);
+    size_t pinned = pinned_share(staging, count, pinned_max, &ring);
     *pieces = NULL;
-    tnr_status status = pieces_make(device, pieces_for(bytes));
-    for (size_t left = status == TNR_OK ? pieces_for(bytes) : 0; left > 0; left--) {
-        tnri_piece *piece = staging->spares;
-        staging->spares = piece->next;
-        staging->spares_count--;
+    tnr_status status = pieces_make(device, pinned + ring, count - pinned);
+    if (status != TNR_OK)
+        return status;
+    for (size_t i = 0; i < ring; i++)
+        staging->ring[i] = piece_pop(&staging->pinned);
+    for (size_t i = 0; i < count; i++) {
+        tnri_piece *piece = piece_pop(i < pinned ? &staging->pinned : &staging->paged);
         piece->next = *pieces;
         *pieces = piece;
     }
-    return status;
+    return TNR_OK;
 }
 
 void tnri_staging_give(tnri_device *device, tnri_piece *pieces, int keep_all)
@@ -158,26 +240,32 @@ void tnri_staging_give(tnri_device *device, tnri_piece *pieces, int keep_all)
     while (pieces != NULL) {
         tnri_piece *piece = pieces;
         pieces = piece->next;
-        piece->next = staging->spares;
-        staging->spares = piece;
-        staging->spares_count++;
+        piece_push(piece->is_paged ? &staging->paged : &staging->pinned, piece);
     }
-    if (!keep_all)
-        (void)pieces_trim(device, staging->kept_count);
+    if (staging->ring[0] != NULL && staging->paged.count == staging->paged.spares_count)
+        for (int i = 0; i < TNRI_RING; i++) {
+            piece_push(&staging->pinned, staging->ring[i]);
+            staging->ring[i] = NULL;
+        }
+    if (keep_all)
+        return;
+    (void)pinned_trim(device, staging->kept_count);
+    paged_trim(device, 0);
 }
 
 tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
 {
     tnri_staging *staging = &device->staging;
     size_t count = pieces_for(bytes);
+    size_t used = staging->pinned.count - staging->pinned.spares_count;
     tnr_status status = TNR_OK;
-    size_t used = staging->pieces_count - staging->spares_count;
-    if (staging->pieces_count < count)
-        status = pieces_make(device, count - used);
+    if (staging->pinned.count < count)
+        status = pieces_make(device, count - used, 0);
     if (status != TNR_OK)
         return status;
     staging->kept_count = count;
-    CUresult result = pieces_trim(device, count);
+    paged_trim(device, 0);
+    CUresult result = pinned_trim(device, count);
     if (result == CUDA_SUCCESS)
         return TNR_OK;
     return tnri_driver_error(result, "cuMemFreeHost", "giving pinned memory back");
@@ -187,15 +275,17 @@ CUresult tnri_staging_empty(tnri_device *device, const char **call)
 {
     tnri_staging *staging = &device->staging;
     *call = "cuMemFreeHost";
-    CUresult result = pieces_trim(device, 0);
+    CUresult result = pinned_trim(device, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    tnri_assert(staging->pieces_count == 0);
+    paged_trim(device, 0);
+    tnri_assert(staging->pinned.count == 0 && staging->paged.count == 0);
     staging->kept_count = 0;
     *call = "cuStreamDestroy";
-    if (staging->has_stream)
-        result = tnri_drive(cuStreamDestroy, (staging->stream));
-    if (result == CUDA_SUCCESS)
-        staging->has_stream = 0;
+    while (result == CUDA_SUCCESS && staging->streams_count > 0) {
+        result = tnri_drive(cuStreamDestroy, (staging->streams[staging->streams_count - 1]));
+        if (result == CUDA_SUCCESS)
+            staging->streams_count--;
+    }
     return result;
 }

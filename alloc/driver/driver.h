@@ -27,6 +27,9 @@
 
 #include <tenure/alloc.h>
 
+/* Newer than the headers that the library is built with. */
+typedef CUresult(CUDAAPI *tnri_cuGraphNodeGetParams)(CUgraphNode node, CUgraphNodeParams *params);
+
 /* The table. Constant between a successful tnri_driver_load and tnri_driver_unload. */
 typedef struct tnri_driver_table {
 #define DRIVER_ENTRY(name, type, since, need, kind) type name;
@@ -74,6 +77,13 @@ CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result);
 #define tnri_drive(name, arguments)                                                                \
     (tnri_drive_begin(),                                                                           \
      tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments))
+
+/* The same for an optional entry point: CUDA_ERROR_NOT_SUPPORTED if the driver lacks it. */
+#define tnri_drive_if(name, arguments)                                                             \
+    (tnri_driver.name == NULL                                                                      \
+         ? CUDA_ERROR_NOT_SUPPORTED                                                                \
+         : (tnri_drive_begin(), tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name,                  \
+                                               tnri_driver.name arguments)))
 
 /* The same for a call that is too quick to be counted one by one: the caller counts its calls
  * itself, times one in TNRI_SAMPLE of them, and hands in both with tnri_driver_count. */

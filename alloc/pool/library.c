@@ -98,7 +98,7 @@ static tnr_status library_start_device(tnri_device *device)
         return status;
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = "default";
-    status = tnri_pool_make(device, &options, 0, &device->pool_default);
+    status = tnri_pool_make(device, &options, TNRI_POOL_PLAIN, &device->pool_default);
     if (status != TNR_OK)
         tnri_device_abandon(device);
     else

@@ -13,6 +13,7 @@
 #include "history/note.h"
 #include "snapshot/report.h"
 #include "snapshot/trigger.h"
+#include "pool/asleep.h"
 
 enum { HOLDERS_MAX = 5 };
 
@@ -85,6 +86,8 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
     tnr_pool pool = NULL;
     while ((pool = tnri_pool_walk(device, pool)) != NULL) {
         tnri_arena *arena = NULL;
+        if (!tnri_pool_is_awake(pool))
+            continue; /* its blocks hold no memory */
         while ((arena = tnri_arena_walk(pool, arena)) != NULL) {
             holder h = holder_of(arena);
             total->live += h.live;

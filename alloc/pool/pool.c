@@ -70,7 +70,24 @@ static int pool_build(tnr_pool pool)
     return 1;
 }
 
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, int is_graph,
+/* The structure of a private pool that has ended, taken out of the device's list; null: none. */
+static tnr_pool pool_take_dead(tnri_device *device)
+{
+    tnri_lock_take(&device->lock);
+    tnr_pool *link = &device->pools;
+    while (*link != NULL && !((*link)->is_private && (*link)->visitors_count == 0 &&
+                              atomic_load(&(*link)->magic) == TNRI_POOL_MAGIC_DEAD))
+        link = &(*link)->next;
+    tnr_pool pool = *link;
+    if (pool != NULL)
+        *link = pool->next;
+    tnri_lock_release(&device->lock);
+    if (pool != NULL)
+        memset(pool, 0, sizeof(*pool));
+    return pool;
+}
+
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
                           tnr_pool *made)
 {
     tnr_handle_type type = options->handle_type;
@@ -80,11 +97,12 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     tnr_status status = pool_check_properties(device, type, rdma);
     if (status != TNR_OK)
         return status;
-    tnr_pool pool = tnri_host_alloc(sizeof(*pool));
-    if (pool == NULL)
+    tnr_pool pool = kind == TNRI_POOL_GRAPH_PRIVATE ? pool_take_dead(device) : NULL;
+    if (pool == NULL && (pool = tnri_host_alloc(sizeof(*pool))) == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     pool->device = device;
-    pool->is_graph = is_graph;
+    pool->is_graph = kind != TNRI_POOL_PLAIN;
+    pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
     if (!pool_build(pool)) {
         tnri_host_free(pool, sizeof(*pool));
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
@@ -342,6 +360,18 @@ static size_t pool_live_blocks(tnr_pool pool)
     return live;
 }
 
+/* Blocks that were freed, and that graphs outside still refer to. */
+static size_t pool_held_blocks(tnr_pool pool)
+{
+    size_t held = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        held += arena->held_count;
+        tnri_lock_release(&arena->lock);
+    }
+    return held;
+}
+
 /* Frees every live block of a world, for a forced end. Under the arena's lock. */
 static void world_free_all(tnri_arena *arena, tnri_world *world)
 {
@@ -413,6 +443,12 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
                           "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
                           "the graphs and their executables first.",
                           keepers, pool->name);
+    size_t held = pool_held_blocks(pool);
+    if (held > 0 && !force)
+        return tnri_error(TNR_ERR_BUSY,
+                          "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
+                          "graphs and their executables first.",
+                          held, pool->name);
     /* Blocks freed for all streams wait for those that this pool alone makes known, too: they are
      * fenced while it can still be walked. */
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_OVER);

@@ -6,9 +6,10 @@
  * allocated from it, found through a small table that is behind a lock; the thread's own cache
  * (pool/thread.h) spares the cached path that lock.
  *
- * A tnr_pool is the address of the structure. Structures of destroyed pools are
- * kept and marked dead until shutdown, so that later use of the handle is recognised instead of
- * being undefined; they cost a few hundred bytes each.
+ * A tnr_pool is the address of the structure. Structures of destroyed pools are kept and marked
+ * dead until shutdown, so that later use of the handle is recognised instead of being undefined;
+ * they cost a few hundred bytes each. Those of private graph pools, which come and go with graphs
+ * without anybody's call, are used again.
  */
 #ifndef TNRI_POOL_POOL_H
 #define TNRI_POOL_POOL_H
@@ -33,6 +34,7 @@ struct tnr_pool_st {
     tnr_handle_type handle_type;
     int gpu_direct_rdma;
     int is_graph;   /* its memory is for captures: one arena, of no stream; nothing in it moves */
+    int is_private; /* of one graph: when it is dead, its structure is used for the next */
     void *captures; /* of a graph pool: the upper layer's; set before the pool is used */
 
     /* In the device's list, dead or alive, until shutdown; the device's lock. */
@@ -53,14 +55,20 @@ struct tnr_pool_st {
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint32_t routed_threads;
-    tnri_asleep asleep; /* see pool/asleep.h */
+    tnri_asleep asleep;            /* see pool/asleep.h */
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
     _Atomic uint32_t keepers; /* graphs and captures that need its addresses: none is given back */
 };
 
-/* Makes a pool, a graph pool with its arena if `is_graph`, and enters it in the device's list.
- * Under the library lock for the default pool. */
-tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, int is_graph,
+/* What a pool is for. */
+typedef enum tnri_pool_kind {
+    TNRI_POOL_PLAIN,
+    TNRI_POOL_GRAPH,        /* for captures: has its arena from the beginning */
+    TNRI_POOL_GRAPH_PRIVATE /* the same, of one graph */
+} tnri_pool_kind;
+
+/* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */
+tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
                           tnr_pool *pool);
 
 /* The stream with this key is about to be captured, and `event` marks the end of its work before;

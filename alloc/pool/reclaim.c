@@ -3,6 +3,7 @@
 #include "pool/reclaim.h"
 
 #include "arena/stale.h"
+#include "arena/upper.h"
 #include "conf/conf.h"
 #include "device/chunk.h"
 #include "pool/asleep.h"
@@ -99,6 +100,7 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
     tnri_device *device = arena->device;
     if (tnri_chunk_check(arena->pool, bytes) != TNR_OK)
         return 0;
+    tnri_captures_settle(device); /* graphs may have ended that nobody has looked for */
     /* What the last chunk of the request misses may be as large as a page on either side. */
     size_t wanted = bytes + 2 * tnri_page_bytes(&device->space);
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the

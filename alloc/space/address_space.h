@@ -37,7 +37,7 @@ typedef struct tnri_space {
     struct tnri_chunk **pages; /* entries: the owning arena's lock */
 
     tnri_lock lock;                              /* protects what follows */
-    size_t used_bytes;                           /* from base up: dealt out at least once */
+    _Atomic size_t used_bytes; /* from base up: dealt out at least once; read without the lock */
     tnri_span *returned[TNRI_SPAN_LOG2_MAX + 1]; /* by the power of two */
 } tnri_space;
 
@@ -50,6 +50,12 @@ void tnri_space_destroy(tnri_space *space);
 tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left);
 /* Takes a span back: nothing is mapped in it and no block is live in it. */
 void tnri_space_return(tnri_space *space, tnri_span *span);
+
+/* 1 if the address has been part of a span; never again 0. */
+static inline int tnri_space_was_used(const tnri_space *space, uintptr_t address)
+{
+    return address - space->base < atomic_load_explicit(&space->used_bytes, memory_order_acquire);
+}
 
 static inline size_t tnri_page_bytes(const tnri_space *space)
 {

@@ -272,6 +272,10 @@ tnr_status tnr_validate(int device_index)
         tnr_status status = device_validate(device);
         if (status != TNR_OK)
             return status;
+        const tnri_captures *captures = tnri_captures_get();
+        const char *broken = captures == NULL ? NULL : captures->validate(device);
+        if (broken != NULL)
+            return tnri_error(TNR_ERR_INTERNAL, "device %d, captures: %s.", i, broken);
     }
     return TNR_OK;
 }

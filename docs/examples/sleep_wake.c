@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine that lends its memory out while it has nothing to do. Its pool sleeps: the weights are
- * kept in host memory, the cache is not worth keeping. Somebody else uses the device meanwhile.
- * After the wake everything is at its old address, and the graph captured before runs as it is.
+ * An engine that lends its memory out while it has nothing to do. All its pools sleep: the weights
+ * are kept in host memory, and so is the graph's own memory; the cache is not worth keeping.
+ * Somebody else uses the device meanwhile, and launching the graph is an error. After the wake
+ * everything is at its old address, and the graph captured before runs as it is.
  *
  *   cc sleep_wake.c -o sleep_wake $(pkg-config --cflags --libs tenure) -lcuda
  */
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 
 #include <cuda.h>
+#include <tenure/capture.h>
 #include <tenure/sleep.h>
 
 enum { DEVICE = 0, WORDS = 1 << 12 };
@@ -39,7 +41,7 @@ static void on_sleep(tnr_sleep_event event, tnr_pool pool, int device, uint64_t 
     static const char *const names[] = {"goes to sleep", "stays awake after all", "is awake"};
     (void)pool;
     (void)user;
-    printf("the engine's pool on device %d %s (generation %llu)\n", device, names[event],
+    printf("a pool of the engine's on device %d %s (generation %llu)\n", device, names[event],
            (unsigned long long)generation);
 }
 
@@ -50,26 +52,35 @@ static size_t device_free(void)
     return available;
 }
 
-/* The graph copies the head of the weights to the cache. */
-static CUgraphExec step_capture(CUdeviceptr weights, CUdeviceptr cache, CUstream stream)
+/* A step of the engine, captured. */
+typedef struct step {
+    tnr_graph number;
+    tnr_cuda_graph graph;
+    CUgraphExec exec;
+} step;
+
+/* The graph copies the head of the weights to memory of its own, and from there to the cache. */
+static step step_capture(CUdeviceptr weights, CUdeviceptr cache, CUstream stream)
 {
-    CUgraph graph;
-    CUgraphExec step;
-    must_cu(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "beginning a capture");
-    must_cu(cuMemcpyDtoDAsync(cache, weights, WORDS * 4, stream), "capturing a copy");
-    must_cu(cuStreamEndCapture(stream, &graph), "ending a capture");
-    must_cu(cuGraphInstantiateWithFlags(&step, graph, 0), "instantiating");
-    must_cu(cuGraphDestroy(graph), "destroying the graph");
-    return step;
+    step self;
+    void *scratch;
+    must(tnr_capture_begin(DEVICE, stream, NULL), "beginning a capture");
+    must(tnr_malloc(&scratch, WORDS * 4, DEVICE, stream), "scratch"); /* of the graph's pool */
+    must_cu(cuMemcpyDtoDAsync((CUdeviceptr)scratch, weights, WORDS * 4, stream), "a copy");
+    must_cu(cuMemcpyDtoDAsync(cache, (CUdeviceptr)scratch, WORDS * 4, stream), "another");
+    must(tnr_free(scratch), "freeing the scratch");
+    must(tnr_capture_end(DEVICE, stream, &self.graph, &self.number), "ending a capture");
+    must_cu(cuGraphInstantiateWithFlags(&self.exec, self.graph, 0), "instantiating");
+    return self;
 }
 
 /* Runs the step and counts what is wrong in its result. */
-static int step_run(CUgraphExec step, CUdeviceptr cache, unsigned expected, CUstream stream)
+static int step_run(const step *self, CUdeviceptr cache, unsigned expected, CUstream stream)
 {
     static unsigned host[WORDS];
     int wrong = 0;
     must_cu(cuMemsetD32Async(cache, 0, WORDS, stream), "clearing the result");
-    must_cu(cuGraphLaunch(step, stream), "launching");
+    must(tnr_graph_launch(self->number, self->exec, stream), "launching");
     must_cu(cuMemcpyDtoHAsync(host, cache, WORDS * 4, stream), "reading back");
     must_cu(cuStreamSynchronize(stream), "waiting");
     for (int i = 0; i < WORDS; i++)
@@ -95,25 +106,27 @@ int main(void)
     must(tnr_pool_malloc(&cache, cache_bytes, pool, DEVICE, stream), "cache");
     must(tnr_block_content_set(cache, TNR_CONTENT_DISCARD), "saying what the cache is worth");
     must_cu(cuMemsetD32Async((CUdeviceptr)weights, 42, weights_bytes / 4, stream), "loading");
-    CUgraphExec step = step_capture((CUdeviceptr)weights, (CUdeviceptr)cache, stream);
-    int wrong = step_run(step, (CUdeviceptr)cache, 42, stream);
+    step captured = step_capture((CUdeviceptr)weights, (CUdeviceptr)cache, stream);
+    int wrong = step_run(&captured, (CUdeviceptr)cache, 42, stream);
 
     size_t before = device_free();
-    must(tnr_pool_sleep(pool, DEVICE, NULL), "sleeping");
+    must(tnr_device_sleep(DEVICE, NULL), "sleeping");
     printf("%zu bytes came back\n", device_free() - before);
-    if (tnr_pool_malloc(&none, 1, pool, DEVICE, stream) != TNR_ERR_ASLEEP)
-        wrong++;
+    wrong += tnr_pool_malloc(&none, 1, pool, DEVICE, stream) != TNR_ERR_ASLEEP;
+    wrong += tnr_graph_launch(captured.number, captured.exec, stream) != TNR_ERR_ASLEEP;
     CUdeviceptr lent; /* somebody else's */
     must_cu(cuMemAlloc(&lent, device_free() / 4 * 3), "lending the memory out");
     must_cu(cuMemFree(lent), "taking it back");
-    must(tnr_pool_wake(pool, DEVICE), "waking");
-    wrong += step_run(step, (CUdeviceptr)cache, 42, stream);
+    must(tnr_device_wake(DEVICE), "waking");
+    wrong += step_run(&captured, (CUdeviceptr)cache, 42, stream);
     printf("%d wrong\n", wrong);
 
-    must_cu(cuGraphExecDestroy(step), "destroying the step");
+    must_cu(cuGraphExecDestroy(captured.exec), "destroying the executable");
+    must_cu(cuGraphDestroy(captured.graph), "destroying the graph");
     must(tnr_free(weights), "freeing the weights");
     must(tnr_free(cache), "freeing the cache");
-    must(tnr_shutdown(0), "ending Tenure");
+    must(tnr_shutdown(1),
+         "ending Tenure"); /* the driver may not have told yet of the graph's end */
     cuStreamDestroy(stream);
     cuDevicePrimaryCtxRelease(device);
     return wrong != 0;

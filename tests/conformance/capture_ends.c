@@ -4,6 +4,7 @@
  * that are special in one.
  */
 #include "capture.h"
+#include "graph.h"
 
 #include <stdio.h>
 
@@ -178,6 +179,48 @@ static void capture_graph_in_use(void)
     }
 }
 
+static void CUDA_CB tell(void *flag)
+{
+    __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE);
+}
+
+/* A user object given to the graph while it is being captured, into a capture that gives a graph or
+ * one that does not. */
+static void capture_user_object(void)
+{
+    static int destroyed[2];
+    for (int joins = 0; joins < 2; joins++) {
+        CUstream origin = stream_new(CU_STREAM_NON_BLOCKING);
+        CUstream joined = stream_new(CU_STREAM_NON_BLOCKING);
+        CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+        CUuserObject object = NULL;
+        CUgraph graph = NULL;
+        destroyed[joins] = 0;
+        capture_begin(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
+        need("set", cu.MemsetD8Async(at, 1, 16, origin));
+        capture_fork_to(origin, joined);
+        need("set", cu.MemsetD8Async(at + 64, 1, 16, joined));
+        expect("create", cu.UserObjectCreate(&object, &destroyed[joins], tell, 1,
+                                             CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+               CUDA_SUCCESS);
+        expect("retain",
+               cu.GraphRetainUserObject(capture_graph(origin), object, 1,
+                                        CU_GRAPH_USER_OBJECT_MOVE),
+               CUDA_SUCCESS);
+        expect_status("status", origin, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        if (joins) {
+            capture_fork_to(joined, origin);
+        }
+        CUresult ended = cu.StreamEndCapture(origin, &graph);
+        expect("end", ended, joins ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+        expect_yes("destroyed", flag_awaited(&destroyed[joins], joins ? 50 : 2000), !joins);
+        if (ended == CUDA_SUCCESS) {
+            expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
+            expect_yes("destroyed_with_it", flag_awaited(&destroyed[joins], 2000), true);
+        }
+    }
+}
+
 /* ---- Operations that are special in captures ------------------------------------------------ */
 
 /* Pageable memory in captured copies: taken at the capture or at the launch? */
@@ -337,6 +380,7 @@ const struct scenario capture_end_scenarios[] = {
     {"capture_destroys_origin", capture_destroys_origin, false},
     {"capture_destroys_joined", capture_destroys_joined, false},
     {"capture_graph_in_use", capture_graph_in_use, false},
+    {"capture_user_object", capture_user_object, false},
     {"capture_pageable", capture_pageable, false},
     {"capture_graph_launches", capture_graph_launches, false},
     {"capture_bad_arguments", capture_bad_arguments, false},

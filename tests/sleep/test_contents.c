@@ -9,6 +9,12 @@
  *   kept_add: GAP_BYTES as 0 bytes less (`<= GAP_BYTES` to `<= 0`): few_copies_for_many_blocks
  *   tnri_sleeper_copy: `used = 0` at a new piece: large_contents
  *   set_copy_out: keeps_pieces not set: backing_is_kept_and_prepared
+ *   one driver call more for each chunk in tnri_chunk_sleep or tnri_chunk_wake:
+ *   discarding_costs_the_mapping_calls
+ *   pieces_make without pinned_trim: backing_is_kept_and_prepared
+ *   pinned_share: always `count`: pinned_memory_is_bounded
+ *   slot_clear without the wait, or without tnri_crew_copy: pinned_memory_is_bounded
+ *   tnri_staging_give without returning the ring: pinned_memory_is_bounded
  */
 #include "sleep.h"
 
@@ -17,8 +23,8 @@
 #include "device/staging.h"
 #include "pool/pool.h"
 
-static const tnr_sleep_options discard = {sizeof(tnr_sleep_options), TNR_CONTENT_DISCARD, 0};
-static const tnr_sleep_options keep_backing = {sizeof(tnr_sleep_options), TNR_CONTENT_KEEP, 1};
+static const tnr_sleep_options discard = {sizeof(tnr_sleep_options), TNR_CONTENT_DISCARD, 0, 0};
+static const tnr_sleep_options keep_backing = {sizeof(tnr_sleep_options), TNR_CONTENT_KEEP, 1, 0};
 
 /* Blocks of all sizes on several streams, some freed in between, asleep several times. */
 static void everything_comes_back(void **state)
@@ -118,6 +124,25 @@ static void policies(void **state)
     sleep_context_leave();
 }
 
+/* What is discarded costs an unmapping and a release for each chunk, and what undoes that. */
+static void discarding_costs_the_mapping_calls(void **state)
+{
+    (void)state;
+    enum { FEW = 10 }; /* to switch contexts, to wait once, and so on */
+    unit_start("chunk_max_mb:2", "SCHEDULE=eager", "MEMORY=512M", NULL);
+    (void)unit_malloc(200 * MIB, NULL);
+    uint64_t chunks = unit_stats().segment.current;
+    assert_int_equal(chunks, 100);
+    for (int round = 0; round < 2; round++) {
+        uint64_t calls = simcuda_calls_total();
+        assert_ok(tnr_pool_sleep(NULL, 0, &discard));
+        assert_in_range(simcuda_calls_total() - calls, 2 * chunks, 2 * chunks + FEW);
+        calls = simcuda_calls_total();
+        assert_ok(tnr_pool_wake(NULL, 0));
+        assert_in_range(simcuda_calls_total() - calls, 3 * chunks, 3 * chunks + FEW);
+    }
+}
+
 /* A block that takes a freed one's place, binned, in a free run or growing, has no word of its. */
 static void policies_end_with_the_block(void **state)
 {
@@ -205,6 +230,50 @@ static void graph_pools_keep_what_is_free(void **state)
     sleep_context_leave();
 }
 
+/* Past the bound, contents lie in ordinary memory and go through the ring, out and in, however the
+ * device's streams run. The bound is the device's, whatever pools there are. */
+static void contents_go_through_the_ring(const char *schedule)
+{
+    unit_start(NULL, schedule, "MEMORY=1G", "RACES=1", NULL);
+    sleep_context_enter();
+    tnr_pool pool;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    void *large = unit_malloc(110 * MIB, NULL), *small = unit_malloc(700, NULL), *other;
+    assert_ok(tnr_pool_malloc(&other, 75 * MIB, pool, 0, unit_stream(0)));
+    sleep_fill(large, 110 * MIB, 1, NULL);
+    sleep_fill(small, 700, 2, NULL);
+    sleep_fill(other, 75 * MIB, 3, NULL);
+    /* Contents take 7 pieces: none of them, one, two and all pinned. */
+    static const size_t bounds[] = {1, 97 * MIB, 128 * MIB, 9 * TNRI_PIECE_BYTES};
+    static const size_t pinned[] = {2, 3, 4, 7};
+    for (int i = 0; i < 4; i++) {
+        tnr_sleep_options options = {sizeof(options), TNR_CONTENT_KEEP, i == 1, bounds[i]};
+        assert_ok(tnr_device_sleep(0, &options));
+        assert_int_equal(sleep_pinned_bytes(), pinned[i] * TNRI_PIECE_BYTES);
+        assert_int_equal(sleep_device_bytes(), 0);
+        (void)unit_stats();
+        assert_ok(tnr_device_wake(0));
+        sleep_check(large, 110 * MIB, 1);
+        sleep_check(small, 700, 2);
+        sleep_check(other, 75 * MIB, 3);
+        assert_int_equal(sleep_pinned_bytes(), i == 1 ? 3 * TNRI_PIECE_BYTES : 0);
+    }
+    assert_int_equal(simcuda_races(), 0);
+    sleep_context_leave();
+}
+
+static void pinned_memory_is_bounded(void **state)
+{
+    (void)state;
+    contents_go_through_the_ring("SCHEDULE=lazy");
+}
+
+static void pinned_memory_is_bounded_with_threads(void **state)
+{
+    (void)state;
+    contents_go_through_the_ring("SCHEDULE=threads");
+}
+
 static void backing_is_kept_and_prepared(void **state)
 {
     (void)state;
@@ -212,6 +281,10 @@ static void backing_is_kept_and_prepared(void **state)
     sleep_context_enter();
     void *ptr = unit_malloc(40 * MIB, NULL);
     sleep_fill(ptr, 40 * MIB, 1, NULL);
+    simcuda_fail("cuMemHostAlloc", 3, 0, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_error(tnr_sleep_prepare(0, 100 * MIB), TNR_ERR_HOST_MEMORY, "cuMemHostAlloc");
+    simcuda_fail_clear();
+    assert_int_equal(sleep_pinned_bytes(), 0); /* all of it or nothing */
     assert_ok(tnr_sleep_prepare(0, 33 * MIB));
     assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_PIECE_BYTES);
     uint64_t pinned = simcuda_calls("cuMemHostAlloc");
@@ -241,9 +314,12 @@ int main(void)
         cmocka_unit_test_teardown(everything_comes_back, unit_stop),
         cmocka_unit_test_teardown(large_contents, unit_stop),
         cmocka_unit_test_teardown(policies, unit_stop),
+        cmocka_unit_test_teardown(discarding_costs_the_mapping_calls, unit_stop),
         cmocka_unit_test_teardown(policies_end_with_the_block, unit_stop),
         cmocka_unit_test_teardown(few_copies_for_many_blocks, unit_stop),
         cmocka_unit_test_teardown(graph_pools_keep_what_is_free, unit_stop),
+        cmocka_unit_test_teardown(pinned_memory_is_bounded, unit_stop),
+        cmocka_unit_test_teardown(pinned_memory_is_bounded_with_threads, unit_stop),
         cmocka_unit_test_teardown(backing_is_kept_and_prepared, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,6 @@
  *   set_take_back without pool_restore: contents or memory lost
  *   tnri_chunk_unplace without `state = HELD`: the next wake maps nothing
  *   tnri_chunk_wake without the step from PLACED: no access after the next wake
- *   pieces_make without pieces_trim: pinned memory left
  *   set_sink emptied: memory held by a pool that failed to wake
  */
 #include "fault/fault.h"
@@ -36,10 +35,10 @@ static void check_pool(fault_run *run, tnr_pool pool)
     assert_int_equal(tnr_free(ptr), TNR_OK);
 }
 
-static void step_pool_sleep(fault_run *run, int pool, tnr_content content)
+static void step_pool_sleep(fault_run *run, int pool, size_t pinned_bytes_max)
 {
     tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
-    options.content = content;
+    options.pinned_bytes_max = pinned_bytes_max;
     if (pool >= 0 && run->pools[pool] == NULL)
         return;
     (void)step_status(run, tnr_pool_sleep(pool < 0 ? NULL : run->pools[pool], 0, &options),
@@ -76,7 +75,7 @@ static void prepare(fault_run *run)
     run->settle = settle;
     step_pool_create(run, 0, 0, 0);
     for (int i = 0; i < 4; i++) {
-        step_malloc(run, i, (size_t)(i + 2) * MIB, 0, i % 2 == 0 ? 0 : -1, i % 3);
+        step_malloc(run, i, (size_t)(i / 2 + 1) * MIB, 0, i % 2 == 0 ? 0 : -1, i % 3);
         prepare_fill(run, i);
     }
     step_malloc(run, 4, 1 * KIB, 0, -1, 0);
@@ -90,12 +89,12 @@ static void prepare(fault_run *run)
 
 static void pool_body(fault_run *run)
 {
-    step_pool_sleep(run, 0, TNR_CONTENT_KEEP);
+    step_pool_sleep(run, 0, 1); /* through the ring, out and in */
     step_malloc(run, 10, 3 * MIB, 0, -1, 0);
     step_free(run, 2);
     step_pool_wake(run, 0);
     step_malloc(run, 11, 5 * MIB, 0, 0, 1);
-    step_pool_sleep(run, -1, TNR_CONTENT_KEEP);
+    step_pool_sleep(run, -1, 0);
 }
 
 static void device_body(fault_run *run)
@@ -110,13 +109,13 @@ static void device_body(fault_run *run)
 /* Pools that are ended while they sleep, by name and with the library. */
 static void ends_body(fault_run *run)
 {
-    step_pool_sleep(run, 0, TNR_CONTENT_KEEP);
+    step_pool_sleep(run, 0, 0);
     step_free(run, 0);
     step_free(run, 2);
     (void)step_pool_destroy(run, 0);
     for (int i = 0; i < 7; i++)
         step_free(run, i);
-    step_pool_sleep(run, -1, TNR_CONTENT_KEEP);
+    step_pool_sleep(run, -1, 1);
     step_shutdown(run, 0);
 }
 

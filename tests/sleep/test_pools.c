@@ -10,8 +10,10 @@
  *   tnri_asleep_end in tnri_pool_end: ends_while_asleep (host and pinned memory left)
  *   stale_unmap always by tnri_pages_unmap: ends_while_asleep
  *   tnri_release_idle in set_wake: wake_takes_idle_memory
+ *   tnri_pool_is_awake in holders_find: memory_goes_back
  *   cuCtxSynchronize in set_drain: work_is_waited_for (unmapped under work)
- *   set_select in wake_begin: idempotent (callbacks of pools that were awake)
+ *   set_select in set_wake_up: idempotent (callbacks of pools that were awake)
+ *   is_in_turn in turn_begin: callbacks_do_not_sleep (hangs)
  */
 #include "sleep.h"
 
@@ -46,6 +48,11 @@ static void memory_goes_back(void **state)
     assert_int_equal(stats.bytes_live, 130 * MIB + 700);
     assert_int_equal(stats.sleeps, 1);
     assert_int_equal(stats.wakes, 0);
+    /* Who sleeps is none of those that hold memory. */
+    void *none;
+    assert_error(tnr_malloc(&none, 250 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
+                 "has mapped 8.00 MiB, of which 8.00 MiB is live");
+    assert_null(strstr(tnr_last_error(), "100"));
     /* Whatever else wants the memory can have all of it. */
     CUdeviceptr large;
     assert_int_equal(cuMemAlloc(&large, 248 * MIB), CUDA_SUCCESS);
@@ -250,6 +257,35 @@ static void callbacks_and_generations(void **state)
         assert_ok(tnr_sleep_callback_remove(on_sleep, NULL));
 }
 
+/* A sleep is not over before its callbacks are, so they neither sleep nor wake. */
+static void sleep_again(tnr_sleep_event event, tnr_pool pool, int device, uint64_t generation,
+                        void *user)
+{
+    (void)event;
+    (void)generation;
+    int *refused = user;
+    *refused += tnr_pool_sleep(pool, device, NULL) == TNR_ERR_BUSY &&
+                strstr(tnr_last_error(), "callback") != NULL;
+    *refused += tnr_device_wake(device) == TNR_ERR_BUSY;
+    *refused += tnr_device_sleep(1, NULL) == TNR_ERR_BUSY;
+    *refused += tnr_sleep_prepare(device, 0) == TNR_OK; /* this may be done */
+}
+
+static void callbacks_do_not_sleep(void **state)
+{
+    (void)state;
+    unit_start(NULL, "SCHEDULE=eager", "DEVICES=2", NULL);
+    int refused = 0;
+    void *ptr = unit_malloc(3 * MIB, NULL);
+    assert_ok(tnr_sleep_callback_add(sleep_again, &refused));
+    assert_ok(tnr_pool_sleep(NULL, 0, NULL));
+    assert_int_equal(refused, 4);
+    assert_ok(tnr_pool_wake(NULL, 0));
+    assert_int_equal(refused, 8);
+    assert_ok(tnr_sleep_callback_remove(sleep_again, &refused));
+    assert_ok(tnr_free(ptr));
+}
+
 /* Sleeping twice and waking twice is success, and nobody is told again. */
 static void idempotent(void **state)
 {
@@ -428,6 +464,7 @@ int main(void)
         cmocka_unit_test_teardown(frees_go_on, unit_stop),
         cmocka_unit_test_teardown(work_is_waited_for, unit_stop),
         cmocka_unit_test_teardown(callbacks_and_generations, unit_stop),
+        cmocka_unit_test_teardown(callbacks_do_not_sleep, unit_stop),
         cmocka_unit_test_teardown(idempotent, unit_stop),
         cmocka_unit_test_teardown(wake_takes_idle_memory, unit_stop),
         cmocka_unit_test_teardown(sleep_makes_room, unit_stop),

@@ -51,11 +51,12 @@ static void check_awake(uint64_t reserved)
 static void a_refused_sleep_changes_nothing(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cuCtxSynchronize", "cuMemHostAlloc", "cuMemcpyDtoHAsync",
-                                        "cuStreamCreate",   "cuMemUnmap",     "cuMemRelease"};
+    static const char *const calls[] = {"cuCtxSynchronize",   "cuMemHostAlloc", "cuMemcpyDtoHAsync",
+                                        "cuStreamCreate",     "cuEventCreate",  "cuEventRecord",
+                                        "cuEventSynchronize", "cuMemUnmap",     "cuMemRelease"};
     static const int nths[] = {1, 4, 12};
     for (size_t c = 0; c < sizeof(calls) / sizeof(calls[0]); c++)
-        for (int n = 0; n < (c < 4 ? 1 : 3); n++) {
+        for (int n = 0; n < (c < 7 ? 1 : 3); n++) {
             unit_start("chunk_max_mb:2", "SCHEDULE=eager", NULL);
             sleep_context_enter();
             blocks_make();

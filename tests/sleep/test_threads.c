@@ -8,12 +8,14 @@
  *   tnri_pool_work_wait in set_sleep: chunks created or moved under a sleep (the accounts, or an
  *   assertion)
  *   tnri_pool_work_begin in ladder_ascend: the same
+ *   tnri_staging_turn_begin in turn_begin: callbacks_take_turns
  */
 #include "sleep.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { WORKERS = 3, SLOTS = 24 };
 
@@ -137,6 +139,46 @@ static void sleeps_are_made_one_after_the_other(void **state)
     sleep_context_leave();
 }
 
+/* What the callbacks of a pool were told last. */
+static _Atomic int is_registered;
+static _Atomic unsigned out_of_turn;
+
+static void keep_registration(tnr_sleep_event event, tnr_pool pool, int device, uint64_t generation,
+                              void *user)
+{
+    (void)pool;
+    (void)device;
+    (void)generation;
+    (void)user;
+    int is_registering = event != TNR_SLEEP_GOING;
+    if (atomic_exchange(&is_registered, is_registering) == is_registering)
+        atomic_fetch_add(&out_of_turn, 1);
+    nanosleep(&(struct timespec){0, 50000}, NULL); /* another may begin, if anything lets it */
+}
+
+/* However many threads sleep and wake, each going is followed by one word of how it ended, and
+ * nothing sleeps with what was registered since. */
+static void callbacks_take_turns(void **state)
+{
+    (void)state;
+    unit_start(NULL, "SCHEDULE=eager", NULL);
+    (void)unit_malloc(3 * MIB, NULL);
+    atomic_store(&is_registered, 1);
+    assert_ok(tnr_sleep_callback_add(keep_registration, NULL));
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, toggle, &awake), 0);
+    for (int i = 0; i < 3; i++) {
+        void *result;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_ptr_equal(result, &awake);
+    }
+    assert_ok(tnr_device_wake(0));
+    assert_ok(tnr_sleep_callback_remove(keep_registration, NULL));
+    assert_int_equal(atomic_load(&out_of_turn), 0);
+    assert_int_equal(atomic_load(&is_registered), 1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -144,6 +186,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(pools_sleep_under_threads, unit_stop),
         cmocka_unit_test_teardown(sleeps_are_made_one_after_the_other, unit_stop),
+        cmocka_unit_test_teardown(callbacks_take_turns, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

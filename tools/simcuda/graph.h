@@ -190,6 +190,8 @@ void sim_graph_reset(void);
 struct sim_user_object *sim_user_object_get(CUuserObject handle);
 bool sim_holds_copy(const struct sim_graph *from, struct sim_graph *to);
 void sim_holds_drop(struct sim_graph *graph);
+/* A launch of the graph, or the last of several, has this end. */
+void sim_holds_ended(const struct sim_graph *graph, struct sim_point end);
 bool sim_user_object_run(void); /* runs one destructor that is due; gives up the lock meanwhile */
 void sim_user_object_reset(void);
 

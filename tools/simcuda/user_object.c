@@ -5,8 +5,11 @@
  * When the last reference goes the handle goes with it and the destructor is due. It runs when the
  * schedule says so, as queued work does: never inside the call that dropped the last reference
  * under `lazy`, at once under `eager`, on a worker under `threads`. Nothing waits for it.
+ *
+ * Launches hold the graph, so whoever sees that the destructor has run knows that they have ended.
  */
 #include "graph.h"
+#include "race.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -19,6 +22,8 @@ struct sim_user_object {
     uint64_t references; /* all of them */
     uint64_t owned;      /* the program's own */
     struct sim_user_object *next_due;
+    struct sim_point *ended; /* ends of launches that held it */
+    size_t ended_count, ended_room;
 };
 
 static struct sim_user_object *due_first;
@@ -50,6 +55,15 @@ static void object_drop(struct sim_user_object *object, uint64_t count)
     pthread_cond_signal(&sim.work);
 }
 
+static void object_free(struct sim_user_object *object)
+{
+    for (size_t i = 0; i < object->ended_count; i++) {
+        sim_point_drop(object->ended[i]);
+    }
+    free(object->ended);
+    free(object);
+}
+
 static struct sim_user_object *due_take(void)
 {
     struct sim_user_object *object = due_first;
@@ -70,12 +84,15 @@ bool sim_user_object_run(void)
         return false;
     }
     sim.destructors++;
+    for (size_t i = 0; i < object->ended_count; i++) {
+        sim_race_waited(object->ended[i]);
+    }
     sim_unlock();
     thread->in_callback = true;
     object->destroy(object->data);
     thread->in_callback = false;
-    free(object);
     sim_lock();
+    object_free(object);
     sim.destructors--;
     pthread_cond_broadcast(&sim.done);
     return true;
@@ -85,14 +102,14 @@ static void object_forget(void *object)
 {
     struct sim_user_object *forgotten = object;
     sim_slot_free(forgotten->slot);
-    free(forgotten);
+    object_free(forgotten);
 }
 
 /* The process ends: destructors do not run. */
 void sim_user_object_reset(void)
 {
     for (struct sim_user_object *object = due_take(); object != NULL; object = due_take()) {
-        free(object);
+        object_free(object);
     }
     sim_slot_each(SIM_USER_OBJECT, NULL, object_forget);
 }
@@ -124,6 +141,27 @@ bool sim_holds_copy(const struct sim_graph *from, struct sim_graph *to)
     }
     to->hold_count = from->hold_count;
     return true;
+}
+
+void sim_holds_ended(const struct sim_graph *graph, struct sim_point end)
+{
+    for (const struct sim_node *node = graph->first; node != NULL; node = node->next) {
+        if (node->child != NULL) {
+            sim_holds_ended(node->child, end);
+        }
+    }
+    for (size_t i = 0; end.stream != NULL && i < graph->hold_count; i++) {
+        struct sim_user_object *object = graph->hold[i].object;
+        struct sim_point *larger = sim_grow(object->ended, &object->ended_room,
+                                            object->ended_count + 1, sizeof *larger);
+        if (larger == NULL) {
+            sim_races_give_up();
+            return;
+        }
+        object->ended = larger;
+        object->ended[object->ended_count++] = end;
+        sim_point_hold(end);
+    }
 }
 
 void sim_holds_drop(struct sim_graph *graph)

@@ -14,16 +14,18 @@
  *   tnr_sleep_callback_add               for registrations of your own (NCCL, RDMA, dma-buf)
  *   tnr_sleep_prepare                    pinned host memory, ahead of time
  *
- * Contents. Kept contents are copied to pinned host memory and back, at the link's full speed.
- * Discarded contents are undefined after the wake, and cost only the mapping calls. What is free in
- * the pool is never kept, except in a graph pool: replays read what was written while capturing,
- * in memory that is free by now, so there everything is kept unless the sleep says otherwise.
+ * Contents. Kept contents are copied to pinned host memory and back, at the link's full speed. Past
+ * pinned_bytes_max they lie in ordinary host memory and go through two pinned pieces of 32 MiB,
+ * which is as fast as several threads copy host memory, and spares the pinning. Discarded contents
+ * are undefined after the wake, and cost only the mapping calls. What is free in the pool is never
+ * kept, except in a graph pool: replays read what was written while capturing, in memory that is
+ * free by now, so there everything is kept unless the sleep says otherwise.
  *
- * While it sleeps. tnr_malloc, tnr_reserve, tnr_commit from the pool, and launches of its graphs
- * through Tenure, give TNR_ERR_ASLEEP. Everything that needs no memory goes on: frees (a freed
- * block's contents are dropped, its memory is free after the wake), uses, tnr_block_get,
- * statistics, tnr_pool_destroy, tnr_shutdown. tnr_trim passes the pool by. Work of your own that
- * touches its blocks faults, as any access to unmapped memory does.
+ * While it sleeps. tnr_malloc, tnr_reserve, tnr_commit from the pool give TNR_ERR_ASLEEP, and so do
+ * launches through Tenure of its graphs and of graphs that refer to its blocks. Everything that
+ * needs no memory goes on: frees (a freed block's contents are dropped, its memory is free after
+ * the wake), uses, tnr_block_get, statistics, tnr_pool_destroy, tnr_shutdown. tnr_trim passes the
+ * pool by. Work of your own that touches its blocks faults, as any access to unmapped memory does.
  *
  * All or nothing. A sleep that fails leaves every pool awake and unchanged, a wake that fails
  * leaves them asleep with what was kept, and both can be tried again. There is one exception: if,
@@ -57,25 +59,31 @@ typedef enum tnr_content {
 typedef struct tnr_sleep_options {
     size_t struct_bytes; /* sizeof(tnr_sleep_options): set by the initialiser below */
     tnr_content content; /* of blocks that say nothing else */
-    int keep_backing;    /* 1: the pinned memory stays for the next sleep; see tnr_sleep_prepare */
+    int keep_backing;    /* 1: the host memory stays for the next sleep; see tnr_sleep_prepare */
+
+    /* The most pinned host memory that the device's sleeping pools may use: whole pieces of 32 MiB,
+     * two of which are for what passes through, and are had at least. 0: no limit. */
+    size_t pinned_bytes_max;
 } tnr_sleep_options;
 
 #define TNR_SLEEP_OPTIONS_INIT                                                                     \
     {                                                                                              \
-        sizeof(tnr_sleep_options), TNR_CONTENT_DEFAULT, 0                                          \
+        sizeof(tnr_sleep_options), TNR_CONTENT_DEFAULT, 0, 0                                       \
     }
 
 /* ---- sleeping ------------------------------------------------------------------------------ */
 
 /* Puts a pool to sleep (null: the default pool of `device`, which otherwise must be the pool's).
- * Waits for all work of the device, copies what is to be kept, then gives the pool's memory back.
+ * Waits for all work of the device, copies what is to be kept, and gives the pool's memory back
+ * while later parts are still being copied.
  * An explicit TNR_CONTENT_DISCARD discards a graph pool's free memory too: only for graphs that are
  * not replayed again, or write all that they read. A pool that sleeps already is left as it is, and
  * that is success. `options` may be null. Calls the driver and the callbacks.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (a
- * stream capture is under way), TNR_ERR_HOST_MEMORY (also when it cannot be pinned),
- * TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+ * stream capture is under way, or this is a callback of a sleep), TNR_ERR_HOST_MEMORY (also when it
+ * cannot be pinned), TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 
@@ -93,8 +101,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_wake(int device);
 /* ---- contents ------------------------------------------------------------------------------ */
 
 /* Says what becomes of the contents of the live block that contains `ptr`, in every sleep until it
- * is freed. Does not call the driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER,
- * TNR_ERR_NOT_LIVE, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * is freed. A block of tnr_reserve can be spoken of from its first commit on. Does not call the
+ * driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE,
+ * TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_block_content_set(const void *ptr, tnr_content content);
 
 /* Has pinned host memory for `bytes` of contents of the device ready, so that sleeping does not
@@ -111,10 +120,14 @@ typedef enum tnr_sleep_event {
     TNR_SLEEP_AWAKE      /* awake again: the addresses are the same, the memory behind is other */
 } tnr_sleep_event;
 
-/* Called on the thread that sleeps or wakes, with no lock of Tenure's held; the pool is awake, and
- * any function may be called but tnr_pool_destroy of this pool. `pool` is null for the default
- * pool. `generation` grows with each wake. A pool whose sleep failed and could not be taken back
- * gets no CANCELLED, but AWAKE when it wakes. */
+/* Called on the thread that sleeps or wakes, with no lock of Tenure's held, while the pool is
+ * awake. For one pool, GOING and one of the others take turns, also when several threads sleep and
+ * wake. A pool whose sleep failed and could not be taken back gets no CANCELLED, but AWAKE when it
+ * wakes. `pool` is null for the default pool. `generation` grows with each wake.
+ *
+ * Memory may be allocated and freed. What would wait for the callback's own end may not be done: to
+ * sleep or wake is refused (TNR_ERR_BUSY); do not destroy a pool that is being put to sleep or
+ * woken, do not end Tenure, do not begin a capture. */
 typedef void (*tnr_sleep_callback)(tnr_sleep_event event, tnr_pool pool, int device,
                                    uint64_t generation, void *user);
 

@@ -3,10 +3,14 @@
  * sleep_bandwidth: what a sleep and a wake cost beside the pinned link itself, under a live graph.
  *
  * In one run, over the same memory: the link's bandwidth (large copies between the blocks and
- * pinned memory, both directions), then rounds of sleep and wake with everything kept, then with
- * everything discarded. Each round checks that the device has its memory back while the pool
- * sleeps, that every byte is there after the wake, and that a graph captured before the first
- * sleep writes what it wrote before.
+ * pinned memory, both directions), then rounds of sleep and wake with everything kept, in pinned
+ * memory and with a bound on that, then with everything discarded. Each round checks that the
+ * device has its memory back while the pool sleeps, that every byte is there after the wake, and
+ * that a graph captured before the first sleep writes what it wrote before.
+ *
+ * While the pool sleeps with everything discarded, the mapping calls of a sleep and a wake are made
+ * by hand, for as many chunks of the same size: that is what discarding should cost. The link's
+ * time and theirs together are what keeping would cost if nothing ran beside the copies.
  *
  * The graph copies the first block into the second; the second is spoilt before each replay.
  */
@@ -19,9 +23,19 @@
 #include <string.h>
 #include <time.h>
 
+#include <tenure/capture.h>
 #include <tenure/sleep.h>
 
-enum { BLOCKS_MAX = 4096, ROUNDS_MAX = 64, MIB_SHIFT = 20 };
+enum { BLOCKS_MAX = 4096, ROUNDS_MAX = 64, MIB_SHIFT = 20, CHUNKS_MAX = 1 << 16 };
+
+/* What is measured, each going down and up. */
+typedef enum kind { LINK, KEEP, BOUNDED, DISCARD, BY_HAND, KINDS } kind;
+
+static const char *const kind_names[KINDS][2] = {{"link_out", "link_in"},
+                                                 {"sleep_keep", "wake_keep"},
+                                                 {"sleep_bounded", "wake_bounded"},
+                                                 {"sleep_discard", "wake_discard"},
+                                                 {"unmap_by_hand", "map_by_hand"}};
 
 typedef struct bandwidth {
     program *self;
@@ -35,6 +49,13 @@ typedef struct bandwidth {
     void *pinned; /* of block_bytes */
     CUgraph graph;
     CUgraphExec exec;
+    tnr_graph number;
+    /* By round, and then by way: 0 down, 1 up. */
+    double seconds[KINDS][2][ROUNDS_MAX];
+    uint64_t calls[KINDS][2]; /* of the driver, in the last round */
+    CUdeviceptr hand_base;    /* addresses for the mapping calls by hand */
+    CUmemGenericAllocationHandle hand_chunks[CHUNKS_MAX];
+    size_t hand_count, hand_chunk_bytes;
 } bandwidth;
 
 static double clock_seconds(void)
@@ -55,11 +76,35 @@ static double median(double *values, int count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-static void csv_line(const bandwidth *run, const char *what, int round, double seconds)
+/* The median of all rounds of a kind, one way. */
+static double kind_median(const bandwidth *run, kind which, int way)
 {
-    if (run->csv)
-        fprintf(run->csv, "%s,%d,%zu,%.9f,%.3f\n", what, round, run->bytes, seconds,
-                (double)run->bytes / seconds / 1e9);
+    double values[ROUNDS_MAX];
+    memcpy(values, run->seconds[which][way], (size_t)run->rounds * sizeof(values[0]));
+    return median(values, run->rounds);
+}
+
+/* `round` is a number or "median". */
+static void csv_line(const bandwidth *run, kind which, int way, const char *round, double seconds)
+{
+    double rate = (double)run->bytes / seconds / 1e9;
+    fprintf(run->csv, "%s,%s,%zu,%.0f,%.3f,%.4f,%llu\n", kind_names[which][way], round, run->bytes,
+            seconds * 1e9, rate, kind_median(run, LINK, way) / seconds,
+            (unsigned long long)run->calls[which][way]);
+}
+
+static void csv_write(const bandwidth *run)
+{
+    char round[16];
+    fputs("what,round,bytes,ns,gb_per_s,of_link,driver_calls\n", run->csv);
+    for (int which = 0; which < KINDS; which++)
+        for (int way = 0; way < 2; way++) {
+            for (int i = 0; i < run->rounds; i++) {
+                snprintf(round, sizeof(round), "%d", i);
+                csv_line(run, (kind)which, way, round, run->seconds[which][way][i]);
+            }
+            csv_line(run, (kind)which, way, "median", kind_median(run, (kind)which, way));
+        }
 }
 
 /* ---- memory and the graph ------------------------------------------------------------------- */
@@ -103,14 +148,14 @@ static void graph_make(bandwidth *run)
 {
     program *self = run->self;
     const gpu_driver *gpu = self->gpu;
-    if (!gpu->cuStreamBeginCapture || !gpu->cuGraphInstantiateWithFlags || !gpu->cuGraphLaunch)
+    if (!gpu->cuGraphInstantiateWithFlags)
         program_fail(self, "the driver has no graphs");
-    must_cu(self, gpu->cuStreamBeginCapture(run->stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
-            "cuStreamBeginCapture");
+    must(self, tnr_capture_begin(self->active.device, run->stream, NULL), "tnr_capture_begin");
     must_cu(self,
             gpu->cuMemcpyDtoDAsync(run->blocks[1], run->blocks[0], run->block_bytes, run->stream),
             "capturing a copy");
-    must_cu(self, gpu->cuStreamEndCapture(run->stream, &run->graph), "cuStreamEndCapture");
+    must(self, tnr_capture_end(self->active.device, run->stream, &run->graph, &run->number),
+         "tnr_capture_end");
     must_cu(self, gpu->cuGraphInstantiateWithFlags(&run->exec, run->graph, 0),
             "cuGraphInstantiateWithFlags");
 }
@@ -121,30 +166,28 @@ static void graph_replay(bandwidth *run)
     program *self = run->self;
     must_cu(self, self->gpu->cuMemsetD8Async(run->blocks[1], 0xee, run->block_bytes, run->stream),
             "spoiling a block");
-    must_cu(self, self->gpu->cuGraphLaunch(run->exec, run->stream), "cuGraphLaunch");
+    must(self, tnr_graph_launch(run->number, run->exec, run->stream), "tnr_graph_launch");
 }
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
 /* The link: as many bytes as the blocks have, through one pinned buffer. */
-static double link_measure(bandwidth *run, int is_out)
+static void link_measure(bandwidth *run, int way)
 {
     program *self = run->self;
-    double seconds[ROUNDS_MAX];
     for (int round = 0; round < run->rounds; round++) {
         double begin = clock_seconds();
         for (size_t i = 0; i < run->blocks_count; i++)
             must_cu(self,
-                    is_out ? self->gpu->cuMemcpyDtoHAsync(run->pinned, run->blocks[i],
-                                                          run->block_bytes, run->stream)
-                           : self->gpu->cuMemcpyHtoDAsync(run->blocks[i], run->pinned,
-                                                          run->block_bytes, run->stream),
+                    way == 0 ? self->gpu->cuMemcpyDtoHAsync(run->pinned, run->blocks[i],
+                                                            run->block_bytes, run->stream)
+                             : self->gpu->cuMemcpyHtoDAsync(run->blocks[i], run->pinned,
+                                                            run->block_bytes, run->stream),
                     "copying");
         must_cu(self, self->gpu->cuStreamSynchronize(run->stream), "waiting for copies");
-        seconds[round] = clock_seconds() - begin;
-        csv_line(run, is_out ? "link_out" : "link_in", round, seconds[round]);
+        run->seconds[LINK][way][round] = clock_seconds() - begin;
     }
-    return median(seconds, run->rounds);
+    run->calls[LINK][way] = run->blocks_count + 1;
 }
 
 static size_t device_free(bandwidth *run)
@@ -154,38 +197,111 @@ static size_t device_free(bandwidth *run)
     return available;
 }
 
-/* Rounds of sleep and wake. The medians of both. */
-static void sleeps_measure(bandwidth *run, tnr_content content, double *sleep_s, double *wake_s)
+/* Driver calls that the library has made on the device. */
+static uint64_t library_calls(bandwidth *run)
+{
+    tnr_stats stats = program_stats(run->self, NULL);
+    uint64_t calls = 0;
+    for (int i = 0; i < TNR_DRIVER_KIND_COUNT; i++)
+        calls += stats.driver_calls[i];
+    return calls;
+}
+
+/* ---- by hand -------------------------------------------------------------------------------- */
+
+static void hand_prepare(bandwidth *run)
+{
+    tnr_stats stats = program_stats(run->self, NULL);
+    const size_t page = (size_t)2 << MIB_SHIFT;
+    run->hand_count = stats.segment.current;
+    if (run->hand_count == 0 || run->hand_count > CHUNKS_MAX)
+        program_fail(run->self, "%zu chunks are not what this program is for", run->hand_count);
+    run->hand_chunk_bytes =
+        ((size_t)stats.reserved_bytes.current / run->hand_count + page - 1) / page * page;
+    must_cu(run->self,
+            run->self->gpu->cuMemAddressReserve(&run->hand_base,
+                                                run->hand_count * run->hand_chunk_bytes, 0, 0, 0),
+            "cuMemAddressReserve");
+}
+
+static void hand_map(bandwidth *run)
+{
+    const gpu_driver *gpu = run->self->gpu;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = run->self->active.device;
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    for (size_t i = 0; i < run->hand_count; i++) {
+        CUdeviceptr at = run->hand_base + i * run->hand_chunk_bytes;
+        must_cu(run->self,
+                gpu->cuMemCreate(&run->hand_chunks[i], run->hand_chunk_bytes, &properties, 0),
+                "cuMemCreate");
+        must_cu(run->self, gpu->cuMemMap(at, run->hand_chunk_bytes, 0, run->hand_chunks[i], 0),
+                "cuMemMap");
+        must_cu(run->self, gpu->cuMemSetAccess(at, run->hand_chunk_bytes, &access, 1),
+                "cuMemSetAccess");
+    }
+}
+
+static void hand_unmap(bandwidth *run)
+{
+    const gpu_driver *gpu = run->self->gpu;
+    must_cu(run->self, gpu->cuCtxSynchronize(), "cuCtxSynchronize"); /* as a sleep must */
+    for (size_t i = 0; i < run->hand_count; i++)
+        must_cu(run->self,
+                gpu->cuMemUnmap(run->hand_base + i * run->hand_chunk_bytes, run->hand_chunk_bytes),
+                "cuMemUnmap");
+    for (size_t i = 0; i < run->hand_count; i++)
+        must_cu(run->self, gpu->cuMemRelease(run->hand_chunks[i]), "cuMemRelease");
+}
+
+/* One round, while the pool sleeps: there is room. */
+static void hand_measure(bandwidth *run, int round)
+{
+    double begin = clock_seconds();
+    hand_map(run);
+    run->seconds[BY_HAND][1][round] = clock_seconds() - begin;
+    begin = clock_seconds();
+    hand_unmap(run);
+    run->seconds[BY_HAND][0][round] = clock_seconds() - begin;
+    run->calls[BY_HAND][1] = 3 * run->hand_count;
+    run->calls[BY_HAND][0] = 2 * run->hand_count + 1;
+}
+
+/* ---- sleeps --------------------------------------------------------------------------------- */
+
+static void sleeps_measure(bandwidth *run, kind which)
 {
     program *self = run->self;
     int device = self->active.device;
-    const char *names[2] = {content == TNR_CONTENT_KEEP ? "sleep_keep" : "sleep_discard",
-                            content == TNR_CONTENT_KEEP ? "wake_keep" : "wake_discard"};
     tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
-    options.content = content;
+    options.content = which == DISCARD ? TNR_CONTENT_DISCARD : TNR_CONTENT_KEEP;
     options.keep_backing = 1;
-    double sleeps[ROUNDS_MAX], wakes[ROUNDS_MAX];
+    options.pinned_bytes_max = which == BOUNDED ? (size_t)64 << MIB_SHIFT : 0;
     for (int round = 0; round < run->rounds; round++) {
         size_t before = device_free(run);
+        uint64_t calls = library_calls(run);
         double begin = clock_seconds();
         must(self, tnr_pool_sleep(NULL, device, &options), "tnr_pool_sleep");
-        sleeps[round] = clock_seconds() - begin;
+        run->seconds[which][0][round] = clock_seconds() - begin;
+        run->calls[which][0] = library_calls(run) - calls;
         if (device_free(run) < before + run->bytes)
             program_fail(self, "only %zu bytes came back of %zu", device_free(run) - before,
                          run->bytes);
+        if (which == DISCARD)
+            hand_measure(run, round);
+        calls = library_calls(run);
         begin = clock_seconds();
         must(self, tnr_pool_wake(NULL, device), "tnr_pool_wake");
-        wakes[round] = clock_seconds() - begin;
-        csv_line(run, names[0], round, sleeps[round]);
-        csv_line(run, names[1], round, wakes[round]);
-        if (content == TNR_CONTENT_KEEP) {
+        run->seconds[which][1][round] = clock_seconds() - begin;
+        run->calls[which][1] = library_calls(run) - calls;
+        if (which != DISCARD) {
             blocks_check(run, "after a wake");
             graph_replay(run);
             blocks_check(run, "after a replay");
         }
     }
-    *sleep_s = median(sleeps, run->rounds);
-    *wake_s = median(wakes, run->rounds);
 }
 
 /* After contents were discarded the addresses work as before. */
@@ -200,21 +316,32 @@ static void refill(bandwidth *run)
     blocks_check(run, "after contents were discarded and written again");
 }
 
-static int report(const bandwidth *run, const double link[2], const double keep[2],
-                  const double discard[2])
+static int report(const bandwidth *run)
 {
     static const char *const ways[2] = {"sleep", "wake"};
     int code = PROGRAM_OK;
     double gb = (double)run->bytes / 1e9;
-    printf("%.3f GB in blocks of %zu MiB, medians of %d rounds\n\n", gb,
-           run->block_bytes >> MIB_SHIFT, run->rounds);
-    for (int i = 0; i < 2; i++) {
-        double share = link[i] / keep[i];
-        int is_bad = run->is_limited && share < 0.8;
+    printf("%.3f GB in blocks of %zu MiB, %zu chunks, medians of %d rounds\n\n", gb,
+           run->block_bytes >> MIB_SHIFT, run->hand_count, run->rounds);
+    for (int way = 0; way < 2; way++) {
+        double link = kind_median(run, LINK, way);
+        double keep = kind_median(run, KEEP, way);
+        double bounded = kind_median(run, BOUNDED, way);
+        double discard = kind_median(run, DISCARD, way);
+        double hand = kind_median(run, BY_HAND, way);
+        int is_bad = run->is_limited && link / keep < 0.8;
         printf("%-5s kept       %8.2f ms  %6.2f GB/s  %5.1f %% of the link's %.2f GB/s%s\n",
-               ways[i], keep[i] * 1e3, gb / keep[i], share * 100, gb / link[i],
+               ways[way], keep * 1e3, gb / keep, link / keep * 100, gb / link,
                is_bad ? "  (below 80 %)" : "");
-        printf("%-5s discarded  %8.2f ms\n", ways[i], discard[i] * 1e3);
+        printf("%-5s bounded    %8.2f ms  %6.2f GB/s  %5.1f %%, with 64 MiB of pinned memory\n",
+               ways[way], bounded * 1e3, gb / bounded, link / bounded * 100);
+        printf("%-5s discarded  %8.2f ms  %llu driver calls; by hand %.2f ms, %llu calls\n",
+               ways[way], discard * 1e3, (unsigned long long)run->calls[DISCARD][way], hand * 1e3,
+               (unsigned long long)run->calls[BY_HAND][way]);
+        printf(
+            "%-5s apart      %8.2f ms  %6.2f GB/s  %5.1f %%: the link and the calls by hand, one "
+            "after the other\n",
+            ways[way], (link + hand) * 1e3, gb / (link + hand), link / (link + hand) * 100);
         if (is_bad)
             code = PROGRAM_WRONG;
     }
@@ -230,7 +357,8 @@ static const char usage[] =
     "  --mb N         million bytes that sleep (default 8000)\n"
     "  --block-mib N  size of a block (default 256)\n"
     "  --rounds N     measurements of each kind (default 5)\n"
-    "  --csv FILE     every measurement: what,round,bytes,seconds,gb_per_s\n"
+    "  --csv FILE     every measurement, and medians; - is the standard output:\n"
+    "                 what,round,bytes,ns,gb_per_s,of_link,driver_calls\n"
     "  --no-limit     report only: less than 80 % of the link is no failure\n\n"
     "TENURE_DRIVER=sim uses the simulated device, whose times mean nothing.\n"
     "Exit codes: 0 as it must be; 1 not; 2 bad options; 77 no device.\n";
@@ -244,10 +372,10 @@ static int options_read(int argc, char **argv, bandwidth *run)
                                             {"no-limit", no_argument, NULL, 'n'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    *run = (bandwidth){.bytes = 8000000000u,
-                       .block_bytes = (size_t)256 << MIB_SHIFT,
-                       .rounds = 5,
-                       .is_limited = 1};
+    run->bytes = 8000000000u;
+    run->block_bytes = (size_t)256 << MIB_SHIFT;
+    run->rounds = 5;
+    run->is_limited = 1;
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         char *end = NULL;
@@ -265,7 +393,8 @@ static int options_read(int argc, char **argv, bandwidth *run)
             run->rounds = (int)number;
         else if (option == 'n')
             run->is_limited = 0;
-        else if (option == 'c' && !(run->csv = fopen(optarg, "w")))
+        else if (option == 'c' &&
+                 !(run->csv = strcmp(optarg, "-") == 0 ? stdout : fopen(optarg, "w")))
             is_bad = 1;
         if (is_bad || number > 1000000 || run->rounds > ROUNDS_MAX) {
             fputs(usage, stderr);
@@ -284,25 +413,27 @@ static int measure(bandwidth *run)
 {
     program *self = run->self;
     const gpu_driver *gpu = self->gpu;
-    double link[2], keep[2], discard[2];
-    if (run->csv)
-        fputs("what,round,bytes,seconds,gb_per_s\n", run->csv);
     must_cu(self, gpu->cuStreamCreate(&run->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     must_cu(self, gpu->cuMemHostAlloc(&run->pinned, run->block_bytes, 0), "cuMemHostAlloc");
     memset(run->pinned, 0, run->block_bytes);
     blocks_make(run);
     graph_make(run);
-    double begin = clock_seconds();
+    hand_prepare(run);
     must(self, tnr_sleep_prepare(self->active.device, run->bytes), "tnr_sleep_prepare");
-    csv_line(run, "prepare", 0, clock_seconds() - begin);
-    link[0] = link_measure(run, 1);
+    link_measure(run, 0);
     blocks_check(run, "before the first sleep");
-    sleeps_measure(run, TNR_CONTENT_KEEP, &keep[0], &keep[1]);
-    sleeps_measure(run, TNR_CONTENT_DISCARD, &discard[0], &discard[1]);
-    link[1] = link_measure(run, 0);
+    sleeps_measure(run, KEEP);
+    must(self, tnr_sleep_prepare(self->active.device, 0), "tnr_sleep_prepare");
+    sleeps_measure(run, BOUNDED);
+    sleeps_measure(run, DISCARD);
+    link_measure(run, 1);
     refill(run);
-    int code = report(run, link, keep, discard);
+    int code = report(run);
+    if (run->csv)
+        csv_write(run);
 
+    must_cu(self, gpu->cuMemAddressFree(run->hand_base, run->hand_count * run->hand_chunk_bytes),
+            "cuMemAddressFree");
     must_cu(self, gpu->cuGraphExecDestroy(run->exec), "cuGraphExecDestroy");
     must_cu(self, gpu->cuGraphDestroy(run->graph), "cuGraphDestroy");
     for (size_t i = 0; i < run->blocks_count; i++)
@@ -332,7 +463,7 @@ int main(int argc, char **argv)
         code = PROGRAM_WRONG;
     }
     program_close(&self);
-    if (run.csv && fclose(run.csv) != 0)
+    if (run.csv && (fflush(run.csv) != 0 || ferror(run.csv)))
         code = PROGRAM_WRONG;
     return code;
 }

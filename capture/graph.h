@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Graphs: what Tenure keeps for them, and how it learns of their end.
+ *
+ * A CUDA user object is given to each CUDA graph. The driver lets go of it, on a thread of its own
+ * choice, when the graph, its clones, its executables and their launches are all over; all that its
+ * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something
+ * that takes time: tnri_graphs_settle.
+ *
+ * Inside the room, except where it says otherwise.
+ */
+#ifndef TNRI_CAPTURE_GRAPH_H
+#define TNRI_CAPTURE_GRAPH_H
+
+#include "place.h"
+
+enum { TNRI_GRAPH_NAME_BYTES = 64 };
+
+/* What the user object points at: it outlives the graph's record if need be. */
+typedef struct tnri_tether {
+    _Atomic int state; /* 0: tied; 1: the driver has let go; 2: we have */
+    /* What the driver would not let go of, for another try; in the room: */
+    CUuserObject object; /* not released; else null */
+    CUgraph doomed;      /* not destroyed; else null */
+    int is_tied;         /* 1: the user object was made */
+    struct tnri_tether *next;
+} tnri_tether;
+
+typedef struct tnri_graph {
+    struct tnri_graph *next;
+    tnr_graph number;
+    char name[TNRI_GRAPH_NAME_BYTES];
+    tnri_device *device;
+    tnri_place *place; /* null: adopted */
+    tnri_tether *tether;
+    int is_capturing;
+    int was_attached; /* 1: its capture was begun by the engine */
+    int is_tied;      /* 1: the CUDA graph has the tether */
+    int is_doubtful;  /* 1: host memory lacked for what it would overwrite: not launched any more */
+    tnri_uses **holds; /* blocks that are kept: none that was handed out in its capture */
+    size_t holds_count, holds_room;
+    tnri_uses **late; /* the same, freed during a capture whose nodes could not be read */
+    size_t late_count, late_room;
+    size_t holds_bytes; /* of both */
+    tnr_pool *outside;  /* pools of holds, each once, but for the place's: launches need them
+                           * awake. A pool with a held block does not end, but by force */
+    size_t outside_count, outside_room;
+    tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
+    size_t ranges_count, ranges_room;
+    uint64_t blocks, reused, launches;
+} tnri_graph;
+
+/* A new graph, in the list; null: no host memory. */
+tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name);
+tnri_graph *tnri_graph_find(tnr_graph number);
+tnri_graph *tnri_graph_walk(const tnri_graph *graph);
+/* The same with an error. */
+tnr_status tnri_graph_named(tnr_graph number, tnri_graph **graph);
+
+/* Ties the graph to a CUDA graph. */
+tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph);
+
+/* Destroys a CUDA graph that nobody is to have; if that is refused, again later. */
+void tnri_graph_discard(tnri_graph *graph, CUgraph cuda_graph);
+
+/* Ends a graph: lets go what it held. */
+void tnri_graph_end(tnri_graph *graph);
+
+/* Keeps a block for the graph, once. Under the arena's lock. */
+tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block);
+/* Takes over an array of holds; it cannot fail. */
+void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count, size_t *room);
+/* The nodes have been read after all: lets go what that call took over. In the context. */
+void tnri_graph_drop_late(tnri_graph *graph);
+/* 1 if the graph keeps the block. */
+int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses);
+
+/* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read:
+ * all nodes have been read. On failure what was kept stays kept. */
+tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read);
+
+/* Notes a block that the graph's capture handed out; 0 if there is no host memory. */
+int tnri_graph_note(tnri_graph *graph, uintptr_t base, size_t bytes);
+/* Sorts and merges the ranges. */
+void tnri_graph_ranges_settle(tnri_graph *graph);
+/* 1 if [base, end) meets a range of the graph, whose ranges are settled. */
+int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end);
+
+/* Ends the graphs that the driver has let go of, and the private pools that nobody needs any more.
+ * Any thread, no lock held; costs two loads if there is nothing. */
+void tnri_graphs_settle(void);
+
+/* Ends private pools that have no graph, launch or live block, as far as the driver lets it. */
+void tnri_orphans_end(void);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the layers below ask: see hooks.h and arena/upper.h.
+ *
+ * While a capture is under way every request, free and use on the device comes by here, most of
+ * them from threads that have nothing to do with it; those leave again without having entered the
+ * room.
+ */
+#include "hooks.h"
+
+#include "arena/upper.h"
+#include "base/error.h"
+#include "capture.h"
+#include "hold.h"
+#include "pool/library.h"
+#include "retire.h"
+#include "room.h"
+#include "scope.h"
+#include "validate.h"
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static tnr_status unknown_error(tnr_stream stream)
+{
+    return tnri_error(TNR_ERR_CAPTURE,
+                      "stream %p is in a capture that Tenure was not told of. Call "
+                      "tnr_capture_attach after the capture has begun.",
+                      (void *)stream);
+}
+
+/* The capture that a stream is in; the calling thread takes part in it from now on. */
+static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
+{
+    tnri_standing standing;
+    tnr_status status = tnri_standing_ask(stream, &standing);
+    if (status != TNR_OK)
+        return status;
+    if (standing.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        return tnri_error(TNR_ERR_CAPTURE_INVALIDATED,
+                          "the capture of stream %p has become invalid. End it and begin again.",
+                          (void *)stream);
+    *capture = tnri_capture_find(standing.id);
+    if (*capture == NULL)
+        return unknown_error(stream);
+    if (!tnri_capture_join(*capture))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a thread of a capture.");
+    return TNR_OK;
+}
+
+static tnr_status malloc_inside(int device, tnr_pool pool, tnr_stream stream,
+                                const tnri_request *request, void **ptr)
+{
+    tnri_capture *capture;
+    tnr_status status = capture_of_stream(stream, &capture);
+    if (status != TNR_OK)
+        return status;
+    if (capture->device->index != device)
+        return tnri_error(TNR_ERR_INVALID_DEVICE,
+                          "stream %p is captured on device %d; memory of device %d cannot be "
+                          "allocated on it.",
+                          (void *)stream, capture->device->index, device);
+    if (pool != NULL && pool != capture->place->pool)
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "stream %p is captured into pool \"%s\", so it cannot allocate from "
+                          "\"%s\".",
+                          (void *)stream, capture->place->pool->name, pool->name);
+    return tnri_place_malloc(capture, stream, request, ptr);
+}
+
+static int hook_malloc(int device, tnr_pool pool, tnr_stream stream, const tnri_request *request,
+                       void **ptr, tnr_status *status)
+{
+    if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
+        return 0;
+    if (tnri_room_enter() > 0)
+        *status = tnri_room_error("an allocation on a stream that is captured");
+    else
+        *status = malloc_inside(device, pool, stream, request, ptr);
+    tnri_room_leave();
+    return 1;
+}
+
+/* ---- frees ---------------------------------------------------------------------------------- */
+
+/* 1 if the arena's own stream may be in a capture. */
+static int arena_may_capture(tnri_arena *arena)
+{
+    if (arena->capture_mark != NULL)
+        return 1;
+    if (!tnri_arena_is_markable(arena) || arena->key == 0 || !tnri_arena_name_begin(arena))
+        return 0;
+    int is_capturing = tnri_stream_is_capturing(arena->stream);
+    tnri_arena_name_end(arena);
+    return is_capturing;
+}
+
+/* 1 if the block's free would have to mark a stream that is captured. */
+static int block_may_capture(tnri_arena *arena, const tnri_block *block)
+{
+    int is_open = 0;
+    tnri_arena_enter(arena);
+    if (block->state == TNRI_LIVE && block->uses != NULL)
+        for (const tnri_use *use = block->uses->first; use != NULL; use = use->next)
+            is_open |= use->until_free == TNRI_UNTIL_FREE_OPEN;
+    tnri_lock_release(&arena->lock);
+    return is_open;
+}
+
+/* Frees a block that no capture handed out: held until a capture on its device is over. 0: there is
+ * none, or it is no live block that starts at `ptr`, which the usual way finds out. */
+static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
+                      tnr_status *status)
+{
+    tnri_capture *capture = tnri_capture_on(arena->device);
+    *status = TNR_OK;
+    if (capture == NULL)
+        return 0;
+    tnri_arena_enter(arena);
+    int is_live = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr;
+    if (is_live)
+        *status = tnri_capture_keep(capture, arena, block);
+    tnri_lock_release(&arena->lock);
+    return is_live && (*status != TNR_OK || tnri_hold_free(arena, block, ptr, is_sync));
+}
+
+static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
+                     tnr_status *status)
+{
+    int is_graph = arena->key == TNRI_KEY_GRAPH;
+    if (!is_graph && !tnri_thread_may_capture() && !arena_may_capture(arena) &&
+        !block_may_capture(arena, block))
+        return 0;
+    *status = TNR_OK;
+    (void)tnri_room_enter();
+    int is_done = is_graph && tnri_place_release(arena, block, ptr, is_sync);
+    if (!is_done)
+        is_done = free_later(arena, block, ptr, is_sync, status);
+    tnri_room_leave();
+    return is_done;
+}
+
+/* ---- uses ----------------------------------------------------------------------------------- */
+
+/* A stream that is not captured uses a block of a capture: its end cannot be told by nodes. */
+static void use_outside(tnri_arena *arena, const void *ptr)
+{
+    (void)tnri_room_enter();
+    tnri_arena_enter(arena);
+    const tnri_block *block = tnri_block_map_containing(&arena->device->space.map, (uintptr_t)ptr);
+    tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
+    if (captured != NULL && captured->capture != NULL)
+        captured->is_kept = 1;
+    tnri_lock_release(&arena->lock);
+    tnri_room_leave();
+}
+
+static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
+                    tnr_status *status)
+{
+    tnri_capture *capture;
+    if (!tnri_stream_is_capturing(stream)) {
+        if (arena->key == TNRI_KEY_GRAPH)
+            use_outside(arena, ptr);
+        return 0;
+    }
+    if (tnri_stream_key(stream) == 0) {
+        *status = tnri_error(TNR_ERR_CAPTURE,
+                             "the legacy default stream waits for all blocking streams, one of "
+                             "which is being captured, so its use of %p cannot be recorded.",
+                             ptr);
+        return 1;
+    }
+    (void)tnri_room_enter();
+    *status = capture_of_stream(stream, &capture);
+    if (*status == TNR_OK)
+        *status = tnri_place_use(capture, arena, ptr, stream, until_free);
+    tnri_room_leave();
+    return 1;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
+static tnr_stream hook_home(const tnri_block *block)
+{
+    const tnri_captured *captured = block->uses == NULL ? NULL : block->uses->captured;
+    return captured == NULL ? NULL : captured->home;
+}
+
+static void hook_settle(tnri_device *device)
+{
+    (void)device;
+    if (tnri_capturing() && tnri_room_depth() == 0) {
+        (void)tnri_room_enter();
+        tnri_captures_check();
+        tnri_room_leave();
+    }
+    tnri_graphs_settle();
+}
+
+static void hook_pool_gone(tnr_pool pool)
+{
+    (void)tnri_room_enter();
+    tnri_place_free(pool->captures);
+    tnri_room_leave();
+}
+
+/* Ends all captures of a device, also in the driver. Those of others, which cannot be ended here,
+ * are an error. */
+static tnr_status captures_end(const tnri_device *device)
+{
+    tnri_capture *next;
+    for (tnri_capture *capture = tnri_capture_walk(NULL); capture != NULL; capture = next) {
+        next = tnri_capture_walk(capture);
+        if (capture->device != device)
+            continue;
+        if (!tnri_scope_may_end(capture))
+            return tnri_error(
+                TNR_ERR_CAPTURE,
+                "stream %p of device %d is being captured by the engine or by "
+                "another thread, which has to end the capture before a shutdown, even one "
+                "with force.",
+                (void *)capture->origin, device->index);
+        tnri_scope_abort(capture);
+    }
+    return TNR_OK;
+}
+
+/* Ends all graphs of a device; the driver's stay what they are. Launches of theirs may still run,
+ * and are waited for. In the context. */
+static tnr_status graphs_end(tnri_device *device)
+{
+    tnri_graph *graph_next;
+    tnri_event *event;
+    if (tnri_graph_walk(NULL) == NULL)
+        return TNR_OK;
+    tnr_status status = tnri_event_context(device, &event);
+    if (status != TNR_OK)
+        return status;
+    tnri_event_drop(device, event);
+    for (tnri_graph *graph = tnri_graph_walk(NULL); graph != NULL; graph = graph_next) {
+        graph_next = tnri_graph_walk(graph);
+        if (graph->device == device)
+            tnri_graph_end(graph);
+    }
+    return TNR_OK;
+}
+
+static tnr_status hook_device_ending(tnri_device *device, int force)
+{
+    tnr_status status = TNR_OK;
+    hook_settle(device);
+    (void)tnri_room_enter();
+    if (force) {
+        status = captures_end(device);
+        if (status == TNR_OK)
+            status = graphs_end(device);
+    } else if (tnri_capture_on(device) != NULL) {
+        status = tnri_error(TNR_ERR_BUSY,
+                            "a capture is under way on device %d. End it, or shut down with force.",
+                            device->index);
+    } else {
+        for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
+            if (graph->device == device)
+                status = tnri_error(TNR_ERR_BUSY,
+                                    "graph \"%s\" still needs memory of device %d. Destroy the "
+                                    "CUDA graph and its executables, or shut down with force.",
+                                    graph->name, device->index);
+    }
+    tnri_room_leave();
+    return status;
+}
+
+static const tnri_captures hooks = {
+    .malloc = hook_malloc,
+    .free = hook_free,
+    .use = hook_use,
+    .captured_gone = tnri_captured_free,
+    .home = hook_home,
+    .settle = hook_settle,
+    .pool_gone = hook_pool_gone,
+    .device_ending = hook_device_ending,
+    .validate = tnri_captures_validate,
+};
+
+void tnri_captures_register(void)
+{
+    tnri_retire_register();
+    if (tnri_captures_get() == NULL)
+        atomic_store_explicit(&tnri_captures_table, &hooks, memory_order_release);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <tenure/capture.h>: memory of CUDA graphs. This header is the manual of the layer.
+ *
+ * The problem. A graph replays raw addresses. What was allocated while it was captured must stay
+ * where it was, and be given to nobody else, for as long as the graph can run; so must what the
+ * graph refers to from outside.
+ *
+ * The guarantee. For every graph captured through Tenure: each address handed out during the
+ * capture, and each block outside that the graph refers to, stays mapped to the same memory and is
+ * given to nobody else until the CUDA graph and all its executables are destroyed and their last
+ * launch has ended. A launch that would break this is refused.
+ *
+ * In order of use:
+ *
+ *   tnr_capture_begin, tnr_capture_end    capture; tnr_malloc in between serves from the graph's
+ *                                         pool, on every stream that belongs to the capture
+ *   tnr_capture_attach, _ended            the same for a capture that an engine begins and ends
+ *   tnr_graph_launch                      launch, ordered against graphs that share the pool
+ *   tnr_graph_audit                       every managed address in a graph, and whether it is safe
+ *   tnr_graph_pool_create                 a pool for several graphs
+ *
+ * Inside a capture a block that was freed is handed out again exactly when the graph's edges order
+ * its last use before whatever is captured next on the asking stream: also across streams, and also
+ * for tnr_record_use and tnr_record_stream. No node is added to the graph. A block used by a stream
+ * outside of the capture is kept until the capture ends.
+ *
+ * A graph's end. The CUDA graph and each executable of it hold a CUDA user object of Tenure's. When
+ * the last is destroyed and its last launch has ended, blocks that were kept for the graph go their
+ * way, and its pool ends, unless other graphs share it or some of its blocks are live (outputs):
+ * then when they are freed. Nothing need be told.
+ *
+ * Conditional nodes and child graphs. What is captured into the body of a conditional node is a
+ * capture of its own (attach to it, with the same pool); memory freed in it is not reused by the
+ * outer capture before both have ended, and the reverse. A child graph counts as one node.
+ *
+ * Other threads. While a capture is under way Tenure asks no event where that would be illegal,
+ * records none on a stream that captures, and takes no memory from streams whose work it cannot
+ * mark; everything else goes on as usual. Frees of ordinary blocks by a thread that takes part in
+ * the capture, or of a stream that captures, take effect when it ends, because the graph may refer
+ * to them. A thread takes part once it has begun it, allocated in it or recorded a use in it; what
+ * other threads free of the capture's blocks is handed out again only after it has ended.
+ *
+ * The idea of reuse by reachability in the graph, without nodes added for it, is PyTorch's
+ * (graph_capture_record_stream_reuse); there it works within a stream's own blocks.
+ *
+ * Threads, context, fork, failure: as <tenure/alloc.h> says. Needs a driver of CUDA 12.3 or newer,
+ * else TNR_ERR_DRIVER_TOO_OLD.
+ */
+#ifndef TENURE_CAPTURE_H
+#define TENURE_CAPTURE_H
+
+#include <tenure/lifetime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The same types as CUgraph and CUgraphExec (cudaGraph_t, cudaGraphExec_t). */
+typedef struct CUgraph_st *tnr_cuda_graph;
+typedef struct CUgraphExec_st *tnr_cuda_graph_exec;
+
+/* A graph that was captured through Tenure: a number that is never given again; 0 is none. */
+typedef uint64_t tnr_graph;
+
+/* ---- capturing ----------------------------------------------------------------------------- */
+
+/* As CUstreamCaptureMode: which calls the driver forbids meanwhile, and to whom. */
+typedef enum tnr_capture_mode {
+    TNR_CAPTURE_GLOBAL = 0,
+    TNR_CAPTURE_THREAD_LOCAL = 1,
+    TNR_CAPTURE_RELAXED = 2
+} tnr_capture_mode;
+
+/* How to capture. Zero in any field means its default. */
+typedef struct tnr_capture_options {
+    size_t struct_bytes;   /* sizeof(tnr_capture_options): set by the initialiser below */
+    tnr_pool pool;         /* a graph pool to capture into; default: one of the graph's own */
+    tnr_capture_mode mode; /* of tnr_capture_begin */
+    const char *name;      /* for reports; copied; default "graph N" */
+} tnr_capture_options;
+
+#define TNR_CAPTURE_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(tnr_capture_options), NULL, TNR_CAPTURE_GLOBAL, NULL                                \
+    }
+
+/* Begins to capture `stream`. From now on tnr_malloc on it, and on every stream that joins the
+ * capture, serves from the graph's pool. `options` may be null. Calls the driver.
+ * Errors, each leaving the stream as it was: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE,
+ * TNR_ERR_INVALID_STREAM (legacy stream, destroyed, of another device), TNR_ERR_INVALID_POOL (no
+ * graph pool, or of another device), TNR_ERR_CAPTURE (is being captured already),
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream,
+                                                   const tnr_capture_options *options);
+
+/* Ends the capture that tnr_capture_begin began on `stream`, and stores the CUDA graph, which the
+ * caller owns, and its number (`graph` may be null). Blocks outside that the graph refers to are
+ * kept for it from here on. In every case the capture is over afterwards; if it was invalid, or
+ * streams have not joined again, there is no graph (*cuda_graph is null), and what the capture held
+ * is given back; blocks allocated in it stay live until they are freed.
+ * Errors: TNR_ERR_CAPTURE (none was begun there, or not by this thread; nothing has ended),
+ * TNR_ERR_CAPTURE_INVALIDATED, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_capture_end(int device, tnr_stream stream,
+                                                 tnr_cuda_graph *cuda_graph, tnr_graph *graph);
+
+/* Ends the capture and throws the graph away, whatever state it is in. Errors: TNR_ERR_CAPTURE (as
+ * tnr_capture_end), TNR_ERR_DRIVER. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_capture_abort(int device, tnr_stream stream);
+
+/* Follows a capture that is under way on `stream` and that the engine will end itself. Stores the
+ * number of the graph that comes of it; if none does, it ends by itself. `options->mode` is not
+ * used. Errors: as tnr_capture_begin; TNR_ERR_CAPTURE if the stream is not being captured, or
+ * Tenure follows that capture already. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(int device, tnr_stream stream,
+                                                    const tnr_capture_options *options,
+                                                    tnr_graph *graph);
+
+/* The engine has ended the capture of `graph`: `cuda_graph` is what came of it, null if nothing
+ * did. Call it right after cuStreamEndCapture, before the graph is changed or destroyed. Without
+ * this call Tenure notices the end when it is next asked something, and keeps every block that was
+ * freed meanwhile for the graph, because it does not know which ones the graph refers to.
+ * Errors: TNR_ERR_INVALID_GRAPH, TNR_ERR_CAPTURE (it has not ended), TNR_ERR_HOST_MEMORY,
+ * TNR_ERR_DRIVER. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_capture_ended(tnr_graph graph, tnr_cuda_graph cuda_graph);
+
+/* Keeps every block that a CUDA graph refers to, for one that was not captured through Tenure
+ * (built node by node, or loaded), until it ends. Its number behaves like that of a capture.
+ * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_adopt(int device, tnr_cuda_graph cuda_graph,
+                                                 const char *name, tnr_graph *graph);
+
+/* ---- pools of graphs ----------------------------------------------------------------------- */
+
+/* Makes a pool that several graphs may be captured into. They then share the memory of whatever
+ * each had freed when the next was captured, so their launches must not overlap: see
+ * tnr_graph_launch. Only captures allocate from it. End it with tnr_pool_destroy, which returns
+ * TNR_ERR_BUSY while a graph of it lives. Errors: those of tnr_pool_create. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_create(tnr_pool *pool, int device,
+                                                       const tnr_pool_options *options);
+
+/* ---- launching ----------------------------------------------------------------------------- */
+
+/* Launches an executable of the graph on `stream`, after making the stream wait, on the device, for
+ * the latest launch of any graph that shares the pool, and for uses of the pool's freed blocks that
+ * are not over. Errors, each without a launch: TNR_ERR_INVALID_GRAPH, TNR_ERR_OVERWRITE (the text
+ * names the block), TNR_ERR_ASLEEP (its pool, or that of a block that is kept for it),
+ * TNR_ERR_INVALID_STREAM, TNR_ERR_CAPTURE (the stream is being captured, or a capture under way
+ * leaves no way to order the launch), TNR_ERR_DRIVER, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec,
+                                                  tnr_stream stream);
+
+/* The same for an engine that launches itself, right before its cuGraphLaunch on that stream.
+ * Without it nothing orders launches of graphs that share a pool but the engine itself. Not by two
+ * threads at once for graphs of one pool: one could launch before the other's launch that it was
+ * ordered after. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream);
+
+/* What is known of a graph. */
+typedef struct tnr_graph_info {
+    size_t struct_bytes; /* set it to sizeof(tnr_graph_info) before the call */
+    char name[64];
+    int device;
+    int is_capturing;     /* 1: the capture is under way */
+    int is_private;       /* 1: its pool is its own */
+    tnr_pool pool;        /* null for an adopted graph */
+    uint64_t blocks;      /* handed out in the capture */
+    uint64_t bytes;       /* of addresses handed out in it, each counted once */
+    uint64_t reused;      /* of the blocks, how many were of memory freed earlier in the capture */
+    uint64_t kept_blocks; /* outside blocks that are kept for it */
+    uint64_t kept_bytes;
+    uint64_t launches; /* that Tenure was told of */
+} tnr_graph_info;
+
+/* Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_get(tnr_graph graph, tnr_graph_info *info);
+
+/* ---- audit --------------------------------------------------------------------------------- */
+
+/* Where an address was found. A batch of memory operations sets, or waits for, single words. */
+typedef enum tnr_audit_place {
+    TNR_AUDIT_KERNEL,
+    TNR_AUDIT_COPY,
+    TNR_AUDIT_SET
+} tnr_audit_place;
+
+/* Whether the guarantee holds for it, and why. */
+#define TNR_AUDIT_VERDICT_LIST(X)                                                                  \
+    X(OWN, "handed out in this capture")                                                           \
+    X(KEPT, "a block outside, kept for this graph")                                                \
+    X(SHARED, "handed out in the capture of another graph of the pool")                            \
+    X(LOOSE, "a live block that is not kept for this graph: nothing stops its free")               \
+    X(FREED, "in no live block and not handed out in this capture: it may be someone else's")      \
+    X(UNMAPPED, "no memory is mapped there")
+
+typedef enum tnr_audit_verdict {
+#define TNR_AUDIT_VERDICT_ENUMERATOR(name, text) TNR_AUDIT_##name,
+    TNR_AUDIT_VERDICT_LIST(TNR_AUDIT_VERDICT_ENUMERATOR)
+#undef TNR_AUDIT_VERDICT_ENUMERATOR
+        TNR_AUDIT_VERDICT_COUNT
+} tnr_audit_verdict;
+
+/* One address in one node. */
+typedef struct tnr_audit_finding {
+    uint64_t node;      /* its number in the walk, from 0; child graphs are walked in place */
+    unsigned depth;     /* of child graphs */
+    const char *kernel; /* its name, if the node is a kernel and the driver tells; else null */
+    tnr_audit_place place;
+    size_t offset; /* of the address in a kernel's parameters; of a copy 0: to, 1: from; of a batch
+                    * of memory operations the operation's number */
+    uintptr_t address; /* of copies and sets the first byte that is touched; or, if that is safe and
+                        * another one is not, the first that is not */
+    uintptr_t block; /* start of the block that contains it; 0: none */
+    size_t bytes;    /* of that block */
+    tnr_pool pool;   /* of that block; null: the default pool or none */
+    tnr_graph owner; /* the graph that it was handed out for, or is kept for; 0: none */
+    tnr_audit_verdict verdict;
+    int is_safe; /* 1: the guarantee holds for this address */
+} tnr_audit_finding;
+
+/* The sums. proved == all addresses with is_safe; found == proved + unproved. */
+typedef struct tnr_audit {
+    size_t struct_bytes; /* set it to sizeof(tnr_audit) before the call */
+    uint64_t nodes, kernels, copies, sets, others;
+    uint64_t children; /* child graphs, and bodies of conditional nodes, walked into */
+    uint64_t unread;   /* nodes that the driver did not tell, or not all of: what they refer to is
+                        * not known, and the audit has failed for them */
+    uint64_t found, proved, unproved;
+} tnr_audit;
+
+/* Called for each managed address found, with no lock held, after the walk. The finding is valid
+ * during the call. */
+typedef void (*tnr_audit_visit)(const tnr_audit_finding *finding, void *user);
+
+/* Walks all nodes of a CUDA graph and looks for addresses that Tenure manages: in every aligned
+ * word of kernel parameters (both forms of launch), in all that copies and sets touch, in batches
+ * of memory operations. A number in them that looks like an address in a range that Tenure has
+ * dealt out counts as one. `graph` may be 0: then nothing is kept for it, and live blocks count as
+ * LOOSE. `visit` may be null. Changes nothing. The graph must not change meanwhile. Calls the
+ * driver.
+ *
+ * The guarantee holds for what is OWN or KEPT, and for nothing else. Whether a pool sleeps makes no
+ * difference: its addresses stay the graph's, and launches are refused until it wakes.
+ *
+ * What it cannot see: addresses that kernels read from memory (arrays of pointers), or that their
+ * parameters hold in another form; what host functions do; parameters that were changed in an
+ * executable afterwards.
+ *
+ * Unread are kernels launched with an array of parameters if the driver is older than CUDA 12.4,
+ * the bodies of conditional nodes if it is older than 13.2, and nodes of kinds newer than this
+ * library.
+ *
+ * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER,
+ * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_audit(tnr_cuda_graph cuda_graph, tnr_graph graph,
+                                                 tnr_audit *audit, tnr_audit_visit visit,
+                                                 void *user);
+
+/* How tnr_graph_audit_write writes. */
+typedef enum tnr_audit_format { TNR_AUDIT_TEXT, TNR_AUDIT_JSON } tnr_audit_format;
+
+/* Writes an audit's findings and sums to a file descriptor: as text for people, a line for each
+ * finding, or as one JSON document (docs/audit.schema.json). Waits if a descriptor that does not
+ * block is full. Errors: those of tnr_graph_audit; TNR_ERR_INVALID_ARGUMENT if writing fails, and
+ * then a part may have been written. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_audit_write(tnr_cuda_graph cuda_graph, tnr_graph graph,
+                                                       tnr_audit_format format, int file);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

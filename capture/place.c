@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handing out memory inside captures: see place.h. What is done with pieces is in piece.c. */
+#include "place.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "array.h"
+#include "arena/upper.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "capture.h"
+#include "collect.h"
+#include "piece.h"
+#include "pool/asleep.h"
+#include "pool/thread.h"
+#include "retire.h"
+#include "room.h"
+#include "threat.h"
+
+static tnri_place *places; /* the room */
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+static void captured_destroy(tnri_captured *captured)
+{
+    tnri_host_free(captured->nodes, captured->nodes_room * sizeof(captured->nodes[0]));
+    tnri_host_free(captured->open, captured->open_room * sizeof(captured->open[0]));
+    tnri_host_free(captured, sizeof(*captured));
+}
+
+void tnri_captured_free(void *of)
+{
+    tnri_captured *captured = of;
+    tnri_assert(captured->capture == NULL);
+    tnri_threats_remove(captured);
+    captured_destroy(captured);
+}
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options, int is_private,
+                           tnri_place **made)
+{
+    tnri_place *place = tnri_host_alloc(sizeof(*place));
+    if (place == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
+    tnr_status status = tnri_pool_make(
+        device, options, is_private ? TNRI_POOL_GRAPH_PRIVATE : TNRI_POOL_GRAPH, &place->pool);
+    if (status != TNR_OK) {
+        tnri_host_free(place, sizeof(*place));
+        return status;
+    }
+    (void)pthread_mutex_init(&place->launching, NULL);
+    place->arena = tnri_arena_walk(place->pool, NULL);
+    place->is_private = is_private;
+    place->next = places;
+    places = place;
+    place->pool->captures = place;
+    *made = place;
+    /* The arena's life is made here, so that no free ever lacks the memory for it. */
+    if (tnri_life_of(place->arena) != NULL)
+        return TNR_OK;
+    (void)tnri_pool_end(place->pool, 0); /* empty; frees the place through pool_gone */
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
+}
+
+void tnri_place_free(tnri_place *place)
+{
+    tnri_place **link = &places;
+    while (*link != place)
+        link = &(*link)->next;
+    *link = place->next;
+    tnri_assert(place->pieces_count == 0);
+    while (place->spares != NULL) {
+        tnri_captured *spare = place->spares;
+        place->spares = spare->next;
+        captured_destroy(spare);
+    }
+    (void)pthread_mutex_destroy(&place->launching);
+    if (place->launch_stream != NULL)
+        tnri_stream_drop(place->launch_stream);
+    tnri_event_drop(place->pool->device, place->launch_mark);
+    place->pool->captures = NULL;
+    tnri_host_free(place, sizeof(*place));
+}
+
+void tnri_places_note_mark(const tnri_stream *stream, tnri_event *event)
+{
+    for (tnri_place *place = places; place != NULL; place = place->next) {
+        if (place->launch_stream != stream || place->launch_mark != NULL)
+            continue;
+        tnri_event_hold(event);
+        place->launch_mark = event;
+    }
+}
+
+tnri_place *tnri_place_walk(const tnri_place *place)
+{
+    return place == NULL ? places : place->next;
+}
+
+/* ---- looking at a stream -------------------------------------------------------------------- */
+
+/* Where a stream of the capture stands: its view, moved to its frontier, with the pieces' bits.
+ * TNR_ERR_CAPTURE if it does not belong to the capture. */
+static tnr_status capture_look(tnri_capture *capture, tnr_stream stream, int *view)
+{
+    tnri_standing standing;
+    tnr_status status = tnri_standing_ask(stream, &standing);
+    if (status != TNR_OK)
+        return status;
+    if (standing.status != CU_STREAM_CAPTURE_STATUS_ACTIVE || standing.id != capture->id)
+        return tnri_error(TNR_ERR_CAPTURE, "stream %p does not belong to the capture.",
+                          (void *)stream);
+    size_t views_before = capture->order.views_count;
+    *view = tnri_order_view(&capture->order, tnri_stream_key(stream));
+    if (*view < 0)
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "a capture with more than %d streams that allocate is not supported.",
+                          TNRI_VIEWS_MAX);
+    tnri_moved moved = tnri_order_move(&capture->order, *view, standing.frontier, standing.edges,
+                                       standing.count, &status);
+    if (moved != TNRI_MOVED_NOT || capture->order.views_count != views_before)
+        tnri_pieces_look(capture, *view, moved != TNRI_MOVED_ON);
+    return status;
+}
+
+/* ---- serving -------------------------------------------------------------------------------- */
+
+/* Makes `block`, which became live, a block of the capture. Under the arena's lock. */
+static void block_take(tnri_capture *capture, tnr_stream stream, tnri_block *block,
+                       tnri_captured *captured)
+{
+    captured->uses.block = block;
+    captured->uses.arena = capture->place->arena;
+    captured->uses.captured = captured;
+    block->uses = &captured->uses;
+    captured->place = capture->place;
+    captured->capture = capture;
+    captured->graph = capture->graph->number;
+    captured->home = stream;
+    captured->home_key = tnri_stream_key(stream);
+    captured->nodes_count = 0;
+    captured->open_count = 0;
+    captured->is_kept = 0;
+    captured->prev = NULL;
+    captured->next = capture->live;
+    if (capture->live != NULL)
+        capture->live->prev = captured;
+    capture->live = captured;
+}
+
+/* Step 2. A callback that this calls back may free, but finds no way to allocate here. *is_reused
+ * tells whether the block has memory of pieces. */
+static tnr_status serve_spread(tnri_capture *capture, int view, const tnri_request *request,
+                               tnri_block **block, int *is_reused)
+{
+    tnri_spread spread = {0};
+    tnr_status status = tnri_pieces_spread(&spread, capture, view, request);
+    if (status != TNR_OK)
+        return status;
+    void *ptr = NULL;
+    status = tnri_arena_malloc(capture->place->arena, request, &ptr);
+    *block = ptr == NULL
+                 ? NULL
+                 : tnri_block_map_at(&capture->place->arena->device->space.map, (uintptr_t)ptr);
+    *is_reused = tnri_pieces_gather(&spread, capture->place, *block);
+    return status;
+}
+
+tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnri_request *request,
+                             void **ptr)
+{
+    tnri_place *place = capture->place;
+    int view;
+    if (!tnri_pool_is_awake(place->pool))
+        return tnri_asleep_error(place->pool);
+    tnr_status status = capture_look(capture, stream, &view);
+    if (status == TNR_OK && !tnri_spares_fill(place, TNRI_SPARES_PER_MALLOC))
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a block of a capture.");
+    if (status != TNR_OK)
+        return status;
+    tnri_block *block = NULL;
+    int is_reused = 0;
+    status = tnri_pieces_serve(capture, view, request, &block, &is_reused);
+    if (status == TNR_OK && block == NULL)
+        status = serve_spread(capture, view, request, &block, &is_reused);
+    if (status != TNR_OK)
+        return status;
+    tnri_captured *captured = tnri_spare_take(place);
+    tnri_arena_enter(place->arena);
+    block_take(capture, stream, block, captured);
+    tnri_lock_release(&place->arena->lock);
+    capture->graph->blocks++;
+    capture->graph->reused += (uint64_t)is_reused;
+    *ptr = (void *)block->base;
+    if (tnri_graph_note(capture->graph, block->base, block->bytes))
+        return TNR_OK;
+    (void)tnri_place_release(place->arena, block, *ptr, 0);
+    *ptr = NULL;
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the addresses of a graph.");
+}
+
+/* ---- freeing -------------------------------------------------------------------------------- */
+
+/* Adds the frontier of a stream to the nodes at which the block's uses end. 0 if that cannot be
+ * told. *view is the stream's. */
+static int captured_reach(tnri_captured *captured, tnr_stream stream, int *view)
+{
+    tnri_capture *capture = captured->capture;
+    if (capture_look(capture, stream, view) != TNR_OK)
+        return 0;
+    const tnri_view *of = &capture->order.views[*view];
+    for (size_t i = 0; i < of->frontier_count; i++)
+        if (!tnri_captured_add_node(captured, of->frontier[i]))
+            return 0;
+    return 1;
+}
+
+/* Finds where the uses of a freed block end. 0 if that cannot be told by nodes. */
+static int captured_close(tnri_captured *captured)
+{
+    int view;
+    if (tnri_stream_key(captured->home) != captured->home_key)
+        return 0; /* another thread's default stream */
+    int told = captured_reach(captured, captured->home, &view);
+    /* Its own frontier stands for whatever its stream came after. */
+    if (told && captured->nodes_count > 0 && captured->open_count == 0)
+        tnri_captured_prune(captured, view);
+    for (size_t i = 0; told && i < captured->open_count; i++)
+        told = captured_reach(captured, captured->open[i], &view);
+    return told;
+}
+
+tnri_captured *tnri_place_captured(const tnri_block *block, const void *ptr)
+{
+    if (block->state != TNRI_LIVE || block->base != (uintptr_t)ptr || block->uses == NULL)
+        return NULL;
+    tnri_captured *captured = block->uses->captured;
+    return captured != NULL && captured->capture != NULL ? captured : NULL;
+}
+
+/* Takes a record out of its capture's list of live blocks. */
+static void live_leave(tnri_captured *captured)
+{
+    if (captured->prev != NULL)
+        captured->prev->next = captured->next;
+    else
+        captured->capture->live = captured->next;
+    if (captured->next != NULL)
+        captured->next->prev = captured->prev;
+    captured->next = NULL;
+    captured->prev = NULL;
+}
+
+/* Holds a block that is being freed until no capture into its place is under way. */
+static void captured_keep(tnri_captured *captured, tnri_arena *arena, void *ptr, int is_sync)
+{
+    tnri_place *place = captured->place;
+    tnri_arena_enter(arena);
+    captured->capture = NULL;
+    captured->uses.holds++;
+    captured->next = place->kept;
+    place->kept = captured;
+    tnri_lock_release(&arena->lock);
+    (void)tnri_hold_free(arena, captured->uses.block, ptr, is_sync);
+}
+
+int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
+{
+    tnri_arena_enter(arena);
+    tnri_captured *captured = tnri_place_captured(block, ptr);
+    int is_kept = captured != NULL && (captured->is_kept || is_sync || captured->uses.holds > 0 ||
+                                       captured->uses.first != NULL);
+    tnri_lock_release(&arena->lock);
+    if (captured == NULL)
+        return 0;
+    is_kept = is_kept || tnri_room_depth() > 1 || !tnri_capture_has_thread(captured->capture) ||
+              !captured_close(captured);
+    live_leave(captured);
+    if (is_kept) {
+        captured_keep(captured, arena, ptr, is_sync);
+        return 1;
+    }
+    tnri_arena_enter(arena);
+    tnri_arena_count_freed(arena, block);
+    arena->freed_because[TNR_REUSE_ORDERED_BY_GRAPH]++;
+    tnri_world_retire(block->world, block);
+    tnri_piece_begin(captured);
+    tnri_lock_release(&arena->lock);
+    return 1;
+}
+
+/* ---- uses ----------------------------------------------------------------------------------- */
+
+static tnr_status captured_open(tnri_captured *captured, tnr_stream stream)
+{
+    for (size_t i = 0; i < captured->open_count; i++)
+        if (captured->open[i] == stream)
+            return TNR_OK;
+    if (!TNRI_ARRAY_GROW(captured->open, captured->open_room, captured->open_count + 1))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
+    captured->open[captured->open_count++] = stream;
+    return TNR_OK;
+}
+
+tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *ptr,
+                          tnr_stream stream, int until_free)
+{
+    tnri_block_map *map = &arena->device->space.map;
+    tnr_status status = TNR_OK;
+    tnri_arena_enter(arena);
+    tnri_block *block = tnri_block_map_containing(map, (uintptr_t)ptr);
+    tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
+    int is_own = captured != NULL && captured->capture == capture;
+    if (block == NULL)
+        status = tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                            arena->device->index);
+    else if (captured != NULL && captured->capture != NULL && !is_own)
+        captured->is_kept = 1; /* two captures at once: no order between them */
+    else if (!is_own)
+        status = tnri_graph_hold(capture->graph, arena, block);
+    tnri_lock_release(&arena->lock);
+    if (status != TNR_OK || !is_own || stream == captured->home)
+        return status;
+    if (until_free && stream != TNRI_STREAM_PER_THREAD)
+        return captured_open(captured, stream);
+    int view;
+    if (until_free) /* only this thread can name it */
+        captured->is_kept = 1;
+    else if (!captured_reach(captured, stream, &view))
+        captured->is_kept = 1;
+    return TNR_OK;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* The stream that a block was handed out on; null if it cannot be named any more. In the context.
+ * */
+static tnri_stream *captured_home(const tnri_captured *captured, tnri_device *device)
+{
+    tnri_stream *home;
+    if (tnri_stream_key(captured->home) != captured->home_key ||
+        tnri_stream_find(device, captured->home, &home) != TNR_OK)
+        return NULL;
+    return home;
+}
+
+/* Other graphs of the pool had memory of their own where the block is. */
+static void survivor_guard(const tnri_captured *captured, const tnri_graph *own)
+{
+    const tnri_block *block = captured->uses.block;
+    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
+        if (graph != own && graph->place == captured->place && !graph->is_capturing &&
+            tnri_graph_meets(graph, block->base, tnri_block_end(block)) &&
+            !tnri_threats_add(captured, graph->number))
+            graph->is_doubtful = 1;
+}
+
+/* A block that outlives its capture is an ordinary one from here on: its free is ordered on its own
+ * stream, or, if that cannot be named, on all. */
+static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
+{
+    tnri_block *block = captured->uses.block;
+    tnri_arena *arena = capture->place->arena;
+    tnri_stream *home = captured_home(captured, capture->device);
+    tnri_event *none = NULL;
+    tnri_arena_enter(arena);
+    captured->capture = NULL;
+    captured->next = NULL;
+    captured->prev = NULL;
+    captured->uses.is_homeless =
+        home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK;
+    tnri_lock_release(&arena->lock);
+    survivor_guard(captured, capture->graph);
+}
+
+/* No capture into the place is under way any more. In the context. */
+static void place_clean(tnri_place *place)
+{
+    tnri_pieces_clean(place);
+    while (place->kept != NULL) {
+        tnri_captured *captured = place->kept;
+        place->kept = captured->next;
+        captured->next = NULL;
+        tnri_hold_end(&captured->uses); /* what fails is tried again later */
+    }
+}
+
+void tnri_place_capture_over(tnri_capture *capture)
+{
+    tnri_place *place = capture->place;
+    tnri_visit visit;
+    int is_inside = tnri_device_enter(place->pool->device, &visit) == TNR_OK;
+    while (capture->live != NULL) {
+        tnri_captured *captured = capture->live;
+        capture->live = captured->next;
+        survivor_settle(capture, captured);
+    }
+    place->captures_count--;
+    if (place->captures_count == 0)
+        place_clean(place);
+    else
+        tnri_pieces_orphan(capture);
+    if (is_inside)
+        tnri_device_leave(&visit);
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Captures that come to nothing, and graphs that end: everything goes back, at the right moment.
+ * Counters return to zero, what is mapped to its floor.
+ */
+#include "steps.h"
+
+#define BYTES (4 * MIB)
+
+/* A capture with something of everything in it: blocks live and freed on two streams, an ordinary
+ * block freed inside, one that is used, memory grown. */
+typedef struct mixture {
+    unsigned char *live, *branch, *ordinary, *used;
+    tnr_pool pool;
+} mixture;
+
+static mixture mixture_capture(tnr_pool pool)
+{
+    mixture self;
+    self.ordinary = unit_malloc(BYTES, ORIGIN);
+    self.used = unit_malloc(BYTES, OUTSIDE);
+    life_fill(self.ordinary, BYTES, 1, ORIGIN);
+    capture_begin(ORIGIN, pool);
+    self.live = captured_block(ORIGIN, 2);
+    self.pool = pool_of(self.live);
+    unsigned char *freed = captured_block(ORIGIN, 3);
+    life_fill(self.ordinary, BYTES, 4, ORIGIN);
+    assert_ok(tnr_free(freed));
+    assert_ok(tnr_free(self.ordinary));
+    order_after(BRANCH, ORIGIN);
+    self.branch = captured_block(BRANCH, 5);
+    life_fill(self.used, MIB, 6, BRANCH);
+    assert_ok(tnr_record_use(self.used, BRANCH));
+    assert_ok(tnr_record_stream(self.live, BRANCH));
+    assert_ok(tnr_free_sync(captured_block(BRANCH, 7)));
+    return self;
+}
+
+/* The capture is over, without a graph: the blocks that were live are so still, and usable. */
+static void mixture_end(mixture *self)
+{
+    assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_NONE);
+    assert_int_equal(capture_status(BRANCH), CU_STREAM_CAPTURE_STATUS_NONE);
+    assert_true(pool_is_there(self->pool));
+    (void)unit_stats();
+    assert_int_equal(pool_stats(self->pool).allocation[TNR_WORLD_ALL].current, 2);
+    life_fill(self->live, BYTES, 8, ORIGIN);
+    life_fill(self->branch, BYTES, 9, BRANCH);
+    /* What was freed inside is nobody's, so it is handed out. */
+    unsigned char *next = unit_malloc(BYTES, ORIGIN);
+    assert_ptr_equal(next, self->ordinary);
+    life_fill(next, BYTES, 10, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(self->live, BYTES, 8);
+    check_bytes(self->branch, BYTES, 9);
+    check_bytes(next, BYTES, 10);
+    assert_ok(tnr_free(next));
+    assert_ok(tnr_free(self->live));
+    assert_ok(tnr_free(self->branch));
+    assert_ok(tnr_free(self->used));
+}
+
+/* Another capture works, as if nothing had been. */
+static void check_next_capture(tnr_pool pool)
+{
+    capture_begin(ORIGIN, pool);
+    unsigned char *block = captured_block(ORIGIN, 21);
+    recorded graph = capture_end(ORIGIN);
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, BYTES, 21);
+    assert_ok(tnr_free(block));
+    recorded_destroy(&graph);
+    steps_settle();
+}
+
+static void check_over(mixture *self, int is_private)
+{
+    steps_settle();
+    assert_int_equal(pool_is_there(self->pool), !is_private);
+    check_next_capture(is_private ? NULL : self->pool);
+    if (!is_private)
+        assert_ok(tnr_pool_destroy(self->pool));
+    check_all_given_back();
+}
+
+/* ---- captures that come to nothing ----------------------------------------------------------- */
+
+static void aborted(void **state)
+{
+    (void)state;
+    for (int is_private = 0; is_private < 2; is_private++) {
+        steps_start("cross_stream:off", NULL);
+        mixture self = mixture_capture(is_private ? NULL : graph_pool("shared"));
+        assert_ok(tnr_capture_abort(0, ORIGIN)); /* BRANCH has not joined, and need not */
+        mixture_end(&self);
+        check_over(&self, is_private);
+        if (is_private == 0)
+            assert_int_equal(steps_stop(state), 0);
+    }
+}
+
+static void unjoined(void **state)
+{
+    (void)state;
+    tnr_cuda_graph cuda = (tnr_cuda_graph)(uintptr_t)1;
+    tnr_graph number = 99;
+    for (int is_private = 0; is_private < 2; is_private++) {
+        steps_start("cross_stream:off", NULL);
+        mixture self = mixture_capture(is_private ? NULL : graph_pool("shared"));
+        tnr_status status = tnr_capture_end(0, ORIGIN, &cuda, &number);
+        assert_true(status == TNR_ERR_CAPTURE_INVALIDATED);
+        assert_null(cuda);
+        assert_int_equal(tnr_last_driver_result(), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+        mixture_end(&self);
+        check_over(&self, is_private);
+        if (is_private == 0)
+            assert_int_equal(steps_stop(state), 0);
+    }
+}
+
+/* Experiment 4: an illegal call half-way spoils the capture; the engine goes on for a while. */
+static void invalidated(void **state)
+{
+    (void)state;
+    tnr_cuda_graph cuda = (tnr_cuda_graph)(uintptr_t)1;
+    for (int how = 0; how < 2; how++) {
+        steps_start("cross_stream:off", NULL);
+        mixture self = mixture_capture(NULL);
+        assert_int_not_equal(cuStreamSynchronize(ORIGIN), CUDA_SUCCESS);
+        assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+        void *late = &late;
+        tnr_status status = tnr_malloc(&late, BYTES, 0, ORIGIN);
+        assert_int_equal(status, TNR_ERR_CAPTURE_INVALIDATED);
+        assert_null(late);
+        assert_error(tnr_record_use(self.used, ORIGIN), TNR_ERR_CAPTURE_INVALIDATED, NULL);
+        if (how == 0)
+            assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED,
+                         NULL);
+        else
+            assert_ok(tnr_capture_abort(0, ORIGIN));
+        assert_true(how == 1 || cuda == NULL);
+        mixture_end(&self);
+        check_over(&self, 1);
+        if (how == 0)
+            assert_int_equal(steps_stop(state), 0);
+    }
+}
+
+/* Frees in a capture that is spoilt already. */
+static void freed_after_it_was_spoilt(void **state)
+{
+    (void)state;
+    tnr_cuda_graph cuda = NULL;
+    steps_start(NULL, NULL);
+    capture_begin(ORIGIN, NULL);
+    unsigned char *first = captured_block(ORIGIN, 1);
+    unsigned char *second = captured_block(ORIGIN, 1);
+    tnr_pool pool = pool_of(first);
+    assert_int_not_equal(cuStreamSynchronize(ORIGIN), CUDA_SUCCESS);
+    assert_ok(tnr_free(first));
+    assert_ok(tnr_free_sync(second));
+    assert_error(tnr_free(first), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED, NULL);
+    steps_settle();
+    assert_false(pool_is_there(pool));
+    check_all_given_back();
+}
+
+/* Ten thousand bytes here and there would show after a hundred of them. */
+static void a_hundred_failures_leave_nothing(void **state)
+{
+    (void)state;
+    steps_start("cross_stream:off", NULL);
+    tnr_cuda_graph cuda = NULL;
+    uint64_t metadata = 0;
+    for (int i = 0; i < 100; i++) {
+        mixture self = mixture_capture(NULL);
+        if (i % 3 == 0)
+            assert_ok(tnr_capture_abort(0, ORIGIN));
+        else
+            assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED,
+                         NULL);
+        assert_ok(tnr_free(self.live));
+        assert_ok(tnr_free(self.branch));
+        assert_ok(tnr_free(self.used));
+        steps_settle();
+        assert_ok(tnr_trim(0, 0, NULL));
+        tnr_stats stats = unit_stats();
+        assert_int_equal(stats.pools, 1);
+        assert_int_equal(stats.reserved_bytes.current, 0);
+        if (i == 20)
+            metadata = stats.metadata_bytes;
+        if (i > 20)
+            assert_true(stats.metadata_bytes <= metadata + 4096);
+    }
+    check_all_given_back();
+}
+
+/* ---- graphs that end ------------------------------------------------------------------------- */
+
+/* A graph that writes a block, with the block freed in the capture: nothing but the graph holds the
+ * pool. */
+static recorded graph_of_one(unsigned char **block, tnr_pool *pool)
+{
+    capture_begin(ORIGIN, NULL);
+    *block = captured_block(ORIGIN, 1);
+    *pool = pool_of(*block);
+    assert_ok(tnr_free(*block));
+    return capture_end(ORIGIN);
+}
+
+static void the_executable_keeps_it(void **state)
+{
+    (void)state;
+    unsigned char *block;
+    tnr_pool pool;
+    steps_start(NULL, NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    assert_int_equal(cuGraphDestroy(graph.cuda), CUDA_SUCCESS);
+    graph.cuda = NULL;
+    steps_settle();
+    assert_ok(tnr_trim(0, 0, NULL));
+    assert_true(graph_is_known(graph.number));
+    assert_true(pool_is_there(pool));
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, BYTES, 1);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_false(graph_is_known(graph.number));
+    assert_false(pool_is_there(pool));
+    check_all_given_back();
+}
+
+static void the_graph_keeps_it(void **state)
+{
+    (void)state;
+    unsigned char *block;
+    tnr_pool pool;
+    steps_start(NULL, NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    assert_int_equal(cuGraphExecDestroy(graph.exec), CUDA_SUCCESS);
+    steps_settle();
+    assert_true(pool_is_there(pool));
+    assert_int_equal(cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0), CUDA_SUCCESS);
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, BYTES, 1);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_false(pool_is_there(pool));
+    check_all_given_back();
+}
+
+/* Experiment 6: all CUDA objects destroyed while the launch has not run yet. */
+static void the_launch_keeps_it(void **state)
+{
+    (void)state;
+    unsigned char *block;
+    tnr_pool pool;
+    steps_start(NULL, NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    life_gate_close(0, ORIGIN);
+    recorded_launch(&graph, ORIGIN);
+    recorded_destroy(&graph);
+    simcuda_run(UINT64_MAX); /* all but what the gate holds back */
+    for (int i = 0; i < 3; i++) {
+        unsigned char *next = unit_malloc(BYTES, OUTSIDE);
+        assert_false(is_overlap(next, BYTES, block, BYTES));
+        life_fill(next, BYTES, 2, OUTSIDE);
+        assert_ok(tnr_free(next));
+        assert_true(graph_is_known(graph.number));
+        assert_true(pool_is_there(pool));
+    }
+    life_gate_open(0);
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, BYTES, 1);
+    steps_settle();
+    assert_false(graph_is_known(graph.number));
+    assert_false(pool_is_there(pool));
+    check_all_given_back();
+}
+
+static void a_clone_keeps_it(void **state)
+{
+    (void)state;
+    unsigned char *block;
+    tnr_pool pool;
+    CUgraph clone = NULL;
+    steps_start(NULL, NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    assert_int_equal(cuGraphClone(&clone, graph.cuda), CUDA_SUCCESS);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_true(pool_is_there(pool));
+    assert_int_equal(cuGraphInstantiateWithFlags(&graph.exec, clone, 0), CUDA_SUCCESS);
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, BYTES, 1);
+    assert_int_equal(cuGraphDestroy(clone), CUDA_SUCCESS);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_false(pool_is_there(pool));
+    check_all_given_back();
+}
+
+static void a_parent_keeps_it(void **state)
+{
+    (void)state;
+    unsigned char *block;
+    tnr_pool pool;
+    CUgraph parent = NULL;
+    CUgraphNode node;
+    CUgraphExec exec;
+    steps_start(NULL, NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    assert_int_equal(cuGraphCreate(&parent, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph.cuda), CUDA_SUCCESS);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_true(pool_is_there(pool));
+    assert_int_equal(cuGraphInstantiateWithFlags(&exec, parent, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphLaunch(exec, ORIGIN), CUDA_SUCCESS);
+    assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(parent), CUDA_SUCCESS);
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, BYTES, 1);
+    steps_settle();
+    assert_false(pool_is_there(pool));
+    check_all_given_back();
+}
+
+/* Graphs end in any number and order, while a capture is under way and afterwards. */
+static void many_graphs_end(void **state)
+{
+    (void)state;
+    enum { GRAPHS = 20 };
+    recorded graphs[GRAPHS];
+    tnr_pool pools[GRAPHS];
+    unsigned char *blocks[GRAPHS];
+    steps_start(NULL, NULL);
+    for (int i = 0; i < GRAPHS; i++)
+        graphs[i] = graph_of_one(&blocks[i], &pools[i]);
+    for (int i = 0; i < GRAPHS; i++)
+        recorded_launch(&graphs[i], life_streams[i % 4]);
+    for (int i = 0; i < GRAPHS; i += 2)
+        recorded_destroy(&graphs[i]);
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.mode = TNR_CAPTURE_RELAXED; /* no other allows the program to destroy executables */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    assert_ok(tnr_capture_begin(0, ORIGIN, &options));
+    recorded_destroy(&graphs[1]);
+    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    simcuda_run(UINT64_MAX);
+    unsigned char *own = captured_block(ORIGIN, 3);
+    assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    recorded last = capture_end(ORIGIN);
+    steps_settle();
+    tnr_pool next = graph_info(last.number).pool; /* may have a handle that was another's before */
+    for (int i = 0; i < GRAPHS; i++) {
+        assert_int_equal(graph_is_known(graphs[i].number), i % 2 == 1 && i != 1);
+        assert_int_equal(pools[i] != next && pool_is_there(pools[i]), i % 2 == 1 && i != 1);
+    }
+    for (int i = 3; i < GRAPHS; i += 2)
+        recorded_launch(&graphs[i], life_streams[i % 4]);
+    for (int i = 3; i < GRAPHS; i += 2)
+        recorded_destroy(&graphs[i]);
+    assert_ok(tnr_free(own));
+    recorded_destroy(&last);
+    check_all_given_back();
+}
+
+/* ---- the library's end ----------------------------------------------------------------------- */
+
+static void a_shutdown_with_graphs_alive(void **state)
+{
+    (void)state;
+    unsigned char *block;
+    tnr_pool pool;
+    steps_start(NULL, NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    assert_error(tnr_shutdown(0), TNR_ERR_BUSY, "graph");
+    assert_true(graph_is_known(graph.number));
+    recorded_launch(&graph, ORIGIN); /* it has changed nothing */
+    simcuda_run(UINT64_MAX);
+    check_bytes(block, BYTES, 1);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_ok(tnr_shutdown(1));
+    recorded_destroy(&graph); /* the CUDA objects outlive the library */
+    simcuda_run(UINT64_MAX);
+    check_next_capture(NULL); /* which can begin anew */
+    check_all_given_back();
+}
+
+static void a_shutdown_during_a_capture(void **state)
+{
+    (void)state;
+    CUgraph own = NULL;
+    steps_start(NULL, NULL);
+    capture_begin(ORIGIN, NULL);
+    unsigned char *block = captured_block(ORIGIN, 1);
+    assert_error(tnr_shutdown(0), TNR_ERR_BUSY, NULL);
+    assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    assert_ptr_equal(pool_of(block), pool_of(captured_block(ORIGIN, 2)));
+    tnr_status status = tnr_shutdown(1);
+    if (status == TNR_OK) {
+        /* By force: then the capture is either over, or the engine's to end. */
+        if (capture_status(ORIGIN) != CU_STREAM_CAPTURE_STATUS_NONE &&
+            cuStreamEndCapture(ORIGIN, &own) == CUDA_SUCCESS)
+            assert_int_equal(cuGraphDestroy(own), CUDA_SUCCESS);
+    } else {
+        assert_int_equal(status, TNR_ERR_BUSY);
+        assert_ok(tnr_capture_abort(0, ORIGIN));
+        assert_ok(tnr_shutdown(1));
+    }
+    check_next_capture(NULL);
+    check_all_given_back();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(aborted, steps_stop),
+        cmocka_unit_test_teardown(unjoined, steps_stop),
+        cmocka_unit_test_teardown(invalidated, steps_stop),
+        cmocka_unit_test_teardown(freed_after_it_was_spoilt, steps_stop),
+        cmocka_unit_test_teardown(a_hundred_failures_leave_nothing, steps_stop),
+        cmocka_unit_test_teardown(the_executable_keeps_it, steps_stop),
+        cmocka_unit_test_teardown(the_graph_keeps_it, steps_stop),
+        cmocka_unit_test_teardown(the_launch_keeps_it, steps_stop),
+        cmocka_unit_test_teardown(a_clone_keeps_it, steps_stop),
+        cmocka_unit_test_teardown(a_parent_keeps_it, steps_stop),
+        cmocka_unit_test_teardown(many_graphs_end, steps_stop),
+        cmocka_unit_test_teardown(a_shutdown_with_graphs_alive, steps_stop),
+        cmocka_unit_test_teardown(a_shutdown_during_a_capture, steps_stop),
+    };
+    return steps_run(tests);
+}

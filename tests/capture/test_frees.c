@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ordinary blocks and graphs: what is freed while a capture is under way, what a graph refers to
+ * and is freed afterwards, and blocks of a capture that outlive it.
+ */
+#include "steps.h"
+
+#include <pthread.h>
+
+#define BYTES (4 * MIB)
+
+/* 1 if the block's memory is handed out to the stream, now that no capture is under way. */
+static int is_back(const void *block, tnr_stream stream)
+{
+    void *next = unit_malloc(BYTES, stream);
+    int back = is_overlap(next, BYTES, block, BYTES);
+    life_fill(next, BYTES, 77, stream); /* a race, if anybody still uses it */
+    assert_ok(tnr_free(next));
+    return back;
+}
+
+static unsigned char *ordinary_block(tnr_stream stream, int value)
+{
+    unsigned char *block = unit_malloc(BYTES, stream);
+    life_fill(block, BYTES, value, stream);
+    return block;
+}
+
+/* ---- freed during the capture ---------------------------------------------------------------- */
+
+/* Freed by the capturing thread, on the stream that captures: the graph may refer to it, and this
+ * one does. It stays until the graph is over. */
+static void freed_inside_and_referred_to(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    unsigned char *weights = ordinary_block(ORIGIN, 1);
+    unsigned char *result = ordinary_block(ORIGIN, 2);
+    capture_begin(ORIGIN, NULL);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)weights + 64, MIB, ORIGIN),
+                     CUDA_SUCCESS);
+    assert_ok(tnr_free(weights));
+    assert_error(tnr_free(weights), TNR_ERR_NOT_LIVE, NULL);
+    recorded graph = capture_end(ORIGIN);
+    tnr_graph_info info = graph_info(graph.number);
+    assert_int_equal(info.kept_blocks, 2);
+    assert_int_equal(info.kept_bytes, 2 * BYTES);
+    assert_false(is_back(weights, ORIGIN));
+    simcuda_run(UINT64_MAX);
+    assert_false(is_back(weights, ORIGIN));
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(result, MIB, 1);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_true(is_back(weights, ORIGIN));
+    assert_ok(tnr_free(result));
+    check_all_given_back();
+}
+
+/* The same, and the graph does not refer to it: back with the capture's end, not before. */
+static void freed_inside_and_not_referred_to(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    unsigned char *block = ordinary_block(ORIGIN, 1);
+    capture_begin(ORIGIN, NULL);
+    (void)captured_block(ORIGIN, 2);
+    assert_ok(tnr_free(block));
+    tnr_stats stats = unit_stats();
+    assert_int_equal(stats.blocks_retired, 1); /* freed, and waiting */
+    recorded graph = capture_end(ORIGIN);
+    assert_int_equal(graph_info(graph.number).kept_blocks, 0);
+    assert_true(is_back(block, ORIGIN));
+    recorded_destroy(&graph);
+}
+
+/* Freed by a thread that captures, on a stream that does not. */
+static void another_streams_block_freed_inside(void **state)
+{
+    (void)state;
+    steps_start("cross_stream:off", NULL);
+    unsigned char *block = ordinary_block(OUTSIDE, 1);
+    order_after(ORIGIN, OUTSIDE);
+    capture_begin(ORIGIN, NULL);
+    life_fill(block, MIB, 3, ORIGIN);
+    assert_ok(tnr_free(block));
+    unsigned char *next = ordinary_block(OUTSIDE, 4); /* another thread could do so */
+    assert_false(is_overlap(next, BYTES, block, BYTES));
+    recorded graph = capture_end(ORIGIN);
+    assert_int_equal(graph_info(graph.number).kept_blocks, 1);
+    recorded_launch(&graph, ORIGIN);
+    assert_false(is_back(block, OUTSIDE));
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_true(is_back(block, OUTSIDE));
+    assert_ok(tnr_free(next));
+    check_all_given_back();
+}
+
+typedef struct freeing {
+    void *block, *next;
+    tnr_status status;
+} freeing;
+
+static void *free_and_ask(void *of)
+{
+    freeing *self = of;
+    self->status = tnr_free(self->block);
+    if (self->status == TNR_OK)
+        self->status = tnr_malloc(&self->next, BYTES, 0, OUTSIDE);
+    return NULL;
+}
+
+/* A thread that has nothing to do with the capture gets its own memory back at once. */
+static void another_thread_is_not_held_up(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    steps_start(NULL, NULL);
+    freeing other = {.block = ordinary_block(OUTSIDE, 1)};
+    capture_begin(ORIGIN, NULL);
+    unsigned char *own = captured_block(ORIGIN, 2);
+    assert_int_equal(pthread_create(&thread, NULL, free_and_ask, &other), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(other.status, TNR_OK);
+    assert_ptr_equal(other.next, other.block);
+    assert_ok(tnr_free(own));
+    recorded graph = capture_end(ORIGIN);
+    recorded_destroy(&graph);
+    assert_ok(tnr_free(other.next));
+    check_all_given_back();
+}
+
+/* Uses of an ordinary block by the capture: the graph refers to it, even if no node shows it. */
+static void a_use_that_no_node_shows(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    unsigned char *block = ordinary_block(OUTSIDE, 1);
+    unsigned char *streamed = ordinary_block(OUTSIDE, 1);
+    simcuda_run(UINT64_MAX);
+    capture_begin(ORIGIN, NULL);
+    assert_ok(tnr_record_use(block + 100, ORIGIN));
+    assert_ok(tnr_record_stream(streamed + 100, ORIGIN));
+    recorded graph = capture_end(ORIGIN);
+    assert_int_equal(graph_info(graph.number).kept_blocks, 2);
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_free(streamed));
+    steps_settle();
+    assert_false(is_back(block, OUTSIDE));
+    assert_false(is_back(streamed, OUTSIDE));
+    recorded_destroy(&graph);
+    check_all_given_back();
+}
+
+/* ---- freed after the capture ----------------------------------------------------------------- */
+
+/* A pool whose freed block a graph still refers to is not destroyed before the graph. */
+static void a_pool_that_a_graph_refers_to(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    tnr_pool pool = NULL;
+    void *weights = NULL;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&weights, BYTES, pool, 0, OUTSIDE));
+    unsigned char *result = ordinary_block(ORIGIN, 2);
+    capture_begin(ORIGIN, NULL);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)weights, MIB, ORIGIN),
+                     CUDA_SUCCESS);
+    recorded graph = capture_end(ORIGIN);
+    assert_ok(tnr_free(weights));
+    assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "1 freed block");
+    assert_int_equal(graph_info(graph.number).kept_blocks, 2);
+    recorded_destroy(&graph);
+    simcuda_run(UINT64_MAX);
+    assert_ok(tnr_pool_destroy(pool));
+    assert_ok(tnr_free(result));
+    check_all_given_back();
+}
+
+/* Experiment 5: memory freed outside while a graph refers to it. */
+static void freed_outside_while_a_graph_refers_to_it(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    unsigned char *weights = ordinary_block(OUTSIDE, 1);
+    order_after(ORIGIN, OUTSIDE);
+    capture_begin(ORIGIN, NULL);
+    unsigned char *own = captured_block(ORIGIN, 2);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)own, (CUdeviceptr)weights, BYTES, ORIGIN),
+                     CUDA_SUCCESS);
+    recorded first = capture_end(ORIGIN);
+    capture_begin(ORIGIN, NULL);
+    life_fill(weights, 100, 1, ORIGIN);
+    recorded second = capture_end(ORIGIN);
+    assert_ok(tnr_free(weights));
+    for (int round = 0; round < 3; round++) {
+        assert_false(is_back(weights, OUTSIDE));
+        recorded_launch(&first, ORIGIN);
+        simcuda_run(UINT64_MAX);
+        check_bytes(own, BYTES, 1);
+    }
+    assert_ok(tnr_trim(0, 0, NULL));
+    recorded_launch(&first, ORIGIN);
+    recorded_destroy(&first);
+    steps_settle();
+    assert_false(is_back(weights, OUTSIDE)); /* the second one still refers to it */
+    recorded_launch(&second, ORIGIN);
+    recorded_destroy(&second);
+    steps_settle();
+    assert_true(is_back(weights, OUTSIDE));
+    assert_ok(tnr_free(own));
+    check_all_given_back();
+}
+
+/* Memory of ordinary blocks is not moved or given back from under a graph. */
+static void pressure_does_not_take_it(void **state)
+{
+    (void)state;
+    void *none;
+    steps_start(NULL, "MEMORY=64M");
+    unsigned char *weights = ordinary_block(ORIGIN, 1);
+    unsigned char *result = ordinary_block(ORIGIN, 2);
+    capture_begin(ORIGIN, NULL);
+    assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)weights, BYTES, ORIGIN),
+                     CUDA_SUCCESS);
+    unsigned char *inside = captured_block(ORIGIN, 3);
+    assert_ok(tnr_free(inside));
+    recorded graph = capture_end(ORIGIN);
+    assert_ok(tnr_free(weights));
+    assert_error(tnr_malloc(&none, 60 * MIB, 0, ORIGIN), TNR_ERR_OUT_OF_MEMORY, NULL);
+    assert_ok(tnr_trim(0, 0, NULL));
+    unsigned char *others = unit_malloc(32 * MIB, OUTSIDE);
+    life_fill(others, 32 * MIB, 9, OUTSIDE);
+    simcuda_run(UINT64_MAX);
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(result, BYTES, 1);
+    check_bytes(inside, BYTES, 3);
+    check_bytes(others, 32 * MIB, 9);
+    assert_ok(tnr_free(others));
+    assert_ok(tnr_free(result));
+    recorded_destroy(&graph);
+    check_all_given_back();
+}
+
+/* Kernel nodes too, in both forms of their parameters. */
+static void kernel_run(void *const *params)
+{
+    unsigned char *at = *(unsigned char *const *)params[0];
+    at[0]++;
+}
+
+static size_t kernel_accesses(void *const *params, simcuda_access *out, size_t capacity)
+{
+    if (capacity > 0)
+        out[0] = (simcuda_access){*(const CUdeviceptr *)params[0], 1, 1};
+    return 1;
+}
+
+static void kernels_refer_to_it(void **state)
+{
+    (void)state;
+    static const char image[] = "image";
+    static const size_t sizes[] = {sizeof(CUdeviceptr)};
+    CUmodule module;
+    CUfunction function;
+    for (int packed = 0; packed < 2; packed++) {
+        steps_start(NULL, NULL);
+        assert_int_equal(simcuda_kernel_register("touch", 1, sizes, kernel_run, kernel_accesses),
+                         0);
+        assert_int_equal(cuModuleLoadData(&module, image), CUDA_SUCCESS);
+        assert_int_equal(cuModuleGetFunction(&function, module, "touch"), CUDA_SUCCESS);
+        unsigned char *block = ordinary_block(ORIGIN, 40);
+        CUdeviceptr inside = (CUdeviceptr)block + MIB + 16;
+        size_t bytes = sizeof(inside);
+        void *array[] = {&inside};
+        void *packing[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &inside, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                           &bytes, CU_LAUNCH_PARAM_END};
+        capture_begin(ORIGIN, NULL);
+        assert_int_equal(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, ORIGIN,
+                                        packed ? NULL : array, packed ? packing : NULL),
+                         CUDA_SUCCESS);
+        recorded graph = capture_end(ORIGIN);
+        assert_int_equal(graph_info(graph.number).kept_blocks, 1);
+        assert_ok(tnr_free(block));
+        assert_false(is_back(block, ORIGIN));
+        recorded_launch(&graph, ORIGIN);
+        recorded_launch(&graph, ORIGIN);
+        simcuda_run(UINT64_MAX);
+        assert_int_equal(block[MIB + 16], 42);
+        recorded_destroy(&graph);
+        steps_settle();
+        assert_true(is_back(block, ORIGIN));
+        assert_int_equal(cuModuleUnload(module), CUDA_SUCCESS);
+        check_all_given_back();
+        if (packed == 0)
+            assert_int_equal(steps_stop(state), 0);
+    }
+}
+
+/* ---- blocks that outlive their capture ------------------------------------------------------- */
+
+static void outputs_outlive_the_graph(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    capture_begin(ORIGIN, NULL);
+    unsigned char *scratch = captured_block(ORIGIN, 1);
+    unsigned char *output = captured_block(ORIGIN, 5);
+    tnr_pool pool = pool_of(output);
+    assert_ok(tnr_free(scratch));
+    recorded graph = capture_end(ORIGIN);
+    recorded_launch(&graph, ORIGIN);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_false(graph_is_known(graph.number));
+    assert_true(pool_is_there(pool)); /* for the output */
+    check_bytes(output, BYTES, 5);
+    life_fill(output, BYTES, 6, ORIGIN);
+    assert_ok(tnr_record_use(output, BRANCH));
+    life_fill(output, 1, 6, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(output, BYTES, 6);
+    tnr_block_info info;
+    assert_ok(tnr_block_get(output, &info));
+    assert_ptr_equal(info.stream, ORIGIN);
+    assert_ok(tnr_free(output));
+    steps_settle();
+    assert_false(pool_is_there(pool));
+    check_all_given_back();
+}
+
+/* Freed after the capture, before the graph is over: nobody else gets it, and replays are the
+ * same. */
+static void outputs_freed_while_the_graph_lives(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    capture_begin(ORIGIN, NULL);
+    unsigned char *output = captured_block(ORIGIN, 5);
+    tnr_pool pool = pool_of(output);
+    recorded graph = capture_end(ORIGIN);
+    life_fill(output, MIB, 1, BRANCH);
+    assert_ok(tnr_record_use(output, BRANCH));
+    assert_ok(tnr_free(output));
+    assert_false(is_back(output, ORIGIN));
+    unsigned char *strangers = ordinary_block(OUTSIDE, 8);
+    assert_false(is_overlap(strangers, BYTES, output, BYTES));
+    recorded_launch(&graph, ORIGIN); /* after BRANCH's use, or it races */
+    recorded_launch(&graph, OTHER);
+    simcuda_run(UINT64_MAX);
+    check_bytes(output, BYTES, 5);
+    check_bytes(strangers, BYTES, 8);
+    assert_ok(tnr_trim(0, 0, NULL));
+    assert_true(pool_is_there(pool));
+    assert_int_equal(pool_stats(pool).allocation[TNR_WORLD_ALL].current, 0);
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    recorded_destroy(&graph);
+    assert_ok(tnr_free(strangers));
+    check_all_given_back();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(freed_inside_and_referred_to, steps_stop),
+        cmocka_unit_test_teardown(freed_inside_and_not_referred_to, steps_stop),
+        cmocka_unit_test_teardown(another_streams_block_freed_inside, steps_stop),
+        cmocka_unit_test_teardown(another_thread_is_not_held_up, steps_stop),
+        cmocka_unit_test_teardown(a_use_that_no_node_shows, steps_stop),
+        cmocka_unit_test_teardown(a_pool_that_a_graph_refers_to, steps_stop),
+        cmocka_unit_test_teardown(freed_outside_while_a_graph_refers_to_it, steps_stop),
+        cmocka_unit_test_teardown(pressure_does_not_take_it, steps_stop),
+        cmocka_unit_test_teardown(kernels_refer_to_it, steps_stop),
+        cmocka_unit_test_teardown(outputs_outlive_the_graph, steps_stop),
+        cmocka_unit_test_teardown(outputs_freed_while_the_graph_lives, steps_stop),
+    };
+    return steps_run(tests);
+}
