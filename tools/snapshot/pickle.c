@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -505,8 +506,8 @@ static int push_dict(machine *vm)
  * dictionary can lie below them. */
 static int op_dict(machine *vm)
 {
-    value *pairs;
-    size_t count;
+    value *pairs = NULL;
+    size_t count = 0;
     if (mark_pop(vm, &pairs, &count) != 0)
         return -1;
     size_t floor = vm->stack.count;
@@ -544,8 +545,8 @@ static int op_pop(machine *vm)
 
 static int op_marked(machine *vm, unsigned char code)
 {
-    value *items;
-    size_t count;
+    value *items = NULL;
+    size_t count = 0;
     if (mark_pop(vm, &items, &count) != 0)
         return -1;
     switch (code) {
