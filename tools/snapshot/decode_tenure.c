@@ -327,6 +327,7 @@ static int pool_decode(decoder *from, place at, value dict)
         decode_count(from, at, dict, "reserved_bytes", &one.reserved_bytes) != 0 ||
         decode_count(from, at, dict, "asleep_bytes", &one.asleep_bytes) != 0 ||
         decode_count_or_null(from, at, dict, "limit_bytes", &one.limit_bytes) != 0 ||
+        decode_count(from, at, dict, "chunks", &one.chunks) != 0 ||
         decode_boolean(from, at, dict, "settled", &one.settled) != 0 ||
         pool_bytes_decode(from, at, dict, &one.bytes) != 0)
         return -1;
@@ -521,8 +522,8 @@ static int tiles_check(decoder *from, size_t index, const segment *range)
 static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
 {
     static const char *const names[] = {"address", "bytes", "pool", "stream", "small",
-                                        "first_block", "blocks"};
-    for (size_t k = 0; k < 7; k++) {
+                                        "first_block", "blocks", "arena"};
+    for (size_t k = 0; k < 8; k++) {
         if (cell_check(from, table, i, names[k], table->cell[k]) != 0)
             return -1;
     }
@@ -538,7 +539,7 @@ static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
         .small = table->cell[4] != 0,
         .first_block = (size_t)table->cell[5],
         .blocks_count = (size_t)table->cell[6],
-        .chunks = table->cell[7],
+        .arena = (uint64_t)table->cell[7],
         .stack = table->cell[8] > 0 ? (uint32_t)table->cell[8] : 0,
         .expandable = table->cell[9] != 0,
     };
@@ -548,7 +549,7 @@ static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
 static int segments_decode(decoder *from, value document)
 {
     static const char *const columns[] = {"address", "bytes", "pool", "stream", "small",
-                                          "first_block", "blocks", "chunks", "stack", "expandable",
+                                          "first_block", "blocks", "arena", "stack", "expandable",
                                           NULL};
     rows table;
     size_t blocks_before = 0;

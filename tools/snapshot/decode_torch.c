@@ -18,28 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "decode.h"
 #include "torch.h"
 
 enum {
     TABLE_MAX = 1024,       /* pools, and streams */
-    STACK_FRAMES_MAX = 4096,
     SETTING_BYTES_MAX = 2048,
     SETTING_DEPTH_MAX = 4,
 };
 
 /* ---- dictionaries of one kind --------------------------------------------------------------- */
 
-/* Where the keys we want are in dictionaries of the shape seen last. Nearly all dictionaries of a
- * kind have one shape, so a key costs an index instead of a search. */
-typedef struct keys {
-    const value_shape *shape;
-    size_t count;
-    const value_text *names[16]; /* null: no dictionary has it */
-    int at[16];
-} keys;
-
-static void keys_start(keys *wanted, const value_heap *heap, const char *const *names)
+void torch_keys_start(torch_keys *wanted, const value_heap *heap, const char *const *names)
 {
     memset(wanted, 0, sizeof(*wanted));
     for (; names[wanted->count]; wanted->count++) {
@@ -48,8 +37,7 @@ static void keys_start(keys *wanted, const value_heap *heap, const char *const *
     }
 }
 
-/* dict[key number]; VALUE_NONE if it is not there. */
-static value keys_get(keys *wanted, const value_dict *dict, size_t key)
+value torch_keys_get(torch_keys *wanted, const value_dict *dict, size_t key)
 {
     if (dict->shape != wanted->shape) {
         wanted->shape = dict->shape;
@@ -74,39 +62,9 @@ enum { BLK_ADDRESS, BLK_SIZE, BLK_REQUESTED, BLK_STATE, BLK_FRAMES, BLK_HISTORY 
 static const char *const frame_names[] = {"filename", "line", "name", NULL};
 enum { FRM_FILE, FRM_LINE, FRM_NAME };
 
-static const char *const entry_names[] = {
-    "action", "addr", "size", "stream", "time_us", "device_free", "frames", "user_metadata",
-    "compile_context", "pool_id", "category", NULL};
-enum { ENT_ACTION, ENT_ADDR, ENT_SIZE, ENT_STREAM, ENT_TIME, ENT_FREE, ENT_FRAMES, ENT_USER,
-       ENT_COMPILE, ENT_POOL, ENT_CATEGORY };
-
 const char *const torch_actions[TORCH_ACTIONS_COUNT] = {
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
     "segment_unmap", "snapshot", "oom", "annotate"};
-
-/* ---- the reader's state --------------------------------------------------------------------- */
-
-/* One device's trace while all are merged. */
-typedef struct trace_cursor {
-    const value_list *list;
-    uint32_t next;
-} trace_cursor;
-
-typedef struct torch_reader {
-    decoder *from;
-    model *out;
-    interner names;
-    map64 seen_stacks; /* list of frames -> stack */
-    map64 seen_frames; /* dictionary of a frame -> frame */
-    keys segment_keys, block_keys, frame_keys, entry_keys;
-    const value_text *actions[TORCH_ACTIONS_COUNT];
-    array sorted; /* segment_place */
-    uint32_t scratch[STACK_FRAMES_MAX];
-    trace_cursor traces[DEVICES_MAX];
-    size_t traces_count;
-    uint64_t zero_us;
-    int has_contexts, has_categories, has_unknown_actions;
-} torch_reader;
 
 typedef struct segment_place {
     uint64_t address;
@@ -114,7 +72,7 @@ typedef struct segment_place {
 } segment_place;
 
 /* A whole number from 0 to 2^62 in `any`, which is called `key`. */
-static int number_take(torch_reader *in, place at, value any, const char *key, uint64_t *number)
+int torch_number(torch_reader *in, place at, value any, const char *key, uint64_t *number)
 {
     if (value_as_unsigned(any, number) && *number <= DECODE_NUMBER_MAX)
         return 0;
@@ -123,7 +81,7 @@ static int number_take(torch_reader *in, place at, value any, const char *key, u
                                                        : value_kind_name(any));
 }
 
-static int dict_take(torch_reader *in, place at, value any, const value_dict **dict)
+int torch_dict(torch_reader *in, place at, value any, const value_dict **dict)
 {
     if (decode_is(in->from, at, any, VALUE_DICT) != 0)
         return -1;
@@ -134,7 +92,7 @@ static int dict_take(torch_reader *in, place at, value any, const value_dict **d
 /* ---- frames --------------------------------------------------------------------------------- */
 
 /* The string of a text, or string 0 for anything else. -1 without memory. */
-static int64_t string_of(torch_reader *in, value any)
+int64_t torch_string(torch_reader *in, value any)
 {
     return value_kind_of(any) == VALUE_TEXT ? decode_string(in->from, value_as_text(any)) : 0;
 }
@@ -146,9 +104,9 @@ static int64_t frame_of(torch_reader *in, value any)
     if (known != MAP64_ABSENT)
         return known;
     const value_dict *dict = value_as_dict(any);
-    int64_t file = string_of(in, keys_get(&in->frame_keys, dict, FRM_FILE));
-    int64_t name = string_of(in, keys_get(&in->frame_keys, dict, FRM_NAME));
-    if (!value_as_unsigned(keys_get(&in->frame_keys, dict, FRM_LINE), &line) || line > UINT32_MAX)
+    int64_t file = torch_string(in, torch_keys_get(&in->frame_keys, dict, FRM_FILE));
+    int64_t name = torch_string(in, torch_keys_get(&in->frame_keys, dict, FRM_NAME));
+    if (!value_as_unsigned(torch_keys_get(&in->frame_keys, dict, FRM_LINE), &line) || line > UINT32_MAX)
         line = 0;
     if (file < 0 || name < 0)
         return -1;
@@ -157,7 +115,7 @@ static int64_t frame_of(torch_reader *in, value any)
 }
 
 /* The stack of a list of frames; nothing is the empty one. */
-static int stack_take(torch_reader *in, place at, value frames, uint32_t *result)
+int torch_stack(torch_reader *in, place at, value frames, uint32_t *result)
 {
     *result = 0;
     if (value_kind_of(frames) == VALUE_NONE)
@@ -170,9 +128,9 @@ static int stack_take(torch_reader *in, place at, value frames, uint32_t *result
         return 0;
     }
     const value_list *list = value_as_list(frames);
-    if (list->count > STACK_FRAMES_MAX)
+    if (list->count > TORCH_FRAMES_MAX)
         return decode_fail(in->from, at, "a call stack of %" PRIu32 " frames; at most %d are read",
-                           list->count, STACK_FRAMES_MAX);
+                           list->count, TORCH_FRAMES_MAX);
     for (uint32_t i = 0; i < list->count; i++) {
         if (decode_is(in->from, at, list->items[i], VALUE_DICT) != 0)
             return -1;
@@ -206,7 +164,7 @@ static int device_add(torch_reader *in, uint64_t index)
     return 0;
 }
 
-static unsigned char device_place(const torch_reader *in, uint64_t index)
+unsigned char torch_device(const torch_reader *in, uint64_t index)
 {
     for (size_t i = 0; i < in->out->devices.count; i++) {
         if (MODEL_AT(in->out->devices, device, i)->index == index)
@@ -258,7 +216,7 @@ static int pool_of_id(torch_reader *in, place at, uint64_t device_index, const i
 }
 
 /* The pool that the pair `any` names; nothing is the default pool. */
-static int pool_take(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result)
+int torch_pool(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result)
 {
     int64_t id[2] = {0, 0};
     if (value_kind_of(any) != VALUE_NONE) {
@@ -272,7 +230,7 @@ static int pool_take(torch_reader *in, place at, uint64_t device_index, value an
     return pool_of_id(in, at, device_index, id, result);
 }
 
-static int stream_take(torch_reader *in, place at, uint64_t device_index, value any,
+int torch_stream(torch_reader *in, place at, uint64_t device_index, value any,
                        int32_t *result)
 {
     uint64_t handle;
@@ -339,22 +297,22 @@ static int block_take(torch_reader *in, place at, value any, uint64_t address, b
 {
     const value_dict *dict;
     uint64_t stated;
-    keys *wanted = &in->block_keys;
+    torch_keys *wanted = &in->block_keys;
     memset(one, 0, sizeof(*one));
     one->time_ns = -1;
     one->address = address;
-    if (dict_take(in, at, any, &dict) != 0 ||
-        number_take(in, at, keys_get(wanted, dict, BLK_SIZE), "size", &one->bytes) != 0 ||
-        state_take(in, at, keys_get(wanted, dict, BLK_STATE), &one->state) != 0)
+    if (torch_dict(in, at, any, &dict) != 0 ||
+        torch_number(in, at, torch_keys_get(wanted, dict, BLK_SIZE), "size", &one->bytes) != 0 ||
+        state_take(in, at, torch_keys_get(wanted, dict, BLK_STATE), &one->state) != 0)
         return -1;
-    value where = keys_get(wanted, dict, BLK_ADDRESS);
-    value requested = keys_get(wanted, dict, BLK_REQUESTED);
-    value frames = keys_get(wanted, dict, BLK_FRAMES);
+    value where = torch_keys_get(wanted, dict, BLK_ADDRESS);
+    value requested = torch_keys_get(wanted, dict, BLK_REQUESTED);
+    value frames = torch_keys_get(wanted, dict, BLK_FRAMES);
     if (value_kind_of(requested) == VALUE_NONE &&
-        old_history_take(in, at, keys_get(wanted, dict, BLK_HISTORY), &requested, &frames) != 0)
+        old_history_take(in, at, torch_keys_get(wanted, dict, BLK_HISTORY), &requested, &frames) != 0)
         return -1;
     if (value_kind_of(where) != VALUE_NONE) {
-        if (number_take(in, at, where, "address", &stated) != 0)
+        if (torch_number(in, at, where, "address", &stated) != 0)
             return -1;
         if (stated != address)
             return decode_fail(in->from, at, "a block begins at %" PRIu64 ", but the one before "
@@ -365,13 +323,13 @@ static int block_take(torch_reader *in, place at, value any, uint64_t address, b
     if (one->state == STATE_LIVE || one->state == STATE_RETIRED) {
         one->requested_bytes = one->bytes;
         if (value_kind_of(requested) != VALUE_NONE &&
-            number_take(in, at, requested, "requested_size", &one->requested_bytes) != 0)
+            torch_number(in, at, requested, "requested_size", &one->requested_bytes) != 0)
             return -1;
         if (one->requested_bytes > one->bytes)
             return decode_fail(in->from, at, "a block of %" PRIu64 " bytes, of which %" PRIu64
                                " were asked for", one->bytes, one->requested_bytes);
     }
-    return stack_take(in, at, frames, &one->stack);
+    return torch_stack(in, at, frames, &one->stack);
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
@@ -409,23 +367,24 @@ static int segment_take(torch_reader *in, place at, value any, uint64_t previous
     const value_dict *dict;
     uint64_t device_index;
     segment one = {0};
-    keys *wanted = &in->segment_keys;
-    if (dict_take(in, at, any, &dict) != 0 ||
-        number_take(in, at, keys_get(wanted, dict, SEG_DEVICE), "device", &device_index) != 0 ||
-        number_take(in, at, keys_get(wanted, dict, SEG_ADDRESS), "address", &one.address) != 0 ||
-        number_take(in, at, keys_get(wanted, dict, SEG_TOTAL), "total_size", &one.bytes) != 0 ||
-        stream_take(in, at, device_index, keys_get(wanted, dict, SEG_STREAM), &one.stream) != 0 ||
-        pool_take(in, at, device_index, keys_get(wanted, dict, SEG_POOL), &one.pool) != 0 ||
-        stack_take(in, at, keys_get(wanted, dict, SEG_FRAMES), &one.stack) != 0)
+    torch_keys *wanted = &in->segment_keys;
+    if (torch_dict(in, at, any, &dict) != 0 ||
+        torch_number(in, at, torch_keys_get(wanted, dict, SEG_DEVICE), "device", &device_index) != 0 ||
+        torch_number(in, at, torch_keys_get(wanted, dict, SEG_ADDRESS), "address", &one.address) != 0 ||
+        torch_number(in, at, torch_keys_get(wanted, dict, SEG_TOTAL), "total_size", &one.bytes) != 0 ||
+        torch_stream(in, at, device_index, torch_keys_get(wanted, dict, SEG_STREAM), &one.stream) != 0 ||
+        torch_pool(in, at, device_index, torch_keys_get(wanted, dict, SEG_POOL), &one.pool) != 0 ||
+        torch_stack(in, at, torch_keys_get(wanted, dict, SEG_FRAMES), &one.stack) != 0)
         return -1;
     if (one.address < previous_end)
         return decode_fail(in->from, at, "it overlaps with another segment");
-    value type = keys_get(wanted, dict, SEG_TYPE);
+    value type = torch_keys_get(wanted, dict, SEG_TYPE);
     one.small = value_kind_of(type) == VALUE_TEXT &&
                 strcmp(value_as_text(type)->bytes, "small") == 0;
-    one.expandable = value_kind_of(keys_get(wanted, dict, SEG_EXPANDABLE)) == VALUE_TRUE;
-    one.chunks = one.expandable ? -1 : 1;
-    value blocks = keys_get(wanted, dict, SEG_BLOCKS);
+    one.expandable = value_kind_of(torch_keys_get(wanted, dict, SEG_EXPANDABLE)) == VALUE_TRUE;
+    one.arena = (uint64_t)one.pool << 32 | (uint64_t)one.stream;
+    MODEL_AT(in->out->pools, pool, one.pool)->chunks++;
+    value blocks = torch_keys_get(wanted, dict, SEG_BLOCKS);
     if (blocks_take(in, at, blocks, &one) != 0)
         return -1;
     segment *made = MODEL_ADD(in->out, &in->out->segments, segment);
@@ -455,10 +414,10 @@ static int segments_sort(torch_reader *in, const value_list *list)
         uint64_t device_index;
         segment_place *one = MODEL_AT(in->sorted, segment_place, i);
         one->index = i;
-        if (dict_take(in, at, list->items[i], &dict) != 0 ||
-            number_take(in, at, keys_get(&in->segment_keys, dict, SEG_ADDRESS), "address",
+        if (torch_dict(in, at, list->items[i], &dict) != 0 ||
+            torch_number(in, at, torch_keys_get(&in->segment_keys, dict, SEG_ADDRESS), "address",
                         &one->address) != 0 ||
-            number_take(in, at, keys_get(&in->segment_keys, dict, SEG_DEVICE), "device",
+            torch_number(in, at, torch_keys_get(&in->segment_keys, dict, SEG_DEVICE), "device",
                         &device_index) != 0)
             return -1;
         if (device_index >= DEVICES_MAX - 1)
@@ -491,226 +450,6 @@ static int segments_take(torch_reader *in, const value_list *list)
         const segment *made = MODEL_AT(in->out->segments, segment, i);
         end = made->address + made->bytes;
     }
-    return 0;
-}
-
-/* ---- traces --------------------------------------------------------------------------------- */
-
-static int action_of(const torch_reader *in, value any)
-{
-    if (value_kind_of(any) != VALUE_TEXT)
-        return TORCH_ACTIONS_COUNT;
-    const value_text *text = value_as_text(any);
-    int action = 0;
-    while (action < TORCH_ACTIONS_COUNT && in->actions[action] != text)
-        action++;
-    return action;
-}
-
-/* The time of an entry in microseconds, or -1. */
-static int64_t entry_time(torch_reader *in, value any)
-{
-    int64_t time_us;
-    if (value_kind_of(any) != VALUE_DICT ||
-        !value_as_signed(keys_get(&in->entry_keys, value_as_dict(any), ENT_TIME), &time_us) ||
-        time_us < 0 || time_us > INT64_C(1) << 52)
-        return -1;
-    return time_us;
-}
-
-/* 1 if `next` is the free_completed of the free_requested `any`, at the same moment. */
-static int is_completion(torch_reader *in, const value_dict *dict, value next)
-{
-    static const size_t same[] = {ENT_ADDR, ENT_SIZE, ENT_STREAM, ENT_TIME, ENT_USER};
-    value before[sizeof(same) / sizeof(same[0])];
-    value frames = keys_get(&in->entry_keys, dict, ENT_FRAMES);
-    if (value_kind_of(next) != VALUE_DICT)
-        return 0;
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-        before[i] = keys_get(&in->entry_keys, dict, same[i]);
-    const value_dict *other = value_as_dict(next);
-    if (action_of(in, keys_get(&in->entry_keys, other, ENT_ACTION)) != TORCH_FREE_COMPLETED)
-        return 0;
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
-        value after = keys_get(&in->entry_keys, other, same[i]);
-        int64_t left, right;
-        if (before[i] != after && !(value_as_signed(before[i], &left) &&
-                                    value_as_signed(after, &right) && left == right))
-            return 0;
-    }
-    value later = keys_get(&in->entry_keys, other, ENT_FRAMES);
-    return later == frames || value_kind_of(later) == VALUE_NONE ||
-           (value_kind_of(later) == VALUE_LIST && value_as_list(later)->count == 0);
-}
-
-static const unsigned char kind_of_action[TORCH_ACTIONS_COUNT] = {
-    RECORD_ALLOC, RECORD_RETIRE, RECORD_REUSE, RECORD_MAP, RECORD_UNMAP, RECORD_MAP,
-    RECORD_UNMAP, RECORD_SNAPSHOT, RECORD_OOM, RECORD_MARK};
-
-/* The pool of an entry: as it says, else that of the memory there, else the default pool. */
-static int entry_pool(torch_reader *in, place at, size_t device_index, value named,
-                      uint64_t address, int32_t *result)
-{
-    if (value_kind_of(named) == VALUE_NONE && address != 0) {
-        const segment *around = model_segment_at(in->out, address);
-        if (around && MODEL_AT(in->out->pools, pool, around->pool)->device == device_index) {
-            *result = around->pool;
-            return 0;
-        }
-    }
-    return pool_take(in, at, device_index, named, result);
-}
-
-static int entry_addresses(torch_reader *in, place at, const value_dict *dict, int action,
-                           record *one)
-{
-    keys *wanted = &in->entry_keys;
-    value address = keys_get(wanted, dict, ENT_ADDR), free_bytes = keys_get(wanted, dict, ENT_FREE);
-    uint64_t free_number = 0;
-    if (number_take(in, at, keys_get(wanted, dict, ENT_SIZE), "size", &one->bytes) != 0)
-        return -1;
-    if (action == TORCH_OOM) {
-        /* Older ones have the device's free memory as the address. */
-        value holder = value_kind_of(free_bytes) == VALUE_NONE ? address : free_bytes;
-        if (value_kind_of(holder) != VALUE_NONE &&
-            number_take(in, at, holder, "device_free", &free_number) != 0)
-            return -1;
-        one->value = (int64_t)free_number;
-    } else if (action != TORCH_SNAPSHOT || value_kind_of(address) != VALUE_NONE) {
-        if (number_take(in, at, address, "addr", &one->address) != 0)
-            return -1;
-    }
-    if (action <= TORCH_FREE_COMPLETED || action == TORCH_OOM)
-        one->requested_bytes = one->bytes;
-    return 0;
-}
-
-static int entry_record(torch_reader *in, place at, size_t device_index, const value_dict *dict,
-                        int action, record *one)
-{
-    keys *wanted = &in->entry_keys;
-    int64_t time_us;
-    memset(one, 0, sizeof(*one));
-    one->kind = kind_of_action[action];
-    one->pool = one->stream = -1;
-    one->time_ns = -1;
-    one->device = device_place(in, device_index);
-    if (entry_addresses(in, at, dict, action, one) != 0)
-        return -1;
-    value stream_value = keys_get(wanted, dict, ENT_STREAM);
-    if (action != TORCH_SNAPSHOT && value_kind_of(stream_value) != VALUE_NONE &&
-        stream_take(in, at, device_index, stream_value, &one->stream) != 0)
-        return -1;
-    if (action != TORCH_SNAPSHOT &&
-        entry_pool(in, at, device_index, keys_get(wanted, dict, ENT_POOL), one->address,
-                   &one->pool) != 0)
-        return -1;
-    if (value_as_signed(keys_get(wanted, dict, ENT_TIME), &time_us) && time_us >= 0 &&
-        time_us <= INT64_C(1) << 52)
-        one->time_ns = (time_us - (int64_t)in->zero_us) * 1000;
-    one->reason = action == TORCH_SEGMENT_ALLOC || action == TORCH_SEGMENT_FREE;
-    int64_t mark = string_of(in, keys_get(wanted, dict, ENT_USER));
-    if (mark < 0)
-        return decode_fail_memory(in->from);
-    one->mark = (uint32_t)mark;
-    value context = keys_get(wanted, dict, ENT_COMPILE);
-    in->has_contexts |= value_kind_of(context) == VALUE_TEXT &&
-                        strcmp(value_as_text(context)->bytes, "N/A") != 0;
-    in->has_categories |= value_kind_of(keys_get(wanted, dict, ENT_CATEGORY)) == VALUE_TEXT;
-    return stack_take(in, at, keys_get(wanted, dict, ENT_FRAMES), &one->stack);
-}
-
-/* Makes a record of the device's next entry, or of its next two. */
-static int entry_take(torch_reader *in, size_t device_index)
-{
-    trace_cursor *trace = &in->traces[device_index];
-    char name[48];
-    snprintf(name, sizeof(name), "device_traces[%zu]", device_index);
-    place at = {name, trace->next};
-    const value_dict *dict;
-    record one;
-    if (dict_take(in, at, trace->list->items[trace->next], &dict) != 0)
-        return -1;
-    value action_value = keys_get(&in->entry_keys, dict, ENT_ACTION);
-    if (decode_is(in->from, at, action_value, VALUE_TEXT) != 0)
-        return -1;
-    trace->next++;
-    int action = action_of(in, action_value);
-    if (action == TORCH_ACTIONS_COUNT) {
-        in->has_unknown_actions++;
-        return 0;
-    }
-    if (entry_record(in, at, device_index, dict, action, &one) != 0)
-        return -1;
-    if (action == TORCH_FREE_REQUESTED && trace->next < trace->list->count &&
-        is_completion(in, dict, trace->list->items[trace->next])) {
-        one.kind = RECORD_FREE;
-        trace->next++;
-    }
-    record *made = MODEL_ADD(in->out, &in->out->records, record);
-    if (!made)
-        return decode_fail_memory(in->from);
-    *made = one;
-    return 0;
-}
-
-/* The moment 0: that of the first entry. */
-static void zero_find(torch_reader *in)
-{
-    int64_t least = INT64_MAX;
-    for (size_t i = 0; i < in->traces_count; i++) {
-        for (uint32_t k = 0; k < in->traces[i].list->count; k++) {
-            int64_t time_us = entry_time(in, in->traces[i].list->items[k]);
-            if (time_us >= 0 && time_us < least)
-                least = time_us;
-        }
-    }
-    in->zero_us = least == INT64_MAX ? 0 : (uint64_t)least;
-    in->out->zero_epoch_us = in->zero_us;
-}
-
-/* Merges the devices' traces by time; the order within each stays. */
-static int traces_take(torch_reader *in)
-{
-    zero_find(in);
-    for (;;) {
-        size_t chosen = SIZE_MAX;
-        int64_t earliest = INT64_MAX;
-        for (size_t i = 0; i < in->traces_count; i++) {
-            const trace_cursor *one = &in->traces[i];
-            if (one->next == one->list->count)
-                continue;
-            int64_t time_us = entry_time(in, one->list->items[one->next]);
-            if (chosen == SIZE_MAX || time_us < earliest) {
-                chosen = i;
-                earliest = time_us;
-            }
-        }
-        if (chosen == SIZE_MAX)
-            return 0;
-        if (entry_take(in, chosen) != 0)
-            return -1;
-    }
-}
-
-static int traces_open(torch_reader *in, value document)
-{
-    value any;
-    if (!value_get(in->from->heap, document, "device_traces", &any))
-        return 0;
-    place at = {"device_traces", PLACE_WHOLE};
-    if (decode_is(in->from, at, any, VALUE_LIST) != 0)
-        return -1;
-    const value_list *list = value_as_list(any);
-    if (list->count >= DEVICES_MAX)
-        return decode_fail(in->from, at, "traces of %" PRIu32 " devices; at most %d are read",
-                           list->count, DEVICES_MAX - 1);
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (decode_is(in->from, (place){"device_traces", i}, list->items[i], VALUE_LIST) != 0)
-            return -1;
-        in->traces[i].list = value_as_list(list->items[i]);
-    }
-    in->traces_count = list->count;
     return 0;
 }
 
@@ -779,61 +518,6 @@ static int settings_take(torch_reader *in, value document)
     return 0;
 }
 
-/* ---- what follows from all of it ------------------------------------------------------------ */
-
-/* Gives live and retired blocks the time of the record that made them so, and live ones without a
- * stack that record's. */
-static int times_find(torch_reader *in)
-{
-    model *out = in->out;
-    map64 by_address;
-    int code = 0;
-    map64_start(&by_address, out->limits);
-    for (size_t i = 0; i < out->blocks.count && code == 0; i++) {
-        const block *one = MODEL_AT(out->blocks, block, i);
-        if (one->state == STATE_LIVE || one->state == STATE_RETIRED)
-            code = map64_put(&by_address, one->address, (uint32_t)i);
-    }
-    for (size_t i = 0; i < out->records.count && code == 0; i++) {
-        const record *event = MODEL_AT(out->records, record, i);
-        if (event->kind != RECORD_ALLOC && event->kind != RECORD_RETIRE)
-            continue;
-        uint32_t at = map64_get(&by_address, event->address);
-        if (at == MAP64_ABSENT)
-            continue;
-        block *one = MODEL_AT(out->blocks, block, at);
-        if ((one->state == STATE_RETIRED) == (event->kind == RECORD_RETIRE))
-            one->time_ns = event->time_ns;
-        if (event->kind == RECORD_ALLOC && one->stack == 0)
-            one->stack = event->stack;
-    }
-    map64_release(&by_address);
-    return code == 0 ? 0 : decode_fail_memory(in->from);
-}
-
-/* The most that was reserved, from the end backwards. */
-static void peaks_find(model *out)
-{
-    for (size_t i = 0; i < out->devices.count; i++) {
-        device *one = MODEL_AT(out->devices, device, i);
-        uint64_t reserved = one->reserved_bytes;
-        one->reserved_peak_bytes = reserved;
-        for (size_t k = out->records.count; k > 0; k--) {
-            const record *event = MODEL_AT(out->records, record, k - 1);
-            if (event->device != i)
-                continue;
-            if (event->kind == RECORD_MAP)
-                reserved -= event->bytes < reserved ? event->bytes : reserved;
-            else if (event->kind == RECORD_UNMAP && event->bytes <= DECODE_NUMBER_MAX - reserved)
-                reserved += event->bytes;
-            else if (event->kind == RECORD_OOM)
-                one->ooms++;
-            if (reserved > one->reserved_peak_bytes)
-                one->reserved_peak_bytes = reserved;
-        }
-    }
-}
-
 static void summary_fill(torch_reader *in, value document)
 {
     model *out = in->out;
@@ -883,24 +567,21 @@ static int document_take(torch_reader *in, value document)
 {
     const value_heap *heap = in->from->heap;
     const value_list *segments;
-    keys_start(&in->segment_keys, heap, segment_names);
-    keys_start(&in->block_keys, heap, block_names);
-    keys_start(&in->frame_keys, heap, frame_names);
-    keys_start(&in->entry_keys, heap, entry_names);
-    for (size_t i = 0; i < TORCH_ACTIONS_COUNT; i++)
-        in->actions[i] = value_text_find(heap, torch_actions[i], strlen(torch_actions[i]));
+    torch_keys_start(&in->segment_keys, heap, segment_names);
+    torch_keys_start(&in->block_keys, heap, block_names);
+    torch_keys_start(&in->frame_keys, heap, frame_names);
     if (value_kind_of(document) == VALUE_LIST) {
         segments = value_as_list(document); /* torch.cuda.memory_snapshot() */
     } else if (decode_list(in->from, (place){"the document", PLACE_WHOLE}, document, "segments",
                            &segments) != 0) {
         return -1;
     }
-    if (tables_start(in) != 0 || traces_open(in, document) != 0 ||
-        segments_take(in, segments) != 0 || traces_take(in) != 0 ||
-        settings_take(in, document) != 0 || times_find(in) != 0)
+    if (tables_start(in) != 0 || torch_traces_open(in, document) != 0 ||
+        segments_take(in, segments) != 0 || torch_traces_take(in) != 0 ||
+        settings_take(in, document) != 0 || torch_times_find(in) != 0)
         return -1;
     model_sum(in->out);
-    peaks_find(in->out);
+    torch_peaks_find(in->out);
     summary_fill(in, document);
     return 0;
 }

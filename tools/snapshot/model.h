@@ -54,7 +54,8 @@ typedef enum record_kind {
     RECORD_GROW,
     RECORD_MAP,
     RECORD_UNMAP,
-    RECORD_MOVE,
+    RECORD_MOVE_IN,
+    RECORD_MOVE_OUT,
     RECORD_OOM,
     RECORD_POOL_MADE,
     RECORD_POOL_ENDED,
@@ -105,7 +106,7 @@ typedef struct pool_bytes {
 typedef struct pool {
     uint64_t device, number;
     const char *name, *kind, *state;
-    uint64_t reserved_bytes, asleep_bytes;
+    uint64_t reserved_bytes, asleep_bytes, chunks;
     int64_t limit_bytes; /* -1: null */
     int settled;
     pool_bytes bytes;
@@ -122,7 +123,7 @@ typedef struct segment {
     uint64_t address, bytes;
     int32_t pool, stream;
     uint32_t stack;     /* of its allocation, in snapshots of PyTorch */
-    int64_t chunks;     /* -1: not known */
+    uint64_t arena;     /* which the segments of one arena share */
     size_t first_block, blocks_count;
     unsigned char small, expandable;
 } segment;

@@ -231,9 +231,10 @@ static int line_bytes(machine *vm, size_t limit)
     }
 }
 
-static int push_number(machine *vm, int made, value number)
+/* `made` is what making *number returned; it is looked at only if that went well. */
+static int push_number(machine *vm, int made, const value *number)
 {
-    return made != 0 ? fail_memory(vm) : push(vm, number);
+    return made != 0 ? fail_memory(vm) : push(vm, *number);
 }
 
 /* A whole number in text: -2^63 to 2^64 - 1. */
@@ -245,11 +246,11 @@ static int push_decimal(machine *vm, const char *text)
     if (text[0] == '-') {
         long long parsed = strtoll(text, &end, 10);
         if (errno == 0 && end != text && *end == '\0')
-            return push_number(vm, value_make_signed(vm->heap, parsed, &number), number);
+            return push_number(vm, value_make_signed(vm->heap, parsed, &number), &number);
     } else if (text[0] >= '0' && text[0] <= '9') {
         unsigned long long parsed = strtoull(text, &end, 10);
         if (errno == 0 && *end == '\0')
-            return push_number(vm, value_make_unsigned(vm->heap, parsed, &number), number);
+            return push_number(vm, value_make_unsigned(vm->heap, parsed, &number), &number);
     }
     return input_fail(vm->in, vm->at, "\"%.32s\" is no whole number of 64 bits", text);
 }
@@ -294,8 +295,8 @@ static int op_long(machine *vm, size_t length_bytes)
     }
     value number;
     if (negative)
-        return push_number(vm, value_make_signed(vm->heap, (int64_t)bits, &number), number);
-    return push_number(vm, value_make_unsigned(vm->heap, bits, &number), number);
+        return push_number(vm, value_make_signed(vm->heap, (int64_t)bits, &number), &number);
+    return push_number(vm, value_make_unsigned(vm->heap, bits, &number), &number);
 }
 
 static int op_int(machine *vm, size_t bytes)
@@ -305,7 +306,7 @@ static int op_int(machine *vm, size_t bytes)
     if (operand(vm, bytes, &bits) != 0)
         return -1;
     int64_t as_signed = bytes == 4 ? (int32_t)(uint32_t)bits : (int64_t)bits;
-    return push_number(vm, value_make_signed(vm->heap, as_signed, &number), number);
+    return push_number(vm, value_make_signed(vm->heap, as_signed, &number), &number);
 }
 
 static int op_binfloat(machine *vm)
@@ -318,7 +319,7 @@ static int op_binfloat(machine *vm)
     double real;
     memcpy(&real, &big, sizeof(real));
     value number;
-    return push_number(vm, value_make_real(vm->heap, real, &number), number);
+    return push_number(vm, value_make_real(vm->heap, real, &number), &number);
 }
 
 static int op_float(machine *vm)
@@ -330,7 +331,7 @@ static int op_float(machine *vm)
     if (end == vm->bytes.items || *end != '\0')
         return input_fail(vm->in, vm->at, "\"%.32s\" is no number", (char *)vm->bytes.items);
     value number;
-    return push_number(vm, value_make_real(vm->heap, real, &number), number);
+    return push_number(vm, value_make_real(vm->heap, real, &number), &number);
 }
 
 /* ---- the V of protocol 0: Latin-1 with \uXXXX and \UXXXXXXXX --------------------------------- */
