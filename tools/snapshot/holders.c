@@ -175,8 +175,8 @@ int waiting_find(const model *in, array *result)
     for (size_t i = 0; i < in->waits.count; i++) {
         const wait *one = MODEL_AT(in->waits, wait, i);
         int on_graph = one->kind == WAIT_GRAPH || one->kind == WAIT_CAPTURE;
-        int32_t stream = one->kind == WAIT_USE ? one->stream : -1;
-        uint64_t key = on_graph ? (uint64_t)(one->graph + 1) : (uint64_t)(stream + 1);
+        int32_t used_by = one->kind == WAIT_USE ? one->stream : -1;
+        uint64_t key = on_graph ? (uint64_t)(one->graph + 1) : (uint64_t)(used_by + 1);
         key = key << 2 | one->kind;
         uint32_t at = map64_get(&places, key);
         if (at == MAP64_ABSENT) {
@@ -187,7 +187,7 @@ int waiting_find(const model *in, array *result)
                 return -1;
             }
             *MODEL_AT(*result, waiting, result->count++) = (waiting){
-                .kind = (wait_kind)one->kind, .stream = stream,
+                .kind = (wait_kind)one->kind, .stream = used_by,
                 .graph = on_graph ? one->graph : -1, .oldest_since_ns = -1};
         }
         waiting *to = MODEL_AT(*result, waiting, at);

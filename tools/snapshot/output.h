@@ -25,6 +25,8 @@ typedef struct output {
 
 /* Compresses with gzip if `compress` is 1. Returns 0, or -1 with a sentence in `error`. */
 int output_open(output *out, const char *path, int compress);
+/* The same for an open descriptor, which this takes over. */
+int output_open_fd(output *out, int fd, int compress);
 /* Completes the file, or removes what there is of it if something failed or `keep` is 0. Returns
  * 0 if the file is there now, or -1 with a sentence in `error`. */
 int output_close(output *out, int keep);
