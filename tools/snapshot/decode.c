@@ -109,11 +109,13 @@ int decode_text(decoder *from, place at, value dict, const char *key, const char
     value found;
     if (take(from, at, dict, key, VALUE_TEXT, &found) != 0)
         return -1;
-    int64_t string = decode_string(from, value_as_text(found));
-    if (string < 0)
-        return decode_fail_memory(from);
-    *text = model_string(from->out, (uint32_t)string);
-    return 0;
+    *text = decode_text_copy(from, value_as_text(found));
+    return *text ? 0 : decode_fail_memory(from);
+}
+
+const char *decode_text_copy(decoder *from, const value_text *text)
+{
+    return model_text(from->out, text->bytes, text->length);
 }
 
 int decode_boolean(decoder *from, place at, value dict, const char *key, int *truth)

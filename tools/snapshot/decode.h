@@ -49,6 +49,9 @@ int decode_count(decoder *from, place at, value dict, const char *key, uint64_t 
 /* The same, but null is -1. */
 int decode_count_or_null(decoder *from, place at, value dict, const char *key, int64_t *number);
 
+/* A copy that belongs to the model but is none of its strings. Null without memory. */
+const char *decode_text_copy(decoder *from, const value_text *text);
+
 /* The number of this text among the model's strings. -1 without memory. */
 int64_t decode_string(decoder *from, const value_text *text);
 

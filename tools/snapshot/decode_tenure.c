@@ -149,12 +149,9 @@ static int settings_decode(decoder *from, value document)
         if (decode_is(from, whole("settings"), text, VALUE_TEXT) != 0)
             return -1;
         setting *one = MODEL_ADD(from->out, &from->out->settings, setting);
-        int64_t name = decode_string(from, key->key);
-        int64_t value_string = decode_string(from, value_as_text(text));
-        if (!one || name < 0 || value_string < 0)
+        if (!one || !(one->key = decode_text_copy(from, key->key)) ||
+            !(one->text = decode_text_copy(from, value_as_text(text))))
             return decode_fail_memory(from);
-        one->key = model_string(from->out, (uint32_t)name);
-        one->text = model_string(from->out, (uint32_t)value_string);
     }
     /* The chain of keys is read from its end. */
     setting *list = from->out->settings.items;
@@ -541,7 +538,7 @@ static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
         .blocks_count = (size_t)table->cell[6],
         .arena = (uint64_t)table->cell[7],
         .stack = table->cell[8] > 0 ? (uint32_t)table->cell[8] : 0,
-        .expandable = table->cell[9] != 0,
+        .expandable = table->cell[9] > 0,
     };
     return 0;
 }
@@ -557,6 +554,9 @@ static int segments_decode(decoder *from, value document)
     model *out = from->out;
     if (rows_open(from, document, "segments", columns, 8, &table) != 0)
         return -1;
+    /* The column that only memory of PyTorch has. */
+    if (table.at[9] >= 0)
+        out->origin = ORIGIN_TORCH;
     for (size_t i = 0; i < table.list->count; i++) {
         segment one;
         if (rows_read(from, &table, i) != 0 || segment_decode(from, &table, i, &one) != 0)
@@ -696,7 +696,6 @@ static int history_decode(decoder *from, value document)
     return 0;
 }
 
-/* Strings first: the head's texts are put behind those of the document, whose numbers must stay. */
 int decode_tenure(decoder *from, value document)
 {
     from->out->origin = ORIGIN_TENURE;

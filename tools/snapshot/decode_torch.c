@@ -518,6 +518,94 @@ static int settings_take(torch_reader *in, value document)
     return 0;
 }
 
+/* ---- waits ---------------------------------------------------------------------------------- */
+
+/* The block at the address, or blocks.count. */
+static size_t block_at(const model *out, uint64_t address)
+{
+    const segment *around = model_segment_at(out, address);
+    if (!around)
+        return out->blocks.count;
+    size_t low = around->first_block, high = low + around->blocks_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (MODEL_AT(out->blocks, block, middle)->address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    int found = low < around->first_block + around->blocks_count &&
+                MODEL_AT(out->blocks, block, low)->address == address;
+    return found ? low : out->blocks.count;
+}
+
+static int64_t optional_number(torch_reader *in, value dict, const char *key)
+{
+    value any;
+    uint64_t number;
+    if (value_get(in->from->heap, dict, key, &any) && value_as_unsigned(any, &number) &&
+        number <= DECODE_NUMBER_MAX)
+        return (int64_t)number;
+    return -1;
+}
+
+static int wait_take(torch_reader *in, place at, value dict)
+{
+    const value_dict *checked;
+    uint64_t address;
+    value kind, any;
+    model *out = in->out;
+    wait one = {.stream = -1};
+    if (torch_dict(in, at, dict, &checked) != 0 ||
+        decode_count(in->from, at, dict, "address", &address) != 0)
+        return -1;
+    one.block = block_at(out, address);
+    if (one.block == out->blocks.count)
+        return decode_fail(in->from, at, "there is no block at %" PRIu64, address);
+    if (!value_get(in->from->heap, dict, "kind", &kind) || value_kind_of(kind) != VALUE_TEXT)
+        return decode_fail(in->from, at, "the key \"kind\" is missing");
+    while (one.kind < WAIT_KINDS_COUNT &&
+           strcmp(wait_kind_names[one.kind], value_as_text(kind)->bytes) != 0)
+        one.kind++;
+    if (one.kind == WAIT_KINDS_COUNT)
+        return 0; /* a later writer knows more kinds */
+    const segment *around = model_segment_at(out, address);
+    uint64_t device_index = MODEL_AT(out->pools, pool, around->pool)->device;
+    if (value_get(in->from->heap, dict, "stream", &any) &&
+        torch_stream(in, at, device_index, any, &one.stream) != 0)
+        return -1;
+    one.mark_number = optional_number(in, dict, "mark_number");
+    one.graph = optional_number(in, dict, "graph");
+    one.since_ns = optional_number(in, dict, "since_us");
+    if (one.since_ns >= 0) {
+        int64_t us = one.since_ns - (int64_t)in->zero_us;
+        one.since_ns = us >= 0 && us <= INT64_C(1) << 52 ? us * 1000 : -1;
+    }
+    wait *made = MODEL_ADD(out, &out->waits, wait);
+    if (!made)
+        return decode_fail_memory(in->from);
+    *made = one;
+    return 0;
+}
+
+/* What Tenure puts into PyTorch's format besides: see encode_torch.c. */
+static int waits_take(torch_reader *in, value document)
+{
+    value any;
+    if (!value_get(in->from->heap, document, "tenure_waits", &any))
+        return 0;
+    if (decode_is(in->from, (place){"tenure_waits", PLACE_WHOLE}, any, VALUE_LIST) != 0)
+        return -1;
+    const value_list *list = value_as_list(any);
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (wait_take(in, (place){"tenure_waits", i}, list->items[i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
 static void summary_fill(torch_reader *in, value document)
 {
     model *out = in->out;
@@ -578,7 +666,8 @@ static int document_take(torch_reader *in, value document)
     }
     if (tables_start(in) != 0 || torch_traces_open(in, document) != 0 ||
         segments_take(in, segments) != 0 || torch_traces_take(in) != 0 ||
-        settings_take(in, document) != 0 || torch_times_find(in) != 0)
+        settings_take(in, document) != 0 || waits_take(in, document) != 0 ||
+        torch_times_find(in) != 0)
         return -1;
     model_sum(in->out);
     torch_peaks_find(in->out);
@@ -596,6 +685,7 @@ int decode_torch(decoder *from, value document)
     in->from = from;
     in->out = from->out;
     from->out->origin = ORIGIN_TORCH;
+    from->out->is_torch_file = 1;
     from->out->writer_name = "PyTorch";
     from->out->reason = "converted";
     interner_start(&in->names, from->out);

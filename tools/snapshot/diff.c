@@ -39,16 +39,18 @@ static int key_make(matcher *by, const model *in, uint32_t index)
     for (uint32_t i = 0; i < one->count; i++) {
         const frame *part =
             MODEL_AT(in->frames, frame, *MODEL_AT(in->stack_frames, uint32_t, one->first + i));
-        const char *names[] = {model_string(in, part->function), model_string(in, part->file),
-                               model_string(in, part->module)};
         char numbers[64];
-        int length = snprintf(numbers, sizeof(numbers), "%" PRIu32 "+%" PRIu64, part->line,
-                              part->function == 0 ? part->offset : 0);
-        for (size_t k = 0; k < 3; k++) {
-            if (text_add(by, names[k], strlen(names[k]) + 1) != 0)
-                return -1;
-        }
-        if (text_add(by, numbers, (size_t)length + 1) != 0)
+        /* What is not known is replaced as encode_torch does it, so that a snapshot and its
+         * conversion are the same. */
+        const char *file = model_string(in, part->file != 0 ? part->file : part->module);
+        const char *function = model_string(in, part->function);
+        int length = snprintf(numbers, sizeof(numbers), "%" PRIu32, part->line);
+        if (text_add(by, file, strlen(file) + 1) != 0 ||
+            text_add(by, numbers, (size_t)length + 1) != 0)
+            return -1;
+        length = snprintf(numbers, sizeof(numbers), "0x%" PRIx64, part->offset);
+        if (part->function == 0 ? text_add(by, numbers, (size_t)length + 1) != 0
+                                : text_add(by, function, strlen(function) + 1) != 0)
             return -1;
     }
     return 0;

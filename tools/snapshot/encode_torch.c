@@ -398,6 +398,8 @@ static void losses_find(writer *to)
                    to->history.contradictions_count);
     if (to->modules_lost > 0)
         losses_add(lost, "modules and offsets of %" PRIu64 " frames", to->modules_lost);
+    if (in->settings.count > 0)
+        losses_add(lost, "types of settings: all are texts");
     if (in->graphs.count > 0)
         losses_add(lost, "%zu graphs: only their pools and waits are there", in->graphs.count);
     if (in->origin == ORIGIN_TENURE) {

@@ -175,7 +175,8 @@ typedef struct history_counts {
 typedef struct model {
     budget *limits;
     store place;
-    snapshot_origin origin;
+    snapshot_origin origin; /* whose memory it is */
+    int is_torch_file;      /* 1 if it was read from PyTorch's format, whose ever it is */
     const char *writer_name, *writer_version, *reason, *program, *driver_path;
     uint64_t pid, driver_version;
     int simulated;

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <tenure/alloc.h>
-
 #include "encode_html.h"
 #include "encode_trace.h"
 #include "table.h"
@@ -59,21 +57,6 @@ static const cli_syntax convert_syntax = {
     2,
 };
 
-#define NUMBER_TEXT(number) NUMBER_TEXT_OF(number)
-#define NUMBER_TEXT_OF(number) #number
-#define VERSION_TEXT                                                                               \
-    NUMBER_TEXT(TNR_VERSION_MAJOR) "." NUMBER_TEXT(TNR_VERSION_MINOR) "."                          \
-    NUMBER_TEXT(TNR_VERSION_PATCH)
-
-/* What was converted says so. */
-static void origin_mark(model *snapshot)
-{
-    if (snapshot->origin == ORIGIN_TORCH) {
-        snapshot->writer_name = "tenure snapshot convert";
-        snapshot->writer_version = VERSION_TEXT;
-    }
-}
-
 static exit_code convert_write(const model *snapshot, int to_torch, output *out)
 {
     losses lost = {.count = 0};
@@ -105,12 +88,10 @@ int snapshot_convert(int argc, char **argv)
     if (code == EXIT_CODE_OK) {
         const char *path = parsed.positionals[1];
         int to_torch = convert_to ? strcmp(convert_to, "torch") == 0
-                                  : snapshot.origin == ORIGIN_TENURE;
+                                  : !snapshot.is_torch_file;
         code = output_start(&convert_syntax, out, path, output_wants_gzip(path));
-        if (code == EXIT_CODE_OK) {
-            origin_mark(&snapshot);
+        if (code == EXIT_CODE_OK)
             code = output_finish(&convert_syntax, out, convert_write(&snapshot, to_torch, out));
-        }
     }
     free(out);
     model_release(&snapshot);

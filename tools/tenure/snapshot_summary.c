@@ -100,6 +100,11 @@ static const char *holder_label(const model *in, holder_kind kind, const holder 
     return text;
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* ---- text ----------------------------------------------------------------------------------- */
 
 static void holders_print(const summary *all, holder_kind kind)
@@ -153,13 +158,14 @@ static void scatter_print(const summary *all)
                format_bytes_binary(free->largest_run_bytes, b));
     }
     if (free->idle_segments_bytes > 0)
-        printf("%s of that are %" PRIu64 " whole segments with nothing in them, which could go "
-               "back to the device.\n", format_bytes_binary(free->idle_segments_bytes, a),
-               free->idle_segments_count);
+        printf("%s of that could go back to the device: %" PRIu64 " whole segment%s with nothing "
+               "in use.\n", format_bytes_binary(free->idle_segments_bytes, a),
+               free->idle_segments_count, plural(free->idle_segments_count));
     if (free->thin_segments_count > 0)
-        printf("%s of that lie in %" PRIu64 " segments that %s keep: at most a tenth of each is "
+        printf("%s of that lie in %" PRIu64 " segment%s that %s keep: at most a tenth of each is "
                "in use.\n", format_bytes_binary(free->thin_free_bytes, a),
-               free->thin_segments_count, format_bytes_binary(free->thin_held_bytes, b));
+               free->thin_segments_count, plural(free->thin_segments_count),
+               format_bytes_binary(free->thin_held_bytes, b));
     if (free->slack_bytes > 0)
         printf("Rounding costs %s, %.1f %% of what is live.\n",
                format_bytes_binary(free->slack_bytes, a),
@@ -184,8 +190,9 @@ static void waits_print(const summary *all)
     char label[160], bytes[32], age[32];
     table out;
     if (all->retired_count > 0)
-        printf("\n%s in %" PRIu64 " blocks were freed and wait until nothing uses them.\n",
-               format_bytes_binary(all->retired_bytes, bytes), all->retired_count);
+        printf("\n%s in %" PRIu64 " block%s were freed and wait until nothing uses them.\n",
+               format_bytes_binary(all->retired_bytes, bytes), all->retired_count,
+               plural(all->retired_count));
     if (all->waits.count == 0)
         return;
     table_start(&out, 4);
@@ -220,13 +227,14 @@ static void head_print(const summary *all)
 {
     const model *in = all->in;
     char a[32], b[32], c[32];
-    printf("%s: a snapshot of %s%s%s, %zu device%s, %zu segments, %zu blocks, %zu records\n",
+    printf("%s: a snapshot of %s%s%s, %zu device%s, %zu segment%s, %zu block%s, %zu record%s\n",
            all->path, in->writer_name, in->program[0] ? " in " : "", in->program,
-           in->devices.count, in->devices.count == 1 ? "" : "s", in->segments.count,
-           in->blocks.count, in->records.count);
-    printf("%s are reserved. %s in %" PRIu64 " blocks are live",
+           in->devices.count, plural(in->devices.count), in->segments.count,
+           plural(in->segments.count), in->blocks.count, plural(in->blocks.count),
+           in->records.count, plural(in->records.count));
+    printf("%s are reserved. %s in %" PRIu64 " block%s are live",
            format_bytes_binary(all->free.reserved_bytes, a),
-           format_bytes_binary(all->live_bytes, b), all->live_count);
+           format_bytes_binary(all->live_bytes, b), all->live_count, plural(all->live_count));
     if (all->free.reserved_bytes > 0)
         printf(", %.1f %% of it", 100.0 * (double)all->live_bytes /
                                       (double)all->free.reserved_bytes);
@@ -242,8 +250,8 @@ static void head_print(const summary *all)
             printf("Device %" PRIu64 " has %s asleep.\n", one->index,
                    format_bytes_binary(one->asleep_bytes, a));
         if (one->ooms > 0)
-            printf("Device %" PRIu64 " ran out of memory %" PRIu64 " times.\n", one->index,
-                   one->ooms);
+            printf("Device %" PRIu64 " ran out of memory %" PRIu64 " time%s.\n", one->index,
+                   one->ooms, plural(one->ooms));
     }
     if (in->history.overwritten > 0)
         printf("The history is not whole: %" PRIu64 " older records were overwritten.\n",
