@@ -261,6 +261,13 @@ static int device_decode(decoder *from, place at, value dict)
         decode_count(from, at, dict, "ooms", &one.ooms) != 0 ||
         decode_count(from, at, dict, "retries", &one.retries) != 0)
         return -1;
+    if (one.index >= DEVICES_MAX - 1)
+        return decode_fail(from, at, "device %" PRIu64 "; up to %d are read", one.index,
+                           DEVICES_MAX - 2);
+    for (size_t i = 0; i < from->out->devices.count; i++) {
+        if (MODEL_AT(from->out->devices, device, i)->index == one.index)
+            return decode_fail(from, at, "device %" PRIu64 " is there twice", one.index);
+    }
     device *made = MODEL_ADD(from->out, &from->out->devices, device);
     if (!made)
         return decode_fail_memory(from);

@@ -205,6 +205,8 @@ static const yajl_callbacks callbacks = {
 static uint64_t newlines_count(const unsigned char *bytes, size_t length)
 {
     uint64_t count = 0;
+    if (length == 0)
+        return 0; /* there may be no bytes at all */
     const unsigned char *end = bytes + length;
     while (bytes < end && (bytes = memchr(bytes, '\n', (size_t)(end - bytes))) != NULL) {
         count++;
