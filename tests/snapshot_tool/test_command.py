@@ -203,7 +203,9 @@ class Words(CommandTest):
         for words in ["binned", "pool_made", "modules and offsets", "1 graphs", "threads"]:
             self.assertIn(words, result.stderr)
         back = pickle.loads((self.folder / "a.pickle").read_bytes())
-        self.assertEqual([one["kind"] for one in back["tenure_waits"]], ["use", "use", "graph"])
+        self.assertEqual([one["kind"] for one in back["tenure"]["waits"]], ["use", "use", "graph"])
+        self.assertEqual([one["name"] for one in back["tenure"]["pools"]],
+                         ["default", "decode graph"])
         # Nobody's memory changes by it.
         shown = json.loads(self.run_tenure("snapshot", "diff", "--json", EXAMPLE,
                                            self.folder / "a.pickle").stdout)

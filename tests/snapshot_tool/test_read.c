@@ -58,7 +58,9 @@ static void expect_bad(const void *bytes, size_t count, const char *place, const
 static void code_is_refused(void **state)
 {
     (void)state;
-    EXPECT_BAD("\x80\x02" "cposix\nsystem\n.", "at byte 2:", "GLOBAL (0x63) imports Python code");
+    EXPECT_BAD("\x80\x02"
+               "cposix\nsystem\n.",
+               "at byte 2:", "GLOBAL (0x63) imports Python code");
     EXPECT_BAD("\x80\x04\x8c\x05posix\x8c\x06system\x93.", "at byte 17:", "STACK_GLOBAL (0x93)");
     EXPECT_BAD("(iposix\nsystem\n.", "at byte 1:", "INST (0x69) makes an object");
     EXPECT_BAD("(o.", "at byte 1:", "OBJ (0x6f)");
@@ -73,7 +75,9 @@ static void code_is_refused(void **state)
     EXPECT_BAD("NQ.", "at byte 1:", "BINPERSID (0x51)");
     EXPECT_BAD("\x97.", "at byte 0:", "NEXT_BUFFER (0x97)");
     EXPECT_BAD("N\x98.", "at byte 1:", "READONLY_BUFFER (0x98)");
-    EXPECT_BAD("C\x01" "a.", "at byte 0:", "SHORT_BINBYTES (0x43)");
+    EXPECT_BAD("C\x01"
+               "a.",
+               "at byte 0:", "SHORT_BINBYTES (0x43)");
     EXPECT_BAD("\x8f.", "at byte 0:", "EMPTY_SET (0x8f)");
     EXPECT_BAD("S'a'\n.", "at byte 0:", "STRING (0x53)");
     EXPECT_BAD("\x80\x02\xff.", "at byte 2:", "0xff is no instruction");
@@ -82,14 +86,24 @@ static void code_is_refused(void **state)
 static void giant_lengths(void **state)
 {
     (void)state;
-    EXPECT_BAD("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f" "abc.", "at byte 2:",
-               "a text of 9223372036854775807 bytes is announced, but only 4 bytes follow");
-    EXPECT_BAD("X\xff\xff\xff\xff" "abc.", "at byte 0:", "a text of 4294967295 bytes");
-    EXPECT_BAD("\x8c\x09" "abc.", "at byte 0:", "a text of 9 bytes is announced, but only 4");
+    EXPECT_BAD(
+        "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f"
+        "abc.",
+        "at byte 2:", "a text of 9223372036854775807 bytes is announced, but only 4 bytes follow");
+    EXPECT_BAD("X\xff\xff\xff\xff"
+               "abc.",
+               "at byte 0:", "a text of 4294967295 bytes");
+    EXPECT_BAD("\x8c\x09"
+               "abc.",
+               "at byte 0:", "a text of 9 bytes is announced, but only 4");
     EXPECT_BAD("\x8b\xff\xff\xff\x7f\x01.", "at byte 0:", "a number of 2147483647 bytes");
     EXPECT_BAD("\x8b\xff\xff\xff\xff\x01.", "at byte 0:", "a number of 4294967295 bytes");
-    EXPECT_BAD("\x8a\x0a" "0123456789.", "at byte 0:", "at most 64 bits are read");
-    EXPECT_BAD("\x8a\x09" "\0\0\0\0\0\0\0\0\x01.", "at byte 0:", "more than 64 bits");
+    EXPECT_BAD("\x8a\x0a"
+               "0123456789.",
+               "at byte 0:", "at most 64 bits are read");
+    EXPECT_BAD("\x8a\x09"
+               "\0\0\0\0\0\0\0\0\x01.",
+               "at byte 0:", "more than 64 bits");
     EXPECT_BAD("\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff.", "at byte 2:", "a frame of");
     EXPECT_BAD("]r\xff\xff\xff\xff.", "at byte 1:", "the memo index 4294967295 is beyond");
     EXPECT_BAD("]p99999999999999999999\n.", "at byte 1:", "is no memo index");
@@ -117,7 +131,9 @@ static void broken_machines(void **state)
     EXPECT_BAD("N\x86.", "at byte 1:", "too few values");
     EXPECT_BAD("K\x01.", "the document", "a dictionary was expected, not a whole number");
     EXPECT_BAD("}.", "the document", "neither \"format\"");
-    EXPECT_BAD("]q\x00h\x00" "a.", "segments[0]", "a dictionary was expected, not a list");
+    EXPECT_BAD("]q\x00h\x00"
+               "a.",
+               "segments[0]", "a dictionary was expected, not a list");
 }
 
 /* `count` times the byte, between a head and a tail. */
@@ -162,8 +178,8 @@ static void laughs_cost_nothing(void **state)
     memcpy(bytes, "}q\0000", 4);
     count = 4;
     for (unsigned i = 0; i < 150; i++) {
-        const char step[] = {'}', '(', 'X', 1, 0, 0, 0, 'a', 'h', (char)i, 'X', 1, 0, 0, 0, 'b',
-                             'h', (char)i, 'u', 'q', (char)(i + 1), '0'};
+        const char step[] = {'}', '(', 'X', 1, 0,   0,   0,       'a', 'h', (char)i,       'X',
+                             1,   0,   0,   0, 'b', 'h', (char)i, 'u', 'q', (char)(i + 1), '0'};
         memcpy(bytes + count, step, sizeof(step));
         count += sizeof(step);
     }
@@ -180,9 +196,9 @@ static void laughs_cost_nothing(void **state)
 static void shared_parts_are_bounded(void **state)
 {
     static const char one_segment[] = "}(X\x06\0\0\0deviceK\0X\x07\0\0\0addressK\0X\x0a\0\0\0"
-                                  "total_sizeK\x01X\x06\0\0\0streamK\0X\x06\0\0\0blocks]"
-                                  "}(X\x04\0\0\0sizeK\x01X\x05\0\0\0stateX\x08\0\0\0inactive"
-                                  "uau";
+                                      "total_sizeK\x01X\x06\0\0\0streamK\0X\x06\0\0\0blocks]"
+                                      "}(X\x04\0\0\0sizeK\x01X\x05\0\0\0stateX\x08\0\0\0inactive"
+                                      "uau";
     char *bytes = malloc(200000);
     size_t count = 0;
     (void)state;
@@ -221,11 +237,14 @@ static void json_says_where(void **state)
     EXPECT_BAD("{\"segments\"\n", "(line 2)", "the file ends inside a list or an object");
     EXPECT_BAD("{\"segments\": tru}", "at byte 1", "lexical error");
     EXPECT_BAD("{\"a\": 123456789012345678901234567890}", "(line 1)", "more than 64 bits");
+    /* The same at the very end, where it is found when no bytes are left. */
+    EXPECT_BAD("[44444444444444444444444444", "(line 1)", "more than 64 bits");
     EXPECT_BAD("{\"a\": \"\xff\"}", "(line 1)", "invalid bytes in UTF8 string");
     EXPECT_BAD("[] []", "at byte 4", "trailing garbage");
     EXPECT_BAD("{\"format\": \"other\"}", "the document", "\"other\", not \"tenure-snapshot\"");
     EXPECT_BAD("{\"format\": \"tenure-snapshot\", \"devices\": [], \"strings\": [\"\"],"
-               " \"version\": 2}", "the document", "version 2 of the format");
+               " \"version\": 2}",
+               "the document", "version 2 of the format");
 }
 
 static void limits_are_kept(void **state)
@@ -259,7 +278,7 @@ static char *file_read(const char *path, size_t *count)
     return bytes;
 }
 
-static const char *const good_files[] = {"torch_0.pickle", "torch_2.pickle", "torch_4.pickle",
+static const char *const good_files[] = {"torch_0.pickle", "torch_2.pickle",     "torch_4.pickle",
                                          "torch_5.pickle", "torch_waits.pickle", "torch.json",
                                          "tenure.json"};
 

@@ -11,6 +11,7 @@ import json
 import pathlib
 import pickle
 import pickletools
+import subprocess
 import sys
 import unittest
 
@@ -26,7 +27,16 @@ VIEWER = {"PROTO", "FRAME", "MARK", "STOP", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_T
           "LONG_BINGET"}
 
 
+CHECKERS = pathlib.Path(__file__).resolve().parent.parent / "snapshot"
+
+
 class Torch(CommandTest):
+    def check_file(self, checker, path):
+        """The strict checks of files that the library writes hold for ours too."""
+        result = subprocess.run([sys.executable, "-B", CHECKERS / checker, path], text=True,
+                                capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
     def summary(self, path):
         return json.loads(self.run_tenure("snapshot", "summary", "--json", path).stdout)
 
@@ -69,6 +79,7 @@ class Torch(CommandTest):
             self.run_tenure("snapshot", "convert", source, self.folder / "a.json")
             self.check_summary(self.folder / "a.json", truth)
             self.check_document(json.loads((self.folder / "a.json").read_text("utf-8")))
+            self.check_file("check_snapshot.py", self.folder / "a.json")
 
     def check_document(self, document):
         blocks, at = document["blocks"]["rows"], 0
@@ -104,6 +115,8 @@ class Torch(CommandTest):
             self.compare(content, back, options)
             used = {opcode.name for opcode, _, _ in pickletools.genops(data)}
             self.assertLessEqual(used, VIEWER)
+            if options.get("era", 2.11) >= 2.1:  # before, there were no times
+                self.check_file("check_viewer.py", self.folder / "b.pickle")
             # And once more: nothing is lost a second time.
             self.run_tenure("snapshot", "convert", self.folder / "b.pickle",
                             self.folder / "b.json")

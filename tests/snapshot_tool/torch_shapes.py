@@ -17,7 +17,8 @@ def make_stacks(choose, count):
     """Call stacks that share frames, as Python's do."""
     frames = [{"filename": f"/srv/model{number % 5}.py", "line": 10 + number,
                "name": f"step_{number}"} for number in range(40)]
-    frames.append({"filename": "/srv/\u6a21\u578b.py", "line": 7, "name": "\u524d\u5411 <x> & \"y\""})
+    frames.append({"filename": "/srv/\u6a21\u578b.py", "line": 7,
+                   "name": "\u524d\u5411 <x> & \"y\""})
     return [[choose.choice(frames) for _ in range(choose.randrange(1, 9))] for _ in range(count)]
 
 

@@ -19,8 +19,8 @@
 typedef struct budget {
     size_t limit_bytes;
     size_t used_bytes;
-    size_t peak_bytes;   /* the most that was ever used */
-    int refused;         /* an allocation failed because of the limit (1) or the system (2) */
+    size_t peak_bytes; /* the most that was ever used */
+    int refused;       /* an allocation failed because of the limit (1) or the system (2) */
 } budget;
 
 typedef struct store_piece store_piece;

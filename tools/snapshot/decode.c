@@ -33,7 +33,8 @@ int decode_fail_memory(decoder *from)
     else
         snprintf(from->error, from->error_bytes,
                  "%.200s: reading needs more than %zu MiB of memory; if the file is sound, allow "
-                 "more with --max-memory", from->path, limits->limit_bytes >> 20);
+                 "more with --max-memory",
+                 from->path, limits->limit_bytes >> 20);
     return -1;
 }
 

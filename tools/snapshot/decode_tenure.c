@@ -18,7 +18,7 @@ typedef struct rows {
     const char *name;
     const value_list *list;
     size_t wanted_count, columns_count;
-    int at[COLUMNS_MAX];  /* -1: an optional column that is not there */
+    int at[COLUMNS_MAX];       /* -1: an optional column that is not there */
     int64_t cell[COLUMNS_MAX]; /* of the row read last; -1 for a column that is not there */
 } rows;
 
@@ -67,8 +67,8 @@ static int rows_read(decoder *from, rows *table, size_t index)
         return decode_is(from, at, row, VALUE_LIST);
     const value_list *cells = value_as_list(row);
     if (cells->count < table->columns_count)
-        return decode_fail(from, at, "the row has %" PRIu32 " values for %zu columns",
-                           cells->count, table->columns_count);
+        return decode_fail(from, at, "the row has %" PRIu32 " values for %zu columns", cells->count,
+                           table->columns_count);
     for (size_t i = 0; i < table->wanted_count; i++) {
         table->cell[i] = -1;
         if (table->at[i] < 0)
@@ -76,8 +76,10 @@ static int rows_read(decoder *from, rows *table, size_t index)
         value cell = cells->items[table->at[i]];
         if (!value_as_signed(cell, &table->cell[i]) || table->cell[i] < -1 ||
             table->cell[i] > DECODE_NUMBER_MAX)
-            return decode_fail(from, at, "value %d is %s; a whole number from -1 to 2^62 was "
-                               "expected", table->at[i], value_kind_name(cell));
+            return decode_fail(from, at,
+                               "value %d is %s; a whole number from -1 to 2^62 was "
+                               "expected",
+                               table->at[i], value_kind_name(cell));
     }
     return 0;
 }
@@ -117,8 +119,10 @@ static int head_decode(decoder *from, value document)
     if (decode_count(from, at, document, "version", &version) != 0)
         return -1;
     if (version != 1)
-        return decode_fail(from, at, "version %" PRIu64 " of the format; this program reads "
-                           "version 1", version);
+        return decode_fail(from, at,
+                           "version %" PRIu64 " of the format; this program reads "
+                           "version 1",
+                           version);
     if (decode_text(from, at, document, "reason", &out->reason) != 0 ||
         decode_dict(from, at, document, "writer", &part) != 0 ||
         decode_text(from, whole("writer"), part, "name", &out->writer_name) != 0 ||
@@ -197,8 +201,8 @@ static int frames_decode(decoder *from, value document)
         if (rows_read(from, &table, i) != 0)
             return -1;
         for (size_t k = 0; k < 4; k++) {
-            if (k != 2 && index_check(from, &table, i, columns[k], table.cell[k],
-                                      out->strings.count, 0) != 0)
+            if (k != 2 &&
+                index_check(from, &table, i, columns[k], table.cell[k], out->strings.count, 0) != 0)
                 return -1;
         }
         if (cell_check(from, &table, i, "line", table.cell[2]) != 0 ||
@@ -234,8 +238,10 @@ static int stacks_decode(decoder *from, value document)
         for (uint32_t k = 0; k < frames->count; k++) {
             uint64_t index;
             if (!value_as_unsigned(frames->items[k], &index) || index >= out->frames.count)
-                return decode_fail(from, at, "frame %" PRIu32 " does not refer to one of the %zu "
-                                   "frames", k, out->frames.count);
+                return decode_fail(from, at,
+                                   "frame %" PRIu32 " does not refer to one of the %zu "
+                                   "frames",
+                                   k, out->frames.count);
             ((uint32_t *)all->items)[all->count++] = (uint32_t)index;
         }
     }
@@ -353,8 +359,10 @@ static int handle_decode(decoder *from, place at, value dict, uint64_t *handle)
     errno = 0;
     *handle = strtoull(text, &end, 16);
     if (strncmp(text, "0x", 2) != 0 || text[2] == '\0' || *end != '\0' || errno != 0)
-        return decode_fail(from, at, "\"handle\" is \"%.40s\"; a hexadecimal number like \"0x1f\" "
-                           "was expected", text);
+        return decode_fail(from, at,
+                           "\"handle\" is \"%.40s\"; a hexadecimal number like \"0x1f\" "
+                           "was expected",
+                           text);
     return 0;
 }
 
@@ -467,19 +475,20 @@ static int block_check(decoder *from, const rows *table, size_t row, const unsig
         index_check(from, table, row, "stack", table->cell[5], from->out->stacks.count, 0) != 0)
         return -1;
     *one = (block){(uint64_t)table->cell[0], (uint64_t)table->cell[1], (uint64_t)table->cell[2],
-                   table->cell[4], (uint32_t)table->cell[5], states[table->cell[3]]};
+                   table->cell[4],           (uint32_t)table->cell[5], states[table->cell[3]]};
     if (one->state == STATES_COUNT)
         return decode_fail(from, (place){"blocks", row}, "a state that this program does not know");
     if (one->bytes == 0 || one->requested_bytes > one->bytes)
-        return decode_fail(from, (place){"blocks", row}, "%" PRIu64 " bytes, of which %" PRIu64
-                           " were asked for", one->bytes, one->requested_bytes);
+        return decode_fail(from, (place){"blocks", row},
+                           "%" PRIu64 " bytes, of which %" PRIu64 " were asked for", one->bytes,
+                           one->requested_bytes);
     return 0;
 }
 
 static int blocks_decode(decoder *from, value document)
 {
-    static const char *const columns[] = {"address", "bytes", "requested_bytes", "state",
-                                          "time_ns", "stack", NULL};
+    static const char *const columns[] = {"address", "bytes", "requested_bytes", "state", "time_ns",
+                                          "stack",   NULL};
     unsigned char states[NAMES_MAX];
     size_t states_count;
     rows table;
@@ -514,19 +523,21 @@ static int tiles_check(decoder *from, size_t index, const segment *range)
         if (one->address != address)
             return decode_fail(from, (place){"blocks", range->first_block + i},
                                "it begins at %" PRIu64 ", but the one before, or its segment, "
-                               "leads to %" PRIu64, one->address, address);
+                               "leads to %" PRIu64,
+                               one->address, address);
         address += one->bytes;
     }
     if (address - range->address != range->bytes)
-        return decode_fail(from, at, "its blocks are %" PRIu64 " bytes together; the segment has %"
-                           PRIu64, address - range->address, range->bytes);
+        return decode_fail(from, at,
+                           "its blocks are %" PRIu64 " bytes together; the segment has %" PRIu64,
+                           address - range->address, range->bytes);
     return 0;
 }
 
 static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
 {
-    static const char *const names[] = {"address", "bytes", "pool", "stream", "small",
-                                        "first_block", "blocks", "arena"};
+    static const char *const names[] = {"address", "bytes",       "pool",   "stream",
+                                        "small",   "first_block", "blocks", "arena"};
     for (size_t k = 0; k < 8; k++) {
         if (cell_check(from, table, i, names[k], table->cell[k]) != 0)
             return -1;
@@ -552,9 +563,9 @@ static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
 
 static int segments_decode(decoder *from, value document)
 {
-    static const char *const columns[] = {"address", "bytes", "pool", "stream", "small",
-                                          "first_block", "blocks", "arena", "stack", "expandable",
-                                          NULL};
+    static const char *const columns[] = {"address", "bytes",       "pool",   "stream",
+                                          "small",   "first_block", "blocks", "arena",
+                                          "stack",   "expandable",  NULL};
     rows table;
     size_t blocks_before = 0;
     uint64_t end = 0;
@@ -591,8 +602,8 @@ static int segments_decode(decoder *from, value document)
 
 static int waits_decode(decoder *from, value document)
 {
-    static const char *const columns[] = {"block", "kind", "stream", "mark_number", "since_ns",
-                                          "graph", NULL};
+    static const char *const columns[] = {"block",    "kind",  "stream", "mark_number",
+                                          "since_ns", "graph", NULL};
     unsigned char kinds[NAMES_MAX];
     size_t kinds_count;
     rows table;
@@ -612,8 +623,8 @@ static int waits_decode(decoder *from, value document)
         wait *made = MODEL_ADD(out, &out->waits, wait);
         if (!made)
             return decode_fail_memory(from);
-        *made = (wait){(size_t)table.cell[0], table.cell[3], table.cell[4], table.cell[5],
-                       (int32_t)table.cell[2], kinds[table.cell[1]]};
+        *made = (wait){(size_t)table.cell[0], table.cell[3],          table.cell[4],
+                       table.cell[5],         (int32_t)table.cell[2], kinds[table.cell[1]]};
     }
     return 0;
 }
@@ -666,19 +677,27 @@ static int record_decode(decoder *from, rows *table, size_t i, const unsigned ch
     if (cell[5] >= 0 && device_find(from, (place){"history", i},
                                     MODEL_AT(out->pools, pool, cell[5])->device, &device_at) != 0)
         return -1;
-    *made = (record){cell[0], (uint64_t)cell[2], (uint64_t)cell[3], (uint64_t)cell[4], cell[11],
-                     (int32_t)cell[5], (int32_t)cell[6],
+    *made = (record){cell[0],
+                     (uint64_t)cell[2],
+                     (uint64_t)cell[3],
+                     (uint64_t)cell[4],
+                     cell[11],
+                     (int32_t)cell[5],
+                     (int32_t)cell[6],
                      cell[7] > 0 && cell[7] <= UINT32_MAX ? (uint32_t)cell[7] : 0,
-                     (uint32_t)cell[9], (uint32_t)cell[10], (uint16_t)cell[8], kinds[cell[1]],
+                     (uint32_t)cell[9],
+                     (uint32_t)cell[10],
+                     (uint16_t)cell[8],
+                     kinds[cell[1]],
                      (unsigned char)device_at};
     return 0;
 }
 
 static int history_decode(decoder *from, value document)
 {
-    static const char *const columns[] = {"time_ns", "kind", "address", "bytes", "requested_bytes",
-                                          "pool", "stream", "thread", "reason", "mark", "stack",
-                                          "value", NULL};
+    static const char *const columns[] = {
+        "time_ns", "kind",   "address", "bytes", "requested_bytes", "pool", "stream",
+        "thread",  "reason", "mark",    "stack", "value",           NULL};
     unsigned char kinds[NAMES_MAX];
     size_t kinds_count;
     rows table;
@@ -694,6 +713,7 @@ static int history_decode(decoder *from, value document)
         decode_count(from, at, dict, "written", &counts->written) != 0 ||
         decode_count(from, at, dict, "overwritten", &counts->overwritten) != 0 ||
         decode_count(from, at, dict, "missed", &counts->missed) != 0 ||
+        decode_count(from, at, dict, "complete_since_ns", &counts->complete_since_ns) != 0 ||
         rows_open(from, document, "history", columns, 12, &table) != 0)
         return -1;
     for (size_t i = 0; i < table.list->count; i++) {
@@ -705,18 +725,16 @@ static int history_decode(decoder *from, value document)
 
 int decode_tenure(decoder *from, value document)
 {
-    from->out->origin = ORIGIN_TENURE;
-    if (value_kind_of(document) != VALUE_DICT)
-        return decode_is(from, whole("the document"), document, VALUE_DICT);
     const value_list *devices;
-    if (decode_list(from, whole("the document"), document, "devices", &devices) != 0)
+    from->out->origin = ORIGIN_TENURE;
+    if (head_decode(from, document) != 0 ||
+        decode_list(from, whole("the document"), document, "devices", &devices) != 0)
         return -1;
     if (devices->count >= DEVICES_MAX)
         return decode_fail(from, whole("devices"), "there are %" PRIu32 "; at most %d are read",
                            devices->count, DEVICES_MAX - 1);
-    if (strings_decode(from, document) != 0 || head_decode(from, document) != 0 ||
-        settings_decode(from, document) != 0 || frames_decode(from, document) != 0 ||
-        stacks_decode(from, document) != 0 ||
+    if (strings_decode(from, document) != 0 || settings_decode(from, document) != 0 ||
+        frames_decode(from, document) != 0 || stacks_decode(from, document) != 0 ||
         list_decode(from, document, "devices", device_decode) != 0 ||
         list_decode(from, document, "pools", pool_decode) != 0 ||
         list_decode(from, document, "streams", stream_decode) != 0 ||

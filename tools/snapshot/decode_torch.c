@@ -21,7 +21,7 @@
 #include "torch.h"
 
 enum {
-    TABLE_MAX = 1024,       /* pools, and streams */
+    TABLE_MAX = 1024, /* pools, and streams */
     SETTING_BYTES_MAX = 2048,
     SETTING_DEPTH_MAX = 4,
 };
@@ -42,18 +42,26 @@ value torch_keys_get(torch_keys *wanted, const value_dict *dict, size_t key)
     if (dict->shape != wanted->shape) {
         wanted->shape = dict->shape;
         for (size_t i = 0; i < wanted->count; i++)
-            wanted->at[i] =
-                wanted->names[i] ? value_shape_find(dict->shape, wanted->names[i]) : -1;
+            wanted->at[i] = wanted->names[i] ? value_shape_find(dict->shape, wanted->names[i]) : -1;
     }
     int at = wanted->at[key];
     return at < 0 ? value_constant(VALUE_NONE) : dict->items[at];
 }
 
 static const char *const segment_names[] = {
-    "device", "address", "total_size", "stream", "segment_type", "segment_pool_id",
-    "is_expandable", "frames", "blocks", NULL};
-enum { SEG_DEVICE, SEG_ADDRESS, SEG_TOTAL, SEG_STREAM, SEG_TYPE, SEG_POOL, SEG_EXPANDABLE,
-       SEG_FRAMES, SEG_BLOCKS };
+    "device",          "address",       "total_size", "stream", "segment_type",
+    "segment_pool_id", "is_expandable", "frames",     "blocks", NULL};
+enum {
+    SEG_DEVICE,
+    SEG_ADDRESS,
+    SEG_TOTAL,
+    SEG_STREAM,
+    SEG_TYPE,
+    SEG_POOL,
+    SEG_EXPANDABLE,
+    SEG_FRAMES,
+    SEG_BLOCKS
+};
 
 static const char *const block_names[] = {"address", "size", "requested_size", "state", "frames",
                                           "history", NULL};
@@ -63,8 +71,8 @@ static const char *const frame_names[] = {"filename", "line", "name", NULL};
 enum { FRM_FILE, FRM_LINE, FRM_NAME };
 
 const char *const torch_actions[TORCH_ACTIONS_COUNT] = {
-    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
-    "segment_unmap", "snapshot", "oom", "annotate"};
+    "alloc",       "free_requested", "free_completed", "segment_alloc", "segment_free",
+    "segment_map", "segment_unmap",  "snapshot",       "oom",           "annotate"};
 
 typedef struct segment_place {
     uint64_t address;
@@ -106,7 +114,8 @@ static int64_t frame_of(torch_reader *in, value any)
     const value_dict *dict = value_as_dict(any);
     int64_t file = torch_string(in, torch_keys_get(&in->frame_keys, dict, FRM_FILE));
     int64_t name = torch_string(in, torch_keys_get(&in->frame_keys, dict, FRM_NAME));
-    if (!value_as_unsigned(torch_keys_get(&in->frame_keys, dict, FRM_LINE), &line) || line > UINT32_MAX)
+    if (!value_as_unsigned(torch_keys_get(&in->frame_keys, dict, FRM_LINE), &line) ||
+        line > UINT32_MAX)
         line = 0;
     if (file < 0 || name < 0)
         return -1;
@@ -230,8 +239,7 @@ int torch_pool(torch_reader *in, place at, uint64_t device_index, value any, int
     return pool_of_id(in, at, device_index, id, result);
 }
 
-int torch_stream(torch_reader *in, place at, uint64_t device_index, value any,
-                       int32_t *result)
+int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result)
 {
     uint64_t handle;
     int64_t negative;
@@ -254,8 +262,11 @@ int torch_stream(torch_reader *in, place at, uint64_t device_index, value any,
     stream *one = MODEL_ADD(in->out, streams, stream);
     if (!one)
         return decode_fail_memory(in->from);
-    *one = (stream){.device = device_index, .handle = handle,
-                    .kind = handle == 0 ? "legacy" : handle == 2 ? "per_thread" : "stream"};
+    *one = (stream){.device = device_index,
+                    .handle = handle,
+                    .kind = handle == 0   ? "legacy"
+                            : handle == 2 ? "per_thread"
+                                          : "stream"};
     *result = (int32_t)streams->count - 1;
     return 0;
 }
@@ -274,8 +285,10 @@ static int state_take(torch_reader *in, place at, value any, unsigned char *stat
     else if (strcmp(text, "inactive") == 0)
         *state = STATE_FREE;
     else
-        return decode_fail(in->from, at, "the state \"%.40s\" is none of active_allocated, "
-                           "active_pending_free and inactive", text);
+        return decode_fail(in->from, at,
+                           "the state \"%.40s\" is none of active_allocated, "
+                           "active_pending_free and inactive",
+                           text);
     return 0;
 }
 
@@ -309,14 +322,17 @@ static int block_take(torch_reader *in, place at, value any, uint64_t address, b
     value requested = torch_keys_get(wanted, dict, BLK_REQUESTED);
     value frames = torch_keys_get(wanted, dict, BLK_FRAMES);
     if (value_kind_of(requested) == VALUE_NONE &&
-        old_history_take(in, at, torch_keys_get(wanted, dict, BLK_HISTORY), &requested, &frames) != 0)
+        old_history_take(in, at, torch_keys_get(wanted, dict, BLK_HISTORY), &requested, &frames) !=
+            0)
         return -1;
     if (value_kind_of(where) != VALUE_NONE) {
         if (torch_number(in, at, where, "address", &stated) != 0)
             return -1;
         if (stated != address)
-            return decode_fail(in->from, at, "a block begins at %" PRIu64 ", but the one before "
-                               "ends at %" PRIu64, stated, address);
+            return decode_fail(in->from, at,
+                               "a block begins at %" PRIu64 ", but the one before "
+                               "ends at %" PRIu64,
+                               stated, address);
     }
     if (one->bytes == 0)
         return decode_fail(in->from, at, "a block of 0 bytes");
@@ -326,8 +342,9 @@ static int block_take(torch_reader *in, place at, value any, uint64_t address, b
             torch_number(in, at, requested, "requested_size", &one->requested_bytes) != 0)
             return -1;
         if (one->requested_bytes > one->bytes)
-            return decode_fail(in->from, at, "a block of %" PRIu64 " bytes, of which %" PRIu64
-                               " were asked for", one->bytes, one->requested_bytes);
+            return decode_fail(in->from, at,
+                               "a block of %" PRIu64 " bytes, of which %" PRIu64 " were asked for",
+                               one->bytes, one->requested_bytes);
     }
     return torch_stack(in, at, frames, &one->stack);
 }
@@ -357,8 +374,10 @@ static int blocks_take(torch_reader *in, place at, value any, segment *range)
     }
     range->blocks_count = list->count;
     if (address != end)
-        return decode_fail(in->from, at, "its blocks are %" PRIu64 " bytes together; the segment "
-                           "has %" PRIu64, address - range->address, range->bytes);
+        return decode_fail(in->from, at,
+                           "its blocks are %" PRIu64 " bytes together; the segment "
+                           "has %" PRIu64,
+                           address - range->address, range->bytes);
     return 0;
 }
 
@@ -369,18 +388,22 @@ static int segment_take(torch_reader *in, place at, value any, uint64_t previous
     segment one = {0};
     torch_keys *wanted = &in->segment_keys;
     if (torch_dict(in, at, any, &dict) != 0 ||
-        torch_number(in, at, torch_keys_get(wanted, dict, SEG_DEVICE), "device", &device_index) != 0 ||
-        torch_number(in, at, torch_keys_get(wanted, dict, SEG_ADDRESS), "address", &one.address) != 0 ||
-        torch_number(in, at, torch_keys_get(wanted, dict, SEG_TOTAL), "total_size", &one.bytes) != 0 ||
-        torch_stream(in, at, device_index, torch_keys_get(wanted, dict, SEG_STREAM), &one.stream) != 0 ||
+        torch_number(in, at, torch_keys_get(wanted, dict, SEG_DEVICE), "device", &device_index) !=
+            0 ||
+        torch_number(in, at, torch_keys_get(wanted, dict, SEG_ADDRESS), "address", &one.address) !=
+            0 ||
+        torch_number(in, at, torch_keys_get(wanted, dict, SEG_TOTAL), "total_size", &one.bytes) !=
+            0 ||
+        torch_stream(in, at, device_index, torch_keys_get(wanted, dict, SEG_STREAM), &one.stream) !=
+            0 ||
         torch_pool(in, at, device_index, torch_keys_get(wanted, dict, SEG_POOL), &one.pool) != 0 ||
         torch_stack(in, at, torch_keys_get(wanted, dict, SEG_FRAMES), &one.stack) != 0)
         return -1;
     if (one.address < previous_end)
         return decode_fail(in->from, at, "it overlaps with another segment");
     value type = torch_keys_get(wanted, dict, SEG_TYPE);
-    one.small = value_kind_of(type) == VALUE_TEXT &&
-                strcmp(value_as_text(type)->bytes, "small") == 0;
+    one.small =
+        value_kind_of(type) == VALUE_TEXT && strcmp(value_as_text(type)->bytes, "small") == 0;
     one.expandable = value_kind_of(torch_keys_get(wanted, dict, SEG_EXPANDABLE)) == VALUE_TRUE;
     one.arena = (uint64_t)one.pool << 32 | (uint64_t)one.stream;
     MODEL_AT(in->out->pools, pool, one.pool)->chunks++;
@@ -416,9 +439,9 @@ static int segments_sort(torch_reader *in, const value_list *list)
         one->index = i;
         if (torch_dict(in, at, list->items[i], &dict) != 0 ||
             torch_number(in, at, torch_keys_get(&in->segment_keys, dict, SEG_ADDRESS), "address",
-                        &one->address) != 0 ||
+                         &one->address) != 0 ||
             torch_number(in, at, torch_keys_get(&in->segment_keys, dict, SEG_DEVICE), "device",
-                        &device_index) != 0)
+                         &device_index) != 0)
             return -1;
         if (device_index >= DEVICES_MAX - 1)
             return decode_fail(in->from, at, "device %" PRIu64 "; up to %d are read", device_index,
@@ -464,8 +487,7 @@ static size_t setting_print(value any, char *text, size_t room, int depth)
         return (size_t)snprintf(text, room, "None");
     case VALUE_TRUE:
     case VALUE_FALSE:
-        return (size_t)snprintf(text, room,
-                                value_kind_of(any) == VALUE_TRUE ? "True" : "False");
+        return (size_t)snprintf(text, room, value_kind_of(any) == VALUE_TRUE ? "True" : "False");
     case VALUE_INT:
         (void)value_as_signed(any, &number);
         return (size_t)snprintf(text, room, "%" PRId64, number);
@@ -511,8 +533,8 @@ static int settings_take(torch_reader *in, value document)
         size_t length = setting_print(dict->items[i], text, sizeof(text), 0);
         setting *one = MODEL_ADD(in->out, &in->out->settings, setting);
         if (!one || !(one->key = model_text(in->out, key->key->bytes, key->key->length)) ||
-            !(one->text = model_text(in->out, text,
-                                     length < sizeof(text) ? length : sizeof(text) - 1)))
+            !(one->text =
+                  model_text(in->out, text, length < sizeof(text) ? length : sizeof(text) - 1)))
             return decode_fail_memory(in->from);
     }
     return 0;
@@ -588,19 +610,72 @@ static int wait_take(torch_reader *in, place at, value dict)
     return 0;
 }
 
-/* What Tenure puts into PyTorch's format besides: see encode_torch.c. */
-static int waits_take(torch_reader *in, value document)
+static int waits_take(torch_reader *in, value extra)
 {
-    value any;
-    if (!value_get(in->from->heap, document, "tenure_waits", &any))
-        return 0;
-    if (decode_is(in->from, (place){"tenure_waits", PLACE_WHOLE}, any, VALUE_LIST) != 0)
+    const value_list *list;
+    if (decode_list(in->from, (place){"tenure", PLACE_WHOLE}, extra, "waits", &list) != 0)
         return -1;
-    const value_list *list = value_as_list(any);
     for (uint32_t i = 0; i < list->count; i++) {
-        if (wait_take(in, (place){"tenure_waits", i}, list->items[i]) != 0)
+        if (wait_take(in, (place){"waits", i}, list->items[i]) != 0)
             return -1;
     }
+    return 0;
+}
+
+/* Gives a pool its own name and number. Pools without memory and without records are not there. */
+static int pool_name_take(torch_reader *in, place at, value dict)
+{
+    uint64_t device_index, number, asleep;
+    const char *name;
+    if (decode_is(in->from, at, dict, VALUE_DICT) != 0 ||
+        decode_count(in->from, at, dict, "device", &device_index) != 0 ||
+        decode_count(in->from, at, dict, "number", &number) != 0 ||
+        decode_count(in->from, at, dict, "asleep_bytes", &asleep) != 0 ||
+        decode_text(in->from, at, dict, "name", &name) != 0)
+        return -1;
+    for (size_t i = 0; i < in->out->pools.count; i++) {
+        pool *one = MODEL_AT(in->out->pools, pool, i);
+        if (one->device == device_index && one->torch_id[0] == 0 &&
+            one->torch_id[1] == (int64_t)number) {
+            one->name = name;
+            one->number = number;
+            one->asleep_bytes = asleep;
+            one->settled = asleep == 0;
+        }
+    }
+    return 0;
+}
+
+static int pool_names_take(torch_reader *in, value extra)
+{
+    const value_list *list;
+    if (decode_list(in->from, (place){"tenure", PLACE_WHOLE}, extra, "pools", &list) != 0)
+        return -1;
+    if (list->count > TABLE_MAX)
+        return decode_fail(in->from, (place){"tenure", PLACE_WHOLE}, "more than %d pools",
+                           TABLE_MAX);
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (pool_name_take(in, (place){"tenure.pools", i}, list->items[i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* What Tenure puts into PyTorch's format besides: see encode_torch.c and alloc/snapshot. */
+static int extra_take(torch_reader *in, value document)
+{
+    value extra;
+    if (!value_get(in->from->heap, document, "tenure", &extra))
+        return 0;
+    place at = {"tenure", PLACE_WHOLE};
+    model *out = in->out;
+    if (decode_is(in->from, at, extra, VALUE_DICT) != 0 || waits_take(in, extra) != 0 ||
+        pool_names_take(in, extra) != 0 ||
+        decode_count(in->from, at, extra, "records_overwritten", &out->history.overwritten) != 0 ||
+        decode_count(in->from, at, extra, "records_missed", &out->history.missed) != 0)
+        return -1;
+    out->origin = ORIGIN_TENURE;
+    out->writer_name = "tenure";
     return 0;
 }
 
@@ -615,21 +690,21 @@ static void summary_fill(torch_reader *in, value document)
         if (event->time_ns > out->taken_ns)
             out->taken_ns = event->time_ns;
     }
-    out->history.capacity = out->history.written = out->records.count;
-    out->history.mode = out->records.count == 0   ? "off"
-                        : out->stacks.count > 1 ? "full"
-                                                : "light";
+    out->history.written = out->records.count + out->history.overwritten;
+    out->history.capacity = out->records.count;
+    out->history.mode = out->records.count == 0 ? "off" : out->stacks.count > 1 ? "full" : "light";
     if (in->has_contexts)
         model_note(out, "the compile contexts of the trace are not kept");
     if (in->has_categories)
         model_note(out, "the categories of the trace are not kept");
     if (in->has_unknown_actions)
-        model_note(out, "%d entries of the trace have actions that are not known; they are left "
-                   "out", in->has_unknown_actions);
+        model_note(out,
+                   "%d entries of the trace have actions that are not known; they are left "
+                   "out",
+                   in->has_unknown_actions);
     if (value_get(in->from->heap, document, "external_annotations", &any) &&
         value_kind_of(any) == VALUE_LIST && value_as_list(any)->count > 0)
-        model_note(out, "%" PRIu32 " external annotations are not kept",
-                   value_as_list(any)->count);
+        model_note(out, "%" PRIu32 " external annotations are not kept", value_as_list(any)->count);
     if (value_get(in->from->heap, document, "host_segments", &any))
         model_note(out, "pinned host memory (host_segments, host_traces) is not kept");
 }
@@ -666,8 +741,8 @@ static int document_take(torch_reader *in, value document)
     }
     if (tables_start(in) != 0 || torch_traces_open(in, document) != 0 ||
         segments_take(in, segments) != 0 || torch_traces_take(in) != 0 ||
-        settings_take(in, document) != 0 || waits_take(in, document) != 0 ||
-        torch_times_find(in) != 0)
+        settings_take(in, document) != 0 || extra_take(in, document) != 0 ||
+        torch_lives_complete(in) != 0)
         return -1;
     model_sum(in->out);
     torch_peaks_find(in->out);

@@ -9,11 +9,23 @@
 
 #include "torch.h"
 
-static const char *const entry_names[] = {
-    "action", "addr", "size", "stream", "time_us", "device_free", "frames", "user_metadata",
-    "compile_context", "pool_id", "category", NULL};
-enum { ENT_ACTION, ENT_ADDR, ENT_SIZE, ENT_STREAM, ENT_TIME, ENT_FREE, ENT_FRAMES, ENT_USER,
-       ENT_COMPILE, ENT_POOL, ENT_CATEGORY };
+static const char *const entry_names[] = {"action",  "addr",          "size",
+                                          "stream",  "time_us",       "device_free",
+                                          "frames",  "user_metadata", "compile_context",
+                                          "pool_id", "category",      NULL};
+enum {
+    ENT_ACTION,
+    ENT_ADDR,
+    ENT_SIZE,
+    ENT_STREAM,
+    ENT_TIME,
+    ENT_FREE,
+    ENT_FRAMES,
+    ENT_USER,
+    ENT_COMPILE,
+    ENT_POOL,
+    ENT_CATEGORY
+};
 
 /* ---- traces --------------------------------------------------------------------------------- */
 
@@ -55,8 +67,8 @@ static int is_completion(torch_reader *in, const value_dict *dict, value next)
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
         value after = torch_keys_get(&in->entry_keys, other, same[i]);
         int64_t left, right;
-        if (before[i] != after && !(value_as_signed(before[i], &left) &&
-                                    value_as_signed(after, &right) && left == right))
+        if (before[i] != after &&
+            !(value_as_signed(before[i], &left) && value_as_signed(after, &right) && left == right))
             return 0;
     }
     value later = torch_keys_get(&in->entry_keys, other, ENT_FRAMES);
@@ -65,8 +77,8 @@ static int is_completion(torch_reader *in, const value_dict *dict, value next)
 }
 
 static const unsigned char kind_of_action[TORCH_ACTIONS_COUNT] = {
-    RECORD_ALLOC, RECORD_RETIRE, RECORD_REUSE, RECORD_MAP, RECORD_UNMAP, RECORD_MAP,
-    RECORD_UNMAP, RECORD_SNAPSHOT, RECORD_OOM, RECORD_MARK};
+    RECORD_ALLOC, RECORD_RETIRE, RECORD_REUSE,    RECORD_MAP, RECORD_UNMAP,
+    RECORD_MAP,   RECORD_UNMAP,  RECORD_SNAPSHOT, RECORD_OOM, RECORD_MARK};
 
 /* The pool of an entry: as it says, else that of the memory there, else the default pool. */
 static int entry_pool(torch_reader *in, place at, size_t device_index, value named,
@@ -86,7 +98,8 @@ static int entry_addresses(torch_reader *in, place at, const value_dict *dict, i
                            record *one)
 {
     torch_keys *wanted = &in->entry_keys;
-    value address = torch_keys_get(wanted, dict, ENT_ADDR), free_bytes = torch_keys_get(wanted, dict, ENT_FREE);
+    value address = torch_keys_get(wanted, dict, ENT_ADDR),
+          free_bytes = torch_keys_get(wanted, dict, ENT_FREE);
     uint64_t free_number = 0;
     if (torch_number(in, at, torch_keys_get(wanted, dict, ENT_SIZE), "size", &one->bytes) != 0)
         return -1;
@@ -135,8 +148,8 @@ static int entry_record(torch_reader *in, place at, size_t device_index, const v
         return decode_fail_memory(in->from);
     one->mark = (uint32_t)mark;
     value context = torch_keys_get(wanted, dict, ENT_COMPILE);
-    in->has_contexts |= value_kind_of(context) == VALUE_TEXT &&
-                        strcmp(value_as_text(context)->bytes, "N/A") != 0;
+    in->has_contexts |=
+        value_kind_of(context) == VALUE_TEXT && strcmp(value_as_text(context)->bytes, "N/A") != 0;
     in->has_categories |= value_kind_of(torch_keys_get(wanted, dict, ENT_CATEGORY)) == VALUE_TEXT;
     return torch_stack(in, at, torch_keys_get(wanted, dict, ENT_FRAMES), &one->stack);
 }
@@ -241,8 +254,34 @@ int torch_traces_open(torch_reader *in, value document)
 
 /* ---- what follows from all of it ------------------------------------------------------------ */
 
-/* Gives live and retired blocks the time of their allocation, and its stack if they have none. */
-int torch_times_find(torch_reader *in)
+/* One record seen from the end: what it says of the block that is there now, and the other way
+ * round. PyTorch's records do not say how much was set aside. For blocks that are still there it
+ * is known, for others it is what PyTorch rounds to unless it is told otherwise. */
+static void life_complete(model *out, map64 *by_address, record *event)
+{
+    if (event->kind > RECORD_REUSE)
+        return;
+    event->bytes = (event->requested_bytes + 511) & ~UINT64_C(511);
+    uint32_t at = map64_get(by_address, event->address);
+    if (at == MAP64_ABSENT)
+        return;
+    block *one = MODEL_AT(out->blocks, block, at);
+    if (event->kind == RECORD_ALLOC) {
+        one->time_ns = event->time_ns;
+        if (one->stack == 0)
+            one->stack = event->stack;
+    } else if (event->kind != RECORD_RETIRE || one->state != STATE_RETIRED) {
+        return;
+    }
+    if (event->requested_bytes <= one->bytes)
+        event->bytes = one->bytes;
+    if (event->kind == RECORD_ALLOC)
+        map64_remove(by_address, event->address);
+}
+
+/* Gives live and retired blocks the time of their allocation, and its stack if they have none; and
+ * their records how much was set aside. */
+int torch_lives_complete(torch_reader *in)
 {
     model *out = in->out;
     map64 by_address;
@@ -253,17 +292,8 @@ int torch_times_find(torch_reader *in)
         if (one->state == STATE_LIVE || one->state == STATE_RETIRED)
             code = map64_put(&by_address, one->address, (uint32_t)i);
     }
-    for (size_t i = 0; i < out->records.count && code == 0; i++) {
-        const record *event = MODEL_AT(out->records, record, i);
-        uint32_t at = event->kind == RECORD_ALLOC ? map64_get(&by_address, event->address)
-                                                  : MAP64_ABSENT;
-        if (at == MAP64_ABSENT)
-            continue;
-        block *one = MODEL_AT(out->blocks, block, at);
-        one->time_ns = event->time_ns;
-        if (one->stack == 0)
-            one->stack = event->stack;
-    }
+    for (size_t i = out->records.count; i > 0 && code == 0; i--)
+        life_complete(out, &by_address, MODEL_AT(out->records, record, i - 1));
     map64_release(&by_address);
     return code == 0 ? 0 : decode_fail_memory(in->from);
 }
@@ -290,4 +320,3 @@ void torch_peaks_find(model *out)
         }
     }
 }
-

@@ -172,10 +172,10 @@ int diff_run(const model *before, const model *after, diff *result)
     map64_start(&by.rows, result->limits);
     map64_start(&by.before, result->limits);
     int code = value_heap_start(&by.heap, result->limits);
-    if (code == 0 && (rows_known_start(&by, before, 0) != 0 ||
-                      rows_known_start(&by, after, 1) != 0 ||
-                      side_count(&by, before, 0, &result->before) != 0 ||
-                      side_count(&by, after, 1, &result->after) != 0))
+    if (code == 0 &&
+        (rows_known_start(&by, before, 0) != 0 || rows_known_start(&by, after, 1) != 0 ||
+         side_count(&by, before, 0, &result->before) != 0 ||
+         side_count(&by, after, 1, &result->after) != 0))
         code = -1;
     map64_release(&by.rows);
     map64_release(&by.before);

@@ -2,8 +2,8 @@
 /*
  * Filling the report: see encode_html.h. The template has one empty element for the data; it is
  * replaced by one element for each snapshot. Small snapshots are put in as JSON, readable in the
- * file; large ones as gzip in base64, which is a sixth of it. In both, no text of a snapshot can end the
- * element: output_json_text writes '<' as an escape, and base64 has none.
+ * file; large ones as gzip in base64, which is a sixth of it. In both, no text of a snapshot can
+ * end the element: output_json_text writes '<' as an escape, and base64 has none.
  */
 #include "encode_html.h"
 
@@ -54,8 +54,7 @@ static char *template_read(const char *path, char *error, size_t error_bytes)
 
 static void base64_write(output *out, const unsigned char *bytes, size_t count)
 {
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < count; i += 3) {
         unsigned group = (unsigned)bytes[i] << 16;
         group |= i + 1 < count ? (unsigned)bytes[i + 1] << 8 : 0;
@@ -131,8 +130,8 @@ static int part_write(const html_part *part, size_t index, output *out, char *er
     return 0;
 }
 
-int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
-                output *out, char *error, size_t error_bytes)
+int encode_html(const char *template_path, const html_part *parts, size_t parts_count, output *out,
+                char *error, size_t error_bytes)
 {
     char *text = template_read(template_path, error, error_bytes);
     int code = 0;

@@ -15,7 +15,7 @@ typedef struct html_part {
 
 /* Fills the template (tools/report) with one or two snapshots. Returns 0, or -1 with a sentence in
  * `error`. What goes wrong with `out` is kept there. */
-int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
-                output *out, char *error, size_t error_bytes);
+int encode_html(const char *template_path, const html_part *parts, size_t parts_count, output *out,
+                char *error, size_t error_bytes);
 
 #endif

@@ -126,8 +126,8 @@ static void stacks_write(const model *in, output *out)
     table_begin(out, "frames", "\"function\", \"file\", \"line\", \"module\", \"offset\"");
     for (size_t i = 0; i < in->frames.count; i++) {
         const frame *one = MODEL_AT(in->frames, frame, i);
-        row(out, i, (int64_t[]){one->function, one->file, one->line, one->module,
-                                (int64_t)one->offset}, 5);
+        row(out, i,
+            (int64_t[]){one->function, one->file, one->line, one->module, (int64_t)one->offset}, 5);
     }
     table_end(out);
     output_text(out, ",\n \"stacks\": [");
@@ -164,7 +164,7 @@ static void devices_write(const model *in, output *out)
     output_text(out, "\n ]");
 }
 
-static void pool_write(const pool *one, size_t index, output *out)
+static void pool_write(const pool *one, size_t index, int is_torch, output *out)
 {
     const pool_bytes *sums = &one->bytes;
     key_count(out, index == 0 ? "\n  {" : ",\n  {", "device", one->device);
@@ -185,7 +185,7 @@ static void pool_write(const pool *one, size_t index, output *out)
     key_count(out, ", ", "releasing", sums->releasing);
     key_count(out, ", ", "growing", sums->growing);
     output_bytes(out, "}", 1);
-    if (one->torch_id[0] >= 0 && one->torch_id[1] >= 0) {
+    if (is_torch && one->torch_id[0] >= 0 && one->torch_id[1] >= 0) {
         output_text(out, ", \"torch_id\": [");
         output_signed(out, one->torch_id[0]);
         output_text(out, ", ");
@@ -199,7 +199,7 @@ static void pools_write(const model *in, output *out)
 {
     output_text(out, ",\n \"pools\": [");
     for (size_t i = 0; i < in->pools.count; i++)
-        pool_write(MODEL_AT(in->pools, pool, i), i, out);
+        pool_write(MODEL_AT(in->pools, pool, i), i, in->origin == ORIGIN_TORCH, out);
     output_text(out, "\n ],\n \"streams\": [");
     for (size_t i = 0; i < in->streams.count; i++) {
         const stream *one = MODEL_AT(in->streams, stream, i);
@@ -226,28 +226,34 @@ static void memory_write(const model *in, output *out)
                            "\"first_block\", \"blocks\", \"arena\"");
     for (size_t i = 0; i < in->segments.count; i++) {
         const segment *one = MODEL_AT(in->segments, segment, i);
-        row(out, i, (int64_t[]){(int64_t)one->address, (int64_t)one->bytes, one->pool, one->stream,
-                                one->small, (int64_t)one->first_block, (int64_t)one->blocks_count,
-                                (int64_t)one->arena, one->stack, one->expandable},
+        row(out, i,
+            (int64_t[]){(int64_t)one->address, (int64_t)one->bytes, one->pool, one->stream,
+                        one->small, (int64_t)one->first_block, (int64_t)one->blocks_count,
+                        (int64_t)one->arena, one->stack, one->expandable},
             is_torch ? 10 : 8);
     }
     table_end(out);
-    table_begin(out, "blocks", "\"address\", \"bytes\", \"requested_bytes\", \"state\", "
-                               "\"time_ns\", \"stack\"");
+    table_begin(out, "blocks",
+                "\"address\", \"bytes\", \"requested_bytes\", \"state\", "
+                "\"time_ns\", \"stack\"");
     for (size_t i = 0; i < in->blocks.count; i++) {
         const block *one = MODEL_AT(in->blocks, block, i);
-        row(out, i, (int64_t[]){(int64_t)one->address, (int64_t)one->bytes,
-                                (int64_t)one->requested_bytes, one->state, one->time_ns,
-                                one->stack}, 6);
+        row(out, i,
+            (int64_t[]){(int64_t)one->address, (int64_t)one->bytes, (int64_t)one->requested_bytes,
+                        one->state, one->time_ns, one->stack},
+            6);
     }
     table_end(out);
     names_list(out, "wait_kinds", wait_kind_names, WAIT_KINDS_COUNT);
-    table_begin(out, "waits", "\"block\", \"kind\", \"stream\", \"mark_number\", \"since_ns\", "
-                              "\"graph\"");
+    table_begin(out, "waits",
+                "\"block\", \"kind\", \"stream\", \"mark_number\", \"since_ns\", "
+                "\"graph\"");
     for (size_t i = 0; i < in->waits.count; i++) {
         const wait *one = MODEL_AT(in->waits, wait, i);
-        row(out, i, (int64_t[]){(int64_t)one->block, one->kind, one->stream, one->mark_number,
-                                one->since_ns, one->graph}, 6);
+        row(out, i,
+            (int64_t[]){(int64_t)one->block, one->kind, one->stream, one->mark_number,
+                        one->since_ns, one->graph},
+            6);
     }
     table_end(out);
 }
@@ -286,15 +292,17 @@ static void history_write(const model *in, output *out)
     key_count(out, ",\n  ", "written", counts->written);
     key_count(out, ",\n  ", "overwritten", counts->overwritten);
     key_count(out, ",\n  ", "missed", counts->missed);
+    key_count(out, ",\n  ", "complete_since_ns", counts->complete_since_ns);
     output_text(out, ",\n  \"columns\": [\"time_ns\", \"kind\", \"address\", \"bytes\", "
                      "\"requested_bytes\", \"pool\", \"stream\", \"thread\", \"reason\", "
                      "\"mark\", \"stack\", \"value\"],\n  \"rows\": [");
     for (size_t i = 0; i < in->records.count; i++) {
         const record *one = MODEL_AT(in->records, record, i);
-        row(out, i, (int64_t[]){one->time_ns, one->kind, (int64_t)one->address,
-                                (int64_t)one->bytes, (int64_t)one->requested_bytes, one->pool,
-                                one->stream, one->thread, one->reason, one->mark, one->stack,
-                                one->value}, 12);
+        row(out, i,
+            (int64_t[]){one->time_ns, one->kind, (int64_t)one->address, (int64_t)one->bytes,
+                        (int64_t)one->requested_bytes, one->pool, one->stream, one->thread,
+                        one->reason, one->mark, one->stack, one->value},
+            12);
     }
     table_end(out);
     output_text(out, "\n}\n");

@@ -7,7 +7,8 @@
  * said. Its blocks have three states: what is neither live nor retired is inactive. Its streams
  * are handles: two streams that had one handle after each other become one.
  *
- * Pending uses are in the extra key `tenure_waits`, which the viewer does not look at.
+ * Names of pools and pending uses are in the extra key `tenure`, as the library writes it itself;
+ * the viewer does not look at it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,16 +21,50 @@
 
 /* The keys of the dictionaries that come often. Each is written once and then named. */
 enum {
-    KEY_ACTION, KEY_ADDR, KEY_SIZE, KEY_STREAM, KEY_TIME, KEY_FRAMES, KEY_USER, KEY_COMPILE,
-    KEY_POOL, KEY_DEVICE_FREE, KEY_ADDRESS, KEY_REQUESTED, KEY_STATE, KEY_FILENAME, KEY_LINE,
-    KEY_NAME, KEY_NO_CONTEXT, KEY_LIVE, KEY_RETIRED, KEY_INACTIVE, KEY_ACTIONS,
+    KEY_ACTION,
+    KEY_ADDR,
+    KEY_SIZE,
+    KEY_STREAM,
+    KEY_TIME,
+    KEY_FRAMES,
+    KEY_USER,
+    KEY_COMPILE,
+    KEY_POOL,
+    KEY_DEVICE_FREE,
+    KEY_ADDRESS,
+    KEY_REQUESTED,
+    KEY_STATE,
+    KEY_FILENAME,
+    KEY_LINE,
+    KEY_NAME,
+    KEY_NO_CONTEXT,
+    KEY_LIVE,
+    KEY_RETIRED,
+    KEY_INACTIVE,
+    KEY_ACTIONS,
     KEYS_COUNT = KEY_ACTIONS + TORCH_ACTIONS_COUNT,
 };
 
-static const char *const key_texts[KEY_ACTIONS] = {
-    "action", "addr", "size", "stream", "time_us", "frames", "user_metadata", "compile_context",
-    "pool_id", "device_free", "address", "requested_size", "state", "filename", "line", "name",
-    "N/A", "active_allocated", "active_pending_free", "inactive"};
+static const char *const key_texts[KEY_ACTIONS] = {"action",
+                                                   "addr",
+                                                   "size",
+                                                   "stream",
+                                                   "time_us",
+                                                   "frames",
+                                                   "user_metadata",
+                                                   "compile_context",
+                                                   "pool_id",
+                                                   "device_free",
+                                                   "address",
+                                                   "requested_size",
+                                                   "state",
+                                                   "filename",
+                                                   "line",
+                                                   "name",
+                                                   "N/A",
+                                                   "active_allocated",
+                                                   "active_pending_free",
+                                                   "inactive"};
 
 #define MEMO_NONE UINT32_MAX
 
@@ -126,8 +161,6 @@ static void pool_id_write(writer *to, int32_t index)
         if (one->torch_id[0] >= 0 && one->torch_id[1] >= 0) {
             id[0] = one->torch_id[0];
             id[1] = one->torch_id[1];
-        } else if (strcmp(one->kind, "graph") == 0) {
-            id[0] = (int64_t)one->number;
         } else {
             id[1] = (int64_t)one->number;
         }
@@ -219,12 +252,14 @@ static void segments_write(writer *to)
 
 /* ---- traces --------------------------------------------------------------------------------- */
 
-/* The actions of a record: up to two, TORCH_ACTIONS_COUNT for none. */
-static void actions_of(const writer *to, const record *event, torch_action actions[2])
+enum { ENTRIES_MAX = 3 };
+
+/* The actions of a record: up to three, TORCH_ACTIONS_COUNT for none. */
+static void actions_of(const writer *to, const record *event, torch_action actions[ENTRIES_MAX])
 {
     int is_segment =
         strcmp(*MODEL_AT(to->in->reasons, const char *, event->reason), TORCH_REASON_SEGMENT) == 0;
-    actions[0] = actions[1] = TORCH_ACTIONS_COUNT;
+    actions[0] = actions[1] = actions[2] = TORCH_ACTIONS_COUNT;
     switch ((record_kind)event->kind) {
     case RECORD_ALLOC:
         actions[0] = TORCH_ALLOC;
@@ -238,6 +273,15 @@ static void actions_of(const writer *to, const record *event, torch_action actio
         break;
     case RECORD_REUSE:
         actions[0] = TORCH_FREE_COMPLETED;
+        break;
+    case RECORD_GROW:
+        /* A block of the size before is freed, and one of the new size taken at the same place. */
+        if (record_grow_before(event) > 0) {
+            actions[0] = TORCH_FREE_REQUESTED;
+            actions[1] = TORCH_FREE_COMPLETED;
+        }
+        if (event->bytes > 0)
+            actions[actions[0] == TORCH_ACTIONS_COUNT ? 0 : 2] = TORCH_ALLOC;
         break;
     case RECORD_MAP:
     case RECORD_MOVE_IN:
@@ -266,6 +310,9 @@ static void actions_of(const writer *to, const record *event, torch_action actio
 static void entry_write(writer *to, const record *event, torch_action action)
 {
     int of_block = action <= TORCH_FREE_COMPLETED || action == TORCH_OOM;
+    uint64_t size = of_block ? event->requested_bytes : event->bytes;
+    if (event->kind == RECORD_GROW)
+        size = action == TORCH_ALLOC ? event->bytes : record_grow_before(event);
     pickle_dict_begin(&to->to);
     key(to, KEY_ACTION);
     key(to, KEY_ACTIONS + action);
@@ -273,7 +320,7 @@ static void entry_write(writer *to, const record *event, torch_action action)
         key_int(to, KEY_DEVICE_FREE, event->value < 0 ? 0 : (uint64_t)event->value);
     else
         key_int(to, KEY_ADDR, event->address);
-    key_int(to, KEY_SIZE, of_block ? event->requested_bytes : event->bytes);
+    key_int(to, KEY_SIZE, size);
     key_int(to, KEY_STREAM, handle_of(to, event->stream));
     if (event->time_ns >= 0)
         key_int(to, KEY_TIME, to->in->zero_epoch_us + (uint64_t)event->time_ns / 1000);
@@ -295,7 +342,7 @@ static void trace_write(writer *to, size_t device_at)
     pickle_list_begin(&to->to);
     for (size_t i = 0; i < in->records.count; i++) {
         const record *event = MODEL_AT(in->records, record, i);
-        torch_action actions[2];
+        torch_action actions[ENTRIES_MAX];
         /* What belongs to no device is told by the first. */
         size_t owner = event->device == DEVICE_NONE ? 0 : event->device;
         if (owner != device_at)
@@ -307,9 +354,8 @@ static void trace_write(writer *to, size_t device_at)
         }
         if (*MODEL_AT(to->history.contradicts, unsigned char, i))
             continue;
-        entry_write(to, event, actions[0]);
-        if (actions[1] != TORCH_ACTIONS_COUNT)
-            entry_write(to, event, actions[1]);
+        for (size_t k = 0; k < ENTRIES_MAX && actions[k] != TORCH_ACTIONS_COUNT; k++)
+            entry_write(to, event, actions[k]);
     }
     pickle_list_end(&to->to);
 }
@@ -354,7 +400,7 @@ static void settings_write(writer *to)
 static void waits_write(writer *to)
 {
     const model *in = to->in;
-    pickle_text(&to->to, "tenure_waits");
+    pickle_text(&to->to, "waits");
     pickle_list_begin(&to->to);
     for (size_t i = 0; i < in->waits.count; i++) {
         const wait *one = MODEL_AT(in->waits, wait, i);
@@ -375,6 +421,35 @@ static void waits_write(writer *to)
     pickle_list_end(&to->to);
 }
 
+/* What PyTorch has no word for, as the library writes it into pickles of its own. */
+static void extra_write(writer *to)
+{
+    const model *in = to->in;
+    pickle_text(&to->to, "tenure");
+    pickle_dict_begin(&to->to);
+    named_int(to, "version", 1);
+    named_int(to, "taken_us", in->zero_epoch_us + (uint64_t)in->taken_ns / 1000);
+    named_int(to, "records_overwritten", in->history.overwritten);
+    named_int(to, "records_missed", in->history.missed);
+    named_int(to, "records_left_out", to->history.contradictions_count);
+    pickle_text(&to->to, "pools");
+    pickle_list_begin(&to->to);
+    for (size_t i = 0; i < in->pools.count; i++) {
+        const pool *one = MODEL_AT(in->pools, pool, i);
+        pickle_dict_begin(&to->to);
+        named_int(to, "device", one->device);
+        named_int(to, "number", one->number);
+        key(to, KEY_NAME);
+        pickle_text(&to->to, one->name);
+        named_int(to, "reserved_bytes", one->reserved_bytes);
+        named_int(to, "asleep_bytes", one->asleep_bytes);
+        pickle_dict_end(&to->to);
+    }
+    pickle_list_end(&to->to);
+    waits_write(to);
+    pickle_dict_end(&to->to);
+}
+
 static void losses_find(writer *to)
 {
     const model *in = to->in;
@@ -382,8 +457,8 @@ static void losses_find(writer *to)
     uint64_t cached = 0;
     for (size_t i = 0; i < in->blocks.count; i++) {
         const block *one = MODEL_AT(in->blocks, block, i);
-        cached += one->state != STATE_LIVE && one->state != STATE_RETIRED &&
-                  one->state != STATE_FREE;
+        cached +=
+            one->state != STATE_LIVE && one->state != STATE_RETIRED && one->state != STATE_FREE;
     }
     if (cached > 0)
         losses_add(lost, "%" PRIu64 " blocks that are binned, releasing or growing became inactive",
@@ -403,10 +478,10 @@ static void losses_find(writer *to)
     if (in->graphs.count > 0)
         losses_add(lost, "%zu graphs: only their pools and waits are there", in->graphs.count);
     if (in->origin == ORIGIN_TENURE) {
-        losses_add(lost, "names and limits of pools and devices, the process, the driver");
+        losses_add(lost, "kinds and limits of pools, devices, the process, the driver");
         if (in->records.count > 0)
             losses_add(lost, "of records: threads, reasons, nanoseconds, and how much was set "
-                       "aside");
+                             "aside");
     }
 }
 
@@ -437,8 +512,8 @@ int encode_torch(const model *snapshot, output *out, losses *lost)
         segments_write(&to);
         traces_write(&to);
         settings_write(&to);
-        if (snapshot->waits.count > 0)
-            waits_write(&to);
+        if (snapshot->origin == ORIGIN_TENURE)
+            extra_write(&to);
         pickle_dict_end(&to.to);
         pickle_end(&to.to);
         losses_find(&to);

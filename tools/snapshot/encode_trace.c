@@ -120,8 +120,10 @@ static int record_write(writer *to, const record *event)
         block_drop(to, event->address, 0, 1);
         return 0;
     case RECORD_GROW:
+        /* A trace has no growable blocks: one is freed and a larger one taken. */
         to->grown++;
-        return 0;
+        block_drop(to, event->address, 1, 1);
+        return block_take(to, event->address, event->bytes, event->stream);
     default:
         return 0;
     }
@@ -207,7 +209,8 @@ int encode_trace(const model *snapshot, size_t device_at, output *out, trace_cou
     if (to.odd_sizes > 0)
         losses_add(lost, "%" PRIu64 " allocations of 0 bytes or more than 2^60", to.odd_sizes);
     if (to.grown > 0)
-        losses_add(lost, "%" PRIu64 " changes of growable blocks", to.grown);
+        losses_add(lost, "%" PRIu64 " times a growable block grew: freed and taken again there",
+                   to.grown);
     rewind_release(&to.history);
     map64_release(&to.by_address);
     array_release(&to.blocks, snapshot->limits, sizeof(live));

@@ -9,7 +9,7 @@
 
 typedef struct trace_counts {
     uint64_t allocations, frees;
-    uint64_t early;          /* blocks that were there before the history begins */
+    uint64_t early; /* blocks that were there before the history begins */
     uint64_t live_at_end;
     uint64_t peak_live_bytes; /* by what was asked for */
     uint64_t streams;

@@ -186,15 +186,16 @@ int waiting_find(const model *in, array *result)
                 map64_release(&places);
                 return -1;
             }
-            *MODEL_AT(*result, waiting, result->count++) = (waiting){
-                .kind = (wait_kind)one->kind, .stream = used_by,
-                .graph = on_graph ? one->graph : -1, .oldest_since_ns = -1};
+            *MODEL_AT(*result, waiting, result->count++) =
+                (waiting){.kind = (wait_kind)one->kind,
+                          .stream = used_by,
+                          .graph = on_graph ? one->graph : -1,
+                          .oldest_since_ns = -1};
         }
         waiting *to = MODEL_AT(*result, waiting, at);
         to->blocks_count++;
         to->bytes += MODEL_AT(in->blocks, block, one->block)->bytes;
-        if (one->since_ns >= 0 &&
-            (to->oldest_since_ns < 0 || one->since_ns < to->oldest_since_ns))
+        if (one->since_ns >= 0 && (to->oldest_since_ns < 0 || one->since_ns < to->oldest_since_ns))
             to->oldest_since_ns = one->since_ns;
     }
     map64_release(&places);
@@ -237,8 +238,8 @@ const char *stack_label(const model *in, uint32_t index, char *text, size_t byte
         frame_label(in, MODEL_AT(in->frames, frame, at), label, sizeof(label));
         if (i > 0 && length + strlen(label) + 4 >= bytes)
             break;
-        length += (size_t)snprintf(text + length, bytes - length, "%s%s", i > 0 ? " < " : "",
-                                   label);
+        length +=
+            (size_t)snprintf(text + length, bytes - length, "%s%s", i > 0 ? " < " : "", label);
         if (length >= bytes)
             break;
     }

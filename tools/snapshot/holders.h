@@ -41,8 +41,8 @@ void scatter_find(const model *snapshot, scatter *result);
 /* What waits on one stream, or on something that is no stream. */
 typedef struct waiting {
     wait_kind kind;
-    int32_t stream;       /* -1 for other kinds */
-    int64_t graph;        /* -1 for other kinds */
+    int32_t stream; /* -1 for other kinds */
+    int64_t graph;  /* -1 for other kinds */
     uint64_t blocks_count, bytes;
     int64_t oldest_since_ns; /* -1: not known */
 } waiting;

@@ -15,17 +15,17 @@
 enum { INPUT_BUFFER_BYTES = 1 << 16, INPUT_ERROR_BYTES = 1024 };
 
 typedef struct input {
-    const char *path; /* as the user wrote it; the caller's */
-    void *file;       /* a gzFile, or null for bytes in memory */
+    const char *path;      /* as the user wrote it; the caller's */
+    void *file;            /* a gzFile, or null for bytes in memory */
     unsigned char *buffer; /* in which [at, length) has not been taken */
     size_t at, length;
-    uint64_t before;  /* bytes of the stream before the buffer's first */
-    uint64_t size;    /* of the whole stream, or UINT64_MAX where compression hides it */
+    uint64_t before;     /* bytes of the stream before the buffer's first */
+    uint64_t size;       /* of the whole stream, or UINT64_MAX where compression hides it */
     uint64_t file_bytes; /* as it lies on the disk, 0 if unknown */
     /* Called now and then with how much of file_bytes has been read. May be null. */
     void (*on_progress)(void *context, uint64_t done, uint64_t total);
     void *context;
-    int failed;       /* input_fail was called: the first complaint stands */
+    int failed; /* input_fail was called: the first complaint stands */
     char error[INPUT_ERROR_BYTES];
 } input;
 
@@ -50,7 +50,7 @@ int input_take(input *in, void *bytes, size_t count, const char *what);
 
 /* Puts "path: at byte OFFSET: sentence" into `error`, unless something is there already. Always
  * returns -1. */
-__attribute__((format(printf, 3, 4))) int input_fail(input *in, uint64_t offset,
-                                                     const char *format, ...);
+__attribute__((format(printf, 3, 4))) int input_fail(input *in, uint64_t offset, const char *format,
+                                                     ...);
 
 #endif

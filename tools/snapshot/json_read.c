@@ -20,8 +20,8 @@ typedef struct reader {
     input *in;
     value_heap *heap;
     budget *limits;
-    array stack; /* value: what is not yet in a list or object; keys stand before their values */
-    array opens; /* size_t: the stack's height where each open list or object begins */
+    array stack;    /* value: what is not yet in a list or object; keys stand before their values */
+    array opens;    /* size_t: the stack's height where each open list or object begins */
     uint64_t lines; /* newlines before the piece being parsed */
     yajl_handle yajl;
     const char *problem; /* set by a callback that stopped the parser */
@@ -173,8 +173,7 @@ static int on_object_end(void *context)
     size_t count;
     value dict;
     const value *pairs = innermost(in, &count);
-    if (value_make_dict(in->heap, &dict) != 0 ||
-        value_dict_reserve(in->heap, dict, count / 2) != 0)
+    if (value_make_dict(in->heap, &dict) != 0 || value_dict_reserve(in->heap, dict, count / 2) != 0)
         return stop(in, no_memory);
     for (size_t i = 0; i < count; i += 2) {
         int code = value_put(in->heap, dict, pairs[i], pairs[i + 1]);
@@ -226,9 +225,10 @@ static int fail(reader *in, const unsigned char *piece, size_t length, uint64_t 
     if (in->problem == no_memory && in->limits->refused == 2)
         return input_fail(in->in, at, "the system has no more memory");
     if (in->problem == no_memory)
-        return input_fail(in->in, at, "(line %" PRIu64 ") reading needs more than %zu MiB of "
-                          "memory; if the file is sound, allow more with --max-memory", line,
-                          in->limits->limit_bytes >> 20);
+        return input_fail(in->in, at,
+                          "(line %" PRIu64 ") reading needs more than %zu MiB of "
+                          "memory; if the file is sound, allow more with --max-memory",
+                          line, in->limits->limit_bytes >> 20);
     if (in->problem)
         return input_fail(in->in, at, "(line %" PRIu64 ") %s", line, in->problem);
     unsigned char *why = yajl_get_error(in->yajl, 0, piece, length);
@@ -265,8 +265,10 @@ static int pieces_parse(reader *in)
     if (yajl_complete_parse(in->yajl) != yajl_status_ok)
         return in->problem || in->opens.count == 0
                    ? fail(in, NULL, 0, end)
-                   : input_fail(in->in, end, "(line %" PRIu64 ") the file ends inside a list or "
-                                "an object: it is cut off", in->lines + 1);
+                   : input_fail(in->in, end,
+                                "(line %" PRIu64 ") the file ends inside a list or "
+                                "an object: it is cut off",
+                                in->lines + 1);
     return 0;
 }
 
@@ -275,8 +277,8 @@ int json_read(input *in, value_heap *heap, value *result)
     reader state = {.in = in, .heap = heap, .limits = heap->place.limits};
     yajl_alloc_funcs memory = {yajl_taken, yajl_grown, yajl_given_back, &state};
     state.yajl = yajl_alloc(&callbacks, &memory, &state);
-    int code = state.yajl ? pieces_parse(&state)
-                          : input_fail(in, 0, "the system has no more memory");
+    int code =
+        state.yajl ? pieces_parse(&state) : input_fail(in, 0, "the system has no more memory");
     if (code == 0 && state.stack.count != 1)
         code = input_fail(in, input_offset(in), "the file holds no JSON value");
     if (code == 0)

@@ -122,8 +122,8 @@ typedef struct stream {
 typedef struct segment {
     uint64_t address, bytes;
     int32_t pool, stream;
-    uint32_t stack;     /* of its allocation, in snapshots of PyTorch */
-    uint64_t arena;     /* which the segments of one arena share */
+    uint32_t stack; /* of its allocation, in snapshots of PyTorch */
+    uint64_t arena; /* which the segments of one arena share */
     size_t first_block, blocks_count;
     unsigned char small, expandable;
 } segment;
@@ -164,12 +164,20 @@ typedef struct record {
     unsigned char device; /* index in devices, or DEVICE_NONE */
 } record;
 
+/* What a block of a `grow` record had before. */
+static inline uint64_t record_grow_before(const record *event)
+{
+    uint64_t more = event->value > 0 ? (uint64_t)event->value : 0;
+    return event->bytes > more ? event->bytes - more : 0;
+}
+
 enum { DEVICES_MAX = 255, DEVICE_NONE = 255, REASONS_MAX = 60000, NOTES_MAX = 16 };
 
 /* How completely a table of history was kept. */
 typedef struct history_counts {
     const char *mode;
     uint64_t capacity, written, overwritten, missed;
+    uint64_t complete_since_ns; /* from when on no record is missing */
 } history_counts;
 
 typedef struct model {

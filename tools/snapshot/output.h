@@ -14,9 +14,9 @@ enum { OUTPUT_BUFFER_BYTES = 1 << 16, OUTPUT_ERROR_BYTES = 1024 };
 
 typedef struct output {
     const char *path;
-    void *file;      /* a gzFile */
-    char *temporary; /* the temporary file's name; null if the target is written directly */
-    size_t length;   /* of what waits in `buffer` */
+    void *file;             /* a gzFile */
+    char *temporary;        /* the temporary file's name; null if the target is written directly */
+    size_t length;          /* of what waits in `buffer` */
     uint64_t written_bytes; /* before compression */
     int failed;
     char error[OUTPUT_ERROR_BYTES];

@@ -47,8 +47,10 @@ static int fail_memory(machine *vm)
 {
     if (vm->limits->refused == 2)
         return input_fail(vm->in, vm->at, "the system has no more memory");
-    return input_fail(vm->in, vm->at, "reading needs more than %zu MiB of memory; if the file is "
-                      "sound, allow more with --max-memory", vm->limits->limit_bytes >> 20);
+    return input_fail(vm->in, vm->at,
+                      "reading needs more than %zu MiB of memory; if the file is "
+                      "sound, allow more with --max-memory",
+                      vm->limits->limit_bytes >> 20);
 }
 
 static int fail_put(machine *vm, int code)
@@ -119,8 +121,7 @@ static int push(machine *vm, value item)
 /* The values above the newest mark; without marks, all. */
 static size_t height(const machine *vm)
 {
-    size_t floor =
-        vm->marks.count > 0 ? ((size_t *)vm->marks.items)[vm->marks.count - 1] : 0;
+    size_t floor = vm->marks.count > 0 ? ((size_t *)vm->marks.items)[vm->marks.count - 1] : 0;
     return vm->stack.count - floor;
 }
 
@@ -178,7 +179,8 @@ static int text_bytes(machine *vm, uint64_t length)
     if (length > left)
         return input_fail(vm->in, vm->at,
                           "a text of %" PRIu64 " bytes is announced, but only %" PRIu64
-                          " bytes follow", length, left);
+                          " bytes follow",
+                          length, left);
     vm->bytes.count = 0;
     while (length > 0) {
         size_t part = length < INPUT_BUFFER_BYTES ? (size_t)length : INPUT_BUFFER_BYTES;
@@ -404,8 +406,10 @@ static int memo_put(machine *vm, uint64_t index)
     if (peek(vm, 0, &item) != 0)
         return -1;
     if (index > vm->at)
-        return input_fail(vm->in, vm->at, "the memo index %" PRIu64 " is beyond what the file can "
-                          "have used", index);
+        return input_fail(vm->in, vm->at,
+                          "the memo index %" PRIu64 " is beyond what the file can "
+                          "have used",
+                          index);
     if (array_reserve(&vm->memo, vm->limits, sizeof(value), (size_t)index + 1) != 0)
         return fail_memory(vm);
     value *places = vm->memo.items;
@@ -583,7 +587,8 @@ static int op_header(machine *vm, unsigned char code)
     if (code == 0x95 && number > input_left_max(vm->in))
         return input_fail(vm->in, vm->at,
                           "a frame of %" PRIu64 " bytes is announced, but only %" PRIu64
-                          " bytes follow", number, input_left_max(vm->in));
+                          " bytes follow",
+                          number, input_left_max(vm->in));
     if (code == 0x80 && number > PROTOCOL_MAX)
         return input_fail(vm->in, vm->at, "pickle protocol %" PRIu64 "; 0 to %d are known", number,
                           PROTOCOL_MAX);
@@ -596,47 +601,98 @@ static int op_dup(machine *vm)
     return peek(vm, 0, &top) != 0 ? -1 : push(vm, top);
 }
 
+/* Lists, dictionaries, the stack and the memo. */
+static int op_structure(machine *vm, unsigned char code)
+{
+    switch (code) {
+    case 0x80:
+    case 0x95:
+        return op_header(vm, code);
+    case '(':
+        return mark_push(vm);
+    case '0':
+        return op_pop(vm);
+    case '2':
+        return op_dup(vm);
+    case ']':
+        return push_list(vm, VALUE_LIST, NULL, 0);
+    case ')':
+        return push_list(vm, VALUE_TUPLE, NULL, 0);
+    case '}':
+        return push_dict(vm);
+    case 'd':
+        return op_dict(vm);
+    case 'a':
+        return op_single(vm, 1);
+    case 's':
+        return op_single(vm, 2);
+    case 'e':
+    case 'u':
+    case 't':
+    case 'l':
+    case '1':
+        return op_marked(vm, code);
+    case 0x85:
+    case 0x86:
+    case 0x87:
+        return op_tuple(vm, code - 0x84u);
+    case 'p':
+        return op_memo(vm, 1, 0);
+    case 'q':
+        return op_memo(vm, 1, 1);
+    case 'r':
+        return op_memo(vm, 1, 4);
+    case 0x94:
+        return memo_put(vm, vm->memo.count);
+    case 'g':
+        return op_memo(vm, 0, 0);
+    case 'h':
+        return op_memo(vm, 0, 1);
+    case 'j':
+        return op_memo(vm, 0, 4);
+    default:
+        return fail_op(vm, code);
+    }
+}
+
+/* Constants, numbers and texts; what is none of them is structure. */
 static int op_run(machine *vm, unsigned char code)
 {
     switch (code) {
-    case 0x80: case 0x95: return op_header(vm, code);
-    case '(': return mark_push(vm);
-    case '0': return op_pop(vm);
-    case '2': return op_dup(vm);
-    case 'N': return push(vm, value_constant(VALUE_NONE));
-    case 0x88: return push(vm, value_constant(VALUE_TRUE));
-    case 0x89: return push(vm, value_constant(VALUE_FALSE));
-    case 'I': return op_decimal(vm, 0);
-    case 'L': return op_decimal(vm, 1);
-    case 'J': return op_int(vm, 4);
-    case 'M': return op_int(vm, 2);
-    case 'K': return op_int(vm, 1);
-    case 0x8a: return op_long(vm, 1);
-    case 0x8b: return op_long(vm, 4);
-    case 'F': return op_float(vm);
-    case 'G': return op_binfloat(vm);
-    case 'V': return op_unicode_line(vm);
-    case 'X': return op_unicode(vm, 4);
-    case 0x8c: return op_unicode(vm, 1);
-    case 0x8d: return op_unicode(vm, 8);
-    case ']': return push_list(vm, VALUE_LIST, NULL, 0);
-    case ')': return push_list(vm, VALUE_TUPLE, NULL, 0);
-    case '}': return push_dict(vm);
-    case 'd': return op_dict(vm);
-    case 'a': return op_single(vm, 1);
-    case 's': return op_single(vm, 2);
-    case 'e': case 'u': case 't': case 'l': case '1': return op_marked(vm, code);
-    case 0x85: return op_tuple(vm, 1);
-    case 0x86: return op_tuple(vm, 2);
-    case 0x87: return op_tuple(vm, 3);
-    case 'p': return op_memo(vm, 1, 0);
-    case 'q': return op_memo(vm, 1, 1);
-    case 'r': return op_memo(vm, 1, 4);
-    case 0x94: return memo_put(vm, vm->memo.count);
-    case 'g': return op_memo(vm, 0, 0);
-    case 'h': return op_memo(vm, 0, 1);
-    case 'j': return op_memo(vm, 0, 4);
-    default: return fail_op(vm, code);
+    case 'N':
+        return push(vm, value_constant(VALUE_NONE));
+    case 0x88:
+        return push(vm, value_constant(VALUE_TRUE));
+    case 0x89:
+        return push(vm, value_constant(VALUE_FALSE));
+    case 'I':
+        return op_decimal(vm, 0);
+    case 'L':
+        return op_decimal(vm, 1);
+    case 'J':
+        return op_int(vm, 4);
+    case 'M':
+        return op_int(vm, 2);
+    case 'K':
+        return op_int(vm, 1);
+    case 0x8a:
+        return op_long(vm, 1);
+    case 0x8b:
+        return op_long(vm, 4);
+    case 'F':
+        return op_float(vm);
+    case 'G':
+        return op_binfloat(vm);
+    case 'V':
+        return op_unicode_line(vm);
+    case 'X':
+        return op_unicode(vm, 4);
+    case 0x8c:
+        return op_unicode(vm, 1);
+    case 0x8d:
+        return op_unicode(vm, 8);
+    default:
+        return op_structure(vm, code);
     }
 }
 
@@ -649,7 +705,8 @@ static int machine_run(machine *vm, value *result)
         if (state < 0)
             return -1;
         if (state == 0)
-            return input_fail(vm->in, vm->at, "the pickle ends without its STOP instruction: the "
+            return input_fail(vm->in, vm->at,
+                              "the pickle ends without its STOP instruction: the "
                               "file is cut off");
         unsigned char code = vm->in->buffer[vm->in->at++];
         if (code == '.')

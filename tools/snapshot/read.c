@@ -60,8 +60,8 @@ static int input_decode(model *result, input *in, char *error, size_t error_byte
 {
     value_heap heap;
     value document;
-    decoder from = {.path = in->path, .heap = &heap, .out = result, .error = error,
-                    .error_bytes = error_bytes};
+    decoder from = {
+        .path = in->path, .heap = &heap, .out = result, .error = error, .error_bytes = error_bytes};
     if (value_heap_start(&heap, result->limits) != 0) {
         value_heap_release(&heap);
         return decode_fail_memory(&from);
@@ -84,8 +84,8 @@ static read_result outcome(const model *result, int code)
     return result->limits->refused ? READ_NO_MEMORY : READ_BAD;
 }
 
-read_result snapshot_read(model *result, const char *path, const read_options *options,
-                          char *error, size_t error_bytes)
+read_result snapshot_read(model *result, const char *path, const read_options *options, char *error,
+                          size_t error_bytes)
 {
     input in;
     if (input_open(&in, path) != 0) {

@@ -24,8 +24,8 @@ typedef enum read_result { READ_OK, READ_BAD, READ_NO_MEMORY } read_result;
 
 /* Reads the file into `result`, which model_start has prepared. On failure `error` says why in a
  * sentence and `result` is only to be released. */
-read_result snapshot_read(model *result, const char *path, const read_options *options,
-                          char *error, size_t error_bytes);
+read_result snapshot_read(model *result, const char *path, const read_options *options, char *error,
+                          size_t error_bytes);
 
 /* The same for bytes in memory that are not compressed. */
 read_result snapshot_read_memory(model *result, const char *name, const void *bytes, size_t count,

@@ -46,8 +46,7 @@ static int is_memory(const state *now, uint64_t from, uint64_t bytes)
 }
 
 /* Replaces `count` ranges from `at` on by `with_count` others. */
-static int ranges_replace(state *now, size_t at, size_t count, const range *with,
-                          size_t with_count)
+static int ranges_replace(state *now, size_t at, size_t count, const range *with, size_t with_count)
 {
     array *all = &now->ranges;
     size_t after = all->count - at - count;
@@ -120,12 +119,24 @@ static early_block *held_at(const state *now, uint64_t address)
 static int block_back(state *now, const record *event, int retired)
 {
     /* The stack of a free is not that of the allocation. */
-    early_block one = {event->address, event->requested_bytes, event->pool, event->stream, 0,
+    early_block one = {event->address,        event->requested_bytes, event->pool, event->stream, 0,
                        (unsigned char)retired};
     uint64_t bytes = event->requested_bytes ? event->requested_bytes : 1;
     if (held_at(now, event->address) || !is_memory(now, event->address, bytes))
         return 0;
     return hold(now, &one);
+}
+
+/* A growable block gets the size that it had before. */
+static int grow_back(state *now, const record *event, early_block *found)
+{
+    uint64_t before = record_grow_before(event);
+    if (!found || found->retired || event->bytes == 0)
+        return 0;
+    found->requested_bytes = before;
+    if (before == 0)
+        map64_remove(&now->by_address, event->address);
+    return 1;
 }
 
 /* Takes one record back. Returns 1, 0 if it contradicts what is known, -1 without memory. */
@@ -150,6 +161,8 @@ static int record_back(state *now, const record *event)
         if (event->requested_bytes > 0)
             found->requested_bytes = event->requested_bytes;
         return 1;
+    case RECORD_GROW:
+        return grow_back(now, event, found);
     case RECORD_MAP:
     case RECORD_MOVE_IN:
         return memory_remove(now, event->address, event->bytes);
@@ -173,8 +186,8 @@ static int picture_take(state *now)
             const block *part = MODEL_AT(in->blocks, block, one->first_block + k);
             if (part->state != STATE_LIVE && part->state != STATE_RETIRED)
                 continue;
-            early_block held = {part->address, part->requested_bytes, one->pool, one->stream,
-                                part->stack, part->state == STATE_RETIRED};
+            early_block held = {part->address, part->requested_bytes, one->pool,
+                                one->stream,   part->stack,           part->state == STATE_RETIRED};
             if (hold(now, &held) < 0)
                 return -1;
         }

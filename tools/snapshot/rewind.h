@@ -23,8 +23,8 @@ typedef struct early_block {
 
 typedef struct rewind_result {
     budget *limits;
-    array contradicts;    /* unsigned char, one per record: 1 if it does not fit */
-    array early;          /* early_block, in the order of addresses */
+    array contradicts; /* unsigned char, one per record: 1 if it does not fit */
+    array early;       /* early_block, in the order of addresses */
     size_t contradictions_count;
 } rewind_result;
 

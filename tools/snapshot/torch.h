@@ -82,7 +82,7 @@ int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, i
 /* Finds the document's traces; then, once the segments are there, makes records of them. */
 int torch_traces_open(torch_reader *in, value document);
 int torch_traces_take(torch_reader *in);
-int torch_times_find(torch_reader *in);
+int torch_lives_complete(torch_reader *in);
 void torch_peaks_find(model *out);
 
 #endif

@@ -90,8 +90,7 @@ static value_text *text_find(const value_heap *heap, uint32_t hash, const char *
 {
     value_text **buckets = heap->texts.items;
     for (value_text *text = buckets[hash & (heap->texts.count - 1)]; text; text = text->next) {
-        if (text->hash == hash && text->length == length &&
-            memcmp(text->bytes, bytes, length) == 0)
+        if (text->hash == hash && text->length == length && memcmp(text->bytes, bytes, length) == 0)
             return text;
     }
     return NULL;
@@ -135,8 +134,7 @@ int value_make_text(value_heap *heap, const char *bytes, size_t length, value *r
         memcpy(text->bytes, bytes, length);
         if (heap->texts_count++ >= heap->texts.count)
             texts_spread(heap);
-        value_text **bucket =
-            (value_text **)heap->texts.items + (hash & (heap->texts.count - 1));
+        value_text **bucket = (value_text **)heap->texts.items + (hash & (heap->texts.count - 1));
         text->next = *bucket;
         *bucket = text;
     }
@@ -239,8 +237,8 @@ int value_append(value_heap *heap, value list, const value *items, size_t count)
 {
     value_list *into = pointer_of(list);
     if (count > into->capacity - into->count) {
-        value *grown = items_grow(heap, into->items, into->count, &into->capacity,
-                                  into->count + count);
+        value *grown =
+            items_grow(heap, into->items, into->count, &into->capacity, into->count + count);
         if (!grown)
             return VALUE_NO_MEMORY;
         into->items = grown;
@@ -279,8 +277,7 @@ int value_shape_find(const value_shape *shape, const value_text *key)
     return -1;
 }
 
-static size_t shape_bucket(const value_heap *heap, const value_shape *parent,
-                           const value_text *key)
+static size_t shape_bucket(const value_heap *heap, const value_shape *parent, const value_text *key)
 {
     uint64_t mixed = ((uintptr_t)parent >> 3) * UINT64_C(0x9e3779b97f4a7c15) ^ key->hash;
     return (size_t)(mixed ^ mixed >> 32) & (heap->shapes.count - 1);
@@ -324,8 +321,7 @@ static const value_shape *shape_after(value_heap *heap, const value_shape *paren
     shape->count = parent->count + 1;
     if (heap->shapes_count++ >= heap->shapes.count)
         shapes_spread(heap);
-    value_shape **bucket =
-        (value_shape **)heap->shapes.items + shape_bucket(heap, parent, key);
+    value_shape **bucket = (value_shape **)heap->shapes.items + shape_bucket(heap, parent, key);
     shape->next = *bucket;
     *bucket = shape;
     return shape;

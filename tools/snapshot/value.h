@@ -24,7 +24,7 @@ typedef enum value_kind {
     VALUE_NONE,
     VALUE_FALSE,
     VALUE_TRUE,
-    VALUE_INT,  /* a whole number from -2^63 to 2^64 - 1 */
+    VALUE_INT, /* a whole number from -2^63 to 2^64 - 1 */
     VALUE_REAL,
     VALUE_TEXT,
     VALUE_LIST, /* of pickles and JSON */
@@ -70,7 +70,7 @@ typedef struct value_dict {
 /* What all values of one reading share. */
 typedef struct value_heap {
     store place;
-    array texts;  /* value_text *: buckets, a power of two */
+    array texts; /* value_text *: buckets, a power of two */
     size_t texts_count;
     array shapes; /* value_shape *: buckets */
     size_t shapes_count;
@@ -111,7 +111,7 @@ const char *value_kind_name(value any);
 const value_text *value_as_text(value text);
 const value_list *value_as_list(value list); /* lists and tuples */
 const value_dict *value_as_dict(value dict);
-double value_as_real(value real);            /* of reals and whole numbers */
+double value_as_real(value real); /* of reals and whole numbers */
 /* 1 and the number if it is a whole number that fits, else 0. */
 int value_as_unsigned(value any, uint64_t *number);
 int value_as_signed(value any, int64_t *number);

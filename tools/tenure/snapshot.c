@@ -35,10 +35,11 @@ static void help_print(FILE *file)
           file);
     for (size_t i = 0; i < SUBCOMMANDS_COUNT; i++)
         fprintf(file, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
-    fputs("\n"
-          "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"
-          "A pickle is read without Python and nothing in it is run. None of them needs a device.\n",
-          file);
+    fputs(
+        "\n"
+        "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"
+        "A pickle is read without Python and nothing in it is run. None of them needs a device.\n",
+        file);
 }
 
 int command_snapshot(int argc, char **argv)

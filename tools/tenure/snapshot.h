@@ -25,16 +25,19 @@ extern snapshot_options snapshot_common;
 #define SNAPSHOT_COMMON_OPTIONS                                                                    \
     {"max-memory", "MIB", "the most memory that reading may take (default 8192)",                  \
      &snapshot_common.max_memory, NULL},                                                           \
-    {"progress", NULL, "lines of progress where stderr is no terminal", NULL,                      \
-     &snapshot_common.progress},                                                                   \
-    {NULL, NULL, NULL, NULL, NULL}
+        {"progress", NULL, "lines of progress where stderr is no terminal", NULL,                  \
+         &snapshot_common.progress},                                                               \
+    {                                                                                              \
+        NULL, NULL, NULL, NULL, NULL                                                               \
+    }
 
 #define SNAPSHOT_EXIT_CODES                                                                        \
     "Exit codes: 0 done; 1 the output could not be written; 2 the file is not a snapshot or\n"     \
     "damaged, or an option is bad; 4 reading needs more memory than allowed.\n"
 
 #define SNAPSHOT_FILES                                                                             \
-    "FILE is a snapshot of Tenure (JSON) or of PyTorch 2 (pickle or JSON), plain or gzip. A pickle\n" \
+    "FILE is a snapshot of Tenure (JSON) or of PyTorch 2 (pickle or JSON), plain or gzip. A "      \
+    "pickle\n"                                                                                     \
     "is read without Python and nothing in it is run: see docs/snapshots.md.\n\n"
 
 /* Prepares the budget from --max-memory. */

@@ -87,8 +87,7 @@ int snapshot_convert(int argc, char **argv)
     output *out = malloc(sizeof(*out));
     if (code == EXIT_CODE_OK) {
         const char *path = parsed.positionals[1];
-        int to_torch = convert_to ? strcmp(convert_to, "torch") == 0
-                                  : !snapshot.is_torch_file;
+        int to_torch = convert_to ? strcmp(convert_to, "torch") == 0 : !snapshot.is_torch_file;
         code = output_start(&convert_syntax, out, path, output_wants_gzip(path));
         if (code == EXIT_CODE_OK)
             code = output_finish(&convert_syntax, out, convert_write(&snapshot, to_torch, out));
@@ -149,25 +148,31 @@ static exit_code device_choose(const model *snapshot, const char *path, size_t *
     if (with_history == 1 && records_of(snapshot, *chosen) > 0)
         return EXIT_CODE_OK;
     if (index >= 0)
-        fprintf(stderr, "tenure snapshot trace: %s: no allocation of device %ld is in the "
-                "history\n", path, index);
+        fprintf(stderr,
+                "tenure snapshot trace: %s: no allocation of device %ld is in the "
+                "history\n",
+                path, index);
     else if (with_history == 0)
-        fprintf(stderr, "tenure snapshot trace: %s: there is no history. With Tenure, set "
+        fprintf(stderr,
+                "tenure snapshot trace: %s: there is no history. With Tenure, set "
                 "history:light; with PyTorch, call torch.cuda.memory._record_memory_history()\n",
                 path);
     else
-        fprintf(stderr, "tenure snapshot trace: %s: %zu devices have a history; choose one with "
-                "--device\n", path, with_history);
+        fprintf(stderr,
+                "tenure snapshot trace: %s: %zu devices have a history; choose one with "
+                "--device\n",
+                path, with_history);
     return EXIT_CODE_BAD_INPUT;
 }
 
 static void trace_report(const trace_counts *counts, const char *path)
 {
     char peak[32];
-    fprintf(stderr, "%s: %" PRIu64 " allocations, %" PRIu64 " of them from before the history, %"
-            PRIu64 " streams, peak %s; %" PRIu64 " blocks stay\n", path, counts->allocations,
-            counts->early, counts->streams, format_bytes(counts->peak_live_bytes, peak),
-            counts->live_at_end);
+    fprintf(stderr,
+            "%s: %" PRIu64 " allocations, %" PRIu64 " of them from before the history, %" PRIu64
+            " streams, peak %s; %" PRIu64 " blocks stay\n",
+            path, counts->allocations, counts->early, counts->streams,
+            format_bytes(counts->peak_live_bytes, peak), counts->live_at_end);
 }
 
 static exit_code trace_write(const model *snapshot, size_t device_at, const char *path)
@@ -253,7 +258,8 @@ static exit_code template_find(char *path, size_t bytes)
         }
     }
     fputs("tenure snapshot html: the report was not built with this command. Install Node.js 18 or "
-          "newer and npm, configure and build again; or name a report with --template\n", stderr);
+          "newer and npm, configure and build again; or name a report with --template\n",
+          stderr);
     return EXIT_CODE_BAD_INPUT;
 }
 

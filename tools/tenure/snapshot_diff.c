@@ -27,10 +27,11 @@ static const cli_syntax syntax = {
     "snapshot diff",
     "what grew between two snapshots, by the stack that allocated it",
     "[options] BEFORE AFTER",
-    "Both files may be of either kind: Tenure's JSON, PyTorch's pickle or JSON, plain or gzip. What\n"
+    "Both files may be of either kind: Tenure's JSON, PyTorch's pickle or JSON, plain or gzip. "
+    "What\n"
     "holds more live memory after than before comes first; in a program that should have come to\n"
-    "rest, that is what leaks. Blocks whose stack is not known are told apart by size.\n\n"
-    SNAPSHOT_EXIT_CODES,
+    "rest, that is what leaks. Blocks whose stack is not known are told apart by "
+    "size.\n\n" SNAPSHOT_EXIT_CODES,
     options,
     2,
     2,

@@ -37,8 +37,8 @@ static const cli_syntax syntax = {
 typedef struct summary {
     const model *in;
     const char *path;
-    array by[4];   /* holder, by holder_kind */
-    array waits;   /* waiting */
+    array by[4]; /* holder, by holder_kind */
+    array waits; /* waiting */
     scatter free;
     uint64_t live_bytes, live_count, retired_bytes, retired_count;
 } summary;
@@ -112,8 +112,8 @@ static void holders_print(const summary *all, holder_kind kind)
     const array *rows = &all->by[kind];
     char label[512], live[32], retired[32], cached[32];
     int with_cached = kind == HOLDER_POOL || kind == HOLDER_STREAM;
-    size_t shown = kind == HOLDER_SIZE || rows->count < (size_t)top_count ? rows->count
-                                                                          : (size_t)top_count;
+    size_t shown =
+        kind == HOLDER_SIZE || rows->count < (size_t)top_count ? rows->count : (size_t)top_count;
     table out;
     if (rows->count == 0)
         return;
@@ -153,19 +153,22 @@ static void scatter_print(const summary *all)
     } else if (free->runs_count == 1) {
         printf("\n%s are free, in one piece.\n", format_bytes_binary(free->free_bytes, a));
     } else {
-        printf("\n%s are free, in %" PRIu64 " pieces; the largest is %s. A larger request needs new "
-               "memory.\n", format_bytes_binary(free->free_bytes, a), free->runs_count,
+        printf("\n%s are free, in %" PRIu64
+               " pieces; the largest is %s. A larger request needs new "
+               "memory.\n",
+               format_bytes_binary(free->free_bytes, a), free->runs_count,
                format_bytes_binary(free->largest_run_bytes, b));
     }
     if (free->idle_segments_bytes > 0)
         printf("%s of that could go back to the device: %" PRIu64 " whole segment%s with nothing "
-               "in use.\n", format_bytes_binary(free->idle_segments_bytes, a),
-               free->idle_segments_count, plural(free->idle_segments_count));
+               "in use.\n",
+               format_bytes_binary(free->idle_segments_bytes, a), free->idle_segments_count,
+               plural(free->idle_segments_count));
     if (free->thin_segments_count > 0)
         printf("%s of that lie in %" PRIu64 " segment%s that %s keep: at most a tenth of each is "
-               "in use.\n", format_bytes_binary(free->thin_free_bytes, a),
-               free->thin_segments_count, plural(free->thin_segments_count),
-               format_bytes_binary(free->thin_held_bytes, b));
+               "in use.\n",
+               format_bytes_binary(free->thin_free_bytes, a), free->thin_segments_count,
+               plural(free->thin_segments_count), format_bytes_binary(free->thin_held_bytes, b));
     if (free->slack_bytes > 0)
         printf("Rounding costs %s, %.1f %% of what is live.\n",
                format_bytes_binary(free->slack_bytes, a),
@@ -228,16 +231,16 @@ static void head_print(const summary *all)
     const model *in = all->in;
     char a[32], b[32], c[32];
     printf("%s: a snapshot of %s%s%s, %zu device%s, %zu segment%s, %zu block%s, %zu record%s\n",
-           all->path, in->writer_name, in->program[0] ? " in " : "", in->program,
-           in->devices.count, plural(in->devices.count), in->segments.count,
-           plural(in->segments.count), in->blocks.count, plural(in->blocks.count),
-           in->records.count, plural(in->records.count));
+           all->path, in->writer_name, in->program[0] ? " in " : "", in->program, in->devices.count,
+           plural(in->devices.count), in->segments.count, plural(in->segments.count),
+           in->blocks.count, plural(in->blocks.count), in->records.count,
+           plural(in->records.count));
     printf("%s are reserved. %s in %" PRIu64 " block%s are live",
            format_bytes_binary(all->free.reserved_bytes, a),
            format_bytes_binary(all->live_bytes, b), all->live_count, plural(all->live_count));
     if (all->free.reserved_bytes > 0)
-        printf(", %.1f %% of it", 100.0 * (double)all->live_bytes /
-                                      (double)all->free.reserved_bytes);
+        printf(", %.1f %% of it",
+               100.0 * (double)all->live_bytes / (double)all->free.reserved_bytes);
     if (all->retired_bytes > 0)
         printf("; %s wait", format_bytes_binary(all->retired_bytes, c));
     printf(".\n");
