@@ -2,7 +2,7 @@
 /*
  * A JSON reader for documents with large tables. It works on bytes, and an object that has
  * `columns` (names) before `rows` (arrays of cells) becomes a Table with one typed array a column:
- * a million records never exist as a million small arrays. All other values are what JSON.parse
+ * a million records never exist as a million small arrays. Its other members are in `fields`. All other values are what JSON.parse
  * would make of them, except that objects have no prototype, so that no key means anything.
  *
  * Errors name the byte and what was expected there. Depth is bounded; so nothing recurses deeper.
@@ -17,7 +17,8 @@ export class Table {
     readonly numbers = new Map<string, Float64Array>();
     readonly other = new Map<string, Value[]>();
 
-    constructor(readonly columns: readonly string[], readonly length: number) {}
+    constructor(readonly columns: readonly string[], readonly length: number,
+                readonly fields: Dictionary) {}
 
     /** A numeric column, or one filled with `missing` if the table lacks it. */
     column(name: string, missing = NaN): Float64Array {
@@ -259,7 +260,7 @@ class Reader {
             this.expect(COLON);
             const columns = result['columns'];
             if (key === 'rows' && Array.isArray(columns) && this.peek() === OPEN_BRACKET) {
-                table = this.table(columns.map(String), depth);
+                table = this.table(columns.map(String), result, depth);
             } else {
                 result[key] = this.value(depth + 1);
             }
@@ -267,7 +268,7 @@ class Reader {
         return table ?? result;
     }
 
-    private table(columns: string[], depth: number): Table {
+    private table(columns: string[], fields: Dictionary, depth: number): Table {
         const writers = columns.map(() => new ColumnWriter());
         let row = 0;
         this.at++;
@@ -282,7 +283,7 @@ class Reader {
                 }
             } while (this.more(CLOSE_BRACKET));
         }
-        const table = new Table(columns, row);
+        const table = new Table(columns, row, fields);
         columns.forEach((name, index) => {
             const writer = writers[index]!;
             if (writer.numbers) {
@@ -299,7 +300,8 @@ class Reader {
         for (let index = 0; index < writers.length; index++) {
             const writer = writers[index]!;
             const byte = this.peek();
-            const numbers = byte >= ZERO && byte <= NINE ? writer.room(row) : null;
+            const numbers = (byte >= ZERO && byte <= NINE) || byte === MINUS
+                ? writer.room(row) : null;
             if (numbers) {
                 numbers[row] = this.number();
             } else {
