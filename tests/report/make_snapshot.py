@@ -108,7 +108,7 @@ class Writer:
     def arena(self, pool, stream):
         if (pool, stream) not in self.arenas:
             base = 0x7f0000000000 + (len(self.arenas) << 38)
-            segment = 256 * MIB if pool == 0 else 64 * MIB
+            segment = 512 * MIB if pool == 0 else 64 * MIB
             self.arenas[pool, stream] = Arena(pool, stream, base, segment, self)
         return self.arenas[pool, stream]
 
@@ -157,11 +157,11 @@ class Writer:
     def start(self, blocks):
         self.say("load")
         for layer in range(32):
-            for size in (96 * MIB, 96 * MIB, 32 * MIB, 16 * KIB):
+            for size in (192 * MIB, 192 * MIB, 96 * MIB, 16 * KIB):
                 self.alloc(size - 100 * (layer % 3), 0, 1)
             self.now += 20_000_000
-        for _ in range(48):
-            self.alloc(64 * MIB, 0, 2)
+        for _ in range(64):
+            self.alloc(128 * MIB, 0, 2)
         for index in range(blocks):
             self.alloc(512 * (1 + index % 9) - index % 200, index % 4, 1 + index % 12)
         self.capture()
@@ -179,14 +179,14 @@ class Writer:
         """One request: activations go up and down; what other streams read must wait."""
         stream = number % 3
         held = []
-        batch = 1 + self.random.randrange(12)
+        batch = (1, 2, 2, 4)[self.random.randrange(4)]
         for layer in range(depth):
-            for stack, size in ((3, 3 * MIB), (4, 7 * MIB), (5, 96 * KIB), (9, 1 * MIB),
-                                (10, 16 * MIB)):
+            for stack, size in ((3, 12 * MIB), (4, 24 * MIB), (5, 96 * KIB), (9, 2 * MIB),
+                                (10, 48 * MIB)):
                 held.append(self.alloc(size * batch - 64 * layer, stream, stack))
-            while len(held) > 12:
+            while len(held) > 24:
                 self.free(held.pop(self.random.randrange(6)))
-        shared = self.alloc(24 * MIB, stream, 7)
+        shared = self.alloc(160 * MIB, stream, 7)
         logits = self.alloc(128 * KIB * batch, stream, 6)
         for address in held:
             self.free(address)
@@ -195,9 +195,9 @@ class Writer:
         if number % 7 == 3:
             self.record("launch", 0, 0, 0, 1, stream, 0, 0, 1)
             self.record("launch_end", 0, 0, 0, 1, stream, 0, 0, 1)
-        self.reuse(4 + number % 5)
+        self.reuse(4 + 3 * (number % 5))
         if number % 50 == 49:
-            self.alloc(48 * MIB, 1, 11)  # what grows and is never freed
+            self.alloc(120 * MIB, 1, 11)  # what grows and is never freed
         self.now += 1_500_000
 
     # ---- the picture ----
@@ -221,7 +221,7 @@ class Writer:
     def block_row(self, address, size, waiting, number, waits):
         if address in self.live:
             _, requested, _, _, stack, since = self.live[address]
-            if size == 64 * MIB and number % 5 == 0:
+            if size == 128 * MIB and number % 5 == 0:
                 waits.append([number, 2, -1, -1, -1, 1])
             return [address, size, requested, 0, since, stack]
         if address in waiting:
@@ -259,7 +259,7 @@ class Writer:
         return [{"number": number, "name": name, "device": 0, "pool": number, "state": "captured",
                  "blocks": 6, "reused": 0, "launches": 40 * number,
                  "kept_blocks": kept if number == 1 else 0,
-                 "kept_bytes": kept * 64 * MIB if number == 1 else 0, "audit": audit}
+                 "kept_bytes": kept * 128 * MIB if number == 1 else 0, "audit": audit}
                 for number, (name, audit) in enumerate(zip(names, audits), 1)]
 
     def document(self):

@@ -23,6 +23,11 @@ export function bytes(value: number): string {
     return unit === 0 ? `${Math.round(value)} B` : `${significant(scaled)} ${BYTE_UNITS[unit]}`;
 }
 
+/** For scales, whose steps are round: without zeros behind the point. */
+export function roundBytes(value: number): string {
+    return bytes(value).replace(/\.0+ /, ' ').replace(/(\.\d)0 /, '$1 ');
+}
+
 /** With a sign, for differences. */
 export function signedBytes(value: number): string {
     return value > 0 ? `+${bytes(value)}` : value < 0 ? `\u2212${bytes(-value)}` : '0 B';
@@ -48,7 +53,7 @@ export function percent(part: number, whole: number): string {
     if (value === 0 || value >= 9.95) {
         return `${Math.round(value)} %`;
     }
-    return value < 0.1 ? '< 0.1 %' : `${value.toFixed(1)} %`;
+    return value < 0.1 ? '<\u00a00.1\u00a0%' : `${value.toFixed(1)} %`;
 }
 
 const TIME_UNITS: readonly (readonly [number, string])[] = [

@@ -20,6 +20,9 @@ interface Side { snapshot: Snapshot; names: Names; device: Device }
 interface Difference { holder: Holder; before: Holder | null; after: Holder | null;
     bytes: number; blocks: number }
 
+/** Memory that can be had again: more of it is no growth to worry about. */
+const SPARE: ReadonlySet<string> = new Set(['free', 'binned', 'asleep', 'releasing']);
+
 export class CompareView implements View {
     readonly root = el('div', {});
     private group: Group;
@@ -96,7 +99,8 @@ export class CompareView implements View {
         const line = (name: string, a: number, b: number, key: string) =>
             el('tr', { 'data-share': key }, el('td', {}, name),
                 el('td', { class: 'number' }, bytes(a)), el('td', { class: 'number' }, bytes(b)),
-                el('td', { class: `number ${tone(b - a)}`, 'data-bytes': b - a },
+                el('td', { class: `number ${SPARE.has(key) ? '' : tone(b - a)}`,
+                           'data-bytes': b - a },
                     signedBytes(b - a)));
         const shares = SHARES.filter((share) => first.bytes[share] > 0 || second.bytes[share] > 0);
         return el('section', { class: 'card' },

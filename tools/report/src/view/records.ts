@@ -9,7 +9,7 @@ import { Child, el, fill } from '../ui/dom.js';
 import { bytes, count, duration, hex, moment, parseAddress, plural } from '../text/units.js';
 import { KIND_WORDS, ownerStack } from './describe.js';
 
-const PAGE = 100;
+const PAGE = 50;
 
 const KIND_GROUPS: readonly (readonly [string, string, readonly Kind[]])[] = [
     ['all', 'Everything', KINDS],
@@ -22,11 +22,12 @@ const KIND_GROUPS: readonly (readonly [string, string, readonly Kind[]])[] = [
     ['oom', 'Out of memory', ['oom']],
 ];
 
-/** One byte for each index: whether its text, in small letters, has the query. */
+/** One byte for each index, one place later, because -1 is an index too: whether its text, in
+ * small letters, has the query. */
 function matching(length: number, text: (index: number) => string, query: string): Uint8Array {
-    const result = new Uint8Array(length);
+    const result = new Uint8Array(length + 1);
     for (let index = 0; index < length; index++) {
-        result[index] = text(index).includes(query) ? 1 : 0;
+        result[index + 1] = text(index).includes(query) ? 1 : 0;
     }
     return result;
 }
@@ -61,10 +62,12 @@ export function findRecords(app: App, kinds: readonly Kind[], query: string): In
     const kindTexts = matching(KINDS.length, (i) => `${KINDS[i]} ${KIND_WORDS[KINDS[i]!]}`,
         text);
     for (let i = 0; i < length; i++) {
-        if (wanted[kind[i]!] && (kindTexts[kind[i]!] || stacks[stack[i]!] ||
-            streams[stream[i]!] || pools[pool[i]!] ||
-            (kind[i] === KIND.mark && marks[mark[i]!]) ||
-            (pair[i]! >= 0 && stacks[stack[pair[i]!]!]))) {
+        const code = kind[i]!;
+        const other = pair[i]!;
+        if (wanted[code] && (kindTexts[code + 1]! | stacks[stack[i]! + 1]! |
+            streams[stream[i]! + 1]! | pools[pool[i]! + 1]! |
+            (code === KIND.mark ? marks[mark[i]! + 1]! : 0) |
+            (other >= 0 ? stacks[stack[other]! + 1]! : 0))) {
             result[used++] = i;
         }
     }

@@ -66,15 +66,16 @@ function lead(app: App): HTMLElement {
     const holders = holdersOf(snapshot, app.names, device, 'stack');
     const known = holders.find((holder) => holder.stack > 0 && holder.live > 0);
     if (known) {
-        line.append('Most of what is live was asked for by ', strong(known.name),
-            known.note ? ` (${app.names.stack(known.stack).place})` : '',
-            `: ${bytes(known.live)}, ${percent(known.live, accounting.bytes.live)}. `);
+        const { place } = app.names.stack(known.stack);
+        line.append('The largest holder is ', strong(known.name), place ? ` (${place})` : '',
+            ` with ${bytes(known.live)}, ${percent(known.live, accounting.bytes.live)} of what ` +
+            'is live. ');
     } else {
         const [first] = holdersOf(snapshot, app.names, device, 'stream');
         if (first && first.live > 0) {
             line.append(`No call stacks were recorded; by stream, `, strong(first.name),
                 ` holds most: ${bytes(first.live)}, ` +
-                `${percent(first.live, accounting.bytes.live)}. `);
+                `${percent(first.live, accounting.bytes.live)} of what is live. `);
         }
     }
     const { peak, live, time } = device.history;

@@ -15,7 +15,7 @@ import { Group, GROUPS, Holder, holdersOf } from '../data/holders.js';
 import { History, KIND } from '../data/model.js';
 import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
-import { bytes, count, duration, moment, percent, plural } from '../text/units.js';
+import { bytes, count, duration, moment, percent, plural, roundBytes } from '../text/units.js';
 import { recordText } from './describe.js';
 
 const CHART_HEIGHT = 300;
@@ -57,7 +57,12 @@ export class TimelineView implements View {
     private readonly reading = el('p', { class: 'reading', 'aria-live': 'polite' });
     private readonly holders = el('div', {});
     private plot: uPlot | null = null;
-    private drawn: number[] = [];
+    /** Failures, marks, sleeps: what the chart draws lines for. */
+    private readonly events: number[];
+    /** What the chart and the strip below it show at the moment, to draw no more than changed. */
+    private drawnChart = '';
+    private drawnStrip = '';
+    private strip: { records: number[]; top: number } = { records: [], top: 1 };
     private axis: Axis = 'time';
     private group: Group;
     private begin = 0;
@@ -72,6 +77,7 @@ export class TimelineView implements View {
     constructor(private readonly app: App) {
         this.history = app.device.history;
         this.group = defaultGroup(app);
+        this.events = eventsOf(this.history);
         if (this.history.length === 0) {
             this.root.append(this.noHistory(), this.holdersCard());
             return;
@@ -203,13 +209,13 @@ export class TimelineView implements View {
 
     private data(width: number): uPlot.AlignedData {
         const { live, retired, reserved } = this.history;
-        this.drawn = decimate(this.history, this.axis === 'time' ? this.history.time : null,
+        const drawn = decimate(this.history, this.axis === 'time' ? this.history.time : null,
             this.begin, this.end, Math.max(100, Math.round(width)));
         return [
-            this.drawn.map((record) => this.place(record)),
-            this.drawn.map((record) => reserved[record]!),
-            this.drawn.map((record) => live[record]! + retired[record]!),
-            this.drawn.map((record) => live[record]!),
+            drawn.map((record) => this.place(record)),
+            drawn.map((record) => reserved[record]!),
+            drawn.map((record) => live[record]! + retired[record]!),
+            drawn.map((record) => live[record]!),
         ];
     }
 
@@ -241,7 +247,7 @@ export class TimelineView implements View {
             axes: [
                 { ...axis, values: (_plot, splits) => this.axisTexts(splits) },
                 { ...axis, size: 76, splits: (_p, _i, low, high) => byteSplits(low, high),
-                  values: (_plot, splits) => splits.map(bytes) },
+                  values: (_plot, splits) => splits.map(roundBytes) },
             ],
             cursor: {
                 drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false,
@@ -264,16 +270,21 @@ export class TimelineView implements View {
         if (width === 0) {
             return;
         }
+        const shown = `${this.axis} ${this.begin} ${this.end} ${width}`;
         if (!this.plot) {
             this.readColours();
             this.plot = new uPlot(this.options(width), this.data(width), this.chart);
             this.plot.over.addEventListener('dblclick', () => this.setWindow(...this.full()));
+        } else if (this.drawnChart === shown) {
+            this.plot.redraw(false, false);
+            return;
         } else {
             if (this.plot.width !== width) {
                 this.plot.setSize({ width, height: CHART_HEIGHT });
             }
             this.plot.setData(this.data(width), true);
         }
+        this.drawnChart = shown;
         this.drawBrush();
     }
 
@@ -287,6 +298,9 @@ export class TimelineView implements View {
         ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
         ctx.clip();
         ctx.lineWidth = ratio;
+        // uPlot leaves its own settings behind.
+        ctx.textAlign = 'left';
+        ctx.textBaseline = 'alphabetic';
         ctx.font = `${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
         if (peak >= 0) {
             const y = Math.round(plot.valToPos(live[peak]!, 'y', true)) + 0.5;
@@ -321,15 +335,8 @@ export class TimelineView implements View {
 
     private drawEvents(plot: uPlot): void {
         const { kind } = this.history;
-        const from = this.recordAt(this.begin);
-        const to = this.recordAt(this.end);
-        const marks: number[] = [];
-        for (let i = from; i <= to; i++) {
-            if (kind[i] === KIND.oom || kind[i] === KIND.mark || kind[i] === KIND.sleep ||
-                kind[i] === KIND.wake) {
-                marks.push(i);
-            }
-        }
+        const marks = this.events.filter((record) =>
+            this.place(record) >= this.begin && this.place(record) <= this.end);
         const failures = marks.filter((record) => kind[record] === KIND.oom).slice(-MARKS_DRAWN);
         const others = marks.filter((record) => kind[record] !== KIND.oom);
         for (const record of failures) {
@@ -369,20 +376,15 @@ export class TimelineView implements View {
         const ctx = this.brush.getContext('2d')!;
         ctx.scale(ratio, ratio);
         const [low, high] = this.full();
-        const { live, reserved, peak } = this.history;
-        const records = decimate(this.history, this.axis === 'time' ? this.history.time : null,
-            low, high, Math.max(100, width));
-        let top = peak >= 0 ? live[peak]! : 1;
-        for (const record of records) {
-            top = Math.max(top, reserved[record]!);
-        }
+        const { live } = this.history;
+        const { records, top } = this.stripRecords(width);
         const x = (place: number) => (place - low) / (high - low) * width;
         ctx.fillStyle = this.colours.live;
         ctx.globalAlpha = 0.55;
         ctx.beginPath();
         ctx.moveTo(0, BRUSH_HEIGHT);
         records.forEach((record, i) => {
-            const y = BRUSH_HEIGHT * (1 - 0.92 * live[record]! / Math.max(1, top));
+            const y = BRUSH_HEIGHT * (1 - 0.92 * live[record]! / top);
             ctx.lineTo(x(this.place(record)), y);
             const next = records[i + 1];
             ctx.lineTo(next === undefined ? width : x(this.place(next)), y);
@@ -398,6 +400,21 @@ export class TimelineView implements View {
         ctx.lineWidth = 1.5;
         ctx.strokeRect(x(this.begin) + 0.75, 0.75, Math.max(2, x(this.end) - x(this.begin) - 1.5),
             BRUSH_HEIGHT - 1.5);
+    }
+
+    /** What the strip shows: found once for a width and an axis. */
+    private stripRecords(width: number): { records: number[]; top: number } {
+        const shown = `${this.axis} ${width}`;
+        if (this.drawnStrip !== shown) {
+            const { live, reserved, peak, time } = this.history;
+            const records = decimate(this.history, this.axis === 'time' ? time : null,
+                ...this.full(), Math.max(100, width));
+            const top = records.reduce((most, record) => Math.max(most, reserved[record]!),
+                live[peak]!);
+            this.strip = { records, top: Math.max(1, top) };
+            this.drawnStrip = shown;
+        }
+        return this.strip;
     }
 
     /* ---- input ---- */
@@ -566,9 +583,21 @@ export class TimelineView implements View {
         if (this.history.length > 0) {
             this.plot?.destroy();
             this.plot = null;
+            this.drawnChart = '';
             this.draw();
         }
     }
+}
+
+function eventsOf({ kind, length }: History): number[] {
+    const drawn = new Set([KIND.oom, KIND.mark, KIND.sleep, KIND.wake]);
+    const events: number[] = [];
+    for (let i = 0; i < length; i++) {
+        if (kind[i]! >= KIND.oom && drawn.has(kind[i]!)) {
+            events.push(i);
+        }
+    }
+    return events;
 }
 
 function line(ctx: CanvasRenderingContext2D, x1: number, y1: number, x2: number, y2: number): void {

@@ -100,7 +100,7 @@ export class WaitingView implements View {
         table.set(this.waiters(retired));
         return el('section', { class: 'card' },
             el('div', { class: 'head' },
-                el('h2', {}, `${bytes(total)} in ${plural(retired.length, 'freed block')} waits`)),
+                el('h2', {}, `${bytes(total)} in ${plural(retired.length, 'freed block')} cannot be reused yet`)),
             el('p', { class: 'note' }, 'These blocks were freed, but work that was enqueued ' +
                 'before may still use them on the device. A block that waits for several is ' +
                 'counted with each of them.'), table.root);
