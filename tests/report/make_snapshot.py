@@ -18,9 +18,9 @@ import random
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 STATES = ["live", "retired", "binned", "free", "releasing", "growing"]
-KINDS = ["alloc", "free", "retire", "reuse", "grow", "map", "unmap", "move", "oom", "pool_made",
-         "pool_ended", "capture_begin", "capture_end", "capture_abort", "launch", "launch_end",
-         "sleep", "wake", "mark", "snapshot"]
+KINDS = ["alloc", "free", "retire", "reuse", "grow", "map", "unmap", "move_in", "move_out",
+         "oom", "pool_made", "pool_ended", "capture_begin", "capture_end", "capture_abort", "launch",
+         "launch_end", "sleep", "wake", "mark", "snapshot"]
 REASONS = ["", "bin", "index", "flush", "retired", "moved", "shared", "grown", "reclaimed",
            "same stream", "event done", "ordered by clock", "waited on device", "ordered by graph"]
 WAIT_KINDS = ["use", "free_sync", "graph", "capture"]
@@ -130,7 +130,7 @@ class Writer:
         return address
 
     def free(self, address, waits_for=None):
-        size, requested, pool, stream, stack, _ = self.live.pop(address)
+        size, requested, pool, stream, stack, made = self.live.pop(address)
         self.now += self.random.randrange(100, 1500)
         if waits_for is None:
             self.record("free", address, size, requested, pool, stream, 9, stack)
@@ -138,7 +138,7 @@ class Writer:
         else:
             self.marks += 1
             self.record("retire", address, size, requested, pool, stream, 0, stack)
-            self.retired.append((address, size, requested, pool, stream, stack, self.now,
+            self.retired.append((address, size, requested, pool, stream, stack, self.now, made,
                                  waits_for, self.marks))
 
     def reuse(self, keep):
@@ -205,7 +205,8 @@ class Writer:
     def place_blocks(self):
         waiting = {entry[0]: entry for entry in self.retired}
         segments, blocks, waits = [], [], []
-        for arena in sorted(self.arenas.values(), key=lambda one: one.segments[0]["address"]):
+        in_order = sorted(self.arenas.values(), key=lambda one: one.segments[0]["address"])
+        for number, arena in enumerate(in_order, 1):
             for segment in arena.segments:
                 first, address = len(blocks), segment["address"]
                 for size in segment["sizes"]:
@@ -215,7 +216,7 @@ class Writer:
                 if rest:
                     blocks.append([address, rest, 0, 3, -1, 0])
                 segments.append([segment["address"], segment["bytes"], arena.pool, arena.stream,
-                                 0, first, len(blocks) - first, segment["bytes"] // (2 * MIB)])
+                                 0, first, len(blocks) - first, number])
         return segments, blocks, waits
 
     def block_row(self, address, size, waiting, number, waits):
@@ -225,9 +226,9 @@ class Writer:
                 waits.append([number, 2, -1, -1, -1, 1])
             return [address, size, requested, 0, since, stack]
         if address in waiting:
-            _, _, requested, _, _, stack, since, stream, mark = waiting[address]
+            stack, since, made, stream, mark = waiting[address][5:]
             waits.append([number, 0, stream, mark, since, -1])
-            return [address, size, requested, 1, since, stack]
+            return [address, size, size, 1, made, stack]
         return [address, size, 0, 2 if size < MIB else 3, -1, 0]
 
     def pools(self, segments, blocks):
@@ -247,7 +248,7 @@ class Writer:
                         sums["slack"] += size - requested if state == 0 else 0
             pools.append({"device": 0, "number": number, "name": name, "kind": kind,
                           "state": "awake", "reserved_bytes": reserved, "asleep_bytes": 0,
-                          "limit_bytes": None, "settled": True, "bytes": sums})
+                          "limit_bytes": None, "chunks": reserved // (2 * MIB), "settled": True, "bytes": sums})
         return pools
 
     def graphs(self, waits):
@@ -291,7 +292,7 @@ class Writer:
                          "ooms": 0, "retries": 0}],
             "pools": pools, "streams": streams, "states": STATES,
             "segments": {"columns": ["address", "bytes", "pool", "stream", "small", "first_block",
-                                     "blocks", "chunks"], "rows": segments},
+                                     "blocks", "arena"], "rows": segments},
             "blocks": {"columns": ["address", "bytes", "requested_bytes", "state", "time_ns",
                                    "stack"], "rows": blocks},
             "wait_kinds": WAIT_KINDS,

@@ -37,7 +37,17 @@ function table(value: Value | undefined, name: string, columns: readonly string[
     return value;
 }
 
-const text = (value: Value | undefined): string => typeof value === 'string' ? value : '';
+/** Characters that have no look of their own, or turn the direction of what follows: shown as
+ * their code, so that a name is seen as it is. */
+const INVISIBLE =
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+
+function visible(value: string): string {
+    return value.replace(INVISIBLE, (character) =>
+        `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+const text = (value: Value | undefined): string => typeof value === 'string' ? visible(value) : '';
 const number = (value: Value | undefined): number => typeof value === 'number' ? value : 0;
 const numberOrNull = (value: Value | undefined): number | null =>
     typeof value === 'number' ? value : null;
@@ -114,7 +124,8 @@ function readPool(value: Value): Pool {
         name: name || (pool['kind'] === 'default' ? 'default' : `pool ${number(pool['number'])}`),
         kind: text(pool['kind']), state: text(pool['state']),
         reservedBytes: number(pool['reserved_bytes']), asleepBytes: number(pool['asleep_bytes']),
-        limitBytes: numberOrNull(pool['limit_bytes']), settled: pool['settled'] !== false,
+        limitBytes: numberOrNull(pool['limit_bytes']), chunks: number(pool['chunks']),
+        settled: pool['settled'] !== false,
     };
 }
 
@@ -162,7 +173,7 @@ function readGraph(value: Value, pools: number): Graph & { device: number } {
 }
 
 const SEGMENT_COLUMNS =
-    ['address', 'bytes', 'pool', 'stream', 'small', 'first_block', 'blocks', 'chunks'];
+    ['address', 'bytes', 'pool', 'stream', 'small', 'first_block', 'blocks', 'arena'];
 const BLOCK_COLUMNS = ['address', 'bytes', 'requested_bytes', 'state', 'time_ns', 'stack'];
 const WAIT_COLUMNS = ['block', 'kind', 'stream', 'mark_number', 'since_ns', 'graph'];
 const HISTORY_COLUMNS = ['time_ns', 'kind', 'address', 'bytes', 'requested_bytes', 'pool', 'stream',
@@ -183,7 +194,7 @@ function readSegments(root: Dictionary, shared: Snapshot, blocks: number): Segme
         small: Uint8Array.from(rows.column('small')),
         firstBlock: Int32Array.from(rows.column('first_block')),
         blocks: Int32Array.from(rows.column('blocks')),
-        chunks: Int32Array.from(rows.column('chunks')),
+        arena: Int32Array.from(rows.column('arena')),
     };
     let next = 0;
     for (let row = 0; row < rows.length; row++) {

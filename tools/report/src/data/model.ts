@@ -10,8 +10,8 @@ export const STATES = ['live', 'retired', 'binned', 'free', 'releasing', 'growin
 export const LIVE = 0, RETIRED = 1;
 
 export const KINDS = [
-    'alloc', 'free', 'retire', 'reuse', 'grow', 'map', 'unmap', 'move', 'oom', 'pool_made',
-    'pool_ended', 'capture_begin', 'capture_end', 'capture_abort', 'launch', 'launch_end', 'sleep',
+    'alloc', 'free', 'retire', 'reuse', 'grow', 'map', 'unmap', 'move_in', 'move_out', 'oom',
+    'pool_made', 'pool_ended', 'capture_begin', 'capture_end', 'capture_abort', 'launch', 'launch_end', 'sleep',
     'wake', 'mark', 'snapshot', 'other',
 ] as const;
 export type Kind = typeof KINDS[number];
@@ -24,7 +24,8 @@ export interface Frame { name: string; place: string; module: string }
 
 export interface Pool {
     device: number; number: number; name: string; kind: string; state: string;
-    reservedBytes: number; asleepBytes: number; limitBytes: number | null; settled: boolean;
+    reservedBytes: number; asleepBytes: number; limitBytes: number | null; chunks: number;
+    settled: boolean;
 }
 
 export interface Stream { device: number; handle: string; name: string; ended: boolean }
@@ -32,12 +33,13 @@ export interface Stream { device: number; handle: string; name: string; ended: b
 export interface Segments {
     length: number;
     address: Float64Array; bytes: Float64Array; pool: Int32Array; stream: Int32Array;
-    small: Uint8Array; firstBlock: Int32Array; blocks: Int32Array; chunks: Int32Array;
+    small: Uint8Array; firstBlock: Int32Array; blocks: Int32Array; arena: Int32Array;
 }
 
 export interface Blocks {
     length: number;
     address: Float64Array; bytes: Float64Array; requested: Float64Array; state: Uint8Array;
+    /** Of the allocation. */
     time: Float64Array; stack: Int32Array;
     /** Of the segment that the block lies in. */
     pool: Int32Array; stream: Int32Array; segment: Int32Array;

@@ -4,6 +4,8 @@
  * number goes into a title or a table beside them. Times are chosen by size.
  */
 
+/** Between a number and its unit: a space where no line ends. */
+const NARROW = '\u00a0';
 const BYTE_UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 
 function significant(value: number): string {
@@ -20,17 +22,18 @@ export function bytes(value: number): string {
         scaled /= 1024;
         unit++;
     }
-    return unit === 0 ? `${Math.round(value)} B` : `${significant(scaled)} ${BYTE_UNITS[unit]}`;
+    return unit === 0 ? `${Math.round(value)}${NARROW}B`
+        : `${significant(scaled)}${NARROW}${BYTE_UNITS[unit]}`;
 }
 
 /** For scales, whose steps are round: without zeros behind the point. */
 export function roundBytes(value: number): string {
-    return bytes(value).replace(/\.0+ /, ' ').replace(/(\.\d)0 /, '$1 ');
+    return bytes(value).replace(/\.0+\u00a0/, NARROW).replace(/(\.\d)0\u00a0/, `$1${NARROW}`);
 }
 
 /** With a sign, for differences. */
 export function signedBytes(value: number): string {
-    return value > 0 ? `+${bytes(value)}` : value < 0 ? `\u2212${bytes(-value)}` : '0 B';
+    return value > 0 ? `+${bytes(value)}` : value < 0 ? `\u2212${bytes(-value)}` : `0${NARROW}B`;
 }
 
 export function count(value: number): string {
@@ -64,7 +67,7 @@ const TIME_UNITS: readonly (readonly [number, string])[] = [
 export function duration(ns: number): string {
     const size = Math.abs(ns);
     if (size >= 5999.5e9) {
-        return `${significant(ns / 3600e9)} h`;
+        return `${significant(ns / 3600e9)}${NARROW}h`;
     }
     if (size >= 99.95e9) {
         const seconds = Math.round(size / 1e9);
@@ -72,16 +75,19 @@ export function duration(ns: number): string {
     }
     for (const [scale, unit] of TIME_UNITS) {
         if (size >= scale * 0.9995) {
-            return `${significant(ns / scale)} ${unit}`;
+            return `${significant(ns / scale)}${NARROW}${unit}`;
         }
     }
-    return '0 s';
+    return `0${NARROW}s`;
 }
 
-/** A point of time given in ns since the process's start, with as many digits as `step` needs. */
-export function moment(ns: number, step = 1e6): string {
-    const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(Math.max(step, 1) / 1e9))));
-    return `${(ns / 1e9).toFixed(digits)} s`;
+/** A point of time given in ns since the process's start, with as many digits as `step` needs, in
+ * the unit that suits `largest`: points of one scale have one unit. */
+export function moment(ns: number, step = 1e6, largest = 2e9): string {
+    const [scale, unit] = TIME_UNITS.find(([size]) => largest >= 2 * size) ?? [1, 'ns'];
+    const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(Math.max(step, 1) / scale))));
+    return `${(ns / scale).toLocaleString('en-US', {
+        minimumFractionDigits: digits, maximumFractionDigits: digits })}${NARROW}${unit}`;
 }
 
 export function hex(value: number): string {

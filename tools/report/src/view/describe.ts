@@ -10,7 +10,7 @@ import { bytes, count, duration, hex, moment } from '../text/units.js';
 export const KIND_WORDS: Record<typeof KINDS[number], string> = {
     alloc: 'allocated', free: 'freed', retire: 'freed, waits', reuse: 'free for reuse',
     grow: 'grew in place', map: 'memory taken', unmap: 'memory given back',
-    move: 'memory moved', oom: 'out of memory', pool_made: 'pool made', pool_ended: 'pool ended',
+    move_in: 'memory moved here', move_out: 'memory moved away', oom: 'out of memory', pool_made: 'pool made', pool_ended: 'pool ended',
     capture_begin: 'capture began', capture_end: 'capture ended',
     capture_abort: 'capture aborted', launch: 'graph launched', launch_end: 'launch over',
     sleep: 'pool fell asleep', wake: 'pool woke', mark: 'mark', snapshot: 'snapshot taken',
@@ -93,10 +93,10 @@ export function blockDetail(app: App, block: number, waits: readonly number[]): 
             ['Address', el('span', { class: 'mono' },
                 `${hex(address)} to ${hex(address + size)}`)],
             ['Size', `${count(size)} bytes` +
-                (owned ? `, ${count(requested)} asked for` : '')],
+                (state === LIVE ? `, ${count(requested)} asked for` : '')],
             ['Memory of', `${app.names.pool(blocks.pool[block]!)} pool, ` +
                 app.names.stream(blocks.stream[block]!)],
-            since >= 0 ? [state === RETIRED ? 'Freed' : 'Allocated',
+            since >= 0 ? ['Allocated',
                 `${duration(app.snapshot.takenNs - since)} before the snapshot, at ` +
                 moment(since)] : null,
             waits.length > 0 ? [state === RETIRED ? 'Waits for' : 'Kept by',

@@ -19,7 +19,8 @@ export function meter(part: number, whole: number, variable: string): HTMLElemen
 }
 
 export function holderName(holder: Holder): Child {
-    return el('span', {}, el('span', { class: 'name-main' }, holder.name),
+    return el('span', { title: holder.name.length > 60 ? holder.name : null },
+        el('span', { class: 'name-main' }, holder.name),
         holder.note && el('div', { class: 'name-sub' }, holder.note));
 }
 

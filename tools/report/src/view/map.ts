@@ -320,8 +320,6 @@ export class MapView implements View {
                   cell: (row) => row.largest > 0 ? bytes(row.largest) : '\u2013' },
                 { title: 'Blocks', kind: 'number', order: (row) => segments.blocks[row.segment]!,
                   cell: (row) => count(segments.blocks[row.segment]!) },
-                { title: 'Chunks', kind: 'number', order: (row) => segments.chunks[row.segment]!,
-                  cell: (row) => count(segments.chunks[row.segment]!) },
                 { title: 'Pool', order: (row) => this.app.names.pool(segments.pool[row.segment]!),
                   cell: (row) => this.app.names.pool(segments.pool[row.segment]!) },
                 { title: 'Stream',

@@ -100,9 +100,16 @@ function reasonText(reason: string): string {
     }
 }
 
+/** Whether the parts of what Tenure holds would be too small to tell apart on a bar that stands for
+ * the whole device. */
+function isSmall({ device, accounting }: App): boolean {
+    return accounting.total < 0.12 * device.memoryBytes;
+}
+
 function shareBar(app: App): HTMLElement {
     const { device, accounting } = app;
-    const whole = Math.max(accounting.total, device.memoryBytes);
+    const whole = isSmall(app) ? accounting.total
+        : Math.max(accounting.total, device.memoryBytes);
     const bar = el('div', { class: 'share', role: 'img', 'aria-label': shareText(app) });
     for (const share of SHARES) {
         const size = accounting.bytes[share];
@@ -141,7 +148,8 @@ function shareLegend(app: App): HTMLElement {
     if (device.memoryBytes > accounting.total) {
         legend.append(el('li', {
             title: 'What the device has beyond what Tenure holds: unused, or in use by others',
-        }, el('i', { class: 'key outline' }), el('span', {}, 'Not held by Tenure'),
+        }, el('i', { class: 'key outline' }), el('span', {}, isSmall(app)
+            ? 'Not held by Tenure, not drawn' : 'Not held by Tenure'),
         el('b', {}, bytes(device.memoryBytes - accounting.total))));
     }
     return legend;

@@ -26,6 +26,8 @@ const ZOOM_STEP = 2;
 const MARKS_DRAWN = 40;
 
 type Axis = 'time' | 'records';
+/** Whether amounts begin at zero, or fill the height with what is live and waiting. */
+type Scale = 'zero' | 'fit';
 interface Colours { live: string; retired: string; reserved: string; peak: string;
     text: string; muted: string; line: string; free: string }
 
@@ -64,6 +66,7 @@ export class TimelineView implements View {
     private drawnStrip = '';
     private strip: { records: number[]; top: number } = { records: [], top: 1 };
     private axis: Axis = 'time';
+    private scale: Scale = 'zero';
     private group: Group;
     private begin = 0;
     private end = 1;
@@ -101,6 +104,12 @@ export class TimelineView implements View {
         return el('section', { class: 'card' },
             el('div', { class: 'head' },
                 el('h2', {}, 'Memory over time'),
+                choice<Scale>('Scale', [['zero', 'From 0'], ['fit', 'Fit']], this.scale,
+                    (scale) => {
+                        this.scale = scale;
+                        this.drawnChart = '';
+                        this.drawSoon();
+                    }),
                 choice<Axis>('Axis', [['time', 'Time'], ['records', 'Records']], this.axis,
                     (axis) => this.setAxis(axis)),
                 el('span', { class: 'buttons' },
@@ -242,7 +251,7 @@ export class TimelineView implements View {
             width, height: CHART_HEIGHT, series: this.series(), legend: { show: false },
             scales: {
                 x: { time: false, range: () => [this.begin, this.end] },
-                y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.06)] },
+                y: { range: (plot, _low, high) => this.amounts(plot, high) },
             },
             axes: [
                 { ...axis, values: (_plot, splits) => this.axisTexts(splits) },
@@ -260,9 +269,21 @@ export class TimelineView implements View {
         };
     }
 
+    private amounts(plot: uPlot, high: number): [number, number] {
+        const [, , top, live] = plot.data as unknown as (number[] | undefined)[];
+        if (this.scale === 'zero' || !live?.length || !top) {
+            return [0, Math.max(1, high * 1.06)];
+        }
+        const least = live.reduce((a, b) => Math.min(a, b));
+        const most = top.reduce((a, b) => Math.max(a, b));
+        const room = Math.max(512, (most - least) * 0.08);
+        return [Math.max(0, least - room), most + room];
+    }
+
     private axisTexts(splits: number[]): string[] {
         const step = splits.length > 1 ? splits[1]! - splits[0]! : 1;
-        return splits.map((value) => this.axis === 'time' ? moment(value, step) : count(value));
+        return splits.map((value) => this.axis === 'time' ? moment(value, step, this.end)
+            : count(value));
     }
 
     private draw(): void {
@@ -528,7 +549,8 @@ export class TimelineView implements View {
             return;
         }
         fill(this.reading,
-            el('b', {}, moment(history.time[record]!, (this.end - this.begin) / 1000)), ': live ',
+            el('b', {}, moment(history.time[record]!, (this.end - this.begin) / 1000,
+                this.axis === 'time' ? this.end : undefined)), ': live ',
             el('b', { 'data-reading': 'live' }, bytes(history.live[record]!)), ', waiting ',
             el('b', { 'data-reading': 'retired' }, bytes(history.retired[record]!)),
             ', reserved ',

@@ -15,10 +15,10 @@ interface Waiter { text: string; kind: string; bytes: number; blocks: number; ol
 
 interface WaitingBlock { block: number; waits: number[]; since: number }
 
-/** When a block began to wait: as its waits say, or when it was freed. */
-function waitingSince(app: App, block: number, waits: number[]): number {
+/** When a block was freed, as its waits say; -1 if none does. */
+function waitingSince(app: App, waits: number[]): number {
     const known = waits.map((wait) => app.device.waits.since[wait]!).filter((time) => time >= 0);
-    return known.length > 0 ? Math.min(...known) : app.device.blocks.time[block]!;
+    return known.length > 0 ? Math.min(...known) : -1;
 }
 
 export class WaitingView implements View {
@@ -53,7 +53,7 @@ export class WaitingView implements View {
         const byText = new Map<string, Waiter>();
         for (const block of retired) {
             const waits = this.waits.get(block) ?? [];
-            const since = waitingSince(app, block, waits);
+            const since = waitingSince(app, waits);
             const texts = new Map(waits.map((wait) => [this.waiterText(wait), wait]));
             if (texts.size === 0) {
                 texts.set('about to be free', -1);
@@ -111,7 +111,7 @@ export class WaitingView implements View {
         const { blocks } = app.device;
         const rows = retired.map((block): WaitingBlock => {
             const waits = this.waits.get(block) ?? [];
-            return { block, waits, since: waitingSince(app, block, waits) };
+            return { block, waits, since: waitingSince(app, waits) };
         });
         const table = new DataTable<WaitingBlock>({
             caption: 'Blocks that wait', sortBy: 1, shown: 30, empty: '',
