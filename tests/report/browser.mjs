@@ -3,20 +3,39 @@
  * What the browser tests share: a Chromium with nothing of anybody's profile, a report with a
  * snapshot in it, and a page that remembers every error and every request.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
 export const TEMPLATE = process.env.TENURE_REPORT;
 const MODULES = resolve(process.env.TENURE_REPORT_TEST_MODULES ?? 'node_modules');
-const CHROMIUM = process.env.TENURE_CHROMIUM ?? '/usr/bin/chromium';
+const CHROMIUM = process.env.TENURE_CHROMIUM;
+const PYTHON = process.env.TENURE_PYTHON ?? 'python3';
+export const here = dirname(fileURLToPath(import.meta.url));
+export const EXAMPLE = resolve(here, '../snapshot/example.json');
 
 const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync',
     '--disable-default-apps', '--no-default-browser-check', '--no-proxy-server'];
+
+/** Ends the test as skipped, with the reason as its last line, where there is no browser. */
+export function needBrowser() {
+    if (!CHROMIUM || !existsSync(CHROMIUM)) {
+        console.log('skipped: no Chromium; ./tools/setup --test installs it');
+        process.exit(77);
+    }
+}
+
+/** A snapshot of a program that never ran: make_snapshot.py. */
+export function generate(name, ...options) {
+    const path = join(folder, name);
+    execFileSync(PYTHON, ['-B', join(here, 'make_snapshot.py'), path, ...options]);
+    return path;
+}
 
 export const folder = mkdtempSync(join(tmpdir(), 'tenure-report-'));
 
