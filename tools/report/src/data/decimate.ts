@@ -27,13 +27,17 @@ const KEPT_PER_COLUMN = 5;
 function extremes(history: History, from: number, to: number, result: number[]): void {
     const { live, retired, reserved } = history;
     let low = from, high = from, top = from, reservedLow = from, reservedHigh = from;
+    let least = live[from]!, most = least, topmost = least + retired[from]!;
+    let leastReserved = reserved[from]!, mostReserved = leastReserved;
     for (let i = from + 1; i < to; i++) {
         const value = live[i]!;
-        if (value < live[low]!) low = i;
-        if (value > live[high]!) high = i;
-        if (value + retired[i]! > live[top]! + retired[top]!) top = i;
-        if (reserved[i]! < reserved[reservedLow]!) reservedLow = i;
-        if (reserved[i]! > reserved[reservedHigh]!) reservedHigh = i;
+        const sum = value + retired[i]!;
+        const physical = reserved[i]!;
+        if (value < least) { least = value; low = i; }
+        if (value > most) { most = value; high = i; }
+        if (sum > topmost) { topmost = sum; top = i; }
+        if (physical < leastReserved) { leastReserved = physical; reservedLow = i; }
+        if (physical > mostReserved) { mostReserved = physical; reservedHigh = i; }
     }
     const picked = [low, high, top, reservedLow, reservedHigh, to - 1].sort((a, b) => a - b);
     picked.forEach((record, i) => {

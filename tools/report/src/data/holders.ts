@@ -21,137 +21,199 @@ export interface Holder {
     stack: number;
 }
 
-/** Text that is hardly in a name, to put keys together. */
+/** Between the parts of a key: no name has it, since control characters are shown as codes. */
 const APART = '\u0001';
 
-/** Gives each block or record its holder. Numbers are found first and texts made once each. */
-class Grouping {
-    readonly holders: Holder[] = [];
-    /** By stack, stream or pool, from -1 on; sizes are too far apart for a list. */
-    private readonly byIndex: (Holder | undefined)[] = [];
-    private readonly bySize = new Map<number, Holder>();
-    private readonly byKey = new Map<string, Holder>();
+/**
+ * Which holder each block and each record belongs to, as small numbers, so that sums over a million
+ * records are additions into an array. Made once for a device and a grouping.
+ */
+interface Keys {
+    /** What the numbers stand for: stacks, streams, pools (-1 is number 0), or sizes. */
+    meaning: ArrayLike<number>;
+    ofBlock: Int32Array;
+    /** Of the memory that a record is about: of the allocation, for a free. */
+    ofRecord: Int32Array;
+}
 
-    constructor(private readonly group: Group, private readonly names: Names,
-                private readonly snapshot: Snapshot) {}
+const keysOfDevice = new WeakMap<Device, Map<Group, Keys>>();
 
-    of(stack: number, stream: number, pool: number, requested: number): Holder {
-        if (this.group === 'size') {
-            let holder = this.bySize.get(requested);
-            if (!holder) {
-                holder = this.make(requested);
-                this.bySize.set(requested, holder);
+function keysOf(device: Device, group: Group, snapshot: Snapshot): Keys {
+    const kept = keysOfDevice.get(device) ?? new Map<Group, Keys>();
+    keysOfDevice.set(device, kept);
+    // Functions are put together from stacks when the holders get their names.
+    const of = group === 'function' ? 'stack' : group;
+    let keys = kept.get(of);
+    if (!keys) {
+        keys = of === 'size' ? sizeKeys(device) : indexKeys(device, of, snapshot);
+        kept.set(of, keys);
+    }
+    return keys;
+}
+
+function indexKeys(device: Device, group: 'stack' | 'stream' | 'pool', snapshot: Snapshot): Keys {
+    const { blocks, history } = device;
+    const count = { stack: snapshot.stacks, stream: snapshot.streams, pool: snapshot.pools }[group]
+        .length;
+    const ofBlock = blocks[group].map((index) => index + 1);
+    const ofRecord = history[group].map((index) => index + 1);
+    if (group === 'stack') {
+        for (let i = 0; i < history.length; i++) {
+            if (history.kind[i] !== KIND.alloc) {
+                const allocation = history.pair[i]!;
+                ofRecord[i] = allocation < 0 ? 1 : history.stack[allocation]! + 1;
             }
-            return holder;
         }
-        const index = this.group === 'stream' ? stream : this.group === 'pool' ? pool : stack;
-        return this.byIndex[index + 1] ??= this.make(index);
+    }
+    return { meaning: Int32Array.from({ length: count + 1 }, (_, i) => i - 1), ofBlock, ofRecord };
+}
+
+function sizeKeys({ blocks, history }: Device): Keys {
+    const sizes: number[] = [];
+    const known = new Map<number, number>();
+    const number = (requested: Float64Array): Int32Array => {
+        const result = new Int32Array(requested.length);
+        // A size often follows itself.
+        let last = -1, key = -1;
+        for (let i = 0; i < requested.length; i++) {
+            const size = requested[i]!;
+            if (size !== last) {
+                last = size;
+                key = known.get(size) ?? sizes.push(size) - 1;
+                known.set(size, key);
+            }
+            result[i] = key;
+        }
+        return result;
+    };
+    return { meaning: sizes, ofBlock: number(blocks.requested),
+             ofRecord: number(history.requested) };
+}
+
+/** Sums by the numbers of Keys. */
+class Sums {
+    readonly live: Float64Array; readonly blocks: Float64Array; readonly slack: Float64Array;
+    readonly largest: Float64Array; readonly waiting: Float64Array;
+    readonly waitingBlocks: Float64Array;
+
+    constructor(length: number) {
+        this.live = new Float64Array(length);
+        this.blocks = new Float64Array(length);
+        this.slack = new Float64Array(length);
+        this.largest = new Float64Array(length);
+        this.waiting = new Float64Array(length);
+        this.waitingBlocks = new Float64Array(length);
     }
 
-    /** Two numbers may mean the same: two stacks from one function, a stream's handle again. */
-    private make(number: number): Holder {
-        const { key, name, note } = this.describe(number);
-        const known = this.byKey.get(key);
-        if (known) {
-            return known;
+    addBlocks(device: Device, keys: Int32Array): void {
+        const { state, bytes, requested, length } = device.blocks;
+        const { live, blocks, slack, largest, waiting, waitingBlocks } = this;
+        for (let block = 0; block < length; block++) {
+            const code = state[block]!;
+            const key = keys[block]!;
+            if (code === LIVE) {
+                const size = requested[block]!;
+                live[key]! += size;
+                blocks[key]!++;
+                slack[key]! += bytes[block]! - size;
+                largest[key] = Math.max(largest[key]!, size);
+            } else if (code === RETIRED) {
+                waiting[key]! += bytes[block]!;
+                waitingBlocks[key]!++;
+            }
         }
-        const holder = {
-            key, name, note, live: 0, blocks: 0, slack: 0, largest: 0, waiting: 0,
-            waitingBlocks: 0, stack: this.group === 'stack' ? number : -1,
+    }
+
+    /** Takes back what happened after a record. What is live is exact; the largest block and the
+     * rounding are not known for the past and become 0. */
+    undoAfter(device: Device, keys: Int32Array, moment: number): void {
+        const { kind, bytes, requested, value, length } = device.history;
+        const { live, blocks, waiting, waitingBlocks } = this;
+        this.slack.fill(0);
+        this.largest.fill(0);
+        for (let i = length - 1; i > moment; i--) {
+            const key = keys[i]!;
+            switch (kind[i]) {
+            case KIND.alloc: live[key]! -= requested[i]!; blocks[key]!--; break;
+            case KIND.free: live[key]! += requested[i]!; blocks[key]!++; break;
+            case KIND.retire:
+                live[key]! += requested[i]!;
+                blocks[key]!++;
+                waiting[key]! -= bytes[i]!;
+                waitingBlocks[key]!--;
+                break;
+            case KIND.reuse: waiting[key]! += bytes[i]!; waitingBlocks[key]!++; break;
+            case KIND.grow: live[key]! -= value[i]!; break;
+            default: break;
+            }
+        }
+    }
+}
+
+type Description = Pick<Holder, 'key' | 'name' | 'note'>;
+
+function describe(group: Group, number: number, names: Names, snapshot: Snapshot): Description {
+    switch (group) {
+    case 'stack': {
+        const { name, place, callers } = names.stack(number);
+        return { key: names.stackKey(number), name,
+                 note: [place, callers].filter(Boolean).join('  ') };
+    }
+    case 'function': {
+        const { name, place } = names.stack(number);
+        const file = place.replace(/:\d+$/, '');
+        return { key: name + APART + file, name, note: file };
+    }
+    case 'stream': {
+        const name = names.stream(number);
+        return { key: name, name, note: '' };
+    }
+    case 'pool': {
+        const pool = snapshot.pools[number];
+        return { key: `${pool?.number}${APART}${pool?.name}`, name: names.pool(number),
+                 note: pool ? `${pool.kind} pool, number ${pool.number}` : '' };
+    }
+    case 'size':
+        return { key: String(number), name: `blocks of ${bytesText(number)}`,
+                 note: `${number} bytes each` };
+    }
+}
+
+/** Gives the sums their names. Two numbers may mean the same: two stacks from one function, or a
+ * stream's handle again. */
+function nameSums(sums: Sums, keys: Keys, group: Group, names: Names, snapshot: Snapshot):
+    Holder[] {
+    const byKey = new Map<string, Holder>();
+    for (let i = 0; i < keys.meaning.length; i++) {
+        if (sums.blocks[i]! <= 0 && sums.waitingBlocks[i]! <= 0) {
+            continue;
+        }
+        const number = keys.meaning[i]!;
+        const described = describe(group, number, names, snapshot);
+        const holder = byKey.get(described.key) ?? {
+            ...described, live: 0, blocks: 0, slack: 0, largest: 0, waiting: 0, waitingBlocks: 0,
+            stack: group === 'stack' ? number : -1,
         };
-        this.byKey.set(key, holder);
-        this.holders.push(holder);
-        return holder;
+        holder.live += sums.live[i]!;
+        holder.blocks += sums.blocks[i]!;
+        holder.slack += sums.slack[i]!;
+        holder.largest = Math.max(holder.largest, sums.largest[i]!);
+        holder.waiting += sums.waiting[i]!;
+        holder.waitingBlocks += sums.waitingBlocks[i]!;
+        byKey.set(described.key, holder);
     }
-
-    private describe(number: number): { key: string; name: string; note: string } {
-        switch (this.group) {
-        case 'stack': {
-            const { name, place, callers } = this.names.stack(number);
-            return { key: this.names.stackKey(number), name,
-                     note: [place, callers].filter(Boolean).join('  ') };
-        }
-        case 'function': {
-            const { name, place } = this.names.stack(number);
-            const file = place.replace(/:\d+$/, '');
-            return { key: name + APART + file, name, note: file };
-        }
-        case 'stream': {
-            const name = this.names.stream(number);
-            return { key: name, name, note: '' };
-        }
-        case 'pool': {
-            const pool = this.snapshot.pools[number];
-            return { key: `${pool?.number}${APART}${pool?.name}`, name: this.names.pool(number),
-                     note: pool ? `${pool.kind} pool, number ${pool.number}` : '' };
-        }
-        case 'size':
-            return { key: String(number), name: `blocks of ${bytesText(number)}`,
-                     note: `${number} bytes each` };
-        }
-    }
-}
-
-function addBlocks(grouping: Grouping, device: Device): void {
-    const { state, bytes, requested, stack, stream, pool, length } = device.blocks;
-    for (let block = 0; block < length; block++) {
-        const code = state[block]!;
-        if (code > RETIRED) {
-            continue;
-        }
-        const size = requested[block]!;
-        const holder = grouping.of(stack[block]!, stream[block]!, pool[block]!, size);
-        if (code === LIVE) {
-            holder.live += size;
-            holder.blocks++;
-            holder.slack += bytes[block]! - size;
-            holder.largest = Math.max(holder.largest, size);
-        } else {
-            holder.waiting += bytes[block]!;
-            holder.waitingBlocks++;
-        }
-    }
-}
-
-/** Takes back what happened after a record. What is live is exact; the largest block and the
- * rounding are not known for the past and become 0. */
-function undoAfter(grouping: Grouping, device: Device, moment: number): void {
-    const { kind, bytes, requested, stack, stream, pool, pair, value, length } = device.history;
-    for (const holder of grouping.holders) {
-        holder.slack = holder.largest = 0;
-    }
-    for (let i = length - 1; i > moment; i--) {
-        const code = kind[i]!;
-        if (code > KIND.grow) {
-            continue;
-        }
-        const owner = code === KIND.alloc ? i : pair[i]!;
-        const size = requested[i]!;
-        const holder = grouping.of(owner < 0 ? 0 : stack[owner]!, stream[i]!, pool[i]!, size);
-        switch (code) {
-        case KIND.alloc: holder.live -= size; holder.blocks--; break;
-        case KIND.free: holder.live += size; holder.blocks++; break;
-        case KIND.retire:
-            holder.live += size;
-            holder.blocks++;
-            holder.waiting -= bytes[i]!;
-            holder.waitingBlocks--;
-            break;
-        case KIND.reuse: holder.waiting += bytes[i]!; holder.waitingBlocks++; break;
-        default: holder.live -= value[i]!; break;
-        }
-    }
+    return [...byKey.values()];
 }
 
 /** All holders, those of most live bytes first. `moment` is a record's number; null is now. */
 export function holdersOf(snapshot: Snapshot, names: Names, device: Device, group: Group,
                           moment: number | null = null): Holder[] {
-    const grouping = new Grouping(group, names, snapshot);
-    addBlocks(grouping, device);
+    const keys = keysOf(device, group, snapshot);
+    const sums = new Sums(keys.meaning.length);
+    sums.addBlocks(device, keys.ofBlock);
     if (moment !== null) {
-        undoAfter(grouping, device, moment);
+        sums.undoAfter(device, keys.ofRecord, moment);
     }
-    return grouping.holders
-        .filter((holder) => holder.blocks > 0 || holder.waitingBlocks > 0)
+    return nameSums(sums, keys, group, names, snapshot)
         .sort((a, b) => b.live - a.live || b.waiting - a.waiting);
 }

