@@ -19,8 +19,8 @@ import random
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 STATES = ["live", "retired", "binned", "free", "releasing", "growing"]
 KINDS = ["alloc", "free", "retire", "reuse", "grow", "map", "unmap", "move_in", "move_out",
-         "oom", "pool_made", "pool_ended", "capture_begin", "capture_end", "capture_abort", "launch",
-         "launch_end", "sleep", "wake", "mark", "snapshot"]
+         "oom", "pool_made", "pool_ended", "capture_begin", "capture_end", "capture_abort",
+         "launch", "launch_end", "sleep", "wake", "mark", "snapshot"]
 REASONS = ["", "bin", "index", "flush", "retired", "moved", "shared", "grown", "reclaimed",
            "same stream", "event done", "ordered by clock", "waited on device", "ordered by graph"]
 WAIT_KINDS = ["use", "free_sync", "graph", "capture"]
@@ -29,7 +29,8 @@ HOSTILE = ["<img src=x onerror=\"document.title='owned'\">", "</script><script>o
            "\u202egnp.exe", "__proto__", "constructor", "a" * 3000, "<!--", "&lt;b&gt;",
            "javascript:owned()", "\x00\x07\x1b[31m"]
 FUNCTIONS = [  # function, file, line, caller
-    ("load_weights", "engine/weights.cc", 212), ("KvCache::reserve_pages", "engine/kv_cache.cc", 88),
+    ("load_weights", "engine/weights.cc", 212),
+    ("KvCache::reserve_pages", "engine/kv_cache.cc", 88),
     ("attention_forward", "kernels/attention.cu", 341), ("mlp_forward", "kernels/mlp.cu", 127),
     ("rms_norm", "kernels/norm.cu", 54), ("sample_logits", "engine/sampler.cc", 61),
     ("all_reduce_bucket", "comm/reduce.cc", 190), ("copy_to_host", "engine/output.cc", 33),
@@ -248,7 +249,8 @@ class Writer:
                         sums["slack"] += size - requested if state == 0 else 0
             pools.append({"device": 0, "number": number, "name": name, "kind": kind,
                           "state": "awake", "reserved_bytes": reserved, "asleep_bytes": 0,
-                          "limit_bytes": None, "chunks": reserved // (2 * MIB), "settled": True, "bytes": sums})
+                          "limit_bytes": None, "chunks": reserved // (2 * MIB), "settled": True,
+                          "bytes": sums})
         return pools
 
     def graphs(self, waits):

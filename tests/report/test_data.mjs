@@ -90,7 +90,8 @@ test('text that is not JSON is refused, with the place', () => {
 test('a snapshot that is cut off anywhere is refused', async () => {
     const step = 97;
     for (let end = 0; end < exampleText.trimEnd().length; end += step) {
-        await assert.rejects(readText(exampleText.slice(0, end)), report.SnapshotError, `at ${end}`);
+        await assert.rejects(readText(exampleText.slice(0, end)), report.SnapshotError,
+            `at ${end}`);
     }
     const packed = gzipSync(exampleText);
     for (const end of [1, 2, 10, 100, packed.length - 9, packed.length - 1]) {
@@ -158,7 +159,8 @@ function plainAmounts(document) {
 
 for (const [name, text] of [['the example', exampleText],
     ['a program', generated('--records', '3000', '--steps', '60')],
-    ['a program whose beginning was overwritten', generated('--records', '700', '--steps', '60')]]) {
+    ['a program whose beginning was overwritten',
+        generated('--records', '700', '--steps', '60')]]) {
     test(`amounts over time are those of a plain count: ${name}`, async () => {
         const document = JSON.parse(text);
         const { devices: [{ history }] } = await readText(text);

@@ -69,7 +69,8 @@ async function busy(name, action, repeat = 5) {
     const middle = (list) => list.sort((a, b) => a - b)[list.length >> 1];
     const median = middle(times);
     console.log(`${name}: ${median.toFixed(0)} ms of processor time with drawing, at most ` +
-        `${times.at(-1).toFixed(0)} ms; the script ran ${middle(walls).toFixed(0)} ms by the clock`);
+        `${times.at(-1).toFixed(0)} ms; the script ran ${middle(walls).toFixed(0)} ms by the ` +
+        'clock');
     assert.ok(median < ACTION_MS, `${name} took ${median.toFixed(0)} ms`);
 }
 

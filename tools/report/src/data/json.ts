@@ -2,8 +2,9 @@
 /*
  * A JSON reader for documents with large tables. It works on bytes, and an object that has
  * `columns` (names) before `rows` (arrays of cells) becomes a Table with one typed array a column:
- * a million records never exist as a million small arrays. Its other members are in `fields`. All other values are what JSON.parse
- * would make of them, except that objects have no prototype, so that no key means anything.
+ * a million records never exist as a million small arrays. Its other members are in `fields`. All
+ * other values are what JSON.parse would make of them, except that objects have no prototype, so
+ * that no key means anything.
  *
  * Errors name the byte and what was expected there. Depth is bounded; so nothing recurses deeper.
  */

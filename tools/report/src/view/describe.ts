@@ -10,7 +10,8 @@ import { bytes, count, duration, hex, moment } from '../text/units.js';
 export const KIND_WORDS: Record<typeof KINDS[number], string> = {
     alloc: 'allocated', free: 'freed', retire: 'freed, waits', reuse: 'free for reuse',
     grow: 'grew in place', map: 'memory taken', unmap: 'memory given back',
-    move_in: 'memory moved here', move_out: 'memory moved away', oom: 'out of memory', pool_made: 'pool made', pool_ended: 'pool ended',
+    move_in: 'memory moved here', move_out: 'memory moved away', oom: 'out of memory',
+    pool_made: 'pool made', pool_ended: 'pool ended',
     capture_begin: 'capture began', capture_end: 'capture ended',
     capture_abort: 'capture aborted', launch: 'graph launched', launch_end: 'launch over',
     sleep: 'pool fell asleep', wake: 'pool woke', mark: 'mark', snapshot: 'snapshot taken',

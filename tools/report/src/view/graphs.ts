@@ -25,8 +25,8 @@ function verdict(audit: Audit | null): HTMLElement {
     }
     const bad = audit.freed + audit.unmapped + audit.loose;
     if (bad > 0) {
-        return el('span', { class: 'verdict bad' }, `\u2716 ${plural(bad, 'address', 'addresses')} ` +
-            'not safe');
+        return el('span', { class: 'verdict bad' },
+            `\u2716 ${plural(bad, 'address', 'addresses')} not safe`);
     }
     return audit.unread > 0
         ? el('span', { class: 'verdict bad' }, `? ${plural(audit.unread, 'node')} not read`)

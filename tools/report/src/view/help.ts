@@ -22,8 +22,8 @@ const KEYS: readonly (readonly [readonly string[], string])[] = [
 function origin(app: App): Child {
     const { snapshot } = app;
     return el('p', { class: 'note' },
-        `${snapshot.program || 'A program'} (process ${snapshot.pid}), driver ${snapshot.driver}. ` +
-        `${bytes(snapshot.fileBytes)} of data` +
+        `${snapshot.program || 'A program'} (process ${snapshot.pid}), ` +
+        `driver ${snapshot.driver}. ${bytes(snapshot.fileBytes)} of data` +
         `${snapshot.fileName ? ` from ${snapshot.fileName}` : ''}. ` +
         `History: ${snapshot.historyMode}, ${count(snapshot.written)} records written.`);
 }

@@ -172,7 +172,8 @@ export class RecordsView implements View {
         const { history } = this.app.device;
         const reason = this.app.snapshot.reasons[history.reason[record]!];
         const value = history.value[record]!;
-        const extra = kind === 'mark' ? `\u201c${this.app.snapshot.strings[history.mark[record]!]}\u201d`
+        const mark = this.app.snapshot.strings[history.mark[record]!];
+        const extra = kind === 'mark' ? `\u201c${mark}\u201d`
             : kind === 'oom' ? `${bytes(value)} were free`
                 : /^(capture|launch)/.test(kind) ? `graph ${value}` : reason;
         return el('span', {}, el('span', { class: kind === 'oom' ? 'verdict bad' : null },

@@ -32,7 +32,8 @@ function headline(app: App): HTMLElement {
         return heading;
     }
     const parts: Child[][] = [];
-    parts.push([strong(bytes(shares.live)), ` is live in ${plural(accounting.liveBlocks, 'block')}`]);
+    parts.push([strong(bytes(shares.live)),
+                ` is live in ${plural(accounting.liveBlocks, 'block')}`]);
     if (shares.retired > total * WORTH_SAYING) {
         parts.push([strong(bytes(shares.retired)), ' waits for other work']);
     }
@@ -220,8 +221,8 @@ function findingList(app: App): HTMLElement | null {
     }
     return el('ul', { class: 'findings', 'aria-label': 'What deserves a look' },
         ...all.map(({ warn, text, view, action }) => el('li', {},
-            el('span', { class: warn ? 'mark warn' : 'mark', 'aria-label': warn ? 'warning' : 'note',
-                         role: 'img' }, warn ? '!' : 'i'),
+            el('span', { class: warn ? 'mark warn' : 'mark', role: 'img',
+                         'aria-label': warn ? 'warning' : 'note' }, warn ? '!' : 'i'),
             el('span', {}, ...text, view && action && el('button', {
                 type: 'button', class: 'link',
                 onclick: () => app.go(view, view === 'records' ? { query: 'oom' } : {}),

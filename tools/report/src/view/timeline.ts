@@ -295,6 +295,8 @@ export class TimelineView implements View {
         if (!this.plot) {
             this.readColours();
             this.plot = new uPlot(this.options(width), this.data(width), this.chart);
+            // Who cannot see it has the chart's own label, and the reading below it.
+            this.plot.ctx.canvas.setAttribute('aria-hidden', 'true');
             this.plot.over.addEventListener('dblclick', () => this.setWindow(...this.full()));
         } else if (this.drawnChart === shown) {
             this.plot.redraw(false, false);

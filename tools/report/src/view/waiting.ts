@@ -92,7 +92,8 @@ export class WaitingView implements View {
                   cell: (row) => meter(row.bytes, total, '--retired') },
                 { title: 'Blocks', kind: 'number', order: (row) => row.blocks,
                   cell: (row) => count(row.blocks) },
-                { title: 'Longest', kind: 'number', order: (row) => app.snapshot.takenNs - row.oldest,
+                { title: 'Longest', kind: 'number',
+                  order: (row) => app.snapshot.takenNs - row.oldest,
                   cell: (row) => Number.isFinite(row.oldest)
                       ? duration(app.snapshot.takenNs - row.oldest) : '\u2013' },
             ],
@@ -100,7 +101,8 @@ export class WaitingView implements View {
         table.set(this.waiters(retired));
         return el('section', { class: 'card' },
             el('div', { class: 'head' },
-                el('h2', {}, `${bytes(total)} in ${plural(retired.length, 'freed block')} cannot be reused yet`)),
+                el('h2', {}, `${bytes(total)} in ${plural(retired.length, 'freed block')} ` +
+                    'cannot be reused yet')),
             el('p', { class: 'note' }, 'These blocks were freed, but work that was enqueued ' +
                 'before may still use them on the device. A block that waits for several is ' +
                 'counted with each of them.'), table.root);
