@@ -97,7 +97,8 @@ void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_re
 {
     count_served(arena, block, request, served);
     if (tnri_is_noting())
-        tnri_note_served(arena, block, request->bytes_requested, served);
+        tnri_note_served(&tnri_this_thread, tnri_ticks(), arena, block, request->bytes_requested,
+                         served);
 }
 
 void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested)
@@ -143,7 +144,7 @@ static inline void count_freed(tnri_arena *arena, tnri_block *block)
 void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
 {
     if (tnri_is_noting())
-        tnri_note_freed(arena, block, tnri_block_requested(block));
+        tnri_note_freed(&tnri_this_thread, tnri_ticks(), arena, block);
     count_freed(arena, block);
 }
 
@@ -199,16 +200,17 @@ arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr, int see
 {
     tnr_served served;
     int no_host = 0;
+    tnri_thread *thread = seen ? &tnri_this_thread : NULL;
+    uint64_t ticks = seen ? tnri_ticks() : 0;
     if (seen)
         tnri_arena_enter(arena);
     else
         tnri_lock_take(&arena->lock);
     tnri_block *block = tnri_arena_serve_cached(arena, request, &served, &no_host);
     if (tnri_likely(block != NULL)) {
-        if (seen)
-            tnri_arena_count_served(arena, block, request, served);
-        else
-            count_served(arena, block, request, served);
+        count_served(arena, block, request, served);
+        if (seen && tnri_is_noting())
+            tnri_note_served(thread, ticks, arena, block, request->bytes_requested, served);
         void *base = (void *)block->base;
         tnri_lock_release(&arena->lock);
         *ptr = base;
@@ -356,6 +358,8 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
                                                                    tnri_block *block, void *ptr,
                                                                    int seen)
 {
+    tnri_thread *thread = seen ? &tnri_this_thread : NULL;
+    uint64_t ticks = seen ? tnri_ticks() : 0;
     if (seen)
         tnri_arena_enter(arena);
     else
@@ -371,10 +375,9 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         tnri_lock_release(&arena->lock);
         return tnri_upper_get()->free_used(arena, block, ptr);
     }
-    if (seen)
-        tnri_arena_count_freed(arena, block);
-    else
-        count_freed(arena, block);
+    if (seen && tnri_is_noting())
+        tnri_note_freed(thread, ticks, arena, block);
+    count_freed(arena, block);
     arena->freed_because[TNR_REUSE_SAME_STREAM]++;
     if (!tnri_world_bin(block->world, block))
         tnri_world_free(block->world, block);

@@ -125,8 +125,10 @@ static void writer_give_up(tnri_writer *writer)
     tnri_ring *ring = atomic_load(&tnri_ring_current);
     while (ring != NULL && ring->id != writer->ring_id)
         ring = ring->older;
-    if (ring != NULL)
+    if (ring != NULL) {
         writer->page->is_held = 0;
+        writer->page->last_ticks = tnri_ticks();
+    }
     writer->ring_id = 0;
     writer->page = NULL;
     writer->count = 0;
@@ -175,11 +177,9 @@ static void page_take(tnri_ring *ring, tnri_page *page)
 {
     uint32_t count = atomic_load_explicit(&page->count, memory_order_relaxed);
     if (count > 0) {
-        uint64_t last = atomic_load_explicit(&page->records[count - 1].words[TNRI_WORD_TICKS],
-                                             memory_order_relaxed);
         ring->overwritten += count;
-        if (last > ring->lost_ticks)
-            ring->lost_ticks = last;
+        if (page->last_ticks > ring->lost_ticks)
+            ring->lost_ticks = page->last_ticks;
     }
     page->is_held = 1;
     /* A reader that sees anything of what is written from here on sees the number, too. */
@@ -205,6 +205,7 @@ int tnri_writer_take(tnri_writer *writer)
         if (page->is_held)
             continue;
         page_take(ring, page);
+        __builtin_prefetch(&ring->pages[ring->taken % ring->pages_count], 1, 3);
         found = page;
     }
     if (found != NULL) {

@@ -29,7 +29,8 @@ typedef struct tnri_page {
     _Atomic uint64_t number; /* of the taking; 0: never taken. Changed under the ring's lock */
     _Atomic uint32_t count;  /* records that are there; raised by the thread that holds the page */
     uint32_t is_held;        /* 1: a thread writes; the ring's lock */
-    uint64_t unused[6];
+    uint64_t last_ticks;     /* of the moment when it was given up; the ring's lock */
+    uint64_t unused[5];
     tnri_record records[TNRI_PAGE_RECORDS];
 } tnri_page;
 

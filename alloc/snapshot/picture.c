@@ -511,6 +511,7 @@ static void order_repair(tnri_picture *picture, arena_ends *ends)
             at--;
         }
         picture->order[at] = moved;
+        picture->ring.records[moved].ticks = tnri_picture_record(picture, at + 1)->ticks;
     }
 }
 
