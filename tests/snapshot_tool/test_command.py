@@ -16,7 +16,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
-from command import BAD_INPUT, CHECK_FAILED, CommandTest, NO_MEMORY  # noqa: E402
+from command import BAD_INPUT, CHECK_FAILED, CommandTest, NO_MEMORY, TENURE  # noqa: E402
 import torch_shapes  # noqa: E402
 
 COMMANDS = ["summary", "diff", "convert", "trace", "html"]
@@ -200,7 +200,7 @@ class Words(CommandTest):
 
     def test_what_a_conversion_loses_is_said(self):
         result = self.run_tenure("snapshot", "convert", EXAMPLE, self.folder / "a.pickle")
-        for words in ["binned", "pool_made", "modules and offsets", "1 graphs", "threads"]:
+        for words in ["binned", "pool_made", "modules and offsets", "graphs (1)", "threads"]:
             self.assertIn(words, result.stderr)
         back = pickle.loads((self.folder / "a.pickle").read_bytes())
         self.assertEqual([one["kind"] for one in back["tenure"]["waits"]], ["use", "use", "graph"])
@@ -287,6 +287,21 @@ class Html(CommandTest):
         self.run_tenure("snapshot", "html", "--template", template, path, self.folder / "o.html")
         name, _ = self.embedded((self.folder / "o.html").read_text("utf-8"), "tenure-data")
         self.assertEqual(name, "a&quot;&lt;&amp;.json")
+
+    def test_the_report_itself(self):
+        """The one that was built beside the command, if there was a Node.js to build it with."""
+        built = pathlib.Path(TENURE).parent.parent / "share/tenure/report.html"
+        if not built.exists():
+            result = self.run_tenure("snapshot", "html", EXAMPLE, self.folder / "o.html",
+                                     code=BAD_INPUT)
+            self.assertIn("Node.js", result.stderr)
+            return
+        self.run_tenure("snapshot", "html", EXAMPLE, self.folder / "o.html")
+        text = (self.folder / "o.html").read_text("utf-8")
+        _, data = self.embedded(text, "tenure-data")
+        self.assertEqual(json.loads(data), json.loads(EXAMPLE.read_text("utf-8")))
+        self.assertEqual(text.replace(text[text.rindex("<script "):text.rindex("</script>")], ""),
+                         built.read_text("utf-8").replace(HOLE, "</script>"))
 
     def test_other_files_are_no_template(self):
         result = self.run_tenure("snapshot", "html", "--template", EXAMPLE, EXAMPLE,

@@ -461,12 +461,12 @@ static void losses_find(writer *to)
             one->state != STATE_LIVE && one->state != STATE_RETIRED && one->state != STATE_FREE;
     }
     if (cached > 0)
-        losses_add(lost, "%" PRIu64 " blocks that are binned, releasing or growing became inactive",
+        losses_add(lost, "that %" PRIu64 " of the free blocks are binned, releasing or growing",
                    cached);
     for (size_t i = 0; i < RECORD_KINDS_COUNT; i++) {
         if (to->left_out[i] > 0)
-            losses_add(lost, "%" PRIu64 " records of kind %s have no equivalent and were left out",
-                       to->left_out[i], record_kind_names[i]);
+            losses_add(lost, "records of kind %s (%" PRIu64 "): there is no equivalent",
+                       record_kind_names[i], to->left_out[i]);
     }
     if (to->history.contradictions_count > 0)
         losses_add(lost, "%zu records do not fit what is there at the end and were left out",
@@ -476,7 +476,7 @@ static void losses_find(writer *to)
     if (in->settings.count > 0)
         losses_add(lost, "types of settings: all are texts");
     if (in->graphs.count > 0)
-        losses_add(lost, "%zu graphs: only their pools and waits are there", in->graphs.count);
+        losses_add(lost, "graphs (%zu); their pools and what waits for them are", in->graphs.count);
     if (in->origin == ORIGIN_TENURE) {
         losses_add(lost, "kinds and limits of pools, devices, the process, the driver");
         if (in->records.count > 0)
