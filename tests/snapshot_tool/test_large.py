@@ -24,8 +24,9 @@ def large_snapshot():
     start, size, trace = 0x7D0000000000, 1 << 16, []
 
     def entry(action, number, at):
-        return {"action": action, "addr": start + number % 2000 * size, "size": 60000 + number % 999,
-                "stream": 0, "frames": stacks[number % len(stacks)],
+        return {"action": action, "addr": start + number % 2000 * size,
+                "size": 60000 + number % 999, "stream": 0,
+                "frames": stacks[number % len(stacks)],
                 "time_us": torch_shapes.START_US - ENTRIES + at, "compile_context": "N/A",
                 "user_metadata": "", "pool_id": (0, 0)}
 

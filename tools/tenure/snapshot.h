@@ -38,7 +38,7 @@ extern snapshot_options snapshot_common;
 #define SNAPSHOT_FILES                                                                             \
     "FILE is a snapshot of Tenure (JSON) or of PyTorch 2 (pickle or JSON), plain or gzip. A "      \
     "pickle\n"                                                                                     \
-    "is read without Python and nothing in it is run: see docs/snapshots.md.\n\n"
+    "is read without Python and nothing in it is run: see docs/snapshot-tool.md.\n\n"
 
 /* Prepares the budget from --max-memory. */
 exit_code snapshot_budget(const cli_syntax *syntax, budget *limits);
