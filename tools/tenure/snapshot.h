@@ -36,9 +36,8 @@ extern snapshot_options snapshot_common;
     "damaged, or an option is bad; 4 reading needs more memory than allowed.\n"
 
 #define SNAPSHOT_FILES                                                                             \
-    "FILE is a snapshot of Tenure (JSON) or of PyTorch 2 (pickle or JSON), plain or gzip. A "      \
-    "pickle\n"                                                                                     \
-    "is read without Python and nothing in it is run: see docs/snapshot-tool.md.\n\n"
+    "FILE is a snapshot of Tenure (JSON) or of PyTorch 2 (pickle or JSON), plain or gzip.\n"       \
+    "A pickle is read without Python, and nothing in it is run: docs/snapshot-tool.md.\n\n"
 
 /* Prepares the budget from --max-memory. */
 exit_code snapshot_budget(const cli_syntax *syntax, budget *limits);
