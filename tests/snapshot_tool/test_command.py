@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tenure snapshot` from outside: help, options, words, exit codes, files that cannot be written.
 
-Seen to fail: with the temporary file left behind after an error; with '<' not escaped in JSON; with
-a diff that tells stacks apart by their numbers.
+Seen to fail: with the temporary file left behind after an error; with '<' not escaped in JSON;
+with a diff that tells stacks apart by their numbers; with blocks that need not tile; with
+compressed data that may end early.
 """
 import base64
 import gzip

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots of PyTorch: read right in every shape, and written so that they are the same again.
 
-Seen to fail: with active_pending_free read as live; with the free_completed of an entry folded
-whatever lies between; with the early blocks of a trace left out; with the memo of the pickler
-counting from 1.
+Seen to fail: with active_pending_free read as live; with any free_completed that comes next taken
+as the end of a free; with the early blocks of a trace, or its waiting frees, left out; with the
+pickler naming lists by the wrong number; with an allocation taken back that is not there.
 """
 import gzip
 import json

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory with a limit: see budget.h. A store cuts what it is asked for from pieces of 256 KiB;
- * larger requests get a piece of their own. Arrays double, and are counted by their capacity.
+ * Memory with a limit: see budget.h. A store cuts what it is asked for from pieces, the first of
+ * 8 KiB and each twice the one before, up to 256 KiB; larger requests get a piece of their own. Arrays double, and are counted by their capacity.
  */
 #include "budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 256 * 1024 };
+enum { PIECE_BYTES_MIN = 8 * 1024, PIECE_BYTES_MAX = 256 * 1024 };
 
 struct store_piece {
     store_piece *next;
@@ -81,8 +81,10 @@ void *store_take(store *place, size_t bytes)
         place->at += bytes;
         return taken;
     }
+    size_t whole = place->pieces ? place->pieces->bytes * 2 : PIECE_BYTES_MIN;
+    whole = whole < PIECE_BYTES_MAX ? whole : PIECE_BYTES_MAX;
     /* A large request does not end the piece that small ones are cut from. */
-    size_t body = bytes > PIECE_BYTES / 4 ? bytes : PIECE_BYTES - sizeof(store_piece);
+    size_t body = bytes > whole / 4 ? bytes : whole - sizeof(store_piece);
     store_piece *piece = piece_make(place, body);
     if (!piece)
         return NULL;
