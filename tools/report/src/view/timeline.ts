@@ -15,6 +15,7 @@ import { Group, GROUPS, Holder, holdersOf } from '../data/holders.js';
 import { History, KIND } from '../data/model.js';
 import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
+import { hideTip, showTip } from '../ui/tip.js';
 import { bytes, count, duration, moment, percent, plural, roundBytes } from '../text/units.js';
 import { recordText } from './describe.js';
 
@@ -446,6 +447,7 @@ export class TimelineView implements View {
         this.chart.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
         this.chart.addEventListener('click', () => { this.pinned = this.record !== null; });
         this.chart.addEventListener('pointerleave', () => {
+            hideTip();
             if (!this.pinned) {
                 this.record = null;
                 this.readSoon();
@@ -498,12 +500,34 @@ export class TimelineView implements View {
 
     private pointed(plot: uPlot): void {
         const left = plot.cursor.left ?? -1;
-        if (left < 0 || !plot.cursor.event || plot.cursor.event.type !== 'mousemove' ||
-            this.pinned) {
+        const { event } = plot.cursor;
+        if (left < 0 || event?.type !== 'mousemove') {
             return;
         }
-        this.record = this.recordAt(plot.posToVal(left, 'x'));
-        this.readSoon();
+        const record = this.recordAt(plot.posToVal(left, 'x'));
+        this.showAmounts(record, event);
+        if (!this.pinned) {
+            this.record = record;
+            this.readSoon();
+        }
+    }
+
+    /** The amounts beside the pointer: also of other moments while one is kept. */
+    private showAmounts(record: number, { clientX, clientY }: MouseEvent): void {
+        const { live, retired, reserved } = this.history;
+        const line = (variable: string, name: string, amount: number) => {
+            const swatch = el('i', { class: 'swatch' });
+            swatch.style.backgroundColor = `var(${variable})`;
+            return el('tr', {}, el('td', {}, swatch, name), el('td', {}, bytes(amount)));
+        };
+        showTip(clientX, clientY, el('b', {}, this.momentText(record)), el('table', {},
+            line('--live', 'Live', live[record]!), line('--retired', 'Waiting', retired[record]!),
+            line('--free', 'Reserved', reserved[record]!)));
+    }
+
+    private momentText(record: number): string {
+        return moment(this.history.time[record]!, (this.end - this.begin) / 1000,
+            this.axis === 'time' ? this.end : undefined);
     }
 
     key(event: KeyboardEvent): boolean {
@@ -551,8 +575,7 @@ export class TimelineView implements View {
             return;
         }
         fill(this.reading,
-            el('b', {}, moment(history.time[record]!, (this.end - this.begin) / 1000,
-                this.axis === 'time' ? this.end : undefined)), ': live ',
+            el('b', {}, this.momentText(record)), ': live ',
             el('b', { 'data-reading': 'live' }, bytes(history.live[record]!)), ', waiting ',
             el('b', { 'data-reading': 'retired' }, bytes(history.retired[record]!)),
             ', reserved ',
