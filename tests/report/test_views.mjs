@@ -483,6 +483,27 @@ test('each device is shown by itself', async () => {
     assert.equal(Number(first), example.segments.rows[0][0] + 2 ** 44);
 });
 
+test('a converted snapshot without times is shown by records', async () => {
+    const converted = structuredClone(example);
+    converted.reason = 'converted';
+    converted.time = { taken_ns: 0, zero_epoch_us: 0 };
+    converted.history.rows.forEach((row) => { row[0] = -1; });
+    converted.blocks.rows.forEach((row) => { row[4] = -1; });
+    converted.waits.rows.forEach((row) => { row[4] = -1; });
+    const path = join(folder, 'converted.json');
+    writeFileSync(path, JSON.stringify(converted));
+    await open(path);
+    assert.match(await textOf('.summary h1'), /^The allocator holds 16\.0 MiB/);
+    const text = await page.innerText('main');
+    assert.doesNotMatch(text, /1970|\u2212?-?[01]\.?\d*\sns|NaN|Infinity/);
+    await page.keyboard.press('p');
+    assert.match(await textOf('.reading'), /^After record 16: live 13\.1 MiB/);
+    for (let view = 2; view <= 7; view++) {
+        await page.keyboard.press(String(view));
+        assert.doesNotMatch(await page.innerText('main'), /1970|NaN|Infinity|undefined/);
+    }
+});
+
 test('packed data reads like plain data', async () => {
     await open(EXAMPLE, { gzip: true });
     assert.match(await textOf('.summary h1'), /10\.0 MiB is live in 4 blocks/);

@@ -86,6 +86,7 @@ export class TimelineView implements View {
             this.root.append(this.noHistory(), this.holdersCard());
             return;
         }
+        this.axis = this.history.timed ? 'time' : 'records';
         [this.begin, this.end] = this.full();
         this.root.append(this.chartCard(), this.holdersCard());
         this.listen();
@@ -111,8 +112,9 @@ export class TimelineView implements View {
                         this.drawnChart = '';
                         this.drawSoon();
                     }),
-                choice<Axis>('Axis', [['time', 'Time'], ['records', 'Records']], this.axis,
-                    (axis) => this.setAxis(axis)),
+                this.history.timed &&
+                    choice<Axis>('Axis', [['time', 'Time'], ['records', 'Records']], this.axis,
+                        (axis) => this.setAxis(axis)),
                 el('span', { class: 'buttons' },
                     button('\u2212', 'Zoom out (-)', () => this.zoom(ZOOM_STEP)),
                     button('+', 'Zoom in (+)', () => this.zoom(1 / ZOOM_STEP)),
@@ -526,6 +528,9 @@ export class TimelineView implements View {
     }
 
     private momentText(record: number): string {
+        if (!this.history.timed) {
+            return `After record ${count(record + 1)}`;
+        }
         return moment(this.history.time[record]!, (this.end - this.begin) / 1000,
             this.axis === 'time' ? this.end : undefined);
     }
@@ -596,7 +601,8 @@ export class TimelineView implements View {
         const head = el('div', { class: 'head' },
             el('h2', {}, record === null ? 'Who holds it at the snapshot'
                 : record === app.device.history.peak ? 'Who held it at the peak'
-                    : `Who held it ${duration(ago)} before the snapshot`),
+                    : `Who held it ${this.history.timed ? duration(ago)
+                        : plural(this.history.length - 1 - record, 'record')} before the snapshot`),
             choice('By', GROUP_OPTIONS, this.group, (group) => {
                 this.group = group;
                 this.drawHolders();
