@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "driver/capturing.h"
+#include "history/note.h"
 #include "pool/asleep.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
@@ -310,6 +311,8 @@ static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *
         return set_take_back(set, status);
     for (size_t i = 0; i < set->count; i++) {
         atomic_fetch_add(&set->pools[i]->asleep.sleeps, 1);
+        tnri_note_pool(set->pools[i], NULL, TNRI_NOTED_SLEEP,
+                       (size_t)atomic_load(&set->pools[i]->asleep_bytes), 0);
         atomic_store(&set->pools[i]->asleep.state, TNRI_ASLEEP);
     }
     return TNR_OK;
@@ -375,6 +378,8 @@ static tnr_status wake_begin(int device, tnr_pool pool, int is_all)
         for (size_t i = 0; i < set.count && status == TNR_OK; i++) {
             tnri_sleeper_clear(sleeper_at(&set, i), set.device);
             atomic_fetch_add(&set.pools[i]->asleep.wakes, 1);
+            tnri_note_pool(set.pools[i], NULL, TNRI_NOTED_WAKE,
+                           (size_t)atomic_load(&set.pools[i]->reserved_bytes), 0);
             atomic_fetch_add(&set.pools[i]->asleep.generation, 1);
         }
         tnri_device_leave(&visit);
@@ -445,7 +450,7 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
     tnri_block *block = NULL;
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
         if (block != NULL)
             block->content = (uint64_t)content & 3;

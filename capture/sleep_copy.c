@@ -177,7 +177,7 @@ static tnr_status pool_list(tnri_sleeper *sleeper, tnr_pool pool, keeping what)
     int is_listed = 1;
     sleeper->chunks_count = 0;
     for (tnri_arena *arena = NULL; is_listed && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         is_listed = arena_list(sleeper, arena, what);
         tnri_lock_release(&arena->lock);
     }

@@ -3,6 +3,7 @@
 #include "hold.h"
 
 #include "base/error.h"
+#include "base/ticks.h"
 #include "retire.h"
 
 /* Freed blocks without a hold whose retirement could not go on. */
@@ -26,13 +27,14 @@ tnr_status tnri_hold_add(tnri_arena *arena, tnri_block *block, tnri_uses **uses)
 
 int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     int is_held = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr &&
                   block->uses != NULL && block->uses->holds > 0;
     if (is_held) {
         tnri_uses *uses = block->uses;
         uses->bytes = block->bytes;
         uses->is_freed = 1;
+        uses->freed_ticks = tnri_ticks();
         uses->is_sync = is_sync;
         arena->held_count++;
         tnri_arena_count_freed(arena, block);
@@ -57,7 +59,7 @@ static void hold_go_on(tnri_uses *uses)
 void tnri_hold_end(tnri_uses *uses)
 {
     tnri_arena *arena = uses->arena;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_assert(uses->holds > 0);
     uses->holds--;
     int goes_on = uses->holds == 0 && uses->is_freed;

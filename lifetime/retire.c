@@ -5,6 +5,7 @@
 #include "announce.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/ticks.h"
 #include "collect.h"
 #include "conf/conf.h"
 #include "hold.h"
@@ -94,7 +95,7 @@ static tnri_use *use_to_mark(const tnri_block *block)
 /* The block at `ptr` if it is live and starts there, with the lock taken. */
 static int block_lock_start(tnri_arena *arena, tnri_block *block, void *ptr)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr)
         return 1;
     tnri_lock_release(&arena->lock);
@@ -182,6 +183,8 @@ static uint32_t uses_distribute(tnri_uses *uses, tnri_stream *own, int *by_order
 static void uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
 {
     uses->bytes = uses->block->bytes;
+    if (!uses->is_freed)
+        uses->freed_ticks = tnri_ticks();
     atomic_store(&uses->is_unfenced, fenced);
     uint32_t count = 1;
     for (const tnri_use *use = uses->first; use != NULL; use = use->next)
@@ -243,7 +246,7 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
     tnr_status status = freed_mark(uses);
     if (status != TNR_OK)
         return status;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     uses_count(arena, uses, uses->is_sync);
     arena->held_count--;
     tnri_lock_release(&arena->lock);
@@ -341,6 +344,7 @@ static const tnri_upper upper = {
     .collect = tnri_collect_arena,
     .number = tnri_number_now,
     .waited = hook_waited,
+    .describe = tnri_uses_describe,
     .forget = hook_forget,
     .count = tnri_streams_count,
     .arena_gone = hook_arena_gone,

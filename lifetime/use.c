@@ -129,6 +129,41 @@ void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_
     tnri_lock_release(&proxy->lock);
 }
 
+/* ---- describing ----------------------------------------------------------------------------- */
+
+size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
+{
+    tnri_wait wait = {.base = uses->block->base, .since_ticks = uses->freed_ticks, .graph = -1};
+    size_t count = 0;
+    if (uses->captured != NULL || uses->holds > 0) {
+        wait.kind = uses->captured != NULL ? TNRI_WAIT_CAPTURE : TNRI_WAIT_GRAPH;
+        if (count++ < room)
+            waits[count - 1] = wait;
+    }
+    /* Without a pending use the block is about to be free, or held, and its uses may be changing. */
+    if (uses->captured != NULL || atomic_load(&uses->pending) == 0)
+        return count;
+    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire)) {
+        wait.kind = TNRI_WAIT_FREE_SYNC;
+        if (count++ < room)
+            waits[count - 1] = wait;
+        return count; /* the list may be given its fence at this moment */
+    }
+    for (const tnri_use *use = uses->first; use != NULL; use = use->next) {
+        const tnri_stream *stream = use->stream;
+        if (tnri_stream_is_over(stream, use->number))
+            continue;
+        wait.kind = use == &uses->fence ? TNRI_WAIT_FREE_SYNC : TNRI_WAIT_USE;
+        wait.stream = stream->handle;
+        wait.thread = stream->thread;
+        wait.is_ended = atomic_load(&stream->is_dead);
+        wait.mark_number = use->number;
+        if (count++ < room)
+            waits[count - 1] = wait;
+    }
+    return count;
+}
+
 /* ---- finding the block ---------------------------------------------------------------------- */
 
 /* The device whose address `ptr` is; null if the library does not run or it is none of ours. */
@@ -173,7 +208,7 @@ static inline tnr_status arena_of(const void *ptr, tnri_arena **arena)
 /* The live block at `ptr`, with its arena's lock taken; or an error, without it. */
 static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **block)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
     if (tnri_likely(*block != NULL && (*block)->base == (uintptr_t)ptr &&
                     (*block)->state == TNRI_LIVE))
@@ -218,7 +253,7 @@ static inline int use_enter_again(tnri_arena *arena, const void *ptr, tnri_strea
                                   uint64_t number, tnri_event **event)
 {
     tnri_use *use = NULL;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     const tnri_block *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
     if (tnri_likely(block != NULL && block->base == (uintptr_t)ptr && block->state == TNRI_LIVE &&
                     block->uses != NULL))

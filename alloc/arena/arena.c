@@ -11,6 +11,7 @@
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "device/device.h"
+#include "history/note.h"
 #include "pool/thread.h"
 
 _Atomic(const tnri_upper *) tnri_upper_table;
@@ -22,8 +23,11 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     tnri_arena *arena = tnri_host_alloc(sizeof(*arena));
     if (arena == NULL)
         return NULL;
+    static _Atomic uint32_t last_number;
     const tnri_conf *conf = tnri_conf_get();
     tnri_lock_init(&arena->lock, TNRI_RANK_ARENA);
+    arena->number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
+    arena->born = tnri_gate() >> TNRI_GATE_NUMBER_SHIFT;
     arena->stream = stream;
     arena->key = key;
     arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
@@ -41,6 +45,7 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
 
 void tnri_arena_destroy(tnri_arena *arena)
 {
+    tnri_note_origin_over(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_destroy(&arena->worlds[i]);
     tnri_host_free(arena, sizeof(*arena));
@@ -76,14 +81,24 @@ static inline int tally_slot(const tnri_block *block)
     return block->world->is_small ? TNR_WORLD_SMALL : TNR_WORLD_LARGE;
 }
 
-void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
-                             tnr_served served)
+static inline void count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
+                                tnr_served served)
 {
     tnri_assert_hot(block->state == TNRI_LIVE);
     block->slack = (block->bytes - request->bytes_requested) & TNRI_SLACK_MASK;
+    block->stamped = 0;
     tally_add(&arena->tally[TNR_WORLD_ALL], block->bytes, request->bytes_requested);
     tally_add(&arena->tally[tally_slot(block)], block->bytes, request->bytes_requested);
     arena->served[served]++;
+}
+
+void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
+                             tnr_served served)
+{
+    count_served(arena, block, request, served);
+    if (tnri_is_noting())
+        tnri_note_served(&tnri_this_thread, tnri_ticks(), arena, block, request->bytes_requested,
+                         served);
 }
 
 void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested)
@@ -99,6 +114,8 @@ void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, 
         peak_raise(&tally->requested_peak, tally->requested_allocated, tally->requested_freed);
     }
     block->slack = (block->bytes - requested) & TNRI_SLACK_MASK;
+    if (bytes > 0)
+        tnri_note_memory(arena, TNRI_NOTED_GROW, block->base, block->bytes, requested, bytes);
 }
 
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed)
@@ -114,7 +131,7 @@ void tnri_arena_count_bare(tnri_arena *arena, int is_freed)
         arena->served[TNR_SERVED_GROWN]++;
 }
 
-void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
+static inline void count_freed(tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_hot(block->state == TNRI_LIVE);
     size_t requested = tnri_block_requested(block);
@@ -122,6 +139,13 @@ void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
     tally_subtract(&arena->tally[tally_slot(block)], block->bytes, requested);
     block->slack = 0;
     block->content = 0;
+}
+
+void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
+{
+    if (tnri_is_noting())
+        tnri_note_freed(&tnri_this_thread, tnri_ticks(), arena, block);
+    count_freed(arena, block);
 }
 
 size_t tnri_run_bytes_max(size_t bytes)
@@ -170,14 +194,23 @@ tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *reque
     return tnri_arena_serve_index(arena, request, no_host);
 }
 
-tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
+/* `seen`, a constant, is 1 if somebody looks: see history/gate.h. */
+static inline __attribute__((always_inline)) tnr_status
+arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr, int seen)
 {
     tnr_served served;
     int no_host = 0;
-    tnri_lock_take(&arena->lock);
+    tnri_thread *thread = seen ? &tnri_this_thread : NULL;
+    uint64_t ticks = seen ? tnri_ticks() : 0;
+    if (seen)
+        tnri_arena_enter(arena);
+    else
+        tnri_lock_take(&arena->lock);
     tnri_block *block = tnri_arena_serve_cached(arena, request, &served, &no_host);
     if (tnri_likely(block != NULL)) {
-        tnri_arena_count_served(arena, block, request, served);
+        count_served(arena, block, request, served);
+        if (seen && tnri_is_noting())
+            tnri_note_served(thread, ticks, arena, block, request->bytes_requested, served);
         void *base = (void *)block->base;
         tnri_lock_release(&arena->lock);
         *ptr = base;
@@ -189,6 +222,22 @@ tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, voi
     return tnri_ladder_malloc(arena, request, ptr);
 }
 
+static __attribute__((noinline)) tnr_status
+arena_malloc_seen(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    uint32_t began = tnri_note_begin();
+    tnr_status status = arena_malloc(arena, request, ptr, 1);
+    tnri_note_end(began);
+    return status;
+}
+
+tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    if (tnri_unlikely(tnri_gate() != 0))
+        return arena_malloc_seen(arena, request, ptr);
+    return arena_malloc(arena, request, ptr, 0);
+}
+
 /* ---- marking -------------------------------------------------------------------------------- */
 
 int tnri_arena_is_markable(const tnri_arena *arena)
@@ -198,7 +247,7 @@ int tnri_arena_is_markable(const tnri_arena *arena)
 
 int tnri_arena_name_begin(tnri_arena *arena)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     int is_open = arena->seal == NULL && arena->capture_mark == NULL;
     if (is_open)
         atomic_fetch_add_explicit(&arena->namers, 1, memory_order_relaxed);
@@ -213,9 +262,10 @@ void tnri_arena_name_end(tnri_arena *arena)
 
 void tnri_arena_seal(tnri_arena *arena, tnri_event *event)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_event_hold(event);
     arena->seal = event;
+    tnri_note_origin_over(arena);
     tnri_lock_release(&arena->lock);
     /* Whoever names the stream now makes one driver call and is done. */
     while (atomic_load_explicit(&arena->namers, memory_order_acquire) != 0)
@@ -224,7 +274,7 @@ void tnri_arena_seal(tnri_arena *arena, tnri_event *event)
 
 void tnri_arena_capture(tnri_arena *arena, tnri_event *event)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_event *before = arena->capture_mark;
     if (event != NULL)
         tnri_event_hold(event);
@@ -267,7 +317,7 @@ tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key
         tnri_arena_name_end(arena);
         return status;
     }
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_event *seal = arena->seal != NULL ? arena->seal : arena->capture_mark;
     if (seal != NULL)
         tnri_event_hold(seal);
@@ -287,7 +337,7 @@ tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
     tnri_block *near = tnri_block_map_near(&device->space.map, address);
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         const tnri_block *containing = tnri_block_map_containing(&device->space.map, address);
         if (containing != NULL)
             base = containing->base;
@@ -304,10 +354,16 @@ tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
                       ptr, (size_t)(address - base), (void *)base);
 }
 
-tnr_status tnri_arena_free(tnri_block *block, void *ptr)
+static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *arena,
+                                                                   tnri_block *block, void *ptr,
+                                                                   int seen)
 {
-    tnri_arena *arena = block->world->arena;
-    tnri_lock_take(&arena->lock);
+    tnri_thread *thread = seen ? &tnri_this_thread : NULL;
+    uint64_t ticks = seen ? tnri_ticks() : 0;
+    if (seen)
+        tnri_arena_enter(arena);
+    else
+        tnri_lock_take(&arena->lock);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
         int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
         tnri_lock_release(&arena->lock);
@@ -319,7 +375,9 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
         tnri_lock_release(&arena->lock);
         return tnri_upper_get()->free_used(arena, block, ptr);
     }
-    tnri_arena_count_freed(arena, block);
+    if (seen && tnri_is_noting())
+        tnri_note_freed(thread, ticks, arena, block);
+    count_freed(arena, block);
     arena->freed_because[TNR_REUSE_SAME_STREAM]++;
     if (!tnri_world_bin(block->world, block))
         tnri_world_free(block->world, block);
@@ -327,12 +385,30 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
     return TNR_OK;
 }
 
+static __attribute__((noinline)) tnr_status arena_free_seen(tnri_arena *arena, tnri_block *block,
+                                                            void *ptr)
+{
+    uint32_t began = tnri_note_begin();
+    tnr_status status = arena_free(arena, block, ptr, 1);
+    tnri_note_end(began);
+    return status;
+}
+
+tnr_status tnri_arena_free(tnri_block *block, void *ptr)
+{
+    tnri_arena *arena = block->world->arena;
+    if (tnri_unlikely(tnri_gate() != 0))
+        return arena_free_seen(arena, block, ptr);
+    return arena_free(arena, block, ptr, 0);
+}
+
 void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_assert(block->state == TNRI_RETIRED);
     block->uses = NULL;
     arena->freed_because[reason]++;
+    tnri_note_reuse(arena, block->base, block->bytes, reason);
     tnri_world_free(block->world, block);
     tnri_lock_release(&arena->lock);
 }

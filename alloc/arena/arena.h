@@ -17,7 +17,9 @@
 #include "base/lock.h"
 #include "device/event.h"
 #include "driver/driver.h"
+#include "history/gate.h"
 
+struct tnri_arena_copy;
 struct tnri_device;
 struct tnr_pool_st;
 
@@ -72,7 +74,24 @@ typedef struct tnri_arena {
     size_t stale_count;
     size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
+
+    /* For history and snapshots. */
+    uint32_t number;             /* no other arena's, ever; constant */
+    uint32_t origin;             /* where its records come from: history/places.h; 0: not written */
+    uint32_t order;              /* of its next record */
+    uint64_t born;               /* picture that was being taken when it was made; 0: none */
+    struct tnri_arena_copy *cut; /* what to copy it to before it changes; null: no need */
 } tnri_arena;
+
+/* Takes the arena's lock; everyone who may change something takes it so. If a picture is being
+ * taken that this arena is not in yet, it is copied first. */
+void tnri_arena_copy_now(tnri_arena *arena);
+static inline void tnri_arena_enter(tnri_arena *arena)
+{
+    tnri_lock_take(&arena->lock);
+    if (tnri_unlikely((tnri_gate() & TNRI_GATE_CUT) != 0))
+        tnri_arena_copy_now(arena);
+}
 
 /* Makes the arena of a stream; null if there is no host memory. */
 tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,

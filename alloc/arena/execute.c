@@ -20,6 +20,7 @@
 #include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
+#include "history/note.h"
 #include "pool/pool.h"
 
 /* ---- donors of other arenas ----------------------------------------------------------------- */
@@ -83,7 +84,7 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
 {
     size_t from = plan->sources_count;
     tnri_plan before = *plan; /* places are given in order, so this is all there is to restore */
-    tnri_lock_take(&donor->lock);
+    tnri_arena_enter(donor);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&donor->worlds[i]);
     size_t taken = tnri_plan_take(plan, donor);
@@ -93,7 +94,7 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
     int refused = 0;
     tnr_status status = donor_order(plan, donor, from, policy, &refused);
     if (status != TNR_OK || refused) {
-        tnri_lock_take(&donor->lock);
+        tnri_arena_enter(donor);
         tnri_plan_untake(plan, donor, from);
         tnri_lock_release(&donor->lock);
         plan->gap_at = before.gap_at;
@@ -219,7 +220,7 @@ static void sources_return(tnri_plan *plan)
                 tnri_event_drop(donor->device, plan->sources[i].stale->event);
             before = plan->sources[i].stale;
         }
-        tnri_lock_take(&donor->lock);
+        tnri_arena_enter(donor);
         tnri_plan_untake(plan, donor, from);
         tnri_lock_release(&donor->lock);
     }
@@ -243,9 +244,33 @@ static void group_queue(tnri_plan *plan, size_t from, size_t end)
     tnri_block *before = NULL;
     for (size_t i = from; i < end; i++) {
         tnri_block *stale = plan->sources[i].stale;
-        if (stale != before)
-            tnri_stale_add(source_arena(&plan->sources[i]), stale, stale->event);
+        if (stale != before) {
+            tnri_arena *donor = source_arena(&plan->sources[i]);
+            tnri_note_memory(donor, TNRI_NOTED_MOVE_OUT, stale->base, stale->bytes, stale->bytes, 0);
+            tnri_stale_add(donor, stale, stale->event);
+        }
         before = stale;
+    }
+}
+
+/* Tells the history what memory has come to the plan's arena, a record for each stretch of pages that
+ * came the same way. Under its lock. */
+static void sources_note(const tnri_plan *plan)
+{
+    const tnri_space *space = plan->world->space;
+    size_t end;
+    for (size_t from = 0; from < plan->sources_count; from = end) {
+        const tnri_source *first = &plan->sources[from];
+        size_t pages = first->chunk->pages;
+        int is_new = first->stale == NULL;
+        for (end = from + 1; end < plan->sources_count &&
+                             (plan->sources[end].stale == NULL) == is_new &&
+                             plan->sources[end].page == first->page + pages;
+             end++)
+            pages += plan->sources[end].chunk->pages;
+        size_t bytes = pages << space->page_shift;
+        tnri_note_memory(plan->arena, is_new ? TNRI_NOTED_MAP : TNRI_NOTED_MOVE_IN,
+                         tnri_page_address(space, first->page), bytes, bytes, 0);
     }
 }
 
@@ -257,7 +282,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     for (; from < plan->sources_count && plan->sources[from].stale != NULL; from = end) {
         end = sources_group_end(plan, from);
         tnri_arena *donor = source_arena(&plan->sources[from]);
-        tnri_lock_take(&donor->lock);
+        tnri_arena_enter(donor);
         group_queue(plan, from, end);
         tnri_lock_release(&donor->lock);
     }
@@ -267,8 +292,10 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     }
 
     tnri_arena *arena = plan->arena;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     group_queue(plan, 0, plan->own_count);
+    if (tnri_is_noting())
+        sources_note(plan);
     tnri_block *block = plan->is_growth ? tnri_plan_commit_growth(plan) : tnri_plan_commit(plan);
     if (block != NULL) {
         if (!plan->is_growth)
@@ -327,7 +354,7 @@ fail_map:
     sources_unmap(plan, mapped);
 fail_sources:
     sources_return(plan);
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_plan_undo(plan);
     tnri_lock_release(&arena->lock);
     return status;

@@ -31,7 +31,7 @@ tnr_status tnri_grow_prepare(tnri_arena *arena, size_t bytes)
                           "device %d has no %zu contiguous addresses left in its range of %zu "
                           "bytes. Raise address_space_gb.",
                           arena->device->index, bytes, space->bytes);
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     int is_ready = span != NULL && tnri_world_spares(world, 1) &&
                    tnri_block_map_prepare(&space->map, span->base, 0);
     if (is_ready) {
@@ -103,13 +103,13 @@ tnr_status tnri_grow_commit(tnri_arena *arena, void *ptr, size_t bytes)
 {
     tnri_request request;
     tnri_assert((uintptr_t)ptr == arena->growable.base);
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnr_status status = grow_request(arena, bytes, &request);
     tnri_lock_release(&arena->lock);
     if (status != TNR_OK || request.bytes == 0)
         return status;
     status = tnri_ladder_grow(arena, &request);
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     arena->growable.is_growing = 0;
     tnri_lock_release(&arena->lock);
     return status;

@@ -27,7 +27,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     size_t least = tnri_request_span(request) + tnri_page_bytes(world->space);
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     size_t wanted = world->spans_bytes * 2;
     tnri_lock_release(&arena->lock);
     if (wanted < (size_t)(world->is_small ? 64 : 1024) << 20)
@@ -47,7 +47,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
         wanted /= 2;
     }
     tnr_status status = TNR_OK;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     if (world->spans_count == TNRI_SPANS_MAX)
         status = tnri_error(TNR_ERR_ADDRESS_SPACE,
                             "a stream of device %d has used up its %d ranges of addresses.",
@@ -83,7 +83,7 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
             if (status != TNR_OK)
                 return status;
         }
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         tnri_block *block = ladder_flush(arena, request);
         if (block != NULL) {
             tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
@@ -103,7 +103,7 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
 static size_t arena_retired_bytes(tnri_arena *arena)
 {
     size_t retired = 0;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
     tnri_lock_release(&arena->lock);
@@ -149,7 +149,7 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
     if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
         return 0;
     int no_host;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_block *block = tnri_arena_serve_index(arena, request, &no_host);
     if (block != NULL) {
         tnri_arena_count_served(arena, block, request, TNR_SERVED_RETIRED);
@@ -179,7 +179,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
     tnri_plan plan = {0};
     *ptr = NULL;
     if (arena->growable.base != 0) {
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         status = tnri_plan_make_growth(&plan, arena, request, moves);
         tnri_lock_release(&arena->lock);
     } else if (ladder_retired(arena, request, reclaimed, ptr)) {
@@ -202,7 +202,7 @@ static int is_shortage(tnr_status status)
 /* Serves by flushing alone, which needs no driver. Returns 1 if that was enough. */
 static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_block *block = ladder_flush(arena, request);
     if (block != NULL) {
         tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);

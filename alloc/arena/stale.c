@@ -4,6 +4,7 @@
 
 #include "arena/plan.h"
 #include "device/chunk.h"
+#include "history/note.h"
 #include "pool/asleep.h"
 
 void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event)
@@ -29,7 +30,7 @@ void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale)
  * everybody's reach, until stale_finish or stale_put_back. */
 static tnri_block *stale_take_first(tnri_arena *arena, size_t keep)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     tnri_block *stale = arena->stale_count > keep ? arena->stale_first : NULL;
     if (stale != NULL) {
         arena->stale_first = stale->next;
@@ -43,7 +44,7 @@ static tnri_block *stale_take_first(tnri_arena *arena, size_t keep)
 
 static void stale_put_back(tnri_arena *arena, tnri_block *stale)
 {
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     stale->next = arena->stale_first;
     arena->stale_first = stale;
     if (arena->stale_last == NULL)
@@ -101,10 +102,13 @@ static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
     return TNR_OK;
 }
 
-static void stale_finish(tnri_arena *arena, tnri_block *stale)
+/* `released` is what was given back to the driver with it. */
+static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
 {
     tnri_event_drop(arena->device, stale->event);
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
+    if (released > 0)
+        tnri_note_memory(arena, TNRI_NOTED_UNMAP, stale->base, stale->bytes, stale->bytes, 0);
     tnri_world_hole(stale->world, stale);
     tnri_lock_release(&arena->lock);
 }
@@ -124,8 +128,9 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
             stale_put_back(arena, stale);
             return status;
         }
-        *released += stale_release_chunks(arena, stale);
-        stale_finish(arena, stale);
+        size_t given_back = stale_release_chunks(arena, stale);
+        *released += given_back;
+        stale_finish(arena, stale, given_back);
     }
 }
 
@@ -143,7 +148,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
     size_t pages = (bytes >> space->page_shift) + ((bytes & (tnri_page_bytes(space) - 1)) != 0);
     tnri_block *list = NULL;
     *queued = 0;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&arena->worlds[i]);
     size_t cut = tnri_cut_idle(arena, pages, stale_collect, &list);
@@ -153,7 +158,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 
     tnri_event *event = NULL;
     tnr_status status = tnri_arena_mark_other(arena, &event, NULL);
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     while (list != NULL) {
         tnri_block *stale = list;
         list = stale->next;

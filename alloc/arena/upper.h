@@ -11,6 +11,7 @@
 #define TNRI_ARENA_UPPER_H
 
 #include "arena/arena.h"
+#include "snapshot/wait.h"
 
 /* How far tnri_upper.collect may go to end retired blocks, each including those before. */
 typedef enum tnri_collect {
@@ -38,6 +39,10 @@ typedef struct tnri_upper {
 
     /* Forgets the uses of a live block that is freed by force; its arena's lock is held. */
     void (*forget)(tnri_arena *arena, tnri_block *block);
+
+    /* Tells what a retired block waits for: fills at most `room` of `waits` and returns how many there
+     * are. Its arena's lock is held. */
+    size_t (*describe)(const struct tnri_uses *uses, tnri_wait *waits, size_t room);
 
     /* Hands in the driver calls that were not counted one by one. */
     void (*count)(struct tnri_device *device);
@@ -82,6 +87,10 @@ typedef struct tnri_captures {
 
     /* Looks for graphs that have ended, and lets go what they held. */
     void (*settle)(struct tnri_device *device);
+
+    /* Tells of the graphs of all devices, and of the blocks from outside that they keep, live or
+     * freed. Null: this layer does not tell. */
+    void (*describe)(const tnri_graph_listener *listener);
 
     /* A graph pool is being destroyed; it has no arena any more. */
     void (*pool_gone)(struct tnr_pool_st *pool);

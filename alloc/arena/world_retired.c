@@ -11,6 +11,7 @@ tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t ba
     tnri_assert(block->state == TNRI_RETIRED);
     tnri_assert(base >= block->base && base + bytes <= tnri_block_end(block));
     tnri_record_leave(world, block);
+    block->stamped = 0;
     *below = NULL;
     *above = NULL;
     if (base > block->base) {
@@ -19,10 +20,12 @@ tnri_block *tnri_world_revive(tnri_world *world, tnri_block *block, uintptr_t ba
         tnri_record_enter(world, block, TNRI_RETIRED);
         *below = block;
         block = upper;
+        block->stamped = 0;
     }
     if (block->bytes > bytes) {
         *above = tnri_record_split(world, block, bytes);
         (*above)->uses = NULL;
+        (*above)->stamped = 0;
         tnri_record_enter(world, *above, TNRI_RETIRED);
     }
     block->uses = NULL;
@@ -56,6 +59,7 @@ tnri_block *tnri_world_withhold(tnri_world *world, tnri_block *run, uintptr_t ba
         tnri_record_enter(world, rest, TNRI_FREE);
     }
     run->uses = NULL;
+    run->stamped = 0;
     tnri_record_enter(world, run, TNRI_RETIRED);
     return run;
 }

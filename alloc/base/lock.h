@@ -29,6 +29,7 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
     TNRI_RANK_SPACE,       /* a device's address ranges */
     TNRI_RANK_EVENTS,      /* a device's spare events and stale mappings */
+    TNRI_RANK_HISTORY,     /* the ring's pages, and the tables of texts, places and stacks */
     TNRI_RANK_HOST,        /* metadata slabs: a leaf */
     TNRI_RANK_COUNT
 } tnri_lock_rank;

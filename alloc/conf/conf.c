@@ -14,8 +14,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "snapshot/trigger.h"
 
-typedef enum setting_type { COUNT, RATIO, SWITCH, CHOICE, STEPS } setting_type;
+typedef enum setting_type { COUNT, RATIO, SWITCH, CHOICE, STEPS, TEXT } setting_type;
 enum { ANY = 0, START = 1 };
 
 /* A row of settings.def. */
@@ -40,7 +41,7 @@ static const setting settings[] = {
 enum { SETTINGS_COUNT = sizeof(settings) / sizeof(settings[0]), VALUE_BYTES = 512 };
 _Static_assert(SETTINGS_COUNT <= 64, "tnri_conf.set_mask has a bit for each setting");
 
-static const char *const type_names[] = {"count", "ratio", "switch", "choice", "steps"};
+static const char *const type_names[] = {"count", "ratio", "switch", "choice", "steps", "text"};
 
 /* PyTorch's keys that mean nothing here, with the reason, for people who bring theirs along. */
 static const struct {
@@ -142,6 +143,11 @@ static int setting_store(const setting *row, tnri_conf *conf, const char *value)
     }
     case STEPS:
         return tnri_steps_parse(field, value);
+    case TEXT:
+        if ((double)strlen(value) > row->high)
+            return 0;
+        snprintf(field, TNRI_CONF_TEXT_BYTES, "%s", value);
+        return 1;
     }
     return 0;
 }
@@ -168,6 +174,9 @@ static void setting_print(const setting *row, const tnri_conf *conf, char *text,
     }
     case STEPS:
         tnri_steps_print(field, text, bytes);
+        break;
+    case TEXT:
+        snprintf(text, bytes, "%s", (const char *)field);
         break;
     }
 }
@@ -325,6 +334,9 @@ tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
         status = text_apply(conf, copy, origin, running);
         if (status == TNR_OK)
             status = conf_check(conf, origin);
+        /* Last, because it takes effect: from here on nothing can fail. */
+        if (status == TNR_OK)
+            status = tnri_seeing_follow(now, conf);
     }
     tnri_host_free(copy, bytes);
     if (status != TNR_OK)

@@ -17,6 +17,7 @@
 /* The choices, in the order of the words in settings.def. */
 enum { TNRI_CROSS_WAIT = 0, TNRI_CROSS_IDLE = 1, TNRI_CROSS_OFF = 2 };
 enum { TNRI_REUSE_WAIT = 0, TNRI_REUSE_FOLLOW = 1, TNRI_REUSE_POLL = 2 };
+enum { TNRI_CONF_TEXT_BYTES = 256 };
 enum { TNRI_SHARE_POSIX_FD = 0, TNRI_SHARE_NONE = 1, TNRI_SHARE_FABRIC = 2 };
 
 /* roundup_power2_divisions: one entry for each power of two from 1 MiB to 32 GiB. */
@@ -31,6 +32,7 @@ typedef struct tnri_steps {
 #define SETTING_FIELD_SWITCH(key) int key;
 #define SETTING_FIELD_CHOICE(key) int key;
 #define SETTING_FIELD_STEPS(key) tnri_steps key;
+#define SETTING_FIELD_TEXT(key) char key[TNRI_CONF_TEXT_BYTES];
 
 /* Immutable once published. */
 typedef struct tnri_conf {

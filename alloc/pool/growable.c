@@ -5,6 +5,7 @@
 #include "arena/grow.h"
 #include "arena/stale.h"
 #include "base/error.h"
+#include "history/note.h"
 #include "pool/asleep.h"
 #include "pool/library.h"
 
@@ -17,7 +18,7 @@ static void growables_drain(tnr_pool pool)
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         if (arena->growable.base == 0)
             continue;
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         int is_waiting = arena->stale_count > 0;
         tnri_lock_release(&arena->lock);
         tnri_visit visit;
@@ -40,11 +41,12 @@ static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnr_stream stream, 
     tnri_lock_take(&pool->lock);
     for (tnri_arena *arena = NULL; ptr == NULL && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_event *seal = NULL;
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         /* Without its key and without a seal, it is just being sealed. */
         if (tnri_grow_is_idle(arena, bytes_max) && arena->capture_mark == NULL &&
             (arena->key != TNRI_KEY_UNTABLED || arena->seal != NULL)) {
             seal = arena->seal;
+            tnri_note_origin_over(arena);
             arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
             arena->stream = stream;
             arena->key = key;
@@ -75,7 +77,7 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
         tnri_arena_destroy(arena);
         return status;
     }
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     *ptr = tnri_grow_reserve(arena, bytes_max);
     tnri_lock_release(&arena->lock);
     tnri_lock_take(&pool->lock);

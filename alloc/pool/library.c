@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
+#include "base/ticks.h"
 #include "pool/reclaim.h"
+#include "snapshot/trigger.h"
 
 tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
 _Atomic uint64_t tnri_library_epoch;
@@ -58,6 +60,7 @@ void tnri_generation_advance(void)
 static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
+    tnri_ticks_start();
     tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
     if (status == TNR_OK) {
         atomic_store(&driver_touched, 1); /* a shutdown does not undo cuInit */
@@ -205,7 +208,7 @@ static tnr_status device_check_idle(tnri_device *device)
         return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-            tnri_lock_take(&arena->lock);
+            tnri_arena_enter(arena);
             live += arena->tally[TNR_WORLD_ALL].blocks_allocated -
                     arena->tally[TNR_WORLD_ALL].blocks_freed;
             tnri_lock_release(&arena->lock);
@@ -255,6 +258,7 @@ tnr_status tnr_shutdown(int force)
         return tnri_forked_error();
     if (atomic_load(&tnri_generation) == 0) {
         tnri_lock_take(&tnri_library_lock);
+        tnri_seeing_end();
         tnri_conf_reset(); /* what tnr_configure set before any start */
         tnri_lock_release(&tnri_library_lock);
         return TNR_OK;
@@ -263,6 +267,9 @@ tnr_status tnr_shutdown(int force)
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK && !force; i++)
         if (atomic_load(&tnri_device_at(i)->in_use))
             status = device_check_idle(tnri_device_at(i));
+    int is_paused = status == TNR_OK;
+    if (is_paused)
+        tnri_seeing_pause();
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
         tnri_device *device = tnri_device_at(i);
         if (atomic_load(&device->in_use))
@@ -270,13 +277,17 @@ tnr_status tnr_shutdown(int force)
         if (status == TNR_OK)
             status = tnri_device_stop(device);
     }
-    if (status != TNR_OK)
+    if (status != TNR_OK) {
+        if (is_paused)
+            tnri_seeing_resume(); /* it goes on for now */
         return status;
+    }
     tnri_lock_take(&tnri_library_lock);
     atomic_store(&tnri_generation, 0);
     atomic_fetch_add(&tnri_library_epoch, 1); /* threads still routed somewhere are so no more */
     tnri_devices_forget();
     tnri_driver_unload();
+    tnri_seeing_end();
     tnri_conf_reset();
     tnri_lock_release(&tnri_library_lock);
     return TNR_OK;

@@ -47,7 +47,7 @@ typedef struct holder {
 static holder holder_of(tnri_arena *arena)
 {
     holder h = {arena->pool, arena->stream, 0, 0, 0};
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++) {
         const tnri_world *world = &arena->worlds[i];
         h.live += world->bytes_in[TNRI_LIVE];

@@ -10,6 +10,7 @@
 #include "arena/stale.h"
 #include "arena/upper.h"
 #include "base/error.h"
+#include "history/note.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "pool/asleep.h"
@@ -106,6 +107,7 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     pool->next = device->pools;
     device->pools = pool;
     tnri_lock_release(&device->lock);
+    tnri_note_pool(pool, NULL, TNRI_NOTED_POOL_MADE, 0, pool->id);
     *made = pool;
     return TNR_OK;
 }
@@ -246,8 +248,9 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream strea
     tnri_lock_take(&pool->lock);
     arena->is_adopted = 0;
     if (status == TNR_OK) {
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         tnri_event *seal = arena->seal;
+        tnri_note_origin_over(arena);
         arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
         arena->stream = stream;
         arena->key = key;
@@ -330,7 +333,7 @@ static size_t pool_live_blocks(tnr_pool pool)
 {
     size_t live = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         for (int i = 0; i < TNRI_WORLDS; i++)
             live += arena->worlds[i].count_in[TNRI_LIVE];
         live += arena->growable.is_bare ? 1 : 0;
@@ -356,7 +359,7 @@ static void world_free_all(tnri_arena *arena, tnri_world *world)
 static void arenas_free_all(tnr_pool pool)
 {
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         for (int i = 0; i < TNRI_WORLDS; i++)
             world_free_all(arena, &arena->worlds[i]);
         (void)tnri_grow_free_bare(arena, arena->growable.base);
@@ -422,6 +425,7 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         atomic_store(&pool->magic, TNRI_POOL_MAGIC_LIVE);
         return status;
     }
+    tnri_note_pool(pool, NULL, TNRI_NOTED_POOL_ENDED, 0, pool->id);
     tnri_generation_advance();
     tnri_asleep_end(pool);
     const tnri_upper *upper = tnri_upper_get();

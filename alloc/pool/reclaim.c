@@ -134,7 +134,7 @@ static size_t pool_idle_bytes(tnr_pool pool)
     size_t idle = 0;
     tnri_arena *arena = NULL;
     while ((arena = tnri_arena_walk(pool, arena)) != NULL) {
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         for (int i = 0; i < TNRI_WORLDS; i++)
             idle += arena->worlds[i].bytes_in[TNRI_FREE] + arena->worlds[i].bytes_in[TNRI_BINNED];
         tnri_lock_release(&arena->lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a thread remembers: the pools that it is routed to, and the arenas that it used last.
+ * What a thread remembers: the pools that it is routed to, the arenas that it used last, and its part
+ * in the history.
  *
  * The arena cache is what makes finding an arena a comparison instead of a lock. An entry is valid
  * as long as the library's generation has not changed, which destroying a pool and shutting down
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 #include "arena/arena.h"
+#include "history/ring.h"
 
 enum {
     TNRI_ROUTES_MAX = 16,   /* depth of tnr_pool_push */
@@ -33,6 +35,12 @@ typedef struct tnri_thread {
     uint64_t routes_epoch; /* of the start that the routes belong to */
     int routes_count;
     uint64_t number; /* 0: not given yet */
+
+    /* Its part in the history: */
+    tnri_writer writer;
+    uint32_t stack;      /* of the call that it is in; 0: not taken */
+    uint32_t mark;       /* a text: what tnr_mark said last */
+    uint64_t mark_epoch; /* of the start that `mark` belongs to */
 } tnri_thread;
 
 extern _Thread_local tnri_thread tnri_this_thread;

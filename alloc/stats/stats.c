@@ -57,7 +57,7 @@ static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
 static void stats_add_pool(tnr_stats *stats, tnr_pool pool)
 {
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_lock_take(&arena->lock);
+        tnri_arena_enter(arena);
         stats_add_arena(stats, arena);
         tnri_lock_release(&arena->lock);
     }
@@ -103,7 +103,7 @@ static uint64_t library_live_blocks(void)
             continue;
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
             for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-                tnri_lock_take(&arena->lock);
+                tnri_arena_enter(arena);
                 live += arena->tally[TNR_WORLD_ALL].blocks_allocated -
                         arena->tally[TNR_WORLD_ALL].blocks_freed;
                 tnri_lock_release(&arena->lock);
@@ -183,7 +183,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
         atomic_store(&pool->chunks_peak,
                      atomic_load(&pool->chunks_created) - atomic_load(&pool->chunks_released));
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-            tnri_lock_take(&arena->lock);
+            tnri_arena_enter(arena);
             for (int w = 0; w < TNR_WORLD_COUNT; w++)
                 tally_reset_peak(&arena->tally[w]);
             tnri_lock_release(&arena->lock);
@@ -204,7 +204,7 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
     size_t live_bytes = 0;
     size_t live_count = 0;
     size_t stale = 0;
-    tnri_lock_take(&arena->lock);
+    tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS && broken == NULL; i++) {
         const tnri_world *world = &arena->worlds[i];
         broken = tnri_world_validate(world);

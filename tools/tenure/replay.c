@@ -13,7 +13,7 @@
 #include "commands.h"
 
 static session_options session_texts;
-static const char *check_option, *loops_option;
+static const char *check_option, *loops_option, *snapshot_option;
 static int is_json, wants_progress;
 
 static const cli_option options[] = {
@@ -27,6 +27,11 @@ static const cli_option options[] = {
      &check_option, NULL},
     {"loops", "N", "run the operations N times, one after the other (default 1)", &loops_option,
      NULL},
+    {"snapshot", "PATH",
+     "record the history, and write a snapshot to PATH when the trace\n"
+     "ends, before what it leaves live is freed; %s in PATH stands\n"
+     "for the name of the trace",
+     &snapshot_option, NULL},
     {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &wants_progress},
     {"json", NULL, "one object per trace, one per line, on stdout", NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
@@ -54,6 +59,7 @@ static int settings_parse(replay_settings *settings, int simulated)
 {
     settings->loops = 1;
     settings->progress_lines = wants_progress;
+    settings->snapshot = snapshot_option;
     settings->extent = simulated ? PATTERN_ENDS : PATTERN_FULL;
     if (check_option && strcmp(check_option, "full") == 0)
         settings->extent = PATTERN_FULL;
@@ -157,6 +163,9 @@ int command_replay(int argc, char **argv)
     if (settings_parse(&ignored, 0) != EXIT_CODE_OK)
         return EXIT_CODE_BAD_INPUT;
     size_t count = (size_t)arguments.positionals_count;
+    if (snapshot_option && count > 1 && !strstr(snapshot_option, "%s"))
+        return cli_usage_error(&syntax, "with several traces --snapshot needs %%s in its path, for "
+                                        "the name of the trace");
     trace *traces = calloc(count, sizeof(*traces));
     replay_result *results = calloc(count, sizeof(*results));
     int code = EXIT_CODE_NO_MEMORY;

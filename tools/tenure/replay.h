@@ -22,6 +22,7 @@ typedef struct replay_settings {
     pattern_extent extent;
     long loops;         /* how often the trace's operations are run, one run after the other */
     int progress_lines; /* plain lines of progress where stderr is no terminal */
+    const char *snapshot; /* where to write one, %s being the trace's name; null: nowhere */
 } replay_settings;
 
 /* What one trace has shown. */

@@ -12,7 +12,10 @@
  */
 #include "replay.h"
 
+#include <tenure/history.h>
+
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,8 @@
 #include "samples.h"
 
 enum { PROGRESS_EVERY = 1024, SELF_TEST_BYTES = (4 << 20) + 1019 };
+/* Room in the history: an allocation that needs memory has a few records besides its own. */
+enum { RECORDS_PER_OP = 2, RECORDS_EXTRA = 100000 };
 
 /* One live block. */
 typedef struct replay_block {
@@ -144,6 +149,21 @@ static int block_free(replay *run, replay_block *block)
     return status == TNR_OK ? 0 : fail_library(run, "tnr_free", status);
 }
 
+/* Writes the snapshot that was asked for. */
+static int snapshot_write(replay *run)
+{
+    char path[PATH_MAX];
+    const char *wanted = run->settings->snapshot;
+    const char *name = strstr(wanted, "%s");
+    int length = name ? snprintf(path, sizeof(path), "%.*s%s%s", (int)(name - wanted), wanted,
+                                 run->source->name, name + 2)
+                      : snprintf(path, sizeof(path), "%s", wanted);
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return fail(run, EXIT_CODE_BAD_INPUT, "the path of the snapshot is too long");
+    tnr_status status = tnr_snapshot_write(path, TNR_SNAPSHOT_AUTO);
+    return status == TNR_OK ? 0 : fail_library(run, "tnr_snapshot_write", status);
+}
+
 /* Carries out all operations once, and frees what the trace leaves live. */
 static int loop_run(replay *run, long loop)
 {
@@ -157,6 +177,8 @@ static int loop_run(replay *run, long loop)
         if (i % PROGRESS_EVERY == 0)
             progress_update(&run->bar, done_before + i);
     }
+    if (run->settings->snapshot && loop + 1 == run->settings->loops && snapshot_write(run) != 0)
+        return -1;
     for (size_t slot = 0; slot < source->slots_count; slot++) {
         if (run->blocks[slot].address && block_free(run, &run->blocks[slot]) != 0)
             return -1;
@@ -214,6 +236,12 @@ static int replay_set_up(replay *run)
 {
     char text[512];
     const trace *source = run->source;
+    size_t records = source->ops_count * (size_t)run->settings->loops * RECORDS_PER_OP;
+    tnr_status status = run->settings->snapshot
+                            ? tnr_history_set(TNR_HISTORY_LIGHT, records + RECORDS_EXTRA)
+                            : TNR_OK;
+    if (status != TNR_OK)
+        return fail_library(run, "tnr_history_set", status);
     run->blocks = calloc(source->slots_count, sizeof(*run->blocks));
     run->streams = calloc(source->streams_count, sizeof(CUstream));
     if (!run->blocks || !run->streams)

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ticks: the cheapest clock there is, for the history, which looks at it with every operation.
+ *
+ * On x86-64 the time stamp counter, if the processor says that it runs at one rate in all states;
+ * on arm64 the virtual counter; else the system's monotonic clock. Ticks are turned into
+ * nanoseconds when a snapshot is written, by two looks at both clocks: one when the library is
+ * started and one then. The counter is read without a barrier, so the ticks of two threads may
+ * be some tens of nanoseconds out of order; whoever needs an order numbers what he does.
+ */
+#ifndef TNRI_BASE_TICKS_H
+#define TNRI_BASE_TICKS_H
+
+#include <stdint.h>
+
+#include "base/assert.h"
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+/* 1: the processor's counter is good. Constant after tnri_ticks_start. */
+extern int tnri_ticks_counter;
+/* The moment 0. Constant after tnri_ticks_start. */
+extern uint64_t tnri_ticks_zero;
+
+/* The system's monotonic clock, in nanoseconds. */
+uint64_t tnri_ticks_system(void);
+
+static inline uint64_t tnri_ticks(void)
+{
+#if defined(__x86_64__)
+    if (tnri_likely(tnri_ticks_counter))
+        return __rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#endif
+    return tnri_ticks_system();
+}
+
+/* Sets the moment 0; again and again does nothing. Under the library lock. */
+void tnri_ticks_start(void);
+
+/* How to turn ticks into nanoseconds since the moment 0. */
+typedef struct tnri_ticks_scale {
+    uint64_t zero;          /* ticks at the moment 0 */
+    double ns_per_tick;     /* as measured until now */
+    uint64_t now;           /* ticks when the scale was made */
+    uint64_t zero_epoch_us; /* the moment 0 in microseconds since 1970 */
+} tnri_ticks_scale;
+
+tnri_ticks_scale tnri_ticks_scale_make(void);
+
+static inline uint64_t tnri_ticks_ns(const tnri_ticks_scale *scale, uint64_t ticks)
+{
+    return ticks <= scale->zero ? 0 : (uint64_t)((double)(ticks - scale->zero) * scale->ns_per_tick);
+}
+
+#endif

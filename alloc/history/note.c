@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing records: see note.h. */
+#include "history/note.h"
+
+#include "base/host_memory.h"
+#include "history/places.h"
+#include "history/texts.h"
+#include "pool/library.h"
+
+_Atomic uint64_t tnri_gate_word;
+
+/* ---- words for what there is ---------------------------------------------------------------- */
+
+const char *tnri_kind_text(unsigned kind)
+{
+    static const char *const texts[] = {
+#define KIND_TEXT(name, text) text,
+        TNRI_KIND_LIST(KIND_TEXT)
+#undef KIND_TEXT
+    };
+    return kind < TNRI_NOTED_COUNT ? texts[kind] : "?";
+}
+
+const char *tnri_why_text(unsigned why)
+{
+    static const char *const texts[] = {
+        "",
+#define WHY_TEXT(name, text) text,
+        TNR_SERVED_LIST(WHY_TEXT) TNR_REUSE_LIST(WHY_TEXT)
+#undef WHY_TEXT
+    };
+    _Static_assert(sizeof(texts) / sizeof(texts[0]) == TNRI_WHY_COUNT, "each has its text");
+    return why < TNRI_WHY_COUNT ? texts[why] : "?";
+}
+
+/* ---- one record ----------------------------------------------------------------------------- */
+
+/* A mark of an earlier start of the library is none. Once for each page of records. */
+void tnri_note_refresh(tnri_thread *thread)
+{
+    if (thread->mark_epoch != atomic_load_explicit(&tnri_library_epoch, memory_order_relaxed))
+        thread->mark = 0;
+    (void)tnri_thread_number();
+}
+
+/* Writes a record now. */
+static void record_write(uint32_t origin, uint32_t order, tnri_kind kind, unsigned why,
+                         uintptr_t address, size_t bytes, size_t requested, uint64_t value)
+{
+    tnri_note_write(&tnri_this_thread, tnri_ticks(), origin, order, kind, why, address, bytes,
+                    requested, value);
+}
+
+uint32_t tnri_note_stack(void)
+{
+    if (tnri_this_thread.stack != 0)
+        return 0; /* the call that this one is part of has taken it */
+    tnri_this_thread.stack = tnri_stack_take();
+    return tnri_this_thread.stack;
+}
+
+/* ---- an arena's memory ---------------------------------------------------------------------- */
+
+/* Writes the place of an arena down, and says that it has. */
+uint32_t tnri_origin_make(tnri_arena *arena)
+{
+    const tnr_pool pool = arena->pool;
+    tnri_origin origin = {
+        .device = arena->device->index,
+        .pool = pool->id,
+        .pool_name = tnri_text_number(pool->name, NULL),
+        .is_graph = pool->is_graph,
+        .arena = arena->number,
+        .stream = arena->stream,
+        .thread = arena->thread,
+        .is_ended = arena->seal != NULL,
+    };
+    arena->origin = tnri_origin_add(&origin);
+    return arena->origin;
+}
+
+void tnri_note_origin_over(tnri_arena *arena)
+{
+    tnri_origin_end(arena->origin);
+    arena->origin = 0;
+}
+
+void tnri_note_reuse(tnri_arena *arena, uintptr_t address, size_t bytes, tnr_reuse reason)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_assert_held(&arena->lock);
+    record_write(tnri_arena_origin(arena), arena->order++, TNRI_NOTED_REUSE,
+                 TNRI_WHY_REUSE + (unsigned)reason, address, bytes, bytes, 0);
+}
+
+void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size_t bytes,
+                      size_t requested, uint64_t value)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_assert_held(&arena->lock);
+    record_write(tnri_arena_origin(arena), arena->order++, kind, TNRI_WHY_NONE,
+                 address, bytes, requested, value);
+}
+
+/* ---- pools, and moments --------------------------------------------------------------------- */
+
+void tnri_note_pool(const struct tnr_pool_st *pool, const tnr_stream *stream, tnri_kind kind,
+                    size_t bytes, uint64_t value)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_origin origin = {
+        .device = pool->device->index,
+        .pool = pool->id,
+        .pool_name = tnri_text_number(pool->name, NULL),
+        .is_graph = pool->is_graph,
+        .stream = stream == NULL ? NULL : *stream,
+        .has_no_stream = stream == NULL,
+        .thread = stream != NULL && *stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0,
+    };
+    record_write(tnri_origin_find(&origin), 0, kind, TNRI_WHY_NONE, 0, bytes, bytes,
+                 value);
+}
+
+void tnri_note_moment(tnri_kind kind)
+{
+    if (tnri_is_noting())
+        record_write(0, 0, kind, TNRI_WHY_NONE, 0, 0, 0, 0);
+}
+
+void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t device_free)
+{
+    tnr_stream stream = atomic_load(&arena->stream);
+    tnri_note_pool(arena->pool, arena->pool->is_graph ? NULL : &stream, TNRI_NOTED_OOM, bytes,
+                   device_free);
+}

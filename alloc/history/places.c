@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A list of places in leaves that stay where they are: see places.h. */
+#include "history/places.h"
+
+#include "base/host_memory.h"
+#include "base/lock.h"
+
+enum {
+    ORIGINS_PER_LEAF = 256,
+    ORIGIN_LEAVES = 4096,
+    FOUND_AMONG = 256 /* of the latest: looking further would cost more than another entry */
+};
+
+typedef struct leaf {
+    tnri_origin origins[ORIGINS_PER_LEAF];
+} leaf;
+
+static struct {
+    tnri_lock lock;
+    uint32_t count;
+    leaf *leaves[ORIGIN_LEAVES];
+} places = {.lock = {.rank = TNRI_RANK_HISTORY}};
+
+static tnri_origin *origin_at(uint32_t number)
+{
+    return &places.leaves[number / ORIGINS_PER_LEAF]->origins[number % ORIGINS_PER_LEAF];
+}
+
+/* Under the lock. */
+static uint32_t origin_enter(const tnri_origin *origin)
+{
+    uint32_t number = places.count + 1;
+    uint32_t at = number / ORIGINS_PER_LEAF;
+    int has_room = at < ORIGIN_LEAVES;
+    if (has_room && places.leaves[at] == NULL) {
+        places.leaves[at] = tnri_host_alloc(sizeof(leaf));
+        has_room = places.leaves[at] != NULL;
+    }
+    if (has_room) {
+        *origin_at(number) = *origin;
+        places.count = number;
+    }
+    return has_room ? number : 0;
+}
+
+uint32_t tnri_origin_add(const tnri_origin *origin)
+{
+    tnri_lock_take(&places.lock);
+    uint32_t number = origin_enter(origin);
+    tnri_lock_release(&places.lock);
+    return number;
+}
+
+uint32_t tnri_origin_find(const tnri_origin *origin)
+{
+    tnri_lock_take(&places.lock);
+    uint32_t last = places.count;
+    uint32_t number = 0;
+    for (uint32_t i = last; number == 0 && i > 0 && i + FOUND_AMONG > last; i--) {
+        const tnri_origin *known = origin_at(i);
+        if (known->arena == 0 && known->device == origin->device && known->pool == origin->pool &&
+            known->pool_name == origin->pool_name && known->stream == origin->stream &&
+            known->has_no_stream == origin->has_no_stream && known->thread == origin->thread)
+            number = i;
+    }
+    if (number == 0)
+        number = origin_enter(origin);
+    tnri_lock_release(&places.lock);
+    return number;
+}
+
+int tnri_origin_get(uint32_t number, tnri_origin *origin)
+{
+    tnri_lock_take(&places.lock);
+    int is_there = number > 0 && number <= places.count;
+    if (is_there)
+        *origin = *origin_at(number);
+    tnri_lock_release(&places.lock);
+    return is_there;
+}
+
+uint32_t tnri_origins_count(void)
+{
+    tnri_lock_take(&places.lock);
+    uint32_t count = places.count;
+    tnri_lock_release(&places.lock);
+    return count;
+}
+
+void tnri_origin_end(uint32_t number)
+{
+    if (number == 0)
+        return;
+    tnri_lock_take(&places.lock);
+    if (number <= places.count)
+        origin_at(number)->is_ended = 1;
+    tnri_lock_release(&places.lock);
+}
+
+void tnri_origins_free(void)
+{
+    for (uint32_t i = 0; i < ORIGIN_LEAVES; i++) {
+        tnri_host_free(places.leaves[i], sizeof(leaf));
+        places.leaves[i] = NULL;
+    }
+    places.count = 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Places: whose memory a record speaks of. An arena is a pool's memory for one stream; both may be
+ * gone when the history is read, and the arena may be another stream's by then. So an arena that has
+ * something to record gets a number, its *origin*, under which pool and stream are written down, and
+ * a new one when it goes to another stream. Places are kept until shutdown.
+ */
+#ifndef TNRI_HISTORY_PLACES_H
+#define TNRI_HISTORY_PLACES_H
+
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+/* Constant once it has a number, but for the last. */
+typedef struct tnri_origin {
+    int device;
+    unsigned pool;      /* number of the pool on the device */
+    uint32_t pool_name; /* a text */
+    int is_graph;       /* of a graph pool: no stream */
+    uint32_t arena;     /* number of the arena; 0: of none, the whole pool */
+    tnr_stream stream;
+    int has_no_stream; /* 1: of a pool, and no stream */
+    uint64_t thread; /* of the per-thread default stream: its thread's number; else 0 */
+    int is_ended;    /* 1: the stream was destroyed, or the arena is gone */
+} tnri_origin;
+
+/* Writes a place down; 0 if there is no host memory. Any thread; takes a lock. */
+uint32_t tnri_origin_add(const tnri_origin *origin);
+/* The number of a place that is no arena's: of one like it, or a new one. */
+uint32_t tnri_origin_find(const tnri_origin *origin);
+/* The place of a number, copied; 0 if there is none. */
+int tnri_origin_get(uint32_t number, tnri_origin *origin);
+uint32_t tnri_origins_count(void);
+/* The place's stream is one that lives no more. 0 does nothing. */
+void tnri_origin_end(uint32_t number);
+/* Forgets all, while no other thread is inside Tenure. */
+void tnri_origins_free(void);
+
+#endif

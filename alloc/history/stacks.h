@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Call stacks: return addresses, each distinct stack kept once and known by a number. Taking one
+ * walks the stack by the unwind tables that every program has, with the C library's backtrace(), so
+ * no frame pointers are needed; names are looked up only when a snapshot is written (symbols.h).
+ *
+ * Stacks are kept until shutdown. When there are TNRI_STACKS_MAX of them, further ones are number
+ * 0, "not known", and counted.
+ */
+#ifndef TNRI_HISTORY_STACKS_H
+#define TNRI_HISTORY_STACKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TNRI_STACK_DEPTH = 48,                /* innermost frames that are kept */
+    TNRI_STACKS_MAX = (1 << 22) - 1,      /* what fits into a block's stamp */
+};
+
+/* The number of the calling thread's stack, from the caller of this function on; 0 if it cannot be kept.
+ * No lock is held. */
+uint32_t tnri_stack_take(void);
+
+/* The return addresses of a stack, innermost first; *count of them. Null: there is no such stack.
+ * They stay where they are. */
+const uintptr_t *tnri_stack_get(uint32_t number, size_t *count);
+uint32_t tnri_stacks_count(void);
+/* Stacks that were not kept. */
+uint64_t tnri_stacks_missed(void);
+/* Forgets all, while no other thread is inside Tenure. */
+void tnri_stacks_free(void);
+
+#endif

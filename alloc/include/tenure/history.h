@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <tenure/history.h>: seeing memory. What happened to it, and how it is now.
+ *
+ * In order of use:
+ *
+ *   tnr_history_set        record what happens to memory, from now on
+ *   tnr_mark               say what the program is doing, so that records can be told apart
+ *   tnr_snapshot_write     write a picture of all memory, with the history, to a file
+ *
+ * The same without a change to the program: the settings history, history_records,
+ * snapshot_on_oom, snapshot_at_exit and snapshot_signal of TENURE_CONF.
+ *
+ * A snapshot is one consistent picture: in no arena does it show something that happened after
+ * what it shows in another. It stops nobody for longer than copying the table of one arena takes.
+ * docs/snapshots.md describes the file; PyTorch's viewer opens the other format.
+ */
+#ifndef TENURE_HISTORY_H
+#define TENURE_HISTORY_H
+
+#include <tenure/alloc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- history ------------------------------------------------------------------------------- */
+
+/* How much is recorded. */
+typedef enum tnr_history_mode {
+    TNR_HISTORY_OFF = 0,   /* nothing */
+    TNR_HISTORY_LIGHT = 1, /* everything that happens, some 20 ns for each operation */
+    TNR_HISTORY_FULL = 2,  /* with call stacks, some microseconds for each operation */
+} tnr_history_mode;
+
+/* Sets what is recorded from now on, in a ring of at least `records` records of 64 bytes each
+ * (0: as many as before, or as the setting history_records says), which costs that much host memory
+ * once it is full. When it is, new records take the place of the oldest. A ring of another size
+ * begins empty; switching off keeps what is there, for a snapshot. May be called at any time; waits
+ * for a snapshot that is being written. The same as tnr_configure("history:...").
+ * Errors: TNR_ERR_INVALID_ARGUMENT (no such mode, or more than 1 << 30 records),
+ * TNR_ERR_HOST_MEMORY, those of tnr_init. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_history_set(tnr_history_mode mode, size_t records);
+
+/* How the history is doing. */
+typedef struct tnr_history_info {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_history_info) */
+    tnr_history_mode mode;
+    uint64_t records_max; /* room in the ring; 0: there is none */
+    uint64_t written;     /* records since the ring was made */
+    uint64_t overwritten; /* of them, those that are gone */
+    uint64_t missed;      /* records that were not written: no page of the ring was to be had */
+    uint64_t stacks;      /* distinct call stacks that are kept */
+    uint64_t stacks_missed; /* stacks that were not kept: too many, or no host memory */
+} tnr_history_info;
+
+/* Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set). Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_history_get(tnr_history_info *info);
+
+/* Says what the calling thread does from now on: "step 12", "layer 3, backward". Each of its records
+ * carries the text until it says something else; null or "" ends it. The call is a record of its
+ * own. The text is copied, once for each distinct one, and cut off at 1,024 bytes; it is kept until
+ * tnr_shutdown. Meant for texts that come again; there is room for 262,143 different ones.
+ * Errors: TNR_ERR_HOST_MEMORY, those of tnr_init. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_mark(const char *text);
+
+/* ---- snapshots ----------------------------------------------------------------------------- */
+
+/* What is written. */
+typedef enum tnr_snapshot_format {
+    TNR_SNAPSHOT_AUTO = 0,   /* by the end of the path: .pickle or .pkl for PyTorch's, else JSON */
+    TNR_SNAPSHOT_JSON = 1,   /* Tenure's own, docs/snapshots.md: everything */
+    TNR_SNAPSHOT_PICKLE = 2, /* PyTorch's, for its viewer and tools: see docs/snapshots.md */
+    TNR_SNAPSHOT_GZIP = 256, /* added to one of these: compressed. Implied by a path in .gz */
+} tnr_snapshot_format;
+
+/* Writes a snapshot of all devices in use, and the history, to `path`: to a file beside it first,
+ * which then takes its place, so that a failure leaves nothing behind and no old file damaged. What
+ * is no regular file (a pipe, /dev/stdout) is written to directly.
+ *
+ * Any thread, at any time, also while others allocate: see the top of this file. One snapshot is
+ * taken at a time; others wait. Calls the driver only for how much memory the devices have free.
+ *
+ * Errors: TNR_ERR_INVALID_ARGUMENT (no path, or no such format), TNR_ERR_FILE (the text says what
+ * the system said, or that zlib is missing), TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK, those of
+ * tnr_init. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

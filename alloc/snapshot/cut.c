@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making a cut: see cut.h. */
+#include "snapshot/cut.h"
+
+#include <string.h>
+
+#include "arena/upper.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/ticks.h"
+#include "device/chunk.h"
+#include "history/history.h"
+#include "pool/asleep.h"
+#include "pool/library.h"
+
+enum {
+    CUT_ATTEMPTS = 6,
+    SLABS_EXTRA = 4,        /* room for growth until the moment, besides an eighth */
+    WAITS_PER_BLOCK = 2,    /* room for each retired block, doubled with each attempt */
+    WAITS_EXTRA = 64
+};
+
+/* ---- copying an arena ----------------------------------------------------------------------- */
+
+/* Adds what a retired block waits for. */
+static void waits_copy(tnri_arena_copy *copy, const tnri_block *block)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    if (block->uses == NULL || upper == NULL || copy->is_short)
+        return;
+    size_t room = copy->waits_room - copy->waits_count;
+    size_t count = upper->describe(block->uses, copy->waits + copy->waits_count, room);
+    if (count > room)
+        copy->is_short = 1;
+    else
+        copy->waits_count += count;
+}
+
+static void block_copy(tnri_arena_copy *copy, const tnri_block *block)
+{
+    if (copy->blocks_count == copy->blocks_room)
+        copy->is_short = 1;
+    else
+        copy->blocks[copy->blocks_count++] = *block;
+}
+
+static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
+{
+    for (const tnri_slab *slab = world->slabs; slab != NULL; slab = slab->next) {
+        if (slab->next != NULL)
+            __builtin_prefetch(slab->next->records);
+        for (size_t i = 0; i < TNRI_SLAB_RECORDS; i++) {
+            const tnri_block *block = &slab->records[i];
+            switch (block->state) {
+            case TNRI_RETIRED:
+                waits_copy(copy, block);
+                block_copy(copy, block);
+                break;
+            case TNRI_LIVE:
+            case TNRI_FREE:
+            case TNRI_BINNED:
+            case TNRI_PENDING:
+                block_copy(copy, block);
+                break;
+            default: /* without memory of its own; what goes back to the driver comes below */
+                break;
+            }
+        }
+    }
+    size_t largest = tnri_world_largest_free(world);
+    if (largest > copy->largest_free)
+        copy->largest_free = largest;
+}
+
+/* Old mappings whose chunks have not gone elsewhere still are memory. One that is in no queue is
+ * being taken away at this moment, and so is no more. */
+static void stale_copy(tnri_arena_copy *copy, const tnri_arena *arena)
+{
+    const tnri_space *space = &arena->device->space;
+    for (const tnri_block *stale = arena->stale_first; stale != NULL; stale = stale->next)
+        if (space->pages[tnri_page_of(space, stale->base)] != NULL)
+            block_copy(copy, stale);
+    copy->is_moving = arena->worlds[TNRI_SMALL].count_in[TNRI_STALE] +
+                          arena->worlds[TNRI_LARGE].count_in[TNRI_STALE] !=
+                      arena->stale_count;
+}
+
+void tnri_arena_copy_now(tnri_arena *arena)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_arena_copy *copy = arena->cut;
+    if (copy == NULL)
+        return;
+    arena->cut = NULL;
+    copy->number = arena->number;
+    copy->order = arena->order;
+    copy->stream = arena->stream;
+    copy->thread = arena->thread;
+    copy->is_ended = arena->seal != NULL;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        world_copy(copy, &arena->worlds[i]);
+    stale_copy(copy, arena);
+    copy->is_done = 1;
+}
+
+/* ---- making room ---------------------------------------------------------------------------- */
+
+/* Has room for one more in a growing array. The new place is zeroed. */
+static void *array_add(void **array, size_t *count, size_t *room, size_t bytes)
+{
+    if (*count == *room) {
+        size_t more = *room == 0 ? 16 : *room * 2;
+        void *grown = tnri_host_alloc(more * bytes);
+        if (grown == NULL)
+            return NULL;
+        if (*array != NULL)
+            memcpy(grown, *array, *count * bytes);
+        tnri_host_free(*array, *room * bytes);
+        *array = grown;
+        *room = more;
+    }
+    return (char *)*array + (*count)++ * bytes;
+}
+
+/* Holds a pool and enters it. 0: no host memory; a pool that is ending is passed over. */
+static int pool_enter(tnri_cut *cut, tnr_pool pool)
+{
+    if (!tnri_pool_hold(pool))
+        return 1;
+    tnri_pool_copy *copy =
+        array_add((void **)&cut->pools, &cut->pools_count, &cut->pools_room, sizeof(*copy));
+    if (copy == NULL) {
+        tnri_pool_drop(pool);
+        return 0;
+    }
+    copy->pool = pool;
+    copy->device = pool->device->index;
+    copy->number = pool->id;
+    copy->is_graph = pool->is_graph;
+    memcpy(copy->name, pool->name, sizeof(copy->name));
+    return 1;
+}
+
+static int pools_enter(tnri_cut *cut)
+{
+    for (int i = 0; i < tnri_devices_count(); i++) {
+        tnri_device *device = tnri_device_at(i);
+        if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
+            continue;
+        for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+            if (!pool_enter(cut, pool)) {
+                tnri_pool_walk_end(device, pool);
+                return 0;
+            }
+    }
+    return 1;
+}
+
+/* How much room an arena's copy needs, with something for what may still come. */
+static void arena_measure(tnri_arena_copy *copy, size_t attempt)
+{
+    tnri_arena *arena = copy->arena;
+    size_t slabs = 0;
+    size_t retired = 0;
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS; i++) {
+        slabs += arena->worlds[i].slabs_count;
+        retired += arena->worlds[i].count_in[TNRI_RETIRED];
+    }
+    tnri_lock_release(&arena->lock);
+    size_t factor = (size_t)1 << attempt;
+    copy->blocks_room = (slabs + (slabs / 8 + SLABS_EXTRA) * factor) * TNRI_SLAB_RECORDS;
+    copy->waits_room = (retired * WAITS_PER_BLOCK + WAITS_EXTRA) * factor;
+}
+
+/* Gives an arena the room for its copy. The arrays are reserved, not allocated: what is not filled
+ * costs nothing, and a page of it is touched only when it is. */
+static int arena_room(tnri_arena_copy *copy, size_t attempt)
+{
+    arena_measure(copy, attempt);
+    copy->blocks = tnri_host_reserve(copy->blocks_room * sizeof(copy->blocks[0]));
+    copy->waits = tnri_host_reserve(copy->waits_room * sizeof(copy->waits[0]));
+    if (copy->blocks == NULL || copy->waits == NULL)
+        return 0;
+    /* Touched now, and not by the thread that copies under the arena's lock. */
+    for (size_t i = 0; i < copy->blocks_room; i += 4096 / sizeof(copy->blocks[0]))
+        copy->blocks[i].base = 0;
+    for (size_t i = 0; i < copy->waits_room; i += 4096 / sizeof(copy->waits[0]))
+        copy->waits[i].base = 0;
+    return 1;
+}
+
+static int arenas_enter(tnri_cut *cut, size_t attempt)
+{
+    for (size_t p = 0; p < cut->pools_count; p++) {
+        tnri_arena *arena = NULL;
+        while ((arena = tnri_arena_walk(cut->pools[p].pool, arena)) != NULL) {
+            tnri_arena_copy *copy = array_add((void **)&cut->arenas, &cut->arenas_count,
+                                              &cut->arenas_room, sizeof(*copy));
+            if (copy == NULL)
+                return 0;
+            copy->arena = arena;
+            copy->pool = p;
+        }
+    }
+    for (size_t i = 0; i < cut->arenas_count; i++)
+        if (!arena_room(&cut->arenas[i], attempt))
+            return 0;
+    /* The array grows no more, so arenas may point into it. */
+    for (size_t i = 0; i < cut->arenas_count; i++) {
+        tnri_arena *arena = cut->arenas[i].arena;
+        tnri_arena_enter(arena);
+        arena->cut = &cut->arenas[i];
+        tnri_lock_release(&arena->lock);
+    }
+    return 1;
+}
+
+/* ---- the moment ----------------------------------------------------------------------------- */
+
+/* What a pool holds. Read before and after the moment: if it was the same, and nobody was at work
+ * on it, it was so at the moment. */
+static void pool_read(tnri_pool_copy *copy)
+{
+    tnr_pool pool = copy->pool;
+    int is_idle = atomic_load(&pool->asleep.workers) == 0;
+    uint64_t chunks = atomic_load(&pool->chunks_created) - atomic_load(&pool->chunks_released);
+    uint64_t reserved = atomic_load(&pool->reserved_bytes);
+    uint64_t asleep = atomic_load(&pool->asleep_bytes);
+    int state = atomic_load(&pool->asleep.state);
+    copy->is_still = is_idle && chunks == copy->chunks && reserved == copy->reserved_bytes &&
+                     asleep == copy->asleep_bytes && state == copy->sleep_state &&
+                     (state == TNRI_AWAKE || state == TNRI_ASLEEP);
+    copy->chunks = chunks;
+    copy->reserved_bytes = reserved;
+    copy->asleep_bytes = asleep;
+    copy->sleep_state = state;
+    copy->limit_bytes = atomic_load(&pool->limit_bytes);
+}
+
+static void pools_read(tnri_cut *cut)
+{
+    for (size_t p = 0; p < cut->pools_count; p++)
+        pool_read(&cut->pools[p]);
+}
+
+/* 1 if there is an arena from before the moment that is not in the cut. */
+static int arenas_missed(const tnri_cut *cut)
+{
+    for (size_t p = 0; p < cut->pools_count; p++) {
+        size_t known = 0;
+        for (size_t i = 0; i < cut->arenas_count; i++)
+            known += cut->arenas[i].pool == p;
+        tnri_arena *arena = NULL;
+        while ((arena = tnri_arena_walk(cut->pools[p].pool, arena)) != NULL)
+            if (arena->born == cut->number)
+                continue; /* made by a thread that had seen the gate */
+            else if (known-- == 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* 1 if a pool has come that may hold arenas from before the moment. */
+static int pools_missed(const tnri_cut *cut)
+{
+    for (int i = 0; i < tnri_devices_count(); i++) {
+        tnri_device *device = tnri_device_at(i);
+        if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
+            continue;
+        for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+            size_t p = 0;
+            while (p < cut->pools_count && cut->pools[p].pool != pool)
+                p++;
+            if (p < cut->pools_count)
+                continue;
+            for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+                if (arena->born != cut->number) {
+                    tnri_pool_walk_end(device, pool);
+                    return 1;
+                }
+        }
+    }
+    return 0;
+}
+
+/* The moment, and copying. Returns 1, or 0 if something did not fit. */
+static int cut_now(tnri_cut *cut)
+{
+    pools_read(cut);
+    cut->number = tnri_gate_cut_begin();
+    cut->ticks = tnri_ticks();
+    pools_read(cut);
+    int fits = 1;
+    for (size_t i = 0; i < cut->arenas_count; i++) {
+        tnri_arena_copy *copy = &cut->arenas[i];
+        tnri_arena_enter(copy->arena);
+        tnri_arena_copy_now(copy->arena); /* the gate may not be seen even here */
+        tnri_lock_release(&copy->arena->lock);
+        fits &= !copy->is_short;
+        if (copy->number > cut->arena_last)
+            cut->arena_last = copy->number;
+        if (copy->is_moving)
+            cut->pools[copy->pool].is_still = 0;
+    }
+    fits &= !pools_missed(cut) && !arenas_missed(cut);
+    tnri_gate_cut_end();
+    return fits;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* Lets the pools go, of which nothing is looked at any more. */
+static void pools_leave(tnri_cut *cut)
+{
+    for (size_t i = 0; i < cut->arenas_count; i++) {
+        tnri_arena_copy *copy = &cut->arenas[i];
+        tnri_lock_take(&copy->arena->lock);
+        if (copy->arena->cut == copy)
+            copy->arena->cut = NULL;
+        tnri_lock_release(&copy->arena->lock);
+        copy->arena = NULL;
+    }
+    for (size_t p = 0; p < cut->pools_count; p++) {
+        tnri_pool_drop(cut->pools[p].pool);
+        cut->pools[p].pool = NULL;
+    }
+}
+
+void tnri_cut_free(tnri_cut *cut)
+{
+    for (size_t i = 0; i < cut->arenas_count; i++) {
+        tnri_arena_copy *copy = &cut->arenas[i];
+        tnri_host_unreserve(copy->blocks, copy->blocks_room * sizeof(copy->blocks[0]));
+        tnri_host_unreserve(copy->waits, copy->waits_room * sizeof(copy->waits[0]));
+    }
+    tnri_host_free(cut->arenas, cut->arenas_room * sizeof(cut->arenas[0]));
+    tnri_host_free(cut->pools, cut->pools_room * sizeof(cut->pools[0]));
+    memset(cut, 0, sizeof(*cut));
+}
+
+tnr_status tnri_cut_make(tnri_cut *cut)
+{
+    memset(cut, 0, sizeof(*cut));
+    for (size_t attempt = 0; attempt < CUT_ATTEMPTS; attempt++) {
+        int has_room = pools_enter(cut) && arenas_enter(cut, attempt);
+        int fits = has_room && cut_now(cut);
+        pools_leave(cut);
+        if (fits)
+            return TNR_OK;
+        tnri_cut_free(cut);
+        if (!has_room)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a picture of the memory.");
+    }
+    return tnri_error(TNR_ERR_BUSY,
+                      "streams and pools were made faster than a picture could be taken, %d times "
+                      "in a row.",
+                      CUT_ATTEMPTS);
+}

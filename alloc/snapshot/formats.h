@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writers of pictures, and what they share. */
+#ifndef TNRI_SNAPSHOT_FORMATS_H
+#define TNRI_SNAPSHOT_FORMATS_H
+
+#include "snapshot/picture.h"
+#include "snapshot/sink.h"
+
+/* Each writes a picture; what the sink meets on the way is kept there. 0: no host memory. */
+int tnri_json_write(tnri_sink *sink, const tnri_picture *picture);
+int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture);
+
+/* The process: its number and the name of its program. */
+long tnri_process_number(void);
+const char *tnri_process_name(void);
+
+/* What PyTorch makes of a record: up to three entries of a trace. */
+enum {
+    TNRI_TRACE_NONE = 0,
+    TNRI_TRACE_ALLOC = 1,
+    TNRI_TRACE_FREE_REQUESTED = 2,
+    TNRI_TRACE_FREE_COMPLETED = 4,
+    TNRI_TRACE_SEGMENT_MAP = 8,
+    TNRI_TRACE_SEGMENT_UNMAP = 16,
+    TNRI_TRACE_OTHER = 32 /* oom, snapshot */
+};
+
+/* For each record of picture->order: which entries can stand in a trace that is read backwards from
+ * the picture, as PyTorch's viewer does. Null: no host memory. Freed with tnri_host_unreserve
+ * (picture->order_count + 1 bytes). *left_out is the number of records that the picture
+ * contradicts, or that are from before the first gap. */
+uint8_t *tnri_trace_select(const tnri_picture *picture, size_t *left_out);
+
+#endif

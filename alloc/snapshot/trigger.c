@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Snapshots without a call: see trigger.h. */
+#include "snapshot/trigger.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "history/history.h"
+#include "pool/library.h"
+#include "snapshot/formats.h"
+#include "snapshot/snapshot.h"
+
+enum { OOM_SNAPSHOTS_MAX = 16, NAME_BYTES = 512 };
+
+/* ---- on a signal ---------------------------------------------------------------------------- */
+
+/* In the order of the words of snapshot_signal. */
+static const int signals[] = {0, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGURG, SIGIO, SIGPWR};
+
+static struct {
+    int number; /* of the signal that is watched; 0: none. The library lock */
+    struct sigaction before;
+    pthread_t thread;
+    _Atomic int is_ending;
+    unsigned written; /* the watcher's */
+} watcher;
+
+static _Atomic int watcher_event = -1; /* written to by the handler */
+
+/* The handler. Everything that it calls may be called in a handler. */
+static void signal_handle(int number)
+{
+    (void)number;
+    int saved = errno;
+    uint64_t one = 1;
+    ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
+    (void)ignored;
+    errno = saved;
+}
+
+static void watcher_write(void)
+{
+    char path[NAME_BYTES];
+    snprintf(path, sizeof(path), "%s/tenure-%ld-%u.json.gz", tnri_conf_get()->snapshot_dir,
+             (long)getpid(), ++watcher.written);
+    if (atomic_load(&tnri_generation) == 0 || tnri_library_is_forked())
+        return;
+    if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_SIGNAL) != TNR_OK)
+        fprintf(stderr, "tenure: %s\n", tnr_last_error());
+}
+
+static void *watcher_run(void *argument)
+{
+    (void)argument;
+    for (;;) {
+        uint64_t count;
+        ssize_t got = read(atomic_load(&watcher_event), &count, sizeof(count));
+        if (atomic_load(&watcher.is_ending))
+            return NULL;
+        if (got == (ssize_t)sizeof(count))
+            watcher_write();
+        else if (errno != EINTR)
+            return NULL;
+    }
+}
+
+static void watcher_end(void)
+{
+    if (watcher.number == 0)
+        return;
+    sigaction(watcher.number, &watcher.before, NULL);
+    atomic_store(&watcher.is_ending, 1);
+    uint64_t one = 1;
+    ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
+    (void)ignored;
+    pthread_join(watcher.thread, NULL);
+    close(atomic_exchange(&watcher_event, -1));
+    watcher.number = 0;
+}
+
+/* Makes the watcher's thread, with all signals blocked. 0 or an error number. */
+static int thread_make(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&watcher.thread, NULL, watcher_run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static tnr_status watcher_begin(int number)
+{
+    int event = eventfd(0, EFD_CLOEXEC);
+    int error = event < 0 ? errno : 0;
+    if (error == 0) {
+        atomic_store(&watcher_event, event);
+        atomic_store(&watcher.is_ending, 0);
+        error = thread_make();
+        if (error != 0)
+            close(atomic_exchange(&watcher_event, -1));
+    }
+    if (error != 0)
+        return tnri_error(TNR_ERR_HOST_MEMORY,
+                          "snapshot_signal: the thread that waits for it cannot be made (%s).",
+                          strerror(error));
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = signal_handle;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    watcher.number = number;
+    sigaction(number, &action, &watcher.before);
+    return TNR_OK;
+}
+
+/* ---- at the end ----------------------------------------------------------------------------- */
+
+/* The path is kept apart, since at the end of the process the settings may have been reset. */
+static struct {
+    pthread_once_t once;
+    _Atomic int is_due; /* 1: at the end of the process, unless tnr_shutdown comes before */
+} at_exit = {.once = PTHREAD_ONCE_INIT};
+
+static void exit_write(void)
+{
+    const char *path = tnri_conf_get()->snapshot_at_exit;
+    if (!atomic_exchange(&at_exit.is_due, 0) || path[0] == '\0' || tnri_library_is_forked() ||
+        atomic_load(&tnri_generation) == 0)
+        return;
+    if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_EXIT) != TNR_OK)
+        fprintf(stderr, "tenure: %s\n", tnr_last_error());
+}
+
+static void exit_register(void)
+{
+    (void)atexit(exit_write);
+}
+
+void tnri_seeing_pause(void)
+{
+    exit_write();
+    watcher_end();
+}
+
+void tnri_seeing_resume(void)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    if (signals[conf->snapshot_signal] != 0)
+        (void)watcher_begin(signals[conf->snapshot_signal]);
+    atomic_store(&at_exit.is_due, conf->snapshot_at_exit[0] != '\0');
+}
+
+/* ---- when memory runs out ------------------------------------------------------------------- */
+
+static _Atomic unsigned ooms_written;
+
+/* The report for people, beside the snapshot. Failing to write it is no second error. */
+static void report_write(const char *path, const char *report)
+{
+    FILE *file = fopen(path, "we");
+    if (file == NULL)
+        return;
+    fputs(report, file);
+    fputc('\n', file);
+    fclose(file);
+}
+
+void tnri_snapshot_oom(const char *report)
+{
+    const char *folder = tnri_conf_get()->snapshot_on_oom;
+    if (folder[0] == '\0')
+        return;
+    unsigned number = atomic_fetch_add(&ooms_written, 1) + 1;
+    if (number > OOM_SNAPSHOTS_MAX)
+        return;
+    char reason[4096];
+    char path[NAME_BYTES];
+    snprintf(reason, sizeof(reason), "%s", tnr_last_error());
+    int driver_result = tnr_last_driver_result();
+    snprintf(path, sizeof(path), "%s/tenure-oom-%ld-%u.txt", folder, (long)getpid(), number);
+    report_write(path, report);
+    snprintf(path, sizeof(path), "%s/tenure-oom-%ld-%u.json.gz", folder, (long)getpid(), number);
+    tnr_status status = tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_OOM);
+    char said[512];
+    snprintf(said, sizeof(said), "%s", status == TNR_OK ? path : tnr_last_error());
+    tnri_error_driver(TNR_ERR_OUT_OF_MEMORY, driver_result, "%s", reason);
+    if (status == TNR_OK)
+        tnri_error_append("\nA snapshot is in %s, and a report beside it.", said);
+    else
+        tnri_error_append("\nThe snapshot failed: %s", said);
+}
+
+/* ---- the settings --------------------------------------------------------------------------- */
+
+static tnr_status signal_follow(const tnri_conf *before, const tnri_conf *after)
+{
+    int number = signals[after->snapshot_signal];
+    if (before->snapshot_signal == after->snapshot_signal || number == watcher.number)
+        return TNR_OK;
+    watcher_end();
+    return number == 0 ? TNR_OK : watcher_begin(number);
+}
+
+tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after)
+{
+    tnr_status status = tnri_history_follow(before, after);
+    if (status != TNR_OK)
+        return status;
+    status = signal_follow(before, after);
+    if (status != TNR_OK) {
+        (void)tnri_history_follow(after, before); /* it was so before, so it can be again */
+        return status;
+    }
+    if (after->snapshot_at_exit[0] != '\0') {
+        pthread_once(&at_exit.once, exit_register);
+        atomic_store(&at_exit.is_due, 1);
+    }
+    return TNR_OK;
+}
+
+void tnri_seeing_end(void)
+{
+    watcher_end();
+    tnri_history_end();
+    atomic_store(&at_exit.is_due, 0);
+    atomic_store(&ooms_written, 0);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Snapshots that the settings ask for: when memory runs out, at the end, and on a signal.
+ *
+ * The signal's handler only writes to an eventfd; a thread of the library's waits for that, and
+ * writes the snapshot. It has all signals blocked, so that the program's handlers never run on it.
+ */
+#ifndef TNRI_SNAPSHOT_TRIGGER_H
+#define TNRI_SNAPSHOT_TRIGGER_H
+
+#include "arena/arena.h"
+#include "conf/conf.h"
+
+/* The settings of history and snapshots change: does what they say, or fails and changes nothing.
+ * Under the library lock. */
+tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after);
+
+/* An allocation has failed: writes what snapshot_on_oom asks for and says so in the error's text.
+ * `report` is a text for people, written beside the snapshot. No lock held. */
+void tnri_snapshot_oom(const char *report);
+
+/* The library is about to be shut down, by tnr_shutdown: writes what snapshot_at_exit asks for, and
+ * ends the watcher of signals. If the shutdown fails, the second begins it again. */
+void tnri_seeing_pause(void);
+void tnri_seeing_resume(void);
+
+/* Ends everything, and forgets. While no other thread is inside Tenure. */
+void tnri_seeing_end(void);
+
+#endif

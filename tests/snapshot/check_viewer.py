@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that PyTorch's memory viewer and tools can open a pickle, strictly by the rules that their
+readers rely on, without either of them.
+
+    check_viewer.py [--quiet] [--complete] FILE...
+
+ 1. Opcodes: only those that the viewer's own reader knows; protocol 2; nothing that executes.
+ 2. Keys: those that a reader needs, of the types that it needs, and no state or action that it does
+    not know.
+ 3. Tiling: the blocks of a segment fill it exactly, in order; sums are right; segments of a device are
+    in order and do not overlap.
+ 4. Backward replay, as "Allocator State History" does it: from the final segments back through the
+    trace, every entry must find what it changed.
+
+--complete: the trace must begin with nothing.
+
+Exit codes: 0 all is well; 1 something is not, and is named; 2 wrong usage.
+"""
+import argparse
+import bisect
+import gzip
+import io
+import pickle
+import pickletools
+import sys
+
+KNOWN = set("""PROTO FRAME MARK STOP EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST
+    DICT SETITEM SETITEMS APPEND APPENDS NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
+    SHORT_BINUNICODE BINUNICODE MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET""".split())
+STATES = {"active_allocated", "active_pending_free", "inactive"}
+ACTIONS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
+           "segment_map", "segment_unmap", "snapshot", "oom"}
+SEGMENT = {"device": int, "address": int, "total_size": int, "allocated_size": int,
+           "active_size": int, "requested_size": int, "stream": int, "segment_type": str,
+           "segment_pool_id": tuple, "is_expandable": bool, "frames": list, "blocks": list}
+BLOCK = {"address": int, "size": int, "requested_size": int, "state": str, "frames": list}
+ENTRY = {"action": str, "size": int, "stream": int, "time_us": int, "compile_context": str}
+
+
+class Wrong(Exception):
+    """What is wrong with a pickle."""
+
+
+def want(truth, *words):
+    if not truth:
+        raise Wrong(" ".join(str(word) for word in words))
+
+
+class PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise Wrong(f"it wants {module}.{name}")
+
+
+def check_opcodes(raw):
+    protocol = None
+    for opcode, argument, position in pickletools.genops(raw):
+        want(opcode.name in KNOWN, "at", position, "there is the opcode", opcode.name,
+             "that the viewer does not know")
+        if opcode.name == "PROTO":
+            protocol = argument
+        if opcode.name == "LONG1":
+            want(abs(argument) < 1 << 63, "at", position, "there is a number of more than 8 bytes")
+    want(protocol == 2, "protocol", protocol, "instead of 2")
+
+
+def check_keys(what, thing, keys):
+    for key, kind in keys.items():
+        want(key in thing, what, "has no", key)
+        want(type(thing[key]) is kind, what, "has", key, "=", repr(thing[key]))
+
+
+def check_frames(what, frames):
+    for frame in frames:
+        check_keys(what, frame, {"filename": str, "line": int, "name": str})
+
+
+def check_segment(number, segment):
+    what = f"segment {number}"
+    check_keys(what, segment, SEGMENT)
+    want(segment["segment_type"] in ("small", "large"), what, "has a strange type")
+    want(len(segment["segment_pool_id"]) == 2, what, "has a strange pool")
+    at = segment["address"]
+    sums = {"allocated_size": 0, "active_size": 0, "requested_size": 0}
+    for block in segment["blocks"]:
+        check_keys(f"a block of {what}", block, BLOCK)
+        check_frames(f"a block of {what}", block["frames"])
+        want(block["address"] == at, what, "has a gap at", hex(at))
+        want(block["size"] > 0 and block["state"] in STATES, what, "has the block", block)
+        at += block["size"]
+        if block["state"] == "active_allocated":
+            sums["allocated_size"] += block["size"]
+        if block["state"] != "inactive":
+            sums["active_size"] += block["size"]
+            sums["requested_size"] += block["requested_size"]
+    want(at == segment["address"] + segment["total_size"], what, "is not filled by its blocks")
+    for key, value in sums.items():
+        want(segment[key] == value, what, "has", key, segment[key], "and not", value)
+
+
+class Replay:
+    """One device's memory, gone back through its trace."""
+
+    def __init__(self, segments):
+        self.blocks = {}
+        self.order = []  # addresses of blocks, sorted
+        self.mapped = []  # [base, end], sorted, joined
+        for segment in sorted(segments, key=lambda segment: segment["address"]):
+            self.map(segment["address"], segment["address"] + segment["total_size"])
+            for block in segment["blocks"]:
+                if block["state"] != "inactive":
+                    pending = block["state"] == "active_pending_free"
+                    self.put(block["address"], block["size"], pending)
+
+    def stretch(self, address):
+        at = bisect.bisect_right(self.mapped, [address, 1 << 64]) - 1
+        return at if at >= 0 and self.mapped[at][0] <= address < self.mapped[at][1] else None
+
+    def map(self, base, end):
+        at = bisect.bisect_left(self.mapped, [base, end])
+        want(at == 0 or self.mapped[at - 1][1] <= base, hex(base), "has memory twice")
+        want(at == len(self.mapped) or end <= self.mapped[at][0], hex(base), "has memory twice")
+        if at < len(self.mapped) and self.mapped[at][0] == end:
+            end = self.mapped.pop(at)[1]
+        if at > 0 and self.mapped[at - 1][1] == base:
+            base = self.mapped.pop(at - 1)[0]
+        bisect.insort(self.mapped, [base, end])
+
+    def unmap(self, base, end):
+        at = self.stretch(base)
+        want(at is not None and end <= self.mapped[at][1], hex(base), "gets memory and has none")
+        low, high = self.mapped.pop(at)
+        for part in ([low, base], [end, high]):
+            if part[0] < part[1]:
+                bisect.insort(self.mapped, part)
+        first = bisect.bisect_left(self.order, base)
+        want(first == len(self.order) or self.order[first] >= end, "a block lies in", hex(base),
+             "before it has memory")
+
+    def put(self, address, size, pending):
+        want(address not in self.blocks, hex(address), "is a block twice")
+        at = self.stretch(address)
+        want(at is not None and address + size <= self.mapped[at][1], "the block at",
+             hex(address), "lies in no segment")
+        place = bisect.bisect_left(self.order, address)
+        if place > 0:
+            below = self.order[place - 1]
+            want(below + self.blocks[below][0] <= address, "blocks overlap at", hex(address))
+        want(place == len(self.order) or address + size <= self.order[place], "blocks overlap at",
+             hex(address))
+        self.order.insert(place, address)
+        self.blocks[address] = [size, pending]
+
+    def back(self, entry):
+        action = entry["action"]
+        address = entry.get("addr", 0)
+        if action == "alloc":
+            want(address in self.blocks and not self.blocks[address][1], "the block allocated at",
+                 hex(address), "is not there afterwards")
+            self.order.pop(bisect.bisect_left(self.order, address))
+            del self.blocks[address]
+        elif action == "free_completed":
+            self.put(address, entry["size"], True)
+        elif action == "free_requested":
+            want(address in self.blocks and self.blocks[address][1], "the block freed at",
+                 hex(address), "does not wait afterwards")
+            self.blocks[address][1] = False
+        elif action in ("segment_map", "segment_alloc"):
+            self.unmap(address, address + entry["size"])
+        elif action in ("segment_unmap", "segment_free"):
+            self.map(address, address + entry["size"])
+
+
+def check_entry(what, entry):
+    check_keys(what, entry, ENTRY)
+    want(entry["action"] in ACTIONS, what, "is", entry["action"])
+    check_keys(what, entry, {"device_free" if entry["action"] == "oom" else "addr": int})
+    if "frames" in entry:
+        check_frames(what, entry["frames"])
+    want(type(entry.get("user_metadata", "")) is str, what, "has strange user_metadata")
+
+
+def check(snapshot, complete):
+    want(type(snapshot) is dict, "not a dict")
+    for key in ("segments", "device_traces", "external_annotations"):
+        want(type(snapshot.get(key)) is list, "no list of", key)
+    want(type(snapshot.get("allocator_settings")) is dict, "no allocator_settings")
+    last = (-1, 0)
+    for number, segment in enumerate(snapshot["segments"]):
+        check_segment(number, segment)
+        want((segment["device"], segment["address"]) >= last, "segment", number, "out of order")
+        last = (segment["device"], segment["address"] + segment["total_size"])
+        want(segment["device"] < len(snapshot["device_traces"]), "segment", number, "has no trace")
+    for device, trace in enumerate(snapshot["device_traces"]):
+        replay = Replay([s for s in snapshot["segments"] if s["device"] == device])
+        time = None
+        for number, entry in reversed(list(enumerate(trace))):
+            what = f"entry {number} of device {device}"
+            check_entry(what, entry)
+            want(time is None or entry["time_us"] <= time + 1, what, "is later than the next")
+            time = entry["time_us"]
+            try:
+                replay.back(entry)
+            except Wrong as wrong:
+                raise Wrong(f"{what}, {entry['action']}: {wrong}") from None
+        want(not complete or not (replay.blocks or replay.mapped), "device", device,
+             "does not begin with nothing:", len(replay.blocks), "blocks,", len(replay.mapped),
+             "stretches")
+    if complete and "tenure" in snapshot:
+        want(snapshot["tenure"]["records_left_out"] == 0, snapshot["tenure"]["records_left_out"],
+             "records were left out")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--complete", action="store_true")
+    parser.add_argument("--quiet", action="store_true")
+    arguments = parser.parse_args()
+    for path in arguments.files:
+        try:
+            with open(path, "rb") as file:
+                raw = file.read()
+            if raw[:2] == b"\x1f\x8b":
+                raw = gzip.decompress(raw)
+            check_opcodes(raw)
+            snapshot = PlainUnpickler(io.BytesIO(raw)).load()
+            check(snapshot, arguments.complete)
+        except (Wrong, ValueError, EOFError, pickle.UnpicklingError) as wrong:
+            print(f"{path}: {wrong}", file=sys.stderr)
+            return 1
+        if not arguments.quiet:
+            print(f"{path}: {len(snapshot['segments'])} segments, "
+                  f"{sum(map(len, snapshot['device_traces']))} entries: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
