@@ -206,6 +206,14 @@ function findings(app: App): Finding[] {
                 (isConverted(app) ? '' : 'Its chunks can move to where they are needed. ')],
         });
     }
+    const spare = free + accounting.bytes.binned;
+    if (spare > 0.5 * accounting.total && !isConverted(app)) {
+        found.push({
+            warn: false,
+            text: [`More than half of what is held, ${bytes(spare)}, is kept for reuse; ` +
+                'tnr_trim gives what is idle back to the device. '],
+        });
+    }
     const unsafe = device.graphs.filter((graph) =>
         graph.audit && graph.audit.loose + graph.audit.freed + graph.audit.unmapped > 0);
     if (unsafe.length > 0) {

@@ -12,7 +12,7 @@ import uPlot from 'uplot';
 import { App, Target, View } from '../app.js';
 import { decimate, lowerBound } from '../data/decimate.js';
 import { Group, GROUPS, Holder, holdersOf } from '../data/holders.js';
-import { History, KIND } from '../data/model.js';
+import { History, KIND, RETIRED } from '../data/model.js';
 import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
@@ -37,15 +37,19 @@ const GROUP_WORDS: Record<Group, string> = {
 };
 export const GROUP_OPTIONS = GROUPS.map((group) => [group, GROUP_WORDS[group]] as const);
 
-/** Stacks if there are any worth the name, else streams. */
+/** Stacks if there are any; else streams, unless all is of one, which says nothing: then sizes. */
 export function defaultGroup(app: App): Group {
-    const { stack, state, length } = app.device.blocks;
+    const { stack, stream, state, length } = app.device.blocks;
+    const streams = new Set<number>();
     for (let block = 0; block < length; block++) {
-        if (state[block]! <= 1 && stack[block]! > 0) {
-            return 'stack';
+        if (state[block]! <= RETIRED) {
+            if (stack[block]! > 0) {
+                return 'stack';
+            }
+            streams.add(stream[block]!);
         }
     }
-    return app.snapshot.historyMode === 'full' ? 'stack' : 'stream';
+    return streams.size === 1 ? 'size' : 'stream';
 }
 
 export class TimelineView implements View {
@@ -223,8 +227,15 @@ export class TimelineView implements View {
         const { live, retired, reserved } = this.history;
         const drawn = decimate(this.history, this.axis === 'time' ? this.history.time : null,
             this.begin, this.end, Math.max(100, Math.round(width)));
+        const places = drawn.map((record) => this.place(record));
+        // From the last record to the picture nothing changed.
+        const { length } = this.history;
+        if (this.axis === 'time' && drawn[drawn.length - 1] === length - 1) {
+            drawn.push(length - 1);
+            places.push(Math.max(this.full()[1], places[places.length - 1]!));
+        }
         return [
-            drawn.map((record) => this.place(record)),
+            places,
             drawn.map((record) => reserved[record]!),
             drawn.map((record) => live[record]! + retired[record]!),
             drawn.map((record) => live[record]!),
