@@ -303,6 +303,7 @@ class Writer:
             "graphs": self.graphs(waits), "kinds": KINDS, "reasons": REASONS,
             "history": {"mode": "full" if self.kept else "off", "capacity": max(self.kept, 1),
                         "written": written, "overwritten": written - len(rows), "missed": 0,
+                        "complete_since_ns": rows[0][0] if rows else 0,
                         "columns": ["time_ns", "kind", "address", "bytes", "requested_bytes",
                                     "pool", "stream", "thread", "reason", "mark", "stack", "value"],
                         "rows": rows},

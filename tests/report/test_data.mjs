@@ -13,6 +13,8 @@ import { after, test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
+import { twoDevices } from './documents.mjs';
+
 const here = dirname(fileURLToPath(import.meta.url));
 const source = resolve(here, '../../tools/report/src');
 const folder = mkdtempSync(join(tmpdir(), 'tenure-data-'));
@@ -243,26 +245,7 @@ test('a chart never loses an extreme', () => {
 });
 
 test('two devices are kept apart', async () => {
-    const one = JSON.parse(exampleText);
-    const offset = 1n << 44n;
-    const two = structuredClone(one);
-    two.devices.push({ ...two.devices[0], index: 1 });
-    two.pools.push(...one.pools.map((pool) => ({ ...pool, device: 1 })));
-    two.streams.push(...one.streams.map((stream) => ({ ...stream, device: 1 })));
-    two.graphs.push({ ...one.graphs[0], device: 1, number: 2, pool: 3 });
-    const moved = (address) => Number(BigInt(address) + offset);
-    const later = (row, columns, by) => row.map((cell, index) =>
-        columns.includes(index) && cell >= 0 ? cell + by : cell);
-    two.segments.rows.push(...one.segments.rows.map((row) => {
-        const copy = later(later(later(row, [2], 2), [3], 3), [5], one.blocks.rows.length);
-        return [moved(copy[0]), ...copy.slice(1)];
-    }));
-    two.blocks.rows.push(...one.blocks.rows.map((row) => [moved(row[0]), ...row.slice(1)]));
-    two.waits.rows.push(...one.waits.rows.map((row) =>
-        later(later(row, [0], one.blocks.rows.length), [2], 3)));
-    two.history.rows.push(...one.history.rows.filter((row) => row[5] >= 0).map((row) =>
-        later(later(row, [5], 2), [6], 3)));
-    two.history.rows.sort((a, b) => a[0] - b[0]);
+    const two = twoDevices(JSON.parse(exampleText));
     const alone = (await readText(exampleText)).devices[0];
     const both = await readText(JSON.stringify(two));
     assert.equal(both.devices.length, 2);
@@ -274,6 +257,19 @@ test('two devices are kept apart', async () => {
         assert.deepEqual([...device.history.live], [...alone.history.live]);
         assert.equal(device.graphs.length, 1);
     }
+});
+
+test('a pool that sleeps counts as asleep, whatever its blocks', async () => {
+    const document = JSON.parse(exampleText);
+    const pool = document.pools[1];
+    Object.assign(pool, { state: 'asleep', asleep_bytes: pool.reserved_bytes, reserved_bytes: 0 });
+    document.devices[0].reserved_bytes -= pool.asleep_bytes;
+    document.devices[0].asleep_bytes = pool.asleep_bytes;
+    const snapshot = await readText(JSON.stringify(document));
+    const { bytes, total } = report.accountingOf(snapshot, snapshot.devices[0]);
+    assert.equal(bytes.asleep, pool.asleep_bytes);
+    assert.equal(bytes.live, document.pools[0].bytes.live);
+    assert.equal(total, document.devices[0].reserved_bytes + document.devices[0].asleep_bytes);
 });
 
 test('amounts and times in words', () => {

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
+import { twoDevices } from './documents.mjs';
 import { EXAMPLE, folder, generate, launch, makeReport, needBrowser, openPage, TEMPLATE }
     from './browser.mjs';
 
@@ -128,6 +129,11 @@ test('the timeline zooms by keys, by a drag and back', async () => {
     await page.waitForTimeout(100);
     assert.notEqual(await shown(), all);
     assert.equal(await page.locator('[data-reading]').count() > 0, true, 'reads at the pointer');
+    const tip = await textOf('#tip');
+    for (const name of ['live', 'retired', 'reserved']) {
+        const amount = await textOf(`[data-reading=${name}]`);
+        assert.ok(tip.includes(amount), `${amount} in ${tip}`);
+    }
     await page.mouse.dblclick(box.x + 100, box.y + 60);
     await page.waitForTimeout(100);
 });
@@ -188,7 +194,8 @@ test('the map is drawn in the colours of its legend', async () => {
 test('the holders add up in every grouping, sort and narrow', async () => {
     await open(EXAMPLE);
     await goTo('holders');
-    const column = (index) => exact(`#panel-holders tbody td:nth-child(${index}) span`);
+    const holders = '#panel-holders table[aria-label^=Holders]';
+    const column = (index) => exact(`${holders} tbody td:nth-child(${index}) span`);
     for (const group of ['stack', 'function', 'stream', 'pool', 'size']) {
         await page.locator(`#panel-holders input[value=${group}]`).click();
         assert.equal((await column(2)).reduce((a, b) => a + b), sumOf(live, 2), group);
@@ -196,6 +203,9 @@ test('the holders add up in every grouping, sort and narrow', async () => {
         assert.equal(waiting, sumOf(retired, 1), group);
     }
     await page.locator('#panel-holders input[value=stack]').click();
+    const pools = await page.locator('#panel-holders table[aria-label=Pools] tbody tr')
+        .allInnerTexts();
+    assert.match(pools[0].replaceAll('\u00a0', ' '), /default[^]*awake\s+14\.0 MiB[^]*none/);
     const sorted = await column(2);
     assert.deepEqual(sorted, [...sorted].sort((a, b) => b - a));
     await page.click('#panel-holders th:nth-child(2) button');
@@ -455,6 +465,43 @@ test('without history or stacks the report says how to get them', async () => {
     assert.equal(await page.isChecked('#panel-timeline input[value=stream]'), true);
     await goTo('records');
     assert.match(await textOf('#panel-records'), /No history was recorded/);
+});
+
+test('each device is shown by itself', async () => {
+    const path = join(folder, 'two.json');
+    writeFileSync(path, JSON.stringify(twoDevices(example)));
+    await open(path);
+    assert.match(await textOf('.summary h1'), /of GPU 0 /);
+    await goTo('holders');
+    await page.selectOption('#device', '1');
+    assert.match(await textOf('.summary h1'), /16\.0 MiB of the 80\.0 GiB of GPU 1 /);
+    assert.equal(await selectedTab(), 'tab-holders');
+    const held = await exact('#panel-holders tbody td:nth-child(2) span');
+    assert.equal(held.reduce((a, b) => a + b), sumOf(live, 2));
+    await goTo('map');
+    const first = await textOf('#panel-map .map-ruler span');
+    assert.equal(Number(first), example.segments.rows[0][0] + 2 ** 44);
+});
+
+test('a converted snapshot without times is shown by records', async () => {
+    const converted = structuredClone(example);
+    converted.reason = 'converted';
+    converted.time = { taken_ns: 0, zero_epoch_us: 0 };
+    converted.history.rows.forEach((row) => { row[0] = -1; });
+    converted.blocks.rows.forEach((row) => { row[4] = -1; });
+    converted.waits.rows.forEach((row) => { row[4] = -1; });
+    const path = join(folder, 'converted.json');
+    writeFileSync(path, JSON.stringify(converted));
+    await open(path);
+    assert.match(await textOf('.summary h1'), /^The allocator holds 16\.0 MiB/);
+    const text = await page.innerText('main');
+    assert.doesNotMatch(text, /1970|\u2212?-?[01]\.?\d*\sns|NaN|Infinity/);
+    await page.keyboard.press('p');
+    assert.match(await textOf('.reading'), /^After record 16: live 13\.1 MiB/);
+    for (let view = 2; view <= 7; view++) {
+        await page.keyboard.press(String(view));
+        assert.doesNotMatch(await page.innerText('main'), /1970|NaN|Infinity|undefined/);
+    }
 });
 
 test('packed data reads like plain data', async () => {

@@ -183,7 +183,7 @@ const HISTORY_COLUMNS = ['time_ns', 'kind', 'address', 'bytes', 'requested_bytes
 interface Whole {
     segments: Segments; blocks: Blocks; waits: Waits; history: Omit<History, Derived>;
 }
-type Derived = 'pair' | 'live' | 'retired' | 'reserved' | 'peak' | 'incomplete';
+type Derived = 'pair' | 'live' | 'retired' | 'reserved' | 'timed' | 'peak' | 'incomplete';
 
 function readSegments(root: Dictionary, shared: Snapshot, blocks: number): Segments {
     const rows = table(root['segments'], 'segments', SEGMENT_COLUMNS);
@@ -329,13 +329,14 @@ function readShared(root: Dictionary, historyFields: Dictionary): Snapshot {
     const time = dictionary(root['time'], 'time');
     const driver = dictionary(root['driver'], 'driver');
     const takenNs = number(time['taken_ns']);
+    const zeroUs = number(time['zero_epoch_us']);
     const strings = list(root['strings'], 'strings').map(text);
     const frames = readFrames(root['frames'], strings);
     return {
         fileName: '', fileBytes: 0,
         reason: text(root['reason']), pid: number(process['pid']),
         program: text(process['program']), takenNs,
-        takenEpochMs: number(time['zero_epoch_us']) / 1e3 + takenNs / 1e6,
+        takenEpochMs: zeroUs > 0 ? zeroUs / 1e3 + takenNs / 1e6 : 0,
         driver: text(driver['path']), simulated: driver['simulated'] === true,
         settings: Object.entries(dictionary(root['settings'], 'settings'))
             .map(([key, value]) => [key, String(value)]),

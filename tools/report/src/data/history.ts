@@ -6,7 +6,8 @@
  */
 import { Device, History, KIND, LIVE, RETIRED } from './model.js';
 
-type Raw = Omit<History, 'pair' | 'live' | 'retired' | 'reserved' | 'peak' | 'incomplete'>;
+type Raw = Omit<History, 'pair' | 'live' | 'retired' | 'reserved' | 'timed' | 'peak' |
+    'incomplete'>;
 
 /** From an address to a record's number. Open addressing: several times as fast as a Map, whose
  * keys beyond 2^31 are objects of their own. An entry is never taken out, only set to -1. */
@@ -132,5 +133,6 @@ export function deriveHistory(raw: Raw, device: Device): History {
         now.reserved -= change.reserved;
         incomplete ||= now.live < 0 || now.retired < 0 || now.reserved < 0;
     }
-    return { ...raw, pair: pairUp(raw), live, retired, reserved, peak, incomplete };
+    const timed = length > 0 && raw.time[length - 1]! > 0;
+    return { ...raw, pair: pairUp(raw), live, retired, reserved, timed, peak, incomplete };
 }

@@ -71,6 +71,8 @@ export interface History {
     pair: Int32Array;
     /** After the record: bytes that owners asked for, bytes that wait, physical bytes. */
     live: Float64Array; retired: Float64Array; reserved: Float64Array;
+    /** Whether records have times; those of some converted files have none. */
+    timed: boolean;
     /** Record after which most was live; -1 without records. */
     peak: number;
     /** Whether counting backwards from the picture went below zero: records are missing. */
@@ -87,7 +89,9 @@ export interface Device {
 export interface Snapshot {
     fileName: string; fileBytes: number;
     reason: string; pid: number; program: string;
-    takenNs: number; takenEpochMs: number;
+    takenNs: number;
+    /** Time of day; 0 if not known. */
+    takenEpochMs: number;
     driver: string; simulated: boolean;
     settings: [string, string][];
     strings: string[]; frames: Frame[]; stacks: Int32Array[];

@@ -80,16 +80,18 @@ export class CompareView implements View {
 
     private sentence(before: Side, after: Side, rows: Difference[]): string {
         const change = rows.reduce((sum, row) => sum + row.bytes, 0);
-        const apart = duration((after.snapshot.takenEpochMs - before.snapshot.takenEpochMs) * 1e6);
+        const [first, second] = [before.snapshot.takenEpochMs, after.snapshot.takenEpochMs];
+        const apart = first > 0 ? ` after ${duration((second - first) * 1e6)}`
+            : ' in the second one';
         if (change === 0 && rows.every((row) => row.bytes === 0)) {
-            return `Nothing that is live changed in ${apart}.`;
+            return `Nothing that is live changed${first > 0 ? apart : ''}.`;
         }
         const direction = change >= 0 ? 'more' : 'less';
         const most = rows.reduce((a, b) => Math.sign(change || 1) * b.bytes >
             Math.sign(change || 1) * a.bytes ? b : a);
         const share = change !== 0 && Math.abs(most.bytes) <= Math.abs(change)
             ? ` (${percent(most.bytes / change, 1)} of the change)` : '';
-        return `${bytes(Math.abs(change))} ${direction} is live after ${apart}; most of it by ` +
+        return `${bytes(Math.abs(change))} ${direction} is live${apart}; most of it by ` +
             `${most.holder.name}: ${signedBytes(most.bytes)}${share}.`;
     }
 
@@ -112,9 +114,9 @@ export class CompareView implements View {
                 el('table', { 'aria-label': 'Sums of both snapshots' },
                     el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, ''),
                         el('th', { scope: 'col', class: 'number', title: before.snapshot.fileName },
-                            `Before: ${date(before.snapshot.takenEpochMs)}`),
+                            `Before: ${whichText(before.snapshot)}`),
                         el('th', { scope: 'col', class: 'number', title: after.snapshot.fileName },
-                            `After: ${date(after.snapshot.takenEpochMs)}`),
+                            `After: ${whichText(after.snapshot)}`),
                         el('th', { scope: 'col', class: 'number' }, 'Change'))),
                     el('tbody', {},
                         ...shares.map((share) => line(SHARE_WORDS[share].name, first.bytes[share],
@@ -154,6 +156,11 @@ export class CompareView implements View {
             el('p', { class: 'note' }, `${count(rows.length - changed.length)} others hold the ` +
                 'same as before.'), table.root);
     }
+}
+
+/** When it was taken; its file's name where that is not known. */
+function whichText(snapshot: Snapshot): string {
+    return snapshot.takenEpochMs > 0 ? date(snapshot.takenEpochMs) : snapshot.fileName;
 }
 
 /** Growth is what one looks for; the sign says it too, not the colour alone. */

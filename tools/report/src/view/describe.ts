@@ -97,7 +97,7 @@ export function blockDetail(app: App, block: number, waits: readonly number[]): 
                 (state === LIVE ? `, ${count(requested)} asked for` : '')],
             ['Memory of', `${app.names.pool(blocks.pool[block]!)} pool, ` +
                 app.names.stream(blocks.stream[block]!)],
-            since >= 0 ? ['Allocated',
+            since > 0 ? ['Allocated',
                 `${duration(app.snapshot.takenNs - since)} before the snapshot, at ` +
                 moment(since)] : null,
             waits.length > 0 ? [state === RETIRED ? 'Waits for' : 'Kept by',

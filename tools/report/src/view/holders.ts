@@ -5,6 +5,7 @@
  */
 import { App, Target, View } from '../app.js';
 import { Group, Holder, holdersOf } from '../data/holders.js';
+import { Pool } from '../data/model.js';
 import { Child, choice, el, fill } from '../ui/dom.js';
 import { DataTable } from '../ui/table.js';
 import { bytes, count, percent, plural } from '../text/units.js';
@@ -48,7 +49,8 @@ export class HoldersView implements View {
     constructor(private readonly app: App) {
         this.group = defaultGroup(app);
         this.table = this.makeTable();
-        this.root.append(el('section', { class: 'card' }, this.head, this.note, this.table.root));
+        this.root.append(el('section', { class: 'card' }, this.head, this.note, this.table.root),
+            this.poolCard());
         this.drawHead();
         this.regroup();
     }
@@ -92,6 +94,36 @@ export class HoldersView implements View {
             details: (holder) => this.details(holder),
             detailsLabel: (holder) => `More about ${holder.name}`,
         });
+    }
+
+    /** The pools as such: their state and limits, which no holder shows. */
+    private poolCard(): HTMLElement {
+        const { snapshot, device } = this.app;
+        const pools = snapshot.pools.filter((pool) =>
+            pool.device === device.index && pool.kind !== 'ended');
+        const table = new DataTable<Pool>({
+            caption: 'Pools', sortBy: 2, empty: 'There are none.',
+            columns: [
+                { title: 'Pool', kind: 'wide', order: (pool) => pool.name.toLowerCase(),
+                  cell: (pool) => el('span', {}, el('span', { class: 'name-main' }, pool.name),
+                      el('div', { class: 'name-sub' },
+                          `${pool.kind} pool, number ${pool.number}`)) },
+                { title: 'State', order: (pool) => pool.state,
+                  cell: (pool) => pool.state.replace('_', ' ') },
+                { title: 'Reserved', kind: 'number', order: (pool) => pool.reservedBytes,
+                  hint: 'Physical memory', cell: (pool) => bytes(pool.reservedBytes) },
+                { title: 'Asleep', kind: 'number', order: (pool) => pool.asleepBytes,
+                  hint: 'Given back until the pool wakes',
+                  cell: (pool) => pool.asleepBytes > 0 ? bytes(pool.asleepBytes) : '\u2013' },
+                { title: 'Chunks', kind: 'number', order: (pool) => pool.chunks,
+                  cell: (pool) => count(pool.chunks) },
+                { title: 'Limit', kind: 'number', order: (pool) => pool.limitBytes ?? Infinity,
+                  cell: (pool) => pool.limitBytes === null ? 'none' : bytes(pool.limitBytes) },
+            ],
+        });
+        table.set(pools);
+        return el('section', { class: 'card' },
+            el('div', { class: 'head' }, el('h2', {}, plural(pools.length, 'pool'))), table.root);
     }
 
     private details(holder: Holder): HTMLElement {

@@ -149,7 +149,7 @@ export class RecordsView implements View {
             type: 'button', class: 'link', title: 'Show it in the timeline',
             onclick: () => this.app.go('timeline', { record }),
         }, count(record + 1)), 'number'),
-        cell(moment(history.time[record]!, 1000), 'number'),
+        cell(history.timed ? moment(history.time[record]!, 1000) : '\u2013', 'number'),
         cell(this.whatText(record, kind)),
         cell(size > 0 ? el('span', { title: `${count(size)} bytes` }, bytes(size)) : '', 'number'),
         cell(address > 0 ? el('button', {
@@ -184,7 +184,7 @@ export class RecordsView implements View {
     private lifeText(record: number): string {
         const { kind, pair, time } = this.app.device.history;
         const other = pair[record]!;
-        if (other < 0) {
+        if (other < 0 || !this.app.device.history.timed) {
             return '';
         }
         const life = kind[record] === KIND.alloc ? time[other]! - time[record]!

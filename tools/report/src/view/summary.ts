@@ -28,7 +28,7 @@ function headline(app: App): HTMLElement {
     const { bytes: shares, total } = accounting;
     const heading = el('h1', {});
     if (total === 0) {
-        heading.append('Tenure holds no memory on ', strong(deviceName(app)), '.');
+        heading.append(`${holderWord(app)} holds no memory on `, strong(deviceName(app)), '.');
         return heading;
     }
     const parts: Child[][] = [];
@@ -44,7 +44,7 @@ function headline(app: App): HTMLElement {
     if (shares.asleep > 0) {
         parts.push([strong(bytes(shares.asleep)), ' is asleep']);
     }
-    heading.append('Tenure holds ', strong(bytes(device.reservedBytes)),
+    heading.append(`${holderWord(app)} holds `, strong(bytes(device.reservedBytes)),
         device.memoryBytes > 0
             ? ` of the ${bytes(device.memoryBytes)} of ${deviceName(app)}: `
             : ` on ${deviceName(app)}: `);
@@ -58,6 +58,15 @@ function headline(app: App): HTMLElement {
 function deviceName(app: App): string {
     const { device } = app;
     return device.name ? `GPU ${device.index} (${device.name})` : `GPU ${device.index}`;
+}
+
+/** A converted snapshot is another allocator's. */
+function holderWord(app: App): string {
+    return isConverted(app) ? 'The allocator' : 'Tenure';
+}
+
+function isConverted({ snapshot }: App): boolean {
+    return snapshot.reason === 'converted';
 }
 
 /** The second sentence: the largest holder and the peak. */
@@ -79,24 +88,26 @@ function lead(app: App): HTMLElement {
                 `${percent(first.live, accounting.bytes.live)} of what is live. `);
         }
     }
-    const { peak, live, time } = device.history;
+    const { peak, live, time, timed } = device.history;
     if (peak >= 0) {
         const ago = snapshot.takenNs - time[peak]!;
         line.append('The most that was live at once in the recorded history was ',
             strong(bytes(live[peak]!)),
-            ago > 0 ? `, ${duration(ago)} before this snapshot. ` : ', at this snapshot. ');
+            !timed ? '. ' : ago > 0 ? `, ${duration(ago)} before this snapshot. `
+                : ', at this snapshot. ');
     }
-    line.append(`${reasonText(snapshot.reason)} ${date(snapshot.takenEpochMs)}`,
+    line.append(reasonText(snapshot.reason),
+        snapshot.takenEpochMs > 0 ? `: ${date(snapshot.takenEpochMs)}` : '',
         snapshot.simulated ? ', on the simulated device.' : '.');
     return line;
 }
 
 function reasonText(reason: string): string {
     switch (reason) {
-    case 'oom': return 'Taken when an allocation failed,';
-    case 'exit': return 'Taken when the program ended,';
-    case 'signal': return 'Taken on a signal,';
-    case 'converted': return 'Converted from another format; the picture is of';
+    case 'oom': return 'Taken when an allocation failed';
+    case 'exit': return 'Taken when the program ended';
+    case 'signal': return 'Taken on a signal';
+    case 'converted': return 'Converted from another allocator\'s snapshot';
     default: return 'Taken';
     }
 }
@@ -150,7 +161,7 @@ function shareLegend(app: App): HTMLElement {
         legend.append(el('li', {
             title: 'What the device has beyond what Tenure holds: unused, or in use by others',
         }, el('i', { class: 'key outline' }), el('span', {}, isSmall(app)
-            ? 'Not held by Tenure, not drawn' : 'Not held by Tenure'),
+            ? 'Not held by it, not drawn' : 'Not held by it'),
         el('b', {}, bytes(device.memoryBytes - accounting.total))));
     }
     return legend;
@@ -166,8 +177,10 @@ function findings(app: App): Finding[] {
     if (oom >= 0) {
         found.push({
             warn: true, view: 'records', action: 'Show it',
-            text: [`An allocation of ${bytes(history.bytes[oom]!)} failed ` +
-                `${duration(snapshot.takenNs - history.time[oom]!)} before the snapshot; ` +
+            text: [`An allocation of ${bytes(history.bytes[oom]!)} failed` +
+                (history.timed
+                    ? ` ${duration(snapshot.takenNs - history.time[oom]!)} before the snapshot`
+                    : '') + '; ' +
                 `${bytes(history.value[oom]!)} were free on the device then. `],
         });
     } else if (device.ooms > 0) {
@@ -189,8 +202,16 @@ function findings(app: App): Finding[] {
         found.push({
             warn: accounting.largestFree < 0.1 * free, view: 'map', action: 'Show the map',
             text: [`Free memory is in ${plural(accounting.freeRuns, 'run')}; the largest has ` +
-                `${bytes(accounting.largestFree)} of ${bytes(free)}. Its chunks can move to ` +
-                'where they are needed. '],
+                `${bytes(accounting.largestFree)} of ${bytes(free)}. ` +
+                (isConverted(app) ? '' : 'Its chunks can move to where they are needed. ')],
+        });
+    }
+    const spare = free + accounting.bytes.binned;
+    if (spare > 0.5 * accounting.total && !isConverted(app)) {
+        found.push({
+            warn: false,
+            text: [`More than half of what is held, ${bytes(spare)}, is kept for reuse; ` +
+                'tnr_trim gives what is idle back to the device. '],
         });
     }
     const unsafe = device.graphs.filter((graph) =>

@@ -12,9 +12,10 @@ import uPlot from 'uplot';
 import { App, Target, View } from '../app.js';
 import { decimate, lowerBound } from '../data/decimate.js';
 import { Group, GROUPS, Holder, holdersOf } from '../data/holders.js';
-import { History, KIND } from '../data/model.js';
+import { History, KIND, RETIRED } from '../data/model.js';
 import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
+import { hideTip, showTip } from '../ui/tip.js';
 import { bytes, count, duration, moment, percent, plural, roundBytes } from '../text/units.js';
 import { recordText } from './describe.js';
 
@@ -36,15 +37,19 @@ const GROUP_WORDS: Record<Group, string> = {
 };
 export const GROUP_OPTIONS = GROUPS.map((group) => [group, GROUP_WORDS[group]] as const);
 
-/** Stacks if there are any worth the name, else streams. */
+/** Stacks if there are any; else streams, unless all is of one, which says nothing: then sizes. */
 export function defaultGroup(app: App): Group {
-    const { stack, state, length } = app.device.blocks;
+    const { stack, stream, state, length } = app.device.blocks;
+    const streams = new Set<number>();
     for (let block = 0; block < length; block++) {
-        if (state[block]! <= 1 && stack[block]! > 0) {
-            return 'stack';
+        if (state[block]! <= RETIRED) {
+            if (stack[block]! > 0) {
+                return 'stack';
+            }
+            streams.add(stream[block]!);
         }
     }
-    return app.snapshot.historyMode === 'full' ? 'stack' : 'stream';
+    return streams.size === 1 ? 'size' : 'stream';
 }
 
 export class TimelineView implements View {
@@ -85,6 +90,7 @@ export class TimelineView implements View {
             this.root.append(this.noHistory(), this.holdersCard());
             return;
         }
+        this.axis = this.history.timed ? 'time' : 'records';
         [this.begin, this.end] = this.full();
         this.root.append(this.chartCard(), this.holdersCard());
         this.listen();
@@ -110,8 +116,9 @@ export class TimelineView implements View {
                         this.drawnChart = '';
                         this.drawSoon();
                     }),
-                choice<Axis>('Axis', [['time', 'Time'], ['records', 'Records']], this.axis,
-                    (axis) => this.setAxis(axis)),
+                this.history.timed &&
+                    choice<Axis>('Axis', [['time', 'Time'], ['records', 'Records']], this.axis,
+                        (axis) => this.setAxis(axis)),
                 el('span', { class: 'buttons' },
                     button('\u2212', 'Zoom out (-)', () => this.zoom(ZOOM_STEP)),
                     button('+', 'Zoom in (+)', () => this.zoom(1 / ZOOM_STEP)),
@@ -220,8 +227,15 @@ export class TimelineView implements View {
         const { live, retired, reserved } = this.history;
         const drawn = decimate(this.history, this.axis === 'time' ? this.history.time : null,
             this.begin, this.end, Math.max(100, Math.round(width)));
+        const places = drawn.map((record) => this.place(record));
+        // From the last record to the picture nothing changed.
+        const { length } = this.history;
+        if (this.axis === 'time' && drawn[drawn.length - 1] === length - 1) {
+            drawn.push(length - 1);
+            places.push(Math.max(this.full()[1], places[places.length - 1]!));
+        }
         return [
-            drawn.map((record) => this.place(record)),
+            places,
             drawn.map((record) => reserved[record]!),
             drawn.map((record) => live[record]! + retired[record]!),
             drawn.map((record) => live[record]!),
@@ -446,6 +460,7 @@ export class TimelineView implements View {
         this.chart.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
         this.chart.addEventListener('click', () => { this.pinned = this.record !== null; });
         this.chart.addEventListener('pointerleave', () => {
+            hideTip();
             if (!this.pinned) {
                 this.record = null;
                 this.readSoon();
@@ -498,12 +513,37 @@ export class TimelineView implements View {
 
     private pointed(plot: uPlot): void {
         const left = plot.cursor.left ?? -1;
-        if (left < 0 || !plot.cursor.event || plot.cursor.event.type !== 'mousemove' ||
-            this.pinned) {
+        const { event } = plot.cursor;
+        if (left < 0 || event?.type !== 'mousemove') {
             return;
         }
-        this.record = this.recordAt(plot.posToVal(left, 'x'));
-        this.readSoon();
+        const record = this.recordAt(plot.posToVal(left, 'x'));
+        this.showAmounts(record, event);
+        if (!this.pinned) {
+            this.record = record;
+            this.readSoon();
+        }
+    }
+
+    /** The amounts beside the pointer: also of other moments while one is kept. */
+    private showAmounts(record: number, { clientX, clientY }: MouseEvent): void {
+        const { live, retired, reserved } = this.history;
+        const line = (variable: string, name: string, amount: number) => {
+            const swatch = el('i', { class: 'swatch' });
+            swatch.style.backgroundColor = `var(${variable})`;
+            return el('tr', {}, el('td', {}, swatch, name), el('td', {}, bytes(amount)));
+        };
+        showTip(clientX, clientY, el('b', {}, this.momentText(record)), el('table', {},
+            line('--live', 'Live', live[record]!), line('--retired', 'Waiting', retired[record]!),
+            line('--free', 'Reserved', reserved[record]!)));
+    }
+
+    private momentText(record: number): string {
+        if (!this.history.timed) {
+            return `After record ${count(record + 1)}`;
+        }
+        return moment(this.history.time[record]!, (this.end - this.begin) / 1000,
+            this.axis === 'time' ? this.end : undefined);
     }
 
     key(event: KeyboardEvent): boolean {
@@ -551,8 +591,7 @@ export class TimelineView implements View {
             return;
         }
         fill(this.reading,
-            el('b', {}, moment(history.time[record]!, (this.end - this.begin) / 1000,
-                this.axis === 'time' ? this.end : undefined)), ': live ',
+            el('b', {}, this.momentText(record)), ': live ',
             el('b', { 'data-reading': 'live' }, bytes(history.live[record]!)), ', waiting ',
             el('b', { 'data-reading': 'retired' }, bytes(history.retired[record]!)),
             ', reserved ',
@@ -573,7 +612,8 @@ export class TimelineView implements View {
         const head = el('div', { class: 'head' },
             el('h2', {}, record === null ? 'Who holds it at the snapshot'
                 : record === app.device.history.peak ? 'Who held it at the peak'
-                    : `Who held it ${duration(ago)} before the snapshot`),
+                    : `Who held it ${this.history.timed ? duration(ago)
+                        : plural(this.history.length - 1 - record, 'record')} before the snapshot`),
             choice('By', GROUP_OPTIONS, this.group, (group) => {
                 this.group = group;
                 this.drawHolders();
