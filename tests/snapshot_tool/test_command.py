@@ -91,7 +91,7 @@ class Files(CommandTest):
             self.assertFalse(mark.exists())
 
     def test_memory_limit(self):
-        content, _ = torch_shapes.snapshot(steps=3000)
+        content, _ = torch_shapes.snapshot(steps=12000)
         path = self.write("a.pickle", pickle.dumps(content))
         self.run_tenure("snapshot", "summary", path)
         result = self.run_tenure("snapshot", "summary", "--max-memory", "1", path, code=NO_MEMORY)
