@@ -122,7 +122,8 @@ def white_space(tree):
 
 def licence_line(tree):
     for name in tree.texts():
-        wants = name.endswith((".c", ".h", ".def", ".py", ".sh", ".cmake", ".cmake.in", ".map"))
+        wants = name.endswith((".c", ".h", ".def", ".py", ".sh", ".cmake", ".cmake.in", ".map",
+                               ".ts", ".mjs", ".css"))
         if wants or name.endswith("CMakeLists.txt") or tree.script_kind(name):
             head = tree.text(name).split("\n")[:2]
             if not any("SPDX-License-Identifier: Apache-2.0" in line for line in head):

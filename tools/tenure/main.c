@@ -22,6 +22,7 @@ static const command commands[] = {
     {"conf", command_conf, "all settings of TENURE_CONF with their values and meaning"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
+    {"snapshot", command_snapshot, "look at snapshots: summary, diff, convert, trace, html"},
 };
 
 enum { COMMANDS_COUNT = sizeof(commands) / sizeof(commands[0]) };
@@ -52,7 +53,7 @@ static void help_print(FILE *file)
           "Exit codes:\n"
           "  0  all is well\n"
           "  1  a check failed: wrong patterns, leaked blocks, broken invariants, driver errors\n"
-          "  2  bad usage or bad input: options, trace files, settings\n"
+          "  2  bad usage or bad input: options, trace files, snapshots, settings\n"
           "  3  no driver, a driver that is too old, or no suitable device\n"
           "  4  out of memory, on the device or on the host, or a limit was reached\n",
           file);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every file must hold to, whatever is in it: a harness for libFuzzer, and for replay.c.
+ *
+ * Reading ends with a model or with a sentence, within its budget, and gives all memory back. From
+ * a model everything can be made; and what is written in either format is read again, with the
+ * same segments, blocks and waits.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "diff.h"
+#include "encode_trace.h"
+#include "fuzz.h"
+#include "holders.h"
+#include "read.h"
+
+enum { BUDGET_BYTES = 64 << 20 };
+
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* A file in memory, and an output onto it. */
+static int file_begin(output *out)
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    MUST(fd >= 0 && output_open_fd(out, dup(fd), 0) == 0);
+    return fd;
+}
+
+/* Reads what was written, which must succeed, and compares it with where it came from. */
+static void read_again(int fd, output *out, const model *from)
+{
+    char error[READ_ERROR_BYTES] = "";
+    budget limits;
+    model again;
+    size_t length = (size_t)lseek(fd, 0, SEEK_END);
+    MUST(!out->failed && length > 0);
+    char *bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
+    MUST(bytes != MAP_FAILED);
+    budget_start(&limits, (size_t)BUDGET_BYTES * 16);
+    model_start(&again, &limits);
+    read_result result = snapshot_read_memory(&again, "again", bytes, length, error, sizeof(error));
+    if (result != READ_OK)
+        fprintf(stderr, "%s\n", error);
+    MUST(result == READ_OK);
+    MUST(again.segments.count == from->segments.count);
+    MUST(again.blocks.count == from->blocks.count);
+    MUST(again.waits.count == from->waits.count);
+    MUST(again.records.count <= from->records.count * 2);
+    model_release(&again);
+    MUST(limits.used_bytes == 0);
+    munmap(bytes, length);
+    close(fd);
+}
+
+static void holders_try(const model *in)
+{
+    array rows;
+    scatter free_memory;
+    char label[80];
+    for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++) {
+        (void)holders_find(in, (holder_kind)kind, &rows);
+        for (size_t i = 0; i < rows.count && kind == HOLDER_STACK; i++)
+            (void)stack_label(in, MODEL_AT(rows, holder, i)->key, label, sizeof(label));
+        array_release(&rows, in->limits, sizeof(holder));
+    }
+    scatter_find(in, &free_memory);
+    MUST(free_memory.free_bytes <= free_memory.reserved_bytes);
+    (void)waiting_find(in, &rows);
+    array_release(&rows, in->limits, sizeof(waiting));
+}
+
+/* A snapshot compared with itself has not grown. */
+static void diff_try(const model *in)
+{
+    diff found;
+    if (diff_run(in, in, &found) == 0) {
+        for (size_t i = 0; i < found.rows.count; i++) {
+            const diff_row *row = MODEL_AT(found.rows, diff_row, i);
+            MUST(row->before.bytes == row->after.bytes && row->new_count == 0);
+        }
+    }
+    diff_release(&found);
+}
+
+static void all_try(const model *in)
+{
+    losses lost = {.count = 0};
+    trace_counts counts;
+    output *out = malloc(sizeof(*out));
+    MUST(out);
+    holders_try(in);
+    diff_try(in);
+    int fd = file_begin(out);
+    encode_tenure(in, out);
+    MUST(output_close(out, 1) == 0);
+    read_again(fd, out, in);
+    fd = file_begin(out);
+    int code = encode_torch(in, out, &lost);
+    MUST(output_close(out, 1) == 0);
+    if (code == 0)
+        read_again(fd, out, in);
+    else
+        close(fd);
+    for (size_t i = 0; i < in->devices.count; i++) {
+        fd = file_begin(out);
+        (void)encode_trace(in, i, out, &counts, &lost);
+        MUST(output_close(out, 1) == 0);
+        MUST(counts.frees <= counts.allocations);
+        close(fd);
+    }
+    free(out);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t count)
+{
+    char error[READ_ERROR_BYTES] = "";
+    budget limits;
+    model snapshot;
+    budget_start(&limits, BUDGET_BYTES);
+    model_start(&snapshot, &limits);
+    read_result result =
+        snapshot_read_memory(&snapshot, "input", bytes, count, error, sizeof(error));
+    if (result == READ_OK)
+        all_try(&snapshot);
+    else
+        MUST(strncmp(error, "input: ", 7) == 0 && strlen(error) > 10);
+    MUST(limits.peak_bytes <= limits.limit_bytes);
+    model_release(&snapshot);
+    MUST(limits.used_bytes == 0);
+    return 0;
+}

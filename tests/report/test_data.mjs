@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report's reading of snapshots, without a browser: the JSON reader against JSON.parse, broken
+ * files, and what is derived from the history against a count that is made here the plain way.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { gzipSync } from 'node:zlib';
+
+import { twoDevices } from './documents.mjs';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const source = resolve(here, '../../tools/report/src');
+const folder = mkdtempSync(join(tmpdir(), 'tenure-data-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The modules under test, as one that node can load. */
+async function loadModules() {
+    const modules = resolve(process.env.TENURE_REPORT_MODULES);
+    const esbuild = createRequire(join(modules, 'here.js'))('esbuild');
+    const out = join(folder, 'data.mjs');
+    await esbuild.build({
+        stdin: {
+            contents: ['data/json', 'data/read', 'data/decimate', 'data/holders',
+                'data/accounting', 'text/units', 'text/names', 'data/model']
+                .map((name) => `export * from './${name}.ts';`).join('\n'),
+            resolveDir: source, loader: 'ts',
+        },
+        bundle: true, format: 'esm', outfile: out, target: 'es2022', logLevel: 'warning',
+    });
+    return import(pathToFileURL(out));
+}
+const report = await loadModules();
+const examplePath = resolve(here, '../snapshot/example.json');
+const exampleText = readFileSync(examplePath, 'utf8');
+const bytesOf = (text) => new TextEncoder().encode(text);
+const readText = (text) => report.readSnapshot({ name: 'x', json: text }, () => {});
+
+/** A value that has no tables, as JSON.parse would give it. */
+function plain(value) {
+    if (Array.isArray(value)) {
+        return value.map(plain);
+    }
+    return value !== null && typeof value === 'object'
+        ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)])) : value;
+}
+
+function generated(...options) {
+    const path = join(folder, `s${options.join('')}.json`);
+    execFileSync(process.env.TENURE_PYTHON ?? 'python3',
+        ['-B', join(here, 'make_snapshot.py'), path, ...options]);
+    return readFileSync(path, 'utf8');
+}
+
+test('the JSON reader reads what JSON.parse reads', () => {
+    const texts = ['null', 'true', ' [ ] ', '{}', '0', '-0', '-12', '1.5e3', '1e-7',
+        '9007199254740991', '123456789012345678', '-9007199254740991', '"\\u00e9\\n\\"\\\\/"',
+        '"\u{1f600}"', '[1,[2,[3]],{"a":[{}]}]', '{"a":{"b":null},"__proto__":1,"c":"</script>"}',
+        '{"rows":[[1]],"columns":["a"]}'];
+    for (const text of texts) {
+        assert.deepEqual(plain(report.readJson(bytesOf(text))), JSON.parse(text), text);
+    }
+    assert.equal(Object.getPrototypeOf(report.readJson(bytesOf('{"__proto__":{"x":1}}'))), null);
+});
+
+test('a table has its rows by column, and its other members', () => {
+    const table = report.readJson(bytesOf(
+        '{"mode":"full","columns":["a","b","c"],"rows":[[1,-2,null],[3,4.5,"x"]],"more":7}'));
+    assert.deepEqual([...table.column('a')], [1, 3]);
+    assert.deepEqual([...table.column('b')], [-2, 4.5]);
+    assert.deepEqual(table.values('c'), [null, 'x']);
+    assert.deepEqual({ ...table.fields, columns: 0 }, { mode: 'full', columns: 0, more: 7 });
+});
+
+test('text that is not JSON is refused, with the place', () => {
+    const texts = ['', '[', '[1', '[1,', '[1,]', '{', '{"a"', '{"a":', '{"a":1', '{"a":1,}', '01',
+        '1.', '-', '+1', 'tru', 'nul', '"', '"a', '"\\x"', '"\\u12"', '[1]]', '1 2', '{a:1}',
+        '{"columns":["a"],"rows":[[1,2]]}', '{"columns":["a","b"],"rows":[[1]]}', '\u0000'];
+    for (const text of texts) {
+        assert.throws(() => report.readJson(bytesOf(text)), report.JsonError, JSON.stringify(text));
+    }
+    assert.throws(() => report.readJson(bytesOf('['.repeat(100_000))), /deeper than/);
+    assert.throws(() => report.readJson(new Uint8Array([0x22, 0xff, 0x22])), /UTF-8/);
+});
+
+test('a snapshot that is cut off anywhere is refused', async () => {
+    const step = 97;
+    for (let end = 0; end < exampleText.trimEnd().length; end += step) {
+        await assert.rejects(readText(exampleText.slice(0, end)), report.SnapshotError,
+            `at ${end}`);
+    }
+    const packed = gzipSync(exampleText);
+    for (const end of [1, 2, 10, 100, packed.length - 9, packed.length - 1]) {
+        const gzipBase64 = packed.subarray(0, end).toString('base64');
+        await assert.rejects(report.readSnapshot({ name: 'x', gzipBase64 }, () => {}),
+            report.SnapshotError, `packed, at ${end}`);
+    }
+});
+
+test('what is no snapshot is refused in words', async () => {
+    await assert.rejects(readText('{"segments":[]}'), /no Tenure snapshot/);
+    await assert.rejects(readText(exampleText.replace('"version": 1', '"version": 2')),
+        /version 2.*reads version 1/);
+    const pickle = Buffer.from([0x80, 2, 0x7d, 0x2e]).toString('base64');
+    await assert.rejects(report.readSnapshot({ name: 'x', gzipBase64: pickle }, () => {}),
+        /pickle.*convert/);
+    await assert.rejects(readText(exampleText.replace('0, 0, 0, 4, 3, 1]', '0, 0, 0, 5, 3, 1]')),
+        /Segment 1 begins with block 5/);
+    for (const key of ['blocks', 'segments', 'history', 'waits', 'strings', 'stacks', 'pools']) {
+        const document = JSON.parse(exampleText);
+        delete document[key];
+        await assert.rejects(readText(JSON.stringify(document)), new RegExp(`"${key}"`));
+    }
+});
+
+test('indexes that refer to nothing harm nothing', async () => {
+    const document = JSON.parse(exampleText);
+    document.blocks.rows[0][5] = 999;
+    document.history.rows[2][5] = 77;
+    document.history.rows[2][10] = -5;
+    document.frames.rows[0][0] = 12345;
+    document.waits.rows[0][2] = 50;
+    const { devices: [device] } = await readText(JSON.stringify(document));
+    assert.equal(device.blocks.stack[0], 0);
+    assert.equal(device.history.pool[2], -1);
+    assert.equal(device.history.stack[2], 0);
+    assert.equal(device.waits.stream[0], -1);
+});
+
+/** Amounts after each record, from the picture backwards, the plain way. */
+function plainAmounts(document) {
+    const kind = (row) => document.kinds[row[1]];
+    const sum = (state, column) => document.blocks.rows
+        .filter((row) => document.states[row[3]] === state)
+        .reduce((total, row) => total + row[column], 0);
+    let live = sum('live', 2), retired = sum('retired', 1);
+    let reserved = document.devices[0].reserved_bytes;
+    const result = [];
+    for (const row of document.history.rows.toReversed?.() ??
+        [...document.history.rows].reverse()) {
+        result.unshift([live, retired, reserved].map((amount) => Math.max(0, amount)));
+        const [, , , bytes, requested] = row;
+        switch (kind(row)) {
+        case 'alloc': live -= requested; break;
+        case 'free': live += requested; break;
+        case 'retire': live += requested; retired -= bytes; break;
+        case 'reuse': retired += bytes; break;
+        case 'map': reserved -= bytes; break;
+        case 'unmap': reserved += bytes; break;
+        default: break;
+        }
+    }
+    return result;
+}
+
+for (const [name, text] of [['the example', exampleText],
+    ['a program', generated('--records', '3000', '--steps', '60')],
+    ['a program whose beginning was overwritten',
+        generated('--records', '700', '--steps', '60')]]) {
+    test(`amounts over time are those of a plain count: ${name}`, async () => {
+        const document = JSON.parse(text);
+        const { devices: [{ history }] } = await readText(text);
+        const expected = plainAmounts(document);
+        for (let i = 0; i < history.length; i++) {
+            assert.deepEqual([history.live[i], history.retired[i], history.reserved[i]],
+                expected[i], `record ${i}`);
+        }
+        const most = Math.max(...expected.map(([live]) => live));
+        assert.equal(history.live[history.peak], most);
+    });
+
+    test(`holders at any moment add up to what was live: ${name}`, async () => {
+        const snapshot = await readText(text);
+        const [device] = snapshot.devices;
+        const names = new report.Names(snapshot);
+        const { history } = device;
+        for (let i = 0; i < history.length; i += Math.ceil(history.length / 50)) {
+            for (const group of report.GROUPS) {
+                const holders = report.holdersOf(snapshot, names, device, group, i);
+                const live = holders.reduce((sum, holder) => sum + holder.live, 0);
+                assert.equal(live, history.live[i], `${group} at record ${i}`);
+            }
+        }
+    });
+
+    test(`the accounting equation holds: ${name}`, async () => {
+        const snapshot = await readText(text);
+        const [device] = snapshot.devices;
+        const { bytes, total } = report.accountingOf(snapshot, device);
+        assert.equal(total, device.reservedBytes + device.asleepBytes);
+        assert.equal(Object.values(bytes).reduce((a, b) => a + b), total);
+        const pools = JSON.parse(text).pools;
+        for (const share of ['live', 'slack', 'retired', 'binned', 'free']) {
+            assert.equal(bytes[share], pools.reduce((sum, pool) => sum + pool.bytes[share], 0));
+        }
+    });
+}
+
+test('a free is paired with the allocation of its address', async () => {
+    const text = generated('--records', '3000', '--steps', '60');
+    const { devices: [{ history }] } = await readText(text);
+    const latest = new Map();
+    const { alloc, free, retire } = report.KIND;
+    for (let i = 0; i < history.length; i++) {
+        const address = history.address[i];
+        if (history.kind[i] === alloc) {
+            latest.set(address, i);
+        } else if (history.kind[i] === free || history.kind[i] === retire) {
+            const record = latest.get(address) ?? -1;
+            assert.equal(history.pair[i], record);
+            if (record >= 0) {
+                assert.equal(history.pair[record], i);
+            }
+        }
+    }
+});
+
+test('a chart never loses an extreme', () => {
+    // Amounts that have nothing to do with each other, so that no extreme stands in for another.
+    const length = 20_000;
+    let seed = 1;
+    const random = () => (seed = (seed * 48271) % 0x7fffffff);
+    const column = () => Float64Array.from({ length }, random);
+    const history = { length, live: column(), retired: column(), reserved: column() };
+    const waiting = history.live.map((live, i) => live + history.retired[i]);
+    for (const [from, to] of [[0, length - 1], [5000, 9000], [7000, 7100]]) {
+        const drawn = report.decimate(history, null, from, to, 200);
+        assert.ok(drawn.length <= 200 * 6 + 3, `${drawn.length} of ${to - from}`);
+        const inside = drawn.filter((record) => record >= from && record <= to);
+        const extremes = (values) => [Math.max(...values), Math.min(...values)];
+        for (const amounts of [history.live, history.reserved]) {
+            assert.deepEqual(extremes(inside.map((record) => amounts[record])),
+                extremes(amounts.slice(from, to + 1)));
+        }
+        assert.equal(Math.max(...inside.map((record) => waiting[record])),
+            Math.max(...waiting.slice(from, to + 1)));
+        assert.ok(inside.every((record, i) => i === 0 || record > inside[i - 1]));
+    }
+});
+
+test('two devices are kept apart', async () => {
+    const two = twoDevices(JSON.parse(exampleText));
+    const alone = (await readText(exampleText)).devices[0];
+    const both = await readText(JSON.stringify(two));
+    assert.equal(both.devices.length, 2);
+    for (const device of both.devices) {
+        assert.equal(device.blocks.length, alone.blocks.length);
+        assert.deepEqual([...device.blocks.requested], [...alone.blocks.requested]);
+        assert.deepEqual([...device.segments.firstBlock], [...alone.segments.firstBlock]);
+        assert.deepEqual([...device.waits.block], [...alone.waits.block]);
+        assert.deepEqual([...device.history.live], [...alone.history.live]);
+        assert.equal(device.graphs.length, 1);
+    }
+});
+
+test('a pool that sleeps counts as asleep, whatever its blocks', async () => {
+    const document = JSON.parse(exampleText);
+    const pool = document.pools[1];
+    Object.assign(pool, { state: 'asleep', asleep_bytes: pool.reserved_bytes, reserved_bytes: 0 });
+    document.devices[0].reserved_bytes -= pool.asleep_bytes;
+    document.devices[0].asleep_bytes = pool.asleep_bytes;
+    const snapshot = await readText(JSON.stringify(document));
+    const { bytes, total } = report.accountingOf(snapshot, snapshot.devices[0]);
+    assert.equal(bytes.asleep, pool.asleep_bytes);
+    assert.equal(bytes.live, document.pools[0].bytes.live);
+    assert.equal(total, document.devices[0].reserved_bytes + document.devices[0].asleep_bytes);
+});
+
+test('amounts and times in words', () => {
+    const plainSpace = (text) => text.replaceAll('\u00a0', ' ');
+    const cases = [[0, '0 B'], [999, '999 B'], [1000, '0.98 KiB'], [1024, '1.00 KiB'],
+        [1023 * 1024, '1.00 MiB'], [10.25 * 2 ** 20, '10.3 MiB'], [80 * 2 ** 30, '80.0 GiB'],
+        [999 * 2 ** 30, '999 GiB'], [3 * 2 ** 60, '3.00 EiB']];
+    for (const [value, expected] of cases) {
+        assert.equal(plainSpace(report.bytes(value)), expected);
+    }
+    assert.equal(plainSpace(report.signedBytes(-2048)), '\u22122.00 KiB');
+    assert.equal(plainSpace(report.duration(1500)), '1.50 \u00b5s');
+    assert.equal(plainSpace(report.duration(61e9)), '61.0 s');
+    assert.equal(plainSpace(report.duration(754e9)), '12 min 34 s');
+    assert.equal(report.parseAddress('0x7f00'), 0x7f00);
+    assert.equal(report.parseAddress('attention'), null);
+    assert.equal(plainSpace(report.percent(1, 3)), '33 %');
+});
+
+test('a table of 200,000 rows is read whole', async () => {
+    // Crosses every growth of the columns.
+    const rows = Array.from({ length: 200_000 }, (_, i) => `[${i},${i * 7}]`).join(',');
+    const path = join(folder, 'rows.json');
+    writeFileSync(path, `{"columns":["a","b"],"rows":[${rows}]}`);
+    const table = report.readJson(readFileSync(path));
+    assert.equal(table.length, 200_000);
+    assert.equal(table.column('b')[199_999], 199_999 * 7);
+    assert.equal(table.column('a')[1024], 1024);
+});

@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`tenure snapshot` from outside: help, options, words, exit codes, files that cannot be written.
+
+Seen to fail: with the temporary file left behind after an error; with '<' not escaped in JSON;
+with a diff that tells stacks apart by their numbers; with blocks that need not tile; with
+compressed data that may end early.
+"""
+import base64
+import gzip
+import json
+import os
+import pathlib
+import pickle
+import re
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+from command import BAD_INPUT, CHECK_FAILED, CommandTest, NO_MEMORY, TENURE  # noqa: E402
+import torch_shapes  # noqa: E402
+
+COMMANDS = ["summary", "diff", "convert", "trace", "html"]
+EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "snapshot/example.json"
+HOLE = '<script type="application/json" id="tenure-data"></script>'
+
+
+class Usage(CommandTest):
+    def test_help(self):
+        text = self.run_tenure("snapshot", "--help").stdout
+        self.assertEqual(text, self.run_tenure("help", "snapshot").stdout)
+        for command in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  {command} ")
+            own = self.run_tenure("snapshot", command, "--help").stdout
+            self.assertIn(f"Usage: tenure snapshot {command}", own)
+            self.assertIn("Exit codes:", own)
+            self.assertLessEqual(max(map(len, own.splitlines())), 100)
+
+    def test_wrong_usage(self):
+        for arguments, words in [
+            ([], "Usage:"),
+            (["sumary"], '"sumary"'),
+            (["summary"], "argument is missing"),
+            (["summary", EXAMPLE, "extra"], "unexpected argument"),
+            (["summary", "--top", "0", EXAMPLE], "--top must be"),
+            (["summary", "--max-memory", "0", EXAMPLE], "--max-memory must be"),
+            (["convert", "--to", "csv", EXAMPLE, "-"], "tenure or torch"),
+            (["trace", "--device", "3", EXAMPLE, "-"], "device 3"),
+            (["html", "--template", "/nonexistent.html", EXAMPLE, "-"], None),
+            (["summary", "/nonexistent"], "No such file"),
+            (["summary", "/"], "Is a directory"),
+        ]:
+            with self.subTest(arguments=arguments):
+                result = self.run_tenure("snapshot", *arguments, code=[BAD_INPUT, CHECK_FAILED])
+                self.assertIn(words or "cannot be opened", result.stderr)
+                self.assertEqual(result.stdout, "")
+
+    def test_no_device_is_needed(self):
+        self.run_tenure("snapshot", "summary", EXAMPLE,
+                        environment={"TENURE_DRIVER": "/nonexistent/lib.so"})
+
+
+class Files(CommandTest):
+    def test_not_a_snapshot(self):
+        for content, words in [
+            (b"", "empty"),
+            (b"\x7fELF\x02\x01\x01", "at byte 0"),
+            (b"{}", "no memory snapshot"),
+            (b"[1]", "segments[0]"),
+            (pickle.dumps({"a": 1}), "no memory snapshot"),
+            (pickle.dumps(print), "(0x93) imports Python code"),
+            (gzip.compress(b"{}")[:-3], "ends too early"),
+        ]:
+            path = self.write("bad", content)
+            result = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT)
+            self.assertIn(words, result.stderr)
+            self.assertIn(f"{path}: ", result.stderr)
+            self.assertEqual(result.stdout, "")
+
+    def test_code_in_a_pickle_is_not_run(self):
+        mark = self.folder / "was-run"
+
+        class Bomb:
+            def __reduce__(self):
+                return os.mkdir, (str(mark),)
+
+        for protocol in range(6):
+            path = self.write("bomb.pickle", pickle.dumps({"segments": [Bomb()]}, protocol))
+            result = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT)
+            self.assertIn("nothing in it was run", result.stderr)
+            self.assertFalse(mark.exists())
+
+    def test_memory_limit(self):
+        content, _ = torch_shapes.snapshot(steps=12000)
+        path = self.write("a.pickle", pickle.dumps(content))
+        self.run_tenure("snapshot", "summary", path)
+        result = self.run_tenure("snapshot", "summary", "--max-memory", "1", path, code=NO_MEMORY)
+        self.assertIn("--max-memory", result.stderr)
+        # A bomb of zeros: 64 MiB of one text from 64 KiB.
+        bomb = b"\x80\x04\x8d" + (64 << 20).to_bytes(8, "little") + bytes(64 << 20) + b"."
+        path = self.write("bomb.gz", gzip.compress(bomb))
+        self.run_tenure("snapshot", "summary", "--max-memory", "16", path, code=NO_MEMORY)
+
+    def test_tables_of_ours_are_checked(self):
+        """One wrong number at a time, in each table: refused, with its place."""
+        def change(path, to):
+            document = json.loads(EXAMPLE.read_text("utf-8"))
+            at = document
+            for step in path[:-1]:
+                at = at[step]
+            at[path[-1]] = to
+            return document
+
+        for path, to, words in [
+            (["blocks", "rows", 3, 0], 5, "blocks[3]: it begins at 5"),
+            (["blocks", "rows", 3, 1], 0, "blocks[3]"),
+            (["blocks", "rows", 0, 2], 4096, "4096 were asked for"),
+            (["blocks", "rows", 0, 3], 6, '"state" is 6'),
+            (["blocks", "rows", 0, 5], 9, '"stack" is 9'),
+            (["blocks", "rows", 0], [1, 2], "2 values for 6 columns"),
+            (["blocks", "rows", 0, 1], 1.5, "value 1 is a fraction"),
+            (["blocks", "columns", 3], "colour", 'the column "state" is missing'),
+            (["segments", "rows", 1, 1], 4096, "segments[1]: its blocks are 8388608"),
+            (["segments", "rows", 1, 5], 3, "segments[1]: its first block is 3"),
+            (["segments", "rows", 1, 6], 2, "its blocks are"),
+            (["segments", "rows", 1, 2], 7, '"pool" is 7'),
+            (["segments", "rows", 3, 6], 99, "beyond the 10"),
+            (["waits", "rows", 0, 0], 10, '"block" is 10'),
+            (["history", "rows", 5, 1], 99, "history[5]"),
+            (["history", "rows", 5, 8], -1, '"reason" is -1'),
+            (["history", "mode"], 3, '"mode" must be a text'),
+            (["stacks", 1], [7], "stacks[1]: frame 0"),
+            (["frames", "rows", 0, 0], 70, "frames[0]"),
+            (["strings", 0], "x", "string 0 must be the empty one"),
+            (["devices", 0, "index"], 999, "device 999"),
+            (["pools", 1, "device"], 1, "device 1 is not among"),
+            (["streams", 0, "handle"], "12", '"handle" is "12"'),
+            (["graphs", 0, "pool"], 5, "graphs[0]"),
+            (["version"], 2, "version 2"),
+            (["time"], None, '"time" must be a dictionary, not nothing'),
+        ]:
+            with self.subTest(path=path):
+                file = self.write("bad.json", json.dumps(change(path, to)))
+                result = self.run_tenure("snapshot", "summary", file, code=BAD_INPUT)
+                self.assertIn(words, result.stderr)
+
+    def test_unknown_keys_and_columns_are_ignored(self):
+        document = json.loads(EXAMPLE.read_text("utf-8"))
+        document["weather"] = ["sunny"]
+        document["blocks"]["columns"].append("colour")
+        for row in document["blocks"]["rows"]:
+            row.append(7)
+        document["kinds"].append("teleport")
+        document["history"]["rows"].append([9900001, 20, 1, 2, 3, 0, 0, 1, 0, 0, 0, 0])
+        path = self.write("new.json", json.dumps(document))
+        self.assertEqual(self.run_tenure("snapshot", "summary", path).stdout.split("\n", 1)[1],
+                         self.run_tenure("snapshot", "summary", EXAMPLE).stdout.split("\n", 1)[1])
+
+    def test_output_that_cannot_be_written(self):
+        for arguments in [["convert"], ["trace"]]:
+            for target, words in [("/dev/full", "No space left"), ("/nonexistent/x", "No such"),
+                                  (self.folder, "Is a directory")]:
+                result = self.run_tenure("snapshot", *arguments, EXAMPLE, target,
+                                         code=CHECK_FAILED)
+                self.assertIn(words, result.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_bad_input_leaves_no_output(self):
+        bad = self.write("bad", b"\x80\x02cos\nsystem\n.")
+        old = self.write("out.pickle", b"old")
+        self.run_tenure("snapshot", "convert", bad, old, code=BAD_INPUT)
+        self.assertEqual(old.read_bytes(), b"old")
+        self.assertEqual(len(list(self.folder.iterdir())), 2)
+
+
+class Words(CommandTest):
+    def test_summary_of_the_example(self):
+        text = self.run_tenure("snapshot", "summary", EXAMPLE).stdout
+        document = json.loads(EXAMPLE.read_text("utf-8"))
+        held = sum(row[1] for row in document["blocks"]["rows"] if row[3] == 1)
+        for words in ["16 MiB are reserved.", f"{held / 2**20:.1f} MiB wait", "decode graph",
+                      "backward model.c:40 < main model.c:80", "work on stream 0x5581b0",
+                      "graph 1", "0.800 ms", "ran out of memory 1 time."]:
+            self.assertIn(words, text)
+
+    def test_json_has_all(self):
+        shown = json.loads(self.run_tenure("snapshot", "summary", "--json", EXAMPLE).stdout)
+        document = json.loads(EXAMPLE.read_text("utf-8"))
+        sums = [pool["bytes"] for pool in document["pools"]]
+        self.assertEqual(shown["live_bytes"], sum(one["live"] + one["slack"] for one in sums))
+        self.assertEqual(shown["retired_bytes"], sum(one["retired"] for one in sums))
+        self.assertEqual(shown["reserved_bytes"], document["devices"][0]["reserved_bytes"])
+        self.assertEqual(sum(one["bytes"] for one in shown["waits"]),
+                         sum(document["blocks"]["rows"][row[0]][1]
+                             for row in document["waits"]["rows"]))
+
+    def test_ours_to_ours_loses_nothing(self):
+        self.run_tenure("snapshot", "convert", "--to", "tenure", EXAMPLE, self.folder / "a.json")
+        self.assertEqual(json.loads((self.folder / "a.json").read_text("utf-8")),
+                         json.loads(EXAMPLE.read_text("utf-8")))
+
+    def test_what_a_conversion_loses_is_said(self):
+        result = self.run_tenure("snapshot", "convert", EXAMPLE, self.folder / "a.pickle")
+        for words in ["binned", "pool_made", "modules and offsets", "graphs (1)", "threads"]:
+            self.assertIn(words, result.stderr)
+        back = pickle.loads((self.folder / "a.pickle").read_bytes())
+        self.assertEqual([one["kind"] for one in back["tenure"]["waits"]], ["use", "use", "graph"])
+        self.assertEqual([one["name"] for one in back["tenure"]["pools"]],
+                         ["default", "decode graph"])
+        # Nobody's memory changes by it.
+        shown = json.loads(self.run_tenure("snapshot", "diff", "--json", EXAMPLE,
+                                           self.folder / "a.pickle").stdout)
+        self.assertEqual(shown["before"], shown["after"])
+        for row in shown["rows"]:
+            self.assertEqual(row["before_bytes"], row["after_bytes"])
+            self.assertEqual(row["new_blocks"], 0)
+
+    def test_diff_finds_what_leaks(self):
+        content, _ = torch_shapes.snapshot(steps=100)
+        before = self.write("before.pickle", pickle.dumps(content))
+        leak = [{"filename": "/srv/leak.py", "line": 99, "name": "forget"}]
+        blocks = content["segments"][0]["blocks"]
+        place = next(at for at, one in enumerate(blocks)
+                     if one["state"] == "inactive" and one["size"] > 3000)
+        block = blocks[place]
+        blocks[place:place + 1] = [
+            {"address": block["address"] + 1024 * part, "size": 1024, "requested_size": 1000,
+             "state": "active_allocated", "frames": leak} for part in range(2)
+        ] + [dict(block, address=block["address"] + 2048, size=block["size"] - 2048)]
+        after = self.write("after.pickle", pickle.dumps(content))
+        shown = json.loads(self.run_tenure("snapshot", "diff", "--json", before, after).stdout)
+        first = shown["rows"][0]
+        self.assertEqual(first["name"], "forget leak.py:99")
+        self.assertEqual((first["after_bytes"] - first["before_bytes"], first["new_blocks"]),
+                         (2048, 2))
+        text = self.run_tenure("snapshot", "diff", before, after).stdout
+        self.assertIn("1 place holds 2 KiB more than before.", text)
+        self.assertIn("Nothing that is live grew.",
+                      self.run_tenure("snapshot", "diff", after, before).stdout)
+
+    def test_no_history_is_said(self):
+        content, _ = torch_shapes.snapshot()
+        content["device_traces"] = [[]]
+        path = self.write("a.pickle", pickle.dumps(content))
+        result = self.run_tenure("snapshot", "trace", path, "-", code=BAD_INPUT)
+        self.assertIn("_record_memory_history", result.stderr)
+
+
+class Html(CommandTest):
+    def embedded(self, text, identifier):
+        found = re.search(rf'<script type="[^"]*" id="{identifier}" data-name="([^"]*)">'
+                          r"([^<]*)</script>", text)
+        self.assertIsNotNone(found, identifier)
+        return found.groups()
+
+    def test_fills_the_template(self):
+        template = self.write("report.html", f"<html>\n<script>1 < 2</script>\n{HOLE}\n</html>\n")
+        # Names of functions that would end the element, or the page, if they were not escaped.
+        content, _ = torch_shapes.snapshot()
+        content["device_traces"][0][0]["frames"][0]["name"] = "</script><script>alert(1)<!--"
+        big = self.write('b"<&.pickle', pickle.dumps(content))
+        content["device_traces"] = []
+        for part in content["segments"]:
+            for block in part["blocks"]:
+                block["frames"] = [{"filename": "<!--", "line": 1, "name": "</script><b>"}]
+        small = self.write("small.pickle", pickle.dumps(content))
+        self.run_tenure("snapshot", "html", "--template", template, "--compare", big, small,
+                        self.folder / "out.html")
+        text = (self.folder / "out.html").read_text("utf-8")
+        self.assertTrue(text.startswith("<html>\n<script>1 < 2</script>\n"))
+        self.assertTrue(text.endswith("</script>\n</html>\n"))
+        name, data = self.embedded(text, "tenure-data")
+        self.assertEqual(name, "small.pickle")
+        self.assertIn("</script><b>", json.loads(data)["strings"])
+        self.assertEqual(text.count("</script"), text.count("<script"))
+        torch = self.write("big.pickle", pickle.dumps(torch_shapes.snapshot(steps=3000)[0]))
+        self.run_tenure("snapshot", "html", "--template", template, "--compare", small, torch,
+                        self.folder / "out.html")
+        text = (self.folder / "out.html").read_text("utf-8")
+        name, data = self.embedded(text, "tenure-data-gz")
+        document = json.loads(gzip.decompress(base64.b64decode(data, validate=True)))
+        self.assertEqual((name, document["format"]), ("big.pickle", "tenure-snapshot"))
+        self.embedded(text, "tenure-data-b")
+
+    def test_name_is_escaped(self):
+        template = self.write("report.html", HOLE + "\n")
+        path = self.write('a"<&.json', EXAMPLE.read_bytes())
+        self.run_tenure("snapshot", "html", "--template", template, path, self.folder / "o.html")
+        name, _ = self.embedded((self.folder / "o.html").read_text("utf-8"), "tenure-data")
+        self.assertEqual(name, "a&quot;&lt;&amp;.json")
+
+    def test_the_report_itself(self):
+        """The one that was built beside the command, if there was a Node.js to build it with."""
+        built = pathlib.Path(TENURE).parent.parent / "share/tenure/report.html"
+        if not built.exists():
+            result = self.run_tenure("snapshot", "html", EXAMPLE, self.folder / "o.html",
+                                     code=BAD_INPUT)
+            self.assertIn("Node.js", result.stderr)
+            return
+        self.run_tenure("snapshot", "html", EXAMPLE, self.folder / "o.html")
+        text = (self.folder / "o.html").read_text("utf-8")
+        _, data = self.embedded(text, "tenure-data")
+        self.assertEqual(json.loads(data), json.loads(EXAMPLE.read_text("utf-8")))
+        self.assertEqual(text.replace(text[text.rindex("<script "):text.rindex("</script>")], ""),
+                         built.read_text("utf-8").replace(HOLE, "</script>"))
+
+    def test_other_files_are_no_template(self):
+        result = self.run_tenure("snapshot", "html", "--template", EXAMPLE, EXAMPLE,
+                                 self.folder / "o.html", code=CHECK_FAILED)
+        self.assertIn("is not the report's template", result.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all views share: the snapshot that is open, the device that is looked at, and the way from
+ * one view to another.
+ */
+import { Accounting, accountingOf } from './data/accounting.js';
+import { Device, Snapshot } from './data/model.js';
+import { Names } from './text/names.js';
+
+export const VIEWS = ['timeline', 'map', 'holders', 'waiting', 'graphs', 'records', 'compare'] as
+    const;
+export type ViewName = typeof VIEWS[number];
+
+/** What a view is to show; each view takes what it understands. */
+export interface Target {
+    block?: number; segment?: number; record?: number; address?: number; query?: string;
+    stream?: number;
+}
+
+export interface View {
+    readonly root: HTMLElement;
+    /** Called each time the view comes up, after it is in the page. */
+    shown?(target: Target): void;
+    /** Called when sizes or the theme change while it is up. */
+    redraw?(): void;
+    /** A key that nothing else took; true if the view took it. */
+    key?(event: KeyboardEvent): boolean;
+}
+
+export interface App {
+    readonly snapshot: Snapshot;
+    readonly names: Names;
+    readonly device: Device;
+    readonly accounting: Accounting;
+    /** The snapshot to compare with, if one is open. */
+    readonly other: Snapshot | null;
+    go(view: ViewName, target?: Target): void;
+    openOther(): void;
+}
+
+export function makeContext(snapshot: Snapshot, device: Device): Pick<App,
+    'snapshot' | 'device' | 'accounting' | 'names'> {
+    return {
+        snapshot, device, names: new Names(snapshot), accounting: accountingOf(snapshot, device),
+    };
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What things are called: stacks by the function that asked for the memory, streams, pools.
+ */
+import { Snapshot } from '../data/model.js';
+import { Child, el } from '../ui/dom.js';
+
+/** The last parts of a path, as many as fit. */
+export function shortPlace(place: string, length = 48): string {
+    if (place.length <= length) {
+        return place;
+    }
+    const parts = place.split('/');
+    let result = parts.pop() ?? '';
+    while (parts.length > 0 && result.length + parts[parts.length - 1]!.length + 1 <= length - 2) {
+        result = `${parts.pop()!}/${result}`;
+    }
+    return `\u2026/${result}`;
+}
+
+export interface StackName { name: string; place: string; callers: string }
+
+export class Names {
+    private readonly stacks = new Map<number, StackName>();
+    private readonly keys: string[] = [];
+    private readonly searchTexts: string[] = [];
+
+    constructor(private readonly snapshot: Snapshot) {}
+
+    /** Stack 0 is what is not known. */
+    stack(stack: number): StackName {
+        let name = this.stacks.get(stack);
+        if (!name) {
+            name = this.makeStack(stack);
+            this.stacks.set(stack, name);
+        }
+        return name;
+    }
+
+    private makeStack(stack: number): StackName {
+        const frames = this.snapshot.stacks[stack];
+        if (!frames || frames.length === 0) {
+            return { name: 'No stack recorded', place: '', callers: '' };
+        }
+        const at = (index: number) => this.snapshot.frames[frames[index]!]!;
+        const callers = Array.from(frames.subarray(1, 4), (frame) =>
+            this.snapshot.frames[frame]!.name);
+        return {
+            name: at(0).name, place: at(0).place,
+            callers: callers.length > 0 ? `from ${callers.join(', from ')}` : '',
+        };
+    }
+
+    /** A text that is equal for equal stacks of two snapshots. */
+    stackKey(stack: number): string {
+        return this.keys[stack] ??= Array.from(this.snapshot.stacks[stack] ?? [], (frame) => {
+            const { name, place } = this.snapshot.frames[frame]!;
+            return `${name}\u0001${place}`;
+        }).join('\u0002');
+    }
+
+    /** All that a search may find in a stack, in small letters. */
+    stackSearchText(stack: number): string {
+        return this.searchTexts[stack] ??= this.stackKey(stack).toLowerCase();
+    }
+
+    stream(stream: number): string {
+        return this.snapshot.streams[stream]?.name ?? 'no stream';
+    }
+
+    pool(pool: number): string {
+        return this.snapshot.pools[pool]?.name ?? 'no pool';
+    }
+
+    /** All frames, for the details of a row. */
+    frames(stack: number): HTMLElement {
+        const frames = this.snapshot.stacks[stack];
+        if (!frames || frames.length === 0) {
+            return el('p', { class: 'note' }, this.snapshot.historyMode === 'full'
+                ? 'No stack is known for this: it happened before stacks were recorded.'
+                : 'No stack is known: they are recorded with the setting history:full.');
+        }
+        return el('ol', { class: 'stack' }, ...Array.from(frames, (index): Child => {
+            const frame = this.snapshot.frames[index]!;
+            return el('li', {}, frame.name, ' ', el('small', {}, frame.place));
+        }));
+    }
+}

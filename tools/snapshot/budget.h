@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host memory with a limit.
+ *
+ * What is read from a file decides how much memory reading takes, and a file may be hostile. So
+ * everything that grows with a file's content is taken from a store, and all stores of one reading
+ * share a budget: when it is used up, allocation fails and the reader says so. Nothing is given
+ * back one by one: a store is a list of pieces that goes as a whole.
+ *
+ * Not for several threads.
+ */
+#ifndef TENURE_TOOLS_BUDGET_H
+#define TENURE_TOOLS_BUDGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* How much may be used by all stores together. */
+typedef struct budget {
+    size_t limit_bytes;
+    size_t used_bytes;
+    size_t peak_bytes; /* the most that was ever used */
+    int refused;       /* an allocation failed because of the limit (1) or the system (2) */
+} budget;
+
+typedef struct store_piece store_piece;
+
+/* A place for things that live equally long. All zero but for `limits` is a store, empty. */
+typedef struct store {
+    budget *limits;
+    store_piece *pieces; /* newest first */
+    char *at, *end;      /* what is left of the newest */
+} store;
+
+void budget_start(budget *limits, size_t limit_bytes);
+
+void store_start(store *place, budget *limits);
+void store_release(store *place);
+
+/* `bytes` of zeroed memory, aligned to 8; null if the budget or the system has no more. */
+void *store_take(store *place, size_t bytes);
+
+/* An array that grows: room for at least `wanted` elements of `element_bytes`. The old elements
+ * are moved. Returns 0, or -1 without any change. Its memory is counted, and goes by
+ * array_release; it belongs to no store. */
+typedef struct array {
+    void *items;
+    size_t count, capacity;
+} array;
+
+int array_reserve(array *list, budget *limits, size_t element_bytes, size_t wanted);
+void array_release(array *list, budget *limits, size_t element_bytes);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Putting snapshots into the report: one HTML file that needs nothing else.
+ */
+#ifndef TENURE_TOOLS_ENCODE_HTML_H
+#define TENURE_TOOLS_ENCODE_HTML_H
+
+#include "model.h"
+#include "output.h"
+
+typedef struct html_part {
+    const model *snapshot;
+    const char *name; /* of its file, to be shown */
+} html_part;
+
+/* Fills the template (tools/report) with one or two snapshots. Returns 0, or -1 with a sentence in
+ * `error`. What goes wrong with `out` is kept there. */
+int encode_html(const char *template_path, const html_part *parts, size_t parts_count, output *out,
+                char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file read as a stream of bytes, plain or gzip, and the one place where a reader says what is
+ * wrong with it.
+ *
+ * How much of a plain file is left is known, of a compressed one it is not. Readers ask before
+ * they believe a length that the file states.
+ */
+#ifndef TENURE_TOOLS_INPUT_H
+#define TENURE_TOOLS_INPUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { INPUT_BUFFER_BYTES = 1 << 16, INPUT_ERROR_BYTES = 1024 };
+
+typedef struct input {
+    const char *path;      /* as the user wrote it; the caller's */
+    void *file;            /* a gzFile, or null for bytes in memory */
+    unsigned char *buffer; /* in which [at, length) has not been taken */
+    size_t at, length;
+    uint64_t before;     /* bytes of the stream before the buffer's first */
+    uint64_t size;       /* of the whole stream, or UINT64_MAX where compression hides it */
+    uint64_t file_bytes; /* as it lies on the disk, 0 if unknown */
+    /* Called now and then with how much of file_bytes has been read. May be null. */
+    void (*on_progress)(void *context, uint64_t done, uint64_t total);
+    void *context;
+    int failed; /* input_fail was called: the first complaint stands */
+    char error[INPUT_ERROR_BYTES];
+} input;
+
+/* Opens a file. Returns 0, or -1 with a sentence in `error`. */
+int input_open(input *in, const char *path);
+/* The same for bytes in memory, which must stay. */
+void input_open_memory(input *in, const char *path, const void *bytes, size_t count);
+void input_close(input *in);
+
+/* Fills the buffer if all of it has been taken. Returns 1 if there is a byte, 0 at the end, -1 if
+ * the file cannot be read (the sentence is in `error`). */
+int input_fill(input *in);
+
+/* The place of the next byte, counted from 0. */
+uint64_t input_offset(const input *in);
+
+/* The most bytes that can follow: exact for plain files. */
+uint64_t input_left_max(const input *in);
+
+/* Takes exactly `count` bytes. Returns 0, or -1 after a complaint that names `what`. */
+int input_take(input *in, void *bytes, size_t count, const char *what);
+
+/* Puts "path: at byte OFFSET: sentence" into `error`, unless something is there already. Always
+ * returns -1. */
+__attribute__((format(printf, 3, 4))) int input_fail(input *in, uint64_t offset, const char *format,
+                                                     ...);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file being written: all of it or nothing. Bytes go to a temporary file beside the one that is
+ * wanted, which takes its place only when everything is on the disk. "-" is standard output.
+ * Whatever goes wrong is kept until the end: writers need not look at each step.
+ */
+#ifndef TENURE_TOOLS_OUTPUT_H
+#define TENURE_TOOLS_OUTPUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OUTPUT_BUFFER_BYTES = 1 << 16, OUTPUT_ERROR_BYTES = 1024 };
+
+typedef struct output {
+    const char *path;
+    void *file;             /* a gzFile */
+    char *temporary;        /* the temporary file's name; null if the target is written directly */
+    size_t length;          /* of what waits in `buffer` */
+    uint64_t written_bytes; /* before compression */
+    int failed;
+    char error[OUTPUT_ERROR_BYTES];
+    char buffer[OUTPUT_BUFFER_BYTES];
+} output;
+
+/* Compresses with gzip if `compress` is 1. Returns 0, or -1 with a sentence in `error`. */
+int output_open(output *out, const char *path, int compress);
+/* The same for an open descriptor, which this takes over. */
+int output_open_fd(output *out, int fd, int compress);
+/* Completes the file, or removes what there is of it if something failed or `keep` is 0. Returns
+ * 0 if the file is there now, or -1 with a sentence in `error`. */
+int output_close(output *out, int keep);
+
+/* 1 if the name says that the file is to be compressed. */
+int output_wants_gzip(const char *path);
+
+void output_bytes(output *out, const void *bytes, size_t count);
+void output_text(output *out, const char *text);
+void output_unsigned(output *out, uint64_t number);
+void output_signed(output *out, int64_t number);
+/* A string of JSON with its quotes. The text is valid UTF-8. '<' is written as an escape, so that
+ * JSON can stand inside HTML whatever its texts are. */
+void output_json_text(output *out, const char *text);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a file to a model: see read.h. Bytes become values (pickle.c, json_read.c), values become
+ * the model (decode_*.c), and then the values go.
+ */
+#include "read.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "decode.h"
+#include "input.h"
+#include "json_read.h"
+#include "pickle.h"
+#include "value.h"
+
+/* JSON begins with white space or an opening bracket. A pickle never begins with '{' or white
+ * space; it does begin with ']' in protocol 1, but not with '['. */
+static int looks_like_json(const input *in)
+{
+    for (size_t i = in->at; i < in->length; i++) {
+        char one = (char)in->buffer[i];
+        if (one != ' ' && one != '\t' && one != '\r' && one != '\n')
+            return one == '{' || one == '[';
+    }
+    return 0;
+}
+
+/* 1 if the document calls itself Tenure's. */
+static int is_tenure(const value_heap *heap, value document)
+{
+    value format;
+    return value_get(heap, document, "format", &format) && value_kind_of(format) == VALUE_TEXT;
+}
+
+static int document_decode(decoder *from, value document)
+{
+    value_kind kind = value_kind_of(document);
+    if (kind != VALUE_DICT && kind != VALUE_LIST)
+        return decode_is(from, (place){"the document", PLACE_WHOLE}, document, VALUE_DICT);
+    if (is_tenure(from->heap, document))
+        return decode_tenure(from, document);
+    value any;
+    if (kind == VALUE_DICT && !value_get(from->heap, document, "segments", &any))
+        return decode_fail(from, (place){"the document", PLACE_WHOLE},
+                           "it has neither \"format\", as Tenure's snapshots, nor \"segments\", as "
+                           "PyTorch's: this is no memory snapshot");
+    return decode_torch(from, document);
+}
+
+static int values_read(input *in, value_heap *heap, value *document)
+{
+    int state = input_fill(in);
+    if (state <= 0)
+        return state < 0 ? -1 : input_fail(in, 0, "the file is empty");
+    return looks_like_json(in) ? json_read(in, heap, document) : pickle_read(in, heap, document);
+}
+
+static int input_decode(model *result, input *in, char *error, size_t error_bytes)
+{
+    value_heap heap;
+    value document;
+    decoder from = {
+        .path = in->path, .heap = &heap, .out = result, .error = error, .error_bytes = error_bytes};
+    if (value_heap_start(&heap, result->limits) != 0) {
+        value_heap_release(&heap);
+        return decode_fail_memory(&from);
+    }
+    map64_start(&from.texts, result->limits);
+    int code = values_read(in, &heap, &document);
+    if (code != 0)
+        snprintf(error, error_bytes, "%s", in->error);
+    else
+        code = document_decode(&from, document);
+    map64_release(&from.texts);
+    value_heap_release(&heap);
+    return code;
+}
+
+static read_result outcome(const model *result, int code)
+{
+    if (code == 0)
+        return READ_OK;
+    return result->limits->refused ? READ_NO_MEMORY : READ_BAD;
+}
+
+read_result snapshot_read(model *result, const char *path, const read_options *options, char *error,
+                          size_t error_bytes)
+{
+    input in;
+    if (input_open(&in, path) != 0) {
+        snprintf(error, error_bytes, "%s", in.error);
+        return READ_BAD;
+    }
+    if (options) {
+        in.on_progress = options->on_progress;
+        in.context = options->context;
+    }
+    int code = input_decode(result, &in, error, error_bytes);
+    input_close(&in);
+    return outcome(result, code);
+}
+
+read_result snapshot_read_memory(model *result, const char *name, const void *bytes, size_t count,
+                                 char *error, size_t error_bytes)
+{
+    input in;
+    input_open_memory(&in, name, bytes, count);
+    int code = input_decode(result, &in, error, error_bytes);
+    input_close(&in);
+    return outcome(result, code);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Taking history back: see rewind.h. Blocks are found by their address; memory is a sorted list of
+ * ranges, of which a program has at most some thousands.
+ */
+#include "rewind.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct range {
+    uint64_t from, to;
+} range;
+
+typedef struct state {
+    const model *in;
+    rewind_result *out;
+    map64 by_address; /* address -> index in `held` */
+    array held;       /* early_block; those not in by_address are over */
+    array ranges;     /* range: memory, disjoint, sorted, never touching */
+} state;
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* The first range that ends after the address. */
+static size_t range_at(const state *now, uint64_t address)
+{
+    size_t low = 0, high = now->ranges.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (MODEL_AT(now->ranges, range, middle)->to <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int is_memory(const state *now, uint64_t from, uint64_t bytes)
+{
+    size_t at = range_at(now, from);
+    if (at == now->ranges.count)
+        return 0;
+    const range *one = MODEL_AT(now->ranges, range, at);
+    return one->from <= from && from + bytes <= one->to;
+}
+
+/* Replaces `count` ranges from `at` on by `with_count` others. */
+static int ranges_replace(state *now, size_t at, size_t count, const range *with, size_t with_count)
+{
+    array *all = &now->ranges;
+    size_t after = all->count - at - count;
+    if (array_reserve(all, now->out->limits, sizeof(range), all->count + with_count) != 0)
+        return -1;
+    range *items = all->items;
+    memmove(items + at + with_count, items + at + count, after * sizeof(range));
+    if (with_count > 0)
+        memcpy(items + at, with, with_count * sizeof(range));
+    all->count = at + with_count + after;
+    return 0;
+}
+
+/* Takes away memory that is there whole. Returns 1, or 0 if it is not; -1 without memory. */
+static int memory_remove(state *now, uint64_t from, uint64_t bytes)
+{
+    if (bytes == 0 || !is_memory(now, from, bytes))
+        return 0;
+    size_t at = range_at(now, from), parts_count = 0;
+    range whole = *MODEL_AT(now->ranges, range, at), parts[2];
+    if (whole.from < from)
+        parts[parts_count++] = (range){whole.from, from};
+    if (from + bytes < whole.to)
+        parts[parts_count++] = (range){from + bytes, whole.to};
+    return ranges_replace(now, at, 1, parts, parts_count) == 0 ? 1 : -1;
+}
+
+/* Adds memory where there is none. */
+static int memory_add(state *now, uint64_t from, uint64_t bytes)
+{
+    size_t at = range_at(now, from), touching = 0;
+    range whole = {from, from + bytes};
+    if (bytes == 0)
+        return 0;
+    if (at < now->ranges.count && MODEL_AT(now->ranges, range, at)->from < whole.to)
+        return 0;
+    if (at > 0 && MODEL_AT(now->ranges, range, at - 1)->to == from) {
+        whole.from = MODEL_AT(now->ranges, range, --at)->from;
+        touching++;
+    }
+    if (at + touching < now->ranges.count &&
+        MODEL_AT(now->ranges, range, at + touching)->from == whole.to) {
+        whole.to = MODEL_AT(now->ranges, range, at + touching)->to;
+        touching++;
+    }
+    return ranges_replace(now, at, touching, &whole, 1) == 0 ? 1 : -1;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+static int hold(state *now, const early_block *one)
+{
+    early_block *made = NULL;
+    if (array_reserve(&now->held, now->out->limits, sizeof(early_block), now->held.count + 1) == 0)
+        made = MODEL_AT(now->held, early_block, now->held.count);
+    if (!made || map64_put(&now->by_address, one->address, (uint32_t)now->held.count) != 0)
+        return -1;
+    now->held.count++;
+    *made = *one;
+    return 1;
+}
+
+static early_block *held_at(const state *now, uint64_t address)
+{
+    uint32_t at = map64_get(&now->by_address, address);
+    return at == MAP64_ABSENT ? NULL : MODEL_AT(now->held, early_block, at);
+}
+
+/* A free or a reuse taken back: the block is there again. */
+static int block_back(state *now, const record *event, int retired)
+{
+    /* The stack of a free is not that of the allocation. */
+    early_block one = {event->address,        event->requested_bytes, event->pool, event->stream, 0,
+                       (unsigned char)retired};
+    uint64_t bytes = event->requested_bytes ? event->requested_bytes : 1;
+    if (held_at(now, event->address) || !is_memory(now, event->address, bytes))
+        return 0;
+    return hold(now, &one);
+}
+
+/* A growable block gets the size that it had before. */
+static int grow_back(state *now, const record *event, early_block *found)
+{
+    uint64_t before = record_grow_before(event);
+    if (!found || found->retired || event->bytes == 0)
+        return 0;
+    found->requested_bytes = before;
+    if (before == 0)
+        map64_remove(&now->by_address, event->address);
+    return 1;
+}
+
+/* Takes one record back. Returns 1, 0 if it contradicts what is known, -1 without memory. */
+static int record_back(state *now, const record *event)
+{
+    early_block *found = held_at(now, event->address);
+    switch ((record_kind)event->kind) {
+    case RECORD_ALLOC:
+        if (!found || found->retired)
+            return 0;
+        map64_remove(&now->by_address, event->address);
+        return 1;
+    case RECORD_FREE:
+        return block_back(now, event, 0);
+    case RECORD_REUSE:
+        return block_back(now, event, 1);
+    case RECORD_RETIRE:
+        if (!found || !found->retired)
+            return 0;
+        found->retired = 0;
+        /* What was asked for is known better here than from a `reuse`. */
+        if (event->requested_bytes > 0)
+            found->requested_bytes = event->requested_bytes;
+        return 1;
+    case RECORD_GROW:
+        return grow_back(now, event, found);
+    case RECORD_MAP:
+    case RECORD_MOVE_IN:
+        return memory_remove(now, event->address, event->bytes);
+    case RECORD_UNMAP:
+    case RECORD_MOVE_OUT:
+        return memory_add(now, event->address, event->bytes);
+    default:
+        return 1;
+    }
+}
+
+/* The picture: what is held and where memory is. */
+static int picture_take(state *now)
+{
+    const model *in = now->in;
+    for (size_t i = 0; i < in->segments.count; i++) {
+        const segment *one = MODEL_AT(in->segments, segment, i);
+        if (one->bytes > 0 && memory_add(now, one->address, one->bytes) < 0)
+            return -1;
+        for (size_t k = 0; k < one->blocks_count; k++) {
+            const block *part = MODEL_AT(in->blocks, block, one->first_block + k);
+            if (part->state != STATE_LIVE && part->state != STATE_RETIRED)
+                continue;
+            early_block held = {part->address, part->requested_bytes, one->pool,
+                                one->stream,   part->stack,           part->state == STATE_RETIRED};
+            if (hold(now, &held) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+static int address_compare(const void *left, const void *right)
+{
+    const early_block *a = left, *b = right;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+/* What is still held was there before the first record. */
+static int early_collect(state *now)
+{
+    array *early = &now->out->early;
+    if (array_reserve(early, now->out->limits, sizeof(early_block), now->by_address.count) != 0)
+        return -1;
+    for (size_t i = 0; i < now->held.count; i++) {
+        const early_block *one = MODEL_AT(now->held, early_block, i);
+        if (map64_get(&now->by_address, one->address) == i)
+            *MODEL_AT(*early, early_block, early->count++) = *one;
+    }
+    if (early->count > 0)
+        qsort(early->items, early->count, sizeof(early_block), address_compare);
+    return 0;
+}
+
+static int history_take_back(state *now)
+{
+    rewind_result *out = now->out;
+    size_t count = now->in->records.count;
+    if (array_reserve(&out->contradicts, out->limits, 1, count) != 0)
+        return -1;
+    out->contradicts.count = count;
+    for (size_t i = count; i > 0; i--) {
+        int code = record_back(now, MODEL_AT(now->in->records, record, i - 1));
+        if (code < 0)
+            return -1;
+        *MODEL_AT(out->contradicts, unsigned char, i - 1) = code == 0;
+        out->contradictions_count += code == 0;
+    }
+    return early_collect(now);
+}
+
+int rewind_run(const model *snapshot, rewind_result *result)
+{
+    memset(result, 0, sizeof(*result));
+    result->limits = snapshot->limits;
+    state now = {.in = snapshot, .out = result};
+    map64_start(&now.by_address, snapshot->limits);
+    int code = picture_take(&now) == 0 ? history_take_back(&now) : -1;
+    map64_release(&now.by_address);
+    array_release(&now.held, snapshot->limits, sizeof(early_block));
+    array_release(&now.ranges, snapshot->limits, sizeof(range));
+    return code;
+}
+
+void rewind_release(rewind_result *result)
+{
+    array_release(&result->contradicts, result->limits, 1);
+    array_release(&result->early, result->limits, sizeof(early_block));
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * History, read backwards from the picture.
+ *
+ * A history may begin late, and records of different arenas may lie beside each other in an order
+ * in which they did not happen. The picture at the end is certain. So one starts from it and takes
+ * back one record after the other: an `alloc` must find its block there, a `free` must not, and so
+ * on. Records that contradict what is known by then are marked, and what is left when the first
+ * record has been taken back is what there was before it.
+ */
+#ifndef TENURE_TOOLS_REWIND_H
+#define TENURE_TOOLS_REWIND_H
+
+#include "model.h"
+
+/* A block that was there before the first record. */
+typedef struct early_block {
+    uint64_t address, requested_bytes;
+    int32_t pool, stream;
+    uint32_t stack;
+    unsigned char retired;
+} early_block;
+
+typedef struct rewind_result {
+    budget *limits;
+    array contradicts; /* unsigned char, one per record: 1 if it does not fit */
+    array early;       /* early_block, in the order of addresses */
+    size_t contradictions_count;
+} rewind_result;
+
+/* Returns 0, or -1 without memory. The result is to be released in both cases. */
+int rewind_run(const model *snapshot, rewind_result *result);
+void rewind_release(rewind_result *result);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What PyTorch calls things in its snapshots, and what the two halves of their reader share:
+ * decode_torch.c takes segments and blocks, decode_torch_trace.c the traces.
+ */
+#ifndef TENURE_TOOLS_TORCH_H
+#define TENURE_TOOLS_TORCH_H
+
+#include "decode.h"
+
+typedef enum torch_action {
+    TORCH_ALLOC,
+    TORCH_FREE_REQUESTED,
+    TORCH_FREE_COMPLETED,
+    TORCH_SEGMENT_ALLOC,
+    TORCH_SEGMENT_FREE,
+    TORCH_SEGMENT_MAP,
+    TORCH_SEGMENT_UNMAP,
+    TORCH_SNAPSHOT,
+    TORCH_OOM,
+    TORCH_ANNOTATE,
+    TORCH_ACTIONS_COUNT,
+} torch_action;
+
+extern const char *const torch_actions[TORCH_ACTIONS_COUNT];
+
+/* The reason of `map` and `unmap` records that were a segment_alloc and a segment_free. */
+#define TORCH_REASON_SEGMENT "segment"
+
+enum { TORCH_FRAMES_MAX = 4096 }; /* of one call stack */
+
+/* Where the keys we want are in dictionaries of the shape seen last. Nearly all dictionaries of a
+ * kind have one shape, so a key costs an index instead of a search. */
+typedef struct torch_keys {
+    const value_shape *shape;
+    size_t count;
+    const value_text *names[16]; /* null: no dictionary has it */
+    int at[16];
+} torch_keys;
+
+/* One device's trace while all are merged. */
+typedef struct trace_cursor {
+    const value_list *list;
+    uint32_t next;
+} trace_cursor;
+
+typedef struct torch_reader {
+    decoder *from;
+    model *out;
+    interner names;
+    map64 seen_stacks; /* list of frames -> stack */
+    map64 seen_frames; /* dictionary of a frame -> frame */
+    torch_keys segment_keys, block_keys, frame_keys, entry_keys;
+    const value_text *actions[TORCH_ACTIONS_COUNT];
+    array sorted; /* segment_place */
+    uint32_t scratch[TORCH_FRAMES_MAX];
+    trace_cursor traces[DEVICES_MAX];
+    size_t traces_count;
+    uint64_t zero_us;
+    int has_contexts, has_categories, has_unknown_actions;
+} torch_reader;
+
+/* Of decode_torch.c. Those that return int return -1 after a complaint. */
+
+void torch_keys_start(torch_keys *wanted, const value_heap *heap, const char *const *names);
+/* dict[key number]; VALUE_NONE if it is not there. */
+value torch_keys_get(torch_keys *wanted, const value_dict *dict, size_t key);
+int torch_number(torch_reader *in, place at, value any, const char *key, uint64_t *number);
+int torch_dict(torch_reader *in, place at, value any, const value_dict **dict);
+/* The string of a text, or string 0 for anything else. -1 without memory. */
+int64_t torch_string(torch_reader *in, value any);
+/* The stack of a list of frames; nothing is the empty one. */
+int torch_stack(torch_reader *in, place at, value frames, uint32_t *result);
+/* The place of the device in the model, or DEVICE_NONE. */
+unsigned char torch_device(const torch_reader *in, uint64_t index);
+/* The pool that the pair `any` names; nothing is the default pool. */
+int torch_pool(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result);
+int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result);
+
+/* Of decode_torch_trace.c. */
+
+/* Finds the document's traces; then, once the segments are there, makes records of them. */
+int torch_traces_open(torch_reader *in, value document);
+int torch_traces_take(torch_reader *in);
+int torch_lives_complete(torch_reader *in);
+void torch_peaks_find(model *out);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Data without a schema: what a pickle or a JSON text holds before anybody asks what it means.
+ *
+ * A value is one word: a tag in its lowest three bits, and a small number or a pointer. Texts are
+ * interned, so equal ones are the same pointer. A dictionary stores its values only; its keys are
+ * a shape, shared by all dictionaries that got the same keys in the same order. A million trace
+ * records of nine keys so take 88 bytes each instead of several hundred.
+ *
+ * Values form a graph: a list may be in many lists, or in itself. Whoever walks one must bound the
+ * walk. Everything lives in one store and goes with it.
+ */
+#ifndef TENURE_TOOLS_VALUE_H
+#define TENURE_TOOLS_VALUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "budget.h"
+
+typedef uint64_t value;
+
+typedef enum value_kind {
+    VALUE_NONE,
+    VALUE_FALSE,
+    VALUE_TRUE,
+    VALUE_INT, /* a whole number from -2^63 to 2^64 - 1 */
+    VALUE_REAL,
+    VALUE_TEXT,
+    VALUE_LIST, /* of pickles and JSON */
+    VALUE_TUPLE,
+    VALUE_DICT,
+} value_kind;
+
+enum {
+    VALUE_DEPTH_MAX = 200, /* of lists in lists */
+    VALUE_KEYS_MAX = 512,  /* of one dictionary */
+};
+
+/* An interned text. It ends in a zero byte that is not counted; it may contain others. */
+typedef struct value_text {
+    struct value_text *next; /* in its bucket */
+    uint32_t hash;
+    uint32_t length;
+    char bytes[];
+} value_text;
+
+/* A list or a tuple. */
+typedef struct value_list {
+    value *items;
+    uint32_t count, capacity;
+    uint16_t depth; /* 1 more than that of the deepest thing put in */
+} value_list;
+
+/* The keys of dictionaries: this key after those of `parent`. */
+typedef struct value_shape {
+    struct value_shape *parent; /* null for the shape without keys */
+    struct value_shape *next;   /* in its bucket */
+    const value_text *key;
+    uint32_t count;
+} value_shape;
+
+typedef struct value_dict {
+    const value_shape *shape;
+    value *items; /* shape->count of them */
+    uint32_t capacity;
+    uint16_t depth;
+} value_dict;
+
+/* What all values of one reading share. */
+typedef struct value_heap {
+    store place;
+    array texts; /* value_text *: buckets, a power of two */
+    size_t texts_count;
+    array shapes; /* value_shape *: buckets */
+    size_t shapes_count;
+    value_shape *empty;
+} value_heap;
+
+/* Returns 0, or -1 without memory. A started heap must be released, also after a failure. */
+int value_heap_start(value_heap *heap, budget *limits);
+void value_heap_release(value_heap *heap);
+
+/* ---- making. Each returns 0, or -1 without memory ------------------------------------------ */
+
+value value_constant(value_kind kind); /* VALUE_NONE, VALUE_FALSE, VALUE_TRUE */
+int value_make_signed(value_heap *heap, int64_t number, value *result);
+int value_make_unsigned(value_heap *heap, uint64_t number, value *result);
+int value_make_real(value_heap *heap, double number, value *result);
+int value_make_text(value_heap *heap, const char *bytes, size_t length, value *result);
+/* A list or a tuple with these items. */
+int value_make_list(value_heap *heap, value_kind kind, const value *items, size_t count,
+                    value *result);
+int value_make_dict(value_heap *heap, value *result);
+
+/* What value_append and value_put may say besides 0. */
+enum { VALUE_NO_MEMORY = -1, VALUE_TOO_DEEP = -2, VALUE_TOO_MANY = -3 };
+
+int value_append(value_heap *heap, value list, const value *items, size_t count);
+/* Sets dict[key], where key is a text. */
+int value_put(value_heap *heap, value dict, value key, value item);
+/* Room for `more` further keys, exactly: most dictionaries get all their keys at once. */
+int value_dict_reserve(value_heap *heap, value dict, size_t more);
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+value_kind value_kind_of(value any);
+/* "a list", "a whole number": for messages. */
+const char *value_kind_name(value any);
+
+const value_text *value_as_text(value text);
+const value_list *value_as_list(value list); /* lists and tuples */
+const value_dict *value_as_dict(value dict);
+double value_as_real(value real); /* of reals and whole numbers */
+/* 1 and the number if it is a whole number that fits, else 0. */
+int value_as_unsigned(value any, uint64_t *number);
+int value_as_signed(value any, int64_t *number);
+
+/* The place of the key in dictionaries of this shape, or -1. */
+int value_shape_find(const value_shape *shape, const value_text *key);
+/* dict[key]; 0 and VALUE_NONE if it is not there. `key` is any text. */
+int value_get(const value_heap *heap, value dict, const char *key, value *item);
+/* The interned text, or null if no value of this heap has it. */
+const value_text *value_text_find(const value_heap *heap, const char *bytes, size_t length);
+
+#endif

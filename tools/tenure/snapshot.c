@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tenure snapshot`: finds its subcommand; and what they share, see snapshot.h.
+ */
+#include "snapshot.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "progress.h"
+#include "read.h"
+
+snapshot_options snapshot_common;
+
+static const struct subcommand {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} subcommands[] = {
+    {"summary", snapshot_summary, "who holds what, how scattered it is, and what waits for what"},
+    {"diff", snapshot_diff, "what grew between two snapshots, by the stack that allocated it"},
+    {"convert", snapshot_convert, "from Tenure's format to PyTorch's, or back"},
+    {"trace", snapshot_trace, "the history as a trace that `tenure replay` runs"},
+    {"html", snapshot_html, "a report to look at in a browser, in one file"},
+};
+
+enum { SUBCOMMANDS_COUNT = sizeof(subcommands) / sizeof(subcommands[0]) };
+
+static void help_print(FILE *file)
+{
+    fputs("tenure snapshot: look at snapshots of memory\n\n"
+          "Usage: tenure snapshot COMMAND [options]\n"
+          "       tenure snapshot COMMAND --help\n\n"
+          "Commands:\n",
+          file);
+    for (size_t i = 0; i < SUBCOMMANDS_COUNT; i++)
+        fprintf(file, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
+    fputs(
+        "\n"
+        "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"
+        "A pickle is read without Python and nothing in it is run. None of them needs a device.\n",
+        file);
+}
+
+int command_snapshot(int argc, char **argv)
+{
+    if (argc < 1) {
+        help_print(stderr);
+        return EXIT_CODE_BAD_INPUT;
+    }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        help_print(stdout);
+        return EXIT_CODE_OK;
+    }
+    for (size_t i = 0; i < SUBCOMMANDS_COUNT; i++) {
+        if (strcmp(argv[0], subcommands[i].name) == 0)
+            return subcommands[i].run(argc - 1, argv + 1);
+    }
+    fprintf(stderr, "tenure snapshot: there is no command \"%s\". Try `tenure snapshot --help`.\n",
+            argv[0]);
+    return EXIT_CODE_BAD_INPUT;
+}
+
+exit_code snapshot_budget(const cli_syntax *syntax, budget *limits)
+{
+    long mib = 8192;
+    if (snapshot_common.max_memory &&
+        cli_number(syntax, "max-memory", snapshot_common.max_memory, 1, 1 << 24, &mib) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    budget_start(limits, (size_t)mib << 20);
+    return EXIT_CODE_OK;
+}
+
+/* The bar of a reading. It begins with the first piece, which tells how long the file is. */
+typedef struct read_bar {
+    progress bar;
+    int began;
+} read_bar;
+
+static void on_progress(void *context, uint64_t done, uint64_t total)
+{
+    read_bar *reading = context;
+    if (total == 0)
+        return;
+    if (!reading->began)
+        progress_start(&reading->bar, "reading", (size_t)total, snapshot_common.progress);
+    reading->began = 1;
+    progress_update(&reading->bar, (size_t)done);
+}
+
+exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limits, model *result)
+{
+    char error[READ_ERROR_BYTES];
+    read_bar reading = {.began = 0};
+    read_options options = {on_progress, &reading};
+    model_start(result, limits);
+    read_result outcome = snapshot_read(result, path, &options, error, sizeof(error));
+    if (reading.began)
+        progress_end(&reading.bar);
+    if (outcome != READ_OK) {
+        fprintf(stderr, "tenure %s: %s\n", syntax->command, error);
+        return outcome == READ_NO_MEMORY ? EXIT_CODE_NO_MEMORY : EXIT_CODE_BAD_INPUT;
+    }
+    for (size_t i = 0; i < result->notes_count; i++)
+        fprintf(stderr, "tenure %s: %s: note: %s\n", syntax->command, path, result->notes[i]);
+    return EXIT_CODE_OK;
+}
+
+void snapshot_losses(const cli_syntax *syntax, const losses *lost)
+{
+    for (size_t i = 0; i < lost->count; i++)
+        fprintf(stderr, "tenure %s: not kept: %s\n", syntax->command, lost->sentences[i]);
+}
+
+exit_code snapshot_no_memory(const cli_syntax *syntax, const budget *limits)
+{
+    if (limits->refused == 2)
+        fprintf(stderr, "tenure %s: the system has no more memory\n", syntax->command);
+    else
+        fprintf(stderr,
+                "tenure %s: more than %zu MiB of memory are needed; allow more with --max-memory\n",
+                syntax->command, limits->limit_bytes >> 20);
+    return EXIT_CODE_NO_MEMORY;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the commands of `tenure snapshot` share: reading files within a limit of memory, with
+ * progress, and saying what is wrong.
+ */
+#ifndef TENURE_TOOLS_SNAPSHOT_H
+#define TENURE_TOOLS_SNAPSHOT_H
+
+#include <limits.h>
+
+#include "cli.h"
+#include "commands.h"
+#include "encode.h"
+#include "exit_code.h"
+#include "model.h"
+
+/* The options that all of them have. */
+typedef struct snapshot_options {
+    const char *max_memory;
+    int progress;
+} snapshot_options;
+
+extern snapshot_options snapshot_common;
+
+#define SNAPSHOT_COMMON_OPTIONS                                                                    \
+    {"max-memory", "MIB", "the most memory that reading may take (default 8192)",                  \
+     &snapshot_common.max_memory, NULL},                                                           \
+        {"progress", NULL, "lines of progress where stderr is no terminal", NULL,                  \
+         &snapshot_common.progress},                                                               \
+    {                                                                                              \
+        NULL, NULL, NULL, NULL, NULL                                                               \
+    }
+
+#define SNAPSHOT_EXIT_CODES                                                                        \
+    "Exit codes: 0 done; 1 the output could not be written; 2 the file is not a snapshot or\n"     \
+    "damaged, or an option is bad; 4 reading needs more memory than allowed.\n"
+
+#define SNAPSHOT_FILES                                                                             \
+    "FILE is a snapshot of Tenure (JSON) or of PyTorch 2 (pickle or JSON), plain or gzip.\n"       \
+    "A pickle is read without Python, and nothing in it is run: docs/snapshot-tool.md.\n\n"
+
+/* Prepares the budget from --max-memory. */
+exit_code snapshot_budget(const cli_syntax *syntax, budget *limits);
+
+/* Reads the file into `result`, and prints its notes on stderr. On failure prints the sentence;
+ * `result` is to be released in both cases. */
+exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limits, model *result);
+
+/* Says on stderr, a line each, what was lost. */
+void snapshot_losses(const cli_syntax *syntax, const losses *lost);
+
+/* Memory ran out after reading. */
+exit_code snapshot_no_memory(const cli_syntax *syntax, const budget *limits);
+
+int snapshot_summary(int argc, char **argv);
+int snapshot_diff(int argc, char **argv);
+int snapshot_convert(int argc, char **argv);
+int snapshot_trace(int argc, char **argv);
+int snapshot_html(int argc, char **argv);
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tenure snapshot convert`, `trace` and `html`: from one file to another.
+ */
+#include "snapshot.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "encode_html.h"
+#include "encode_trace.h"
+#include "table.h"
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+/* Completes the output, or removes it if `code` says that it is no good. */
+static exit_code output_finish(const cli_syntax *syntax, output *out, exit_code code)
+{
+    if (output_close(out, code == EXIT_CODE_OK) == 0 || code != EXIT_CODE_OK)
+        return code;
+    fprintf(stderr, "tenure %s: %s\n", syntax->command, out->error);
+    return EXIT_CODE_CHECK_FAILED;
+}
+
+/* Opens the output, which may be null without host memory. */
+static exit_code output_start(const cli_syntax *syntax, output *out, const char *path, int gzip)
+{
+    if (out && output_open(out, path, gzip) == 0)
+        return EXIT_CODE_OK;
+    fprintf(stderr, "tenure %s: %s\n", syntax->command, out ? out->error : "no host memory");
+    return out ? EXIT_CODE_CHECK_FAILED : EXIT_CODE_NO_MEMORY;
+}
+
+/* ---- convert -------------------------------------------------------------------------------- */
+
+static const char *convert_to;
+
+static const cli_option convert_options[] = {
+    {"to", "FORMAT", "tenure or torch; without it, the format that FILE does not\nhave",
+     &convert_to, NULL},
+    SNAPSHOT_COMMON_OPTIONS,
+};
+
+static const cli_syntax convert_syntax = {
+    "snapshot convert",
+    "from Tenure's format to PyTorch's, or back",
+    "[options] FILE OUT",
+    SNAPSHOT_FILES
+    "OUT is compressed if its name ends in .gz; \"-\" is standard output. PyTorch's format is a\n"
+    "pickle that its viewer (pytorch.org/memory_viz, _memory_viz.py) opens. What a format cannot\n"
+    "hold is said on stderr.\n\n" SNAPSHOT_EXIT_CODES,
+    convert_options,
+    2,
+    2,
+};
+
+static exit_code convert_write(const model *snapshot, int to_torch, output *out)
+{
+    losses lost = {.count = 0};
+    if (!to_torch)
+        encode_tenure(snapshot, out);
+    else if (encode_torch(snapshot, out, &lost) != 0)
+        return snapshot_no_memory(&convert_syntax, snapshot->limits);
+    snapshot_losses(&convert_syntax, &lost);
+    return EXIT_CODE_OK;
+}
+
+int snapshot_convert(int argc, char **argv)
+{
+    cli_result parsed;
+    budget limits;
+    model snapshot;
+    if (cli_parse(&convert_syntax, argc, argv, &parsed) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (parsed.help_wanted)
+        return EXIT_CODE_OK;
+    if (convert_to && strcmp(convert_to, "torch") != 0 && strcmp(convert_to, "tenure") != 0)
+        return cli_usage_error(&convert_syntax, "--to must be tenure or torch, not \"%s\"",
+                               convert_to);
+    exit_code code = snapshot_budget(&convert_syntax, &limits);
+    if (code != EXIT_CODE_OK)
+        return code;
+    code = snapshot_load(&convert_syntax, parsed.positionals[0], &limits, &snapshot);
+    output *out = malloc(sizeof(*out));
+    if (code == EXIT_CODE_OK) {
+        const char *path = parsed.positionals[1];
+        int to_torch = convert_to ? strcmp(convert_to, "torch") == 0 : !snapshot.is_torch_file;
+        code = output_start(&convert_syntax, out, path, output_wants_gzip(path));
+        if (code == EXIT_CODE_OK)
+            code = output_finish(&convert_syntax, out, convert_write(&snapshot, to_torch, out));
+    }
+    free(out);
+    model_release(&snapshot);
+    return code;
+}
+
+/* ---- trace ---------------------------------------------------------------------------------- */
+
+static const char *trace_device;
+
+static const cli_option trace_options[] = {
+    {"device", "N", "the device whose history it is, if there are several", &trace_device, NULL},
+    SNAPSHOT_COMMON_OPTIONS,
+};
+
+static const cli_syntax trace_syntax = {
+    "snapshot trace",
+    "the history as a trace that `tenure replay` runs",
+    "[options] FILE OUT",
+    SNAPSHOT_FILES
+    "So one can see what Tenure would need for what another allocator was asked for. What was\n"
+    "allocated before the history begins is found by reading it backwards from the blocks at the\n"
+    "end, and is allocated first. OUT is compressed if its name ends in .gz; \"-\" is standard\n"
+    "output.\n\n" SNAPSHOT_EXIT_CODES,
+    trace_options,
+    2,
+    2,
+};
+
+static uint64_t records_of(const model *snapshot, size_t device_at)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < snapshot->records.count; i++) {
+        const record *event = MODEL_AT(snapshot->records, record, i);
+        count += event->device == device_at && event->kind == RECORD_ALLOC;
+    }
+    return count;
+}
+
+/* The device to write: the one that was asked for, or the only one that has a history. */
+static exit_code device_choose(const model *snapshot, const char *path, size_t *chosen)
+{
+    long index = -1;
+    size_t with_history = 0;
+    if (trace_device &&
+        cli_number(&trace_syntax, "device", trace_device, 0, DEVICES_MAX, &index) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    for (size_t i = 0; i < snapshot->devices.count; i++) {
+        const device *one = MODEL_AT(snapshot->devices, device, i);
+        if (index >= 0 ? one->index == (uint64_t)index : records_of(snapshot, i) > 0) {
+            *chosen = i;
+            with_history++;
+        }
+    }
+    if (with_history == 1 && records_of(snapshot, *chosen) > 0)
+        return EXIT_CODE_OK;
+    if (index >= 0)
+        fprintf(stderr,
+                "tenure snapshot trace: %s: no allocation of device %ld is in the "
+                "history\n",
+                path, index);
+    else if (with_history == 0)
+        fprintf(stderr,
+                "tenure snapshot trace: %s: there is no history. With Tenure, set "
+                "history:light; with PyTorch, call torch.cuda.memory._record_memory_history()\n",
+                path);
+    else
+        fprintf(stderr,
+                "tenure snapshot trace: %s: %zu devices have a history; choose one with "
+                "--device\n",
+                path, with_history);
+    return EXIT_CODE_BAD_INPUT;
+}
+
+static void trace_report(const trace_counts *counts, const char *path)
+{
+    char peak[32];
+    fprintf(stderr,
+            "%s: %" PRIu64 " allocations, %" PRIu64 " of them from before the history, %" PRIu64
+            " streams, peak %s; %" PRIu64 " blocks stay\n",
+            path, counts->allocations, counts->early, counts->streams,
+            format_bytes(counts->peak_live_bytes, peak), counts->live_at_end);
+}
+
+static exit_code trace_write(const model *snapshot, size_t device_at, const char *path)
+{
+    trace_counts counts;
+    losses lost = {.count = 0};
+    output *out = malloc(sizeof(*out));
+    exit_code code = output_start(&trace_syntax, out, path, output_wants_gzip(path));
+    if (code == EXIT_CODE_OK) {
+        if (encode_trace(snapshot, device_at, out, &counts, &lost) != 0)
+            code = snapshot_no_memory(&trace_syntax, snapshot->limits);
+        code = output_finish(&trace_syntax, out, code);
+    }
+    free(out);
+    if (code == EXIT_CODE_OK) {
+        snapshot_losses(&trace_syntax, &lost);
+        trace_report(&counts, path);
+    }
+    return code;
+}
+
+int snapshot_trace(int argc, char **argv)
+{
+    cli_result parsed;
+    budget limits;
+    model snapshot;
+    size_t device_at = 0;
+    if (cli_parse(&trace_syntax, argc, argv, &parsed) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (parsed.help_wanted)
+        return EXIT_CODE_OK;
+    exit_code code = snapshot_budget(&trace_syntax, &limits);
+    if (code != EXIT_CODE_OK)
+        return code;
+    code = snapshot_load(&trace_syntax, parsed.positionals[0], &limits, &snapshot);
+    if (code == EXIT_CODE_OK)
+        code = device_choose(&snapshot, parsed.positionals[0], &device_at);
+    if (code == EXIT_CODE_OK)
+        code = trace_write(&snapshot, device_at, parsed.positionals[1]);
+    model_release(&snapshot);
+    return code;
+}
+
+/* ---- html ----------------------------------------------------------------------------------- */
+
+static const char *html_template, *html_compare;
+
+static const cli_option html_options[] = {
+    {"compare", "FILE2", "a second snapshot, to be compared with the first", &html_compare, NULL},
+    {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
+     &html_template, NULL},
+    SNAPSHOT_COMMON_OPTIONS,
+};
+
+static const cli_syntax html_syntax = {
+    "snapshot html",
+    "a report to look at in a browser, in one file",
+    "[options] FILE OUT",
+    SNAPSHOT_FILES
+    "OUT is one HTML file that needs no network and no other file.\n\n" SNAPSHOT_EXIT_CODES,
+    html_options,
+    2,
+    2,
+};
+
+/* Where the report lies: beside the installed command, or in the build's own folders. */
+static exit_code template_find(char *path, size_t bytes)
+{
+    char folder[PATH_MAX];
+    static const char *const places[] = {TENURE_REPORT_DIR, "../share/tenure"};
+    if (html_template) {
+        snprintf(path, bytes, "%s", html_template);
+        return EXIT_CODE_OK;
+    }
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    if (length > 0) {
+        folder[length] = '\0';
+        *strrchr(folder, '/') = '\0';
+        for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+            snprintf(path, bytes, "%s/%s/report.html", folder, places[i]);
+            if (access(path, R_OK) == 0)
+                return EXIT_CODE_OK;
+        }
+    }
+    fputs("tenure snapshot html: the report was not built with this command. Install Node.js 18 or "
+          "newer and npm, configure and build again; or name a report with --template\n",
+          stderr);
+    return EXIT_CODE_BAD_INPUT;
+}
+
+static exit_code html_write(const html_part *parts, size_t count, const char *template_path,
+                            const char *path)
+{
+    char error[OUTPUT_ERROR_BYTES];
+    output *out = malloc(sizeof(*out));
+    exit_code code = output_start(&html_syntax, out, path, 0);
+    if (code == EXIT_CODE_OK) {
+        if (encode_html(template_path, parts, count, out, error, sizeof(error)) != 0) {
+            fprintf(stderr, "tenure snapshot html: %s\n", error);
+            code = EXIT_CODE_CHECK_FAILED;
+        }
+        code = output_finish(&html_syntax, out, code);
+    }
+    free(out);
+    return code;
+}
+
+int snapshot_html(int argc, char **argv)
+{
+    cli_result parsed;
+    budget limits;
+    model snapshots[2];
+    char template_path[PATH_MAX + 64];
+    if (cli_parse(&html_syntax, argc, argv, &parsed) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (parsed.help_wanted)
+        return EXIT_CODE_OK;
+    exit_code code = snapshot_budget(&html_syntax, &limits);
+    if (code == EXIT_CODE_OK)
+        code = template_find(template_path, sizeof(template_path));
+    if (code != EXIT_CODE_OK)
+        return code;
+    html_part parts[2] = {{&snapshots[0], parsed.positionals[0]}, {&snapshots[1], html_compare}};
+    code = snapshot_load(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
+    model_start(&snapshots[1], &limits);
+    if (code == EXIT_CODE_OK && html_compare)
+        code = snapshot_load(&html_syntax, html_compare, &limits, &snapshots[1]);
+    if (code == EXIT_CODE_OK)
+        code = html_write(parts, html_compare ? 2 : 1, template_path, parsed.positionals[1]);
+    model_release(&snapshots[0]);
+    model_release(&snapshots[1]);
+    return code;
+}
