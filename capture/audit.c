@@ -311,6 +311,16 @@ static tnr_status report_read(tnri_report *report, CUgraph cuda_graph)
     return status;
 }
 
+/* For pictures. */
+static void sums_note(const tnri_report *report, tnri_graph *graph)
+{
+    memset(graph->verdicts, 0, sizeof(graph->verdicts));
+    for (size_t i = 0; i < report->findings_count; i++)
+        graph->verdicts[report->findings[i].verdict]++;
+    graph->unread = report->sums.unread;
+    graph->is_audited = 1;
+}
+
 static tnr_status report_judge(tnri_report *report, tnri_graph *graph)
 {
     judge self = {.graph = graph};
@@ -321,6 +331,8 @@ static tnr_status report_judge(tnri_report *report, tnri_graph *graph)
     }
     report->sums.found = report->findings_count;
     report->sums.unproved = report->sums.found - report->sums.proved;
+    if (status == TNR_OK && graph != NULL)
+        sums_note(report, graph);
     judge_end(&self);
     return status;
 }

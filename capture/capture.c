@@ -8,6 +8,7 @@
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "history/note.h"
 #include "hold.h"
 #include "pool/library.h"
 
@@ -175,6 +176,8 @@ void tnri_capture_enter(tnri_capture *capture, cuuint64_t id)
     capture->next = captures;
     captures = capture;
     oldest_find();
+    tnri_note_graph(capture->place->pool, capture->origin, TNRI_NOTED_CAPTURE_BEGIN,
+                    capture->graph->number);
 }
 
 tnr_status tnri_capture_keep(tnri_capture *capture, tnri_arena *arena, tnri_block *block)
@@ -216,6 +219,10 @@ void tnri_capture_finish(tnri_capture *capture, tnri_ending ending)
     tnri_graph *graph = capture->graph;
     tnri_graph_ranges_settle(graph);
     graph->is_capturing = 0;
+    tnri_note_graph(capture->place->pool, capture->origin,
+                    ending == TNRI_ENDING_NO_GRAPH ? TNRI_NOTED_CAPTURE_ABORT
+                                                   : TNRI_NOTED_CAPTURE_END,
+                    graph->number);
     tnri_place_capture_over(capture);
     if (capture->origin_object != NULL)
         tnri_pools_capture(capture->device, capture->origin_object->key, NULL);

@@ -323,6 +323,66 @@ int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end)
     return low < graph->ranges_count && graph->ranges[low].base < end;
 }
 
+/* ---- telling -------------------------------------------------------------------------------- */
+
+static void holds_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, tnr_graph graph,
+                       tnri_uses *const *holds, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        tnri_arena *arena = holds[i]->arena;
+        tnri_arena_enter(arena);
+        uintptr_t base = holds[i]->block->base;
+        tnri_lock_release(&arena->lock);
+        listener->keeps(listener->user, kind, graph, base);
+    }
+}
+
+static void graph_tell(const tnri_graph_listener *listener, const tnri_graph *graph)
+{
+    const tnri_seen_graph seen = {
+        .number = graph->number,
+        .name = graph->name,
+        .device = graph->device->index,
+        .pool = graph->place == NULL ? -1 : (int64_t)graph->place->pool->id,
+        .is_capturing = graph->is_capturing,
+        .blocks = graph->blocks,
+        .reused = graph->reused,
+        .launches = graph->launches,
+        .kept_blocks = graph->holds_count + graph->late_count,
+        .kept_bytes = graph->holds_bytes,
+        .is_audited = graph->is_audited,
+        .found = graph->verdicts[TNR_AUDIT_OWN] + graph->verdicts[TNR_AUDIT_KEPT] +
+                 graph->verdicts[TNR_AUDIT_SHARED] + graph->verdicts[TNR_AUDIT_LOOSE] +
+                 graph->verdicts[TNR_AUDIT_FREED] + graph->verdicts[TNR_AUDIT_UNMAPPED],
+        .own = graph->verdicts[TNR_AUDIT_OWN],
+        .kept = graph->verdicts[TNR_AUDIT_KEPT],
+        .shared = graph->verdicts[TNR_AUDIT_SHARED],
+        .loose = graph->verdicts[TNR_AUDIT_LOOSE],
+        .freed = graph->verdicts[TNR_AUDIT_FREED],
+        .unmapped = graph->verdicts[TNR_AUDIT_UNMAPPED],
+        .unread = graph->unread,
+    };
+    listener->graph(listener->user, &seen);
+    holds_tell(listener, TNRI_WAIT_GRAPH, graph->number, graph->holds, graph->holds_count);
+    holds_tell(listener, TNRI_WAIT_GRAPH, graph->number, graph->late, graph->late_count);
+}
+
+void tnri_graphs_describe(const tnri_graph_listener *listener)
+{
+    for (const tnri_graph *graph = graphs; graph != NULL; graph = graph->next) {
+        graph_tell(listener, graph);
+        const tnri_capture *capture = graph->is_capturing ? tnri_capture_of(graph) : NULL;
+        if (capture != NULL)
+            holds_tell(listener, TNRI_WAIT_CAPTURE, graph->number, capture->kept,
+                       capture->kept_count);
+    }
+    for (tnri_place *place = NULL; (place = tnri_place_walk(place)) != NULL;)
+        for (tnri_captured *kept = place->kept; kept != NULL; kept = kept->next) {
+            tnri_uses *uses = &kept->uses;
+            holds_tell(listener, TNRI_WAIT_CAPTURE, kept->graph, &uses, 1);
+        }
+}
+
 /* ---- the end -------------------------------------------------------------------------------- */
 
 static void holds_end(tnri_device *device, tnri_uses **holds, size_t count, size_t room)

@@ -13,6 +13,7 @@
 #define TNRI_CAPTURE_GRAPH_H
 
 #include "place.h"
+#include "snapshot/wait.h"
 
 enum { TNRI_GRAPH_NAME_BYTES = 64 };
 
@@ -48,6 +49,8 @@ typedef struct tnri_graph {
     tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
     size_t ranges_count, ranges_room;
     uint64_t blocks, reused, launches;
+    int is_audited; /* 1: the sums of the latest audit are: */
+    uint64_t verdicts[TNR_AUDIT_VERDICT_COUNT], unread;
 } tnri_graph;
 
 /* A new graph, in the list; null: no host memory. */
@@ -85,6 +88,9 @@ int tnri_graph_note(tnri_graph *graph, uintptr_t base, size_t bytes);
 void tnri_graph_ranges_settle(tnri_graph *graph);
 /* 1 if [base, end) meets a range of the graph, whose ranges are settled. */
 int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end);
+
+/* Tells of all graphs, and of what they and their captures keep: tnri_captures.describe. */
+void tnri_graphs_describe(const tnri_graph_listener *listener);
 
 /* Ends the graphs that the driver has let go of, and the private pools that nobody needs any more.
  * Any thread, no lock held; costs two loads if there is nothing. */

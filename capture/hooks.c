@@ -197,6 +197,16 @@ static void hook_settle(tnri_device *device)
     tnri_graphs_settle();
 }
 
+static void hook_still_begin(void)
+{
+    (void)tnri_room_enter();
+}
+
+static void hook_still_end(void)
+{
+    tnri_room_leave();
+}
+
 static void hook_pool_gone(tnr_pool pool)
 {
     (void)tnri_room_enter();
@@ -277,6 +287,9 @@ static const tnri_captures hooks = {
     .captured_gone = tnri_captured_free,
     .home = hook_home,
     .settle = hook_settle,
+    .still_begin = hook_still_begin,
+    .describe = tnri_graphs_describe,
+    .still_end = hook_still_end,
     .pool_gone = hook_pool_gone,
     .device_ending = hook_device_ending,
     .validate = tnri_captures_validate,

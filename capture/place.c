@@ -284,8 +284,7 @@ int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_s
         return 1;
     }
     tnri_arena_enter(arena);
-    tnri_arena_count_freed(arena, block);
-    arena->freed_because[TNR_REUSE_ORDERED_BY_GRAPH]++;
+    tnri_arena_count_freed_because(arena, block, TNR_REUSE_ORDERED_BY_GRAPH);
     tnri_world_retire(block->world, block);
     tnri_piece_begin(captured);
     tnri_lock_release(&arena->lock);

@@ -345,6 +345,7 @@ static const tnri_upper upper = {
     .number = tnri_number_now,
     .waited = hook_waited,
     .describe = tnri_uses_describe,
+    .is_piece = tnri_uses_is_piece,
     .forget = hook_forget,
     .count = tnri_streams_count,
     .arena_gone = hook_arena_gone,

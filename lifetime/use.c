@@ -136,14 +136,14 @@ size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
 {
     tnri_wait wait = {.base = uses->block->base, .since_ticks = uses->freed_ticks, .graph = -1};
     size_t count = 0;
-    if (uses->captured != NULL || uses->holds > 0) {
-        wait.kind = uses->captured != NULL ? TNRI_WAIT_CAPTURE : TNRI_WAIT_GRAPH;
+    if (uses->holds > 0) { /* by whom, graph or capture, they tell themselves */
+        wait.kind = TNRI_WAIT_GRAPH;
         if (count++ < room)
             waits[count - 1] = wait;
     }
     /* Without a pending use the block is about to be free, or held, and its uses may be changing.
      * */
-    if (uses->captured != NULL || atomic_load(&uses->pending) == 0)
+    if (atomic_load(&uses->pending) == 0)
         return count;
     if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire)) {
         wait.kind = TNRI_WAIT_FREE_SYNC;
@@ -164,6 +164,11 @@ size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
             waits[count - 1] = wait;
     }
     return count;
+}
+
+int tnri_uses_is_piece(const tnri_uses *uses)
+{
+    return uses->captured != NULL && uses->freed_ticks == 0;
 }
 
 /* ---- finding the block ---------------------------------------------------------------------- */

@@ -52,7 +52,8 @@ typedef struct tnri_uses {
     int is_homeless; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
     tnri_use fence;       /* tnr_free_sync: the use that the fence becomes */
-    uint64_t freed_ticks; /* when it was freed, for pictures; the arena's lock */
+    uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
+                           * arena's lock */
 } tnri_uses;
 
 /* Adds a mark to a live block's uses, or moves the stream's mark on; takes over the reference to
@@ -68,8 +69,9 @@ tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block);
 /* The fence of a retired block's batch has been made: it becomes one more pending use. */
 void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_event *event);
 
-/* Tells what a retired block waits for: tnri_upper.describe. */
+/* Tells what a retired block waits for: tnri_upper.describe, tnri_upper.is_piece. */
 size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room);
+int tnri_uses_is_piece(const tnri_uses *uses);
 
 /* Returns the records' memory if none is in use. */
 void tnri_use_records_trim(void);

@@ -148,6 +148,13 @@ void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
     count_freed(arena, block);
 }
 
+void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
+{
+    tnri_note_freed_because(arena, block, reason);
+    count_freed(arena, block);
+    arena->freed_because[reason]++;
+}
+
 size_t tnri_run_bytes_max(size_t bytes)
 {
     size_t max_split = (size_t)tnri_conf_get()->max_split_size_mb << 20;

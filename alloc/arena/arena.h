@@ -170,6 +170,8 @@ void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
 
 /* Counts a live block that is about to be freed; under the lock. */
 void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);
+/* The same for one whose memory may be handed out again at once, for the reason. */
+void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
 
 /* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
  * live. */

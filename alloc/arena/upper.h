@@ -44,6 +44,10 @@ typedef struct tnri_upper {
      * there are. Its arena's lock is held. */
     size_t (*describe)(const struct tnri_uses *uses, tnri_wait *waits, size_t room);
 
+    /* 1 if a retired block is memory that was freed inside a capture, and that the capture hands
+     * out again: in a picture it is free. Its arena's lock is held. */
+    int (*is_piece)(const struct tnri_uses *uses);
+
     /* Hands in the driver calls that were not counted one by one. */
     void (*count)(struct tnri_device *device);
 
@@ -88,9 +92,13 @@ typedef struct tnri_captures {
     /* Looks for graphs that have ended, and lets go what they held. */
     void (*settle)(struct tnri_device *device);
 
-    /* Tells of the graphs of all devices, and of the blocks from outside that they keep, live or
-     * freed. Null: this layer does not tell. */
+    /* From the first of these to the last, no capture or graph begins, ends or changes. The second
+     * tells of the graphs of all devices, and of the blocks that they and captures under way keep,
+     * live or freed. The first is called before the lock of the history is taken: whoever runs out
+     * of memory in a capture writes a snapshot. */
+    void (*still_begin)(void);
     void (*describe)(const tnri_graph_listener *listener);
+    void (*still_end)(void);
 
     /* A graph pool is being destroyed; it has no arena any more. */
     void (*pool_gone)(struct tnr_pool_st *pool);

@@ -105,6 +105,16 @@ void tnri_note_reuse(tnri_arena *arena, uintptr_t address, size_t bytes, tnr_reu
                  TNRI_WHY_REUSE + (unsigned)reason, address, bytes, bytes, 0);
 }
 
+void tnri_note_freed_because(tnri_arena *arena, const tnri_block *block, tnr_reuse reason)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_assert_held(&arena->lock);
+    record_write(tnri_arena_origin(arena), arena->order++, TNRI_NOTED_FREE,
+                 TNRI_WHY_REUSE + (unsigned)reason, block->base, block->bytes,
+                 tnri_block_requested(block), 0);
+}
+
 void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size_t bytes,
                       size_t requested, uint64_t value)
 {
@@ -133,6 +143,15 @@ void tnri_note_pool(const struct tnr_pool_st *pool, const tnr_stream *stream, tn
     };
     record_write(tnri_origin_find(&origin), 0, kind, TNRI_WHY_NONE, 0, bytes, bytes,
                  value);
+}
+
+void tnri_note_graph(const struct tnr_pool_st *pool, tnr_stream stream, tnri_kind kind,
+                     uint64_t number)
+{
+    if (pool != NULL)
+        tnri_note_pool(pool, &stream, kind, 0, number);
+    else if (tnri_is_noting())
+        record_write(0, 0, kind, TNRI_WHY_NONE, 0, 0, 0, number);
 }
 
 void tnri_note_moment(tnri_kind kind)

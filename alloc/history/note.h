@@ -44,9 +44,11 @@ static inline void tnri_note_end(uint32_t began)
         tnri_this_thread.stack = 0;
 }
 
-/* The memory of [address, address + bytes), which was retired, is free, or handed out once more;
- * under the lock. */
+/* The memory of [address, address + bytes), which was retired, is free; under the lock. */
 void tnri_note_reuse(tnri_arena *arena, uintptr_t address, size_t bytes, tnr_reuse reason);
+/* A live block is being freed, and its memory is free at once for another reason than that it is
+ * the same stream's; under the lock. */
+void tnri_note_freed_because(tnri_arena *arena, const tnri_block *block, tnr_reuse reason);
 /* Anything else that happened to an arena's memory; under its lock. */
 void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size_t bytes,
                       size_t requested, uint64_t value);
@@ -55,6 +57,10 @@ void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size
  * held. */
 void tnri_note_pool(const struct tnr_pool_st *pool, const tnr_stream *stream, tnri_kind kind,
                     size_t bytes, uint64_t value);
+/* Something that happened to a graph, or the capture that it comes of, on a stream; `pool` is what
+ * it was captured into, null for a graph that was not captured through Tenure. */
+void tnri_note_graph(const struct tnr_pool_st *pool, tnr_stream stream, tnri_kind kind,
+                     uint64_t number);
 /* Something that concerns no memory in particular. */
 void tnri_note_moment(tnri_kind kind);
 

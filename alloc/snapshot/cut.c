@@ -48,6 +48,19 @@ static void block_copy(tnri_arena_copy *copy, const tnri_block *block)
     to->world = NULL;
 }
 
+/* A block that waits, with what for; or memory that a capture hands out again, which is free. */
+static void retired_copy(tnri_arena_copy *copy, const tnri_block *block)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    int is_piece = block->uses != NULL && upper != NULL && upper->is_piece(block->uses);
+    size_t count = copy->blocks_count;
+    if (!is_piece)
+        waits_copy(copy, block);
+    block_copy(copy, block);
+    if (is_piece && copy->blocks_count > count)
+        copy->blocks[count].state = TNRI_FREE;
+}
+
 static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
 {
     for (const tnri_slab *slab = world->slabs; slab != NULL; slab = slab->next) {
@@ -57,8 +70,7 @@ static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
             const tnri_block *block = &slab->records[i];
             switch (block->state) {
             case TNRI_RETIRED:
-                waits_copy(copy, block);
-                block_copy(copy, block);
+                retired_copy(copy, block);
                 break;
             case TNRI_LIVE:
             case TNRI_FREE:

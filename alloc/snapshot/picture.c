@@ -296,18 +296,21 @@ static int wait_compare(const void *left, const void *right)
     return (a->graph > b->graph) - (a->graph < b->graph);
 }
 
-/* That a graph keeps a block is known twice: from the block, without the graph's name, and from the
- * graph. The first is dropped if the second is there. */
+/* That a graph or a capture keeps a block is known twice: from the block, which knows since when,
+ * and from the graph. If the second is there, the first is dropped. */
 static void waits_tidy(tnri_picture *picture)
 {
     qsort(picture->waits, picture->waits_count, sizeof(picture->waits[0]), wait_compare);
     size_t kept = 0;
     for (size_t i = 0; i < picture->waits_count; i++) {
         const tnri_shown_wait *wait = &picture->waits[i];
-        const tnri_shown_wait *next = wait + 1;
-        if (wait->kind == TNRI_WAIT_GRAPH && wait->graph < 0 && i + 1 < picture->waits_count &&
-            next->block == wait->block && next->kind == TNRI_WAIT_GRAPH)
-            continue;
+        tnri_shown_wait *next = &picture->waits[i + 1];
+        if (wait->kind >= TNRI_WAIT_GRAPH && i + 1 < picture->waits_count &&
+            next->block == wait->block) {
+            next->since_ns = wait->since_ns;
+            if (wait->graph < 0)
+                continue;
+        }
         picture->waits[kept++] = *wait;
     }
     picture->waits_count = kept;
@@ -322,7 +325,7 @@ static void waits_show(tnri_picture *picture)
     }
     for (size_t i = 0; i < picture->kept_count; i++) {
         tnri_wait wait = {.base = picture->kept[i].base,
-                          .kind = TNRI_WAIT_GRAPH,
+                          .kind = picture->kept[i].kind,
                           .graph = (int64_t)picture->kept[i].graph};
         wait_show(picture, &wait, 0);
     }
@@ -348,20 +351,27 @@ static void graph_listen(void *user, const tnri_seen_graph *seen)
             shown->pool = (int64_t)p;
 }
 
-static void keeps_listen(void *user, uint64_t graph, uintptr_t base)
+static void keeps_listen(void *user, tnri_wait_kind kind, uint64_t graph, uintptr_t base)
 {
     tnri_picture *picture = user;
-    tnri_kept *kept = ARRAY_ADD(picture, kept);
+    tnri_shown_keep *kept = ARRAY_ADD(picture, kept);
     if (kept != NULL)
-        *kept = (tnri_kept){graph, base};
+        *kept = (tnri_shown_keep){graph, base, kind};
 }
 
-static void graphs_show(tnri_picture *picture)
+const tnri_captures *tnri_picture_still(void)
 {
     const tnri_captures *captures = tnri_captures_get();
+    if (captures != NULL)
+        captures->still_begin();
+    return captures;
+}
+
+static void graphs_show(tnri_picture *picture, const tnri_captures *still)
+{
     tnri_graph_listener listener = {picture, graph_listen, keeps_listen};
-    if (captures != NULL && captures->describe != NULL)
-        captures->describe(&listener);
+    if (still != NULL)
+        still->describe(&listener);
 }
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -604,22 +614,24 @@ static void history_show(tnri_picture *picture)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason)
+tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason, const tnri_captures *still)
 {
     memset(picture, 0, sizeof(*picture));
     picture->reason = reason;
     picture->mode = tnri_history_mode();
     tnr_status status = tnri_cut_make(&picture->cut);
+    if (status == TNR_OK)
+        pools_show(picture);
+    if (status == TNR_OK && !picture->is_short)
+        graphs_show(picture, still);
+    if (still != NULL)
+        still->still_end();
     if (status != TNR_OK)
         return status;
     picture->scale = tnri_ticks_scale_make();
     /* At once: while this goes on, records are overwritten. */
     if (!tnri_ring_read(&picture->ring))
         picture->is_short = 1;
-    if (!picture->is_short)
-        pools_show(picture);
-    if (!picture->is_short)
-        graphs_show(picture);
     if (!picture->is_short)
         devices_show(picture);
     if (!picture->is_short)

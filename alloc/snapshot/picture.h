@@ -92,11 +92,12 @@ typedef struct tnri_shown_origin {
     int is_ended;
 } tnri_shown_origin;
 
-/* A block that a graph keeps, as told. */
-typedef struct tnri_kept {
+/* A block that a graph keeps, or a capture, as told. */
+typedef struct tnri_shown_keep {
     uint64_t graph;
     uintptr_t base;
-} tnri_kept;
+    tnri_wait_kind kind;
+} tnri_shown_keep;
 
 /* An array of the picture's; all of them are made by tnri_array_add. */
 #define TNRI_ARRAY(type, name) type *name; size_t name##_count, name##_room
@@ -114,7 +115,7 @@ typedef struct tnri_picture {
     TNRI_ARRAY(tnri_shown_stream, streams);
     TNRI_ARRAY(tnri_shown_segment, segments);
     TNRI_ARRAY(tnri_shown_graph, graphs);
-    TNRI_ARRAY(tnri_kept, kept);
+    TNRI_ARRAY(tnri_shown_keep, kept);
     TNRI_ARRAY(tnri_shown_wait, waits);
     tnri_shown_block *blocks;
     size_t blocks_count, blocks_room;
@@ -125,8 +126,14 @@ typedef struct tnri_picture {
     tnri_symbols symbols;
 } tnri_picture;
 
+/* Keeps captures and graphs as they are until tnri_picture_take. Before the lock of the history is
+ * taken. Returns what is to be handed on to that: null if nobody captures. */
+struct tnri_captures;
+const struct tnri_captures *tnri_picture_still(void);
+
 /* Takes a picture. Under the lock of the history. On an error nothing is left of it. */
-tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason);
+tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason,
+                             const struct tnri_captures *still);
 void tnri_picture_free(tnri_picture *picture);
 
 /* The record at a place of picture->order. */

@@ -201,7 +201,7 @@ static void advice_report(tnri_sink *sink, const tnri_picture *picture, const to
                        "  Nothing that Tenure could be told: free something, or need less.\n");
 }
 
-void tnri_report_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,
+void tnri_oom_text_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,
                        int device, size_t bytes)
 {
     totals sum = totals_of(picture, device);

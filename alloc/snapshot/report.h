@@ -11,7 +11,7 @@ const char *tnri_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
 #define TNRI_BYTES(bytes) tnri_bytes_text((bytes), (char[32]){0}, 32)
 
 /* Writes it. `sentence` is the error's text; `device` and `bytes` are of the request. */
-void tnri_report_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,
+void tnri_oom_text_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,
                        int device, size_t bytes);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arena/upper.h"
 #include "base/error.h"
 #include "history/history.h"
 #include "history/note.h"
@@ -75,9 +76,10 @@ tnr_status tnri_snapshot_take(const char *path, tnr_snapshot_format format, tnri
     if (status != TNR_OK)
         return status;
     tnri_picture picture;
+    const struct tnri_captures *still = tnri_picture_still();
     tnri_history_lock_take();
     tnri_note_moment(TNRI_NOTED_SNAPSHOT);
-    status = tnri_picture_take(&picture, reason);
+    status = tnri_picture_take(&picture, reason, still);
     if (status == TNR_OK) {
         status = picture_write(&picture, path, format, is_gzip);
         tnri_picture_free(&picture);
@@ -91,14 +93,15 @@ tnr_status tnri_snapshot_take_oom(const char *path, const char *report_path, con
 {
     tnri_picture picture;
     tnri_sink sink;
+    const struct tnri_captures *still = tnri_picture_still();
     tnri_history_lock_take();
     tnri_note_moment(TNRI_NOTED_SNAPSHOT);
-    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_OOM);
+    tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_OOM, still);
     if (status == TNR_OK) {
         status = picture_write(&picture, path, TNR_SNAPSHOT_JSON, 1);
         tnr_status opened = tnri_sink_open(&sink, report_path, 0);
         if (opened == TNR_OK) {
-            tnri_report_write(&sink, &picture, sentence, device, bytes);
+            tnri_oom_text_write(&sink, &picture, sentence, device, bytes);
             opened = tnri_sink_close(&sink, 0);
         }
         if (status == TNR_OK)
@@ -116,5 +119,6 @@ tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
     tnr_status status = tnri_library_start();
     if (status != TNR_OK)
         return status;
+    tnri_captures_settle(NULL); /* graphs that have ended are in no picture */
     return tnri_snapshot_take(path, format, TNRI_SNAPSHOT_CALL);
 }

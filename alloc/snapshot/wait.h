@@ -42,7 +42,9 @@ typedef struct tnri_seen_graph {
 typedef struct tnri_graph_listener {
     void *user;
     void (*graph)(void *user, const tnri_seen_graph *graph);
-    void (*keeps)(void *user, uint64_t graph, uintptr_t base);
+    /* `kind` is TNRI_WAIT_GRAPH, or TNRI_WAIT_CAPTURE for the capture that the graph is to come
+     * of. */
+    void (*keeps)(void *user, tnri_wait_kind kind, uint64_t graph, uintptr_t base);
 } tnri_graph_listener;
 
 #endif

@@ -115,8 +115,9 @@ static void of_retired_blocks(void **state)
         assert_ok(tnr_free(blocks[i]));
     assert_ok(tnr_free_sync(blocks[4]));
     tnri_picture picture;
+    const struct tnri_captures *still = tnri_picture_still();
     tnri_history_lock_take();
-    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL));
+    assert_ok(tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still));
     tnri_history_lock_release();
     size_t retired = 0;
     for (size_t i = 0; i < picture.blocks_count; i++)
@@ -398,8 +399,9 @@ static void pictures_are_consistent(void **state)
     for (int round = 0; round < 50; round++) {
         tnri_picture picture;
         size_t live[TOKENS] = {0};
+        const struct tnri_captures *still = tnri_picture_still();
         tnri_history_lock_take();
-        tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL);
+        tnr_status status = tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still);
         tnri_history_lock_release();
         if (status != TNR_OK)
             carriers[0].broken = tnr_status_name(status);
