@@ -116,7 +116,7 @@ static void a_graph_from_its_capture_to_its_end(void **state)
     unsigned char *second = captured_block(ORIGIN, 3);
     assert_ok(tnr_free(first));
     void *third;
-    assert_ok(tnr_malloc(&third, MIB, 0, ORIGIN)); /* in memory of the first: a piece is left */
+    assert_ok(tnr_malloc(&third, 3 * MIB, 0, ORIGIN)); /* in memory of the first: a piece is left */
     assert_ptr_equal(third, first);
     assert_ok(tnr_free(outside));
     picture_write("capturing");
@@ -124,8 +124,8 @@ static void a_graph_from_its_capture_to_its_end(void **state)
     tnri_picture picture = picture_take();
     assert_int_equal(picture.graphs_count, 1);
     assert_true(picture.graphs[0].seen.is_capturing);
-    assert_int_equal(shown_block(&picture, first)->bytes, MIB);
-    assert_int_equal(shown_block(&picture, first + MIB)->shown, TNRI_SHOWN_FREE);
+    assert_int_equal(shown_block(&picture, first)->bytes, 3 * MIB);
+    assert_int_equal(shown_block(&picture, first + 3 * MIB)->shown, TNRI_SHOWN_FREE);
     assert_int_equal(shown_block(&picture, outside)->shown, TNRI_SHOWN_RETIRED);
     const tnri_shown_wait *wait = shown_wait(&picture, outside);
     assert_int_equal(wait->kind, TNRI_WAIT_CAPTURE);
