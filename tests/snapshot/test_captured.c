@@ -2,6 +2,12 @@
 /*
  * Captures and graphs in pictures and in the history. The files are left in the folder that the
  * first argument names, and another test checks what is in them.
+ *
+ * Lines changed in the library to see it fail:
+ *   tnri_arena_count_freed_because in tnri_place_release, as a retirement: check_snapshot.py
+ *   tnri_uses_is_piece: pieces are retired blocks of which the history knows nothing
+ *   capture->kept told as a graph's; `since_ns` not handed on in waits_tidy; `is_audited`
+ *   tnri_picture_still after the lock of the history is taken: two_at_once never ends
  */
 #include "capture/steps.h"
 
@@ -204,6 +210,7 @@ static void an_aborted_capture(void **state)
 
 static _Atomic int is_over;
 static _Atomic int written; /* from inside a capture */
+static _Atomic int taken;   /* by the other thread */
 
 static int write_inside(int device, size_t bytes, void *user)
 {
@@ -224,6 +231,7 @@ static void *write_outside(void *data)
         if (tnri_picture_take(&picture, TNRI_SNAPSHOT_CALL, still) == TNR_OK)
             tnri_picture_free(&picture);
         tnri_history_lock_release();
+        atomic_fetch_add(&taken, 1);
     }
     return NULL;
 }
@@ -236,17 +244,18 @@ static void two_at_once(void **state)
     pthread_t thread;
     atomic_store(&is_over, 0);
     atomic_store(&written, 0);
+    atomic_store(&taken, 0);
     capture_begin(ORIGIN, NULL);
     tnr_oom_callback_set(write_inside, NULL);
     assert_int_equal(pthread_create(&thread, NULL, write_outside, NULL), 0);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100 || atomic_load(&taken) < 100; i++) {
         void *ptr;
         assert_error(tnr_malloc(&ptr, 500 * MIB, 0, ORIGIN), TNR_ERR_OUT_OF_MEMORY, NULL);
     }
     atomic_store(&is_over, 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
     tnr_oom_callback_set(NULL, NULL);
-    assert_in_range(atomic_load(&written), 100, 1000);
+    assert_true(atomic_load(&written) >= 100);
     recorded graph = capture_end(ORIGIN);
     recorded_destroy(&graph);
     check_all_given_back();
