@@ -350,8 +350,8 @@ static const char *const entries[] = {
 #undef DRIVER_ENTRY
 };
 
-/* The debug build goes through all places. Every third will do under AddressSanitizer, which makes a
- * run several times as slow, and in release builds. */
+/* The debug build goes through all places. Every third will do under AddressSanitizer, which makes
+ * a run several times as slow, and in release builds. */
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
 #define PLACES_STEP 3
