@@ -44,6 +44,10 @@
  * The idea of reuse by reachability in the graph, without nodes added for it, is PyTorch's
  * (graph_capture_record_stream_reuse); there it works within a stream's own blocks.
  *
+ * Limits. At most 64 streams of one capture may allocate (TNR_ERR_CAPTURE for more). Edges of other
+ * types than the default order nothing here. A copy or set that reaches over the end of the block
+ * that it begins in keeps that block alone; the audit reports it.
+ *
  * Threads, context, fork, failure: as <tenure/alloc.h> says. Needs a driver of CUDA 12.3 or newer,
  * else TNR_ERR_DRIVER_TOO_OLD.
  */
@@ -163,7 +167,8 @@ typedef struct tnr_graph_info {
     int device;
     int is_capturing;     /* 1: the capture is under way */
     int is_private;       /* 1: its pool is its own */
-    tnr_pool pool;        /* null for an adopted graph */
+    tnr_pool pool;        /* null for an adopted graph; once the graph has ended, the handle of a
+                           * private one may be that of another graph's pool */
     uint64_t blocks;      /* handed out in the capture */
     uint64_t bytes;       /* of addresses handed out in it, each counted once */
     uint64_t reused;      /* of the blocks, how many were of memory freed earlier in the capture */
