@@ -15,8 +15,8 @@
 
 enum {
     CUT_ATTEMPTS = 6,
-    SLABS_EXTRA = 4,        /* room for growth until the moment, besides an eighth */
-    WAITS_PER_BLOCK = 2,    /* room for each retired block, doubled with each attempt */
+    SLABS_EXTRA = 4,     /* room for growth until the moment, besides an eighth */
+    WAITS_PER_BLOCK = 2, /* room for each retired block, doubled with each attempt */
     WAITS_EXTRA = 64
 };
 
@@ -78,7 +78,11 @@ static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
             case TNRI_PENDING:
                 block_copy(copy, block);
                 break;
-            default: /* without memory of its own; what goes back to the driver comes below */
+            case TNRI_STALE: /* memory until the history says that it is none */
+                if (block->holds)
+                    block_copy(copy, block);
+                break;
+            default:
                 break;
             }
         }
@@ -88,17 +92,13 @@ static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
         copy->largest_free = largest;
 }
 
-/* Old mappings whose chunks have not gone elsewhere still are memory. One that is in no queue is
- * being taken away at this moment, and so is no more. */
-static void stale_copy(tnri_arena_copy *copy, const tnri_arena *arena)
+/* 1 if a thread has an old mapping in hand: one that is in no queue. Its chunks are on their way to
+ * a window that grows, or to the driver, and counted there or no more. */
+static int arena_is_moving(const tnri_arena *arena)
 {
-    const tnri_space *space = &arena->device->space;
-    for (const tnri_block *stale = arena->stale_first; stale != NULL; stale = stale->next)
-        if (space->pages[tnri_page_of(space, stale->base)] != NULL)
-            block_copy(copy, stale);
-    copy->is_moving = arena->worlds[TNRI_SMALL].count_in[TNRI_STALE] +
-                          arena->worlds[TNRI_LARGE].count_in[TNRI_STALE] !=
-                      arena->stale_count;
+    return arena->worlds[TNRI_SMALL].count_in[TNRI_STALE] +
+               arena->worlds[TNRI_LARGE].count_in[TNRI_STALE] !=
+           arena->stale_count;
 }
 
 void tnri_arena_copy_now(tnri_arena *arena)
@@ -115,7 +115,7 @@ void tnri_arena_copy_now(tnri_arena *arena)
     copy->is_ended = arena->seal != NULL;
     for (int i = 0; i < TNRI_WORLDS; i++)
         world_copy(copy, &arena->worlds[i]);
-    stale_copy(copy, arena);
+    copy->is_moving = arena_is_moving(arena);
     copy->is_done = 1;
 }
 

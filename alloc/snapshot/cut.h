@@ -32,7 +32,7 @@ typedef struct tnri_arena_copy {
     size_t pool;       /* index in the cut */
     int is_done;
     int is_short;  /* 1: the room did not suffice */
-    int is_moving; /* 1: a thread was taking a mapping away */
+    int is_moving; /* 1: a thread had a mapping in hand, to take it away */
 
     uint32_t number, order;
     tnr_stream stream;
