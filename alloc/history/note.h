@@ -70,6 +70,8 @@ void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t device_free);
 /* The arena goes to another stream, or its stream is destroyed, or it ends: what is recorded of it
  * from now on has another origin. Under its lock, or while nobody else knows it. */
 void tnri_note_origin_over(tnri_arena *arena);
+/* The arena records nothing any more. While nobody else knows it. */
+void tnri_note_arena_gone(tnri_arena *arena);
 
 /* The arena's origin, written down if it is not yet; 0 if there is no host memory. Under its
  * lock. */
@@ -89,10 +91,9 @@ void tnri_note_refresh(tnri_thread *thread);
 enum { TNRI_RECORDS_AHEAD = 16 };
 
 /* Writes a record. */
-static inline __attribute__((always_inline)) void
-tnri_note_write(tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t order,
-                tnri_kind kind, unsigned why, uintptr_t address, size_t bytes, size_t requested,
-                uint64_t value)
+static inline __attribute__((always_inline)) void tnri_note_write(
+    tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t order, tnri_kind kind,
+    unsigned why, uintptr_t address, size_t bytes, size_t requested, uint64_t value)
 {
     tnri_record *record = tnri_writer_next(&thread->writer);
     if (tnri_unlikely(record == NULL))
@@ -118,9 +119,9 @@ tnri_note_write(tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t o
 /* A block became live; under the arena's lock. Stamps it. The ticks and the thread are looked up
  * before the lock is taken, where they cost less; so a record may be earlier than its place in the
  * order of its arena, which a reader repairs. */
-static inline __attribute__((always_inline)) void
-tnri_note_served(tnri_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_block *block,
-                 size_t requested, tnr_served served)
+static inline __attribute__((always_inline)) void tnri_note_served(
+    tnri_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_block *block, size_t requested,
+    tnr_served served)
 {
     tnri_assert_held(&arena->lock);
     block->stamp = (ticks - tnri_ticks_zero) >> TNRI_STAMP_TICKS_SHIFT << TNRI_STAMP_STACK_BITS |
@@ -131,8 +132,9 @@ tnri_note_served(tnri_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_bl
 }
 
 /* A live block is being freed; under the lock. */
-static inline __attribute__((always_inline)) void
-tnri_note_freed(tnri_thread *thread, uint64_t ticks, tnri_arena *arena, const tnri_block *block)
+static inline __attribute__((always_inline)) void tnri_note_freed(tnri_thread *thread,
+                                                                  uint64_t ticks, tnri_arena *arena,
+                                                                  const tnri_block *block)
 {
     tnri_assert_held(&arena->lock);
     int waits = block->uses != NULL;
