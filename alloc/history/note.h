@@ -70,6 +70,8 @@ void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t device_free);
 /* The arena goes to another stream, or its stream is destroyed, or it ends: what is recorded of it
  * from now on has another origin. Under its lock, or while nobody else knows it. */
 void tnri_note_origin_over(tnri_arena *arena);
+/* The arena records nothing any more. While nobody else knows it. */
+void tnri_note_arena_gone(tnri_arena *arena);
 
 /* The arena's origin, written down if it is not yet; 0 if there is no host memory. Under its
  * lock. */
