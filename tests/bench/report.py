@@ -252,16 +252,25 @@ def csv_rows(path):
     return list(csv.DictReader(line for line in lines if not line.startswith("#"))), comment
 
 
+def facts_table(comment, source):
+    """The provenance of a CSV: a table if its first line says command, commit and the rest."""
+    if "command=" not in comment:
+        return f"{comment}.\n"
+    facts = dict(word.split("=", 1) for word in shlex.split(comment) if "=" in word)
+    return provenance(facts, source)
+
+
 def precision_table(docs):
     """What captures need, beside the least that any allocator could."""
     rows, made = csv_rows(docs / "benchmarks" / "capture_precision.csv")
     if not rows:
         return "No such measurement is in the data.\n"
-    return table(["workload", "least possible", "reserved", "ratio", "Tenure's ns a step",
+    return (table(["workload", "least possible", "reserved", "ratio", "Tenure's ns a step",
                   "at 10,000 steps", "growth"],
                  [[f"`{one['workload']}`", text_gb(int(one["least_bytes"])),
                    text_gb(int(one["reserved_bytes"])), one["ratio"], one["ns_tenure"],
-                   one["ns_tenure_x10"], one["growth"]] for one in rows]) + f"\n{made}.\n"
+                   one["ns_tenure_x10"], one["growth"]] for one in rows])
+            + f"\n{facts_table(made, 'capture_precision.csv')}")
 
 
 SLEEPS = {"sleep_keep": "sleep, contents kept", "wake_keep": "wake, contents kept",
@@ -285,13 +294,8 @@ def sleep_table(docs):
                       f"{float(one['gb_per_s']):.1f}" if copies else "-",
                       f"{float(one['of_link']):.3f}" if copies else "-",
                       f"{int(one['driver_calls']):,}"])
-    return table(["what", "ms", "GB/s", "of the link", "driver calls"], shown) + f"\n{made}.\n"
-
-
-def facts_table(comment, source):
-    """The provenance of a CSV whose first line says command, commit, GPU and driver."""
-    facts = dict(word.split("=", 1) for word in shlex.split(comment) if "=" in word)
-    return provenance(facts, source)
+    return table(["what", "ms", "GB/s", "of the link", "driver calls"],
+                 shown) + f"\n{facts_table(made, 'sleep.csv')}"
 
 
 def seeing_tables(docs):
