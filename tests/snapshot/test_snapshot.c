@@ -33,6 +33,7 @@
 #include "snapshot/picture.h"
 
 static const char *folder = ".";
+static const char *program; /* its file: under memcheck, /proc/self/exe is another */
 
 static const char *path_of(const char *name)
 {
@@ -319,7 +320,7 @@ static void at_exit_body(void *data)
     (void)data;
     /* The program ends with the library running, whose memory is not found from the stack. */
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-    execl("/proc/self/exe", "test_snapshot", "--exit", (char *)NULL);
+    execl(program, "test_snapshot", "--exit", (char *)NULL);
     _exit(4);
 }
 
@@ -501,6 +502,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(pictures_are_consistent, unit_stop),
         cmocka_unit_test_teardown(while_pools_come_and_go, unit_stop),
     };
+    program = argv[0];
     if (argc > 1 && strcmp(argv[1], "--exit") == 0)
         at_exit_program();
     if (argc > 1) {
