@@ -34,7 +34,6 @@
     X(CAPTURE_END, "capture_end")                                                                  \
     X(CAPTURE_ABORT, "capture_abort")                                                              \
     X(LAUNCH, "launch")                                                                            \
-    X(LAUNCH_END, "launch_end")                                                                    \
     X(SLEEP, "sleep")                                                                              \
     X(WAKE, "wake")                                                                                \
     X(MARK, "mark")                                                                                \

@@ -7,6 +7,12 @@
  *
  * Every picture must add up, and the files that are left in the folder that the first argument
  * names must have a history that leads to them, which another test checks.
+ *
+ * Lines changed in the library to see it fail:
+ *   tnri_note_memory in run_donate, or in stale_untake: check_snapshot.py
+ *   holds = 0 in run_donate: memory is counted twice
+ *   holds = 1 in tnri_world_cut, or block_copy of STALE in world_copy: memory that goes back to the
+ *     driver is missing (on_its_way_back)
  */
 #include "unit/unit.h"
 

@@ -63,7 +63,6 @@ typedef enum record_kind {
     RECORD_CAPTURE_END,
     RECORD_CAPTURE_ABORT,
     RECORD_LAUNCH,
-    RECORD_LAUNCH_END,
     RECORD_SLEEP,
     RECORD_WAKE,
     RECORD_MARK,
