@@ -25,12 +25,13 @@ typedef struct outer {
 typedef struct looker {
     model *out;
     const symbols_options *options;
-    value_heap heap; /* makes equal texts one */
-    map64 strings;   /* a text of the heap -> string */
-    map64 build_ids; /* module -> string */
-    array wanted;    /* wanted */
-    array outers;    /* outer: by frame, of those that the file had */
-    size_t inlined_count;
+    value_heap heap;      /* makes equal texts one */
+    map64 strings;        /* a text of the heap -> string */
+    map64 build_ids;      /* module -> string */
+    array wanted;         /* wanted */
+    array outers;         /* outer: by frame, of those that the file had */
+    size_t found_count;   /* frames of which something is known */
+    size_t inlined_count; /* and frames that were added */
     size_t refused_count; /* modules that could not be looked into */
 } looker;
 
@@ -87,8 +88,9 @@ static int string_make(looker *by, const char *text, uint32_t *number)
 
 static int frame_fill(looker *by, frame *one, const debug_place *place)
 {
-    uint32_t function;
-    if (string_make(by, place->function, &function) != 0 ||
+    uint32_t function = one->function;
+    int is_known = place->function && strcmp(place->function, model_string(by->out, function)) == 0;
+    if ((!is_known && string_make(by, place->function, &function) != 0) ||
         string_make(by, place->file, &one->file) != 0)
         return -1;
     one->line = place->line;
@@ -109,6 +111,7 @@ static int frame_look_up(looker *by, debug_info *from, uint32_t index)
         return -1;
     if (count == 0)
         return 0;
+    by->found_count++;
     if (count > 1) {
         /* What the linker knows is the function around all of them. */
         one->function = 0;
@@ -253,6 +256,74 @@ static int stacks_widen(looker *by)
     return 0;
 }
 
+/* The number of the key, `next` if it is new. */
+static int key_number(map64 *map, uint64_t key, uint32_t next, uint32_t *number)
+{
+    *number = map64_get(map, key);
+    if (*number != MAP64_ABSENT)
+        return 0;
+    *number = next;
+    return map64_put(map, key, next);
+}
+
+/* maps[0] and [1]: the first frame with these names; frames without a line are like no other. */
+static int frame_first(map64 *maps, const model *in, uint32_t index, uint32_t *first)
+{
+    const frame *one = MODEL_AT(in->frames, frame, index);
+    uint32_t pair;
+    *first = index;
+    if (one->line == 0)
+        return 0;
+    return key_number(&maps[0], (uint64_t)one->function << 32 | one->file, (uint32_t)maps[0].count,
+                      &pair) != 0 ||
+                   key_number(&maps[1], (uint64_t)pair << 32 | one->line, index, first) != 0
+               ? -1
+               : 0;
+}
+
+/* maps[2] and [3]: the first stack with the same frames. As in the interner, the frames lead
+ * through a tree of all stacks. */
+static int stack_first(map64 *maps, const model *in, uint32_t index, uint32_t *first)
+{
+    const stack *one = MODEL_AT(in->stacks, stack, index);
+    uint32_t node = 0;
+    for (uint32_t i = 0; i < one->count; i++) {
+        uint32_t part;
+        if (frame_first(maps, in, *MODEL_AT(in->stack_frames, uint32_t, one->first + i), &part) !=
+                0 ||
+            key_number(&maps[2], (uint64_t)node << 32 | part, (uint32_t)maps[2].count + 1, &node) !=
+                0)
+            return -1;
+    }
+    return key_number(&maps[3], node, index, first);
+}
+
+/* Stacks that go through other instructions of the same lines are one for whoever reads names: a
+ * loop that the compiler wrote out twice is one place in the source. */
+static int stacks_merge(looker *by)
+{
+    model *out = by->out;
+    map64 maps[4];
+    array firsts = {NULL, 0, 0};
+    int code = array_reserve(&firsts, out->limits, sizeof(uint32_t), out->stacks.count);
+    for (size_t i = 0; i < 4; i++)
+        map64_start(&maps[i], out->limits);
+    for (uint32_t i = 0; i < out->stacks.count && code == 0; i++)
+        code = stack_first(maps, out, i, &((uint32_t *)firsts.items)[i]);
+    for (size_t i = 0; i < out->blocks.count && code == 0; i++) {
+        block *one = MODEL_AT(out->blocks, block, i);
+        one->stack = *MODEL_AT(firsts, uint32_t, one->stack);
+    }
+    for (size_t i = 0; i < out->records.count && code == 0; i++) {
+        record *one = MODEL_AT(out->records, record, i);
+        one->stack = *MODEL_AT(firsts, uint32_t, one->stack);
+    }
+    for (size_t i = 0; i < 4; i++)
+        map64_release(&maps[i]);
+    array_release(&firsts, out->limits, sizeof(uint32_t));
+    return code;
+}
+
 /* Says which modules do not even tell who allocated: those were stripped. */
 static void nameless_note(looker *by)
 {
@@ -290,6 +361,8 @@ int symbols_look_up(model *snapshot, const symbols_options *options)
         code = modules_look_up(&by);
     if (code == 0 && by.inlined_count > 0)
         code = stacks_widen(&by);
+    if (code == 0 && by.found_count > 0)
+        code = stacks_merge(&by);
     if (code == 0)
         nameless_note(&by);
     map64_release(&by.strings);
