@@ -66,6 +66,7 @@ def check_references(doc):
     known = set()
     for number, (path, build_id, *_) in enumerate(doc.get("modules", {"rows": []})["rows"]):
         want(0 < path < len(doc["strings"]) and path not in known, "module", number, "has no path")
+        want(0 <= build_id < len(doc["strings"]), "module", number, "has build id", build_id)
         known.add(path)
         text = doc["strings"][build_id]
         want(re.fullmatch("([0-9a-f]{2})*", text), "module", number, "has build id", text)
