@@ -282,6 +282,7 @@ def main():
                   "checked; install python3-jsonschema", file=sys.stderr)
             return 2
         validator = jsonschema.Draft202012Validator(load(arguments.schema))
+    worst = 0
     for path in arguments.files:
         try:
             doc = load(path)
@@ -293,12 +294,13 @@ def main():
         except (Wrong, KeyError, IndexError, ValueError, TypeError) as wrong:
             print(f"{path}: {wrong!r}" if not isinstance(wrong, Wrong) else f"{path}: {wrong}",
                   file=sys.stderr)
-            return 1
+            worst = 1
+            continue
         if not arguments.quiet:
             print(f"{path}: {len(doc['segments']['rows'])} segments, "
                   f"{len(doc['blocks']['rows'])} blocks, {len(doc['waits']['rows'])} waits, "
                   f"{len(doc['history']['rows'])} records, {len(doc['stacks'])} stacks: ok")
-    return 0
+    return worst
 
 
 if __name__ == "__main__":

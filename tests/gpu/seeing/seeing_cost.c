@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include <tenure/history.h>
-#include <tenure_commit.h>
 
 #include "clock.h"
 #include "samples.h"
@@ -54,7 +53,7 @@ static const format formats[FORMATS] = {{"json", "json", 1},
 
 typedef struct cost {
     program *self;
-    const char *folder, *command;
+    const char *folder;
     FILE *csv;
     long live_count, pairs;
     int rounds, is_limited;
@@ -249,17 +248,6 @@ static uint64_t pausing_watch(cost *run, pausing *watched, int snapshots, uint64
 
 /* ---- report --------------------------------------------------------------------------------- */
 
-static void csv_header(const cost *run)
-{
-    const session *active = &run->self->active;
-    fprintf(run->csv,
-            "# command=\"%s\" commit=%s gpu=\"%s%s\" driver_cuda=%d.%d cpus=%ld\n"
-            "what,which,records,live,round,ns,bytes\n",
-            run->command, TNR_COMMIT, active->simulated ? "simulated: " : "",
-            active->device_info.name, active->version / 1000, active->version % 1000 / 10,
-            sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 static int history_report(const cost *run)
 {
     double off = median(run->pair_ns[0], run->rounds);
@@ -443,8 +431,6 @@ static int measure(cost *run)
     for (int i = 0; i <= STREAMS; i++)
         must_cu(self, gpu->cuStreamCreate(&run->streams[i], CU_STREAM_NON_BLOCKING),
                 "cuStreamCreate");
-    if (run->csv)
-        csv_header(run);
     history_measure(run);
     live_make(run);
     snapshots_measure(run); /* leaves the largest history behind */
@@ -467,16 +453,17 @@ int main(int argc, char **argv)
 {
     static program self;
     static cost run;
-    char text[2 * PATH_MAX], command[1024] = "seeing_cost";
-    for (int i = 1; i < argc; i++)
-        snprintf(command + strlen(command), sizeof(command) - strlen(command), " %s", argv[i]);
+    char text[2 * PATH_MAX];
     int code = options_read(argc, argv, &run);
     if (code != PROGRAM_OK)
         return code;
     run.self = &self;
-    run.command = command;
     program_open(&self, "seeing_cost", 1);
     printf("seeing_cost on %s\n\n", session_describe(&self.active, text, sizeof(text)));
+    if (run.csv) {
+        program_csv_facts(&self, argc, argv, run.csv);
+        fputs("what,which,records,live,round,ns,bytes\n", run.csv);
+    }
     code = measure(&run);
     program_close(&self);
     if (run.csv && (fflush(run.csv) != 0 || ferror(run.csv)))
