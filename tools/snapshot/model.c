@@ -33,6 +33,7 @@ void model_release(model *snapshot)
 {
     budget *limits = snapshot->limits;
     array_release(&snapshot->strings, limits, sizeof(const char *));
+    array_release(&snapshot->modules, limits, sizeof(module_file));
     array_release(&snapshot->frames, limits, sizeof(frame));
     array_release(&snapshot->stacks, limits, sizeof(stack));
     array_release(&snapshot->stack_frames, limits, sizeof(uint32_t));
