@@ -44,6 +44,8 @@ void verify(CUdeviceptr address, int value, size_t bytes, CUstream stream)
     free(copy);
 }
 
+const char *engine_way;
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -59,6 +61,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: engine WAY SCENARIO\n");
         return 2;
     }
+    engine_way = argv[1];
     if (reach_driver(argv[1]) != 0)
         return 2;
     for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)

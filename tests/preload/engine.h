@@ -37,6 +37,9 @@ typedef struct driver_api {
 
 extern driver_api cu;
 
+/* The name of the way that was chosen. */
+extern const char *engine_way;
+
 /* Fills `cu`, in the way of this name; -1 for none, after a message. */
 int reach_driver(const char *way);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "handles.h"
+#include "ipc.h"
 #include "memory.h"
 #include "service.h"
 
@@ -26,6 +27,7 @@ static int block_find(CUdeviceptr address, tnr_block_info *block, int *is_live)
 
 void memory_forget(CUdeviceptr address)
 {
+    ipc_block_ends(address);
     if (atomic_load_explicit(&buffer_id_last, memory_order_relaxed) != UINT64_C(1) << 62)
         (void)handles_take(&buffer_ids, (const void *)(uintptr_t)address, NULL);
 }
@@ -57,8 +59,15 @@ CUresult CUDAAPI replace_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *byte
 {
     tnr_block_info block;
     int is_live;
-    if (!block_find(address, &block, &is_live))
-        return REAL(cuMemGetAddressRange_v2, (base, bytes, address));
+    if (!block_find(address, &block, &is_live)) {
+        CUdeviceptr opened;
+        size_t length;
+        if (!ipc_imported(address, &opened, &length))
+            return REAL(cuMemGetAddressRange_v2, (base, bytes, address));
+        is_live = 1;
+        block.base = (void *)(uintptr_t)opened;
+        block.bytes_requested = length;
+    }
     if (!is_live)
         return CUDA_ERROR_NOT_FOUND;
     if (base != NULL)
