@@ -76,8 +76,11 @@ static void *by_look_up(void *library, const function *wanted, int is_first, cuu
     memcpy(&second, &symbol, sizeof(second));
     if (symbol == NULL)
         return NULL;
-    CUresult result = is_first ? first(wanted->name, &found, 12080, flags)
-                               : second(wanted->name, &found, 12080, flags, &status);
+    /* The one asks for the oldest version that will do, the other for what it was compiled with:
+     * the same function, but for the one that has changed since. */
+    int version = is_first || strcmp(wanted->name, "cuCtxCreate") == 0 ? wanted->version : 12080;
+    CUresult result = is_first ? first(wanted->name, &found, version, flags)
+                               : second(wanted->name, &found, version, flags, &status);
     return result == CUDA_SUCCESS ? found : NULL;
 }
 

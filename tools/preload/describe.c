@@ -4,6 +4,7 @@
  * one from cuMemAlloc, not of the large mapping that it is a piece of. An address of ours in no
  * live block is what it would be after a cuMemFree: unknown.
  */
+#include <stdbool.h>
 #include <string.h>
 
 #include "handles.h"
@@ -131,13 +132,13 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
         *(unsigned long long *)data = buffer_id_of(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = 0;
+        *(bool *)data = false;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = block->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(unsigned *)data = 1; /* by our own means: see ipc.c */
+        *(bool *)data = true; /* by our own means: see ipc.h */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = (CUdeviceptr)(uintptr_t)block->base;
@@ -146,7 +147,7 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
         *(size_t *)data = block->bytes_requested;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned *)data = 1;
+        *(bool *)data = true;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
@@ -179,14 +180,15 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return sizeof(unsigned);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        return sizeof(unsigned);
+        return sizeof(bool); /* a byte, as the driver writes it */
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
     default:
