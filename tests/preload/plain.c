@@ -19,7 +19,7 @@ static void describe(CUdeviceptr block, size_t bytes, CUcontext context)
 {
     CUdeviceptr base = 0;
     size_t range = 0;
-    unsigned type = 0, managed = 1;
+    unsigned type = 0, managed = 0;
     int ordinal = -1;
     CUcontext owner = NULL;
     MUST(cu.cuMemGetAddressRange(&base, &range, block + bytes / 2));
@@ -37,8 +37,8 @@ static void describe(CUdeviceptr block, size_t bytes, CUcontext context)
                                     CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
     void *data[] = {&type, &managed, &base};
     type = 0;
-    MUST(cu.cuPointerGetAttributes(3, wanted, data, block + 1));
-    CHECK(type == CU_MEMORYTYPE_DEVICE && managed == 0 && base == block + 1);
+    MUST(cu.cuPointerGetAttributes(3, wanted, data, block + bytes - 1));
+    CHECK(type == CU_MEMORYTYPE_DEVICE && managed == 0 && base == block + bytes - 1);
     printf("block of %zu bytes: device memory of device %d\n", bytes, ordinal);
 }
 
@@ -112,7 +112,8 @@ void scenario_order(void)
         MUST(cu.cuEventRecord(event, maker));
         MUST(cu.cuStreamWaitEvent(user, event, 0));
         MUST(cu.cuMemcpyDtoDAsync(keep + (size_t)i * BYTES, block, BYTES, user));
-        MUST(i % 3 ? cu.cuMemFreeAsync(block, user) : cu.cuMemFree(block));
+        /* cuMemFree waits for nothing if the memory is cuMemAllocAsync's. */
+        MUST(i % 2 && i % 3 ? cu.cuMemFree(block) : cu.cuMemFreeAsync(block, user));
         if (i % 50 == 49) {
             MUST(cu.cuEventRecord(event, user));
             MUST(cu.cuEventSynchronize(event));

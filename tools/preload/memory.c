@@ -20,8 +20,14 @@
 #include "order.h"
 #include "service.h"
 
-/* Pools that the program made and that promise nothing Tenure does not: pool -> device + 1. */
+/* Pools that the program made and that promise nothing Tenure does not: pool -> plain_pool. */
 static handles pools_plain = HANDLES_INIT;
+
+typedef struct plain_pool {
+    int device;
+    size_t bytes_max;      /* as the program said; 0: no limit */
+    _Atomic(tnr_pool) own; /* ours in its stead, if it has a limit: made when it is first needed */
+} plain_pool;
 
 /* Frees of signal handlers that interrupted Tenure, made up for by the next allocation. */
 enum { DEFERRED_MAX = 256 };
@@ -228,25 +234,53 @@ CUresult CUDAAPI replace_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch,
     return alloc_passed(result, status, "cuMemAllocPitch");
 }
 
-/* cudaMallocAsync, as malloc_serve. `pool`: null, or one that Tenure may stand in for. */
+/* What Tenure allocates from where the program names a pool of the driver's. 0: nothing. */
+static int pool_stand_in(const service_device *device, CUmemoryPool pool, tnr_pool *own)
+{
+    uint64_t value;
+    *own = NULL;
+    if (pool == NULL)
+        return !atomic_load(&device->is_pool_taken);
+    if (pool == device->driver_pool)
+        return 1;
+    if (!handles_get(&pools_plain, pool, &value))
+        return 0;
+    plain_pool *plain = (plain_pool *)(uintptr_t)value;
+    if (plain->device != device->index || plain->bytes_max == 0)
+        return plain->device == device->index;
+    *own = atomic_load(&plain->own);
+    if (*own != NULL)
+        return 1;
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.limit_bytes = plain->bytes_max;
+    options.name = "cudaMemPool";
+    tnr_pool none = NULL;
+    if (tnr_pool_create(own, device->index, &options) != TNR_OK)
+        return 0;
+    if (!atomic_compare_exchange_strong(&plain->own, &none, *own)) {
+        tnr_status ended = tnr_pool_destroy(*own); /* another thread was quicker */
+        (void)ended;
+        *own = none;
+    }
+    return 1;
+}
+
+/* cudaMallocAsync, as malloc_serve. `pool`: null for the device's. */
 static int async_serve(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream,
                        CUresult *result, tnr_status *status)
 {
-    uint64_t plain;
+    tnr_pool own = NULL;
+    void *block = NULL;
     *status = TNR_OK;
     if (address == NULL || bytes == 0 || !service_enter())
         return 0;
-    void *block = NULL;
     free_deferred();
     service_device *device = order_device(stream);
-    int is_served =
-        device != NULL && !atomic_load(&device->is_peer_open) && !graphs_is_strange(stream);
-    if (is_served && pool != NULL && pool != device->driver_pool)
-        is_served = handles_get(&pools_plain, pool, &plain) && plain == (uint64_t)device->index + 1;
-    else if (is_served && pool == NULL)
-        is_served = !atomic_load(&device->is_pool_taken);
+    int is_served = device != NULL && !atomic_load(&device->is_peer_open) &&
+                    !graphs_is_strange(stream) && pool_stand_in(device, pool, &own);
     if (is_served) {
-        *status = tnr_malloc(&block, bytes, device->index, stream);
+        *status = own == NULL ? tnr_malloc(&block, bytes, device->index, stream)
+                              : tnr_pool_malloc(&block, bytes, own, device->index, stream);
         is_served = !is_passed_on(*status);
         if (is_served)
             *result = alloc_result(*status, block, address);
@@ -288,29 +322,42 @@ CUresult CUDAAPI replace_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size
 
 /* ---- the driver's pools --------------------------------------------------------------------- */
 
-/* A pool of plain memory of one device, without a size of its own. Memory of any other comes from
- * the driver, which alone can export it, or put it elsewhere. */
+/* A pool of plain memory of one device. Memory of any other comes from the driver, which alone can
+ * export it, or put it elsewhere. */
 static int is_plain(const CUmemPoolProps *properties)
 {
     return properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
            properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-           properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->maxSize == 0;
+           properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
 CUresult CUDAAPI replace_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     CUresult result = REAL(cuMemPoolCreate, (pool, properties));
-    if (result == CUDA_SUCCESS && is_plain(properties) && service_enter()) {
-        handles_set(&pools_plain, *pool, (uint64_t)properties->location.id + 1);
-        service_leave();
+    if (result != CUDA_SUCCESS || !is_plain(properties) || !service_enter())
+        return result;
+    plain_pool *plain = calloc(1, sizeof(*plain));
+    if (plain != NULL) {
+        plain->device = properties->location.id;
+        plain->bytes_max = properties->maxSize;
+        handles_set(&pools_plain, *pool, (uint64_t)(uintptr_t)plain);
     }
+    service_leave();
     return result;
 }
 
+/* Blocks of a pool outlive it, with the driver as with us: ours then stays until the end. */
 CUresult CUDAAPI replace_cuMemPoolDestroy(CUmemoryPool pool)
 {
+    uint64_t value;
     if (service_enter()) {
-        (void)handles_take(&pools_plain, pool, NULL);
+        if (handles_take(&pools_plain, pool, &value)) {
+            plain_pool *plain = (plain_pool *)(uintptr_t)value;
+            tnr_pool own = atomic_load(&plain->own);
+            tnr_status ended = own == NULL ? TNR_OK : tnr_pool_destroy(own);
+            (void)ended;
+            free(plain);
+        }
         service_leave();
     }
     return REAL(cuMemPoolDestroy, (pool));
@@ -322,11 +369,29 @@ CUresult CUDAAPI replace_cuDeviceSetMemPool(CUdevice index, CUmemoryPool pool)
     if (result != CUDA_SUCCESS || index < 0 || index >= SERVICE_DEVICES_MAX || !service_enter())
         return result;
     CUmemoryPool usual = NULL;
-    uint64_t plain;
+    uint64_t value;
     (void)REAL(cuDeviceGetDefaultMemPool, (&usual, index));
-    int is_ours =
-        pool == usual || (handles_get(&pools_plain, pool, &plain) && plain == (uint64_t)index + 1);
+    int is_ours = pool == usual;
+    if (!is_ours && handles_get(&pools_plain, pool, &value)) {
+        const plain_pool *plain = (const plain_pool *)(uintptr_t)value;
+        is_ours = plain->device == index && plain->bytes_max == 0;
+    }
     atomic_store(&service_device_at(index)->is_pool_taken, !is_ours);
     service_leave();
+    return result;
+}
+
+/* ---- mapping by hand ------------------------------------------------------------------------ */
+
+/* The program's own business: counted, so that one sees where its memory comes from. */
+CUresult CUDAAPI replace_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                     const CUmemAllocationProp *properties,
+                                     unsigned long long flags)
+{
+    CUresult result = REAL(cuMemCreate, (handle, bytes, properties, flags));
+    if (result == CUDA_SUCCESS) {
+        service_count_one(COUNT_CREATES_PASSED);
+        service_count_more(COUNT_CREATES_PASSED_BYTES, bytes);
+    }
     return result;
 }

@@ -77,6 +77,13 @@ static void line_text(line *to, const sums *all)
              atomic_load(&service_counts[COUNT_FREES_PASSED]),
              (double)all->peak_live_bytes / 1048576, (double)all->peak_reserved_bytes / 1048576,
              all->live_blocks, (double)all->live_bytes / 1048576);
+    uint64_t handles = atomic_load(&service_counts[COUNT_CREATES_PASSED]);
+    if (handles > 0)
+        line_add(to,
+                 "tenure: process %ld: it mapped memory by hand (cuMemCreate), which is its own "
+                 "business: %" PRIu64 " handles, %.1f MiB\n",
+                 (long)getpid(), handles,
+                 (double)atomic_load(&service_counts[COUNT_CREATES_PASSED_BYTES]) / 1048576);
 }
 
 __attribute__((destructor)) static void report_write(void)

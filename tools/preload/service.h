@@ -85,6 +85,8 @@ CUresult service_result(tnr_status status);
     X(ALLOCS_SERVED, "allocations_served")                                                         \
     X(ALLOCS_PASSED, "allocations_passed_on")                                                      \
     X(ALLOCS_FAILED, "allocations_failed")                                                         \
+    X(CREATES_PASSED, "handles_passed_on")                                                         \
+    X(CREATES_PASSED_BYTES, "handles_passed_on_bytes")                                             \
     X(FREES_SERVED, "frees_served")                                                                \
     X(FREES_PASSED, "frees_passed_on")                                                             \
     X(FREES_REFUSED, "frees_refused")                                                              \
@@ -107,9 +109,14 @@ typedef enum service_count {
 
 extern _Atomic uint64_t service_counts[COUNT_COUNT];
 
+static inline void service_count_more(service_count which, uint64_t count)
+{
+    atomic_fetch_add_explicit(&service_counts[which], count, memory_order_relaxed);
+}
+
 static inline void service_count_one(service_count which)
 {
-    atomic_fetch_add_explicit(&service_counts[which], 1, memory_order_relaxed);
+    service_count_more(which, 1);
 }
 
 /* ---- captures ------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX. With XLA_PYTHON_CLIENT_ALLOCATOR=platform every buffer is an allocation of the driver.
+"""JAX. With XLA_PYTHON_CLIENT_ALLOCATOR=address every buffer is an allocation of the driver.
 Prints results; its own time on stderr."""
 import sys
 import time
