@@ -129,6 +129,29 @@ void scenario_order(void)
         MUST(cu.cuStreamDestroy(streams[i]));
 }
 
+/* cudaMalloc's memory, freed while one stream is far behind, and used by another at once. */
+void scenario_pressure(void)
+{
+    enum { ROUNDS = 100, BYTES = 3 << 20 };
+    CUstream streams[4];
+    engine_start(0);
+    for (int i = 0; i < 4; i++)
+        MUST(cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < ROUNDS; i++) {
+        CUdeviceptr block;
+        MUST(cu.cuMemAlloc(&block, BYTES));
+        fill(block, i, BYTES, streams[i % 4]);
+        MUST(cu.cuMemcpyDtoDAsync(block, block + BYTES / 2, BYTES / 2, streams[i % 4]));
+        if (i % 10 == 0)
+            verify(block, i, BYTES, streams[i % 4]);
+        MUST(cu.cuMemFree(block));
+    }
+    for (int i = 0; i < 4; i++) {
+        MUST(cu.cuStreamSynchronize(streams[i]));
+        MUST(cu.cuStreamDestroy(streams[i]));
+    }
+}
+
 static CUcontext shared_context;
 
 static void *thread_run(void *number)
@@ -137,7 +160,7 @@ static void *thread_run(void *number)
     int self = *(int *)number;
     MUST(cu.cuCtxSetCurrent(shared_context));
     MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 21; i++) {
         CUdeviceptr first, second, third;
         MUST(cu.cuMemAlloc(&first, size_of(i)));
         MUST(cu.cuMemAllocAsync(&second, size_of(i + 1), stream));
