@@ -11,7 +11,8 @@
 #
 # --json FILE gets one object for each program: calls, and wall times without Tenure, with it, and
 # with the program's own caching allocator. TENURE=/path/to/tenure chooses the command, NVCC the
-# compiler, PYTHON the interpreter. Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no GPU.
+# compiler, PYTHON the interpreter. Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no
+# GPU.
 set -euo pipefail
 # shellcheck source=tests/gpu/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -64,7 +65,8 @@ left_by_itself() {
 # own caching allocator, for the time alone.
 own=()
 check() {
-    local name=$1 least=$2 began plain_s tenure_s own_s=null line served passed live left problem=
+    local name=$1 least=$2 began plain_s tenure_s own_s=null line served passed live left
+    local problem='' good=true
     shift 2
     began=$(date +%s.%N)
     if ! "$@" >"$work/plain.out" 2>"$work/plain.err"; then
@@ -87,17 +89,19 @@ check() {
     if [ -z "$problem" ] && ! cmp -s "$work/plain.out" "$work/tenure.out"; then
         problem="other results"
         "$@" >"$work/again.out" 2>/dev/null || true
-        cmp -s "$work/plain.out" "$work/again.out" || problem="other results, but so has a second run without Tenure"
+        cmp -s "$work/plain.out" "$work/again.out" ||
+            problem="other results, but so has a second run without Tenure"
     fi
-    [ -n "$problem" ] || [ "${served:-0}" -ge "$least" ] || problem="only ${served:-0} calls served"
+    [ -n "$problem" ] || [ "${served:-0}" -ge "$least" ] ||
+        problem="only ${served:-0} calls served"
     left=${live:-0}
     if [ -z "$problem" ] && [ "$left" -gt 0 ]; then
         left=$(left_by_itself "$@")
         [ "$left" -eq "$live" ] || problem="$live blocks left, $left without Tenure"
     fi
-    printf '%-18s %9s served %5s passed on %6s live at the end (%s by itself); %s s without, %s s with, %s s own: %s\n' \
-        "$name" "${served:--}" "${passed:--}" "${live:--}" "$left" "$plain_s" "$tenure_s" "$own_s" \
-        "${problem:-same results}"
+    printf '%-20s %6s served %4s passed on %4s live at the end (%s by itself); ' \
+        "$name" "${served:--}" "${passed:--}" "${live:--}" "$left"
+    echo "$plain_s s without, $tenure_s s with, $own_s s own: ${problem:-same results}"
     grep -E '^(seconds|cudaMalloc and)' "$work/plain.err" | sed 's/^/    without: /' || true
     grep -E '^(seconds|cudaMalloc and|tenure:)' "$work/tenure.err" | sed 's/^/    with:    /' || true
     if [ -n "$problem" ]; then
@@ -105,9 +109,11 @@ check() {
         diff "$work/plain.out" "$work/tenure.out" | head -n 10 || true
         tail -n 15 "$work/tenure.err"
     fi
-    [ -z "$json" ] || printf '{"program": "%s", "seconds_without": %s, "seconds_with": %s, "seconds_own": %s, "good": %s, "calls": %s}\n' \
-        "$name" "$plain_s" "$tenure_s" "$own_s" "$([ -z "$problem" ] && echo true || echo false)" \
-        "${line:-null}" >>"$json"
+    [ -z "$problem" ] || good=false
+    [ -z "$json" ] || printf '{"program": "%s", "good": %s, "calls": %s, %s}\n' \
+        "$name" "$good" "${line:-null}" \
+        "\"seconds_without\": $plain_s, \"seconds_with\": $tenure_s, \"seconds_own\": $own_s" \
+        >>"$json"
 }
 
 if [ -x "$engine" ]; then

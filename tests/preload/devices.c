@@ -14,7 +14,15 @@ static int ordinal_of(CUdeviceptr block)
 
 void scenario_devices(void)
 {
-    CUcontext contexts[2] = {engine_start(0), engine_start(1)};
+    /* A context of its own first: the next one may get its handle. */
+    CUcontext own, contexts[2];
+    CUdeviceptr block;
+    contexts[0] = engine_start(0);
+    MUST(cu.cuCtxCreate(&own, 0, 0));
+    MUST(cu.cuMemAlloc(&block, BYTES));
+    MUST(cu.cuMemFree(block));
+    MUST(cu.cuCtxDestroy(own));
+    contexts[1] = engine_start(1);
     CUdeviceptr blocks[2][8];
     CUstream streams[2];
     for (int d = 0; d < 2; d++) {
@@ -65,6 +73,32 @@ void scenario_contexts(void)
         MUST(cu.cuMemFree(second));
     }
     MUST(cu.cuMemFree(first));
+}
+
+/* Memory of the primary context, in use on a stream of another one when it is freed. */
+void scenario_strangers(void)
+{
+    enum { ROUNDS = 40 };
+    CUcontext primary = engine_start(0), own;
+    CUdeviceptr block;
+    CUstream far, near;
+    MUST(cu.cuStreamCreate(&near, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuCtxCreate(&own, 0, 0));
+    MUST(cu.cuStreamCreate(&far, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuCtxSetCurrent(primary));
+    for (int i = 0; i < ROUNDS; i++) {
+        MUST(cu.cuMemAlloc(&block, BYTES));
+        fill(block, i, BYTES, near);
+        verify(block, i, BYTES, near);
+        MUST(cu.cuCtxSetCurrent(own));
+        fill(block, i + 1, BYTES, far);
+        MUST(cu.cuCtxSetCurrent(primary));
+        MUST(i % 2 ? cu.cuMemFree(block) : cu.cuMemFreeAsync(block, far));
+    }
+    MUST(cu.cuStreamDestroy(near));
+    MUST(cu.cuCtxDestroy(own)); /* and the stream with it */
+    MUST(cu.cuMemAlloc(&block, BYTES));
+    MUST(cu.cuMemFree(block));
 }
 
 void scenario_reset(void)

@@ -197,10 +197,12 @@ void scenario_forks(void)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        CHECK(cu.cuMemAlloc(&fresh, 4096) != CUDA_SUCCESS);
-        CHECK(cu.cuMemFree(block) != CUDA_SUCCESS);
-        CHECK(cu.cuMemAllocAsync(&fresh, 4096, NULL) != CUDA_SUCCESS);
-        CHECK(cu.cuCtxSynchronize() != CUDA_SUCCESS);
+        TELL(cu.cuMemAlloc(&fresh, 4096));
+        TELL(cu.cuMemFree(block));
+        TELL(cu.cuMemAllocAsync(&fresh, 4096, NULL));
+        TELL(cu.cuMemFreeAsync(block, NULL));
+        TELL(cu.cuCtxSynchronize());
+        fflush(stdout);
         _exit(0);
     }
     child_must_end_well(child);

@@ -21,8 +21,8 @@ class Command(PreloadTest):
         return result
 
     def test_the_programs_arguments_and_code(self):
-        result = self.run_command("--", "sh", "-c", 'echo "$@"; exit 7', "x", "--stats", "--", "a b",
-                                  code=7)
+        result = self.run_command("--", "sh", "-c", 'echo "$@"; exit 7', "x", "--stats", "--",
+                                  "a b", code=7)
         self.assertEqual(result.out, "--stats -- a b\n")
 
     def test_bad_usage(self):
@@ -82,7 +82,8 @@ class Command(PreloadTest):
         result = self.run_command("--history", "full", "--conf", "bin_blocks:4", "--", *show,
                                   environment={"LD_PRELOAD": "libc.so.6",
                                                "TENURE_CONF": "bin_blocks:2"})
-        self.assertEqual(result.out, f"{LIBRARY}:libc.so.6|bin_blocks:2,history:full,bin_blocks:4\n")
+        self.assertEqual(result.out,
+                         f"{LIBRARY}:libc.so.6|bin_blocks:2,history:full,bin_blocks:4\n")
 
     def test_stats(self):
         result = self.run_command("--stats", "--", *engine("lookup2", "basic"))

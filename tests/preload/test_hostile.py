@@ -63,7 +63,8 @@ class Contexts(PreloadTest):
     def test_two_devices(self):
         result = self.check_same(engine("lookup2", "devices"),
                                  environment={"TENURE_SIM_DEVICES": 2})
-        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["allocations_served"], 16)
+        self.check_served(result.counts[0], passed=1)
 
     def test_a_context_of_its_own(self):
         result = self.check_same(engine("lookup2", "contexts"))

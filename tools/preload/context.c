@@ -11,6 +11,7 @@
 
 CUresult CUDAAPI replace_cuCtxDestroy_v2(CUcontext context)
 {
+    order_context_ends(context);
     CUresult result = REAL(cuCtxDestroy_v2, (context));
     service_contexts_changed();
     return result;
@@ -18,9 +19,16 @@ CUresult CUDAAPI replace_cuCtxDestroy_v2(CUcontext context)
 
 CUresult CUDAAPI replace_cuCtxDestroy(CUcontext context)
 {
+    order_context_ends(context);
     CUresult result = REAL(cuCtxDestroy, (context));
     service_contexts_changed();
     return result;
+}
+
+CUresult CUDAAPI replace_cuGreenCtxDestroy(void *context)
+{
+    order_context_ends(context);
+    return REAL(cuGreenCtxDestroy, (context));
 }
 
 CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease_v2(CUdevice device)
@@ -43,9 +51,9 @@ static void context_resets(CUdevice device)
     if (!service_enter())
         return;
     ipc_forget();
-    service_device_reset(device);
-    order_forget();
-    graphs_forget();
+    if (service_device_reset(device))
+        graphs_forget();
+    order_forget(device);
     service_leave();
 }
 

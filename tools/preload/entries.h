@@ -24,7 +24,11 @@
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 
-/* Old versions, which cudaTypedefs.h shows to the driver's own sources only. */
+/* Newer than the oldest headers that will do; and old versions, which cudaTypedefs.h shows to the
+ * driver's own sources only. */
+typedef CUresult(CUDAAPI *preload_green_stream_create)(CUstream *stream, void *context,
+                                                       unsigned flags, int priority);
+typedef CUresult(CUDAAPI *preload_green_destroy)(void *context);
 typedef CUresult(CUDAAPI *preload_begin_capture_first)(CUstream stream);
 typedef CUresult(CUDAAPI *preload_instantiate_first)(CUgraphExec *exec, CUgraph graph,
                                                      CUgraphNode *node, char *log, size_t bytes);

@@ -34,11 +34,11 @@ int graphs_is_strange(CUstream stream)
 
 void graphs_forget(void)
 {
-    handles_clear(&begun);
-    handles_clear(&attached);
-    handles_clear(&graphs);
-    handles_clear(&executables);
-    handles_clear(&kept);
+    handles_clear(&begun, 0);
+    handles_clear(&attached, 0);
+    handles_clear(&graphs, 0);
+    handles_clear(&executables, 0);
+    handles_clear(&kept, 0);
 }
 
 /* ---- captures ------------------------------------------------------------------------------- */

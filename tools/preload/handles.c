@@ -64,17 +64,19 @@ int handles_take(handles *table, const void *handle, uint64_t *value)
     return handles_find(table, handle, value, 1);
 }
 
-void handles_clear(handles *table)
+void handles_clear(handles *table, uint64_t value)
 {
     for (unsigned part = 0; part < HANDLES_PARTS; part++) {
         pthread_mutex_lock(&table->locks[part]);
-        handle_node *node = table->parts[part];
-        table->parts[part] = NULL;
-        pthread_mutex_unlock(&table->locks[part]);
-        while (node != NULL) {
-            handle_node *next = node->next;
+        for (handle_node **link = &table->parts[part]; *link != NULL;) {
+            handle_node *node = *link;
+            if (value != 0 && node->value != value) {
+                link = &node->next;
+                continue;
+            }
+            *link = node->next;
             free(node);
-            node = next;
         }
+        pthread_mutex_unlock(&table->locks[part]);
     }
 }

@@ -37,7 +37,7 @@ int handles_get(handles *table, const void *handle, uint64_t *value);
 /* The same, and forgets it. */
 int handles_take(handles *table, const void *handle, uint64_t *value);
 
-/* Forgets all. */
-void handles_clear(handles *table);
+/* Forgets all of one value; of any, if it is 0. */
+void handles_clear(handles *table, uint64_t value);
 
 #endif

@@ -49,6 +49,7 @@ static CUresult free_result(tnr_status status)
 static CUresult free_now(CUdeviceptr address)
 {
     memory_forget(address);
+    order_wait_for_strangers();
     return free_result(tnr_free_sync((void *)(uintptr_t)address));
 }
 
@@ -109,8 +110,10 @@ CUresult CUDAAPI replace_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     if (!graphs_is_strange(stream))
         status = tnr_free_on(block, stream);
     /* A stream of another context: whatever it does, the memory is not handed out before. */
-    if (status == TNR_ERR_INVALID_STREAM)
+    if (status == TNR_ERR_INVALID_STREAM) {
+        order_wait_for_strangers();
         status = tnr_free_sync(block);
+    }
     CUresult result = free_result(status);
     service_leave();
     return result;

@@ -3,10 +3,13 @@
  * Streams and events: the driver is called, and what it has done is announced to Tenure, which
  * learns from it what is ordered after what. Announcements never fail a call of the program.
  *
- * Streams are known from their creation: a handle that was not seen then, or was made in a context
- * that is not served, is announced nowhere.
+ * Streams are known from their creation. Those of contexts that are not served are strangers: what
+ * they do is announced nowhere, and frees of memory that they may use wait for them on the host.
  */
 #include "order.h"
+
+#include <pthread.h>
+#include <stdlib.h>
 
 #include "handles.h"
 
@@ -51,9 +54,79 @@ void order_give_up(void)
     atomic_store(&is_given_up, 1);
 }
 
-void order_forget(void)
+/* ---- strangers ------------------------------------------------------------------------------ */
+
+typedef struct stranger {
+    CUstream stream;
+    const void *context; /* with which it ends; of a part of a device, the green context */
+} stranger;
+
+/* Streams that Tenure does not know. The mutex is held while they are waited for, so that none is
+ * destroyed meanwhile. */
+static struct {
+    pthread_mutex_t mutex;
+    stranger *list; /* under the mutex */
+    size_t count, room;
+    _Atomic int is_any;
+} strangers = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void stranger_add(CUstream stream, const void *context)
 {
-    handles_clear(&streams);
+    pthread_mutex_lock(&strangers.mutex);
+    if (strangers.count == strangers.room) {
+        size_t room = strangers.room * 2 + 8;
+        stranger *grown = realloc(strangers.list, room * sizeof(*grown));
+        if (grown != NULL) {
+            strangers.list = grown;
+            strangers.room = room;
+        }
+    }
+    if (strangers.count < strangers.room)
+        strangers.list[strangers.count++] = (stranger){stream, context};
+    atomic_store(&strangers.is_any, 1);
+    pthread_mutex_unlock(&strangers.mutex);
+}
+
+/* Forgets a stream, or all of a context. Their work may go on, and cannot be waited for any more:
+ * so it is now. */
+static void strangers_remove(CUstream stream, const void *context)
+{
+    if (!atomic_load(&strangers.is_any))
+        return;
+    pthread_mutex_lock(&strangers.mutex);
+    for (size_t i = strangers.count; i-- > 0;) {
+        stranger *one = &strangers.list[i];
+        if (one->stream != stream && (context == NULL || one->context != context))
+            continue;
+        (void)REAL(cuStreamSynchronize, (one->stream));
+        *one = strangers.list[--strangers.count];
+    }
+    atomic_store(&strangers.is_any, strangers.count > 0);
+    pthread_mutex_unlock(&strangers.mutex);
+}
+
+void order_context_ends(const void *context)
+{
+    if (context == NULL || !service_enter())
+        return;
+    strangers_remove(NULL, context);
+    service_leave();
+}
+
+void order_wait_for_strangers(void)
+{
+    if (!atomic_load_explicit(&strangers.is_any, memory_order_relaxed))
+        return;
+    CUstreamCaptureMode before = service_relaxed();
+    pthread_mutex_lock(&strangers.mutex);
+    for (size_t i = 0; i < strangers.count; i++) {
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+        (void)REAL(cuStreamIsCapturing, (strangers.list[i].stream, &status));
+        if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+            (void)REAL(cuStreamSynchronize, (strangers.list[i].stream));
+    }
+    pthread_mutex_unlock(&strangers.mutex);
+    service_relaxed_end(before);
 }
 
 /* ---- streams -------------------------------------------------------------------------------- */
@@ -66,6 +139,10 @@ static void stream_made(CUstream stream)
     if (device != NULL && tnr_stream_created(device->index, stream) == TNR_OK) {
         handles_set(&streams, stream, (uint64_t)device->index + 1);
         service_count_one(COUNT_STREAMS);
+    } else {
+        CUcontext context = NULL;
+        (void)REAL(cuCtxGetCurrent, (&context));
+        stranger_add(stream, context);
     }
     service_leave();
 }
@@ -86,6 +163,17 @@ CUresult CUDAAPI replace_cuStreamCreateWithPriority(CUstream *stream, unsigned f
     return result;
 }
 
+CUresult CUDAAPI replace_cuGreenCtxStreamCreate(CUstream *stream, void *context, unsigned flags,
+                                                int priority)
+{
+    CUresult result = REAL(cuGreenCtxStreamCreate, (stream, context, flags, priority));
+    if (result == CUDA_SUCCESS && service_enter()) {
+        stranger_add(*stream, context); /* of a part of the device: a context of its own */
+        service_leave();
+    }
+    return result;
+}
+
 static void stream_ends(CUstream stream)
 {
     if (is_default(stream) || !service_enter())
@@ -94,7 +182,8 @@ static void stream_ends(CUstream stream)
     /* If that fails, the stream's memory waits for the end of its work all the same. */
     tnr_status told = device == NULL ? TNR_OK : tnr_stream_destroying(device->index, stream);
     (void)told;
-    (void)handles_take(&streams, stream, NULL);
+    if (!handles_take(&streams, stream, NULL))
+        strangers_remove(stream, NULL);
     service_leave();
 }
 
@@ -108,6 +197,11 @@ CUresult CUDAAPI replace_cuStreamDestroy(CUstream stream)
 {
     stream_ends(stream);
     return REAL(cuStreamDestroy, (stream));
+}
+
+void order_forget(int device)
+{
+    handles_clear(&streams, (uint64_t)device + 1);
 }
 
 /* ---- the host learns ------------------------------------------------------------------------ */

@@ -285,13 +285,14 @@ static int others_are_on(int index)
     return count > 0;
 }
 
-void service_device_reset(int index)
+int service_device_reset(int index)
 {
     if (index < 0 || index >= SERVICE_DEVICES_MAX || !atomic_load(&devices[index].is_on))
-        return;
+        return 0;
     service_device *device = &devices[index];
     pthread_mutex_lock(&service.mutex);
-    if (others_are_on(index)) {
+    int has_others = others_are_on(index);
+    if (has_others) {
         atomic_store(&device->is_given_up, 1);
         service_say("device %d is reset while another one is in use. From now on its memory comes "
                     "from the driver's own allocator.",
@@ -304,4 +305,5 @@ void service_device_reset(int index)
     }
     atomic_store(&device->is_on, 0);
     pthread_mutex_unlock(&service.mutex);
+    return !has_others;
 }

@@ -68,8 +68,8 @@ service_device *service_device_at(int index);
 /* A context has ended, or may have: what was known of handles is forgotten. */
 void service_contexts_changed(void);
 
-/* The device's primary context is about to be reset. */
-void service_device_reset(int index);
+/* The device's primary context is about to be reset. Returns 1 if nothing is served any more. */
+int service_device_reset(int index);
 
 /* ---- failing -------------------------------------------------------------------------------- */
 
