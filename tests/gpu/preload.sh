@@ -56,7 +56,8 @@ number() {
 # Tenure finds no driver of its own.
 left_by_itself() {
     local line
-    TENURE_DRIVER=/no/driver.so "$tenure" run --json -- "$@" >/dev/null 2>"$work/control.err" || true
+    TENURE_DRIVER=/no/driver.so "$tenure" run --json -- "$@" \
+        >/dev/null 2>"$work/control.err" || true
     line=$(grep '^{"pid"' "$work/control.err" | sort -t: -k4 -n | tail -n 1 || true)
     echo $(($(number allocations_passed_on "$line") - $(number frees_passed_on "$line")))
 }
@@ -103,7 +104,8 @@ check() {
         "$name" "${served:--}" "${passed:--}" "${live:--}" "$left"
     echo "$plain_s s without, $tenure_s s with, $own_s s own: ${problem:-same results}"
     grep -E '^(seconds|cudaMalloc and)' "$work/plain.err" | sed 's/^/    without: /' || true
-    grep -E '^(seconds|cudaMalloc and|tenure:)' "$work/tenure.err" | sed 's/^/    with:    /' || true
+    grep -E '^(seconds|cudaMalloc and|tenure:)' "$work/tenure.err" |
+        sed 's/^/    with:    /' || true
     if [ -n "$problem" ]; then
         worst=1
         diff "$work/plain.out" "$work/tenure.out" | head -n 10 || true

@@ -104,6 +104,16 @@ class Command(PreloadTest):
         text = self.run_program([TENURE, "snapshot", "summary", self.folder / "end.json"])
         self.assertEqual(text.code, 0, text.err)
 
+    def test_snapshots_of_several_processes(self):
+        command = " ".join(str(part) for part in engine("lookup2", "async"))
+        self.run_command("--snapshot", self.folder / "end-%p.json", "--", "sh", "-c",
+                         f"{command} & {command}; wait")
+        found = sorted(self.folder.glob("end-*.json"))
+        self.assertEqual(len(found), 2)
+        for path in found:
+            self.assertRegex(path.name, r"^end-\d+\.json$")
+            json.loads(path.read_text())
+
     def test_report(self):
         path = self.folder / "report.html"
         result = self.run_command("--report", path, "--", *engine("lookup2", "order"))

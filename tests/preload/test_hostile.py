@@ -196,6 +196,28 @@ class Others(PreloadTest):
         self.assertEqual(result.code, 0, result.err)
         self.assertEqual(result.out, "1\n")
 
+    def test_our_own_library_gets_the_driver(self):
+        """What a module of ours has Tenure do is not announced to Tenure again."""
+        script = ("import ctypes, os\n"
+                  "cu = ctypes.CDLL('libcuda.so.1')\n"
+                  "tnr = ctypes.CDLL(os.environ['TENURE_LIBRARY'])\n"
+                  "p = ctypes.c_void_p\n"
+                  "context, block, stream = p(), p(), p()\n"
+                  "ref = ctypes.byref\n"
+                  "assert cu.cuInit(0) == 0\n"
+                  "assert cu.cuDevicePrimaryCtxRetain(ref(context), 0) == 0\n"
+                  "assert cu.cuCtxSetCurrent(context) == 0\n"
+                  "assert cu.cuStreamCreate(ref(stream), 1) == 0\n"
+                  "assert cu.cuMemAlloc_v2(ref(block), p(100000)) == 0\n"
+                  "assert tnr.tnr_record_use(block, stream) == 0\n"
+                  "assert cu.cuMemFree_v2(block) == 0\n")
+        result = self.run_with([os.environ["PYTHON"], "-c", script])
+        self.assertEqual(result.code, 0, result.err)
+        counts = result.counts[0]
+        self.check_served(counts)
+        self.assertEqual(counts["streams_announced"], 1)
+        self.assertEqual(counts["event_records_announced"], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

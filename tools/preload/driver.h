@@ -42,7 +42,8 @@ const void *object_of(const void *address);
 /* The C library's dlsym. */
 void *(*dlsym_of_libc(void))(void *, const char *);
 
-/* Calls the driver's function; `otherwise` if the driver does not have it, or there is no driver. */
+/* Calls the driver's function; `otherwise` if the driver does not have it, or there is no driver.
+ * */
 #define REAL_OR(symbol, arguments, otherwise)                                                      \
     (driver_find() && driver.fn_##symbol != NULL ? driver.fn_##symbol arguments : (otherwise))
 #define REAL(symbol, arguments) REAL_OR(symbol, arguments, driver_absent())

@@ -4,8 +4,9 @@
  *
  * An abstract Unix socket, which goes with its process. Its name has the process's number and a
  * random token, which the handle carries; who connects must be of the same user. A request is
- * answered by a header, and then by one message for each piece, with its descriptor. The descriptors
- * live for the time of one message, so that a block of thousands of pieces needs one at a time.
+ * answered by a header, and then by one message for each piece, with its descriptor. The
+ * descriptors live for the time of one message, so that a block of thousands of pieces needs one at
+ * a time.
  */
 #include <errno.h>
 #include <pthread.h>

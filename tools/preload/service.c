@@ -24,6 +24,7 @@ static struct {
 } service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static service_device devices[SERVICE_DEVICES_MAX];
+static _Atomic int devices_end; /* none from here on was ever served */
 
 /* The thread's own. */
 static _Thread_local volatile sig_atomic_t thread_inside;
@@ -135,12 +136,30 @@ static int is_same_driver(void)
     return handle != NULL && driver_has(dlsym_of_libc()(handle, "cuInit"));
 }
 
+/* A snapshot's path with %p in it gets this process's number: a program may start several, and each
+ * leaves one. */
+static void snapshot_path_number(void)
+{
+    tnr_setting_info info = {.struct_bytes = sizeof(info)};
+    for (size_t i = 0; tnr_setting_get(i, &info) == TNR_OK; i++) {
+        char setting[4096];
+        const char *mark = strstr(info.value, "%p");
+        if (strcmp(info.key, "snapshot_at_exit") != 0 || mark == NULL)
+            continue;
+        int length = snprintf(setting, sizeof(setting), "snapshot_at_exit:%.*s%ld%s",
+                              (int)(mark - info.value), info.value, (long)getpid(), mark + 2);
+        if (length > 0 && (size_t)length < sizeof(setting) && tnr_configure(setting) != TNR_OK)
+            service_say("%s", tnr_last_error());
+        return;
+    }
+}
+
 /* Under the mutex. */
 static int library_start(void)
 {
     static int is_started;
     if (is_started)
-        return tnr_init() == TNR_OK; /* again, after a reset */
+        return tnr_init() == TNR_OK; /* again, after a reset: the last snapshot was written then */
     atomic_store(&service.is_touched, 1);
     if (tnr_init() != TNR_OK) {
         service_say("%s The program goes on with the driver's own allocator.", tnr_last_error());
@@ -151,6 +170,7 @@ static int library_start(void)
                     "program goes on with the driver's own allocator.");
         return 0;
     }
+    snapshot_path_number();
     is_started = 1;
     return 1;
 }
@@ -179,6 +199,8 @@ static tnr_status device_start(service_device *device, int index)
     device->address_bytes = info.address_bytes;
     device->driver_pool = NULL;
     (void)REAL(cuDeviceGetDefaultMemPool, (&device->driver_pool, (CUdevice)index));
+    if (atomic_load(&devices_end) <= index)
+        atomic_store(&devices_end, index + 1);
     atomic_store_explicit(&device->is_on, 1, memory_order_release);
     return TNR_OK;
 }
@@ -258,7 +280,8 @@ service_device *service_here_started(void)
 
 service_device *service_of_address(CUdeviceptr address)
 {
-    for (int i = 0; i < SERVICE_DEVICES_MAX; i++)
+    int end = atomic_load_explicit(&devices_end, memory_order_acquire);
+    for (int i = 0; i < end; i++)
         if (atomic_load_explicit(&devices[i].is_on, memory_order_acquire) &&
             (uintptr_t)address - devices[i].address_base < devices[i].address_bytes)
             return &devices[i];

@@ -30,7 +30,8 @@ static int run_stats, run_strict, run_json;
 static const cli_option run_options[] = {
     {"conf", "STR", OPTION_CONF_HELP, &run_conf, NULL},
     {"history", "MODE", "off, light or full: what snapshots tell of the past", &run_history, NULL},
-    {"snapshot", "FILE", "write a snapshot when the program ends", &run_snapshot, NULL},
+    {"snapshot", "FILE", "write a snapshot when the program ends; %p: its number", &run_snapshot,
+     NULL},
     {"report", "FILE",
      "write the program's memory story as an HTML page when it ends;\n"
      "history is then light unless --history says otherwise",
