@@ -73,3 +73,74 @@ void scenario_capture(void)
     if (strstr(engine_way, "thread") != NULL)
         capture_and_launch(NULL);
 }
+
+/* An executable that takes over what another graph does, and that graph's memory with it. */
+void scenario_update(void)
+{
+    CUstream stream;
+    CUdeviceptr out;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo told;
+    engine_start(0);
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&out, BYTES));
+    CUgraph graph = capture(stream, out, 1, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cu.cuGraphDestroy(graph));
+    for (int i = 2; i < 8; i++) {
+        graph = capture(stream, out, i, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+        MUST(cu.cuGraphExecUpdate(exec, graph, &told));
+        MUST(cu.cuGraphDestroy(graph));
+        for (int launch = 0; launch < 3; launch++)
+            others_run(stream, exec, out, i);
+    }
+    MUST(cu.cuGraphExecDestroy(exec));
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemFree(out));
+    MUST(cu.cuStreamDestroy(stream));
+}
+
+/* Captures that allocate nothing, which any driver can do; and events that are recorded in them. */
+void scenario_capture_plain(void)
+{
+    CUstream streams[2];
+    CUdeviceptr first, second, other;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUevent event;
+    engine_start(0);
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (int i = 0; i < 2; i++)
+        MUST(cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&first, BYTES));
+    MUST(cu.cuMemAllocAsync(&second, BYTES, streams[0]));
+    for (int round = 0; round < 3; round++) {
+        fill(first, 90, BYTES, streams[0]);
+        MUST(cu.cuEventRecord(event, streams[0])); /* a real record, and then one in a graph */
+        MUST(cu.cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+        fill(first, round, BYTES, streams[0]);
+        MUST(cu.cuEventRecord(event, streams[0]));
+        MUST(cu.cuStreamWaitEvent(streams[1], event, 0));
+        MUST(cu.cuMemcpyDtoDAsync(second, first, BYTES, streams[1]));
+        MUST(cu.cuEventRecord(event, streams[1]));
+        MUST(cu.cuStreamWaitEvent(streams[0], event, 0));
+        MUST(cu.cuStreamEndCapture(streams[0], &graph));
+        MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+        for (int launch = 0; launch < 3; launch++) {
+            MUST(cu.cuGraphLaunch(exec, streams[0]));
+            verify(second, round, BYTES, streams[0]);
+            MUST(cu.cuMemAllocAsync(&other, BYTES, streams[1]));
+            fill(other, 91, BYTES, streams[1]);
+            MUST(cu.cuMemFreeAsync(other, streams[1]));
+        }
+        MUST(cu.cuStreamSynchronize(streams[1]));
+        MUST(cu.cuGraphExecDestroy(exec));
+        MUST(cu.cuGraphDestroy(graph));
+    }
+    MUST(cu.cuMemFreeAsync(second, streams[0]));
+    MUST(cu.cuStreamSynchronize(streams[0]));
+    MUST(cu.cuMemFree(first));
+    MUST(cu.cuEventDestroy(event));
+    for (int i = 0; i < 2; i++)
+        MUST(cu.cuStreamDestroy(streams[i]));
+}

@@ -42,7 +42,7 @@ class Ways(PreloadTest):
 
     def test_races_are_found_by_the_simulation(self):
         """Memory that is handed out too soon would be written by two streams without order."""
-        for scenario in ["order", "pressure", "strangers", "capture"]:
+        for scenario in ["order", "pressure", "strangers", "capture", "capture_plain", "update"]:
             for schedule in ["lazy", "random"]:
                 result = self.run_with(engine("lookup2", scenario), environment={
                     "TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
@@ -60,6 +60,27 @@ class Ways(PreloadTest):
                 self.assertEqual(counts["captures_followed"], 3 * streams)
                 self.assertEqual(counts["captures_passed_on"], 0)
                 self.assertEqual(counts["graph_launches_announced"], 15 * streams)
+
+
+    def test_updated_executables(self):
+        result = self.run_with(engine("lookup2", "update"))
+        self.assertEqual(result.code, 0, result.err)
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["graph_launches_announced"], 18)
+
+    def test_captures_that_allocate_nothing(self):
+        for way in ["lookup2", "dlsym-thread", "linked"]:
+            result = self.check_same(engine(way, "capture_plain"))
+            self.check_served(result.counts[0])
+            self.assertEqual(result.counts[0]["captures_followed"], 3)
+
+    def test_captures_with_an_older_driver(self):
+        """CUDA 12.2 does not tell enough of a capture: it is the driver's business."""
+        result = self.check_same(engine("dlsym", "capture_plain"),
+                                 environment={"TENURE_SIM_VERSION": 12020})
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["captures_followed"], 0)
+        self.assertEqual(result.counts[0]["captures_passed_on"], 3)
 
 
 class Runtimes(PreloadTest):
