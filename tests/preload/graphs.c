@@ -5,7 +5,7 @@
 #include "engine.h"
 #include "scenarios.h"
 
-enum { BYTES = 300000, OTHERS = 12 };
+enum { BYTES = 300000, LARGE = 20 << 20, OTHERS = 12 };
 
 /* Captures: memory allocated inside, filled, copied out, freed inside. */
 static CUgraph capture(CUstream stream, CUdeviceptr out, int value, CUstreamCaptureMode mode)
@@ -115,8 +115,12 @@ void scenario_capture_plain(void)
     MUST(cu.cuMemAlloc(&first, BYTES));
     MUST(cu.cuMemAllocAsync(&second, BYTES, streams[0]));
     for (int round = 0; round < 3; round++) {
-        fill(first, 90, BYTES, streams[0]);
-        MUST(cu.cuEventRecord(event, streams[0])); /* a real record, and then one in a graph */
+        /* The one stream uses the other's memory last; only a graph orders the other after it. */
+        MUST(cu.cuMemAllocAsync(&other, LARGE, streams[1]));
+        MUST(cu.cuEventRecord(event, streams[1]));
+        MUST(cu.cuStreamWaitEvent(streams[0], event, 0));
+        fill(other, 90, LARGE, streams[0]);
+        MUST(cu.cuMemFreeAsync(other, streams[0]));
         MUST(cu.cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
         fill(first, round, BYTES, streams[0]);
         MUST(cu.cuEventRecord(event, streams[0]));
@@ -125,6 +129,9 @@ void scenario_capture_plain(void)
         MUST(cu.cuEventRecord(event, streams[1]));
         MUST(cu.cuStreamWaitEvent(streams[0], event, 0));
         MUST(cu.cuStreamEndCapture(streams[0], &graph));
+        MUST(cu.cuMemAllocAsync(&other, LARGE, streams[1]));
+        fill(other, 92, LARGE, streams[1]);
+        MUST(cu.cuMemFreeAsync(other, streams[1]));
         MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
         for (int launch = 0; launch < 3; launch++) {
             MUST(cu.cuGraphLaunch(exec, streams[0]));

@@ -81,6 +81,11 @@ class Ways(PreloadTest):
         self.check_served(result.counts[0])
         self.assertEqual(result.counts[0]["captures_followed"], 0)
         self.assertEqual(result.counts[0]["captures_passed_on"], 3)
+        # What is recorded in such a capture says nothing of time.
+        result = self.run_with(engine("dlsym", "capture_plain"), environment={
+            "TENURE_SIM_VERSION": 12020, "TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
+            "TENURE_SIM_SCHEDULE": "lazy"})
+        self.assertEqual(result.code, 0, result.err)
 
 
 class Runtimes(PreloadTest):

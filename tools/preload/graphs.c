@@ -20,7 +20,6 @@ static handles begun = HANDLES_INIT;       /* origin stream -> device + 1: begun
 static handles attached = HANDLES_INIT;    /* origin stream -> number: begun by the driver */
 static handles graphs = HANDLES_INIT;      /* graph -> number */
 static handles executables = HANDLES_INIT; /* executable -> number */
-static handles kept = HANDLES_INIT;        /* executable -> a clone whose memory it now uses */
 static _Atomic int strange_count; /* captures under way, or once so, that are not followed */
 
 int graphs_is_strange(CUstream stream)
@@ -38,7 +37,6 @@ void graphs_forget(void)
     handles_clear(&attached, 0);
     handles_clear(&graphs, 0);
     handles_clear(&executables, 0);
-    handles_clear(&kept, 0);
 }
 
 /* ---- captures ------------------------------------------------------------------------------- */
@@ -259,32 +257,17 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CU
 
 /* ---- executables ---------------------------------------------------------------------------- */
 
-static void clone_drop(CUgraphExec exec)
-{
-    uint64_t clone;
-    if (handles_take(&kept, exec, &clone))
-        (void)REAL(cuGraphDestroy, ((CUgraph)(uintptr_t)clone));
-}
-
-/* The executable now does what `graph` says, with the memory of that: which must not end before it.
- * A clone holds it as the graph itself does. */
+/* The executable now does what `graph` says. The driver has it hold the user objects of that, too,
+ * and with them the memory (tests/conformance, user_object_after_update). */
 static void exec_updated(CUgraphExec exec, CUgraph graph)
 {
     uint64_t number;
-    CUgraph clone = NULL;
     if (!service_enter())
         return;
-    if (handles_get(&graphs, graph, &number)) {
-        tnr_graph_info info = {.struct_bytes = sizeof(info)};
-        if (tnr_graph_get(number, &info) == TNR_OK && info.blocks > 0 &&
-            REAL(cuGraphClone, (&clone, graph)) == CUDA_SUCCESS) {
-            clone_drop(exec);
-            handles_set(&kept, exec, (uint64_t)(uintptr_t)clone);
-        }
+    if (handles_get(&graphs, graph, &number))
         handles_set(&executables, exec, number);
-    } else {
+    else
         (void)handles_take(&executables, exec, NULL);
-    }
     service_leave();
 }
 
@@ -308,11 +291,7 @@ CUresult CUDAAPI replace_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
 
 CUresult CUDAAPI replace_cuGraphExecDestroy(CUgraphExec exec)
 {
-    if (exec != NULL && service_enter()) {
-        (void)handles_take(&executables, exec, NULL);
-        clone_drop(exec);
-        service_leave();
-    }
+    number_forget(&executables, exec);
     return REAL(cuGraphExecDestroy, (exec));
 }
 
