@@ -119,7 +119,7 @@ check() {
 }
 
 if [ -x "$engine" ]; then
-    for scenario in basic async order pressure threads capture; do
+    for scenario in basic async order pressure threads capture capture_plain update storm; do
         for way in dlsym dlsym-thread lookup1 lookup2 lookup2-thread; do
             check "$scenario/$way" 2 "$engine" "$way" "$scenario"
         done

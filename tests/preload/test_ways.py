@@ -49,6 +49,16 @@ class Ways(PreloadTest):
                     "TENURE_SIM_SCHEDULE": schedule})
                 self.assertEqual(result.code, 0, result.err)
 
+    def test_everything_at_once(self):
+        for seed, environment in enumerate([{"TENURE_SIM_SCHEDULE": "threads"},
+                                            {"TENURE_SIM_SCHEDULE": "lazy"},
+                                            {"TENURE_SIM_RACES": 1}]):
+            result = self.run_with(engine("lookup2", "storm"), environment={
+                "TENURE_SIM_STRICT": "abort", "ENGINE_SEED": seed, **environment})
+            self.assertEqual(result.code, 0, result.err)
+            self.check_served(result.counts[0])
+            self.assertGreater(result.counts[0]["captures_followed"], 5)
+
     def test_captures(self):
         for way in WAYS:
             with self.subTest(way=way):
