@@ -116,6 +116,20 @@ static void setting_add(text *conf, const char *key, const char *value)
     text_add(conf, value);
 }
 
+/* A path may hold what separates settings: it stands in quotation marks, its own doubled. */
+static void setting_add_path(text *conf, const char *key, const char *path)
+{
+    if (!*path)
+        return;
+    setting_add(conf, NULL, key);
+    text_add(conf, "'");
+    for (; *path; path++) {
+        char one[] = {*path, *path == '\'' ? '\'' : '\0', '\0'};
+        text_add(conf, one);
+    }
+    text_add(conf, "'");
+}
+
 /* The path as seen from any folder: the program may go to another one. */
 static void path_absolute(char absolute[PATH_MAX * 2], const char *path)
 {
@@ -135,7 +149,7 @@ static exit_code environment_conf(const char *snapshot)
     if (run_report && !run_history)
         run_history = "light";
     setting_add(&conf, "history:", run_history);
-    setting_add(&conf, "snapshot_at_exit:", snapshot);
+    setting_add_path(&conf, "snapshot_at_exit:", snapshot);
     setting_add(&conf, NULL, run_conf);
     if (conf.length == 0)
         return EXIT_CODE_OK;
