@@ -7,7 +7,7 @@ import unittest
 
 from command import BAD_INPUT, CommandTest
 
-COMMANDS = ["doctor", "conf", "replay", "bench", "snapshot"]
+COMMANDS = ["doctor", "conf", "run", "replay", "bench", "snapshot"]
 
 
 class Usage(CommandTest):

@@ -30,6 +30,7 @@ step_install() {
     mv "$stage/first" "$prefix"
     local file
     for file in "$lib/libtenure.so" "$lib/libtenure.so.0" "$lib/tenure/libtenure_simcuda.so" \
+        "$lib/libtenure_preload.so" \
         "$lib/pkgconfig/tenure.pc" "$lib/cmake/tenure/tenureConfig.cmake" \
         "$lib/cmake/tenure/tenureConfigVersion.cmake" "$prefix/include/tenure/alloc.h" \
         "$prefix/include/tenure/status.h" "$prefix/bin/tenure"; do
@@ -105,6 +106,9 @@ step_command() {
     [[ $said == *0.1.0* ]] || fail "tenure --version said: $said"
     said=$("$prefix/bin/tenure" doctor --driver sim) || fail "doctor ended with code $?: $said"
     [[ $said == *"$prefix"* || $said == *simul* ]] || fail "tenure doctor said: $said"
+    said=$("$prefix/bin/tenure" run -- sh -c 'echo "$LD_PRELOAD"') || fail "run: code $?: $said"
+    [[ $said == "$lib/libtenure_preload.so" ]] || fail "tenure run preloads $said"
+    ldd "$said" | grep -q "libtenure.so.0 => $lib/" || fail "$said does not find libtenure.so"
 }
 
 "step_$step"

@@ -21,6 +21,10 @@ if(TARGET tenure_cli)
   set_target_properties(tenure_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${tnr_bin_to_lib}")
   install(TARGETS tenure_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
+# It finds libtenure.so beside itself.
+if(TARGET tenure_preload)
+  install(TARGETS tenure_preload LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
 if(TARGET tenure_simcuda)
   install(TARGETS tenure_simcuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure"
     NAMELINK_SKIP)

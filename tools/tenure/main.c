@@ -20,6 +20,7 @@ typedef struct command {
 static const command commands[] = {
     {"doctor", command_doctor, "which driver, devices and settings are in force; what is missing"},
     {"conf", command_conf, "all settings of TENURE_CONF with their values and meaning"},
+    {"run", command_run, "start a program with Tenure in place of cudaMalloc"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
     {"snapshot", command_snapshot, "look at snapshots: summary, diff, convert, trace, html"},

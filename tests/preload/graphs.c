@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scenarios with captures and graphs. */
+#include <string.h>
+
+#include "engine.h"
+#include "scenarios.h"
+
+enum { BYTES = 300000, LARGE = 20 << 20, OTHERS = 12 };
+
+/* Captures: memory allocated inside, filled, copied out, freed inside. */
+static CUgraph capture(CUstream stream, CUdeviceptr out, int value, CUstreamCaptureMode mode)
+{
+    CUgraph graph = NULL;
+    CUdeviceptr inside, second;
+    MUST(cu.cuStreamBeginCapture(stream, mode));
+    MUST(cu.cuMemAllocAsync(&inside, BYTES, stream));
+    fill(inside, value, BYTES, stream);
+    MUST(cu.cuMemAllocAsync(&second, BYTES, stream));
+    MUST(cu.cuMemcpyDtoDAsync(second, inside, BYTES, stream));
+    MUST(cu.cuMemFreeAsync(inside, stream));
+    MUST(cu.cuMemcpyDtoDAsync(out, second, BYTES, stream));
+    MUST(cu.cuMemFreeAsync(second, stream));
+    MUST(cu.cuStreamEndCapture(stream, &graph));
+    CHECK(graph != NULL);
+    return graph;
+}
+
+/* What others allocate between launches must never be memory of the graph. */
+static void others_run(CUstream stream, CUgraphExec exec, CUdeviceptr out, int value)
+{
+    CUdeviceptr others[OTHERS];
+    for (int i = 0; i < OTHERS; i++) {
+        MUST(i % 2 ? cu.cuMemAlloc(&others[i], BYTES)
+                   : cu.cuMemAllocAsync(&others[i], BYTES, NULL));
+        fill(others[i], i + 100, BYTES, NULL);
+    }
+    MUST(cu.cuStreamSynchronize(NULL));
+    MUST(cu.cuGraphLaunch(exec, stream));
+    verify(out, value, BYTES, stream);
+    for (int i = 0; i < OTHERS; i++) {
+        verify(others[i], i + 100, BYTES, NULL);
+        MUST(cu.cuMemFree(others[i]));
+    }
+}
+
+static void capture_and_launch(CUstream stream)
+{
+    CUdeviceptr out;
+    MUST(cu.cuMemAlloc(&out, BYTES));
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        CUgraphExec exec;
+        CUgraph graph = capture(stream, out, mode + 1, (CUstreamCaptureMode)mode);
+        MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+        MUST(cu.cuGraphDestroy(graph)); /* the executable goes on without it */
+        for (int launch = 0; launch < 5; launch++) {
+            fill(out, 77, BYTES, stream);
+            others_run(stream, exec, out, mode + 1);
+        }
+        MUST(cu.cuGraphExecDestroy(exec));
+    }
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemFree(out));
+}
+
+void scenario_capture(void)
+{
+    CUstream stream;
+    engine_start(0);
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    capture_and_launch(stream);
+    MUST(cu.cuStreamDestroy(stream));
+    /* The legacy stream cannot be captured; the thread's, which null may mean, can. */
+    if (strstr(engine_way, "thread") != NULL)
+        capture_and_launch(NULL);
+}
+
+/* An executable that takes over what another graph does, and that graph's memory with it. */
+void scenario_update(void)
+{
+    CUstream stream;
+    CUdeviceptr out;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo told;
+    engine_start(0);
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&out, BYTES));
+    CUgraph graph = capture(stream, out, 1, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cu.cuGraphDestroy(graph));
+    for (int i = 2; i < 8; i++) {
+        graph = capture(stream, out, i, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+        MUST(cu.cuGraphExecUpdate(exec, graph, &told));
+        MUST(cu.cuGraphDestroy(graph));
+        for (int launch = 0; launch < 3; launch++)
+            others_run(stream, exec, out, i);
+    }
+    MUST(cu.cuGraphExecDestroy(exec));
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemFree(out));
+    MUST(cu.cuStreamDestroy(stream));
+}
+
+/* Captures that allocate nothing, which any driver can do; and events that are recorded in them. */
+void scenario_capture_plain(void)
+{
+    CUstream streams[2];
+    CUdeviceptr first, second, other;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUevent event;
+    engine_start(0);
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (int i = 0; i < 2; i++)
+        MUST(cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&first, BYTES));
+    MUST(cu.cuMemAllocAsync(&second, BYTES, streams[0]));
+    for (int round = 0; round < 3; round++) {
+        /* The one stream uses the other's memory last; only a graph orders the other after it. */
+        MUST(cu.cuMemAllocAsync(&other, LARGE, streams[1]));
+        MUST(cu.cuEventRecord(event, streams[1]));
+        MUST(cu.cuStreamWaitEvent(streams[0], event, 0));
+        fill(other, 90, LARGE, streams[0]);
+        MUST(cu.cuMemFreeAsync(other, streams[0]));
+        MUST(cu.cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+        fill(first, round, BYTES, streams[0]);
+        MUST(cu.cuEventRecord(event, streams[0]));
+        MUST(cu.cuStreamWaitEvent(streams[1], event, 0));
+        MUST(cu.cuMemcpyDtoDAsync(second, first, BYTES, streams[1]));
+        MUST(cu.cuEventRecord(event, streams[1]));
+        MUST(cu.cuStreamWaitEvent(streams[0], event, 0));
+        MUST(cu.cuStreamEndCapture(streams[0], &graph));
+        MUST(cu.cuMemAllocAsync(&other, LARGE, streams[1]));
+        fill(other, 92, LARGE, streams[1]);
+        MUST(cu.cuMemFreeAsync(other, streams[1]));
+        MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+        for (int launch = 0; launch < 3; launch++) {
+            MUST(cu.cuGraphLaunch(exec, streams[0]));
+            verify(second, round, BYTES, streams[0]);
+            MUST(cu.cuMemAllocAsync(&other, BYTES, streams[1]));
+            fill(other, 91, BYTES, streams[1]);
+            MUST(cu.cuMemFreeAsync(other, streams[1]));
+        }
+        MUST(cu.cuStreamSynchronize(streams[1]));
+        MUST(cu.cuGraphExecDestroy(exec));
+        MUST(cu.cuGraphDestroy(graph));
+    }
+    MUST(cu.cuMemFreeAsync(second, streams[0]));
+    MUST(cu.cuStreamSynchronize(streams[0]));
+    MUST(cu.cuMemFree(first));
+    MUST(cu.cuEventDestroy(event));
+    for (int i = 0; i < 2; i++)
+        MUST(cu.cuStreamDestroy(streams[i]));
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every way in which programs reach the driver leads to Tenure, with the same results."""
+import os
+import unittest
+
+from preloaded import PROGRAMS, WAYS, PreloadTest, engine
+
+# Allocations of each scenario: the programs' own numbers.
+ALLOCATIONS = {"basic": 120, "async": 200, "order": 201, "threads": 378}
+
+
+class Ways(PreloadTest):
+    def check_scenario(self, scenario):
+        for way in WAYS:
+            with self.subTest(way=way):
+                result = self.check_same(engine(way, scenario))
+                self.assertEqual(len(result.counts), 1, result.err)
+                counts = result.counts[0]
+                self.check_served(counts)
+                self.assertEqual(counts["allocations_served"], ALLOCATIONS[scenario])
+                self.assertEqual(result.messages, [])
+                yield counts
+
+    def test_memory(self):
+        for _ in self.check_scenario("basic"):
+            pass
+
+    def test_stream_ordered_memory(self):
+        for counts in self.check_scenario("async"):
+            self.assertEqual(counts["streams_announced"], 2)
+
+    def test_order(self):
+        for counts in self.check_scenario("order"):
+            self.assertEqual(counts["event_records_announced"], 204)
+            self.assertEqual(counts["stream_waits_announced"], 200)
+            self.assertGreaterEqual(counts["synchronisations_announced"], 209)
+
+    def test_threads(self):
+        for _ in self.check_scenario("threads"):
+            pass
+
+    def test_races_are_found_by_the_simulation(self):
+        """Memory that is handed out too soon would be written by two streams without order."""
+        for scenario in ["order", "pressure", "strangers", "capture", "capture_plain", "update"]:
+            for schedule in ["lazy", "random"]:
+                result = self.run_with(engine("lookup2", scenario), environment={
+                    "TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
+                    "TENURE_SIM_SCHEDULE": schedule})
+                self.assertEqual(result.code, 0, result.err)
+
+    def test_everything_at_once(self):
+        for seed, environment in enumerate([{"TENURE_SIM_SCHEDULE": "threads"},
+                                            {"TENURE_SIM_SCHEDULE": "lazy"},
+                                            {"TENURE_SIM_RACES": 1}]):
+            result = self.run_with(engine("lookup2", "storm"), environment={
+                "TENURE_SIM_STRICT": "abort", "ENGINE_SEED": seed, **environment})
+            self.assertEqual(result.code, 0, result.err)
+            self.check_served(result.counts[0])
+            self.assertGreater(result.counts[0]["captures_followed"], 5)
+
+    def test_captures(self):
+        for way in WAYS:
+            with self.subTest(way=way):
+                result = self.run_with(engine(way, "capture"))
+                self.assertEqual(result.code, 0, result.err)
+                counts = result.counts[0]
+                self.check_served(counts)
+                streams = 2 if way.endswith("thread") else 1
+                self.assertEqual(counts["captures_followed"], 3 * streams)
+                self.assertEqual(counts["captures_passed_on"], 0)
+                self.assertEqual(counts["graph_launches_announced"], 15 * streams)
+
+
+    def test_updated_executables(self):
+        result = self.run_with(engine("lookup2", "update"))
+        self.assertEqual(result.code, 0, result.err)
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["graph_launches_announced"], 18)
+
+    def test_captures_that_allocate_nothing(self):
+        for way in ["lookup2", "dlsym-thread", "linked"]:
+            result = self.check_same(engine(way, "capture_plain"))
+            self.check_served(result.counts[0])
+            self.assertEqual(result.counts[0]["captures_followed"], 3)
+
+    def test_captures_with_an_older_driver(self):
+        """CUDA 12.2 does not tell enough of a capture: it is the driver's business."""
+        result = self.check_same(engine("dlsym", "capture_plain"),
+                                 environment={"TENURE_SIM_VERSION": 12020})
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["captures_followed"], 0)
+        self.assertEqual(result.counts[0]["captures_passed_on"], 3)
+        # What is recorded in such a capture says nothing of time.
+        result = self.run_with(engine("dlsym", "capture_plain"), environment={
+            "TENURE_SIM_VERSION": 12020, "TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
+            "TENURE_SIM_SCHEDULE": "lazy"})
+        self.assertEqual(result.code, 0, result.err)
+
+
+class Runtimes(PreloadTest):
+    def check_runtime(self, program, kind):
+        result = self.check_same([PROGRAMS / program], environment={"MOCK_RUNTIME": kind})
+        self.assertEqual(result.counts[0]["allocations_served"], 101)
+        self.assertEqual(result.counts[0]["allocations_failed"], 1)
+        self.assertEqual(result.counts[0]["frees_served"], 101)
+        self.assertEqual(result.counts[0]["allocations_passed_on"], 0)
+
+    def test_shared(self):
+        self.check_runtime("preload_runtime_shared", "new")
+
+    def test_shared_and_old(self):
+        self.check_runtime("preload_runtime_shared", "old")
+
+    def test_static(self):
+        self.check_runtime("preload_runtime_static", "new")
+
+    def test_static_and_old(self):
+        self.check_runtime("preload_runtime_static", "old")
+
+
+class Symbols(PreloadTest):
+    def test_without_a_driver(self):
+        result = self.check_same([PROGRAMS / "preload_symbols"])
+        self.assertNotIn("WRONG", result.out)
+        self.assertEqual(result.counts, [], "a process without a driver says nothing")
+
+    def test_with_a_driver(self):
+        result = self.check_same([PROGRAMS / "preload_symbols_linked", "driver"])
+        self.assertNotIn("WRONG", result.out)
+
+    def test_versions_that_are_newer_than_the_library(self):
+        """What takes arguments that are not known yet is never taken for what does not."""
+        result = self.run_with([PROGRAMS / "preload_versions"], driver=os.environ["PRELOAD_NEWER"])
+        self.assertEqual(result.out, "3020: libtenure_preload.so\n13000: libtenure_preload.so\n"
+                                     "99000: libcuda.so.1\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the program is told about memory: of a block of ours the same as the driver would tell of
+ * one from cuMemAlloc, not of the large mapping that it is a piece of. An address of ours in no
+ * live block is what it would be after a cuMemFree: unknown.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "handles.h"
+#include "ipc.h"
+#include "memory.h"
+#include "service.h"
+
+/* Numbers of blocks whose number was asked for: block -> number. */
+static handles buffer_ids = HANDLES_INIT;
+static _Atomic uint64_t buffer_id_last = UINT64_C(1) << 62; /* far from the driver's own */
+
+/* 1 if the address is ours; then 1 in *is_live and the block, if there is one. */
+static int block_find(CUdeviceptr address, tnr_block_info *block, int *is_live)
+{
+    if (service_of_address(address) == NULL || !service_enter())
+        return 0;
+    *is_live = tnr_block_get((const void *)(uintptr_t)address, block) == TNR_OK;
+    service_leave();
+    return 1;
+}
+
+void memory_forget(CUdeviceptr address)
+{
+    ipc_block_ends(address);
+    if (atomic_load_explicit(&buffer_id_last, memory_order_relaxed) != UINT64_C(1) << 62)
+        (void)handles_take(&buffer_ids, (const void *)(uintptr_t)address, NULL);
+}
+
+/* ---- how much there is ---------------------------------------------------------------------- */
+
+CUresult CUDAAPI replace_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    CUresult result = REAL(cuMemGetInfo_v2, (free_bytes, total_bytes));
+    if (result != CUDA_SUCCESS || free_bytes == NULL || !service_enter())
+        return result;
+    service_device *device = service_here_started();
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    if (device != NULL && tnr_stats_get(device->index, NULL, &stats) == TNR_OK) {
+        /* What Tenure keeps for the next allocation is as good as free. */
+        uint64_t used = stats.bytes_live + stats.bytes_slack;
+        uint64_t held = stats.reserved_bytes.current;
+        *free_bytes += held > used ? (size_t)(held - used) : 0;
+        size_t left = stats.limit_bytes > used ? (size_t)(stats.limit_bytes - used) : 0;
+        if (stats.limit_bytes != SIZE_MAX && *free_bytes > left)
+            *free_bytes = left;
+    }
+    service_leave();
+    return result;
+}
+
+CUresult CUDAAPI replace_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes,
+                                                 CUdeviceptr address)
+{
+    tnr_block_info block;
+    int is_live;
+    if (!block_find(address, &block, &is_live)) {
+        CUdeviceptr opened;
+        size_t length;
+        if (!ipc_imported(address, &opened, &length))
+            return REAL(cuMemGetAddressRange_v2, (base, bytes, address));
+        is_live = 1;
+        block.base = (void *)(uintptr_t)opened;
+        block.bytes_requested = length;
+    }
+    if (!is_live)
+        return CUDA_ERROR_NOT_FOUND;
+    if (base != NULL)
+        *base = (CUdeviceptr)(uintptr_t)block.base;
+    if (bytes != NULL)
+        *bytes = block.bytes_requested;
+    return CUDA_SUCCESS;
+}
+
+/* The handle under it holds other blocks too. Memory of cuMemAlloc has none. */
+CUresult CUDAAPI replace_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
+                                                     void *address)
+{
+    tnr_block_info block;
+    int is_live;
+    if (block_find((CUdeviceptr)(uintptr_t)address, &block, &is_live))
+        return CUDA_ERROR_INVALID_VALUE;
+    return REAL(cuMemRetainAllocationHandle, (handle, address));
+}
+
+/* ---- attributes ----------------------------------------------------------------------------- */
+
+static uint64_t buffer_id_of(const tnr_block_info *block)
+{
+    uint64_t number;
+    if (handles_get(&buffer_ids, block->base, &number))
+        return number;
+    number = atomic_fetch_add(&buffer_id_last, 1) + 1;
+    handles_set(&buffer_ids, block->base, number);
+    return number;
+}
+
+/* The primary context of the block's device. */
+static CUresult context_of(const tnr_block_info *block, CUcontext *context)
+{
+    CUresult result = REAL(cuDevicePrimaryCtxRetain, (context, (CUdevice)block->device));
+    if (result == CUDA_SUCCESS && driver.fn_cuDevicePrimaryCtxRelease_v2 != NULL)
+        (void)driver.fn_cuDevicePrimaryCtxRelease_v2((CUdevice)block->device);
+    else if (result == CUDA_SUCCESS)
+        (void)REAL(cuDevicePrimaryCtxRelease, ((CUdevice)block->device));
+    return result;
+}
+
+/* One attribute of a block, into `data`. What Tenure has no part in is the driver's to say. */
+static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
+                              CUpointer_attribute attribute, void *data)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return context_of(block, (CUcontext *)data);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = address;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = buffer_id_of(block);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(bool *)data = false;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = block->device;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(bool *)data = true; /* by our own means: see ipc.h */
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = (CUdeviceptr)(uintptr_t)block->base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = block->bytes_requested;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(bool *)data = true;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(unsigned *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return CUDA_SUCCESS;
+    default:
+        return REAL(cuPointerGetAttribute, (data, attribute, address));
+    }
+}
+
+CUresult CUDAAPI replace_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                               CUdeviceptr address)
+{
+    tnr_block_info block;
+    int is_live;
+    if (data == NULL || !block_find(address, &block, &is_live))
+        return REAL(cuPointerGetAttribute, (data, attribute, address));
+    if (!is_live)
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute_get(&block, address, attribute, data);
+}
+
+/* The bytes of what an attribute is, for those that are zero where they do not apply. */
+static size_t attribute_bytes(CUpointer_attribute attribute)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return sizeof(unsigned);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return sizeof(bool); /* a byte, as the driver writes it */
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
+    default:
+        return sizeof(uint64_t);
+    }
+}
+
+/* As the driver: what does not apply is zero, a device that does not apply -2, and no error. */
+CUresult CUDAAPI replace_cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
+                                                void **data, CUdeviceptr address)
+{
+    tnr_block_info block;
+    int is_live;
+    if (count == 0 || attributes == NULL || data == NULL || !block_find(address, &block, &is_live))
+        return REAL(cuPointerGetAttributes, (count, attributes, data, address));
+    for (unsigned i = 0; i < count; i++) {
+        if (data[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (is_live && attribute_get(&block, address, attributes[i], data[i]) == CUDA_SUCCESS)
+            continue;
+        memset(data[i], 0, attribute_bytes(attributes[i]));
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            *(int *)data[i] = CU_DEVICE_INVALID;
+    }
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver that the program has loaded: never one that we choose. Found when it is first needed,
+ * among what is loaded; until then, and if there is none, every function of it is null.
+ */
+#ifndef TENURE_PRELOAD_DRIVER_H
+#define TENURE_PRELOAD_DRIVER_H
+
+#include "entries.h"
+
+/* Its functions, those for the thread's default stream left out: they are the same with
+ * CU_STREAM_PER_THREAD. Constant once driver_find has returned 1. */
+typedef struct driver_functions {
+#define PRELOAD_ENTRY(name, symbol, type, since, form, group) type fn_##symbol;
+#define PRELOAD_CALL(name, type, since) type fn_##name;
+#include "entries.def"
+#undef PRELOAD_ENTRY
+#undef PRELOAD_CALL
+} driver_functions;
+
+extern driver_functions driver;
+
+/* 1 if the program has loaded a driver. Never starts it. Any thread; may take the loader's lock. */
+int driver_find(void);
+
+/* Takes the library that has this symbol for the driver, if none was found before and it is one: a
+ * program may load it from a place of its own. `found` is what dlsym gave for the handle. */
+void driver_consider(void *handle, const void *found);
+
+/* 1 if the address is in the driver's code. */
+int driver_has(const void *address);
+
+/* The driver's own function for a name, version and flags, as its cuGetProcAddress says it. */
+void *driver_resolve(const char *name, int version, cuuint64_t flags);
+
+/* The driver's own symbol, past every interposer. */
+void *driver_symbol(const char *symbol);
+
+/* Where the object begins that an address is in; null if in none. */
+const void *object_of(const void *address);
+
+/* The C library's dlsym. */
+void *(*dlsym_of_libc(void))(void *, const char *);
+
+/* Calls the driver's function; `otherwise` if the driver does not have it, or there is no driver.
+ * */
+#define REAL_OR(symbol, arguments, otherwise)                                                      \
+    (driver_find() && driver.fn_##symbol != NULL ? driver.fn_##symbol arguments : (otherwise))
+#define REAL(symbol, arguments) REAL_OR(symbol, arguments, driver_absent())
+
+/* What a call gets that the driver does not have. */
+CUresult driver_absent(void);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What entries.def makes: the declarations of the replacements, and the numbers of the rows.
+ *
+ * A replacement is called replace_<symbol> in C and <symbol> for the linker, so that it does not
+ * clash with what cuda.h declares.
+ */
+#ifndef TENURE_PRELOAD_ENTRIES_H
+#define TENURE_PRELOAD_ENTRIES_H
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+/* Names that cuda.h gives to the newest version of a function stand for the first one here. */
+#undef cuCtxDestroy
+#undef cuDeviceGetUuid
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
+#undef cuEventDestroy
+#undef cuGetProcAddress
+#undef cuGraphExecUpdate
+#undef cuGraphInstantiate
+#undef cuIpcOpenMemHandle
+#undef cuStreamBeginCapture
+#undef cuStreamDestroy
+
+/* Newer than the oldest headers that will do; and old versions, which cudaTypedefs.h shows to the
+ * driver's own sources only. */
+typedef CUresult(CUDAAPI *preload_green_stream_create)(CUstream *stream, void *context,
+                                                       unsigned flags, int priority);
+typedef CUresult(CUDAAPI *preload_green_destroy)(void *context);
+typedef CUresult(CUDAAPI *preload_begin_capture_first)(CUstream stream);
+typedef CUresult(CUDAAPI *preload_instantiate_first)(CUgraphExec *exec, CUgraph graph,
+                                                     CUgraphNode *node, char *log, size_t bytes);
+
+#define PRELOAD_EXPORT __attribute__((visibility("default")))
+
+#define PRELOAD_ENTRY(name, symbol, type, since, form, group)                                      \
+    extern __typeof__(*(type)0) replace_##symbol __asm__(#symbol) PRELOAD_EXPORT;
+#define PRELOAD_CALL(name, type, since)
+#include "entries.def"
+#undef PRELOAD_ENTRY
+#undef PRELOAD_CALL
+
+/* A function of any type; the true one is in the table. */
+typedef void (*entry_function)(void);
+
+typedef enum entry_form { FORM_ONLY, FORM_LEGACY, FORM_THREAD } entry_form;
+
+/* One replaced entry point. */
+typedef struct entry {
+    const char *name, *symbol;
+    int since;
+    entry_form form;
+    entry_function replacement;
+} entry;
+
+extern const entry entries[];
+extern const size_t entries_count;
+
+/* The row of an exported symbol; null if it is not replaced. */
+const entry *entry_by_symbol(const char *symbol);
+
+/* The stream that a null handle means in the form for the thread's default stream. */
+static inline CUstream stream_of_thread(CUstream stream)
+{
+    return stream == NULL ? CU_STREAM_PER_THREAD : stream;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known of captures: see graphs.c.
+ */
+#ifndef TENURE_PRELOAD_GRAPHS_H
+#define TENURE_PRELOAD_GRAPHS_H
+
+#include "service.h"
+
+/* 1 if the stream is in a capture that Tenure does not follow: then nothing on it is ours. */
+int graphs_is_strange(CUstream stream);
+
+/* All graphs have ended with their context. */
+void graphs_forget(void);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A table of what is known of the driver's handles: streams, graphs, pools. Any thread; one lock
+ * for each of its parts, held for a few instructions.
+ */
+#ifndef TENURE_PRELOAD_HANDLES_H
+#define TENURE_PRELOAD_HANDLES_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+enum { HANDLES_PARTS = 256 };
+
+typedef struct handle_node {
+    struct handle_node *next;
+    const void *handle;
+    uint64_t value;
+} handle_node;
+
+typedef struct handles {
+    pthread_mutex_t locks[HANDLES_PARTS];
+    handle_node *parts[HANDLES_PARTS]; /* under the part's lock */
+} handles;
+
+/* The locks are zero, which is what a default mutex is on Linux; so it needs no start. */
+#define HANDLES_INIT                                                                               \
+    {                                                                                              \
+        .parts = { 0 }                                                                             \
+    }
+
+/* Enters or changes. Without host memory nothing is entered, and then nothing is known. */
+void handles_set(handles *table, const void *handle, uint64_t value);
+
+/* 1 if it is known; *value may be null. */
+int handles_get(handles *table, const void *handle, uint64_t *value);
+
+/* The same, and forgets it. */
+int handles_take(handles *table, const void *handle, uint64_t *value);
+
+/* Forgets all of one value; of any, if it is 0. */
+void handles_clear(handles *table, uint64_t value);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of other processes. cuIpcGetMemHandle cannot speak of memory that was mapped by hand, so
+ * handles of ours are our own: they name this process and a block, and whoever opens one asks this
+ * process for it over a socket and is sent the file descriptors of the memory. ipc.c has the calls,
+ * ipc_socket.c the way between the processes.
+ *
+ * What the driver promises holds: memory that was opened stays as long as it is open, the same
+ * handle opened twice is one address and is closed twice, a process does not open its own. Both
+ * processes must run under Tenure, as the same user, in the same network namespace; the exporting
+ * one must live until the handle is opened.
+ */
+#ifndef TENURE_PRELOAD_IPC_H
+#define TENURE_PRELOAD_IPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "entries.h"
+
+/* One mapping of the memory under a block. */
+typedef struct ipc_piece {
+    size_t bytes;
+    CUmemGenericAllocationHandle handle; /* the exporter's, with a reference; or the importer's */
+} ipc_piece;
+
+/* What lies in a CUipcMemHandle of ours. */
+typedef struct ipc_name {
+    uint64_t magic;
+    uint64_t process; /* its number; with the token, the socket's name */
+    uint64_t token;   /* drawn when the process first exports */
+    uint64_t serial;  /* of the block's export; never given twice by a process */
+} ipc_name;
+
+/* A block as it is told to another process. */
+typedef struct ipc_block {
+    CUuuid device;
+    size_t offset, bytes; /* where in the pieces it lies */
+    size_t pieces_count;
+    ipc_piece *pieces; /* malloc'ed */
+} ipc_block;
+
+/* The context ends, and with it all that was exported and imported. */
+void ipc_forget(void);
+
+/* A block is about to be freed: nobody can open it any more. */
+void ipc_block_ends(CUdeviceptr base);
+
+/* The opened block that an address is in. 1 if there is one. */
+int ipc_imported(CUdeviceptr address, CUdeviceptr *base, size_t *bytes);
+
+/* ---- the way -------------------------------------------------------------------------------- */
+
+/* Answers requests from now on, on a thread of its own. 0, or -1 if the system refuses. */
+int ipc_serve(uint64_t token);
+
+/* Asks the process that the name tells of for the block; its pieces are imported. */
+CUresult ipc_ask(const ipc_name *name, ipc_block *block);
+
+/* Called by the serving thread: a copy of the block with this serial, its handles with references
+ * of their own. 1 if it still exists. */
+int ipc_exported(uint64_t serial, ipc_block *copy);
+
+/* Lets go of the pieces. */
+void ipc_block_release(ipc_block *block);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known of streams: see order.c.
+ */
+#ifndef TENURE_PRELOAD_ORDER_H
+#define TENURE_PRELOAD_ORDER_H
+
+#include "service.h"
+
+/* The device that serves the stream, started if need be; null: it is the driver's business, because
+ * the stream belongs to another context, or nothing is known of it. Inside (service_enter). */
+service_device *order_device(CUstream stream);
+
+/* The same, only if it is served already; for announcements. */
+service_device *order_device_started(CUstream stream);
+
+/* Waits for the streams of which Tenure can know nothing: those of contexts that it does not serve.
+ * A block that is freed may be in use there, and no event of ours can say so. Inside. */
+void order_wait_for_strangers(void);
+
+/* From now on no record or wait is announced: a capture is under way that Tenure does not follow,
+ * and what is recorded in it marks no time. */
+void order_give_up(void);
+
+/* A context is about to end, and its streams with it. */
+void order_context_ends(const void *context);
+
+/* All streams of a device have ended with its primary context. */
+void order_forget(int device);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The line at the end of the program: what was served, what was passed on, what is still allocated.
+ * TENURE_PRELOAD_STATS says how: text or json, on stderr. A process that used no GPU says nothing.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "service.h"
+
+static const char *const names[] = {
+#define NAME(name, text) text,
+    SERVICE_COUNT_LIST(NAME)
+#undef NAME
+};
+
+/* What all served devices have. */
+typedef struct sums {
+    uint64_t live_blocks, live_bytes, peak_live_bytes, peak_reserved_bytes;
+} sums;
+
+static sums sums_take(void)
+{
+    sums all = {0, 0, 0, 0};
+    for (int i = 0; i < SERVICE_DEVICES_MAX; i++) {
+        tnr_stats stats = {.struct_bytes = sizeof(stats)};
+        if (!atomic_load(&service_device_at(i)->is_on) || tnr_stats_get(i, NULL, &stats) != TNR_OK)
+            continue;
+        all.live_blocks += stats.allocation[TNR_WORLD_ALL].current;
+        all.live_bytes += stats.bytes_live;
+        all.peak_live_bytes += stats.allocated_bytes[TNR_WORLD_ALL].peak;
+        all.peak_reserved_bytes += stats.reserved_bytes.peak;
+    }
+    return all;
+}
+
+typedef struct line {
+    char text[2048];
+    size_t length;
+} line;
+
+__attribute__((format(printf, 2, 3))) static void line_add(line *to, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int added = vsnprintf(to->text + to->length, sizeof(to->text) - to->length, format, arguments);
+    va_end(arguments);
+    if (added > 0 && (size_t)added < sizeof(to->text) - to->length)
+        to->length += (size_t)added;
+}
+
+static void line_json(line *to, const sums *all)
+{
+    line_add(to, "{\"pid\": %ld", (long)getpid());
+    for (int i = 0; i < COUNT_COUNT; i++)
+        line_add(to, ", \"%s\": %" PRIu64, names[i], atomic_load(&service_counts[i]));
+    line_add(to,
+             ", \"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
+             ", \"peak_live_bytes\": %" PRIu64 ", \"peak_reserved_bytes\": %" PRIu64 "}\n",
+             all->live_blocks, all->live_bytes, all->peak_live_bytes, all->peak_reserved_bytes);
+}
+
+static void line_text(line *to, const sums *all)
+{
+    line_add(to,
+             "tenure: process %ld: %" PRIu64 " allocations served, %" PRIu64 " passed on to the "
+             "driver, %" PRIu64 " failed; %" PRIu64 " frees served, %" PRIu64 " passed on; peak "
+             "%.1f MiB live, %.1f MiB reserved; %" PRIu64 " blocks (%.1f MiB) live at the end\n",
+             (long)getpid(), atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
+             atomic_load(&service_counts[COUNT_ALLOCS_PASSED]),
+             atomic_load(&service_counts[COUNT_ALLOCS_FAILED]),
+             atomic_load(&service_counts[COUNT_FREES_SERVED]),
+             atomic_load(&service_counts[COUNT_FREES_PASSED]),
+             (double)all->peak_live_bytes / 1048576, (double)all->peak_reserved_bytes / 1048576,
+             all->live_blocks, (double)all->live_bytes / 1048576);
+    uint64_t handles = atomic_load(&service_counts[COUNT_CREATES_PASSED]);
+    if (handles > 0)
+        line_add(to,
+                 "tenure: process %ld: it mapped memory by hand (cuMemCreate), which is its own "
+                 "business: %" PRIu64 " handles, %.1f MiB\n",
+                 (long)getpid(), handles,
+                 (double)atomic_load(&service_counts[COUNT_CREATES_PASSED_BYTES]) / 1048576);
+}
+
+__attribute__((destructor)) static void report_write(void)
+{
+    const char *how = getenv("TENURE_PRELOAD_STATS");
+    if (how == NULL || *how == '\0' || service_is_forked() || !driver_find() || !service_enter())
+        return;
+    line text = {.length = 0};
+    sums all = sums_take();
+    if (strcmp(how, "json") == 0)
+        line_json(&text, &all);
+    else
+        line_text(&text, &all);
+    service_leave();
+    ssize_t written = write(STDERR_FILENO, text.text, text.length);
+    (void)written;
+}

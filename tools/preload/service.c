@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting, failing, and finding who serves: see service.h. */
+#include "service.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Atomic uint64_t service_counts[COUNT_COUNT];
+
+enum { STRICT_EXIT_CODE = 3 };
+
+static struct {
+    pthread_mutex_t mutex;    /* whoever starts a device, or resets one */
+    _Atomic int is_touched;   /* Tenure has been called; set before that, for ever */
+    _Atomic int is_failed;    /* it will not start in this process */
+    _Atomic int is_forked;    /* set in a child, for ever */
+    _Atomic uint64_t context; /* grows when a context may have ended: then handles mean others */
+} service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static service_device devices[SERVICE_DEVICES_MAX];
+static _Atomic int devices_end; /* none from here on was ever served */
+
+/* The thread's own. */
+static _Thread_local volatile sig_atomic_t thread_inside;
+static _Thread_local struct {
+    CUcontext context;
+    uint64_t context_number; /* service.context + 1 when it was asked */
+    int device;              /* whose primary context it is; -1: nobody's */
+} thread_context;
+
+/* ---- coming in ------------------------------------------------------------------------------ */
+
+int service_is_forked(void)
+{
+    return atomic_load_explicit(&service.is_forked, memory_order_relaxed);
+}
+
+int service_enter(void)
+{
+    if (thread_inside || service_is_forked())
+        return 0;
+    thread_inside = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    return 1;
+}
+
+void service_leave(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    thread_inside = 0;
+}
+
+static void service_forked(void)
+{
+    if (atomic_load(&service.is_touched))
+        atomic_store(&service.is_forked, 1);
+}
+
+__attribute__((constructor)) static void service_watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, service_forked);
+}
+
+/* ---- saying --------------------------------------------------------------------------------- */
+
+void service_say(const char *what, ...)
+{
+    char text[2048] = "tenure: ";
+    size_t length = strlen(text);
+    va_list arguments;
+    va_start(arguments, what);
+    (void)vsnprintf(text + length, sizeof(text) - length - 1, what, arguments);
+    va_end(arguments);
+    length = strlen(text);
+    text[length++] = '\n';
+    ssize_t written = write(STDERR_FILENO, text, length);
+    (void)written;
+    const char *strict = getenv("TENURE_PRELOAD_STRICT");
+    if (strict != NULL && strcmp(strict, "1") == 0)
+        _exit(STRICT_EXIT_CODE);
+}
+
+CUresult service_result(tnr_status status)
+{
+    int driver_result = tnr_last_driver_result();
+    switch (status) {
+    case TNR_OK:
+        return CUDA_SUCCESS;
+    case TNR_ERR_OUT_OF_MEMORY:
+    case TNR_ERR_LIMIT:
+    case TNR_ERR_INVALID_SIZE:
+    case TNR_ERR_HOST_MEMORY:
+    case TNR_ERR_ADDRESS_SPACE:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case TNR_ERR_DRIVER:
+    case TNR_ERR_CAPTURE_INVALIDATED:
+        return driver_result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : (CUresult)driver_result;
+    case TNR_ERR_SHUTDOWN:
+        return CUDA_ERROR_DEINITIALIZED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
+CUstreamCaptureMode service_relaxed(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (driver.fn_cuThreadExchangeStreamCaptureMode != NULL)
+        (void)driver.fn_cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void service_relaxed_end(CUstreamCaptureMode before)
+{
+    if (driver.fn_cuThreadExchangeStreamCaptureMode != NULL)
+        (void)driver.fn_cuThreadExchangeStreamCaptureMode(&before);
+}
+
+/* ---- starting ------------------------------------------------------------------------------- */
+
+/* 1 if Tenure has loaded the very driver that the program uses. */
+static int is_same_driver(void)
+{
+    tnr_driver_info info = {.struct_bytes = sizeof(info)};
+    if (tnr_driver_get(&info) != TNR_OK)
+        return 0;
+    void *handle = dlopen(info.path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return handle != NULL && driver_has(dlsym_of_libc()(handle, "cuInit"));
+}
+
+/* The setting of a path in which %p is replaced by this process's number, in quotation marks, its
+ * own doubled. Without room for it, nothing. */
+static void snapshot_setting_make(char *setting, size_t room, const char *path, const char *mark)
+{
+    size_t length = (size_t)snprintf(setting, room, "snapshot_at_exit:'");
+    for (; *path != '\0' && length + 32 < room; path++) {
+        if (path == mark) {
+            length += (size_t)snprintf(setting + length, room - length, "%ld", (long)getpid());
+            path++;
+            continue;
+        }
+        setting[length++] = *path;
+        if (*path == '\'')
+            setting[length++] = '\'';
+    }
+    (void)snprintf(setting + length, room - length, "'");
+    if (*path != '\0')
+        setting[0] = '\0';
+}
+
+/* A program may start several processes, and each leaves a snapshot. */
+static void snapshot_path_number(void)
+{
+    tnr_setting_info info = {.struct_bytes = sizeof(info)};
+    for (size_t i = 0; tnr_setting_get(i, &info) == TNR_OK; i++) {
+        char setting[8192];
+        if (strcmp(info.key, "snapshot_at_exit") != 0 || strstr(info.value, "%p") == NULL)
+            continue;
+        snapshot_setting_make(setting, sizeof(setting), info.value, strstr(info.value, "%p"));
+        if (tnr_configure(setting) != TNR_OK)
+            service_say("%s", tnr_last_error());
+        return;
+    }
+}
+
+/* Under the mutex. */
+static int library_start(void)
+{
+    static int is_started;
+    if (is_started)
+        return tnr_init() == TNR_OK; /* again, after a reset: the last snapshot was written then */
+    atomic_store(&service.is_touched, 1);
+    if (tnr_init() != TNR_OK) {
+        service_say("%s The program goes on with the driver's own allocator.", tnr_last_error());
+        return 0;
+    }
+    if (!is_same_driver()) {
+        service_say("the program and TENURE_DRIVER use different drivers. Unset TENURE_DRIVER. The "
+                    "program goes on with the driver's own allocator.");
+        return 0;
+    }
+    snapshot_path_number();
+    is_started = 1;
+    return 1;
+}
+
+/* The pool and the stream of cudaMalloc. Under the mutex, in the device's context. */
+static tnr_status device_start(service_device *device, int index)
+{
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = "cudaMalloc";
+    tnr_device_info info = {.struct_bytes = sizeof(info)};
+    tnr_status status = tnr_pool_create(&device->pool, index, &options);
+    if (status != TNR_OK)
+        return status;
+    CUstreamCaptureMode before = service_relaxed();
+    CUresult result = REAL(cuStreamCreate, (&device->stream, CU_STREAM_NON_BLOCKING));
+    service_relaxed_end(before);
+    if (result != CUDA_SUCCESS)
+        return TNR_ERR_DRIVER;
+    status = tnr_stream_created(index, device->stream);
+    if (status == TNR_OK)
+        status = tnr_device_get(index, &info);
+    if (status != TNR_OK)
+        return status;
+    device->index = index;
+    device->address_base = info.address_base;
+    device->address_bytes = info.address_bytes;
+    device->driver_pool = NULL;
+    (void)REAL(cuDeviceGetDefaultMemPool, (&device->driver_pool, (CUdevice)index));
+    if (atomic_load(&devices_end) <= index)
+        atomic_store(&devices_end, index + 1);
+    atomic_store_explicit(&device->is_on, 1, memory_order_release);
+    return TNR_OK;
+}
+
+static service_device *device_started(int index)
+{
+    service_device *device = &devices[index];
+    if (atomic_load_explicit(&device->is_on, memory_order_acquire))
+        return device;
+    if (atomic_load(&device->is_given_up) || atomic_load(&service.is_failed))
+        return NULL;
+    pthread_mutex_lock(&service.mutex);
+    if (!atomic_load(&device->is_on) && !atomic_load(&device->is_given_up) &&
+        !atomic_load(&service.is_failed)) {
+        if (!library_start()) {
+            atomic_store(&service.is_failed, 1);
+        } else if (device_start(device, index) != TNR_OK) {
+            atomic_store(&device->is_given_up, 1);
+            service_say("%s The memory of device %d comes from the driver's own allocator.",
+                        tnr_last_error(), index);
+        }
+    }
+    pthread_mutex_unlock(&service.mutex);
+    return atomic_load(&device->is_on) ? device : NULL;
+}
+
+/* ---- whose is it ---------------------------------------------------------------------------- */
+
+/* The device whose primary context this is; -1 if it is none. */
+static int device_of_primary(CUcontext context)
+{
+    CUdevice device;
+    CUcontext primary = NULL;
+    unsigned flags;
+    int is_active = 0;
+    if (REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS || device < 0 ||
+        device >= SERVICE_DEVICES_MAX ||
+        REAL(cuDevicePrimaryCtxGetState, (device, &flags, &is_active)) != CUDA_SUCCESS ||
+        !is_active || REAL(cuDevicePrimaryCtxRetain, (&primary, device)) != CUDA_SUCCESS)
+        return -1;
+    if (driver.fn_cuDevicePrimaryCtxRelease_v2 != NULL)
+        (void)driver.fn_cuDevicePrimaryCtxRelease_v2(device);
+    else
+        (void)REAL(cuDevicePrimaryCtxRelease, (device));
+    return primary == context ? (int)device : -1;
+}
+
+/* The device of the calling thread's context, -1 if its memory is not ours to serve. */
+static int device_here(void)
+{
+    CUcontext context = NULL;
+    if (atomic_load_explicit(&service.is_failed, memory_order_relaxed) ||
+        REAL(cuCtxGetCurrent, (&context)) != CUDA_SUCCESS || context == NULL)
+        return -1;
+    uint64_t number = atomic_load_explicit(&service.context, memory_order_acquire) + 1;
+    if (thread_context.context != context || thread_context.context_number != number) {
+        thread_context.device = device_of_primary(context);
+        thread_context.context = context;
+        thread_context.context_number = number;
+    }
+    return thread_context.device;
+}
+
+service_device *service_here(void)
+{
+    int index = device_here();
+    return index < 0 ? NULL : device_started(index);
+}
+
+service_device *service_here_started(void)
+{
+    int index = device_here();
+    return index >= 0 && atomic_load_explicit(&devices[index].is_on, memory_order_acquire)
+               ? &devices[index]
+               : NULL;
+}
+
+service_device *service_of_address(CUdeviceptr address)
+{
+    int end = atomic_load_explicit(&devices_end, memory_order_acquire);
+    for (int i = 0; i < end; i++)
+        if (atomic_load_explicit(&devices[i].is_on, memory_order_acquire) &&
+            (uintptr_t)address - devices[i].address_base < devices[i].address_bytes)
+            return &devices[i];
+    return NULL;
+}
+
+service_device *service_device_at(int index)
+{
+    return &devices[index];
+}
+
+void service_contexts_changed(void)
+{
+    atomic_fetch_add(&service.context, 1);
+}
+
+/* ---- the end of a device -------------------------------------------------------------------- */
+
+static int others_are_on(int index)
+{
+    int count = 0;
+    for (int i = 0; i < SERVICE_DEVICES_MAX; i++)
+        count += i != index && atomic_load(&devices[i].is_on);
+    return count > 0;
+}
+
+int service_device_reset(int index)
+{
+    if (index < 0 || index >= SERVICE_DEVICES_MAX || !atomic_load(&devices[index].is_on))
+        return 0;
+    service_device *device = &devices[index];
+    pthread_mutex_lock(&service.mutex);
+    int has_others = others_are_on(index);
+    if (has_others) {
+        atomic_store(&device->is_given_up, 1);
+        service_say("device %d is reset while another one is in use. From now on its memory comes "
+                    "from the driver's own allocator.",
+                    index);
+    } else if (tnr_shutdown(1) != TNR_OK) {
+        atomic_store(&device->is_given_up, 1);
+        service_say("%s Device %d is reset nevertheless; from now on its memory comes from the "
+                    "driver's own allocator.",
+                    tnr_last_error(), index);
+    }
+    atomic_store(&device->is_on, 0);
+    pthread_mutex_unlock(&service.mutex);
+    return !has_others;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is served by Tenure, and when: the state that all replacements share.
+ *
+ * Memory is served on a device's primary context, which is what the CUDA runtime uses, from the
+ * first stream or allocation there on. Calls in any other context, with none, before cuInit, in a
+ * forked child, or from a signal handler that interrupted Tenure are passed on to the driver, as is
+ * everything once Tenure has failed to start.
+ *
+ * A program uses cudaMalloc'ed memory on any stream at once. So it comes from a pool of its own, on
+ * a stream of its own that nothing is ever launched on: what is free there has been seen to be
+ * over, or that stream waits for it, and then so does the allocation.
+ */
+#ifndef TENURE_PRELOAD_SERVICE_H
+#define TENURE_PRELOAD_SERVICE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenure/tenure.h>
+
+#include "driver.h"
+
+enum { SERVICE_DEVICES_MAX = 64 };
+
+/* One device. Written under the service's mutex, published by `is_on`; constant while that is 1. */
+typedef struct service_device {
+    _Atomic int is_on;
+    _Atomic int is_given_up;   /* why has been said */
+    _Atomic int is_peer_open;  /* another device may reach what the driver allocates here */
+    _Atomic int is_pool_taken; /* cuMemAllocAsync allocates from a pool of the program's */
+    int index;
+    tnr_pool pool;     /* of cudaMalloc */
+    tnr_stream stream; /* of cudaMalloc: nothing runs on it */
+    CUmemoryPool driver_pool;
+    uintptr_t address_base;
+    size_t address_bytes;
+} service_device;
+
+/* ---- coming in ------------------------------------------------------------------------------ */
+
+/* 1 if the thread may go into Tenure; then service_leave must follow. 0: it is in it already (a
+ * signal handler), or the process was forked. Cheap. */
+int service_enter(void);
+void service_leave(void);
+
+/* 1 if this process was forked from one in which Tenure had started. */
+int service_is_forked(void);
+
+/* ---- whose is it ---------------------------------------------------------------------------- */
+
+/* The device that serves the calling thread's context; started if it is the first time. Null: the
+ * call is the driver's. */
+service_device *service_here(void);
+
+/* The same, only if it has started; for what is merely announced. */
+service_device *service_here_started(void);
+
+/* The device that serves a stream; a default stream's is the context's. Null: the driver's. */
+service_device *service_of_stream(CUstream stream);
+
+/* The device whose addresses these are; null if they are not ours. No driver call. */
+service_device *service_of_address(CUdeviceptr address);
+
+service_device *service_device_at(int index);
+
+/* A context has ended, or may have: what was known of handles is forgotten. */
+void service_contexts_changed(void);
+
+/* The device's primary context is about to be reset. Returns 1 if nothing is served any more. */
+int service_device_reset(int index);
+
+/* ---- failing -------------------------------------------------------------------------------- */
+
+/* Says once what has failed, and, with --strict, ends the process. `what` is a whole sentence. */
+__attribute__((format(printf, 1, 2))) void service_say(const char *what, ...);
+
+/* The driver's code for what Tenure said. */
+CUresult service_result(tnr_status status);
+
+/* ---- counting ------------------------------------------------------------------------------- */
+
+#define SERVICE_COUNT_LIST(X)                                                                      \
+    X(ALLOCS_SERVED, "allocations_served")                                                         \
+    X(ALLOCS_PASSED, "allocations_passed_on")                                                      \
+    X(ALLOCS_FAILED, "allocations_failed")                                                         \
+    X(CREATES_PASSED, "handles_passed_on")                                                         \
+    X(CREATES_PASSED_BYTES, "handles_passed_on_bytes")                                             \
+    X(FREES_SERVED, "frees_served")                                                                \
+    X(FREES_PASSED, "frees_passed_on")                                                             \
+    X(FREES_REFUSED, "frees_refused")                                                              \
+    X(STREAMS, "streams_announced")                                                                \
+    X(RECORDS, "event_records_announced")                                                          \
+    X(WAITS, "stream_waits_announced")                                                             \
+    X(SYNCHRONISED, "synchronisations_announced")                                                  \
+    X(CAPTURES, "captures_followed")                                                               \
+    X(CAPTURES_PASSED, "captures_passed_on")                                                       \
+    X(LAUNCHES, "graph_launches_announced")                                                        \
+    X(EXPORTS, "ipc_handles_served")                                                               \
+    X(IMPORTS, "ipc_handles_opened")
+
+typedef enum service_count {
+#define SERVICE_COUNT_ENUMERATOR(name, text) COUNT_##name,
+    SERVICE_COUNT_LIST(SERVICE_COUNT_ENUMERATOR)
+#undef SERVICE_COUNT_ENUMERATOR
+        COUNT_COUNT
+} service_count;
+
+extern _Atomic uint64_t service_counts[COUNT_COUNT];
+
+static inline void service_count_more(service_count which, uint64_t count)
+{
+    atomic_fetch_add_explicit(&service_counts[which], count, memory_order_relaxed);
+}
+
+static inline void service_count_one(service_count which)
+{
+    service_count_more(which, 1);
+}
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
+/* Has the driver let this thread ask about streams while others capture; returns the mode that was
+ * in force, for service_relaxed_end. */
+CUstreamCaptureMode service_relaxed(void);
+void service_relaxed_end(CUstreamCaptureMode before);
+
+#endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tenure run`: starts a program with Tenure under it. The program is executed in this process's
+ * stead, so that its exit code, its signals and its terminal are its own; only if a report is to be
+ * made afterwards does this process wait for it.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tenure/alloc.h>
+
+#include "cli.h"
+#include "commands.h"
+#include "exit_code.h"
+
+/* As the shell's, and as of other commands that run one. */
+enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
+
+static const char *run_conf, *run_history, *run_snapshot, *run_report;
+static int run_stats, run_strict, run_json;
+
+static const cli_option run_options[] = {
+    {"conf", "STR", OPTION_CONF_HELP, &run_conf, NULL},
+    {"history", "MODE", "off, light or full: what snapshots tell of the past", &run_history, NULL},
+    {"snapshot", "FILE", "write a snapshot when the program ends; %p: its number", &run_snapshot,
+     NULL},
+    {"report", "FILE",
+     "write the program's memory story as an HTML page when it ends;\n"
+     "history is then light unless --history says otherwise",
+     &run_report, NULL},
+    {"stats", NULL, "one line on stderr when the program ends: calls served, passed on", NULL,
+     &run_stats},
+    {"strict", NULL,
+     "end the program where it would go on with the driver's own\n"
+     "allocator because Tenure has failed (exit code 3)",
+     NULL, &run_strict},
+    {"json", NULL, "the same as --stats, as one JSON object", NULL, &run_json},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static const cli_syntax run_syntax = {
+    "run",
+    "start a program with Tenure in place of cudaMalloc",
+    "[options] -- PROGRAM [ARGUMENT...]",
+    "Every allocation call of the CUDA runtime and driver is served by Tenure, in the program and\n"
+    "in the programs that it starts: docs/run.md says which, and what is passed on to the driver.\n"
+    "What Tenure cannot serve, the driver does, and a line on stderr says so.\n\n"
+    "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found.\n",
+    run_options,
+    0,
+    0,
+};
+
+/* ---- the library ---------------------------------------------------------------------------- */
+
+/* Where libtenure_preload.so lies, seen from the folder of the command: where it is installed
+ * (TENURE_LIBRARY_DIR comes from the build), and in the build tree. */
+static int library_find(char path[PATH_MAX])
+{
+    static const char *const places[] = {TENURE_LIBRARY_DIR, "../lib", "."};
+    char folder[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    if (length <= 0)
+        return -1;
+    folder[length] = '\0';
+    *strrchr(folder, '/') = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        char candidate[PATH_MAX * 2];
+        snprintf(candidate, sizeof(candidate), "%s/%s/libtenure_preload.so", folder, places[i]);
+        if (access(candidate, R_OK) == 0 && realpath(candidate, path))
+            return 0;
+    }
+    return -1;
+}
+
+/* ---- the environment ------------------------------------------------------------------------ */
+
+/* A string that grows. It ends with the process. */
+typedef struct text {
+    char *string;
+    size_t length, room;
+} text;
+
+static void text_add(text *to, const char *more)
+{
+    size_t bytes = strlen(more);
+    if (to->length + bytes + 1 > to->room) {
+        to->room = (to->length + bytes + 1) * 2;
+        char *grown = realloc(to->string, to->room);
+        if (!grown) {
+            fputs("tenure run: no host memory\n", stderr);
+            exit(EXIT_CODE_NO_MEMORY);
+        }
+        to->string = grown;
+    }
+    memcpy(to->string + to->length, more, bytes + 1);
+    to->length += bytes;
+}
+
+static void setting_add(text *conf, const char *key, const char *value)
+{
+    if (!value || !*value)
+        return;
+    if (conf->length > 0)
+        text_add(conf, ",");
+    if (key)
+        text_add(conf, key);
+    text_add(conf, value);
+}
+
+/* A path may hold what separates settings: it stands in quotation marks, its own doubled. */
+static void setting_add_path(text *conf, const char *key, const char *path)
+{
+    if (!*path)
+        return;
+    setting_add(conf, NULL, key);
+    text_add(conf, "'");
+    for (; *path; path++) {
+        char one[] = {*path, *path == '\'' ? '\'' : '\0', '\0'};
+        text_add(conf, one);
+    }
+    text_add(conf, "'");
+}
+
+/* The path as seen from any folder: the program may go to another one. */
+static void path_absolute(char absolute[PATH_MAX * 2], const char *path)
+{
+    char folder[PATH_MAX];
+    if (path[0] == '/' || !getcwd(folder, sizeof(folder)))
+        snprintf(absolute, PATH_MAX * 2, "%s", path);
+    else
+        snprintf(absolute, PATH_MAX * 2, "%s/%s", folder, path);
+}
+
+/* Settings of the environment, then those of the options, which win. Checked here, where the
+ * message is seen at once. */
+static exit_code environment_conf(const char *snapshot)
+{
+    text conf = {NULL, 0, 0};
+    setting_add(&conf, NULL, getenv("TENURE_CONF"));
+    if (run_report && !run_history)
+        run_history = "light";
+    setting_add(&conf, "history:", run_history);
+    setting_add_path(&conf, "snapshot_at_exit:", snapshot);
+    setting_add(&conf, NULL, run_conf);
+    if (conf.length == 0)
+        return EXIT_CODE_OK;
+    tnr_status status = tnr_configure(conf.string);
+    if (status != TNR_OK) {
+        fprintf(stderr, "tenure run: %s\n", tnr_last_error());
+        return exit_code_of(status);
+    }
+    status = tnr_shutdown(0); /* it was a check: nothing of it holds for this process */
+    if (status == TNR_OK)
+        setenv("TENURE_CONF", conf.string, 1);
+    return exit_code_of(status);
+}
+
+/* Ours comes first: what it steps aside for goes on to those that were there. */
+static void environment_preload(const char *library)
+{
+    text value = {NULL, 0, 0};
+    const char *before = getenv("LD_PRELOAD");
+    text_add(&value, library);
+    if (before && *before) {
+        text_add(&value, ":");
+        text_add(&value, before);
+    }
+    setenv("LD_PRELOAD", value.string, 1);
+}
+
+static exit_code environment_make(const char *snapshot)
+{
+    char library[PATH_MAX];
+    if (library_find(library) != 0) {
+        fputs(
+            "tenure run: libtenure_preload.so was not found beside this command. Build or install "
+            "it again\n",
+            stderr);
+        return EXIT_CODE_BAD_INPUT;
+    }
+    if (strpbrk(library, ": ")) {
+        fprintf(stderr,
+                "tenure run: %s: a library can be preloaded only from a path without "
+                "colons and blanks. Install it elsewhere\n",
+                library);
+        return EXIT_CODE_BAD_INPUT;
+    }
+    exit_code code = environment_conf(snapshot);
+    if (code != EXIT_CODE_OK)
+        return code;
+    environment_preload(library);
+    if (run_json || run_stats)
+        setenv("TENURE_PRELOAD_STATS", run_json ? "json" : "text", 1);
+    if (run_strict)
+        setenv("TENURE_PRELOAD_STRICT", "1", 1);
+    return EXIT_CODE_OK;
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
+/* 1 if the file is an ELF program that no dynamic loader starts: nothing can be put under it. */
+static int is_static(const char *path)
+{
+    int is_elf = 0, has_loader = 0;
+    Elf64_Ehdr header;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    if (read(file, &header, sizeof(header)) == (ssize_t)sizeof(header))
+        is_elf =
+            memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64;
+    for (int i = 0; is_elf && i < header.e_phnum; i++) {
+        Elf64_Phdr part;
+        off_t place = (off_t)(header.e_phoff + (Elf64_Off)i * header.e_phentsize);
+        if (pread(file, &part, sizeof(part), place) != (ssize_t)sizeof(part))
+            is_elf = 0;
+        else
+            has_loader |= part.p_type == PT_INTERP;
+    }
+    close(file);
+    return is_elf && !has_loader;
+}
+
+/* Where execvp will find the program; empty if nowhere. */
+static void program_find(const char *name, char path[PATH_MAX])
+{
+    const char *folders = getenv("PATH");
+    snprintf(path, PATH_MAX, "%s", name);
+    if (strchr(name, '/') || !folders)
+        return;
+    while (*folders) {
+        int length = (int)strcspn(folders, ":");
+        snprintf(path, PATH_MAX, "%.*s/%s", length, folders, name);
+        if (access(path, X_OK) == 0)
+            return;
+        folders += length + (folders[length] == ':');
+    }
+    path[0] = '\0';
+}
+
+static exit_code program_check(const char *name)
+{
+    char path[PATH_MAX];
+    program_find(name, path);
+    if (path[0] == '\0' || !is_static(path))
+        return EXIT_CODE_OK;
+    fprintf(stderr,
+            "tenure run: %s is linked statically, without a dynamic loader: nothing can be put "
+            "under it%s\n",
+            name, run_strict ? "" : ", and it runs on its own allocator");
+    return run_strict ? (exit_code)EXIT_CANNOT_RUN : EXIT_CODE_OK;
+}
+
+/* Only returns if that failed: with the exit code. */
+static int program_execute(char **arguments)
+{
+    execvp(arguments[0], arguments);
+    int error = errno;
+    fprintf(stderr, "tenure run: %s: %s\n", arguments[0], strerror(error));
+    return error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+static volatile pid_t child;
+
+/* Hands a signal on, unless the terminal has sent it to the program, too. */
+static void signal_forward(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (child > 0 && info->si_code != SI_KERNEL)
+        kill(child, number);
+}
+
+static void signals_watch(void)
+{
+    static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT};
+    struct sigaction action = {.sa_sigaction = signal_forward, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
+        sigaction(forwarded[i], &action, NULL);
+}
+
+/* Runs the program and waits for it; its status as waitpid gives it, -1 if it was not started. */
+static int program_wait(char **arguments)
+{
+    int status = 0;
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* until there is someone to forward to */
+    child = fork();
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        _exit(program_execute(arguments));
+    }
+    if (child > 0)
+        signals_watch();
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (child < 0) {
+        fprintf(stderr, "tenure run: no process for the program: %s\n", strerror(errno));
+        return -1;
+    }
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return status;
+}
+
+/* Ends as the program did. */
+static int end_as(int status)
+{
+    if (status == -1)
+        return EXIT_CODE_CHECK_FAILED;
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    signal(WTERMSIG(status), SIG_DFL);
+    raise(WTERMSIG(status));
+    return 128 + WTERMSIG(status);
+}
+
+/* ---- the report ----------------------------------------------------------------------------- */
+
+static void report_make(char *snapshot)
+{
+    char report[PATH_MAX];
+    if (access(snapshot, R_OK) != 0) {
+        fprintf(stderr, "tenure run: no report: the program left no snapshot. It used no GPU, or "
+                        "did not end by itself\n");
+        return;
+    }
+    snprintf(report, sizeof(report), "%s", run_report);
+    char html[] = "html";
+    char *arguments[] = {html, snapshot, report, NULL};
+    if (command_snapshot(3, arguments) == EXIT_CODE_OK)
+        fprintf(stderr, "tenure run: the report is in %s\n", report);
+}
+
+static int run_and_report(char **arguments, const char *snapshot)
+{
+    char path[PATH_MAX * 2];
+    snprintf(path, sizeof(path), "%s", snapshot);
+    unlink(path); /* what is there afterwards is of this run */
+    int status = program_wait(arguments);
+    report_make(path);
+    if (!run_snapshot)
+        unlink(path);
+    return status;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+/* The place of "--", or of the first argument that is neither an option nor an option's value. */
+static int program_place(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0)
+            return i;
+    return argc;
+}
+
+static exit_code snapshot_path(char path[PATH_MAX * 2], char folder[PATH_MAX])
+{
+    path[0] = folder[0] = '\0';
+    if (run_snapshot) {
+        path_absolute(path, run_snapshot);
+    } else if (run_report) {
+        const char *place = getenv("TMPDIR");
+        snprintf(folder, PATH_MAX, "%s/tenure-run-XXXXXX", place && *place ? place : "/tmp");
+        if (!mkdtemp(folder)) {
+            fprintf(stderr, "tenure run: %s: %s\n", folder, strerror(errno));
+            return EXIT_CODE_CHECK_FAILED;
+        }
+        snprintf(path, PATH_MAX * 2, "%s/snapshot.json", folder);
+    }
+    return EXIT_CODE_OK;
+}
+
+int command_run(int argc, char **argv)
+{
+    cli_result parsed;
+    char snapshot[PATH_MAX * 2], folder[PATH_MAX];
+    int place = program_place(argc, argv);
+    char **program = argv + place + 1;
+    if (cli_parse(&run_syntax, place, argv, &parsed) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (parsed.help_wanted)
+        return EXIT_CODE_OK;
+    if (place >= argc - 1)
+        return cli_usage_error(&run_syntax, "no program: give it after --");
+    if (run_history && strcmp(run_history, "off") != 0 && strcmp(run_history, "light") != 0 &&
+        strcmp(run_history, "full") != 0)
+        return cli_usage_error(&run_syntax, "--history must be off, light or full, not \"%s\"",
+                               run_history);
+    exit_code code = program_check(program[0]);
+    if (code == EXIT_CODE_OK)
+        code = snapshot_path(snapshot, folder);
+    if (code == EXIT_CODE_OK)
+        code = environment_make(snapshot);
+    if (code != EXIT_CODE_OK)
+        return code;
+    if (!run_report)
+        return program_execute(program);
+    int status = run_and_report(program, snapshot);
+    if (folder[0] != '\0')
+        rmdir(folder);
+    return end_as(status);
+}
