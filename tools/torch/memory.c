@@ -23,7 +23,8 @@ static const char *sentence_of(tnr_status status)
                                                                 : sentence;
 }
 
-/* ---- failures --------------------------------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------------------------------
+ * */
 
 void tenure_torch_raise_set(tenure_torch_raise out_of_memory, tenure_torch_raise other)
 {
@@ -59,7 +60,8 @@ void torch_failed(const char *call, tnr_status status)
     raise(call, __FILE__, (uint32_t)__LINE__, text);
 }
 
-/* ---- allocate and free ------------------------------------------------------------------------ */
+/* ---- allocate and free ------------------------------------------------------------------------
+ * */
 
 static tnr_status block_malloc(void **ptr, size_t bytes, int device, tnr_stream stream)
 {
@@ -111,7 +113,8 @@ void tenure_torch_record_stream(void *ptr, tnr_stream stream)
         torch_failed("tnr_record_stream", status);
 }
 
-/* ---- the rest --------------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------------------
+ * */
 
 void tenure_torch_init(int devices_count)
 {

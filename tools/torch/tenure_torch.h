@@ -54,7 +54,8 @@ TNR_TORCH_API void tenure_torch_raise_set(tenure_torch_raise out_of_memory,
 /* How many calls have failed so far, out of memory or otherwise. */
 TNR_TORCH_API unsigned long tenure_torch_failures(void);
 
-/* ---- pools.c: private pools, which captures of CUDA graphs allocate from ---------------------- */
+/* ---- pools.c: private pools, which captures of CUDA graphs allocate from ----------------------
+ * */
 
 /* Whether a stream's allocations belong to the pool: a std::function of PyTorch's behind a plain
  * one. Must not throw. `end` drops it; may be null. */
@@ -79,7 +80,8 @@ TNR_TORCH_API void tenure_torch_pool_release(int device, tenure_torch_id id);
 /* Pools that exist, also those that only wait for their end: for tests. */
 TNR_TORCH_API unsigned tenure_torch_pools(void);
 
-/* ---- segments.c: memory for the segments of a torch.cuda.MemPool ------------------------------ */
+/* ---- segments.c: memory for the segments of a torch.cuda.MemPool ------------------------------
+ * */
 
 TNR_TORCH_API void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_stream stream);
 TNR_TORCH_API void tenure_torch_segment_free(void *ptr, size_t bytes, int device,

@@ -20,6 +20,7 @@ import threading
 from typing import Any, List, Optional
 
 NAME = "libtenure.so.0"
+ERR_CONFIG = 13
 OUT_OF_MEMORY = (9, 10, 11)  # TNR_ERR_OUT_OF_MEMORY, _LIMIT, _ADDRESS_SPACE
 
 

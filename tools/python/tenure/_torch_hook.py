@@ -65,7 +65,7 @@ def _compiler() -> str:
         found = name and shutil.which(name)
         if found:
             return found
-    raise Error("no C++ compiler was found: install one (Debian and Ubuntu: g++) or set CXX. Tenure "
+    raise Error("no C++ compiler was found: install one (Debian, Ubuntu: g++) or set CXX. Tenure "
                 "works without this step; see the top of tenure/torch.py for what is missing then.")
 
 

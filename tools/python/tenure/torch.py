@@ -26,7 +26,7 @@ from . import _library, _torch_hook, _torch_stats
 from . import configure, history as set_history
 from ._library import Error
 
-__all__ = ["install", "is_installed", "memory_stats", "mempool", "restore_stats"]
+__all__ = ["failures", "install", "is_installed", "memory_stats", "mempool", "restore_stats"]
 
 
 class _Id(ctypes.Structure):
@@ -84,21 +84,33 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
         raise RuntimeError("tenure.torch.install() comes too late: PyTorch has used CUDA already, "
                            "and cannot change its allocator any more. Call it right after `import "
                            "torch`, before anything is put on a GPU.")
-    if conf is not None:
-        _refuse_or(strict, _library.library)
-        configure(conf)
     try:
-        _library.call("tnr_init")
+        library = _library.library()
+        if conf is not None:
+            configure(conf)
+        _library.check(library.tnr_init(), "tnr_init")
         allocator = _make()
     except (Error, OSError) as error:
+        if getattr(error, "status", 0) == _library.ERR_CONFIG:
+            raise
         return _refuse(error, strict)
-    torch.cuda.memory.change_current_allocator(allocator)
-    _allocator = allocator
     if history is not None:
         set_history(history)
+    torch.cuda.memory.change_current_allocator(allocator)
+    _allocator = allocator
     if stats:
         _torch_stats.patch()
     return True
+
+
+def failures() -> int:
+    """How many of PyTorch's calls Tenure could not serve so far, for lack of memory or otherwise.
+    What could be raised has been raised; the rest was printed."""
+    if not is_installed():
+        return 0
+    count = _kept[0].tenure_torch_failures
+    count.restype = ctypes.c_ulong
+    return count()
 
 
 def _refuse(error: Exception, strict: bool) -> bool:
