@@ -58,6 +58,14 @@ static tnr_status pool_get(int device, tnr_pool *pool)
     return status;
 }
 
+static void pool_forget(int device, tnr_pool pool)
+{
+    pthread_mutex_lock(&mutex);
+    if (pools[device] == pool)
+        pools[device] = NULL;
+    pthread_mutex_unlock(&mutex);
+}
+
 /* Null is an answer that PyTorch understands here: it frees what it can spare, asks again, and
  * raises its own out-of-memory error with its own statistics. Nothing is printed or thrown. */
 void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_stream stream)
@@ -67,6 +75,12 @@ void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_stream stream)
     tnr_status status = pool_get(device, &pool);
     if (status == TNR_OK)
         status = tnr_pool_malloc(&ptr, bytes, pool, device, stream);
+    if (status == TNR_ERR_INVALID_POOL) { /* tnr_shutdown has ended it */
+        pool_forget(device, pool);
+        status = pool_get(device, &pool);
+        if (status == TNR_OK)
+            status = tnr_pool_malloc(&ptr, bytes, pool, device, stream);
+    }
     if (status != TNR_OK && status != TNR_ERR_OUT_OF_MEMORY && status != TNR_ERR_LIMIT)
         torch_failed_quietly("a segment for torch.cuda.MemPool");
     return ptr;
