@@ -157,7 +157,13 @@ static void graphs_share_a_pool(void **state)
     steps_settle();
     assert_int_equal(tenure_torch_pools(), 1);
     assert_true(pool_is_there(pool));
+    graph_begin(FIRST, &filter);
+    void *third = take(8 * MIB, ORIGIN);
+    assert_ptr_equal(pool_of(third), pool); /* as long as one graph is there, it is that pool */
+    give(third, ORIGIN);
+    recorded last = graph_end(FIRST);
     graph_reset(&second, FIRST);
+    graph_reset(&last, FIRST);
     steps_settle();
     assert_int_equal(tenure_torch_pools(), 0);
     assert_false(pool_is_there(pool));
@@ -265,7 +271,8 @@ static void routed_threads(void **state)
     steps_start(NULL, NULL);
     filter_state outer = {.is_thread = 1}, inner = {.is_thread = 1};
     pool_begin(FIRST, &outer);
-    void *first = take(4 * MIB, ORIGIN);
+    void *first = take(4 * MIB, ORIGIN), *legacy = take(4 * MIB, NULL);
+    assert_ptr_equal(pool_of(legacy), pool_of(first));
     pool_begin(SECOND, &inner);
     void *second = take(4 * MIB, ORIGIN);
     tenure_torch_pool_end(0, SECOND);
@@ -277,7 +284,7 @@ static void routed_threads(void **state)
     assert_ptr_not_equal(pool_of(first), pool_of(second));
     assert_ptr_equal(pool_of(third), pool_of(first));
     assert_null(pool_of(after));
-    void *all[] = {first, second, third, after};
+    void *all[] = {first, legacy, second, third, after};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         give(all[i], ORIGIN);
     tenure_torch_pool_release(0, FIRST);
@@ -309,12 +316,13 @@ static void short_memory_ends_pools(void **state)
 {
     (void)state;
     steps_start(NULL, NULL);
-    filter_state filter = {.is_thread = 1};
-    pool_begin(FIRST, &filter);
+    filter_state filter = {0};
+    graph_begin(FIRST, &filter);
     void *block = take(40 * MIB, ORIGIN);
-    tenure_torch_pool_end(0, FIRST);
-    tenure_torch_pool_release(0, FIRST); /* not yet: the block is live */
+    recorded graph = graph_end(FIRST);
+    graph_reset(&graph, FIRST); /* not yet: the block is live */
     give(block, ORIGIN);
+    simcuda_run(UINT64_MAX);
     assert_int_equal(unit_stats().pools, 2);
     assert_ok(tnr_limit_set(0, 64 * MIB));
     void *large = take(60 * MIB, OUTSIDE);

@@ -83,9 +83,6 @@ void *tenure_torch_malloc(size_t bytes, int device, tnr_stream stream)
 {
     void *ptr = NULL;
     tnr_status status = block_malloc(&ptr, bytes, device, stream);
-    /* Pools of graphs that are gone may still hold memory. */
-    if ((status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT) && torch_pools_end() > 0)
-        status = block_malloc(&ptr, bytes, device, stream);
     if (status != TNR_OK)
         torch_failed("tnr_malloc", status);
     return ptr;

@@ -39,7 +39,6 @@ typedef struct routing {
     torch_pool *pool;
     tenure_torch_filter filter; /* accepts is null: attached by tenure_torch_capture_begun */
     int is_attached;            /* 1: Tenure follows the capture and routes by itself */
-    int is_plain;               /* 1: there is no capture */
     struct routing *next;
 } routing;
 
@@ -221,17 +220,14 @@ int torch_pool_of(int device, tnr_stream stream, tnr_pool *pool)
             !filter->accepts(filter->context, stream))
             continue;
         found = 1;
-        /* Refused with TNR_ERR_CAPTURE: there is no capture, or whoever captures has attached
-         * Tenure already, which then takes no notice of the plain pool. */
-        if (!route->is_plain) {
-            tnr_status status = routing_attach(route, stream);
-            if (status == TNR_ERR_CAPTURE)
-                route->is_plain = 1;
-            else if (status != TNR_OK)
-                torch_failed_quietly("tnr_capture_attach");
-        }
-        if (route->is_plain)
+        /* Refused with one of these: the stream is not being captured (nor can the legacy stream
+         * be), or whoever captures has attached Tenure already, which then takes no notice of the
+         * plain pool. */
+        tnr_status status = routing_attach(route, stream);
+        if (status == TNR_ERR_CAPTURE || status == TNR_ERR_INVALID_STREAM)
             *pool = routing_plain(route);
+        else if (status != TNR_OK)
+            torch_failed_quietly("tnr_capture_attach");
     }
     pthread_mutex_unlock(&mutex);
     return found;

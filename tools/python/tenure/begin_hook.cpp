@@ -16,9 +16,11 @@
 
 #define HOOK extern "C" __attribute__((visibility("default")))
 
+struct CUstream_st;
+
 namespace tenure_hook {
 
-using stream = struct CUstream_st *;
+using stream = CUstream_st *;
 
 /* tenure_torch_id, tenure_torch_filter and tenure_torch_pool_begin of tenure_torch.h. */
 struct id {
