@@ -8,23 +8,14 @@ import sys
 import unittest
 import warnings
 
+import device
+import torch
+
+import tenure
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "fake"))
-
-import torch  # noqa: E402  the stand-in
-
-import tenure  # noqa: E402
-
-MIB = 1 << 20
-DRIVER = ctypes.CDLL(os.environ["FAKE_TORCH_DRIVER"])
-
-
-def use_device():
-    """The primary context, as PyTorch's runtime has it."""
-    context = ctypes.c_void_p()
-    assert DRIVER.cuInit(0) == 0
-    assert DRIVER.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-    assert DRIVER.cuCtxSetCurrent(context) == 0
+DRIVER = device.DRIVER
+MIB = device.MIB
 
 
 def new_stream():
@@ -124,8 +115,7 @@ class Uses(Case):
         """Whether a block that a busy stream uses waits for it after its free."""
         side = new_stream()
         x = torch.Tensor(2 * MIB)
-        self.assertEqual(DRIVER.cuMemsetD8Async(ctypes.c_uint64(x.address), 1, 2 * MIB,
-                                                ctypes.c_void_p(side.cuda_stream)), 0)
+        device.fill(x.address, 2 * MIB, side.cuda_stream)
         record(x, side)
         before = tenure.stats()["bytes_retired"]
         del x
@@ -176,8 +166,7 @@ class Captures(Case):
     @staticmethod
     def settled():
         """How many pools there are once those of graphs that are gone have ended."""
-        assert DRIVER.cuCtxSynchronize() == 0
-        DRIVER.simcuda_run(ctypes.c_uint64(-1))  # what the driver does in a thread of its own
+        device.run_all()
         for _ in range(2):
             torch.state.allocator.call("set_reset_fn")
         return tenure.stats()["pools"]
@@ -297,5 +286,5 @@ class Pools(Case):
 
 
 if __name__ == "__main__":
-    use_device()
+    device.use()
     unittest.main()

@@ -96,12 +96,16 @@ _SIGNATURES = {
     "tnr_free_on": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "tnr_record_use": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "tnr_stream_destroying": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p]),
+    "tnr_capture_attach": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
+                                          ctypes.POINTER(ctypes.c_uint64)]),
+    "tnr_capture_ended": (ctypes.c_int, [ctypes.c_uint64, ctypes.c_void_p]),
     "tnr_stats_json": (ctypes.c_size_t, [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p,
                                          ctypes.c_size_t]),
     "tnr_stats_reset_peaks": (ctypes.c_int, [ctypes.c_int]),
     "tnr_history_set": (ctypes.c_int, [ctypes.c_int, ctypes.c_size_t]),
     "tnr_mark": (ctypes.c_int, [ctypes.c_char_p]),
     "tnr_snapshot_write": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int]),
+    "tnr_trim": (ctypes.c_int, [ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]),
     "tnr_validate": (ctypes.c_int, [ctypes.c_int]),
 }
 

@@ -12,10 +12,14 @@ pool takes as long.
 An array belongs to the stream that is current when it is made. When it dies, on whatever stream is
 then current, its memory waits for both: for its own stream and for that one. CuPy's own pool waits
 for neither. Further streams that use an array are told as ever: ``tenure.record_use(x, stream)``.
+
+What ``Stream.begin_capture()`` captures has a pool of its own: its arrays keep their memory to
+themselves until the graph is gone, and arrays from outside that it uses are kept for it.
 """
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any, Callable, Dict, List, Optional, Union
 
 import cupy
@@ -24,7 +28,8 @@ from . import _library, configure, history as set_history
 
 __all__ = ["OutOfMemoryError", "install", "is_installed", "uninstall"]
 
-# What install() has replaced: CuPy's allocator and the end of its streams. Empty: not installed.
+# What install() has replaced: CuPy's allocator, and functions of its streams by name. Empty: not
+# installed.
 _replaced: List[Any] = []
 
 
@@ -56,8 +61,10 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     if history is not None:
         set_history(history)
     malloc, free = _functions()
-    _replaced.extend((cupy.cuda.get_allocator(), cupy.cuda.Stream.__del__))
-    cupy.cuda.Stream.__del__ = _announced_end(_replaced[1])
+    functions = {name: getattr(cupy.cuda.Stream, name) for name in _STREAM_FUNCTIONS}
+    _replaced.extend((cupy.cuda.get_allocator(), functions))
+    for name, make in _STREAM_FUNCTIONS.items():
+        setattr(cupy.cuda.Stream, name, make(functions[name]))
     cupy.cuda.set_allocator(cupy.cuda.PythonFunctionAllocator(malloc, free).malloc)
 
 
@@ -65,7 +72,8 @@ def uninstall() -> None:
     """Gives CuPy its allocator back. Arrays that came from Tenure are still freed there."""
     if is_installed():
         cupy.cuda.set_allocator(_replaced[0])
-        cupy.cuda.Stream.__del__ = _replaced[1]
+        for name, function in _replaced[1].items():
+            setattr(cupy.cuda.Stream, name, function)
         _replaced.clear()
 
 
@@ -95,14 +103,53 @@ def _functions() -> Any:
     return malloc, free
 
 
+# ---- what Tenure must hear of streams ----
+
+
 def _announced_end(original: Callable[..., None]) -> Callable[..., None]:
     """The end of a stream, which Tenure must hear of first: the driver gives the same handle to a
     later stream."""
-    destroying = _library.library().tnr_stream_destroying
+    destroying, is_finalizing = _library.library().tnr_stream_destroying, sys.is_finalizing
 
     def __del__(self: Any) -> None:
-        if getattr(self, "ptr", 0) not in (0, 1, 2):  # the default streams have no end
-            destroying(max(getattr(self, "device_id", 0), 0), self.ptr)
+        if getattr(self, "ptr", 0) not in (0, 1, 2) and not is_finalizing():
+            destroying(max(self.device_id, 0), self.ptr)
         original(self)
 
     return __del__
+
+
+# The numbers that Tenure has given to captures that are under way, by stream.
+_captures: Dict[int, int] = {}
+
+
+def _announced_begin_capture(original: Callable[..., None]) -> Callable[..., None]:
+    def begin_capture(self: Any, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        number = ctypes.c_uint64()
+        try:
+            _library.call("tnr_capture_attach", max(self.device_id, 0), self.ptr, None,
+                          ctypes.byref(number))
+        except _library.Error:
+            _replaced[1]["end_capture"](self)  # nobody else would
+            raise
+        _captures[self.ptr] = number.value
+
+    return begin_capture
+
+
+def _announced_end_capture(original: Callable[..., Any]) -> Callable[..., Any]:
+    def end_capture(self: Any) -> Any:
+        number, graph = _captures.pop(self.ptr, 0), None
+        try:
+            graph = original(self)
+        finally:
+            if number:
+                _library.call("tnr_capture_ended", number, getattr(graph, "graph", None))
+        return graph
+
+    return end_capture
+
+
+_STREAM_FUNCTIONS = {"__del__": _announced_end, "begin_capture": _announced_begin_capture,
+                     "end_capture": _announced_end_capture}
