@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""engines_cupy.py [--steps N] [--json FILE] [--csv FILE] [--commit TEXT]
+
+CuPy with its own memory pool and with Tenure, each in a process of its own with the same seed:
+matrix products, transforms, sorts and reductions on arrays whose sizes vary, on two streams, and a
+captured graph that is replayed between them.
+
+Must hold: the results are the same bit by bit; Tenure's peak of reserved memory is not above that
+of CuPy's pool; a step takes no longer (but for --tolerance, which is noise).
+
+Exit codes: 0 all holds; 1 not; 77 there is no CuPy or no GPU.
+"""
+import argparse
+import csv
+import hashlib
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+import time
+
+ALLOCATORS = ("native", "tenure")
+COLUMNS = ("case", "allocator", "model", "steps", "step_ms", "peak_reserved_mib", "results", "gpu",
+           "driver", "cupy", "commit")
+MIB, EPOCHS = 1 << 20, 3
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+# ---- one process ------------------------------------------------------------------------------
+
+
+class Meter:
+    """Reserved memory: Tenure keeps its peak, CuPy's pool is asked after each step."""
+
+    def __init__(self, cupy, allocator):
+        self.cupy, self.allocator, self.peak = cupy, allocator, 0
+
+    def step(self):
+        if self.allocator == "native":
+            self.peak = max(self.peak, self.cupy.get_default_memory_pool().total_bytes())
+
+    def result(self):
+        if self.allocator == "native":
+            return self.peak
+        import tenure
+        return tenure.stats()["reserved_bytes.all.peak"]
+
+
+def capture(cupy, stream):
+    """A graph with arrays of its own; returns it with its input and output."""
+    given = cupy.zeros((1024, 1024), dtype=cupy.float32)
+    warm = cupy.sqrt(given * 2 + 1)
+    stream.synchronize()
+    stream.begin_capture()
+    twice = given * 2
+    result = cupy.sqrt(twice + 1)
+    del twice
+    graph = stream.end_capture()
+    del warm
+    return graph, given, result
+
+
+def epoch(cupy, streams, captured, shapes, meter, digest):
+    graph, given, replayed = captured
+    random_state = cupy.random.RandomState(5)
+    for i, (rows, columns) in enumerate(shapes):
+        with streams[0]:
+            a = random_state.standard_normal((rows, columns), dtype=cupy.float32)
+            product = a @ a.T
+            spectrum = cupy.abs(cupy.fft.rfft(a, axis=1))
+            ready = streams[0].record()
+            given[...] = float(i)
+            graph.launch(streams[0])
+        with streams[1]:
+            streams[1].wait_event(ready)
+            ordered = cupy.sort(product, axis=1)
+            total = ordered.sum(dtype=cupy.float64) + spectrum.max()
+            tensor_uses(meter.allocator, (product, spectrum), streams[1])
+            digest.update(cupy.asnumpy(total).tobytes())
+        with streams[0]:
+            digest.update(cupy.asnumpy(replayed[::128, ::128]).tobytes())
+        del a, product, spectrum, ordered, total
+        meter.step()
+
+
+def tensor_uses(allocator, arrays, stream):
+    """Arrays of one stream that another one has used: CuPy's own pool does not know, so there the
+    host has to wait."""
+    if allocator == "native":
+        stream.synchronize()
+        return
+    import tenure
+    for array in arrays:
+        tenure.record_use(array, stream)
+
+
+def run(allocator, steps):
+    import cupy
+    if allocator == "tenure":
+        import tenure
+        import tenure.cupy
+        tenure.cupy.install()
+    random.seed(3)
+    shapes = [(random.randrange(64, 4097), random.randrange(64, 8193)) for _ in range(steps)]
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    meter, digest, seconds = Meter(cupy, allocator), hashlib.sha256(), []
+    with streams[0]:
+        captured = capture(cupy, streams[0])
+    for _ in range(EPOCHS):
+        cupy.cuda.Device().synchronize()
+        began = time.perf_counter()
+        epoch(cupy, streams, captured, shapes, meter, digest)
+        cupy.cuda.Device().synchronize()
+        seconds.append(time.perf_counter() - began)
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    result = dict(case="mix", allocator=allocator, model="arrays of varying sizes", steps=steps,
+                  step_ms=1e3 * min(seconds[1:]) / steps, peak_reserved_bytes=meter.result(),
+                  digest=digest.hexdigest(), gpu=name, cupy=cupy.__version__)
+    if allocator == "tenure":
+        tenure._library.call("tnr_validate", -1)
+        result["served"] = {key[7:]: value for key, value in tenure.stats().items()
+                            if key.startswith("served.")}
+        del captured
+        result["live_bytes"] = tenure.stats()["allocated_bytes.all.current"]
+    return result
+
+
+# ---- all of them ------------------------------------------------------------------------------
+
+
+def run_all(options):
+    results = {}
+    for allocator in ALLOCATORS:
+        process = subprocess.run([sys.executable, "-B", __file__, "--only", allocator, "--steps",
+                                  str(options.steps)], capture_output=True, text=True)
+        if process.returncode != 0:
+            print(f"{allocator} ended with {process.returncode}:\n{process.stderr[-3000:]}")
+            return None
+        results[allocator] = json.loads(process.stdout.splitlines()[-1])
+    return results
+
+
+def compare(results, tolerance):
+    native, tenure = (results[name] for name in ALLOCATORS)
+    failed = 0
+    ratio = tenure["step_ms"] / native["step_ms"]
+    for good, what in (
+            (tenure["digest"] == native["digest"], "the results are the same bit by bit"),
+            (tenure["peak_reserved_bytes"] <= native["peak_reserved_bytes"],
+             f"Tenure reserves {tenure['peak_reserved_bytes'] / MIB:.0f} MiB, CuPy's pool "
+             f"{native['peak_reserved_bytes'] / MIB:.0f}"),
+            (ratio <= 1 + tolerance, f"a step takes {tenure['step_ms']:.2f} ms, {ratio:.3f} of "
+             "that with CuPy's pool"),
+            (sum(tenure["served"].values()) > 0, f"served: {tenure['served']}")):
+        print(f"{'ok    ' if good else 'FAILED'} {what}")
+        failed += not good
+    return failed
+
+
+def command_output(*command):
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return process.stdout.strip() if process.returncode == 0 else ""
+
+
+def require_cupy():
+    if importlib.util.find_spec("cupy") is None:
+        skip("there is no CuPy")
+    if command_output(sys.executable, "-c",
+                      "import cupy; print(cupy.cuda.runtime.getDeviceCount() > 0)") != "True":
+        skip("CuPy finds no GPU")
+
+
+def csv_write(path, results, facts):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterm="\n")
+        writer.writerow(COLUMNS)
+        for row in results.values():
+            same = row["digest"] == results["native"]["digest"]
+            writer.writerow([row["case"], row["allocator"], row["model"], row["steps"],
+                             f"{row['step_ms']:.3f}", f"{row['peak_reserved_bytes'] / MIB:.1f}",
+                             "same" if same else "different", row["gpu"], facts["driver"],
+                             row["cupy"], facts["commit"]])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=60, help="of an epoch; there are three")
+    parser.add_argument("--tolerance", type=float, default=0.03, help="of a step's time")
+    parser.add_argument("--json", metavar="FILE", help="where the results go")
+    parser.add_argument("--csv", metavar="FILE", help="a line for each run")
+    parser.add_argument("--commit", default="", help="what was measured, for the results")
+    parser.add_argument("--only", choices=ALLOCATORS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        print(json.dumps(run(options.only, options.steps)))
+        return 0
+    require_cupy()
+    results = run_all(options)
+    failed = 1 if results is None else compare(results, options.tolerance)
+    facts = dict(commit=options.commit, driver=command_output(
+        "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"))
+    if results and options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(dict(facts, failed=failed, runs=list(results.values())), file, indent=1)
+            file.write("\n")
+    if results and options.csv:
+        csv_write(options.csv, results, facts)
+    print(f"{failed} checks failed" if failed else "all checks passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
