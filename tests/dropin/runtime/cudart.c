@@ -73,10 +73,15 @@ cudaError_t cudaDeviceSynchronize(void)
 
 cudaError_t cudaDeviceReset(void)
 {
+    CUresult code = start();
     pthread_mutex_lock(&mutex);
+    if (code == CUDA_SUCCESS)
+        code = cuDevicePrimaryCtxReset(device_of_thread);
+    if (code == CUDA_SUCCESS)
+        code = cuDevicePrimaryCtxRelease(device_of_thread);
     contexts[device_of_thread] = NULL;
     pthread_mutex_unlock(&mutex);
-    return result(cuDevicePrimaryCtxReset(device_of_thread));
+    return result(code);
 }
 
 cudaError_t cudaGetLastError(void)

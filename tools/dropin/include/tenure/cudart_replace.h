@@ -252,7 +252,7 @@ static inline cudaError_t tnr_replace_cudaMemGetInfo(size_t *free_bytes, size_t 
     stats.struct_bytes = sizeof(stats);
     if (error != cudaSuccess || tnr_stats_get(tnr_replace_device(), NULL, &stats) != TNR_OK)
         return error;
-    uint64_t used = stats.active_bytes[TNR_WORLD_ALL].current;
+    uint64_t used = stats.allocated_bytes[TNR_WORLD_ALL].current;
     uint64_t held = stats.reserved_bytes.current;
     *free_bytes += held > used ? (size_t)(held - used) : 0;
     uint64_t left = stats.limit_bytes > used ? stats.limit_bytes - used : 0;
