@@ -6,8 +6,8 @@
 #
 #   tests/gpu/cudart.sh
 #
-# TENURE=/path/to/tenure chooses the command; libtenure.so lies in ../lib beside its folder. CUDA_HOME
-# names the toolkit. Exit codes: 0 all as it must be; 1 not; 77 no GPU or no toolkit.
+# TENURE=/path/to/tenure chooses the command; libtenure.so lies in ../lib beside its folder.
+# CUDA_HOME names the toolkit. Exit codes: 0 all as it must be; 1 not; 77 no GPU or no toolkit.
 set -euo pipefail
 # shellcheck source=tests/gpu/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

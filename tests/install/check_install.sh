@@ -34,6 +34,7 @@ step_install() {
         "$lib/cmake/tenure/tenureConfigVersion.cmake" "$prefix/include/tenure/alloc.h" \
         "$prefix/include/tenure/status.h" "$prefix/bin/tenure" \
         "$prefix/include/tenure/cudart_replace.h" "$lib/tenure/libtenure_torch.so" \
+        "$lib/tenure/libtenure_cupy.so" \
         "$prefix/share/tenure/python/tenure/torch.py" \
         "$prefix/share/tenure/python/tenure/begin_hook.cpp"; do
         [[ -e $file ]] || fail "$file was not installed"

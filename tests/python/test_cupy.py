@@ -18,7 +18,13 @@ def live():
 
 
 class Case(unittest.TestCase):
+    """The tests run three times: with CuPy's C function for the current stream, with one of another
+    form, and without."""
+
+    signature = b"intptr_t (void)"
+
     def setUp(self):
+        cupy.export(self.signature)
         self.native = cupy.cuda.get_allocator()
         self.functions = [cupy.Stream.__del__, cupy.Stream.begin_capture, cupy.Stream.end_capture]
         tenure.cupy.install()
@@ -70,7 +76,28 @@ class Memory(Case):
         cupy.state.stream = second
         self.assertNotEqual(cupy.ndarray(2 * MIB).ptr, address)
 
-    def test_freed_on_another_stream(self):
+    def test_kind(self):
+        """Which of CuPy's hooks is used."""
+        kept = len(tenure.cupy._kept)
+        tenure.cupy.uninstall()
+        tenure.cupy.install()
+        self.assertEqual(len(tenure.cupy._kept) - kept, self.signature == b"intptr_t (void)")
+
+    def test_freed_on_its_own_stream(self):
+        first, second = cupy.Stream(), cupy.Stream()
+        cupy.state.stream = first
+        x = cupy.ndarray(2 * MIB)
+        address = x.ptr
+        cupy.state.stream = second
+        before = tenure.stats()["bytes_retired"]
+        del x
+        self.assertEqual(tenure.stats()["bytes_retired"], before)
+        cupy.state.stream = first
+        self.assertEqual(cupy.ndarray(2 * MIB).ptr, address)
+
+    def test_freed_on_both_streams(self):
+        tenure.cupy.uninstall()
+        tenure.cupy.install(both_streams=True)
         first, second = cupy.Stream(), cupy.Stream()
         cupy.state.stream = first
         x = cupy.ndarray(2 * MIB)
@@ -167,6 +194,16 @@ class Captures(Case):
         self.assertEqual(live() - self.live, 5 * MIB)
         del x
 
+
+def variants(*cases):
+    """The cases for CuPys whose C functions are other ones."""
+    for case in cases:
+        for name, signature in (("Other", b"intptr_t (int)"), ("None", None)):
+            name = case.__name__ + name
+            globals()[name] = type(name, (case,), {"signature": signature})
+
+
+variants(Memory, Captures)
 
 if __name__ == "__main__":
     device.use()

@@ -113,8 +113,8 @@ void errors(void *plugin, void *hook)
         take(static_cast<size_t>(1) << 50, 0, nullptr);
         must(false, "memory that is short is thrown");
     } catch (const c10::OutOfMemoryError &error) {
-        must(std::strstr(error.what(), "CUDA out of memory. Tenure out of memory. ") == error.what(),
-             error.what());
+        const char *begins = "CUDA out of memory. Tenure out of memory. ";
+        must(std::strstr(error.what(), begins) == error.what(), error.what());
         must(error.function() == "tnr_malloc", error.function().c_str());
     }
     try {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * As much of the CUDA runtime's interface as the drop-in header and its examples use, for tests on
- * the simulated device: cudart.c has it over the driver's functions. Names, numbers and meanings are
- * the runtime's; so what compiles against this compiles against the real one.
+ * the simulated device: cudart.c has it over the driver's functions. Names, numbers and meanings
+ * are the runtime's; so what compiles against this compiles against the real one.
  */
 #ifndef TENURE_TESTS_CUDA_RUNTIME_API_H
 #define TENURE_TESTS_CUDA_RUNTIME_API_H

@@ -114,7 +114,7 @@ def run_checks(check):
 
 def csv_write(path, rows, facts):
     with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterm="\n")
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in rows:
             writer.writerow([

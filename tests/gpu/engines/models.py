@@ -19,12 +19,13 @@ try:
 except Exception:
     torchvision = None
 
+PLAIN = "torch.nn, same sizes"
 VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH = 50257, 1024, 12, 12, 768
 
 
 def source_of(name):
-    module = transformers if name == "gpt2" else torchvision
-    return f"{module.__name__} {module.__version__}" if module else "torch.nn, same sizes"
+    module = dict(gpt2=transformers, resnet50=torchvision).get(name)
+    return f"{module.__name__} {module.__version__}" if module else PLAIN
 
 
 # ---- GPT-2 -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 """A stand-in for CuPy: its allocator hook and its streams, on the simulated device."""
 import ctypes
 import os
+import sys
 import types
 
 DRIVER = ctypes.CDLL(os.environ["FAKE_TORCH_DRIVER"])
@@ -65,6 +66,20 @@ class PythonFunctionAllocator:
         return Memory(bytes, *self.functions)
 
 
+class CFunctionAllocator:
+    """Calls addresses, as CuPy does, and takes any answer."""
+
+    def __init__(self, param, malloc, free, owner):
+        take = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                                ctypes.c_int)(malloc)
+        give = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(free)
+        self.functions = (lambda bytes, device: take(param, bytes, device) or 0,
+                          lambda address, device: give(param, address, device))
+
+    def malloc(self, bytes):
+        return Memory(bytes, *self.functions)
+
+
 def native_malloc(bytes):
     return Memory(bytes, lambda size, device: 0, None)
 
@@ -78,6 +93,32 @@ null = Stream(null=True)
 state = types.SimpleNamespace(allocator=native_malloc, stream=null)
 cuda = types.SimpleNamespace(
     Stream=Stream, PythonFunctionAllocator=PythonFunctionAllocator,
+    CFunctionAllocator=CFunctionAllocator,
     get_current_stream=lambda: state.stream, get_allocator=lambda: state.allocator,
     set_allocator=lambda allocator: setattr(state, "allocator", allocator),
     memory=types.SimpleNamespace(OutOfMemoryError=CupyOutOfMemoryError))
+
+
+# cupy_backends.cuda.stream, as Cython exports C functions: a capsule named by the signature.
+_current = ctypes.CFUNCTYPE(ctypes.c_ssize_t)(lambda: state.stream.ptr)
+_names = []
+
+
+def export(signature=b"intptr_t (void)"):
+    """Makes the module of C functions, with one of that form; None: there is no such function."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p,
+                                                   ctypes.c_void_p]
+    module = types.ModuleType("cupy_backends.cuda.stream")
+    module.__pyx_capi__ = {}
+    if signature is not None:
+        _names.append(ctypes.create_string_buffer(signature))
+        module.__pyx_capi__["get_current_stream_ptr"] = new(
+            ctypes.cast(_current, ctypes.c_void_p).value,
+            ctypes.cast(_names[-1], ctypes.c_char_p), None)
+    for name in ("cupy_backends", "cupy_backends.cuda"):
+        sys.modules.setdefault(name, types.ModuleType(name))
+    sys.modules["cupy_backends.cuda.stream"] = module
+
+
+export()

@@ -86,8 +86,7 @@ def stats(device: int = 0) -> Dict[str, int]:
         buffer = ctypes.create_string_buffer(room)
         length = library.tnr_stats_json(device, None, buffer, room)
         if length == 0:
-            text = library.tnr_last_error().decode("utf-8", "replace")
-            raise Error(f"tnr_stats_json: {text}")
+            raise Error(f"tnr_stats_json: {_library.last_error()}")
         if length < room:
             return json.loads(buffer.value)
         room = length + 1024

@@ -20,7 +20,7 @@ import threading
 from typing import Any, List, Optional
 
 NAME = "libtenure.so.0"
-ERR_CONFIG = 13
+ERR_CONFIG, ERR_INVALID_STREAM = 13, 23
 OUT_OF_MEMORY = (9, 10, 11)  # TNR_ERR_OUT_OF_MEMORY, _LIMIT, _ADDRESS_SPACE
 
 
@@ -132,11 +132,15 @@ def library() -> ctypes.CDLL:
     return _loaded
 
 
+def last_error() -> str:
+    """Tenure's sentence on the calling thread's latest error."""
+    return library().tnr_last_error().decode("utf-8", "replace")
+
+
 def check(status: int, what: str) -> None:
     """Raises Error with Tenure's sentence unless ``status`` is TNR_OK."""
     if status != 0:
-        text = library().tnr_last_error().decode("utf-8", "replace")
-        raise Error(f"{what}: {text}", status)
+        raise Error(f"{what}: {last_error()}", status)
 
 
 def call(name: str, *arguments: Any) -> None:

@@ -4,14 +4,15 @@
 >>> import tenure.cupy
 >>> tenure.cupy.install()
 
-CuPy's hook for C functions (CFunctionAllocator) does not say which stream memory is for; its hook
-for Python functions runs where ``cupy.cuda.get_current_stream()`` can be asked. So this is the one
-that is used. It costs a call of Python, about a microsecond, for each array; CuPy's own memory
-pool takes as long.
+An array belongs to the stream that is current when it is made, and its free is ordered on that
+stream, whatever is current when it dies: the rule of CuPy's own memory pool. If another stream
+used it, say so before it dies, ``tenure.record_use(x, stream)``, and its memory waits for that
+use; CuPy's own pool never does. With ``install(both_streams=True)`` a free also waits for the
+stream that is then current.
 
-An array belongs to the stream that is current when it is made. When it dies, on whatever stream is
-then current, its memory waits for both: for its own stream and for that one. CuPy's own pool waits
-for neither. Further streams that use an array are told as ever: ``tenure.record_use(x, stream)``.
+CuPy's hook for C functions (CFunctionAllocator) is used. It does not say which stream memory is
+for; CuPy has a C function that does, and where its form is not the known one, Python functions do
+the same (PythonFunctionAllocator), which costs about a microsecond more for each array.
 
 What ``Stream.begin_capture()`` captures has a pool of its own: its arrays keep their memory to
 themselves until the graph is gone, and arrays from outside that it uses are kept for it.
@@ -19,6 +20,7 @@ themselves until the graph is gone, and arrays from outside that it uses are kep
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
 from typing import Any, Callable, Dict, List, Optional, Union
 
@@ -48,11 +50,12 @@ def is_installed() -> bool:
     return bool(_replaced)
 
 
-def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None) -> None:
+def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
+            both_streams: bool = False) -> None:
     """Makes Tenure the allocator of CuPy's arrays, from now on; arrays that exist stay where they
     are. ``conf`` is as in TENURE_CONF, or a dictionary; ``history`` is ``"light"`` or ``"full"`` to
-    record what happens to memory. Raises tenure.Error if Tenure cannot serve here. Pinned and
-    managed memory stay CuPy's."""
+    record what happens to memory; ``both_streams`` is described above. Raises tenure.Error if
+    Tenure cannot serve here. Pinned and managed memory stay CuPy's."""
     if is_installed():
         return
     if conf is not None:
@@ -60,12 +63,16 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     _library.call("tnr_init")
     if history is not None:
         set_history(history)
-    malloc, free = _functions()
+    current = _current_stream_function()
+    if current is None:
+        malloc = _python_allocator(both_streams)
+    else:
+        malloc = _c_allocator(current, both_streams)
     functions = {name: getattr(cupy.cuda.Stream, name) for name in _STREAM_FUNCTIONS}
     _replaced.extend((cupy.cuda.get_allocator(), functions))
     for name, make in _STREAM_FUNCTIONS.items():
         setattr(cupy.cuda.Stream, name, make(functions[name]))
-    cupy.cuda.set_allocator(cupy.cuda.PythonFunctionAllocator(malloc, free).malloc)
+    cupy.cuda.set_allocator(malloc)
 
 
 def uninstall() -> None:
@@ -77,30 +84,80 @@ def uninstall() -> None:
         _replaced.clear()
 
 
-def _functions() -> Any:
-    """malloc and free for PythonFunctionAllocator. All that they use is theirs, because memory may
-    be freed while the interpreter takes its modules down."""
+# ---- the two kinds of allocator ----
+
+
+class _Param(ctypes.Structure):
+    """tenure_cupy of tenure_cupy.h."""
+
+    _fields_ = [("current_stream", ctypes.c_void_p), ("is_freed_on_both", ctypes.c_int)]
+
+
+def _current_stream_function() -> Optional[int]:
+    """The address of CuPy's C function for the current stream; None if it has none of that form. A
+    capsule's name is the C signature of what it holds."""
+    try:
+        capsule = importlib.import_module(
+            "cupy_backends.cuda.stream").__pyx_capi__["get_current_stream_ptr"]
+    except (ImportError, AttributeError, KeyError):
+        return None
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    if not valid(capsule, _SIGNATURE):
+        return None
+    return pointer(capsule, _SIGNATURE)
+
+
+_SIGNATURE = b"intptr_t (void)"
+# What CuPy holds addresses of, for as long as the process runs: arrays outlive uninstall().
+_kept: List[Any] = []
+
+
+def _c_allocator(current: int, both_streams: bool) -> Callable[[int], Any]:
+    plugin = ctypes.CDLL(_library.beside("libtenure_cupy.so"))
+    param = _Param(current, int(both_streams))
+    _kept.append((plugin, param))
+    address = [ctypes.cast(function, ctypes.c_void_p).value for function in
+               (plugin.tenure_cupy_malloc, plugin.tenure_cupy_free)]
+    malloc = cupy.cuda.CFunctionAllocator(ctypes.addressof(param), *address, _kept).malloc
+
+    def malloc_or_raise(bytes: int) -> Any:
+        pointer = malloc(bytes)
+        if bytes > 0 and pointer.ptr == 0:  # CuPy takes any answer
+            raise OutOfMemoryError(_library.last_error())
+        return pointer
+
+    return malloc_or_raise
+
+
+def _python_allocator(both_streams: bool) -> Callable[[int], Any]:
+    """All that the functions use is theirs, because memory may be freed while the interpreter takes
+    its modules down."""
     library = _library.library()
-    tnr_malloc, tnr_free_on = library.tnr_malloc, library.tnr_free_on
-    current_stream, check, error = cupy.cuda.get_current_stream, _library.check, _library.Error
+    tnr_malloc, tnr_free, tnr_free_on = library.tnr_malloc, library.tnr_free, library.tnr_free_on
+    current_stream, check = cupy.cuda.get_current_stream, _library.check
     void_p, reference, is_short = ctypes.c_void_p, ctypes.byref, _library.OUT_OF_MEMORY
+    last_error, invalid_stream = _library.last_error, _library.ERR_INVALID_STREAM
 
     def malloc(bytes: int, device: int) -> int:
         place = void_p()
         status = tnr_malloc(reference(place), bytes, device, current_stream().ptr)
         if status in is_short:
-            raise OutOfMemoryError(library.tnr_last_error().decode("utf-8", "replace"))
+            raise OutOfMemoryError(last_error())
         check(status, "tnr_malloc")
         return place.value or 0
 
     def free(address: int, device: int) -> None:
-        stream = current_stream()
-        # Another device's stream cannot have used it without being ordered by hand.
-        is_other = getattr(stream, "device_id", -1) not in (-1, device)
-        status = library.tnr_free(address) if is_other else tnr_free_on(address, stream.ptr)
+        status = invalid_stream
+        if both_streams:
+            status = tnr_free_on(address, current_stream().ptr)
+        if status == invalid_stream:  # another device's
+            status = tnr_free(address)
         check(status, "freeing an array")
 
-    return malloc, free
+    return cupy.cuda.PythonFunctionAllocator(malloc, free).malloc
 
 
 # ---- what Tenure must hear of streams ----

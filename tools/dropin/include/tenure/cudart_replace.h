@@ -343,8 +343,8 @@ static inline cudaError_t tnr_replace_cudaDeviceReset(void)
 }
 
 /* ---- events ---------------------------------------------------------------------------------
- * A record forgets the one before it first: a wait of another thread's that comes between the record
- * and its announcement would otherwise be taken for a wait for the old one. */
+ * A record forgets the one before it first: a wait of another thread's that comes between the
+ * record and its announcement would otherwise be taken for a wait for the old one. */
 
 static inline cudaError_t tnr_replace_cudaEventRecord(cudaEvent_t event,
                                                       cudaStream_t stream TNR_REPLACE_DEFAULT(0))
