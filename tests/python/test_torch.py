@@ -269,10 +269,12 @@ class Pools(Case):
         before = tenure.stats()["allocated_bytes.all.current"]
         segment = pool.allocator.malloc(20 * MIB, 0, None)
         self.assertEqual(tenure.stats()["allocated_bytes.all.current"] - before, 20 * MIB)
+        with self.assertRaisesRegex(RuntimeError, "live segments"):
+            self.module.mempool(limit_bytes=MIB)
         pool.allocator.free(segment, 20 * MIB, 0, None)
         self.assertEqual(tenure.stats()["allocated_bytes.all.current"], before)
-        with self.assertRaisesRegex(RuntimeError, "exists already"):
-            self.module.mempool(limit_bytes=MIB)
+        limited = self.module.mempool(limit_bytes=32 * MIB)
+        self.assertFalse(limited.allocator.malloc(40 * MIB, 0, None))
         self.assertIsNone(torch.state.allocator)
 
     def test_not_with_install(self):

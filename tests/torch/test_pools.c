@@ -353,8 +353,8 @@ static void threads_meanwhile(void **state)
     pthread_t threads[2];
     atomic_store(&stopping, 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(
-            pthread_create(&threads[i], NULL, allocate_meanwhile, life_streams[2 + i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, allocate_meanwhile, life_streams[2 + i]),
+                         0);
     for (int i = 0; i < 20; i++) {
         filter_state filter = {0};
         pool_begin(FIRST, &filter);

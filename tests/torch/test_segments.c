@@ -4,6 +4,31 @@
 #include "capture/steps.h"
 #include "tenure_torch.h"
 
+/* The pools end with each test. */
+static int stop(void **state)
+{
+    simcuda_run(UINT64_MAX);
+    assert_int_equal(tenure_torch_segment_options(0, 0, 0, 0), TNR_OK);
+    return life_stop(state);
+}
+
+static void options_of_the_pool(void **state)
+{
+    (void)state;
+    life_start(NULL, NULL, NULL);
+    assert_int_equal(tenure_torch_segment_options(32 * MIB, 0, TNR_HANDLE_NONE, 0), TNR_OK);
+    assert_null(tenure_torch_segment_malloc(40 * MIB, 0, ORIGIN));
+    void *segment = tenure_torch_segment_malloc(20 * MIB, 0, ORIGIN);
+    assert_non_null(segment);
+    assert_int_equal(tenure_torch_segment_options(0, 0, 0, 0), TNR_ERR_BUSY);
+    assert_null(tenure_torch_segment_malloc(40 * MIB, 0, ORIGIN));
+    tenure_torch_segment_free(segment, 20 * MIB, 0, ORIGIN);
+    assert_int_equal(tenure_torch_segment_options(0, 0, 0, 0), TNR_OK);
+    segment = tenure_torch_segment_malloc(40 * MIB, 0, ORIGIN);
+    assert_non_null(segment);
+    tenure_torch_segment_free(segment, 40 * MIB, 0, ORIGIN);
+}
+
 static void a_pool_of_their_own(void **state)
 {
     (void)state;
@@ -60,9 +85,10 @@ static void null_when_memory_is_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_pool_of_their_own, life_stop),
-        cmocka_unit_test_teardown(free_again_when_no_stream_uses_it, life_stop),
-        cmocka_unit_test_teardown(null_when_memory_is_short, life_stop),
+        cmocka_unit_test_teardown(options_of_the_pool, stop),
+        cmocka_unit_test_teardown(a_pool_of_their_own, stop),
+        cmocka_unit_test_teardown(free_again_when_no_stream_uses_it, stop),
+        cmocka_unit_test_teardown(null_when_memory_is_short, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,8 +55,8 @@ void torch_failed(const char *call, tnr_status status)
     atomic_fetch_add(&failures, 1);
     /* The exception copies the text. Static, because what is thrown leaves this frame. */
     static _Thread_local char text[4096];
-    snprintf(text, sizeof(text), "%s%s", is_memory ? "CUDA out of memory. " : "Tenure: ",
-             sentence_of(status));
+    snprintf(text, sizeof(text), "%s%s",
+             is_memory ? "CUDA out of memory. " : "Tenure: ", sentence_of(status));
     raise(call, __FILE__, (uint32_t)__LINE__, text);
 }
 

@@ -27,9 +27,12 @@ int tenure_torch_segment_options(size_t limit_bytes, size_t release_threshold_by
 {
     tnr_status status = TNR_OK;
     pthread_mutex_lock(&mutex);
-    for (int i = 0; i < DEVICES_MAX; i++)
-        if (pools[i] != NULL)
-            status = TNR_ERR_BUSY;
+    for (int i = 0; i < DEVICES_MAX && status == TNR_OK; i++)
+        if (pools[i] != NULL) {
+            status = tnr_pool_destroy(pools[i]);
+            if (status == TNR_OK)
+                pools[i] = NULL;
+        }
     if (status == TNR_OK) {
         options.limit_bytes = limit_bytes;
         options.release_threshold_bytes = release_threshold_bytes;
@@ -58,14 +61,6 @@ static tnr_status pool_get(int device, tnr_pool *pool)
     return status;
 }
 
-static void pool_forget(int device, tnr_pool pool)
-{
-    pthread_mutex_lock(&mutex);
-    if (pools[device] == pool)
-        pools[device] = NULL;
-    pthread_mutex_unlock(&mutex);
-}
-
 /* Null is an answer that PyTorch understands here: it frees what it can spare, asks again, and
  * raises its own out-of-memory error with its own statistics. Nothing is printed or thrown. */
 void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_stream stream)
@@ -75,12 +70,6 @@ void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_stream stream)
     tnr_status status = pool_get(device, &pool);
     if (status == TNR_OK)
         status = tnr_pool_malloc(&ptr, bytes, pool, device, stream);
-    if (status == TNR_ERR_INVALID_POOL) { /* tnr_shutdown has ended it */
-        pool_forget(device, pool);
-        status = pool_get(device, &pool);
-        if (status == TNR_OK)
-            status = tnr_pool_malloc(&ptr, bytes, pool, device, stream);
-    }
     if (status != TNR_OK && status != TNR_ERR_OUT_OF_MEMORY && status != TNR_ERR_LIMIT)
         torch_failed_quietly("a segment for torch.cuda.MemPool");
     return ptr;

@@ -197,10 +197,10 @@ def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str 
     """A torch.cuda.MemPool whose segments come from Tenure, for ``torch.cuda.use_mem_pool``.
     PyTorch's own allocator stays and carves the segments up; so not together with install().
 
-    All such pools of a device share one pool of Tenure's. Its properties are those given before its
-    first segment: the most that it may hold, how much idle memory it keeps, as what its memory can
-    be exported (``"posix_fd"``, ``"fabric"``, ``"none"``), whether network cards may address it.
-    Other options go to torch.cuda.MemPool."""
+    All such pools of a device share one pool of Tenure's. Its properties can be given while it has
+    no segments: the most that it may hold, how much idle memory it keeps, as what its memory can be
+    exported (``"posix_fd"``, ``"fabric"``, ``"none"``), whether network cards may address it. Other
+    options go to torch.cuda.MemPool."""
     if is_installed():
         raise RuntimeError("tenure.torch.mempool() needs PyTorch's own allocator, but "
                            "tenure.torch.install() has replaced it; all memory is Tenure's already")
@@ -213,8 +213,8 @@ def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str 
         set_options = plugin.tenure_torch_segment_options
         set_options.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
         if set_options(*given) != 0:
-            raise RuntimeError("the pool that segments come from exists already: its properties "
-                               "are those given before its first segment")
+            raise RuntimeError("the pool that segments come from has live segments: its properties "
+                               "can be given only while it has none")
     allocator = torch.cuda.memory.CUDAPluggableAllocator(
         path, "tenure_torch_segment_malloc", "tenure_torch_segment_free")
     _kept.append(allocator)
