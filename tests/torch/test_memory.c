@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void serves_on_the_stream(void **state)
 {
@@ -155,6 +156,25 @@ static void a_failed_free_is_not_raised(void **state)
     assert_int_equal(tenure_torch_failures(), failures + 1);
 }
 
+static void free_in_child(void *data)
+{
+    unsigned long failures = tenure_torch_failures();
+    tenure_torch_free(data, MIB, 0, ORIGIN);
+    if (tenure_torch_failures() != failures || tenure_torch_malloc(MIB, 0, ORIGIN) != NULL)
+        _exit(1);
+}
+
+/* A forked child has its parent's tensors to destroy, and no CUDA: no word about the former. */
+static void a_forked_child(void **state)
+{
+    (void)state;
+    life_start(NULL, NULL, NULL);
+    void *block = tenure_torch_malloc(MIB, 0, ORIGIN);
+    assert_int_equal(unit_in_child(free_in_child, block, 1), 0);
+    tenure_torch_free(block, MIB, 0, ORIGIN);
+    assert_int_equal(unit_stats().allocation[TNR_WORLD_ALL].current, 0);
+}
+
 static void without_a_way_to_raise(void **state)
 {
     (void)state;
@@ -173,6 +193,7 @@ int main(void)
         cmocka_unit_test_teardown(reset_gives_memory_back, life_stop),
         cmocka_unit_test_teardown(short_memory_is_raised, life_stop),
         cmocka_unit_test_teardown(a_failed_free_is_not_raised, life_stop),
+        cmocka_unit_test_teardown(a_forked_child, life_stop),
         cmocka_unit_test_teardown(without_a_way_to_raise, life_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

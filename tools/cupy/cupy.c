@@ -35,7 +35,8 @@ void tenure_cupy_free(void *param, void *ptr, int device)
     /* A stream of another device cannot have used it without being ordered by hand. */
     if (status == TNR_ERR_INVALID_STREAM)
         status = tnr_free(ptr);
-    if (status != TNR_OK) {
+    /* A forked child destroys the arrays that it was born with: they are its parent's. */
+    if (status != TNR_OK && status != TNR_ERR_AFTER_FORK) {
         atomic_fetch_add(&failures, 1);
         fprintf(stderr, "tenure: freeing an array: %s\n", tnr_last_error());
     }

@@ -94,8 +94,10 @@ void tenure_torch_free(void *ptr, size_t bytes, int device, tnr_stream stream)
     tnr_pool pool;
     /* A free may be the first that is heard of a capture: the block is then kept for its graph. */
     torch_pool_of(device, stream, &pool);
-    /* Destructors free: nothing may be thrown out of them. */
-    if (tnr_free(ptr) != TNR_OK)
+    /* Destructors free: nothing may be thrown out of them. And a forked child, a data loader's
+     * worker say, destroys the tensors that it was born with: they are its parent's. */
+    tnr_status status = tnr_free(ptr);
+    if (status != TNR_OK && status != TNR_ERR_AFTER_FORK)
         torch_failed_quietly("tnr_free");
 }
 
