@@ -174,6 +174,18 @@ class Captures(Case):
         tenure._library.call("tnr_trim", 0, 0, None)
         self.assertEqual(tenure.stats()["pools"], self.pools)
 
+    def test_what_the_graph_does_not_use(self):
+        """Freed in the capture, and handed out after it."""
+        stream, unused = cupy.state.stream, cupy.ndarray(8 * MIB)
+        address = unused.ptr
+        stream.begin_capture()
+        inside = cupy.ndarray(MIB)
+        device.fill(inside.ptr, MIB, stream.ptr)
+        del unused
+        graph = stream.end_capture()
+        self.assertEqual(cupy.ndarray(8 * MIB).ptr, address)
+        del inside, graph
+
     def test_failures(self):
         stream = cupy.state.stream
         with self.assertRaisesRegex(RuntimeError, "cuStreamEndCapture"):

@@ -125,7 +125,7 @@ def _make() -> Any:
     """The allocator for PyTorch, with all its hooks."""
     path = _library.beside("libtenure_torch.so")
     if not hasattr(torch.cuda.memory, "CUDAPluggableAllocator"):
-        raise Error(f"PyTorch {torch.__version__} has no CUDAPluggableAllocator (2.0 has).")
+        raise Error(f"PyTorch {torch.__version__} has no CUDAPluggableAllocator (2.11 has).")
     plugin = ctypes.CDLL(path)
     allocator = torch.cuda.memory.CUDAPluggableAllocator(
         path, "tenure_torch_malloc", "tenure_torch_free")
@@ -133,7 +133,7 @@ def _make() -> Any:
     missing = [name for name in _NEEDED if not hasattr(inner, name)]
     if missing:
         raise Error(f"PyTorch {torch.__version__} does not tell its allocator all that Tenure must "
-                    f"know: {', '.join(missing)} is missing (2.2 has it).")
+                    f"know: {', '.join(missing)} is missing (2.11 has it).")
     for setter, function in _SETTERS.items():
         if hasattr(inner, setter):
             getattr(inner, setter)(_address(plugin, function))
