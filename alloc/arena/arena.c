@@ -45,7 +45,7 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
 
 void tnri_arena_destroy(tnri_arena *arena)
 {
-    tnri_note_origin_over(arena);
+    tnri_note_arena_gone(arena);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_destroy(&arena->worlds[i]);
     tnri_host_free(arena, sizeof(*arena));

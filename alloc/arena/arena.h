@@ -69,7 +69,7 @@ typedef struct tnri_arena {
     tnri_event *_Atomic seal; /* the stream was destroyed: the end of its work; else null */
     /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
     tnri_event *_Atomic capture_mark;
-    _Atomic uint32_t namers;  /* threads between name_begin and name_end; raised under the lock */
+    _Atomic uint32_t namers; /* threads between name_begin and name_end; raised under the lock */
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
     size_t held_count; /* RETIRED records that graphs or captures keep */
@@ -78,6 +78,7 @@ typedef struct tnri_arena {
     /* For history and snapshots. */
     uint32_t number;             /* no other arena's, ever; constant */
     uint32_t origin;             /* where its records come from: history/places.h; 0: not written */
+    uint32_t origin_last;        /* the latest, also after it is over; 0: there was none */
     uint32_t order;              /* of its next record */
     uint64_t born;               /* picture that was being taken when it was made; 0: none */
     struct tnri_arena_copy *cut; /* what to copy it to before it changes; null: no need */

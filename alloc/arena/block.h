@@ -59,7 +59,8 @@ typedef enum tnri_state {
 typedef struct tnri_block {
     uintptr_t base;
     size_t bytes;         /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
-    uint64_t slack : 53;  /* LIVE: bytes not asked for; STALE: mappings; else 0 */
+    uint64_t slack : 52;  /* LIVE: bytes not asked for; STALE: mappings; else 0 */
+    uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own, to be released with it */
     uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
     uint64_t content : 2; /* LIVE: what its owner wants of a sleep, of the layer above; else 0 */
     uint64_t state : 8;   /* tnri_state */
@@ -78,7 +79,7 @@ typedef struct tnri_block {
 } tnri_block;
 
 /* What fits into the bit-field; no size of device memory comes near it. */
-#define TNRI_SLACK_MASK (((uint64_t)1 << 53) - 1)
+#define TNRI_SLACK_MASK (((uint64_t)1 << 52) - 1)
 
 _Static_assert(sizeof(void *) != 8 || sizeof(tnri_block) == 64, "a record is one cache line");
 

@@ -248,12 +248,8 @@ static void group_queue(tnri_plan *plan, size_t from, size_t end)
     tnri_block *before = NULL;
     for (size_t i = from; i < end; i++) {
         tnri_block *stale = plan->sources[i].stale;
-        if (stale != before) {
-            tnri_arena *donor = source_arena(&plan->sources[i]);
-            tnri_note_memory(donor, TNRI_NOTED_MOVE_OUT, stale->base, stale->bytes, stale->bytes,
-                             0);
-            tnri_stale_add(donor, stale, stale->event);
-        }
+        if (stale != before)
+            tnri_stale_add(source_arena(&plan->sources[i]), stale, stale->event);
         before = stale;
     }
 }
@@ -268,9 +264,9 @@ static void sources_note(const tnri_plan *plan)
         const tnri_source *first = &plan->sources[from];
         size_t pages = first->chunk->pages;
         int is_new = first->stale == NULL;
-        for (end = from + 1; end < plan->sources_count &&
-                             (plan->sources[end].stale == NULL) == is_new &&
-                             plan->sources[end].page == first->page + pages;
+        for (end = from + 1;
+             end < plan->sources_count && (plan->sources[end].stale == NULL) == is_new &&
+             plan->sources[end].page == first->page + pages;
              end++)
             pages += plan->sources[end].chunk->pages;
         size_t bytes = pages << space->page_shift;

@@ -6,6 +6,7 @@
 #include "arena/window.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "history/note.h"
 
 /* ---- the window ----------------------------------------------------------------------------- */
 
@@ -204,7 +205,8 @@ static int run_whole_chunks(const tnri_space *space, const tnri_block *run, size
     return stop > page;
 }
 
-/* Takes chunks from the upper end of a run, as they fit. Returns how many. */
+/* Takes chunks from the upper end of a run, as they fit. Returns how many. The memory is gone from
+ * there from now on, for the history as for a picture, which finds it in the window that grows. */
 static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
 {
     const tnri_space *space = donor->space;
@@ -223,6 +225,8 @@ static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
     if (page == end)
         return 0;
     tnri_block *stale = tnri_world_cut(donor, run, page, end - page, plan->sources_count - from);
+    stale->holds = 0;
+    tnri_note_memory(donor->arena, TNRI_NOTED_MOVE_OUT, stale->base, stale->bytes, stale->bytes, 0);
     for (size_t i = from; i < plan->sources_count; i++) {
         plan->sources[i].stale = stale;
         for (size_t p = 0; p < plan->sources[i].chunk->pages; p++)
@@ -264,6 +268,13 @@ size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
     return taken;
 }
 
+/* Makes a donor's record free memory again, which the chunks have come back to. */
+static void stale_untake(tnri_arena *arena, tnri_block *stale)
+{
+    tnri_note_memory(arena, TNRI_NOTED_MOVE_IN, stale->base, stale->bytes, stale->bytes, 0);
+    tnri_world_uncut(stale->world, stale);
+}
+
 void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from)
 {
     tnri_assert_held(&arena->lock);
@@ -276,11 +287,11 @@ void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from)
         for (size_t p = 0; p < source->chunk->pages; p++)
             space->pages[source->page_old + p] = source->chunk;
         if (stale != NULL && stale != source->stale)
-            tnri_world_uncut(stale->world, stale);
+            stale_untake(arena, stale);
         stale = source->stale;
     }
     if (stale != NULL)
-        tnri_world_uncut(stale->world, stale);
+        stale_untake(arena, stale);
     plan->sources_count = from;
 }
 

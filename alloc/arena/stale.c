@@ -181,11 +181,9 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 
 size_t tnri_stale_held_bytes(const tnri_arena *arena)
 {
-    const tnri_space *space = &arena->device->space;
     size_t bytes = 0;
-    /* A record was cut to be moved or to be given back, so its first page speaks for all. */
     for (const tnri_block *stale = arena->stale_first; stale != NULL; stale = stale->next)
-        if (space->pages[tnri_page_of(space, stale->base)] != NULL)
+        if (stale->holds)
             bytes += stale->bytes;
     return bytes;
 }

@@ -39,6 +39,7 @@ tnri_block *tnri_world_cut(tnri_world *world, tnri_block *run, size_t page_first
     stale = record_trim_above(world, stale, end, TNRI_FREE);
     tnri_record_enter(world, stale, TNRI_STALE);
     stale->slack = mappings & TNRI_SLACK_MASK;
+    stale->holds = 1;
     stale->event = NULL;
     return stale;
 }
@@ -102,6 +103,7 @@ static void stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind,
         space->pages[page] = NULL;
     tnri_record_enter(world, stretch, TNRI_STALE);
     stretch->slack = 1;
+    stretch->holds = 0;
     stuck(world->arena, stretch);
 }
 

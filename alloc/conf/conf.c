@@ -245,14 +245,42 @@ static tnr_status pair_apply(tnri_conf *conf, const char *key, const char *value
     return unknown_key(origin, key);
 }
 
-/* Length of a value: up to the next comma outside brackets. */
+/* Length of a value in single quotation marks, with both of them; two inside are one of the value.
+ * 0: it has no end. */
+static size_t quote_span(const char *text)
+{
+    for (size_t length = 1; text[length] != '\0'; length++) {
+        if (text[length] != '\'')
+            continue;
+        if (text[length + 1] != '\'')
+            return length + 1;
+        length++;
+    }
+    return 0;
+}
+
+/* Length of a value: up to the next comma outside quotation marks and brackets. */
 static size_t value_span(const char *text)
 {
+    if (text[0] == '\'')
+        return quote_span(text);
     int depth = 0;
     size_t length = 0;
     for (; text[length] != '\0' && (text[length] != ',' || depth > 0); length++)
         depth += (text[length] == '[') - (text[length] == ']');
     return length;
+}
+
+/* Takes a value out of the string, without its quotation marks. */
+static void value_copy(char *value, const char *text, size_t length)
+{
+    int is_quoted = text[0] == '\'';
+    size_t end = is_quoted ? length - 1 : length;
+    for (size_t i = is_quoted ? 1 : 0; i < end; i++) {
+        *value++ = text[i];
+        i += is_quoted && text[i] == '\''; /* two are one */
+    }
+    *value = '\0';
 }
 
 /* Applies a whole string to `conf`. */
@@ -267,14 +295,20 @@ static tnr_status text_apply(tnri_conf *conf, const char *text, const char *orig
                               "%s: \"%.80s\" is not key:value. Write it as "
                               "\"key:value,key:value\".",
                               origin, text);
-        size_t value_length = value_span(text + key_length + 1);
+        const char *given = text + key_length + 1;
+        size_t value_length = value_span(given);
+        char next = given[value_length];
+        if (given[0] == '\'' && (value_length == 0 || (next != ',' && next != '\0')))
+            return tnri_error(TNR_ERR_CONFIG,
+                              "%s: the quotation mark of \"%.80s\" does not end where the value "
+                              "does. Write \"key:'value',key:value\", with '' for ' inside.",
+                              origin, text);
         if (key_length >= sizeof(key) || value_length >= sizeof(value))
             return tnri_error(TNR_ERR_CONFIG, "%s: \"%.80s...\" is too long for a setting.", origin,
                               text);
         memcpy(key, text, key_length);
         key[key_length] = '\0';
-        memcpy(value, text + key_length + 1, value_length);
-        value[value_length] = '\0';
+        value_copy(value, given, value_length);
         tnr_status status = pair_apply(conf, key, value, origin, running);
         if (status != TNR_OK)
             return status;
@@ -284,13 +318,24 @@ static tnr_status text_apply(tnri_conf *conf, const char *text, const char *orig
     return TNR_OK;
 }
 
-/* Blanks have no meaning in a settings string; the copy without them is what is parsed. */
+/* Blanks have no meaning in a settings string, but in values in quotation marks, which begin right
+ * after a colon. The copy without them is what is parsed. */
 static void blanks_remove(char *text)
 {
     char *to = text;
-    for (const char *from = text; *from != '\0'; from++)
+    const char *from = text;
+    while (*from != '\0') {
+        size_t length = *from == '\'' && to > text && to[-1] == ':' ? quote_span(from) : 0;
+        if (length > 0) {
+            memmove(to, from, length);
+            to += length;
+            from += length;
+            continue;
+        }
         if (!isspace((unsigned char)*from))
             *to++ = *from;
+        from++;
+    }
     *to = '\0';
 }
 

@@ -87,6 +87,8 @@ uint32_t tnri_origin_make(tnri_arena *arena)
         .is_ended = arena->seal != NULL,
     };
     arena->origin = tnri_origin_add(&origin);
+    if (arena->origin != 0)
+        arena->origin_last = arena->origin;
     return arena->origin;
 }
 
@@ -94,6 +96,12 @@ void tnri_note_origin_over(tnri_arena *arena)
 {
     tnri_origin_end(arena->origin);
     arena->origin = 0;
+}
+
+void tnri_note_arena_gone(tnri_arena *arena)
+{
+    tnri_note_origin_over(arena);
+    tnri_origin_gone(arena->origin_last);
 }
 
 void tnri_note_reuse(tnri_arena *arena, uintptr_t address, size_t bytes, tnr_reuse reason)

@@ -70,6 +70,8 @@ void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t device_free);
 /* The arena goes to another stream, or its stream is destroyed, or it ends: what is recorded of it
  * from now on has another origin. Under its lock, or while nobody else knows it. */
 void tnri_note_origin_over(tnri_arena *arena);
+/* The arena records nothing any more. While nobody else knows it. */
+void tnri_note_arena_gone(tnri_arena *arena);
 
 /* The arena's origin, written down if it is not yet; 0 if there is no host memory. Under its
  * lock. */
@@ -89,10 +91,9 @@ void tnri_note_refresh(tnri_thread *thread);
 enum { TNRI_RECORDS_AHEAD = 16 };
 
 /* Writes a record. */
-static inline __attribute__((always_inline)) void
-tnri_note_write(tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t order,
-                tnri_kind kind, unsigned why, uintptr_t address, size_t bytes, size_t requested,
-                uint64_t value)
+static inline __attribute__((always_inline)) void tnri_note_write(
+    tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t order, tnri_kind kind,
+    unsigned why, uintptr_t address, size_t bytes, size_t requested, uint64_t value)
 {
     tnri_record *record = tnri_writer_next(&thread->writer);
     if (tnri_unlikely(record == NULL))
@@ -100,27 +101,20 @@ tnri_note_write(tnri_thread *thread, uint64_t ticks, uint32_t origin, uint32_t o
     if (tnri_unlikely(thread->writer.count == 0))
         tnri_note_refresh(thread);
     __builtin_prefetch(record + TNRI_RECORDS_AHEAD, 1, 3);
-    const uint64_t words[TNRI_RECORD_WORDS] = {
-        [TNRI_WORD_TICKS] = ticks,
-        [TNRI_WORD_ADDRESS] = address,
-        [TNRI_WORD_BYTES] = bytes,
-        [TNRI_WORD_REQUESTED] = requested,
-        [TNRI_WORD_PLACE] = tnri_word_of(origin, order),
-        [TNRI_WORD_CALLER] = tnri_word_of((uint32_t)thread->number, thread->mark),
-        [TNRI_WORD_WHAT] = tnri_word_what(thread->stack, kind, why),
-        [TNRI_WORD_VALUE] = value,
-    };
-    for (int i = 0; i < TNRI_RECORD_WORDS; i++) /* release: who reads one sees the page's number */
-        atomic_store_explicit(&record->words[i], words[i], memory_order_release);
+    tnri_record_store(record, TNRI_WORD_TICKS, ticks, address);
+    tnri_record_store(record, TNRI_WORD_BYTES, bytes, requested);
+    tnri_record_store(record, TNRI_WORD_PLACE, tnri_word_of(origin, order),
+                      tnri_word_of((uint32_t)thread->number, thread->mark));
+    tnri_record_store(record, TNRI_WORD_WHAT, tnri_word_what(thread->stack, kind, why), value);
     tnri_writer_done(&thread->writer);
 }
 
 /* A block became live; under the arena's lock. Stamps it. The ticks and the thread are looked up
  * before the lock is taken, where they cost less; so a record may be earlier than its place in the
  * order of its arena, which a reader repairs. */
-static inline __attribute__((always_inline)) void
-tnri_note_served(tnri_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_block *block,
-                 size_t requested, tnr_served served)
+static inline __attribute__((always_inline)) void tnri_note_served(
+    tnri_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_block *block, size_t requested,
+    tnr_served served)
 {
     tnri_assert_held(&arena->lock);
     block->stamp = (ticks - tnri_ticks_zero) >> TNRI_STAMP_TICKS_SHIFT << TNRI_STAMP_STACK_BITS |
@@ -131,8 +125,9 @@ tnri_note_served(tnri_thread *thread, uint64_t ticks, tnri_arena *arena, tnri_bl
 }
 
 /* A live block is being freed; under the lock. */
-static inline __attribute__((always_inline)) void
-tnri_note_freed(tnri_thread *thread, uint64_t ticks, tnri_arena *arena, const tnri_block *block)
+static inline __attribute__((always_inline)) void tnri_note_freed(tnri_thread *thread,
+                                                                  uint64_t ticks, tnri_arena *arena,
+                                                                  const tnri_block *block)
 {
     tnri_assert_held(&arena->lock);
     int waits = block->uses != NULL;

@@ -18,6 +18,7 @@ typedef struct leaf {
 static struct {
     tnri_lock lock;
     uint32_t count;
+    uint64_t gone; /* arenas that have gone */
     leaf *leaves[ORIGIN_LEAVES];
 } places = {.lock = {.rank = TNRI_RANK_HISTORY}};
 
@@ -95,6 +96,24 @@ void tnri_origin_end(uint32_t number)
     if (number <= places.count)
         origin_at(number)->is_ended = 1;
     tnri_lock_release(&places.lock);
+}
+
+void tnri_origin_gone(uint32_t number)
+{
+    if (number == 0)
+        return;
+    tnri_lock_take(&places.lock);
+    if (number <= places.count)
+        origin_at(number)->gone = ++places.gone;
+    tnri_lock_release(&places.lock);
+}
+
+uint64_t tnri_origins_gone(void)
+{
+    tnri_lock_take(&places.lock);
+    uint64_t gone = places.gone;
+    tnri_lock_release(&places.lock);
+    return gone;
 }
 
 void tnri_origins_free(void)

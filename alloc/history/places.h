@@ -12,7 +12,7 @@
 
 #include <tenure/alloc.h>
 
-/* Constant once it has a number, but for the last. */
+/* Constant once it has a number, but for the last two. */
 typedef struct tnri_origin {
     int device;
     unsigned pool;      /* number of the pool on the device */
@@ -21,8 +21,9 @@ typedef struct tnri_origin {
     uint32_t arena;     /* number of the arena; 0: of none, the whole pool */
     tnr_stream stream;
     int has_no_stream; /* 1: of a pool, and no stream */
-    uint64_t thread; /* of the per-thread default stream: its thread's number; else 0 */
-    int is_ended;    /* 1: the stream was destroyed, or the arena is gone */
+    uint64_t thread;   /* of the per-thread default stream: its thread's number; else 0 */
+    int is_ended;      /* 1: the stream was destroyed, or the arena is gone */
+    uint64_t gone; /* number of the arena's end, in the order of ends, in its last place; else 0 */
 } tnri_origin;
 
 /* Writes a place down; 0 if there is no host memory. Any thread; takes a lock. */
@@ -34,6 +35,10 @@ int tnri_origin_get(uint32_t number, tnri_origin *origin);
 uint32_t tnri_origins_count(void);
 /* The place's stream is one that lives no more. 0 does nothing. */
 void tnri_origin_end(uint32_t number);
+/* The place's arena is gone; all that it recorded has been written. 0 does nothing. */
+void tnri_origin_gone(uint32_t number);
+/* How many arenas have gone. What those recorded is seen by whoever reads the ring afterwards. */
+uint64_t tnri_origins_gone(void);
 /* Forgets all, while no other thread is inside Tenure. */
 void tnri_origins_free(void);
 

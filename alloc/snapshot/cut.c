@@ -14,9 +14,10 @@
 #include "pool/library.h"
 
 enum {
-    CUT_ATTEMPTS = 6,
-    SLABS_EXTRA = 4,        /* room for growth until the moment, besides an eighth */
-    WAITS_PER_BLOCK = 2,    /* room for each retired block, doubled with each attempt */
+    CUT_ATTEMPTS = 16,
+    FACTOR_LOG2_MAX = 6, /* of the doubling of room with each attempt */
+    SLABS_EXTRA = 4,     /* room for growth until the moment, besides an eighth */
+    WAITS_PER_BLOCK = 2, /* room for each retired block, doubled with each attempt */
     WAITS_EXTRA = 64
 };
 
@@ -78,7 +79,11 @@ static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
             case TNRI_PENDING:
                 block_copy(copy, block);
                 break;
-            default: /* without memory of its own; what goes back to the driver comes below */
+            case TNRI_STALE: /* memory until the history says that it is none */
+                if (block->holds)
+                    block_copy(copy, block);
+                break;
+            default:
                 break;
             }
         }
@@ -88,17 +93,13 @@ static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
         copy->largest_free = largest;
 }
 
-/* Old mappings whose chunks have not gone elsewhere still are memory. One that is in no queue is
- * being taken away at this moment, and so is no more. */
-static void stale_copy(tnri_arena_copy *copy, const tnri_arena *arena)
+/* 1 if a thread has an old mapping in hand: one that is in no queue. Its chunks are on their way to
+ * a window that grows, or to the driver, and counted there or no more. */
+static int arena_is_moving(const tnri_arena *arena)
 {
-    const tnri_space *space = &arena->device->space;
-    for (const tnri_block *stale = arena->stale_first; stale != NULL; stale = stale->next)
-        if (space->pages[tnri_page_of(space, stale->base)] != NULL)
-            block_copy(copy, stale);
-    copy->is_moving = arena->worlds[TNRI_SMALL].count_in[TNRI_STALE] +
-                          arena->worlds[TNRI_LARGE].count_in[TNRI_STALE] !=
-                      arena->stale_count;
+    return arena->worlds[TNRI_SMALL].count_in[TNRI_STALE] +
+               arena->worlds[TNRI_LARGE].count_in[TNRI_STALE] !=
+           arena->stale_count;
 }
 
 void tnri_arena_copy_now(tnri_arena *arena)
@@ -115,7 +116,7 @@ void tnri_arena_copy_now(tnri_arena *arena)
     copy->is_ended = arena->seal != NULL;
     for (int i = 0; i < TNRI_WORLDS; i++)
         world_copy(copy, &arena->worlds[i]);
-    stale_copy(copy, arena);
+    copy->is_moving = arena_is_moving(arena);
     copy->is_done = 1;
 }
 
@@ -157,6 +158,16 @@ static int pool_enter(tnri_cut *cut, tnr_pool pool)
     return 1;
 }
 
+/* Index of a pool in the cut; the number of pools if it is not there. */
+static size_t pool_find(const tnri_cut *cut, tnr_pool pool)
+{
+    size_t p = 0;
+    while (p < cut->pools_count && cut->pools[p].pool != pool)
+        p++;
+    return p;
+}
+
+/* Enters the pools that are not there yet. */
 static int pools_enter(tnri_cut *cut)
 {
     for (int i = 0; i < tnri_devices_count(); i++) {
@@ -164,7 +175,7 @@ static int pools_enter(tnri_cut *cut)
         if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
             continue;
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
-            if (!pool_enter(cut, pool)) {
+            if (pool_find(cut, pool) == cut->pools_count && !pool_enter(cut, pool)) {
                 tnri_pool_walk_end(device, pool);
                 return 0;
             }
@@ -184,7 +195,7 @@ static void arena_measure(tnri_arena_copy *copy, size_t attempt)
         retired += arena->worlds[i].count_in[TNRI_RETIRED];
     }
     tnri_lock_release(&arena->lock);
-    size_t factor = (size_t)1 << attempt;
+    size_t factor = (size_t)1 << (attempt < FACTOR_LOG2_MAX ? attempt : FACTOR_LOG2_MAX);
     copy->blocks_room = (slabs + (slabs / 8 + SLABS_EXTRA) * factor) * TNRI_SLAB_RECORDS;
     copy->waits_room = (retired * WAITS_PER_BLOCK + WAITS_EXTRA) * factor;
 }
@@ -206,22 +217,53 @@ static int arena_room(tnri_arena_copy *copy, size_t attempt)
     return 1;
 }
 
+static void arena_unroom(tnri_arena_copy *copy)
+{
+    tnri_host_unreserve(copy->blocks, copy->blocks_room * sizeof(copy->blocks[0]));
+    tnri_host_unreserve(copy->waits, copy->waits_room * sizeof(copy->waits[0]));
+    copy->blocks = NULL;
+    copy->waits = NULL;
+}
+
+/* Enters a pool's arenas that are not there yet. New ones come first in the pool's list. */
+static int pool_arenas_enter(tnri_cut *cut, size_t p)
+{
+    const tnri_arena *newest = NULL;
+    tnri_arena *arena = NULL;
+    while ((arena = tnri_arena_walk(cut->pools[p].pool, arena)) != NULL &&
+           arena != cut->pools[p].arena_newest) {
+        tnri_arena_copy *copy =
+            array_add((void **)&cut->arenas, &cut->arenas_count, &cut->arenas_room, sizeof(*copy));
+        if (copy == NULL)
+            return 0;
+        copy->arena = arena;
+        copy->pool = p;
+        if (newest == NULL)
+            newest = arena;
+    }
+    if (newest != NULL)
+        cut->pools[p].arena_newest = newest;
+    return 1;
+}
+
+/* Enters arenas, and gives those room that have none or had too little. */
 static int arenas_enter(tnri_cut *cut, size_t attempt)
 {
-    for (size_t p = 0; p < cut->pools_count; p++) {
-        tnri_arena *arena = NULL;
-        while ((arena = tnri_arena_walk(cut->pools[p].pool, arena)) != NULL) {
-            tnri_arena_copy *copy = array_add((void **)&cut->arenas, &cut->arenas_count,
-                                              &cut->arenas_room, sizeof(*copy));
-            if (copy == NULL)
-                return 0;
-            copy->arena = arena;
-            copy->pool = p;
-        }
-    }
-    for (size_t i = 0; i < cut->arenas_count; i++)
-        if (!arena_room(&cut->arenas[i], attempt))
+    for (size_t p = 0; p < cut->pools_count; p++)
+        if (!pool_arenas_enter(cut, p))
             return 0;
+    for (size_t i = 0; i < cut->arenas_count; i++) {
+        tnri_arena_copy *copy = &cut->arenas[i];
+        if (copy->is_short)
+            arena_unroom(copy);
+        copy->is_done = 0;
+        copy->is_short = 0;
+        copy->blocks_count = 0;
+        copy->waits_count = 0;
+        copy->largest_free = 0;
+        if (copy->waits == NULL && !arena_room(copy, attempt))
+            return 0;
+    }
     /* The array grows no more, so arenas may point into it. */
     for (size_t i = 0; i < cut->arenas_count; i++) {
         tnri_arena *arena = cut->arenas[i].arena;
@@ -260,18 +302,15 @@ static void pools_read(tnri_cut *cut)
         pool_read(&cut->pools[p]);
 }
 
-/* 1 if there is an arena from before the moment that is not in the cut. */
+/* 1 if there is an arena from before the moment that is not in the cut: one that was not made by a
+ * thread that had seen the gate. */
 static int arenas_missed(const tnri_cut *cut)
 {
     for (size_t p = 0; p < cut->pools_count; p++) {
-        size_t known = 0;
-        for (size_t i = 0; i < cut->arenas_count; i++)
-            known += cut->arenas[i].pool == p;
         tnri_arena *arena = NULL;
-        while ((arena = tnri_arena_walk(cut->pools[p].pool, arena)) != NULL)
-            if (arena->born == cut->number)
-                continue; /* made by a thread that had seen the gate */
-            else if (known-- == 0)
+        while ((arena = tnri_arena_walk(cut->pools[p].pool, arena)) != NULL &&
+               arena != cut->pools[p].arena_newest)
+            if (arena->born != cut->number)
                 return 1;
     }
     return 0;
@@ -285,10 +324,7 @@ static int pools_missed(const tnri_cut *cut)
         if (!atomic_load_explicit(&device->in_use, memory_order_acquire))
             continue;
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
-            size_t p = 0;
-            while (p < cut->pools_count && cut->pools[p].pool != pool)
-                p++;
-            if (p < cut->pools_count)
+            if (pool_find(cut, pool) < cut->pools_count)
                 continue;
             for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
                 if (arena->born != cut->number) {
@@ -345,11 +381,8 @@ static void pools_leave(tnri_cut *cut)
 
 void tnri_cut_free(tnri_cut *cut)
 {
-    for (size_t i = 0; i < cut->arenas_count; i++) {
-        tnri_arena_copy *copy = &cut->arenas[i];
-        tnri_host_unreserve(copy->blocks, copy->blocks_room * sizeof(copy->blocks[0]));
-        tnri_host_unreserve(copy->waits, copy->waits_room * sizeof(copy->waits[0]));
-    }
+    for (size_t i = 0; i < cut->arenas_count; i++)
+        arena_unroom(&cut->arenas[i]);
     tnri_host_free(cut->arenas, cut->arenas_room * sizeof(cut->arenas[0]));
     tnri_host_free(cut->pools, cut->pools_room * sizeof(cut->pools[0]));
     memset(cut, 0, sizeof(*cut));
@@ -357,17 +390,19 @@ void tnri_cut_free(tnri_cut *cut)
 
 tnr_status tnri_cut_make(tnri_cut *cut)
 {
+    int has_room = 1;
+    int fits = 0;
     memset(cut, 0, sizeof(*cut));
-    for (size_t attempt = 0; attempt < CUT_ATTEMPTS; attempt++) {
-        int has_room = pools_enter(cut) && arenas_enter(cut, attempt);
-        int fits = has_room && cut_now(cut);
-        pools_leave(cut);
-        if (fits)
-            return TNR_OK;
-        tnri_cut_free(cut);
-        if (!has_room)
-            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a picture of the memory.");
+    for (size_t attempt = 0; attempt < CUT_ATTEMPTS && has_room && !fits; attempt++) {
+        has_room = pools_enter(cut) && arenas_enter(cut, attempt);
+        fits = has_room && cut_now(cut);
     }
+    pools_leave(cut);
+    if (fits)
+        return TNR_OK;
+    tnri_cut_free(cut);
+    if (!has_room)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a picture of the memory.");
     return tnri_error(TNR_ERR_BUSY,
                       "streams and pools were made faster than a picture could be taken, %d times "
                       "in a row.",

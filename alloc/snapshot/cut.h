@@ -18,7 +18,9 @@
  * the picture, everything that led to it is, too.
  *
  * What does not fit (an arena grew, or was made, between 1 and 2) is noticed, and the cut is made
- * again with more room.
+ * again with that besides. What was held stays held and has its room, so each attempt takes less
+ * time before the moment than the one before, and a thread that makes and ends pools soon has none
+ * that it could end.
  */
 #ifndef TNRI_SNAPSHOT_CUT_H
 #define TNRI_SNAPSHOT_CUT_H
@@ -32,7 +34,7 @@ typedef struct tnri_arena_copy {
     size_t pool;       /* index in the cut */
     int is_done;
     int is_short;  /* 1: the room did not suffice */
-    int is_moving; /* 1: a thread was taking a mapping away */
+    int is_moving; /* 1: a thread had a mapping in hand, to take it away */
 
     uint32_t number, order;
     tnr_stream stream;
@@ -50,7 +52,8 @@ typedef struct tnri_arena_copy {
 
 /* One pool, as it was around the moment. */
 typedef struct tnri_pool_copy {
-    tnr_pool pool; /* while it is held */
+    tnr_pool pool;                  /* while it is held */
+    const tnri_arena *arena_newest; /* of its arenas in the cut, while it is held; null: none */
     int device;
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];

@@ -137,10 +137,9 @@ static void head_write(tnri_sink *sink, const tnri_picture *picture)
     tnri_sink_format(sink, "\"reason\":\"%s\",\n", reasons[picture->reason]);
     tnri_sink_format(sink, "\"process\":{\"pid\":%ld,\"program\":", tnri_process_number());
     text_write(sink, tnri_process_name());
-    tnri_sink_format(
-        sink, "},\n\"time\":{\"taken_ns\":%llu,\"zero_epoch_us\":%llu},\n",
-        (unsigned long long)tnri_ticks_ns(&picture->scale, picture->cut.ticks),
-        (unsigned long long)picture->scale.zero_epoch_us);
+    tnri_sink_format(sink, "},\n\"time\":{\"taken_ns\":%llu,\"zero_epoch_us\":%llu},\n",
+                     (unsigned long long)tnri_ticks_ns(&picture->scale, picture->cut.ticks),
+                     (unsigned long long)picture->scale.zero_epoch_us);
     tnri_sink_text(sink, "\"driver\":{\"path\":");
     text_write(sink, tnri_driver_loaded.path);
     tnri_sink_format(sink, ",\"version\":%d,\"simulated\":%s},\n", tnri_driver_loaded.version,
@@ -150,13 +149,16 @@ static void head_write(tnri_sink *sink, const tnri_picture *picture)
 
 /* ---- texts, frames, stacks ------------------------------------------------------------------ */
 
-/* Numbers of texts: those of the history keep theirs, and each frame's function and module follow.
- * The linker has one text for each, so equal addresses are equal texts; neighbours share a module
+/* Numbers of texts: those of the history keep theirs. Then come the path and the build id of each
+ * module that a frame is in, and then each frame's function, and its module if that is in no list.
+ * The linker has one text for each, so equal addresses are equal texts; neighbours share a function
  * most of the time, which is all that is looked at. */
 typedef struct names {
-    uint32_t first; /* of the frames' */
-    uint32_t *function, *module;
+    uint32_t first;              /* of the modules' */
+    uint32_t *function, *module; /* by frame */
     size_t count;
+    uint32_t *path, *build_id; /* by module */
+    size_t modules_count;
 } names;
 
 static int names_make(names *made, const tnri_picture *picture)
@@ -166,13 +168,19 @@ static int names_make(names *made, const tnri_picture *picture)
     made->first = tnri_texts_count() + 1;
     made->function = tnri_host_reserve(made->count * sizeof(made->function[0]));
     made->module = tnri_host_reserve(made->count * sizeof(made->module[0]));
-    return made->function != NULL && made->module != NULL;
+    made->modules_count = symbols->modules.count + 1;
+    made->path = tnri_host_reserve(made->modules_count * sizeof(made->path[0]));
+    made->build_id = tnri_host_reserve(made->modules_count * sizeof(made->build_id[0]));
+    return made->function != NULL && made->module != NULL && made->path != NULL &&
+           made->build_id != NULL;
 }
 
 static void names_free(names *made)
 {
     tnri_host_unreserve(made->function, made->count * sizeof(made->function[0]));
     tnri_host_unreserve(made->module, made->count * sizeof(made->module[0]));
+    tnri_host_unreserve(made->path, made->modules_count * sizeof(made->path[0]));
+    tnri_host_unreserve(made->build_id, made->modules_count * sizeof(made->build_id[0]));
 }
 
 static void name_add(tnri_sink *sink, const char *text, uint32_t *number, uint32_t *next)
@@ -186,12 +194,51 @@ static void name_add(tnri_sink *sink, const char *text, uint32_t *number, uint32
     text_write(sink, text);
 }
 
+static void module_names_write(tnri_sink *sink, const tnri_modules *modules, names *made,
+                               uint32_t *next)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < modules->count; i++) {
+        const tnri_module *module = &modules->list[i];
+        char hex[2 * TNRI_BUILD_ID_BYTES + 1];
+        if (!module->is_used)
+            continue;
+        for (size_t b = 0; b < module->build_id_bytes; b++) {
+            hex[2 * b] = digits[module->build_id[b] >> 4];
+            hex[2 * b + 1] = digits[module->build_id[b] & 15];
+        }
+        hex[2 * (size_t)module->build_id_bytes] = '\0';
+        name_add(sink, module->path, &made->path[i], next);
+        name_add(sink, hex, &made->build_id[i], next);
+    }
+}
+
 /* How far back an equal text is looked for. */
 enum { NAMES_AMONG = 64 };
 
+static void frame_names_write(tnri_sink *sink, const tnri_symbols *symbols, names *made,
+                              uint32_t *next)
+{
+    for (size_t i = 0; i < symbols->frames_count; i++) {
+        const tnri_frame *frame = &symbols->frames[i];
+        size_t function = i;
+        for (size_t b = i; b > 0 && b + NAMES_AMONG > i && function == i; b--) {
+            if (symbols->frames[b - 1].function == frame->function)
+                function = b - 1;
+        }
+        if (function < i)
+            made->function[i] = made->function[function];
+        else
+            name_add(sink, frame->function, &made->function[i], next);
+        if (frame->module_number != 0)
+            made->module[i] = made->path[frame->module_number - 1];
+        else
+            name_add(sink, frame->module, &made->module[i], next);
+    }
+}
+
 static void strings_write(tnri_sink *sink, const tnri_picture *picture, names *made)
 {
-    const tnri_symbols *symbols = &picture->symbols;
     uint32_t next = made->first;
     list_begin(sink, "strings");
     for (uint32_t number = 0; number < made->first; number++) {
@@ -199,26 +246,21 @@ static void strings_write(tnri_sink *sink, const tnri_picture *picture, names *m
             tnri_sink_text(sink, ",\n");
         text_write(sink, tnri_text_of(number));
     }
-    for (size_t i = 0; i < symbols->frames_count; i++) {
-        const tnri_frame *frame = &symbols->frames[i];
-        size_t function = i;
-        size_t module = i;
-        for (size_t b = i; b > 0 && b + NAMES_AMONG > i; b--) {
-            if (function == i && symbols->frames[b - 1].function == frame->function)
-                function = b - 1;
-            if (module == i && symbols->frames[b - 1].module == frame->module)
-                module = b - 1;
-        }
-        if (function < i)
-            made->function[i] = made->function[function];
-        else
-            name_add(sink, frame->function, &made->function[i], &next);
-        if (module < i)
-            made->module[i] = made->module[module];
-        else
-            name_add(sink, frame->module, &made->module[i], &next);
-    }
+    module_names_write(sink, &picture->symbols.modules, made, &next);
+    frame_names_write(sink, &picture->symbols, made, &next);
     tnri_sink_text(sink, "],\n");
+}
+
+static void modules_write(tnri_sink *sink, const tnri_modules *modules, const names *made)
+{
+    size_t rows = 0;
+    tnri_sink_text(sink, "\"modules\":{\"columns\":[\"module\",\"build_id\"],\"rows\":[");
+    for (size_t i = 0; i < modules->count; i++) {
+        int64_t row[] = {made->path[i], made->build_id[i]};
+        if (modules->list[i].is_used)
+            row_write(sink, rows++, row, 2);
+    }
+    tnri_sink_text(sink, "]},\n");
 }
 
 static void stacks_write(tnri_sink *sink, const tnri_picture *picture, const names *made)
@@ -334,14 +376,10 @@ static void segments_write(tnri_sink *sink, const tnri_picture *picture)
                          "\"small\",\"first_block\",\"blocks\",\"arena\"],\"rows\":[");
     for (size_t i = 0; i < picture->segments_count; i++) {
         const tnri_shown_segment *segment = &picture->segments[i];
-        int64_t row[] = {(int64_t)segment->address,
-                         (int64_t)segment->bytes,
-                         (int64_t)segment->pool,
-                         (int64_t)segment->stream,
-                         segment->is_small,
-                         (int64_t)segment->block_first,
-                         (int64_t)segment->blocks_count,
-                         segment->arena};
+        int64_t row[] = {
+            (int64_t)segment->address,      (int64_t)segment->bytes, (int64_t)segment->pool,
+            (int64_t)segment->stream,       segment->is_small,       (int64_t)segment->block_first,
+            (int64_t)segment->blocks_count, segment->arena};
         row_write(sink, i, row, 8);
     }
     tnri_sink_text(sink, "]},\n");
@@ -354,9 +392,9 @@ static void blocks_write(tnri_sink *sink, const tnri_picture *picture)
     for (size_t i = 0; i < picture->blocks_count; i++) {
         const tnri_shown_block *block = &picture->blocks[i];
         size_t stack = block->stack <= picture->symbols.stacks_count ? block->stack : 0;
-        int64_t row[] = {(int64_t)block->address,   (int64_t)block->bytes,
-                         (int64_t)block->requested, block->shown,
-                         block->time_ns,            (int64_t)stack};
+        int64_t row[] = {
+            (int64_t)block->address, (int64_t)block->bytes, (int64_t)block->requested, block->shown,
+            block->time_ns,          (int64_t)stack};
         row_write(sink, i, row, 6);
     }
     tnri_sink_text(sink, "]},\n");
@@ -467,6 +505,7 @@ int tnri_json_write(tnri_sink *sink, const tnri_picture *picture)
     if (has_room) {
         head_write(sink, picture);
         strings_write(sink, picture, &made);
+        modules_write(sink, &picture->symbols.modules, &made);
         stacks_write(sink, picture, &made);
         devices_write(sink, picture);
         pools_write(sink, picture);

@@ -176,8 +176,7 @@ static void blocks_show(tnri_picture *picture)
         size_t at = 0;
         for (size_t i = 0; i < cut->arenas_count; i++)
             for (size_t b = 0; b < cut->arenas[i].blocks_count; b++)
-                entries[at++] =
-                    (tnri_sorted){cut->arenas[i].blocks[b].base, (uint64_t)i << 32 | b};
+                entries[at++] = (tnri_sorted){cut->arenas[i].blocks[b].base, (uint64_t)i << 32 | b};
         const tnri_sorted *sorted = tnri_sort(entries, spare, count);
         for (size_t b = 0; b < count; b++) {
             size_t arena = (size_t)(sorted[b].index >> 32);
@@ -279,9 +278,8 @@ static void wait_show(tnri_picture *picture, const tnri_wait *wait, int device)
     shown->kind = wait->kind;
     shown->stream = stream;
     shown->mark_number = wait->kind == TNRI_WAIT_USE ? (int64_t)wait->mark_number : -1;
-    shown->since_ns = wait->since_ticks == 0
-                          ? -1
-                          : (int64_t)tnri_ticks_ns(&picture->scale, wait->since_ticks);
+    shown->since_ns =
+        wait->since_ticks == 0 ? -1 : (int64_t)tnri_ticks_ns(&picture->scale, wait->since_ticks);
     shown->graph = wait->graph;
 }
 
@@ -463,8 +461,7 @@ static int32_t origin_stream(tnri_picture *picture, const tnri_origin *origin)
 static void origins_show(tnri_picture *picture)
 {
     picture->origins_count = tnri_origins_count() + 1;
-    picture->origins =
-        table_reserve(picture, picture->origins_count, sizeof(picture->origins[0]));
+    picture->origins = table_reserve(picture, picture->origins_count, sizeof(picture->origins[0]));
     if (picture->origins == NULL)
         return;
     /* There may be very many, of pools that came and went; only those that a record names count. */
@@ -477,7 +474,7 @@ static void origins_show(tnri_picture *picture)
         if (picture->origins[number].arena != 0 && tnri_origin_get(number, &origin))
             picture->origins[number] =
                 (tnri_shown_origin){origin_pool(picture, &origin), origin_stream(picture, &origin),
-                                    origin.arena, origin.is_ended};
+                                    origin.arena, origin.gone != 0 && origin.gone <= picture->gone};
     }
 }
 
@@ -507,12 +504,15 @@ static int record_is_before(const tnri_picture *picture, const arena_ends *ends,
     return arena >= ends->count || !ends->is_ending[arena];
 }
 
-/* Finds the arenas that were ending: they have not ended yet, or recorded something since. */
+/* Finds the arenas that were ending: those that had not gone when the history was read, of which it
+ * may not have the end, and those that recorded something since the cut. */
 static void endings_find(const tnri_picture *picture, arena_ends *ends)
 {
     for (size_t i = 1; i < picture->origins_count; i++)
-        if (picture->origins[i].arena != 0 && !picture->origins[i].is_ended)
-            ends->is_ending[picture->origins[i].arena] = 1;
+        ends->is_ending[picture->origins[i].arena] = 1;
+    for (size_t i = 1; i < picture->origins_count; i++)
+        if (picture->origins[i].is_gone)
+            ends->is_ending[picture->origins[i].arena] = 0;
     for (size_t i = 0; i < picture->ring.count; i++) {
         const tnri_recorded *record = &picture->ring.records[i];
         if (record->ticks > picture->cut.ticks && record->origin < picture->origins_count)
@@ -540,8 +540,7 @@ static void order_repair(tnri_picture *picture, arena_ends *ends)
         size_t at = i;
         while (at > 0) {
             const tnri_recorded *before = tnri_picture_record(picture, at - 1);
-            if (kind_is_ordered(before->kind) &&
-                picture->origins[before->origin].arena == arena &&
+            if (kind_is_ordered(before->kind) && picture->origins[before->origin].arena == arena &&
                 (int32_t)(before->order - record->order) < 0)
                 break;
             picture->order[at] = picture->order[at - 1];
@@ -629,6 +628,7 @@ tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason, const tn
     if (status != TNR_OK)
         return status;
     picture->scale = tnri_ticks_scale_make();
+    picture->gone = tnri_origins_gone();
     /* At once: while this goes on, records are overwritten. */
     if (!tnri_ring_read(&picture->ring))
         picture->is_short = 1;

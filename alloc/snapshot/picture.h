@@ -89,7 +89,7 @@ typedef struct tnri_shown_device {
 typedef struct tnri_shown_origin {
     int32_t pool, stream; /* -1: none */
     uint32_t arena;       /* number; 0: none */
-    int is_ended;
+    int is_gone;          /* 1: its arena had gone when the history was read */
 } tnri_shown_origin;
 
 /* A block that a graph keeps, or a capture, as told. */
@@ -100,7 +100,9 @@ typedef struct tnri_shown_keep {
 } tnri_shown_keep;
 
 /* An array of the picture's; all of them are made by tnri_array_add. */
-#define TNRI_ARRAY(type, name) type *name; size_t name##_count, name##_room
+#define TNRI_ARRAY(type, name)                                                                     \
+    type *name;                                                                                    \
+    size_t name##_count, name##_room
 
 typedef struct tnri_picture {
     tnri_reason reason;
@@ -121,6 +123,7 @@ typedef struct tnri_picture {
     size_t blocks_count, blocks_room;
     tnri_shown_origin *origins; /* by number */
     size_t origins_count;
+    uint64_t gone;   /* arenas that had gone when the history was read */
     uint32_t *order; /* indexes of ring.records by time, without those after the cut */
     size_t order_count, order_room;
     tnri_symbols symbols;

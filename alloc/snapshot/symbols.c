@@ -18,15 +18,14 @@ static size_t address_slot(const tnri_symbols *symbols, uintptr_t address)
 static uint32_t *slot_of(const tnri_symbols *symbols, uintptr_t address)
 {
     size_t at = address_slot(symbols, address);
-    while (symbols->slots[at] != 0 &&
-           symbols->frames[symbols->slots[at] - 1].address != address)
+    while (symbols->slots[at] != 0 && symbols->frames[symbols->slots[at] - 1].address != address)
         at = (at + 1) & (symbols->slots_count - 1);
     return &symbols->slots[at];
 }
 
 /* A return address is that of the instruction after the call, which may be another function's
  * first; so the byte before it is looked up. */
-static void frame_look_up(tnri_frame *frame)
+static void frame_look_up(tnri_frame *frame, tnri_modules *modules)
 {
     Dl_info info;
     memset(&info, 0, sizeof(info));
@@ -40,6 +39,12 @@ static void frame_look_up(tnri_frame *frame)
     }
     if (info.dli_fname != NULL)
         frame->module = info.dli_fname;
+    tnri_module *module = tnri_modules_find(modules, (uintptr_t)info.dli_fbase);
+    if (module != NULL && module->path[0] != '\0') {
+        module->is_used = 1;
+        frame->module = module->path;
+        frame->module_number = (uint32_t)(module - modules->list) + 1;
+    }
     frame->offset = frame->address - (uintptr_t)info.dli_fbase;
 }
 
@@ -55,7 +60,7 @@ static void frames_enter(tnri_symbols *symbols)
                 continue;
             tnri_frame *frame = &symbols->frames[symbols->frames_count++];
             frame->address = addresses[i];
-            frame_look_up(frame);
+            frame_look_up(frame, &symbols->modules);
             *slot = (uint32_t)symbols->frames_count;
         }
     }
@@ -84,9 +89,9 @@ static void skips_find(tnri_symbols *symbols)
         size_t count;
         const uintptr_t *addresses = tnri_stack_get(number, &count);
         uint32_t skip = 0;
-        while (skip + 1 < count &&
-               frame_is_own(&symbols->frames[tnri_symbols_find(symbols, addresses[skip])],
-                            own_base))
+        while (
+            skip + 1 < count &&
+            frame_is_own(&symbols->frames[tnri_symbols_find(symbols, addresses[skip])], own_base))
             skip++;
         symbols->stack_skip[number] = skip;
     }
@@ -112,7 +117,9 @@ int tnri_symbols_make(tnri_symbols *symbols)
     symbols->slots = tnri_host_reserve(symbols->slots_count * sizeof(symbols->slots[0]));
     symbols->stack_skip =
         tnri_host_reserve((symbols->stacks_count + 1) * sizeof(symbols->stack_skip[0]));
-    if (symbols->frames == NULL || symbols->slots == NULL || symbols->stack_skip == NULL) {
+    int has_modules = tnri_modules_make(&symbols->modules);
+    if (symbols->frames == NULL || symbols->slots == NULL || symbols->stack_skip == NULL ||
+        !has_modules) {
         tnri_symbols_free(symbols);
         return 0;
     }
@@ -127,6 +134,7 @@ void tnri_symbols_free(tnri_symbols *symbols)
     tnri_host_unreserve(symbols->slots, symbols->slots_count * sizeof(symbols->slots[0]));
     tnri_host_unreserve(symbols->stack_skip,
                         (symbols->stacks_count + 1) * sizeof(symbols->stack_skip[0]));
+    tnri_modules_free(&symbols->modules);
     memset(symbols, 0, sizeof(*symbols));
 }
 

@@ -10,18 +10,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "snapshot/modules.h"
+
 /* A frame. The texts belong to the dynamic linker. */
 typedef struct tnri_frame {
     uintptr_t address;
-    const char *function; /* "" if not known */
-    const char *module;   /* the file; "" if not known */
-    uint64_t offset;      /* in the module */
+    const char *function;   /* "" if not known */
+    const char *module;     /* the file; "" if not known */
+    uint32_t module_number; /* in tnri_symbols.modules, from 1; 0 if it is not there */
+    uint64_t offset;        /* in the module */
     uint64_t function_offset;
 } tnri_frame;
 
 typedef struct tnri_symbols {
     tnri_frame *frames;
     size_t frames_count, frames_room;
+    tnri_modules modules;
     uint32_t *slots; /* a hash: index of a frame + 1; 0: empty */
     size_t slots_count;
     size_t stacks_count;  /* stacks have the numbers 0 to this */

@@ -252,16 +252,25 @@ def csv_rows(path):
     return list(csv.DictReader(line for line in lines if not line.startswith("#"))), comment
 
 
+def facts_table(comment, source):
+    """The provenance of a CSV: a table if its first line says command, commit and the rest."""
+    if "command=" not in comment:
+        return f"{comment}.\n"
+    facts = dict(word.split("=", 1) for word in shlex.split(comment) if "=" in word)
+    return provenance(facts, source)
+
+
 def precision_table(docs):
     """What captures need, beside the least that any allocator could."""
     rows, made = csv_rows(docs / "benchmarks" / "capture_precision.csv")
     if not rows:
         return "No such measurement is in the data.\n"
-    return table(["workload", "least possible", "reserved", "ratio", "Tenure's ns a step",
+    return (table(["workload", "least possible", "reserved", "ratio", "Tenure's ns a step",
                   "at 10,000 steps", "growth"],
                  [[f"`{one['workload']}`", text_gb(int(one["least_bytes"])),
                    text_gb(int(one["reserved_bytes"])), one["ratio"], one["ns_tenure"],
-                   one["ns_tenure_x10"], one["growth"]] for one in rows]) + f"\n{made}.\n"
+                   one["ns_tenure_x10"], one["growth"]] for one in rows])
+            + f"\n{facts_table(made, 'capture_precision.csv')}")
 
 
 SLEEPS = {"sleep_keep": "sleep, contents kept", "wake_keep": "wake, contents kept",
@@ -285,7 +294,30 @@ def sleep_table(docs):
                       f"{float(one['gb_per_s']):.1f}" if copies else "-",
                       f"{float(one['of_link']):.3f}" if copies else "-",
                       f"{int(one['driver_calls']):,}"])
-    return table(["what", "ms", "GB/s", "of the link", "driver calls"], shown) + f"\n{made}.\n"
+    return table(["what", "ms", "GB/s", "of the link", "driver calls"],
+                 shown) + f"\n{facts_table(made, 'sleep.csv')}"
+
+
+def seeing_tables(docs):
+    """What the history and snapshots cost."""
+    rows, made = csv_rows(docs / "benchmarks" / "seeing.csv")
+    if not rows:
+        return "No such measurement is in the data.\n"
+    medians = [one for one in rows if one["round"] == "median"]
+    history = {one["which"]: float(one["ns"]) for one in medians if one["what"] == "history"}
+    cost = table(["history", "ns for an operation", "more than off"],
+                 [[which, text_ns(ns), text_ns(ns - history["off"])]
+                  for which, ns in history.items()])
+    snapshots = table(["records", "live blocks", "format", "ms", "MB"],
+                      [[f"{int(one['records']):,}", f"{int(one['live']):,}", one["which"],
+                        f"{float(one['ns']) / 1e6:.1f}", f"{int(one['bytes']) / 1e6:.1f}"]
+                       for one in medians if one["what"] == "snapshot"])
+    pauses = {(one["which"], one["round"]): float(one["ns"]) / 1e3
+              for one in rows if one["what"] == "pause"}
+    pause = table(["meanwhile", "longest, us", "99.99 %, us"],
+                  [[which, f"{pauses[which, 'longest']:.1f}", f"{pauses[which, 'p9999']:.1f}"]
+                   for which in ("nobody", "snapshots")])
+    return f"{cost}\n{snapshots}\n{pause}\n{facts_table(made, 'seeing.csv')}"
 
 
 def torch_text(docs):
@@ -301,6 +333,25 @@ def torch_text(docs):
         f"addresses found, {audit['proved']} proved, {audit['unproved']} unproved; "
         f"{replay['same']:,} of {replay['replays']:,} replays gave the same bits. Data: "
         "[capture_torch.json](benchmarks/capture_torch.json).", 100)
+
+
+def viewer_text(docs):
+    """PyTorch's tools on Tenure's snapshots, and the other way round, in two sentences."""
+    path = docs / "benchmarks" / "seeing_torch.json"
+    if not path.exists():
+        return "No such measurement is in the data."
+    one = json.loads(path.read_text("utf-8"))
+    opened, theirs = one["opened"], one["torch_snapshots"]
+    return textwrap.fill(
+        f"PyTorch {one['torch']} on an {one['device']}: its `_memory_viz` (segsum, memory, trace, "
+        f"trace_plot, segment_plot, compare) was given {len(opened)} snapshots of the traces, with "
+        f"up to {max(each['allocations'] for each in opened):,} allocations; "
+        f"{len(one['failures'])} failures. {theirs['pickles']} pickles of PyTorch's own were read "
+        f"by `tenure snapshot`; the trace made of them ran in "
+        f"{theirs['replayed_reserved_bytes'] / 1e6:.1f} MB for "
+        f"{theirs['replayed_live_bytes'] / 1e6:.1f} MB live, where PyTorch had reserved "
+        f"{theirs['torch_reserved_bytes'] / 1e6:.1f} MB. Data: "
+        "[seeing_torch.json](benchmarks/seeing_torch.json).", 100)
 
 
 def recorded_cell(recorded, key):
@@ -450,7 +501,17 @@ A pool of 7.785 GB under a captured graph, medians of five rounds beside the pin
 the same run (`tests/gpu/sleep.sh`). Each byte was compared after each wake, and the graph ran as
 before. Data: [sleep.csv](benchmarks/sleep.csv).
 
-{sleep}"""
+{sleep}
+## Seeing memory
+
+`tests/gpu/seeing.sh`. An operation is a cached allocation or its free; the modes take turns in one
+process. Snapshots are written to a file. "Meanwhile" is what another thread does while a thread's
+cached pairs are timed, each of them: nothing, or snapshots of the largest history one after the
+other.
+
+{seeing}
+{viewer}
+"""
 
 
 def page_make(bench, replay, recorded, docs):
@@ -461,7 +522,7 @@ def page_make(bench, replay, recorded, docs):
         bench_from=provenance(bench.facts, "bench.csv"), memory=memory_table(replay, recorded),
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
-        sleep=sleep_table(docs))
+        sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs))
 
 
 # ---- pictures -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ segments device_traces blocks address total_size requested_size state segment_po
 is_expandable active_allocated active_pending_free inactive filename line name history real_size
 tenure waits pools number records_overwritten records_missed asleep_bytes kind format tenure-
 snapshot version columns rows pools streams devices strings stacks waits graphs live retired
-first_block small arena use graph mark_number allocator_settings
+first_block small arena use graph mark_number allocator_settings modules build_id
 """.split()
 
 
@@ -70,7 +70,13 @@ def seeds():
     for name, data in HOSTILE.items():
         yield f"hostile_{name}.pickle", data + b"\n"
     yield "torch.json", (json.dumps(small(seed=31), indent=0) + "\n").encode()
-    yield "tenure.json", (HERE.parent / "snapshot/example.json").read_bytes()
+    example = (HERE.parent / "snapshot/example.json").read_bytes()
+    yield "tenure.json", example
+    named = json.loads(example)
+    named["strings"].append("00ff")
+    named["modules"] = {"columns": ["module", "build_id"],
+                        "rows": [[4, len(named["strings"]) - 1]]}
+    yield "tenure_modules.json", (json.dumps(named, indent=0) + "\n").encode()
 
 
 def main():

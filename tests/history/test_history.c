@@ -5,8 +5,8 @@
  * Lines changed in the library to see it fail:
  *   tnri_note_served in arena_malloc: no records of allocations
  *   ring->overwritten in page_take: the sums
- *   the comparison of numbers in page_read: a reader takes records of two pages for one
- *   writer_end: pages of threads that are gone are never given again, and records are missed
+ *   writer_give_up in writer_end: pages of threads that are gone are never given again, and records
+ *     are missed
  */
 #include "unit/unit.h"
 

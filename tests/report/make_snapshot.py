@@ -20,7 +20,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 STATES = ["live", "retired", "binned", "free", "releasing", "growing"]
 KINDS = ["alloc", "free", "retire", "reuse", "grow", "map", "unmap", "move_in", "move_out",
          "oom", "pool_made", "pool_ended", "capture_begin", "capture_end", "capture_abort",
-         "launch", "launch_end", "sleep", "wake", "mark", "snapshot"]
+         "launch", "sleep", "wake", "mark", "snapshot"]
 REASONS = ["", "bin", "index", "flush", "retired", "moved", "shared", "grown", "reclaimed",
            "same stream", "event done", "ordered by clock", "waited on device", "ordered by graph"]
 WAIT_KINDS = ["use", "free_sync", "graph", "capture"]
@@ -195,7 +195,6 @@ class Writer:
         self.free(logits, waits_for=2 if stream != 2 else 1)
         if number % 7 == 3:
             self.record("launch", 0, 0, 0, 1, stream, 0, 0, 1)
-            self.record("launch_end", 0, 0, 0, 1, stream, 0, 0, 1)
         self.reuse(4 + 3 * (number % 5))
         if number % 50 == 49:
             self.alloc(120 * MIB, 1, 11)  # what grows and is never freed

@@ -47,24 +47,26 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     folder, schema = map(pathlib.Path, arguments)
-    worst = 0
+    has_schema = has_jsonschema()
     count = {"json": 0, "pickle": 0}
+    groups = {}  # files that are checked in the same way, by how
     for path in sorted(folder.iterdir()):
         kind = path.name.removesuffix(".gz").rsplit(".", 1)[-1].replace("pkl", "pickle")
         if kind not in count:
             continue
         count[kind] += 1
-        complete = ["--complete"] if "complete" in path.name else []
+        flags = ["--complete"] if "complete" in path.name else []
         if kind == "json":
+            flags += ["--settled"] if "complete" in path.name else []
             # The schema of a file with a million records takes minutes; the small ones have it all.
-            small = path.stat().st_size < 200_000 and has_jsonschema()
-            status = run(HERE / "check_snapshot.py", *complete, path,
-                         *(["--schema", schema] if small else []),
-                         *(["--settled"] if complete else []))
-        else:
-            status = run(HERE / "check_viewer.py", *complete, path)
-        worst = max(worst, status)
-    if not has_jsonschema():
+            small = path.stat().st_size < 200_000 and has_schema
+            flags += ["--schema", str(schema)] if small else []
+        groups.setdefault((kind, *flags), []).append(path)
+    worst = 0
+    for (kind, *flags), paths in sorted(groups.items()):
+        script = "check_snapshot.py" if kind == "json" else "check_viewer.py"
+        worst = max(worst, run(HERE / script, *flags, *paths))
+    if not has_schema:
         print("the schema was not checked: install python3-jsonschema")
     if 0 in count.values() or (expected is not None and set(count.values()) != {expected}):
         print(f"there are {count} files to check", file=sys.stderr)

@@ -13,6 +13,7 @@ Exit codes: 0 all is well; 1 something is not, and is named; 2 wrong usage.
 import argparse
 import gzip
 import json
+import re
 import sys
 
 
@@ -62,6 +63,13 @@ def check_references(doc):
         for frame in stack:
             want(0 <= frame < len(doc["frames"]["rows"]), "stack", number, "has frame", frame)
     want(doc["stacks"][0] == [] and doc["strings"][0] == "", "stack 0 and string 0 must be empty")
+    known = set()
+    for number, (path, build_id, *_) in enumerate(doc.get("modules", {"rows": []})["rows"]):
+        want(0 < path < len(doc["strings"]) and path not in known, "module", number, "has no path")
+        want(0 <= build_id < len(doc["strings"]), "module", number, "has build id", build_id)
+        known.add(path)
+        text = doc["strings"][build_id]
+        want(re.fullmatch("([0-9a-f]{2})*", text), "module", number, "has build id", text)
     for graph in doc["graphs"]:
         want(-1 <= graph["pool"] < len(doc["pools"]), "graph", graph["number"], "has no pool")
 
@@ -274,6 +282,7 @@ def main():
                   "checked; install python3-jsonschema", file=sys.stderr)
             return 2
         validator = jsonschema.Draft202012Validator(load(arguments.schema))
+    worst = 0
     for path in arguments.files:
         try:
             doc = load(path)
@@ -285,12 +294,13 @@ def main():
         except (Wrong, KeyError, IndexError, ValueError, TypeError) as wrong:
             print(f"{path}: {wrong!r}" if not isinstance(wrong, Wrong) else f"{path}: {wrong}",
                   file=sys.stderr)
-            return 1
+            worst = 1
+            continue
         if not arguments.quiet:
             print(f"{path}: {len(doc['segments']['rows'])} segments, "
                   f"{len(doc['blocks']['rows'])} blocks, {len(doc['waits']['rows'])} waits, "
                   f"{len(doc['history']['rows'])} records, {len(doc['stacks'])} stacks: ok")
-    return 0
+    return worst
 
 
 if __name__ == "__main__":

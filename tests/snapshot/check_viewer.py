@@ -218,6 +218,7 @@ def main():
     parser.add_argument("--complete", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
+    worst = 0
     for path in arguments.files:
         try:
             with open(path, "rb") as file:
@@ -229,11 +230,12 @@ def main():
             check(snapshot, arguments.complete)
         except (Wrong, ValueError, EOFError, pickle.UnpicklingError) as wrong:
             print(f"{path}: {wrong}", file=sys.stderr)
-            return 1
+            worst = 1
+            continue
         if not arguments.quiet:
             print(f"{path}: {len(snapshot['segments'])} segments, "
                   f"{sum(map(len, snapshot['device_traces']))} entries: ok")
-    return 0
+    return worst
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
  * The readers of snapshots from inside: what is refused, in which words, and how much memory it may
  * take. Files as a user has them are in test_torch.py, random ones in tests/fuzz.
  *
+ *   test_snapshot_read [STEP]   files are cut off at every STEPth byte: 1
+ *
  * Seen to fail: with the check of a text's stated length taken out (giant_lengths runs out of its
  * budget instead), of the memo's index, of the depth in value.c, and with `c` read as an import of
  * nothing (code_is_refused).
@@ -296,13 +298,15 @@ static void each_good_file(void (*body)(const char *bytes, size_t count))
     }
 }
 
+static size_t cut_step = 1;
+
 /* The last bytes of a file may be white space. Nothing else may be missing. */
 static void cut_everywhere(const char *bytes, size_t count)
 {
     size_t end = count;
     while (bytes[end - 1] == '\n')
         end--;
-    for (size_t length = 0; length < end; length++) {
+    for (size_t length = 0; length < end; length += cut_step) {
         char error[READ_ERROR_BYTES] = "", *copy = malloc(length ? length : 1);
         assert_non_null(copy);
         memcpy(copy, bytes, length);
@@ -372,8 +376,10 @@ static void map64_is_a_table(void **state)
     assert_int_equal(limits.used_bytes, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && (cut_step = strtoul(argv[1], NULL, 10)) == 0)
+        return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(code_is_refused),
         cmocka_unit_test(giant_lengths),

@@ -199,6 +199,29 @@ static void blanks_commas_and_order(void **state)
 }
 
 /* Random bytes and overlong words: an error, never a crash. Valgrind and the sanitizers watch. */
+/* Let blanks_remove and value_copy take no notice of quotation marks: this failed. */
+static void values_in_quotation_marks(void **state)
+{
+    (void)state;
+    unit_settings(NULL, NULL);
+    assert_ok(tnr_configure("snapshot_dir: '/a b, c:d/[e' , bin_blocks:'7'"));
+    assert_setting("snapshot_dir", "/a b, c:d/[e");
+    assert_setting("bin_blocks", "7");
+    assert_ok(tnr_configure("snapshot_dir:'it''s  ''',bin_blocks:8"));
+    assert_setting("snapshot_dir", "it's  '");
+    assert_setting("bin_blocks", "8");
+    assert_ok(tnr_configure("snapshot_at_exit:''"));
+    assert_setting("snapshot_at_exit", "");
+    assert_ok(tnr_configure("snapshot_dir:/it's one , bin_blocks:9")); /* none of the value's */
+    assert_setting("snapshot_dir", "/it'sone");
+    assert_setting("bin_blocks", "9");
+    assert_error(tnr_configure("snapshot_dir:'/a b"), TNR_ERR_CONFIG, "quotation mark");
+    assert_error(tnr_configure("snapshot_dir:'/a''"), TNR_ERR_CONFIG, "quotation mark");
+    assert_error(tnr_configure("snapshot_dir:'/a'b,bin_blocks:4"), TNR_ERR_CONFIG,
+                 "snapshot_dir:'/a'b");
+    assert_setting("bin_blocks", "9");
+}
+
 static void garbage_is_refused(void **state)
 {
     (void)state;
@@ -282,6 +305,7 @@ int main(void)
         cmocka_unit_test_teardown(keys_of_pytorch_without_meaning_say_why, unit_stop),
         cmocka_unit_test_teardown(all_or_nothing, unit_stop),
         cmocka_unit_test_teardown(blanks_commas_and_order, unit_stop),
+        cmocka_unit_test_teardown(values_in_quotation_marks, unit_stop),
         cmocka_unit_test_teardown(garbage_is_refused, unit_stop),
         cmocka_unit_test_teardown(what_is_fixed_at_start_is_busy_later, unit_stop),
         cmocka_unit_test_teardown(the_environment, unit_stop),

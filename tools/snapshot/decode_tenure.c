@@ -190,6 +190,42 @@ static int strings_decode(decoder *from, value document)
     return 0;
 }
 
+/* Files of before there was this table have none. */
+static int modules_decode(decoder *from, value document)
+{
+    static const char *const columns[] = {"module", "build_id", NULL};
+    rows table;
+    value found;
+    model *out = from->out;
+    map64 known;
+    int code = 0;
+    if (!value_get(from->heap, document, "modules", &found))
+        return 0;
+    if (rows_open(from, document, "modules", columns, 2, &table) != 0)
+        return -1;
+    out->has_modules = 1;
+    map64_start(&known, out->limits);
+    for (size_t i = 0; i < table.list->count && code == 0; i++) {
+        code = rows_read(from, &table, i);
+        for (size_t k = 0; k < 2 && code == 0; k++)
+            code = index_check(from, &table, i, columns[k], table.cell[k], out->strings.count, 0);
+        if (code != 0)
+            break;
+        uint32_t path = (uint32_t)table.cell[0];
+        if (map64_get(&known, path) != MAP64_ABSENT) {
+            code = decode_fail(from, (place){"modules", i}, "the module is there twice");
+            break;
+        }
+        module_file *one = MODEL_ADD(out, &out->modules, module_file);
+        if (!one || map64_put(&known, path, 0) != 0)
+            code = decode_fail_memory(from);
+        else
+            *one = (module_file){path, (uint32_t)table.cell[1]};
+    }
+    map64_release(&known);
+    return code;
+}
+
 static int frames_decode(decoder *from, value document)
 {
     static const char *const columns[] = {"function", "file", "line", "module", "offset", NULL};
@@ -734,7 +770,8 @@ int decode_tenure(decoder *from, value document)
         return decode_fail(from, whole("devices"), "there are %" PRIu32 "; at most %d are read",
                            devices->count, DEVICES_MAX - 1);
     if (strings_decode(from, document) != 0 || settings_decode(from, document) != 0 ||
-        frames_decode(from, document) != 0 || stacks_decode(from, document) != 0 ||
+        modules_decode(from, document) != 0 || frames_decode(from, document) != 0 ||
+        stacks_decode(from, document) != 0 ||
         list_decode(from, document, "devices", device_decode) != 0 ||
         list_decode(from, document, "pools", pool_decode) != 0 ||
         list_decode(from, document, "streams", stream_decode) != 0 ||

@@ -121,6 +121,16 @@ static void head_write(const model *in, output *out)
     output_text(out, "}");
 }
 
+static void modules_write(const model *in, output *out)
+{
+    table_begin(out, "modules", "\"module\", \"build_id\"");
+    for (size_t i = 0; i < in->modules.count; i++) {
+        const module_file *one = MODEL_AT(in->modules, module_file, i);
+        row(out, i, (int64_t[]){one->path, one->build_id}, 2);
+    }
+    table_end(out);
+}
+
 static void stacks_write(const model *in, output *out)
 {
     table_begin(out, "frames", "\"function\", \"file\", \"line\", \"module\", \"offset\"");
@@ -312,6 +322,8 @@ void encode_tenure(const model *in, output *out)
 {
     head_write(in, out);
     names_list(out, "strings", in->strings.items, in->strings.count);
+    if (in->has_modules)
+        modules_write(in, out);
     stacks_write(in, out);
     devices_write(in, out);
     pools_write(in, out);

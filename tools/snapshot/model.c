@@ -12,10 +12,10 @@ const char *const state_names[STATES_COUNT] = {"live", "retired",   "binned",
                                                "free", "releasing", "growing"};
 const char *const wait_kind_names[WAIT_KINDS_COUNT] = {"use", "free_sync", "graph", "capture"};
 const char *const record_kind_names[RECORD_KINDS_COUNT] = {
-    "alloc",         "free",        "retire",        "reuse",  "grow",       "map",
-    "unmap",         "move_in",     "move_out",      "oom",    "pool_made",  "pool_ended",
-    "capture_begin", "capture_end", "capture_abort", "launch", "launch_end", "sleep",
-    "wake",          "mark",        "snapshot"};
+    "alloc",     "free",       "retire",        "reuse",       "grow",
+    "map",       "unmap",      "move_in",       "move_out",    "oom",
+    "pool_made", "pool_ended", "capture_begin", "capture_end", "capture_abort",
+    "launch",    "sleep",      "wake",          "mark",        "snapshot"};
 const char *const audit_names[AUDIT_COUNTS] = {"found", "own",   "kept",     "shared",
                                                "loose", "freed", "unmapped", "unread"};
 
@@ -33,6 +33,7 @@ void model_release(model *snapshot)
 {
     budget *limits = snapshot->limits;
     array_release(&snapshot->strings, limits, sizeof(const char *));
+    array_release(&snapshot->modules, limits, sizeof(module_file));
     array_release(&snapshot->frames, limits, sizeof(frame));
     array_release(&snapshot->stacks, limits, sizeof(stack));
     array_release(&snapshot->stack_frames, limits, sizeof(uint32_t));

@@ -63,7 +63,6 @@ typedef enum record_kind {
     RECORD_CAPTURE_END,
     RECORD_CAPTURE_ABORT,
     RECORD_LAUNCH,
-    RECORD_LAUNCH_END,
     RECORD_SLEEP,
     RECORD_WAKE,
     RECORD_MARK,
@@ -86,6 +85,11 @@ typedef struct frame {
     uint32_t line;
     uint64_t offset;
 } frame;
+
+/* A file that code was loaded from. */
+typedef struct module_file {
+    uint32_t path, build_id; /* strings; the build id in hexadecimal, or empty */
+} module_file;
 
 typedef struct stack {
     uint32_t first, count; /* in stack_frames, innermost first */
@@ -193,6 +197,8 @@ typedef struct model {
     history_counts history;
 
     array strings;      /* const char * */
+    array modules;      /* module_file: each path once */
+    int has_modules;    /* 0: an old file, without the table */
     array frames;       /* frame */
     array stacks;       /* stack */
     array stack_frames; /* uint32_t: indexes of frames */

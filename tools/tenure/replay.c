@@ -13,7 +13,7 @@
 #include "commands.h"
 
 static session_options session_texts;
-static const char *check_option, *loops_option, *snapshot_option;
+static const char *check_option, *loops_option, *snapshot_option, *snapshot_at_option;
 static int is_json, wants_progress;
 
 static const cli_option options[] = {
@@ -32,6 +32,8 @@ static const cli_option options[] = {
      "ends, before what it leaves live is freed; %s in PATH stands\n"
      "for the name of the trace",
      &snapshot_option, NULL},
+    {"snapshot-at", "WHEN", "take it at the end (default) or at the peak of live memory",
+     &snapshot_at_option, NULL},
     {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &wants_progress},
     {"json", NULL, "one object per trace, one per line, on stdout", NULL, &is_json},
     {NULL, NULL, NULL, NULL, NULL},
@@ -60,6 +62,12 @@ static int settings_parse(replay_settings *settings, int simulated)
     settings->loops = 1;
     settings->progress_lines = wants_progress;
     settings->snapshot = snapshot_option;
+    settings->is_at_peak = snapshot_at_option && strcmp(snapshot_at_option, "peak") == 0;
+    if (snapshot_at_option && !settings->is_at_peak && strcmp(snapshot_at_option, "end") != 0)
+        return cli_usage_error(&syntax, "--snapshot-at must be end or peak, not \"%s\"",
+                               snapshot_at_option);
+    if (snapshot_at_option && !snapshot_option)
+        return cli_usage_error(&syntax, "--snapshot-at needs --snapshot PATH");
     settings->extent = simulated ? PATTERN_ENDS : PATTERN_FULL;
     if (check_option && strcmp(check_option, "full") == 0)
         settings->extent = PATTERN_FULL;

@@ -169,16 +169,19 @@ static int loop_run(replay *run, long loop)
 {
     const trace *source = run->source;
     size_t done_before = (size_t)loop * source->ops_count;
+    int has_snapshot = run->settings->snapshot && loop + 1 == run->settings->loops;
+    size_t last = source->ops_count - 1,
+           wanted = run->settings->is_at_peak ? source->peak_op : last;
     for (size_t i = 0; i < source->ops_count; i++) {
         const trace_op *op = &source->ops[i];
         int status = op->is_alloc ? block_alloc(run, op) : block_free(run, &run->blocks[op->slot]);
         if (status != 0)
             return -1;
+        if (has_snapshot && i == wanted && snapshot_write(run) != 0)
+            return -1;
         if (i % PROGRESS_EVERY == 0)
             progress_update(&run->bar, done_before + i);
     }
-    if (run->settings->snapshot && loop + 1 == run->settings->loops && snapshot_write(run) != 0)
-        return -1;
     for (size_t slot = 0; slot < source->slots_count; slot++) {
         if (run->blocks[slot].address && block_free(run, &run->blocks[slot]) != 0)
             return -1;

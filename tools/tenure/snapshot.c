@@ -9,6 +9,7 @@
 
 #include "progress.h"
 #include "read.h"
+#include "symbols.h"
 
 snapshot_options snapshot_common;
 
@@ -40,6 +41,12 @@ static void help_print(FILE *file)
         "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"
         "A pickle is read without Python and nothing in it is run. None of them needs a device.\n",
         file);
+    fputs(symbols_available()
+              ? "Functions, files and lines are looked up in the programs and libraries that ran, "
+                "if\n"
+                "they are still there and still the same builds.\n"
+              : "Files and lines are not looked up: this command was built without libdw.\n",
+          file);
 }
 
 int command_snapshot(int argc, char **argv)
@@ -71,8 +78,9 @@ exit_code snapshot_budget(const cli_syntax *syntax, budget *limits)
     return EXIT_CODE_OK;
 }
 
-/* The bar of a reading. It begins with the first piece, which tells how long the file is. */
+/* A bar that begins with the first piece, which tells how much there is to do. */
 typedef struct read_bar {
+    const char *what;
     progress bar;
     int began;
 } read_bar;
@@ -83,15 +91,22 @@ static void on_progress(void *context, uint64_t done, uint64_t total)
     if (total == 0)
         return;
     if (!reading->began)
-        progress_start(&reading->bar, "reading", (size_t)total, snapshot_common.progress);
+        progress_start(&reading->bar, reading->what, (size_t)total, snapshot_common.progress);
     reading->began = 1;
     progress_update(&reading->bar, (size_t)done);
+}
+
+static void notes_print(const cli_syntax *syntax, const char *path, const model *result,
+                        size_t first)
+{
+    for (size_t i = first; i < result->notes_count; i++)
+        fprintf(stderr, "tenure %s: %s: note: %s\n", syntax->command, path, result->notes[i]);
 }
 
 exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limits, model *result)
 {
     char error[READ_ERROR_BYTES];
-    read_bar reading = {.began = 0};
+    read_bar reading = {.what = "reading"};
     read_options options = {on_progress, &reading};
     model_start(result, limits);
     read_result outcome = snapshot_read(result, path, &options, error, sizeof(error));
@@ -101,8 +116,35 @@ exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limi
         fprintf(stderr, "tenure %s: %s\n", syntax->command, error);
         return outcome == READ_NO_MEMORY ? EXIT_CODE_NO_MEMORY : EXIT_CODE_BAD_INPUT;
     }
-    for (size_t i = 0; i < result->notes_count; i++)
-        fprintf(stderr, "tenure %s: %s: note: %s\n", syntax->command, path, result->notes[i]);
+    notes_print(syntax, path, result, 0);
+    return EXIT_CODE_OK;
+}
+
+exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget *limits,
+                              model *result)
+{
+    static int was_said;
+    exit_code code = snapshot_load(syntax, path, limits, result);
+    if (code != EXIT_CODE_OK || snapshot_common.no_symbols || symbols_wanted(result) == 0)
+        return code;
+    if (!symbols_available()) {
+        if (!was_said)
+            fprintf(stderr,
+                    "tenure %s: note: files and lines are not looked up: this command was built "
+                    "without libdw\n",
+                    syntax->command);
+        was_said = 1;
+        return EXIT_CODE_OK;
+    }
+    size_t notes_before = result->notes_count;
+    read_bar looking = {.what = "looking names up"};
+    symbols_options options = {on_progress, &looking};
+    int failed = symbols_look_up(result, &options);
+    if (looking.began)
+        progress_end(&looking.bar);
+    if (failed)
+        return snapshot_no_memory(syntax, limits);
+    notes_print(syntax, path, result, notes_before);
     return EXIT_CODE_OK;
 }
 

@@ -18,6 +18,7 @@
 typedef struct snapshot_options {
     const char *max_memory;
     int progress;
+    int no_symbols;
 } snapshot_options;
 
 extern snapshot_options snapshot_common;
@@ -29,6 +30,13 @@ extern snapshot_options snapshot_common;
          &snapshot_common.progress},                                                               \
     {                                                                                              \
         NULL, NULL, NULL, NULL, NULL                                                               \
+    }
+
+/* And those of the commands that show frames. */
+#define SNAPSHOT_SYMBOLS_OPTION                                                                    \
+    {                                                                                              \
+        "no-symbols", NULL, "open no other file to look names up", NULL,                           \
+            &snapshot_common.no_symbols                                                            \
     }
 
 #define SNAPSHOT_EXIT_CODES                                                                        \
@@ -45,6 +53,10 @@ exit_code snapshot_budget(const cli_syntax *syntax, budget *limits);
 /* Reads the file into `result`, and prints its notes on stderr. On failure prints the sentence;
  * `result` is to be released in both cases. */
 exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limits, model *result);
+
+/* The same, and looks up the names of frames. */
+exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget *limits,
+                              model *result);
 
 /* Says on stderr, a line each, what was lost. */
 void snapshot_losses(const cli_syntax *syntax, const losses *lost);

@@ -41,6 +41,7 @@ static const char *convert_to;
 static const cli_option convert_options[] = {
     {"to", "FORMAT", "tenure or torch; without it, the format that FILE does not\nhave",
      &convert_to, NULL},
+    SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
 
@@ -83,7 +84,7 @@ int snapshot_convert(int argc, char **argv)
     exit_code code = snapshot_budget(&convert_syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
-    code = snapshot_load(&convert_syntax, parsed.positionals[0], &limits, &snapshot);
+    code = snapshot_load_named(&convert_syntax, parsed.positionals[0], &limits, &snapshot);
     output *out = malloc(sizeof(*out));
     if (code == EXIT_CODE_OK) {
         const char *path = parsed.positionals[1];
@@ -224,6 +225,7 @@ static const cli_option html_options[] = {
     {"compare", "FILE2", "a second snapshot, to be compared with the first", &html_compare, NULL},
     {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
      &html_template, NULL},
+    SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
 
@@ -296,10 +298,10 @@ int snapshot_html(int argc, char **argv)
     if (code != EXIT_CODE_OK)
         return code;
     html_part parts[2] = {{&snapshots[0], parsed.positionals[0]}, {&snapshots[1], html_compare}};
-    code = snapshot_load(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
+    code = snapshot_load_named(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
     model_start(&snapshots[1], &limits);
     if (code == EXIT_CODE_OK && html_compare)
-        code = snapshot_load(&html_syntax, html_compare, &limits, &snapshots[1]);
+        code = snapshot_load_named(&html_syntax, html_compare, &limits, &snapshots[1]);
     if (code == EXIT_CODE_OK)
         code = html_write(parts, html_compare ? 2 : 1, template_path, parsed.positionals[1]);
     model_release(&snapshots[0]);

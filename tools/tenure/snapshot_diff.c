@@ -20,6 +20,7 @@ static long top_count = 20;
 static const cli_option options[] = {
     {"top", "N", "rows of the table (default 20)", &top_option, NULL},
     {"json", NULL, "one object on stdout, with all rows", NULL, &is_json},
+    SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
 
@@ -216,9 +217,9 @@ int snapshot_diff(int argc, char **argv)
     if (code != EXIT_CODE_OK)
         return code;
     model_start(&after, &limits);
-    code = snapshot_load(&syntax, parsed.positionals[0], &limits, &before);
+    code = snapshot_load_named(&syntax, parsed.positionals[0], &limits, &before);
     if (code == EXIT_CODE_OK)
-        code = snapshot_load(&syntax, parsed.positionals[1], &limits, &after);
+        code = snapshot_load_named(&syntax, parsed.positionals[1], &limits, &after);
     if (code == EXIT_CODE_OK)
         code = compare(&before, &after, &limits);
     model_release(&before);

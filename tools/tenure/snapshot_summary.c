@@ -20,6 +20,7 @@ static long top_count = 10;
 static const cli_option options[] = {
     {"top", "N", "rows of the longest tables (default 10)", &top_option, NULL},
     {"json", NULL, "one object on stdout, with all rows", NULL, &is_json},
+    SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
 
@@ -380,7 +381,7 @@ int snapshot_summary(int argc, char **argv)
     exit_code code = snapshot_budget(&syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
-    code = snapshot_load(&syntax, parsed.positionals[0], &limits, &snapshot);
+    code = snapshot_load_named(&syntax, parsed.positionals[0], &limits, &snapshot);
     if (code == EXIT_CODE_OK) {
         summary all = {.in = &snapshot, .path = parsed.positionals[0]};
         if (summary_make(&all) != 0)

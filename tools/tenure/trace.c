@@ -291,8 +291,10 @@ static int alloc_accept(reader *in, const fields *line)
     *entry = (id_entry){.id = line->id, .bytes = line->bytes, .slot = slot, .stream = stream};
     in->live_count++;
     out->allocs_count++;
-    if (in->live_bytes > out->peak_live_bytes)
+    if (in->live_bytes > out->peak_live_bytes) {
         out->peak_live_bytes = in->live_bytes;
+        out->peak_op = out->ops_count;
+    }
     return op_append(in, (trace_op){line->bytes, slot, stream, 1});
 }
 

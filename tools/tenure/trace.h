@@ -42,6 +42,7 @@ typedef struct trace {
     size_t streams_count;
     uint64_t streams[TRACE_STREAMS_MAX]; /* the numbers that the file calls its streams */
     uint64_t peak_live_bytes;            /* the most that was live at once, by what was asked for */
+    size_t peak_op;                      /* the first operation after which that was live */
     size_t live_at_end;                  /* blocks that the trace never frees */
 } trace;
 

@@ -87,8 +87,8 @@ TNR_TORCH_API void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_st
 TNR_TORCH_API void tenure_torch_segment_free(void *ptr, size_t bytes, int device,
                                              tnr_stream stream);
 /* Options of the pools that segments come from, one for each device. Ends the pools that there are,
- * which begin anew with the next segment. Returns a tnr_status: TNR_ERR_BUSY, and the options are as
- * they were, while segments are live. */
+ * which begin anew with the next segment. Returns a tnr_status: TNR_ERR_BUSY, and the options are
+ * as they were, while segments are live. */
 TNR_TORCH_API int tenure_torch_segment_options(size_t limit_bytes, size_t release_threshold_bytes,
                                                int handle_type, int gpu_direct_rdma);
 

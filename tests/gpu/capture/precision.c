@@ -26,7 +26,6 @@
 #include "captured_step.h"
 
 #include <getopt.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,13 +367,12 @@ int main(int argc, char **argv)
 {
     static program self;
     static step_run run;
-    char text[2 * PATH_MAX];
     int steps, growth, is_bad = 0;
     int code = options_read(argc, argv, &steps, &growth);
     if (code != PROGRAM_OK)
         return code;
     program_open(&self, "capture_precision", STREAMS);
-    printf("# capture_precision on %s\n", session_describe(&self.active, text, sizeof(text)));
+    program_csv_facts(&self, argc, argv, stdout);
     bound_check(&self);
     step_open(&run, &self, (size_t)steps * 10 * MARK);
     puts("workload,steps,least_bytes,reserved_bytes,ratio,ns_per_step,ns_tenure,"

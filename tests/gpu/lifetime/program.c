@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <tenure_commit.h>
 
 static const char *program_name = "program";
 
@@ -119,6 +122,18 @@ void program_close(program *self)
     must_cu(self, self->gpu->cuMemFreeHost((void *)(uintptr_t)self->gates), "freeing the gates");
     self->gates = NULL;
     session_close(&self->active);
+}
+
+void program_csv_facts(const program *self, int argc, char **argv, FILE *file)
+{
+    const session *active = &self->active;
+    const char *folder = strrchr(argv[0], '/');
+    fprintf(file, "# command=\"%s", folder ? folder + 1 : argv[0]);
+    for (int i = 1; i < argc; i++)
+        fprintf(file, " %s", argv[i]);
+    fprintf(file, "\" commit=%s gpu=\"%s%s\" driver_cuda=%d.%d cpus=%ld\n", TNR_COMMIT,
+            active->simulated ? "simulated: " : "", active->device_info.name,
+            active->version / 1000, active->version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 /* ---- gates ---------------------------------------------------------------------------------- */

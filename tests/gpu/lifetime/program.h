@@ -11,6 +11,8 @@
 #ifndef TENURE_TESTS_GPU_LIFETIME_PROGRAM_H
 #define TENURE_TESTS_GPU_LIFETIME_PROGRAM_H
 
+#include <stdio.h>
+
 #include <tenure/lifetime.h>
 
 #include "pattern.h"
@@ -56,6 +58,10 @@ uint64_t program_pattern_errors(program *self);
 
 /* Statistics of a pool, or of the device if it is null. */
 tnr_stats program_stats(program *self, tnr_pool pool);
+
+/* The first line of a CSV file: `# ` and what it was measured with and on, as `tenure bench` says
+ * it. The command is what main got. */
+void program_csv_facts(const program *self, int argc, char **argv, FILE *file);
 
 static inline void *program_pointer(CUdeviceptr address)
 {

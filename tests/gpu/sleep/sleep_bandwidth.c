@@ -457,6 +457,8 @@ int main(int argc, char **argv)
     printf("sleep_bandwidth on %s\n", session_describe(&self.active, text, sizeof(text)));
     if (self.sim_races)
         run.is_limited = 0;
+    if (run.csv)
+        program_csv_facts(&self, argc, argv, run.csv);
     code = measure(&run);
     if (self.sim_races && self.sim_races() > 0) {
         printf("the simulated device saw %llu races\n", (unsigned long long)self.sim_races());

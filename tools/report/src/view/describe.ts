@@ -13,7 +13,7 @@ export const KIND_WORDS: Record<typeof KINDS[number], string> = {
     move_in: 'memory moved here', move_out: 'memory moved away', oom: 'out of memory',
     pool_made: 'pool made', pool_ended: 'pool ended',
     capture_begin: 'capture began', capture_end: 'capture ended',
-    capture_abort: 'capture aborted', launch: 'graph launched', launch_end: 'launch over',
+    capture_abort: 'capture aborted', launch: 'graph launched',
     sleep: 'pool fell asleep', wake: 'pool woke', mark: 'mark', snapshot: 'snapshot taken',
     other: 'other',
 };

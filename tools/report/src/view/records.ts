@@ -17,8 +17,7 @@ const KIND_GROUPS: readonly (readonly [string, string, readonly Kind[]])[] = [
     ['alloc', 'Allocations', ['alloc']],
     ['memory', 'Physical memory', ['map', 'unmap', 'move_in', 'move_out', 'sleep',
         'wake']],
-    ['graphs', 'Graphs', ['capture_begin', 'capture_end', 'capture_abort', 'launch',
-        'launch_end']],
+    ['graphs', 'Graphs', ['capture_begin', 'capture_end', 'capture_abort', 'launch']],
     ['marks', 'Marks', ['mark', 'snapshot']],
     ['oom', 'Out of memory', ['oom']],
 ];
