@@ -33,7 +33,11 @@ step_install() {
         "$lib/libtenure_preload.so" \
         "$lib/pkgconfig/tenure.pc" "$lib/cmake/tenure/tenureConfig.cmake" \
         "$lib/cmake/tenure/tenureConfigVersion.cmake" "$prefix/include/tenure/alloc.h" \
-        "$prefix/include/tenure/status.h" "$prefix/bin/tenure"; do
+        "$prefix/include/tenure/status.h" "$prefix/bin/tenure" \
+        "$prefix/include/tenure/cudart_replace.h" "$lib/tenure/libtenure_torch.so" \
+        "$lib/tenure/libtenure_cupy.so" \
+        "$prefix/share/tenure/python/tenure/torch.py" \
+        "$prefix/share/tenure/python/tenure/begin_hook.cpp"; do
         [[ -e $file ]] || fail "$file was not installed"
     done
     # Nothing that is installed as text may name the build directory.
@@ -46,6 +50,8 @@ step_install() {
 step_headers() {
     local header standard
     for header in "$prefix"/include/tenure/*.h; do
+        # Needs the headers of a CUDA toolkit: tests/dropin compiles it where there is one.
+        [[ $header != */cudart_replace.h ]] || continue
         echo "#include <tenure/$(basename "$header")>" >"$work/alone.c"
         # Twice: the include guard.
         echo "#include <tenure/$(basename "$header")>" >>"$work/alone.c"
@@ -98,6 +104,21 @@ step_dlopen() {
 
 step_ctypes() {
     python3 "$here/load_by_ctypes.py" "$lib/libtenure.so.0"
+}
+
+# The Python module finds its libraries from where it lies, whether installed here or by pip.
+step_python() {
+    local python=$prefix/share/tenure/python
+    PYTHONPATH=$python python3 -B "$here/python_module.py" "$lib" || fail "from $python"
+    mkdir -p "$work/site"
+    cp -r "$python/tenure" "$work/site"
+    PYTHONPATH=$work/site LD_LIBRARY_PATH=$lib python3 -B "$here/python_module.py" "$lib" ||
+        fail "from a folder far away, with the loader's help"
+    PYTHONPATH=$work/site TENURE_LIBRARY=$lib/libtenure.so.0 \
+        python3 -B "$here/python_module.py" "$lib" || fail "with TENURE_LIBRARY"
+    ! PYTHONPATH=$work/site python3 -B "$here/python_module.py" "$lib" 2>"$work/said" ||
+        fail "a library was found that is not there"
+    grep -q "Set TENURE_LIBRARY" "$work/said" || fail "not said what to do: $(cat "$work/said")"
 }
 
 step_command() {

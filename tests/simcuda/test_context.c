@@ -259,10 +259,30 @@ static void test_error_names(void **state)
     assert_null(text);
 }
 
+/* A reference that was taken before a reset is released after it. */
+static void test_release_after_reset(void **state)
+{
+    (void)state;
+    CUcontext context = NULL;
+    unsigned flags;
+    int active = 1;
+    assert_ok(cuDevicePrimaryCtxRetain(&context, 1));
+    assert_ok(cuDevicePrimaryCtxReset(1));
+    assert_ok(cuDevicePrimaryCtxGetState(1, &flags, &active));
+    assert_int_equal(active, 0);
+    assert_ok(cuDevicePrimaryCtxRelease(1));
+    assert_result(cuDevicePrimaryCtxRelease(1), CUDA_ERROR_INVALID_CONTEXT);
+    assert_ok(cuDevicePrimaryCtxRetain(&context, 1));
+    assert_ok(cuCtxSetCurrent(context));
+    assert_ok(cuCtxSynchronize());
+    assert_ok(cuDevicePrimaryCtxRelease(1));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
     const struct CMUnitTest tests[] = {
+        CASE(test_release_after_reset),
         CASE(test_before_init),
         CASE(test_shutdown),
         CASE(test_fork),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What `cmake --install` puts where: the library, the layers' public headers, the command, the
-# simulated device, and what find_package(tenure) and pkg-config need to find them.
+# simulated device, the adapters for engines, and what find_package(tenure) and pkg-config need to
+# find them.
 
 include(CMakePackageConfigHelpers)
 set(tnr_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tenure")
@@ -28,6 +29,17 @@ endif()
 if(TARGET tenure_simcuda)
   install(TARGETS tenure_simcuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure"
     NAMELINK_SKIP)
+endif()
+# Engines: the header for programs of the CUDA runtime, PyTorch's and CuPy's functions beside the
+# library, and
+# the Python module, which looks for the library in the folders above its own.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/dropin/include/tenure"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+if(TARGET tenure_torch)
+  install(TARGETS tenure_torch tenure_cupy LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure")
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/python/tenure"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/tenure/python"
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN "__pycache__" EXCLUDE)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -150,7 +150,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     if (device->primary.references == 0) {
         return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
     }
-    if (--device->primary.references == 0) {
+    /* A reset may have ended it before. */
+    if (--device->primary.references == 0 && device->primary.slot != NULL) {
         sim_context_end(&device->primary);
     }
     return sim_leave(CUDA_SUCCESS);

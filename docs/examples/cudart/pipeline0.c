@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pipeline as programs of the CUDA runtime have it: frames of varying sizes are uploaded on one
+ * stream and worked on by another, with memory for each frame and for each step.
+ *
+ *   cc pipeline0.c -o pipeline -I$CUDA_HOME/include -L$CUDA_HOME/lib64 -lcudart
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cuda_runtime_api.h>
+
+enum { FRAMES = 60, VALUES_MAX = 1 << 18 };
+
+static void must(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess) {
+        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+        exit(1);
+    }
+}
+
+static size_t frame_bytes(int i)
+{
+    return (size_t)(VALUES_MAX - (i * 7919) % (VALUES_MAX / 2)) * sizeof(unsigned);
+}
+
+/* The work on a frame: its last value, by way of memory of its own, becomes a result. */
+static void work(const char *frame, size_t bytes, unsigned *result, cudaStream_t compute)
+{
+    void *scratch;
+    must(cudaMalloc(&scratch, bytes), "memory for the work");
+    must(cudaMemcpyAsync(scratch, frame, bytes, cudaMemcpyDeviceToDevice, compute), "working");
+    must(cudaMemcpyAsync(result, (char *)scratch + bytes - sizeof(unsigned), sizeof(unsigned),
+                         cudaMemcpyDeviceToDevice, compute),
+         "working");
+    must(cudaFree(scratch), "freeing the memory of the work");
+}
+
+static void pipeline(const unsigned *host, unsigned *results, cudaStream_t upload,
+                     cudaStream_t compute)
+{
+    cudaEvent_t arrived;
+    must(cudaEventCreateWithFlags(&arrived, cudaEventDisableTiming), "an event");
+    for (int i = 0; i < FRAMES; i++) {
+        size_t bytes = frame_bytes(i);
+        void *frame;
+        must(cudaMalloc(&frame, bytes), "memory for a frame");
+        must(cudaMemcpyAsync(frame, host + i, bytes, cudaMemcpyHostToDevice, upload), "uploading");
+        must(cudaEventRecord(arrived, upload), "marking the arrival");
+        must(cudaStreamWaitEvent(compute, arrived, 0), "ordering the work after the upload");
+        work(frame, bytes, results + i, compute);
+        must(cudaFree(frame), "freeing a frame");
+    }
+    must(cudaEventDestroy(arrived), "destroying an event");
+}
+
+int main(void)
+{
+    void *host, *results;
+    static unsigned answers[FRAMES];
+    cudaStream_t upload, compute;
+    int wrong = 0;
+    must(cudaMallocHost(&host, (VALUES_MAX + FRAMES) * sizeof(unsigned)), "pinned memory");
+    for (unsigned i = 0; i < VALUES_MAX + FRAMES; i++)
+        ((unsigned *)host)[i] = i;
+    must(cudaStreamCreateWithFlags(&upload, cudaStreamNonBlocking), "a stream");
+    must(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking), "a stream");
+    must(cudaMalloc(&results, sizeof(answers)), "memory for the results");
+
+    pipeline(host, results, upload, compute);
+    must(cudaMemcpyAsync(answers, results, sizeof(answers), cudaMemcpyDeviceToHost, compute),
+         "reading back");
+    must(cudaStreamSynchronize(compute), "waiting for the answers");
+    for (int i = 0; i < FRAMES; i++)
+        wrong += answers[i] != (unsigned)i + frame_bytes(i) / sizeof(unsigned) - 1;
+    printf("%d frames, %d wrong\n", (int)FRAMES, wrong);
+
+    must(cudaFree(results), "freeing the results");
+    must(cudaStreamDestroy(upload), "destroying a stream");
+    must(cudaStreamDestroy(compute), "destroying a stream");
+    must(cudaFreeHost(host), "freeing pinned memory");
+    return wrong != 0;
+}

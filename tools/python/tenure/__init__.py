@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenure, a CUDA caching allocator and lifetime tracker, from Python.
+
+>>> import tenure.torch
+>>> tenure.torch.install()        # before CUDA is used: PyTorch's memory comes from Tenure
+>>> import tenure.cupy
+>>> tenure.cupy.install()         # the same for CuPy
+
+What any engine's memory that Tenure serves can be asked:
+
+>>> tenure.record_use(x, stream)  # the use of x by that stream ends here
+>>> tenure.mark("step 12")        # what this thread does from now on, for the history
+>>> tenure.stats()["reserved_bytes.all.current"]
+>>> tenure.snapshot("memory.json")
+
+Pure Python over ctypes; ``tenure._library`` says where libtenure.so is looked for.
+"""
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+from typing import Any, Dict, Optional, Tuple, Union
+
+from . import _library
+from ._library import Error, NotFound
+
+__all__ = ["Error", "NotFound", "configure", "history", "mark", "record_use", "snapshot", "stats",
+           "version"]
+
+_FORMATS = {"auto": 0, "json": 1, "pickle": 2, "json.gz": 257, "pickle.gz": 258}
+_HISTORY = {"off": 0, "light": 1, "full": 2}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("torch", "cupy"):
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def version() -> Tuple[int, int, int]:
+    """The version of libtenure.so, as (major, minor, patch)."""
+    number = _library.library().tnr_version()
+    return number // 10000, number // 100 % 100, number % 100
+
+
+def configure(conf: Union[str, Dict[str, Any]]) -> None:
+    """Changes settings: ``"key:value,key:value"`` as in TENURE_CONF, or a dictionary. An unknown
+    key or a bad value raises Error, which names what is allowed, and changes nothing."""
+    if not isinstance(conf, str):
+        conf = ",".join(f"{key}:{value}" for key, value in conf.items())
+    _library.call("tnr_configure", conf.encode())
+
+
+def history(mode: str, records: int = 0) -> None:
+    """Records what happens to memory from now on: ``"off"``, ``"light"`` (some 20 ns for each
+    operation) or ``"full"`` (with call stacks). ``records`` is the room; 0 keeps it as it is."""
+    if mode not in _HISTORY:
+        raise ValueError(f"history {mode!r} is none of {', '.join(_HISTORY)}")
+    _library.call("tnr_history_set", _HISTORY[mode], records)
+
+
+def mark(text: Optional[str]) -> None:
+    """Says what the calling thread does from now on. Its records of the history carry the text
+    until it says something else; None ends it. Meant for texts that come again."""
+    _library.call("tnr_mark", None if text is None else text.encode())
+
+
+def snapshot(path: Union[str, "os.PathLike[str]"], format: str = "auto") -> None:
+    """Writes a consistent picture of all memory, with the history, to a file.
+
+    ``"json"`` is Tenure's own format, for `tenure snapshot`; ``"pickle"`` PyTorch's, for its viewer
+    and tools; with ``".gz"`` after it, compressed. ``"auto"`` goes by the end of the path."""
+    if format not in _FORMATS:
+        raise ValueError(f"format {format!r} is none of {', '.join(_FORMATS)}")
+    _library.call("tnr_snapshot_write", os.fsencode(path), _FORMATS[format])
+
+
+def stats(device: int = 0) -> Dict[str, int]:
+    """What Tenure holds and has done on a device, by name. Where PyTorch has the same thing the
+    names are those of torch.cuda.memory_stats(): "reserved_bytes.all.peak" and the like."""
+    library = _library.library()
+    room = 1 << 14
+    while True:
+        buffer = ctypes.create_string_buffer(room)
+        length = library.tnr_stats_json(device, None, buffer, room)
+        if length == 0:
+            raise Error(f"tnr_stats_json: {_library.last_error()}")
+        if length < room:
+            return json.loads(buffer.value)
+        room = length + 1024
+
+
+def record_use(tensor: Any, stream: Any = None) -> None:
+    """The use of a tensor by a stream ends here: work given to the stream so far may use its
+    memory, later work does not. Call it after the last launch or copy that touches it; then drop
+    the tensor whenever you like. More precise than PyTorch's ``tensor.record_stream(stream)``,
+    which keeps the memory until the stream has done all that it was given when the tensor died.
+
+    ``tensor`` is a PyTorch tensor, a CuPy array, anything with ``__cuda_array_interface__``, or an
+    address; views will do. ``stream`` is a stream of either, anything with ``__cuda_stream__``, a
+    handle, or None for the current stream of the tensor's engine. Memory that is not Tenure's
+    raises Error."""
+    address = _address(tensor)
+    if address:  # a tensor without bytes has no address
+        handle = _current(tensor) if stream is None else _handle(stream)
+        _library.call("tnr_record_use", address, handle)
+
+
+def _address(tensor: Any) -> int:
+    if isinstance(tensor, int):
+        return tensor
+    if hasattr(tensor, "data_ptr"):
+        return tensor.data_ptr()
+    if hasattr(tensor, "__cuda_array_interface__"):
+        return tensor.__cuda_array_interface__["data"][0]
+    raise TypeError(f"{type(tensor).__name__} is no tensor on a GPU: it has neither data_ptr() nor "
+                    "__cuda_array_interface__")
+
+
+def _handle(stream: Any) -> int:
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "cuda_stream"):  # PyTorch
+        return stream.cuda_stream
+    if hasattr(stream, "__cuda_stream__"):
+        return stream.__cuda_stream__()[1]
+    if hasattr(stream, "ptr"):  # CuPy
+        return stream.ptr
+    raise TypeError(f"{type(stream).__name__} is no CUDA stream")
+
+
+def _current(tensor: Any) -> int:
+    """The stream that the tensor's engine launches on now."""
+    engine = type(tensor).__module__.split(".")[0]
+    if engine == "cupy":
+        return importlib.import_module("cupy").cuda.get_current_stream().ptr
+    if hasattr(tensor, "data_ptr"):
+        torch = importlib.import_module("torch")
+        return torch.cuda.current_stream(tensor.device).cuda_stream
+    raise TypeError(f"which stream is current is not known for a {type(tensor).__name__}: "
+                    "pass it as the second argument")

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libtenure.so for Python: where it is, how its functions are called, what its errors become.
+
+The library is looked for, in this order:
+
+1. ``TENURE_LIBRARY``, the path of libtenure.so, if it is set;
+2. in ``lib``, ``lib64`` or ``lib/<machine>-linux-gnu`` of a folder above this package (an
+   installed prefix, a build directory);
+3. in the newest ``build*/lib`` of a folder above this package (a source tree);
+4. where the system's loader finds libraries.
+
+Nothing is loaded before it is needed.
+"""
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import threading
+from typing import Any, List, Optional
+
+NAME = "libtenure.so.0"
+ERR_CONFIG, ERR_INVALID_STREAM = 13, 23
+OUT_OF_MEMORY = (9, 10, 11)  # TNR_ERR_OUT_OF_MEMORY, _LIMIT, _ADDRESS_SPACE
+
+
+class Error(RuntimeError):
+    """A call of Tenure's failed. ``status`` is the number of the tnr_status; the text is Tenure's
+    sentence: what went wrong, why, and what to do about it."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class NotFound(Error):
+    """libtenure.so, or something that belongs to it, is not where it was looked for."""
+
+
+def _candidates() -> List[str]:
+    found = []
+    folder = os.path.dirname(os.path.abspath(__file__))
+    machine = os.uname().machine
+    for _ in range(5):
+        folder = os.path.dirname(folder)
+        for library_folder in ("lib", "lib64", f"lib/{machine}-linux-gnu"):
+            found.append(os.path.join(folder, library_folder, NAME))
+        builds = glob.glob(os.path.join(glob.escape(folder), "build*", "lib", NAME))
+        found += sorted(builds, key=os.path.getmtime, reverse=True)
+    return found
+
+
+def path() -> str:
+    """The path of libtenure.so, or its bare name if only the system's loader can tell."""
+    given = os.environ.get("TENURE_LIBRARY")
+    if given:
+        if not os.path.isfile(given):
+            raise NotFound(f"TENURE_LIBRARY is {given}, but there is no such file. Set it to the "
+                           "path of libtenure.so, or unset it.")
+        return os.path.abspath(given)
+    for candidate in _candidates():
+        if os.path.isfile(candidate):
+            return candidate
+    return NAME
+
+
+def beside(name: str) -> str:
+    """The path of a library that lies in the folder ``tenure`` beside libtenure.so."""
+    main = path()
+    if main == NAME:
+        # Known to the loader only: ask it where it found it.
+        library()
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            for line in maps:
+                if "/libtenure.so" in line:
+                    main = line[line.index("/"):].rstrip("\n")
+                    break
+    folder = os.path.dirname(os.path.realpath(main))
+    found = os.path.join(folder, "tenure", name)
+    if not os.path.isfile(found):
+        raise NotFound(f"{name} is not in {os.path.join(folder, 'tenure')}, where it belongs. "
+                       "Build and install all of Tenure, or set TENURE_LIBRARY to the libtenure.so "
+                       "of an installation that has it.")
+    return found
+
+
+_SIGNATURES = {
+    # name: (what it returns, arguments)
+    "tnr_version": (ctypes.c_uint, []),
+    "tnr_init": (ctypes.c_int, []),
+    "tnr_configure": (ctypes.c_int, [ctypes.c_char_p]),
+    "tnr_last_error": (ctypes.c_char_p, []),
+    "tnr_malloc": (ctypes.c_int, [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_int,
+                                  ctypes.c_void_p]),
+    "tnr_free": (ctypes.c_int, [ctypes.c_void_p]),
+    "tnr_free_on": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
+    "tnr_record_use": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
+    "tnr_stream_destroying": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p]),
+    "tnr_capture_attach": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
+                                          ctypes.POINTER(ctypes.c_uint64)]),
+    "tnr_capture_ended": (ctypes.c_int, [ctypes.c_uint64, ctypes.c_void_p]),
+    "tnr_stats_json": (ctypes.c_size_t, [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p,
+                                         ctypes.c_size_t]),
+    "tnr_stats_reset_peaks": (ctypes.c_int, [ctypes.c_int]),
+    "tnr_history_set": (ctypes.c_int, [ctypes.c_int, ctypes.c_size_t]),
+    "tnr_mark": (ctypes.c_int, [ctypes.c_char_p]),
+    "tnr_snapshot_write": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int]),
+    "tnr_trim": (ctypes.c_int, [ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]),
+    "tnr_validate": (ctypes.c_int, [ctypes.c_int]),
+}
+
+_lock = threading.Lock()
+_loaded: Optional[ctypes.CDLL] = None
+
+
+def library() -> ctypes.CDLL:
+    """libtenure.so, loaded at the first call."""
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            where = path()
+            try:
+                loaded = ctypes.CDLL(where)
+            except OSError as error:
+                raise NotFound(
+                    f"libtenure.so could not be loaded ({error}). Set TENURE_LIBRARY to its path, "
+                    "or run from an installed prefix or a build directory of Tenure.") from None
+            for name, (result, arguments) in _SIGNATURES.items():
+                function = getattr(loaded, name)
+                function.restype, function.argtypes = result, arguments
+            _loaded = loaded
+    return _loaded
+
+
+def last_error() -> str:
+    """Tenure's sentence on the calling thread's latest error."""
+    return library().tnr_last_error().decode("utf-8", "replace")
+
+
+def check(status: int, what: str) -> None:
+    """Raises Error with Tenure's sentence unless ``status`` is TNR_OK."""
+    if status != 0:
+        raise Error(f"{what}: {last_error()}", status)
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Calls a function that returns a tnr_status."""
+    check(getattr(library(), name)(*arguments), name)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's memory from Tenure.
+
+>>> import tenure.torch
+>>> tenure.torch.install()             # all of it, before CUDA is used
+>>> tenure.torch.mempool()             # or only the segments of one torch.cuda.MemPool
+
+``python3 -m tenure.torch build`` compiles a small file against the installed PyTorch, once for each
+version. With it running out of memory raises torch.OutOfMemoryError, and graphs that C++ code
+captures have pools of their own; without it that error is a plain RuntimeError of the same text,
+and only graphs captured through torch.cuda.CUDAGraph (torch.cuda.graph(), make_graphed_callables)
+have pools of their own. ``python3 -m tenure.torch status`` says what is there.
+"""
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import sys
+import warnings
+from typing import Any, Dict, Optional, Union
+
+import torch
+
+from . import _library, _torch_hook, _torch_stats
+from . import configure, history as set_history
+from ._library import Error
+
+__all__ = ["failures", "install", "is_installed", "memory_stats", "mempool", "restore_stats"]
+
+
+class _Id(ctypes.Structure):
+    """PyTorch's MempoolId_t."""
+
+    _fields_ = [("first", ctypes.c_ulonglong), ("second", ctypes.c_ulonglong)]
+
+
+# Which function of libtenure_torch.so each optional setter of PyTorch's gets.
+_SETTERS = {
+    "set_init_fn": "tenure_torch_init",
+    "set_reset_fn": "tenure_torch_reset",
+    "set_memory_fraction_fn": "tenure_torch_memory_fraction",
+    "set_base_alloc_fn": "tenure_torch_base_alloc",
+    "set_record_stream_fn": "tenure_torch_record_stream",
+    "set_end_allocate_to_pool_fn": "tenure_torch_pool_end",
+    "set_release_pool": "tenure_torch_pool_release",
+}
+# Without these memory would be handed out too early.
+_NEEDED = ("set_record_stream_fn", "set_end_allocate_to_pool_fn", "set_release_pool")
+
+# What must live as long as PyTorch may call it: all that install() and mempool() have made.
+_allocator: Any = None
+_kept: list = []
+
+
+def is_installed() -> bool:
+    """Whether install() has made Tenure PyTorch's allocator."""
+    return _allocator is not None
+
+
+def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
+            strict: bool = False, stats: bool = True) -> bool:
+    """Makes Tenure the allocator of all of PyTorch's CUDA memory. Call it before CUDA is first
+    used; afterwards PyTorch cannot change its allocator, and this raises RuntimeError.
+
+    ``conf`` is as in TENURE_CONF, or a dictionary; ``history`` is ``"light"`` or ``"full"`` to
+    record what happens to memory. Mistakes in either raise.
+
+    Returns True. If Tenure cannot serve here (no library, no driver that it can use, a PyTorch
+    without the hooks) it warns, leaves PyTorch as it is and returns False; with ``strict`` it
+    raises instead.
+
+    PyTorch answers no question about memory when its allocator is not its own. With ``stats`` (the
+    default) torch.cuda.memory_stats, memory_allocated, max_memory_allocated, memory_reserved,
+    memory_summary, reset_peak_memory_stats, memory_snapshot, torch.cuda.memory._snapshot,
+    _dump_snapshot and _record_memory_history answer from Tenure; restore_stats() undoes that.
+
+    Starts the driver (cuInit), so a process that forks later cannot use CUDA in its children:
+    PyTorch's rule too, from its first use of CUDA on."""
+    global _allocator
+    if is_installed():
+        raise RuntimeError("tenure.torch.install() was called before: call it once.")
+    if torch.cuda.is_initialized():
+        raise RuntimeError("tenure.torch.install() comes too late: PyTorch has used CUDA already, "
+                           "and cannot change its allocator any more. Call it right after `import "
+                           "torch`, before anything is put on a GPU.")
+    try:
+        library = _library.library()
+        if conf is not None:
+            configure(conf)
+        _library.check(library.tnr_init(), "tnr_init")
+        allocator = _make()
+    except (Error, OSError) as error:
+        if getattr(error, "status", 0) == _library.ERR_CONFIG:
+            raise
+        return _refuse(error, strict)
+    if history is not None:
+        set_history(history)
+    torch.cuda.memory.change_current_allocator(allocator)
+    _allocator = allocator
+    if stats:
+        _torch_stats.patch()
+    return True
+
+
+def failures() -> int:
+    """How many of PyTorch's calls Tenure could not serve so far, for lack of memory or otherwise.
+    What could be raised has been raised; the rest was printed."""
+    if not is_installed():
+        return 0
+    count = _kept[0].tenure_torch_failures
+    count.restype = ctypes.c_ulong
+    return count()
+
+
+def _refuse(error: Exception, strict: bool) -> bool:
+    if strict:
+        raise error
+    warnings.warn(f"Tenure does not serve PyTorch's memory, PyTorch's own allocator does: {error}",
+                  RuntimeWarning, stacklevel=3)
+    return False
+
+
+def _make() -> Any:
+    """The allocator for PyTorch, with all its hooks."""
+    path = _library.beside("libtenure_torch.so")
+    if not hasattr(torch.cuda.memory, "CUDAPluggableAllocator"):
+        raise Error(f"PyTorch {torch.__version__} has no CUDAPluggableAllocator (2.11 has).")
+    plugin = ctypes.CDLL(path)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        path, "tenure_torch_malloc", "tenure_torch_free")
+    inner = allocator.allocator()
+    missing = [name for name in _NEEDED if not hasattr(inner, name)]
+    if missing:
+        raise Error(f"PyTorch {torch.__version__} does not tell its allocator all that Tenure must "
+                    f"know: {', '.join(missing)} is missing (2.11 has it).")
+    for setter, function in _SETTERS.items():
+        if hasattr(inner, setter):
+            getattr(inner, setter)(_address(plugin, function))
+    hook = _torch_hook.load()
+    if hook is not None and hasattr(inner, "set_begin_allocate_to_pool"):
+        hook.tenure_hook_start(ctypes.c_void_p(_address(plugin, "tenure_torch_pool_begin")))
+        inner.set_begin_allocate_to_pool(_address(hook, "tenure_hook_begin"))
+        _raise_with(plugin, _address(hook, "tenure_hook_out_of_memory"),
+                    _address(hook, "tenure_hook_error"))
+    else:
+        thrower = _torch_hook.thrower()
+        _raise_with(plugin, thrower, thrower)
+        _follow_captures(plugin)
+    _kept.extend((plugin, hook, inner))
+    return allocator
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+
+def _raise_with(plugin: ctypes.CDLL, out_of_memory: Optional[int], other: Optional[int]) -> None:
+    plugin.tenure_torch_raise_set(ctypes.c_void_p(out_of_memory), ctypes.c_void_p(other))
+
+
+def _follow_captures(plugin: ctypes.CDLL) -> None:
+    """Tells Tenure of captures from Python, when there is no begin hook: torch.cuda.CUDAGraph then
+    says which pool it captures into, right after the capture has begun."""
+    begun = plugin.tenure_torch_capture_begun
+    begun.restype, begun.argtypes = None, [ctypes.c_int, _Id, ctypes.c_void_p]
+    original = torch.cuda.CUDAGraph.capture_begin
+
+    def capture_begin(self: Any, pool: Any = None, *arguments: Any, **named: Any) -> None:
+        if pool is None:
+            pool = torch.cuda.graph_pool_handle()  # or nobody but PyTorch would know its number
+        original(self, pool, *arguments, **named)
+        stream = torch.cuda.current_stream()
+        number = pool.id if hasattr(pool, "id") else pool
+        begun(stream.device_index, _Id(*number), stream.cuda_stream)
+
+    torch.cuda.CUDAGraph.capture_begin = capture_begin
+
+
+def memory_stats(device: Any = None) -> Dict[str, int]:
+    """torch.cuda.memory_stats() from Tenure, also when install() was told not to take it over.
+    Tenure does not keep segments apart by size: "segment" and "reserved_bytes" are 0 but for
+    "all"."""
+    return _torch_stats.flat(_torch_stats.nested(_torch_stats.index_of(device)))
+
+
+def restore_stats() -> None:
+    """Gives torch.cuda's questions about memory back to PyTorch, which then refuses to answer."""
+    _torch_stats.restore()
+
+
+_HANDLES = {"default": 0, "none": 1, "posix_fd": 2, "fabric": 3}
+
+
+def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str = "default",
+            rdma: bool = False, **options: Any) -> Any:
+    """A torch.cuda.MemPool whose segments come from Tenure, for ``torch.cuda.use_mem_pool``.
+    PyTorch's own allocator stays and carves the segments up; so not together with install().
+
+    All such pools of a device share one pool of Tenure's. Its properties can be given while it has
+    no segments: the most that it may hold, how much idle memory it keeps, as what its memory can be
+    exported (``"posix_fd"``, ``"fabric"``, ``"none"``), whether network cards may address it. Other
+    options go to torch.cuda.MemPool."""
+    if is_installed():
+        raise RuntimeError("tenure.torch.mempool() needs PyTorch's own allocator, but "
+                           "tenure.torch.install() has replaced it; all memory is Tenure's already")
+    if handle not in _HANDLES:
+        raise ValueError(f"handle {handle!r} is none of {', '.join(_HANDLES)}")
+    path = _library.beside("libtenure_torch.so")
+    plugin = ctypes.CDLL(path)
+    given = (limit_bytes, release_threshold_bytes, _HANDLES[handle], int(rdma))
+    if given != (0, 0, 0, 0):
+        set_options = plugin.tenure_torch_segment_options
+        set_options.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
+        if set_options(*given) != 0:
+            raise RuntimeError("the pool that segments come from has live segments: its properties "
+                               "can be given only while it has none")
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        path, "tenure_torch_segment_malloc", "tenure_torch_segment_free")
+    _kept.append(allocator)
+    return torch.cuda.MemPool(allocator.allocator(), **options)
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tenure.torch", description="The part of Tenure that is compiled against "
+        "PyTorch. Exit codes: 0 it is there; 1 it is not; 2 wrong usage.")
+    parser.add_argument("what", choices=["build", "status"],
+                        help="build: compile it for the PyTorch that this Python imports; status: "
+                        "say whether that has been done")
+    options = parser.parse_args()
+    try:
+        if options.what == "build":
+            _torch_hook.build()
+    except Error as error:
+        print(f"tenure.torch build: {error}", file=sys.stderr)
+        return 1
+    path = _torch_hook.path()
+    there = os.path.isfile(path)
+    print(f"PyTorch {torch.__version__}: {path}{'' if there else ' (not built)'}")
+    return 0 if there else 1
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
