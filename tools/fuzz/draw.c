@@ -322,7 +322,7 @@ static int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
     if (model_allows(m, &op) != NULL) {
         if (m->streams[stream].graph != 0)
             return 0;
-        const order_clock *now = order_now(&m->order, m->streams[stream].component);
+        order_clock now = order_now(&m->order, m->streams[stream].component);
         int waits = 0;
         for (int i = 0; i < ORDER_COMPONENTS; i++) {
             uint32_t needed = i == block->home ? block->ready : 0;
@@ -330,7 +330,7 @@ static int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
                 needed = block->written;
             if (op.kind != FUZZ_READ && block->reads.at[i] > needed)
                 needed = block->reads.at[i];
-            if (needed <= now->at[i])
+            if (needed <= now.at[i])
                 continue;
             int from = draw_stream_of(m, i);
             if (from < 0 || from == stream || waits++ > 4)

@@ -46,19 +46,19 @@ int model_overlap(const model *self, uintptr_t base, size_t bytes)
 int model_is_ordered(model *self, const model_block *block, const model_stream *stream,
                      int is_write)
 {
-    const order_clock *now = order_now(&self->order, stream->component);
-    if (now->at[block->home] < block->ready && stream->component != block->home)
+    order_clock now = order_now(&self->order, stream->component);
+    if (now.at[block->home] < block->ready && stream->component != block->home)
         return 0;
-    if (now->at[block->writer] < block->written)
+    if (now.at[block->writer] < block->written)
         return 0;
-    return !is_write || order_covers(now, &block->reads);
+    return !is_write || order_covers(&now, &block->reads);
 }
 
 int model_is_covered(model *self, const model_block *block, int *component)
 {
-    const order_clock *home = order_now(&self->order, block->home);
+    order_clock home = order_now(&self->order, block->home);
     for (int i = 0; i < ORDER_COMPONENTS; i++)
-        if (block->open.at[i] > home->at[i] && (block->marked >> i & 1) == 0) {
+        if (block->open.at[i] > home.at[i] && (block->marked >> i & 1) == 0) {
             *component = i;
             return 0;
         }
@@ -104,7 +104,7 @@ void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t byt
     if (stream->graph != 0 && reserved == 0)
         graph_did_malloc(self, op->block, op->stream);
     else
-        block->ready = order_queue(&self->order, component); /* Tenure's own waits come before it */
+        block->ready = order_point(&self->order, component); /* Tenure's own waits come before it */
     self->live_at[op->block] = (uint8_t)self->live_count;
     self->live[self->live_count++] = op->block;
     self->live_blocks[block->device]++;
@@ -155,6 +155,13 @@ static void block_cover(model_block *block, const order_clock *clock)
             block->open.at[i] = 0;
 }
 
+/* The same, until everything that is queued on the component so far is over. */
+static void block_cover_stream(model *self, model_block *block, int component)
+{
+    order_clock now = order_now(&self->order, component);
+    block_cover(block, &now);
+}
+
 void model_did_mark(model *self, const fuzz_op *op)
 {
     model_block *block = &self->blocks[op->block];
@@ -167,7 +174,7 @@ void model_did_mark(model *self, const fuzz_op *op)
     if (stream->graph != 0)
         graph_did_mark(self, op);
     else if (op->kind == FUZZ_USE && stream->component != block->home)
-        block_cover(block, order_now(&self->order, stream->component));
+        block_cover_stream(self, block, stream->component);
     else if (op->kind == FUZZ_USE_STREAM && stream->component != block->home)
         block->marked |= 1u << stream->component;
 }
@@ -222,7 +229,7 @@ void model_did_sync(model *self, const fuzz_op *op)
         order_join(&self->order.host, &self->events[op->event].clock);
     } else if (op->kind == FUZZ_SYNC_STREAM) {
         const model_stream *stream = &self->streams[op->stream];
-        order_join(&self->order.host, order_now(&self->order, stream->component));
+        order_join(&self->order.host, &self->order.clocks[stream->component]);
     } else {
         device_synced(self, op->device);
     }
@@ -253,7 +260,7 @@ void model_did_destroy_stream(model *self, const fuzz_op *op)
         if ((block->marked >> component & 1) == 0)
             continue;
         block->marked &= ~(1u << component); /* the use ended with the stream */
-        block_cover(block, order_now(&self->order, component));
+        block_cover_stream(self, block, component);
     }
     self->order.is_open[component] = 0;
     stream->is_there = 0;

@@ -65,6 +65,8 @@ static const char *free_allows(model *self, const fuzz_op *op)
             return "the block belongs to a capture";
         return graph_is_covered(self, op) ? NULL : "a use in the capture is not recorded";
     }
+    if (op->kind == FUZZ_FREE_SYNC && block->reserved > 0 && block->bytes == 0)
+        return "nothing is committed";
     if (op->kind == FUZZ_FREE_ON) {
         if (!stream->is_there || stream->graph != 0)
             return "no such stream";
@@ -74,9 +76,9 @@ static const char *free_allows(model *self, const fuzz_op *op)
             return "nothing is committed";
         /* As record_use and free. */
         model_block after = *block;
-        const order_clock *now = order_now(&self->order, stream->component);
+        order_clock now = order_now(&self->order, stream->component);
         for (int i = 0; i < ORDER_COMPONENTS; i++)
-            if (after.open.at[i] <= now->at[i])
+            if (after.open.at[i] <= now.at[i])
                 after.open.at[i] = 0;
         return model_is_covered(self, &after, &component) ? NULL : "a use is not recorded";
     }

@@ -49,21 +49,22 @@ static inline int order_covers(const order_clock *clock, const order_clock *part
 }
 
 /* The clock that an operation would have if it were queued on the component now: the rules of the
- * legacy stream are in it, and what the host knows. */
-static inline const order_clock *order_now(order *self, int component)
+ * legacy stream are in it, and what the host knows. The stream itself learns it only when something
+ * is queued. */
+static inline order_clock order_now(const order *self, int component)
 {
-    order_clock *clock = &self->clocks[component];
+    order_clock clock = self->clocks[component];
     int legacy = self->legacy[self->device[component]];
-    order_join(clock, &self->host);
+    order_join(&clock, &self->host);
     if (!self->is_open[component] || legacy < 0)
         return clock;
     if (component == legacy) {
         for (int i = 0; i < ORDER_COMPONENTS; i++)
             if (self->is_blocking[i] && self->is_open[i] &&
                 self->device[i] == self->device[component])
-                order_join(clock, &self->clocks[i]);
+                order_join(&clock, &self->clocks[i]);
     } else if (self->is_blocking[component]) {
-        order_join(clock, &self->clocks[legacy]);
+        order_join(&clock, &self->clocks[legacy]);
     }
     return clock;
 }
@@ -71,7 +72,14 @@ static inline const order_clock *order_now(order *self, int component)
 /* Something is queued. Returns its ticket. */
 static inline uint32_t order_queue(order *self, int component)
 {
-    (void)order_now(self, component);
+    self->clocks[component] = order_now(self, component);
+    self->clocks[component].at[component] = ++self->tickets[component];
+    return self->tickets[component];
+}
+
+/* A point in the stream that is no operation, so the legacy stream's rules do not apply to it. */
+static inline uint32_t order_point(order *self, int component)
+{
     self->clocks[component].at[component] = ++self->tickets[component];
     return self->tickets[component];
 }

@@ -52,7 +52,9 @@ int run_succeeded(fuzz_run *run, tnr_status status, const char *call)
         return 1;
     if (run_was_sabotaged(run))
         return 0;
-    run_fail(run, FUZZ_VERDICT_SAFETY, "status", "%s gave %s: %s", call, tnr_status_name(status),
+    char check[48];
+    snprintf(check, sizeof(check), "status of %s", call);
+    run_fail(run, FUZZ_VERDICT_SAFETY, check, "%s gave %s: %s", call, tnr_status_name(status),
              tnr_last_error());
     return 0;
 }

@@ -105,7 +105,7 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
-/* Growable blocks have as much as was committed; owners are not told of them, since they grow. */
+/* A growable block owns as much as is committed. */
 static int run_commit(fuzz_run *run, const fuzz_op *op)
 {
     model *m = &run->model;
@@ -122,10 +122,13 @@ static int run_commit(fuzz_run *run, const fuzz_op *op)
                      tnr_last_error());
         return 0;
     }
+    if (block->bytes > 0)
+        (void)run->device->owner_end(block->base);
+    (void)run->device->owner_begin(block->base, (size_t)op->n, run->labels[op->block]);
     m->requested_bytes[block->device] += op->n - block->bytes;
     block->bytes = (size_t)op->n;
     block->is_tagged = 0;                               /* its last word is another one now */
-    block->ready = order_queue(&m->order, block->home); /* Tenure's waits may have come before */
+    block->ready = order_point(&m->order, block->home); /* Tenure's waits may have come before */
     return 1;
 }
 
@@ -135,7 +138,7 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
 {
     model_block *block = &run->model.blocks[op->block];
     void *ptr = (void *)run->last[op->block].base;
-    int is_owned = block->graph == 0 && block->reserved == 0;
+    int is_owned = block->graph == 0 && block->bytes > 0;
     tnr_status status;
     /* The owner ends before the free: afterwards the memory may be somebody else's. A free that
      * fails gives it back. */
