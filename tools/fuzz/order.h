@@ -77,11 +77,12 @@ static inline uint32_t order_queue(order *self, int component)
     return self->tickets[component];
 }
 
-/* A point in the stream that is no operation, so the legacy stream's rules do not apply to it. */
+/* A point between operations. Whoever is ordered after the next operation is after it too; that is
+ * all, because where nothing is queued nothing waits: in particular the legacy stream's rules order
+ * operations, not calls. */
 static inline uint32_t order_point(order *self, int component)
 {
-    self->clocks[component].at[component] = ++self->tickets[component];
-    return self->tickets[component];
+    return ++self->tickets[component];
 }
 
 /* A component for a new stream. -1 if there is none at the moment; `is_needed` says of each whether

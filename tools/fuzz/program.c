@@ -56,7 +56,7 @@ const char *const fuzz_settings[] = {
     "max_split_size_mb:0",
     "roundup_power2_divisions:[1:8,>:4]",
     "roundup_power2_divisions:off",
-    "chunk_max_mb:2",
+    "chunk_max_mb:4",
     "chunk_max_mb:1024",
 };
 const size_t fuzz_settings_count = sizeof(fuzz_settings) / sizeof(fuzz_settings[0]);
