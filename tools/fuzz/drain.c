@@ -68,6 +68,7 @@ void fuzz_run_end(fuzz_run *run)
     if (!run->is_over) {
         run->check_every = UINT64_MAX / 2; /* at the end, not after each of these */
         run->check_next = UINT64_MAX;
+        run->is_draining = 1;
         drain_op(run, (fuzz_op){.kind = FUZZ_FAULTS_OFF});
         drain_graphs(run);
         drain_work(run);

@@ -82,6 +82,8 @@ typedef struct model_graph {
     int ranges_count;
     model_range ranges[MODEL_RANGES];
     uint8_t reads[FUZZ_BLOCKS], writes[FUZZ_BLOCKS]; /* live blocks that a launch touches */
+    order_clock debts; /* the program's own accesses of outside blocks that it has freed since: a
+                        * launch touches them still, and must be ordered after these */
 } model_graph;
 
 /* A block inside the capture that is under way. Clocks have stream slots as components. */

@@ -172,7 +172,8 @@ int graph_is_threatened(const model *self, int number)
     const model_graph *graph = &self->graphs[number];
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
-        if (block->graph == 0 || block->graph == number + 1)
+        int refers = graph->reads[self->live[i]] || graph->writes[self->live[i]];
+        if (block->graph == 0 || block->graph == number + 1 || refers)
             continue;
         for (int r = 0; r < graph->ranges_count; r++)
             if (graph->ranges[r].base < block->base + block->bytes &&
@@ -191,6 +192,9 @@ int graph_is_launchable(model *self, const model_graph *graph, const model_strea
     for (int i = 1; i < FUZZ_POOLS; i++)
         if (self->pools[i].is_there && self->pools[i].is_asleep)
             return 0;
+    order_clock now = order_now(&self->order, stream->component);
+    if (!order_covers(&now, &graph->debts))
+        return 0;
     for (int i = 0; i < self->live_count; i++) {
         int slot = self->live[i];
         if ((graph->reads[slot] || graph->writes[slot]) &&
@@ -233,11 +237,32 @@ void graph_did_destroy(model *self, const fuzz_op *op)
     graph->state = GRAPH_NONE;
 }
 
+/* Blocks of the graph's own are its pool's business from here on; for others it is the program that
+ * must not let launches and its own accesses collide. */
 void graph_forget(model *self, int slot)
 {
-    for (int i = 0; i < FUZZ_GRAPHS; i++)
-        self->graphs[i].reads[slot] = self->graphs[i].writes[slot] = 0;
+    const model_block *block = &self->blocks[slot];
+    for (int i = 0; i < FUZZ_GRAPHS; i++) {
+        model_graph *graph = &self->graphs[i];
+        int touches = graph->reads[slot] || graph->writes[slot];
+        if (touches && graph->state != GRAPH_NONE && block->graph != i + 1) {
+            if (graph->debts.at[block->writer] < block->written)
+                graph->debts.at[block->writer] = block->written;
+            if (graph->writes[slot])
+                order_join(&graph->debts, &block->reads);
+        }
+        graph->reads[slot] = graph->writes[slot] = 0;
+    }
     self->inside[slot].capture = 0;
+}
+
+int graph_references(const model *self, int slot)
+{
+    int count = 0;
+    for (int i = 0; i < FUZZ_GRAPHS; i++)
+        count += self->graphs[i].state != GRAPH_NONE &&
+                 (self->graphs[i].reads[slot] || self->graphs[i].writes[slot]);
+    return count;
 }
 
 int graph_owns(const model *self, uintptr_t base, size_t bytes, int except)

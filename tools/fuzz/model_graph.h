@@ -35,6 +35,8 @@ int graph_is_launchable(model *self, const model_graph *graph, const model_strea
 int graph_is_threatened(const model *self, int graph);
 /* The block is gone: no launch is an access of it any more, whatever the graph does. */
 void graph_forget(model *self, int slot);
+/* How many graphs refer to the block. */
+int graph_references(const model *self, int slot);
 /* 1 if a graph other than `except` (from 1) may touch the range when it is launched. */
 int graph_owns(const model *self, uintptr_t base, size_t bytes, int except);
 

@@ -65,6 +65,8 @@ static const char *free_allows(model *self, const fuzz_op *op)
             return "the block belongs to a capture";
         return graph_is_covered(self, op) ? NULL : "a use in the capture is not recorded";
     }
+    if (graph_references(self, op->block) > 1)
+        return "two graphs refer to it: nothing would order their launches";
     if (op->kind == FUZZ_FREE_SYNC && block->reserved > 0 && block->bytes == 0)
         return "nothing is committed";
     if (op->kind == FUZZ_FREE_ON) {

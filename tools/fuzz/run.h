@@ -71,6 +71,7 @@ typedef struct fuzz_run {
         uintptr_t base;
         size_t bytes;
         uint8_t device;
+        uint8_t is_owned; /* the detector knows who owns it; not of memory of graphs */
     } last[FUZZ_BLOCKS];
     uint64_t step;
     uint64_t hits;        /* injected failures so far, before this operation */
@@ -78,6 +79,7 @@ typedef struct fuzz_run {
     uint64_t check_next;
     int is_verbose;
     int illegal_ran; /* a planted error has been run */
+    int is_draining;      /* the program is over, nothing may be refused any more */
     int is_over;     /* a verdict has been reached */
 } fuzz_run;
 

@@ -33,8 +33,8 @@ static int run_pool_destroy(fuzz_run *run, const fuzz_op *op)
 {
     tnr_pool pool = run->pools[op->pool];
     tnr_status status = tnr_pool_destroy(pool);
-    if (status == TNR_ERR_BUSY && run->model.pools[op->pool].is_graph)
-        return 0; /* its graphs are gone, but a launch of one may not have ended */
+    if (status == TNR_ERR_BUSY && run->model.captures > 0 && !run->is_draining)
+        return 0; /* a graph, or a launch of one that is gone, may still need its freed blocks */
     if (!run_succeeded(run, status, "tnr_pool_destroy"))
         return 0;
     run->model.pools[op->pool].is_there = 0;

@@ -102,6 +102,7 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     run->last[op->block].base = base;
     run->last[op->block].bytes = (size_t)op->n;
     run->last[op->block].device = run->model.blocks[op->block].device;
+    run->last[op->block].is_owned = !in_capture;
     return 1;
 }
 
@@ -138,7 +139,7 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
 {
     model_block *block = &run->model.blocks[op->block];
     void *ptr = (void *)run->last[op->block].base;
-    int is_owned = block->graph == 0 && block->bytes > 0;
+    int is_owned = run->last[op->block].is_owned && block->bytes > 0;
     tnr_status status;
     /* The owner ends before the free: afterwards the memory may be somebody else's. A free that
      * fails gives it back. */
@@ -194,7 +195,7 @@ static int run_look(fuzz_run *run, const fuzz_op *op)
         return 0;
     if ((uintptr_t)info.base != block->base || info.device != block->device ||
         (block->reserved == 0 && info.bytes_requested != block->bytes) ||
-        (block->graph == 0 && info.pool != run->pools[block->pool]))
+        (run->last[op->block].is_owned && info.pool != run->pools[block->pool]))
         run_fail(run, FUZZ_VERDICT_SAFETY, "description",
                  "b%d, %zu bytes at 0x%" PRIxPTR ", is described as %zu bytes at %p", op->block,
                  block->bytes, block->base, info.bytes_requested, info.base);
@@ -262,8 +263,12 @@ int run_access(fuzz_run *run, const fuzz_op *op)
     CUresult result;
     if (run->is_over)
         return 0;
+    int has_owners = run->last[op->block].is_owned &&
+                     (op->kind != FUZZ_COPY || run->last[op->other].is_owned);
     if (device != 0)
         fuzz_device_use(run->device, device);
+    if (!has_owners)
+        run->device->owner_pause(1);
     if (op->kind == FUZZ_FILL && m->blocks[op->block].bytes <= 16384 &&
         m->blocks[op->block].base != 0) {
         result = fill(run, op->block, stream, in_capture);
@@ -274,6 +279,8 @@ int run_access(fuzz_run *run, const fuzz_op *op)
             launch.touches[1] = touch_of(run, op->other, in_capture, 1);
         result = fuzz_device_touch(run->device, device, stream, &launch);
     }
+    if (!has_owners)
+        run->device->owner_pause(0);
     if (device != 0)
         fuzz_device_use(run->device, 0);
     if (result != CUDA_SUCCESS) {

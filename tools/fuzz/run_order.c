@@ -62,8 +62,10 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
     }
     /* Without an announcement of this record, the one before must be forgotten: a wait would be
      * taken for one for it. */
-    if (op->n == 0)
+    if (op->n == 0) {
         tnr_event_destroyed(*handle);
+        event->is_told = 0;
+    }
     tnr_moment before = tnr_moment_now();
     if (!driver_succeeded(run, run->device->event_record(*handle, stream), "cuEventRecord"))
         return 0;
