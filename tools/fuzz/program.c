@@ -226,24 +226,19 @@ static int op_read_operands(fuzz_op *op, char *line)
     return word_next(&line) == NULL ? 0 : -1;
 }
 
-/* Two verbs are the same word ("free B", "free B on S"): every template that has it is tried. */
 static int op_read(fuzz_op *op, char *line)
 {
-    char copy[256];
     memset(op, 0, sizeof(*op));
     char *verb = word_next(&line);
-    int is_illegal = strcmp(verb, "!") == 0;
-    if (is_illegal)
+    if (strcmp(verb, "!") == 0) {
+        op->is_illegal = 1;
         verb = word_next(&line);
+    }
     for (int kind = 0; verb != NULL && kind < FUZZ_KINDS; kind++) {
         if (strcmp(verb, fuzz_kind_verb((fuzz_kind)kind)) != 0)
             continue;
-        memset(op, 0, sizeof(*op));
         op->kind = (uint8_t)kind;
-        op->is_illegal = (uint8_t)is_illegal;
-        snprintf(copy, sizeof(copy), "%s", line);
-        if (op_read_operands(op, copy) == 0)
-            return 0;
+        return op_read_operands(op, line);
     }
     return -1;
 }

@@ -36,7 +36,7 @@ enum {
     X(ROUTED, "malloc-routed %b on %s from %p bytes %n")                                           \
     X(ALIGNED, "malloc-aligned %b on %s from %p bytes %n aligned %m")                              \
     X(FREE, "free %b")                                                                             \
-    X(FREE_ON, "free %b on %s")                                                                    \
+    X(FREE_ON, "free-on %b stream %s")                                                                  \
     X(FREE_SYNC, "free-sync %b")                                                                   \
     X(FREE_WRONG, "free-wrong %b offset %n")                                                       \
     X(WRITE, "write %b on %s")                                                                     \
@@ -48,8 +48,8 @@ enum {
     X(KEEP, "keep %b until %e")                                                                    \
     X(RECORD, "record %e on %s told %n")                                                           \
     X(WAIT, "wait %s for %e told %n")                                                              \
-    X(SYNC_EVENT, "synchronize %e told %n")                                                        \
-    X(SYNC_STREAM, "synchronize %s told %n")                                                       \
+    X(SYNC_EVENT, "synchronize-event %e told %n")                                                  \
+    X(SYNC_STREAM, "synchronize-stream %s told %n")                                                \
     X(SYNC_DEVICE, "synchronize-device %d told %n")                                                \
     X(QUERY, "query %e")                                                                           \
     X(EVENT_DESTROY, "destroy-event %e")                                                           \

@@ -36,12 +36,24 @@ static void statistics_get(fuzz_run *run, int device, tnr_stats *stats)
         run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_stats_get: %s", tnr_last_error());
 }
 
+/* Counters of a pool go with it, so the most that was seen counts. */
+static void coverage_note(fuzz_run *run, const tnr_stats *stats)
+{
+    for (int i = 0; i < TNR_SERVED_COUNT; i++)
+        if (run->result->served[i] < stats->served[i])
+            run->result->served[i] = stats->served[i];
+    for (int i = 0; i < TNR_REUSE_COUNT; i++)
+        if (run->result->reused[i] < stats->freed_because[i])
+            run->result->reused[i] = stats->freed_because[i];
+}
+
 /* Guarantee 2. */
 static void statistics_check(fuzz_run *run, int device)
 {
     tnr_stats stats;
     const model *m = &run->model;
     statistics_get(run, device, &stats);
+    coverage_note(run, &stats);
     uint64_t parts = stats.bytes_live + stats.bytes_binned + stats.bytes_free +
                      stats.bytes_retired + stats.bytes_slack;
     uint64_t whole = stats.reserved_bytes.current + stats.bytes_asleep;
@@ -96,10 +108,6 @@ void verdict_drained(fuzz_run *run)
     contents_check(run);
     for (int d = 0; d < run->model.devices; d++) {
         statistics_get(run, d, &stats);
-        for (int i = 0; i < TNR_SERVED_COUNT; i++)
-            run->result->served[i] += stats.served[i];
-        for (int i = 0; i < TNR_REUSE_COUNT; i++)
-            run->result->reused[i] += stats.freed_because[i];
         if (stats.bytes_live + stats.bytes_slack + stats.bytes_retired != 0)
             run_fail(
                 run, FUZZ_VERDICT_LIVENESS, "drain",
