@@ -64,11 +64,12 @@ typedef struct model_pool {
     size_t limit;
 } model_pool;
 
-/* Ranges that a graph may touch whenever it is launched: what its capture handed out. */
+/* Ranges that a graph may touch whenever it is launched. */
 enum { MODEL_RANGES = 256 };
 typedef struct model_range {
     uintptr_t base;
     size_t bytes;
+    int is_outside; /* a block from outside that the graph refers to */
 } model_range;
 
 enum { GRAPH_NONE, GRAPH_CAPTURING, GRAPH_READY };

@@ -27,13 +27,13 @@ static uint32_t node_add(model_graph *graph, int stream)
     return graph->tickets[stream];
 }
 
-static void range_add(model_graph *graph, const model_block *block)
+static void range_add(model_graph *graph, const model_block *block, int is_outside)
 {
     for (int i = 0; i < graph->ranges_count; i++)
         if (graph->ranges[i].base == block->base && graph->ranges[i].bytes >= block->bytes)
             return;
     if (graph->ranges_count < MODEL_RANGES)
-        graph->ranges[graph->ranges_count++] = (model_range){block->base, block->bytes};
+        graph->ranges[graph->ranges_count++] = (model_range){block->base, block->bytes, is_outside};
 }
 
 /* ---- inside --------------------------------------------------------------------------------- */
@@ -48,7 +48,9 @@ void graph_did_malloc(model *self, int slot, int stream)
     inside->writer = (uint8_t)stream;
     inside->ready = node_add(capturing(self), stream);
     block->graph = (uint8_t)self->capturing;
-    range_add(capturing(self), block);
+    /* Its memory may have been another block's before, which the graph wrote. */
+    capturing(self)->writes[slot] = 1;
+    range_add(capturing(self), block, 0);
 }
 
 int graph_is_ordered(model *self, int slot, int stream, int is_write)
@@ -79,7 +81,8 @@ void graph_did_access(model *self, int slot, int stream, int is_write)
     }
     if (stream != inside->home)
         inside->open.at[stream] = ticket;
-    range_add(graph, &self->blocks[slot]);
+    if (self->blocks[slot].graph != self->capturing)
+        range_add(graph, &self->blocks[slot], 1);
 }
 
 void graph_did_mark(model *self, const fuzz_op *op)
@@ -167,18 +170,37 @@ void graph_did_end(model *self, const fuzz_op *op, int is_made)
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
+static int ranges_meet(const model_range *range, uintptr_t base, size_t bytes)
+{
+    return range->base < base + bytes && base < range->base + range->bytes;
+}
+
+/* 1 if the graph's own memory holds any of the range. */
+static int graph_holds(const model_graph *graph, uintptr_t base, size_t bytes)
+{
+    for (int r = 0; r < graph->ranges_count; r++)
+        if (!graph->ranges[r].is_outside && ranges_meet(&graph->ranges[r], base, bytes))
+            return 1;
+    return 0;
+}
+
 int graph_is_threatened(const model *self, int number)
 {
     const model_graph *graph = &self->graphs[number];
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
-        int refers = graph->reads[self->live[i]] || graph->writes[self->live[i]];
-        if (block->graph == 0 || block->graph == number + 1 || refers)
-            continue;
-        for (int r = 0; r < graph->ranges_count; r++)
-            if (graph->ranges[r].base < block->base + block->bytes &&
-                block->base < graph->ranges[r].base + graph->ranges[r].bytes)
-                return 1;
+        if (block->graph != 0 && block->graph != number + 1 &&
+            graph_holds(graph, block->base, block->bytes))
+            return 1;
+    }
+    /* What another graph refers to is kept for it, freed or not, unless the block was this graph's
+     * own; that may have been long ago, so either answer is right. */
+    for (int i = 0; i < FUZZ_GRAPHS; i++) {
+        const model_graph *other = &self->graphs[i];
+        for (int r = 0; i != number && other->state == GRAPH_READY && r < other->ranges_count; r++)
+            if (other->ranges[r].is_outside &&
+                graph_holds(graph, other->ranges[r].base, other->ranges[r].bytes))
+                return 2;
     }
     return 0;
 }
@@ -246,6 +268,8 @@ void graph_forget(model *self, int slot)
         model_graph *graph = &self->graphs[i];
         int touches = graph->reads[slot] || graph->writes[slot];
         if (touches && graph->state != GRAPH_NONE && block->graph != i + 1) {
+            if (graph->debts.at[block->home] < block->ready)
+                graph->debts.at[block->home] = block->ready;
             if (graph->debts.at[block->writer] < block->written)
                 graph->debts.at[block->writer] = block->written;
             if (graph->writes[slot])
@@ -272,8 +296,7 @@ int graph_owns(const model *self, uintptr_t base, size_t bytes, int except)
         if (graph->state == GRAPH_NONE || i + 1 == except)
             continue;
         for (int r = 0; r < graph->ranges_count; r++)
-            if (graph->ranges[r].base < base + bytes &&
-                base < graph->ranges[r].base + graph->ranges[r].bytes)
+            if (ranges_meet(&graph->ranges[r], base, bytes))
                 return 1;
     }
     return 0;

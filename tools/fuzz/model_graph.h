@@ -31,7 +31,8 @@ int graph_is_covered(model *self, const fuzz_op *op);
 int graph_is_joined(const model *self, const model_graph *graph);
 /* 1 if a launch on the stream is ordered after what it must be after. */
 int graph_is_launchable(model *self, const model_graph *graph, const model_stream *stream);
-/* 1 if a live block of another capture lies in the graph's memory: it must not be launched. */
+/* 1 if a live block of another capture lies in the graph's memory: it must not be launched; 2 if
+ * something that another graph refers to does: it may be refused. */
 int graph_is_threatened(const model *self, int graph);
 /* The block is gone: no launch is an access of it any more, whatever the graph does. */
 void graph_forget(model *self, int slot);

@@ -86,6 +86,8 @@ static int run_sleep(fuzz_run *run, const fuzz_op *op)
         run->device->fail_clear();
         m->has_faults = 0;
         run->hits = run->device->fail_hits();
+        if (op->kind == FUZZ_SLEEP && !*asleep)
+            contents_slept(run, op);
         *asleep = 1;
         return 0;
     }

@@ -56,13 +56,13 @@ static int run_launch(fuzz_run *run, const fuzz_op *op)
     tnr_status status =
         tnr_graph_launch(run->graphs[op->graph], run->execs[op->graph], run->streams[op->stream]);
     run->device->owner_pause(0);
-    if (status == TNR_ERR_OVERWRITE && threatened) {
+    if (status == TNR_ERR_OVERWRITE && threatened != 0) {
         run->result->launches_refused++;
         return 0;
     }
     if (!run_succeeded(run, status, "tnr_graph_launch"))
         return 0;
-    if (threatened)
+    if (threatened == 1)
         run_fail(run, FUZZ_VERDICT_SAFETY, "overwrite",
                  "g%d was launched though a live block lies in its memory", op->graph);
     graph_did_launch(&run->model, op);
