@@ -32,13 +32,19 @@ static void drain_graphs(fuzz_run *run)
             drain_op(run, (fuzz_op){.kind = FUZZ_GRAPH_DESTROY, .graph = g});
 }
 
+static void drain_wake(fuzz_run *run)
+{
+    for (uint8_t d = 0; d < run->model.devices; d++)
+        if (run->model.default_asleep[d])
+            drain_op(run, (fuzz_op){.kind = FUZZ_WAKE, .device = d});
+}
+
 /* Everything completes; the host knows. */
 static void drain_work(fuzz_run *run)
 {
     for (uint8_t d = 0; d < run->model.devices; d++) {
         drain_op(run, (fuzz_op){.kind = FUZZ_SYNC_DEVICE, .device = d, .n = 1});
-        if (run->model.default_asleep[d])
-            drain_op(run, (fuzz_op){.kind = FUZZ_WAKE, .device = d});
+        drain_op(run, (fuzz_op){.kind = FUZZ_LIMIT, .device = d, .n = UINT64_MAX});
     }
     drain_op(run, (fuzz_op){.kind = FUZZ_RUN, .n = UINT64_MAX});
 }
@@ -58,6 +64,9 @@ static void drain_objects(fuzz_run *run)
     for (uint8_t s = 2; s < FUZZ_STREAMS; s++)
         if (m->streams[s].is_there)
             drain_op(run, (fuzz_op){.kind = FUZZ_STREAM_DESTROY, .stream = s});
+    for (uint8_t d = 0; d < m->devices; d++)
+        drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
+    drain_wake(run); /* now that there is room */
     for (uint8_t d = 0; d < m->devices; d++)
         drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
 }

@@ -48,6 +48,7 @@ void graph_did_malloc(model *self, int slot, int stream)
     inside->writer = (uint8_t)stream;
     inside->ready = node_add(capturing(self), stream);
     block->graph = (uint8_t)self->capturing;
+    block->pool = capturing(self)->pool == 0 ? FUZZ_POOLS : capturing(self)->pool;
     /* Its memory may have been another block's before, which the graph wrote. */
     capturing(self)->writes[slot] = 1;
     range_add(capturing(self), block, 0);

@@ -115,7 +115,7 @@ void verdict_drained(fuzz_run *run)
                 " bytes are live, %" PRIu64 " slack, %" PRIu64 " retired in %" PRIu64 " blocks",
                 d, stats.bytes_live, stats.bytes_slack, stats.bytes_retired, stats.blocks_retired);
         if (stats.reserved_bytes.current + stats.bytes_asleep != 0)
-            run_fail(run, FUZZ_VERDICT_LIVENESS, "drain",
+            run_fail(run, FUZZ_VERDICT_LIVENESS, "drained memory",
                      "device %d: everything was trimmed, and %" PRIu64
                      " bytes are still mapped, of them %" PRIu64 " binned and %" PRIu64 " free",
                      d, stats.reserved_bytes.current, stats.bytes_binned, stats.bytes_free);
