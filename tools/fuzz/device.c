@@ -28,7 +28,7 @@ static void touch_run(void *const *params)
     const fuzz_launch *launch = params[0];
     for (int i = 0; i < 2; i++) {
         const fuzz_touch *touch = &launch->touches[i];
-        if (touch->bytes < sizeof(uint64_t))
+        if (touch->bytes < sizeof(uint64_t) || !touch->is_visited)
             continue;
         uint64_t last = touch->address + (touch->bytes & ~UINT64_C(7)) - 8;
         if (touch->is_write) {

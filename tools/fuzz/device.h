@@ -4,8 +4,9 @@
  * opens, and nothing is linked against it.
  *
  * Reads and writes of blocks are a kernel, `touch`, that declares a whole block as touched, so that
- * the race detector sees all of it, and really visits its first and last words, so that contents
- * are checked without the detector too.
+ * the race detector sees all of it. Of some blocks it really visits the first and last words, so that
+ * contents are checked without the detector too; of all blocks that would cost more in page faults
+ * than everything else together.
  */
 #ifndef TENURE_FUZZ_DEVICE_H
 #define TENURE_FUZZ_DEVICE_H
@@ -76,7 +77,8 @@ typedef struct fuzz_device {
 typedef struct fuzz_touch {
     uint64_t address, bytes;
     uint64_t tag; /* written, or expected; 0: expected to be anything */
-    uint64_t is_write;
+    uint32_t is_write;
+    uint32_t is_visited; /* 0: declared only, its contents are left alone */
 } fuzz_touch;
 
 /* One launch: its only parameter. `step` is what wrong contents are reported with. */

@@ -74,6 +74,13 @@ static int action_is_needed(int action)
     return action == DRAW_MALLOC || action == DRAW_FREE || action == DRAW_TOUCH;
 }
 
+static int action_is_dear(int action)
+{
+    return action == DRAW_POOL || action == DRAW_TRIM || action == DRAW_LIMIT ||
+           action == DRAW_SLEEP || action == DRAW_SNAPSHOT || action == DRAW_STATS ||
+           action == DRAW_GROWABLE || action == DRAW_STORM;
+}
+
 static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
 {
     static const uint32_t usual[] = {
@@ -84,15 +91,17 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
     uint32_t sum = 0;
     for (int i = 0; i < DRAW_ACTIONS; i++) {
         uint32_t weight = usual[i] * 4;
-        switch (below(draw, 4)) {
+        /* What costs as much as hundreds of other operations is in few programs, and often there. */
+        int chances = action_is_dear(i) ? 12 : 4;
+        switch (below(draw, (uint64_t)chances)) {
         case 0:
-            weight = action_is_needed(i) ? weight / 2 : 0;
-            break;
-        case 1:
             weight *= 3;
             break;
-        default:
+        case 1:
+        case 2:
             break;
+        default:
+            weight = action_is_needed(i) ? weight / 2 : 0;
         }
         if ((i == DRAW_FAULT && limits->no_faults) || (i == DRAW_SLEEP && limits->no_sleep) ||
             ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && limits->no_graphs))
@@ -124,6 +133,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     if (limits->illegal) {
         draw->streams_target = FUZZ_STREAMS - 3;
         setup->devices = draw->devices = 1;
+        if (setup->memory_bytes < 256 * MIB)
+            setup->memory_bytes = 256 * MIB; /* to reclaim is to wait, and to wait is to order */
         draw->illegal_kind = (int)below(draw, (uint64_t)fuzz_planted_count);
         draw->illegal_after = 20 + below(draw, limits->ops > 2000 ? 2000 : limits->ops);
     }

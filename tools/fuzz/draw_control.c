@@ -165,7 +165,7 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
             return 0; /* a snapshot costs as much as thousands of other operations */
         return push_allowed(draw, m, op);
     case DRAW_SLEEP:
-        return below(draw, 4) == 0 && draw_sleep(draw, m);
+        return below(draw, 32) == 0 && draw_sleep(draw, m); /* copies all of its memory */
     case DRAW_RUN:
         stream = draw_stream(draw, m, -1);
         op = (fuzz_op){.kind = FUZZ_RUN, .n = 1 + below(draw, 16)};

@@ -49,6 +49,18 @@ static void step(const site *s, fuzz_kind kind, int block, int stream, int is_il
     draw_push(s->draw, op);
 }
 
+/* A free that waits for a use comes back only when memory is missed, so the sizes are such that
+ * nothing else fits, and then at once, behind a wait for the use that Tenure knows of: too early a
+ * one. */
+static void steps_eager(site *s)
+{
+    s->bytes = (5 << 20) + 512 * random_below(&s->draw->random, 1000);
+    for (uint8_t i = 0; i < fuzz_settings_count; i++)
+        if (strcmp(fuzz_settings[i], "reuse:wait") == 0 ||
+            strcmp(fuzz_settings[i], "reuse_mark_percent:0") == 0)
+            draw_push(s->draw, (fuzz_op){.kind = FUZZ_CONFIGURE, .name = i});
+}
+
 /* A block with data that the user may read. */
 static void steps_begin(const site *s)
 {
@@ -74,8 +86,10 @@ static void steps_free_wrong(const site *s, uint64_t offset)
               (fuzz_op){.kind = FUZZ_FREE_WRONG, .is_illegal = 1, .block = s->block, .n = offset});
 }
 
-static void steps_push(const site *s, int kind)
+static void steps_push(site *s, int kind)
 {
+    if (kind == 1 || kind == 8 || kind == 9)
+        steps_eager(s);
     switch (kind) {
     case 0:
         steps_begin(s);

@@ -94,6 +94,8 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     int is_reserve = op->kind == FUZZ_RESERVE;
     int in_capture = run->model.streams[op->stream].graph != 0;
     run_hash(run, base);
+    run->freed_again |=
+        base < run->freed_base + run->freed_bytes && run->freed_base < base + (uintptr_t)op->n;
     malloc_check(run, op, base);
     if (!run->is_over && !is_reserve && !in_capture)
         (void)run->device->owner_begin(base, (size_t)op->n, run->labels[op->block]);
@@ -164,6 +166,10 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
             (void)run->device->owner_begin(block->base, block->bytes, run->labels[op->block]);
         return 0;
     }
+    if (op->is_illegal) {
+        run->freed_base = block->base;
+        run->freed_bytes = block->bytes;
+    }
     model_did_free(&run->model, op);
     return 1;
 }
@@ -223,10 +229,14 @@ int run_memory(fuzz_run *run, const fuzz_op *op)
 
 /* ---- touching ------------------------------------------------------------------------------- */
 
+/* Blocks whose contents are checked. */
+enum { VISITED_ONE_IN = 4 };
+
 static fuzz_touch touch_of(fuzz_run *run, int slot, int in_capture, int is_write)
 {
     model_block *block = &run->model.blocks[slot];
-    fuzz_touch touch = {.is_write = (uint64_t)is_write};
+    fuzz_touch touch = {.is_write = (uint32_t)is_write};
+    touch.is_visited = slot % VISITED_ONE_IN == 0;
     touch.address = run->last[slot].base;
     touch.bytes = block->base == 0 ? run->last[slot].bytes : block->bytes;
     if (is_write) {
@@ -269,7 +279,7 @@ int run_access(fuzz_run *run, const fuzz_op *op)
         fuzz_device_use(run->device, device);
     if (!has_owners)
         run->device->owner_pause(1);
-    if (op->kind == FUZZ_FILL && m->blocks[op->block].bytes <= 16384 &&
+    if (op->kind == FUZZ_FILL && m->blocks[op->block].bytes <= 4096 &&
         m->blocks[op->block].base != 0) {
         result = fill(run, op->block, stream, in_capture);
     } else {
