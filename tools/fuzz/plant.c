@@ -148,7 +148,7 @@ static void steps_push(site *s, int kind)
         step(s, FUZZ_MALLOC, s->block, s->stream_new, 0);
         step(s, FUZZ_WRITE, s->block, s->stream_new, 0);
         step(s, FUZZ_FREE, s->block, 0, 0);
-        step(s, FUZZ_STREAM_DESTROY, 0, s->stream_new, 1);
+        step(s, FUZZ_STREAM_DESTROY, s->block, s->stream_new, 1);
         draw_push(s->draw, create); /* the driver gives it the same handle */
         steps_reuse(s, s->stream_new);
     }

@@ -71,6 +71,7 @@ typedef struct fuzz_run {
         uintptr_t base;
         size_t bytes;
         uint8_t device;
+        uint8_t is_fresh; /* the latest allocation for the slot succeeded */
         uint8_t is_owned; /* the detector knows who owns it; not of memory of graphs */
     } last[FUZZ_BLOCKS];
     uint64_t step;

@@ -88,6 +88,7 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     void *ptr = NULL;
     tnr_status status = malloc_call(run, op, &ptr);
     run_hash(run, (uint64_t)status);
+    run->last[op->block].is_fresh = status == TNR_OK;
     if (status != TNR_OK)
         return malloc_refused(run, op, status, ptr);
     uintptr_t base = (uintptr_t)ptr;

@@ -21,7 +21,7 @@
 
 static const char *driver, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
 static int illegal, no_shrink, no_faults, no_graphs, no_sleep, keep_going, is_json, is_verbose,
-    progress_wanted, print_program;
+    progress_wanted, print_program, is_strict;
 
 static const cli_option options[] = {
     {"seeds", "A..B",
@@ -35,6 +35,7 @@ static const cli_option options[] = {
     {"replay", "FILE", "run the program in a file, and nothing else", &replay, NULL},
     {"print", NULL, "with --replay or one seed: the program as it was run, on stdout", NULL,
      &print_program},
+    {"strict", NULL, "with --replay: it is an error if an operation is skipped", NULL, &is_strict},
     {"verbose", NULL, "with --replay: every operation, and why one was skipped", NULL, &is_verbose},
     {"out", "DIR", "where the program that failed is written (default .)", &out, NULL},
     {"no-shrink", NULL, "write it as it is", NULL, &no_shrink},
@@ -190,6 +191,10 @@ static exit_code replay_judge(const fuzz_program *program, const fuzz_result *re
            result->skipped, found);
     if (result->verdict != FUZZ_VERDICT_OK)
         printf("%s, operation %" PRIu64 ": %s\n", result->check, result->step, result->text);
+    if (is_strict && result->skipped > 0) {
+        printf("not all of it was run: see --verbose\n");
+        return EXIT_CODE_CHECK_FAILED;
+    }
     if (expected[0] == '\0')
         return exit_code_of_verdict(result->verdict);
     if (strcmp(found, expected) == 0) {
@@ -256,7 +261,9 @@ static void failure_write(fuzz_device *device, fuzz_totals *totals, fuzz_report 
     report->before = report->after = totals->program.count;
     if (number_parse("shrink-time", shrink_seconds, 60, 1000000, &limit) != 0)
         return;
+    /* Of a missed error a shorter program is missed as well, down to nothing. */
     if (!no_shrink && totals->failure.verdict != FUZZ_VERDICT_SETUP &&
+        totals->failure.verdict != FUZZ_VERDICT_MISSED &&
         fuzz_child_open(&child, totals->program.count + 64, error, sizeof(error)) == 0) {
         fuzz_result shrunk = totals->failure;
         report->tries = fuzz_shrink(&totals->program, &shrunk, &child, device, (unsigned)limit,
