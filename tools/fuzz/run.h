@@ -78,6 +78,7 @@ typedef struct fuzz_run {
     uint64_t hits;        /* injected failures so far, before this operation */
     uint64_t check_every; /* operations between two complete checks */
     uint64_t check_next;
+    uint64_t limit_seen[FUZZ_DEVICES], reserved_seen[FUZZ_DEVICES]; /* at the last check */
     int is_verbose;
     int illegal_ran; /* a planted error has been run */
     uintptr_t freed_base; /* of the block whose free was the planted error; 0: none */

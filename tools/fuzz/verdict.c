@@ -71,6 +71,15 @@ static void statistics_check(fuzz_run *run, int device)
                  " bytes, the program has %" PRIu64 " of %" PRIu64,
                  device, stats.allocation[TNR_WORLD_ALL].current, stats.bytes_live,
                  m->live_blocks[device], m->requested_bytes[device]);
+    /* What was mapped when a limit was lowered may stay above it, but nothing may be added. */
+    uint64_t reserved = stats.reserved_bytes.current;
+    if (run->limit_seen[device] == m->limit_bytes[device] && reserved > m->limit_bytes[device] &&
+        reserved > run->reserved_seen[device])
+        run_fail(run, FUZZ_VERDICT_SAFETY, "limit",
+                 "device %d: %" PRIu64 " bytes are mapped, and the limit is %" PRIu64, device,
+                 reserved, m->limit_bytes[device]);
+    run->limit_seen[device] = m->limit_bytes[device];
+    run->reserved_seen[device] = reserved;
     const tnr_stat *bytes = &stats.allocated_bytes[TNR_WORLD_ALL];
     if (bytes->allocated - bytes->freed != bytes->current || bytes->peak < bytes->current)
         run_fail(run, FUZZ_VERDICT_SAFETY, "statistics",
