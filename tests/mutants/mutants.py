@@ -6,34 +6,54 @@ says so if the code has moved on."""
 MUTANTS = [
     # ---- lifetime: uses
     ("use_own_key", "lifetime/use.c",
-     "    if ((*arena)->key == tnri_stream_key(handle))\n        return own_use(*arena, ptr);",
-     "    if ((*arena)->key != tnri_stream_key(handle))\n        return own_use(*arena, ptr);",
+     "    if ((*arena)->key == tnri_stream_key(handle))\n"
+     "        return own_use(*arena, ptr);",
+     "    if ((*arena)->key != tnri_stream_key(handle))\n"
+     "        return own_use(*arena, ptr);",
      "record_use does nothing on other streams than the block's"),
     ("use_again_lost", "lifetime/use.c",
-     "        *event = use_advance(use, number, *event);\n    tnri_lock_release(&arena->lock);",
-     "        (void)number;\n    tnri_lock_release(&arena->lock);",
+     "        *event = use_advance(use, number, *event);\n"
+     "    tnri_lock_release(&arena->lock);",
+     "        (void)number;\n"
+     "    tnri_lock_release(&arena->lock);",
      "a second record_use of the same stream does not move the mark on"),
     ("use_stream_ignored", "lifetime/use.c",
-     "    return use_enter(arena, ptr, stream, 0, NULL);\n}\n\ntnr_status tnr_keep_until",
-     "    return TNR_OK;\n}\n\ntnr_status tnr_keep_until",
+     "    return use_enter(arena, ptr, stream, 0, NULL);\n"
+     "}\n"
+     "\n"
+     "tnr_status tnr_keep_until",
+     "    return TNR_OK;\n"
+     "}\n"
+     "\n"
+     "tnr_status tnr_keep_until",
      "record_stream is forgotten"),
     ("keep_ignored", "lifetime/use.c",
      "    return use_enter(arena, ptr, proxy, number, mark);",
-     "    tnri_event_drop(arena->device, mark);\n    return TNR_OK;",
+     "    tnri_event_drop(arena->device, mark);\n"
+     "    return TNR_OK;",
      "keep_until is forgotten"),
     ("free_on_forgets", "lifetime/use.c",
-     "    if (is_start)\n        status = tnr_record_use(ptr, stream);",
-     "    (void)stream;\n    (void)is_start;",
+     "    if (is_start)\n"
+     "        status = tnr_record_use(ptr, stream);",
+     "    (void)stream;\n"
+     "    (void)is_start;",
      "free_on is a plain free"),
     # ---- lifetime: retirement
     ("retire_open_use", "lifetime/retire.c",
-     "    while (use != NULL && use->until_free != TNRI_UNTIL_FREE_OPEN)\n        use = use->next;",
-     "    while (use != NULL)\n        use = use->next;",
+     "    while (use != NULL && use->until_free != TNRI_UNTIL_FREE_OPEN)\n"
+     "        use = use->next;",
+     "    while (use != NULL)\n"
+     "        use = use->next;",
      "the free does not mark what record_stream left open"),
     ("retire_first_only", "lifetime/retire.c",
-     "        tnri_lock_take(&stream->lock);\n        tnri_pending_insert(&stream->pending, use);",
-     "        if (use != uses->first) {\n            over++;\n            continue;\n        }\n"
-     "        tnri_lock_take(&stream->lock);\n        tnri_pending_insert(&stream->pending, use);",
+     "        tnri_lock_take(&stream->lock);\n"
+     "        tnri_pending_insert(&stream->pending, use);",
+     "        if (use != uses->first) {\n"
+     "            over++;\n"
+     "            continue;\n"
+     "        }\n"
+     "        tnri_lock_take(&stream->lock);\n"
+     "        tnri_pending_insert(&stream->pending, use);",
      "only the first stream's use of a block is waited for"),
     ("retire_poll_policy", "lifetime/retire.c",
      "            tnri_stream_is_after(own, stream, use->number)) {",
@@ -45,43 +65,60 @@ MUTANTS = [
      "free_sync waits for nobody"),
     ("unretire_early", "lifetime/retire.c",
      "    if (atomic_fetch_sub_explicit(&uses->pending, count, memory_order_acq_rel) != count)\n",
-     "    if (atomic_fetch_sub_explicit(&uses->pending, count, memory_order_acq_rel) > count + 1)\n",
+     "    if (atomic_fetch_sub_explicit(&uses->pending, count, memory_order_acq_rel) "
+     "> count + 1)\n",
      "a block is ended one use too early"),
     # ---- lifetime: collecting
     ("poll_not_asked", "lifetime/collect.c",
-     "        int over = tnri_event_is_over(event);\n        tnri_event_drop(stream->device, event);",
-     "        int over = 1;\n        tnri_event_drop(stream->device, event);",
+     "        int over = tnri_event_is_over(event);\n"
+     "        tnri_event_drop(stream->device, event);",
+     "        int over = 1;\n"
+     "        tnri_event_drop(stream->device, event);",
      "the first pending event is taken for over"),
     ("before_ignores_wait", "lifetime/collect.c",
      "        if (!wait || own == NULL || tnri_event_order(use->event, own->handle) != TNR_OK)\n"
      "            return 0;",
-     "        if (!wait || own == NULL)\n            return 0;",
+     "        if (!wait || own == NULL)\n"
+     "            return 0;",
      "the wait on the device is dropped"),
     ("before_first_only", "lifetime/collect.c",
-     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n        *waited = 1;",
-     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n        *waited = 1;\n"
+     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n"
+     "        *waited = 1;",
+     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n"
+     "        *waited = 1;\n"
      "        break;",
      "the stream is made to wait for the first use only"),
     ("before_unfenced", "lifetime/collect.c",
-     "    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))\n        return 0;\n"
+     "    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))\n"
+     "        return 0;\n"
      "    for",
      "    for",
      "blocks of free_sync are used before they are fenced"),
     ("fence_own_arenas", "lifetime/collect.c",
-     "        if (status == TNR_OK) {\n            status = tnri_event_order(event, proxy->handle);\n"
-     "            tnri_event_drop(device, event);\n        }\n    }\n    for (tnr_pool",
-     "        if (status == TNR_OK)\n            tnri_event_drop(device, event);\n    }\n"
+     "        if (status == TNR_OK) {\n"
+     "            status = tnri_event_order(event, proxy->handle);\n"
+     "            tnri_event_drop(device, event);\n"
+     "        }\n"
+     "    }\n"
+     "    for (tnr_pool",
+     "        if (status == TNR_OK)\n"
+     "            tnri_event_drop(device, event);\n"
+     "    }\n"
      "    for (tnr_pool",
      "the fence of free_sync does not follow the streams that Tenure knows"),
     ("fence_legacy", "lifetime/collect.c",
-     "    if (status == TNR_OK)\n        status = tnri_event_record(device, NULL, &event);\n"
-     "    if (status == TNR_OK) {\n        status = tnri_event_order(event, proxy->handle);",
-     "    if (status == TNR_OK)\n        status = tnri_event_record(device, NULL, &event);\n"
+     "    if (status == TNR_OK)\n"
+     "        status = tnri_event_record(device, NULL, &event);\n"
+     "    if (status == TNR_OK) {\n"
+     "        status = tnri_event_order(event, proxy->handle);",
+     "    if (status == TNR_OK)\n"
+     "        status = tnri_event_record(device, NULL, &event);\n"
      "    if (status == TNR_OK) {",
      "the fence of free_sync does not follow the legacy stream"),
     ("launch_order_dropped", "lifetime/collect.c",
      "        is_ordered = is_ordered && uses_are_before(uses, stream, 1, &waited);",
-     "        (void)stream;\n        (void)waited;",
+     "        (void)stream;\n"
+     "        (void)waited;",
      "a launch is not ordered after uses of its pool's freed blocks"),
     # ---- lifetime: streams and what the program tells
     ("after_off_by_one", "lifetime/stream.c",
@@ -105,39 +142,54 @@ MUTANTS = [
      "            (void)pool;",
      "a destroyed stream's arenas are not sealed"),
     ("seal_not_followed", "lifetime/stream.c",
-     "        if (status == TNR_OK)\n            status = tnri_event_order(*event, proxy->handle);\n"
-     "        if (status != TNR_OK)\n            tnri_event_drop(stream->device, *event);",
-     "        if (status != TNR_OK)\n            tnri_event_drop(stream->device, *event);",
+     "        if (status == TNR_OK)\n"
+     "            status = tnri_event_order(*event, proxy->handle);\n"
+     "        if (status != TNR_OK)\n"
+     "            tnri_event_drop(stream->device, *event);",
+     "        if (status != TNR_OK)\n"
+     "            tnri_event_drop(stream->device, *event);",
      "free_sync forgets the work of destroyed streams"),
     ("event_number_late", "lifetime/announce.c",
      "    fresh->number = before < fresh->announced ? before : fresh->announced;",
      "    fresh->number = UINT64_MAX / 2;",
      "an announced event covers what comes after it"),
     ("event_forgotten_not", "lifetime/announce.c",
-     "    if (old != NULL)\n        *link = old->next;\n    tnri_lock_release(&announced.lock);",
-     "    tnri_lock_release(&announced.lock);\n    return;",
+     "    if (old != NULL)\n"
+     "        *link = old->next;\n"
+     "    tnri_lock_release(&announced.lock);",
+     "    tnri_lock_release(&announced.lock);\n"
+     "    return;",
      "a forgotten event is still credited"),
     ("stream_sync_future", "lifetime/announce.c",
-     "    tnri_stream_completed(stream, began);\n    clock_completed(device, clock);",
-     "    tnri_stream_completed(stream, UINT64_MAX / 2);\n    clock_completed(device, clock);",
+     "    tnri_stream_completed(stream, began);\n"
+     "    clock_completed(device, clock);",
+     "    tnri_stream_completed(stream, UINT64_MAX / 2);\n"
+     "    clock_completed(device, clock);",
      "after a synchronise everything on the stream is taken for over, forever"),
     ("stream_sync_other", "lifetime/announce.c",
-     "        tnri_stream_completed(stream, began);\n    return TNR_OK;",
-     "        tnri_stream_completed(stream, began + 1000);\n    return TNR_OK;",
+     "        tnri_stream_completed(stream, began);\n"
+     "    return TNR_OK;",
+     "        tnri_stream_completed(stream, began + 1000);\n"
+     "    return TNR_OK;",
      "after cuCtxSynchronize later marks are taken for over too"),
     ("mark_of_proxy", "lifetime/announce.c",
      "        tnri_drive(cuStreamWaitEvent, ((*proxy)->handle, event, CU_EVENT_WAIT_DEFAULT));",
-     "        CUDA_SUCCESS;\n    (void)event;",
+     "        CUDA_SUCCESS;\n"
+     "    (void)event;",
      "keep_until marks without waiting for the event"),
     # ---- alloc: other streams' memory
     ("donor_no_wait", "alloc/arena/execute.c",
-     "    if (!*refused)\n        status = tnri_event_order(event, plan->arena->stream);",
-     "    if (0)\n        status = tnri_event_order(event, plan->arena->stream);",
+     "    if (!*refused)\n"
+     "        status = tnri_event_order(event, plan->arena->stream);",
+     "    if (0)\n"
+     "        status = tnri_event_order(event, plan->arena->stream);",
      "memory of another stream is taken without a wait"),
     ("donor_idle_ignored", "alloc/arena/execute.c",
-     "    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);\n    if (!*refused)\n"
+     "    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);\n"
+     "    if (!*refused)\n"
      "        status = tnri_event_order(event, plan->arena->stream);",
-     "    *refused = 0;\n    if (policy != TNRI_CROSS_IDLE)\n"
+     "    *refused = 0;\n"
+     "    if (policy != TNRI_CROSS_IDLE)\n"
      "        status = tnri_event_order(event, plan->arena->stream);",
      "cross_stream:idle takes memory that is not idle"),
     ("donor_waited_all", "alloc/arena/execute.c",
@@ -149,7 +201,8 @@ MUTANTS = [
      "    *over = 1;",
      "old mappings are removed while they are in use"),
     ("move_without_event", "alloc/arena/execute.c",
-     "        group_set_event(plan, 0, plan->own_count, event);\n        tnri_event_drop",
+     "        group_set_event(plan, 0, plan->own_count, event);\n"
+     "        tnri_event_drop",
      "        tnri_event_drop",
      "a chunk's old address is given up without a mark"),
     ("seal_wait_dropped", "alloc/pool/pool.c",
@@ -168,12 +221,16 @@ MUTANTS = [
      "    size_t lead = (0 - block->base) & (alignment / 2 - 1);",
      "half the alignment that was asked for"),
     ("merge_forgets_above", "alloc/arena/world.c",
-     "    block->bytes += upper->bytes;\n    block->above = upper->above;",
-     "    block->bytes += upper->bytes - TNR_ALIGNMENT_DEFAULT;\n    block->above = upper->above;",
+     "    block->bytes += upper->bytes;\n"
+     "    block->above = upper->above;",
+     "    block->bytes += upper->bytes - TNR_ALIGNMENT_DEFAULT;\n"
+     "    block->above = upper->above;",
      "a merge loses 512 bytes"),
     ("unbin_wrong_size", "alloc/arena/world.c",
-     "    if (block == NULL || block->bytes != bytes)\n        return NULL;",
-     "    if (block == NULL || block->bytes + TNR_ALIGNMENT_DEFAULT < bytes)\n        return NULL;",
+     "    if (block == NULL || block->bytes != bytes)\n"
+     "        return NULL;",
+     "    if (block == NULL || block->bytes + TNR_ALIGNMENT_DEFAULT < bytes)\n"
+     "        return NULL;",
      "a bin serves a block that is a unit too small"),
     ("bin_place", "alloc/arena/world.c",
      "    last->bin_place = block->bin_place;\n",
@@ -184,12 +241,17 @@ MUTANTS = [
      "",
      "a flushed block can still be taken from its bin"),
     ("free_keeps_uses", "alloc/arena/world.c",
-     "    tnri_record_enter(world, block, TNRI_LIVE);\n    block->uses = NULL;\n    return block;",
-     "    tnri_record_enter(world, block, TNRI_LIVE);\n    return block;",
+     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
+     "    block->uses = NULL;\n"
+     "    return block;",
+     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
+     "    return block;",
      "a block from a bin may have its former owner's uses (equivalent: binned blocks have none)"),
     ("count_freed_slot", "alloc/arena/arena.c",
-     "    tally->bytes_freed += bytes;\n    tally->requested_freed += requested;",
-     "    tally->bytes_freed += bytes;\n    tally->requested_freed += bytes;",
+     "    tally->bytes_freed += bytes;\n"
+     "    tally->requested_freed += requested;",
+     "    tally->bytes_freed += bytes;\n"
+     "    tally->requested_freed += bytes;",
      "what was asked for and what was set aside are confused at the free"),
     ("double_free", "alloc/arena/arena.c",
      "block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {",
@@ -200,7 +262,8 @@ MUTANTS = [
      "    if (tnri_unlikely(block->uses != NULL && block->bytes > 65536)) {",
      "the uses of small blocks are forgotten at the free"),
     ("unretire_keeps_uses", "alloc/arena/arena.c",
-     "    tnri_assert(block->state == TNRI_RETIRED);\n    block->uses = NULL;",
+     "    tnri_assert(block->state == TNRI_RETIRED);\n"
+     "    block->uses = NULL;",
      "    tnri_assert(block->state == TNRI_RETIRED);",
      "an ended block keeps a pointer to its uses"),
     ("mark_sealed", "alloc/arena/arena.c",
@@ -234,23 +297,28 @@ MUTANTS = [
      "    int goes_on = uses->holds <= 1 && uses->is_freed;",
      "the first of two graphs that ends lets a block go"),
     ("launch_not_ordered", "capture/launch.c",
-     "        status = tnri_event_order(mark, self->handle);\n        if (status == TNR_OK && number",
+     "        status = tnri_event_order(mark, self->handle);\n"
+     "        if (status == TNR_OK && number",
      "        if (status == TNR_OK && number",
      "launches into a shared pool are not ordered"),
     ("launch_overwrites", "capture/launch.c",
-     "    if (base == 0)\n        return TNR_OK;",
-     "    if (base == 0 || bytes > 0)\n        return TNR_OK;",
+     "    if (base == 0)\n"
+     "        return TNR_OK;",
+     "    if (base == 0 || bytes > 0)\n"
+     "        return TNR_OK;",
      "a launch that overwrites a live block is not refused"),
     ("launch_stream_lost", "capture/launch.c",
      "        self->place->launch_stream = self->stream;",
-     "        tnri_stream_drop(self->stream);\n        self->place->launch_stream = NULL;",
+     "        tnri_stream_drop(self->stream);\n"
+     "        self->place->launch_stream = NULL;",
      "the latest launch is not remembered"),
     ("order_edge_lost", "capture/order.c",
      "        for (uint32_t i = 0; status == TNR_OK && i < order->nodes[number].edges_count; i++)",
      "        for (uint32_t i = 1; status == TNR_OK && i < order->nodes[number].edges_count; i++)",
      "the first edge of a node is not followed (less reuse, nothing unsafe)"),
     ("order_not_forgotten", "capture/order.c",
-     "        view_forget(view);\n        walk again",
+     "        view_forget(view);\n"
+     "        walk again",
      "        walk again",
      "a stream that went elsewhere still sees what it saw before"),
     ("reach_first_only", "capture/place.c",
@@ -259,8 +327,10 @@ MUTANTS = [
      "    (void)view;",
      "record_stream in a capture is forgotten"),
     ("capture_use_ignored", "capture/place.c",
-     "    else if (!captured_reach(captured, stream, &view))\n        captured->is_kept = 1;",
-     "    else\n        (void)view;",
+     "    else if (!captured_reach(captured, stream, &view))\n"
+     "        captured->is_kept = 1;",
+     "    else\n"
+     "        (void)view;",
      "record_use in a capture is forgotten"),
     ("survivor_unguarded", "capture/place.c",
      "            !tnri_threats_add(captured, graph->number))",

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does the fuzzer find bugs? Applies the mutants (mutants.py) one at a time to a scratch copy of the
-tree, builds the library, and lets the fuzzer look for each, within a bound.
+"""Does the fuzzer find bugs? Applies the mutants (mutants.py) one at a time to a scratch copy of
+the tree, builds the library, and lets the fuzzer look for each, within a bound.
 
     run_mutants.py --check                 the texts are all there; builds nothing
     run_mutants.py SCRATCH [NAME...]       all of them, or some
 
-SCRATCH is a folder for the copy and its build; it is made, and used again the next time. --operations
-N bounds the search (default 4,000,000); --survivors-ok makes survivors no failure. The table goes to
-stdout, and as Markdown to --markdown FILE. Exit code 1: somebody survived, or a text was not found."""
+SCRATCH is a folder for the copy and its build; it is made, and used again the next time.
+--operations N bounds the search (default 4,000,000); --survivors-ok makes survivors no failure.
+The table goes to stdout, and as Markdown to --markdown FILE. Exit code 1: somebody survived, or a
+text was not found."""
 import argparse
 import json
 import pathlib
@@ -52,7 +53,8 @@ class Scratch:
     def __init__(self, folder):
         self.source, self.build = folder / "source", folder / "build"
         folder.mkdir(parents=True, exist_ok=True)
-        for part in ("alloc", "lifetime", "capture", "tools", "CMakeLists.txt", "LICENSE"):
+        for part in ("alloc", "lifetime", "capture", "tools", "CMakeLists.txt", "LICENSE",
+                     "tests/traces/recorded.csv"):
             self.copy(part)
         if not (self.build / "CMakeCache.txt").exists():
             self.must(run(["cmake", "-S", self.source, "-B", self.build, "-DTNR_BUILD_TESTS=OFF",
@@ -100,7 +102,7 @@ class Scratch:
 
 def hunt(scratch, mutant, operations):
     name, file, text, replacement, what = mutant
-    row = {"name": name, "file": file, "what": what, "killed_by": "", "operations": None, "seed": None}
+    row = {"name": name, "what": what, "killed_by": "", "operations": None, "seed": None}
     began = time.monotonic()
     scratch.mutate(file, text, replacement)
     try:

@@ -4,9 +4,9 @@
  * opens, and nothing is linked against it.
  *
  * Reads and writes of blocks are a kernel, `touch`, that declares a whole block as touched, so that
- * the race detector sees all of it. Of some blocks it really visits the first and last words, so that
- * contents are checked without the detector too; of all blocks that would cost more in page faults
- * than everything else together.
+ * the race detector sees all of it. Of some blocks it really visits the first and last words, so
+ * that contents are checked without the detector too; of all blocks that would cost more in page
+ * faults than everything else together.
  */
 #ifndef TENURE_FUZZ_DEVICE_H
 #define TENURE_FUZZ_DEVICE_H

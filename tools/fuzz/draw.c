@@ -91,7 +91,7 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
     uint32_t sum = 0;
     for (int i = 0; i < DRAW_ACTIONS; i++) {
         uint32_t weight = usual[i] * 4;
-        /* What costs as much as hundreds of other operations is in few programs, and often there. */
+        /* What costs as much as hundreds of others is in few programs, and often there. */
         int chances = action_is_dear(i) ? 12 : 4;
         switch (below(draw, (uint64_t)chances)) {
         case 0:

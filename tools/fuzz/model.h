@@ -101,8 +101,8 @@ typedef struct model {
     model_block blocks[FUZZ_BLOCKS];
     model_stream streams[FUZZ_STREAMS];
     model_event events[FUZZ_EVENTS];
-    /* 0 is the default pool of whatever device is meant, the last one that of any graph that has one
-     * of its own: it never sleeps. */
+    /* 0 is the default pool of whatever device is meant, the last one that of any graph that has
+     * one of its own: it never sleeps. */
     model_pool pools[FUZZ_POOLS + 1];
     uint8_t default_asleep[FUZZ_DEVICES];
     model_graph graphs[FUZZ_GRAPHS];

@@ -293,6 +293,47 @@ static const char *graph_allows(model *self, const fuzz_op *op)
     }
 }
 
+/* What concerns neither accesses nor order. */
+static const char *rest_allows(model *self, const fuzz_op *op)
+{
+    switch ((fuzz_kind)op->kind) {
+    case FUZZ_EVENT_DESTROY:
+        return self->events[op->event].is_there && !self->capturing ? NULL : "no such event";
+    case FUZZ_STREAM_CREATE:
+    case FUZZ_STREAM_DESTROY:
+        return stream_allows(self, op);
+    case FUZZ_POOL_CREATE:
+    case FUZZ_POOL_GRAPHS:
+    case FUZZ_POOL_DESTROY:
+    case FUZZ_SLEEP:
+    case FUZZ_WAKE:
+        return pool_allows(self, op);
+    case FUZZ_COMMIT:
+    case FUZZ_FREE_WRONG:
+    case FUZZ_LOOK:
+    case FUZZ_CONTENT:
+        return block_allows(self, op);
+    case FUZZ_CAPTURE_BEGIN:
+    case FUZZ_CAPTURE_END:
+    case FUZZ_CAPTURE_ABORT:
+    case FUZZ_LAUNCH:
+    case FUZZ_AUDIT:
+    case FUZZ_GRAPH_DESTROY:
+        return graph_allows(self, op);
+    case FUZZ_TRIM:
+        return op->device >= self->devices ? "no such device"
+               : self->capturing           ? "a capture is under way"
+                                           : NULL;
+    case FUZZ_LIMIT:
+    case FUZZ_STATS:
+        return op->device < self->devices ? NULL : "no such device";
+    case FUZZ_RUN_STREAM:
+        return stream_of(self, op)->is_there ? NULL : "no such stream";
+    default:
+        return NULL;
+    }
+}
+
 const char *model_allows(model *self, const fuzz_op *op)
 {
     const char *why;
@@ -329,39 +370,7 @@ const char *model_allows(model *self, const fuzz_op *op)
     case FUZZ_SYNC_DEVICE:
     case FUZZ_QUERY:
         return sync_allows(self, op);
-    case FUZZ_EVENT_DESTROY:
-        return self->events[op->event].is_there && !self->capturing ? NULL : "no such event";
-    case FUZZ_STREAM_CREATE:
-    case FUZZ_STREAM_DESTROY:
-        return stream_allows(self, op);
-    case FUZZ_POOL_CREATE:
-    case FUZZ_POOL_GRAPHS:
-    case FUZZ_POOL_DESTROY:
-    case FUZZ_SLEEP:
-    case FUZZ_WAKE:
-        return pool_allows(self, op);
-    case FUZZ_COMMIT:
-    case FUZZ_FREE_WRONG:
-    case FUZZ_LOOK:
-    case FUZZ_CONTENT:
-        return block_allows(self, op);
-    case FUZZ_CAPTURE_BEGIN:
-    case FUZZ_CAPTURE_END:
-    case FUZZ_CAPTURE_ABORT:
-    case FUZZ_LAUNCH:
-    case FUZZ_AUDIT:
-    case FUZZ_GRAPH_DESTROY:
-        return graph_allows(self, op);
-    case FUZZ_TRIM:
-        return op->device >= self->devices ? "no such device"
-               : self->capturing           ? "a capture is under way"
-                                           : NULL;
-    case FUZZ_LIMIT:
-    case FUZZ_STATS:
-        return op->device < self->devices ? NULL : "no such device";
-    case FUZZ_RUN_STREAM:
-        return stream_of(self, op)->is_there ? NULL : "no such stream";
     default:
-        return NULL;
+        return rest_allows(self, op);
     }
 }

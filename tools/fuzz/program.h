@@ -36,7 +36,7 @@ enum {
     X(ROUTED, "malloc-routed %b on %s from %p bytes %n")                                           \
     X(ALIGNED, "malloc-aligned %b on %s from %p bytes %n aligned %m")                              \
     X(FREE, "free %b")                                                                             \
-    X(FREE_ON, "free-on %b stream %s")                                                                  \
+    X(FREE_ON, "free-on %b stream %s")                                                             \
     X(FREE_SYNC, "free-sync %b")                                                                   \
     X(FREE_WRONG, "free-wrong %b offset %n")                                                       \
     X(WRITE, "write %b on %s")                                                                     \

@@ -185,9 +185,10 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
     const char *why = model_allows(&run->model, op);
     /* A planted error needs its block, and is none if the steps before it did not take place. A
      * stream's end is legal as such; not telling it is the error. */
-    int is_planted = op->is_illegal && (op->kind == FUZZ_STREAM_DESTROY ||
-                                        (run->last[op->block].is_fresh &&
-                                         (why != NULL || op->kind == FUZZ_FREE_WRONG)));
+    int is_planted =
+        op->is_illegal &&
+        (op->kind == FUZZ_STREAM_DESTROY ||
+         (run->last[op->block].is_fresh && (why != NULL || op->kind == FUZZ_FREE_WRONG)));
     if (why != NULL && !is_planted) {
         run->result->skipped++;
         if (run->is_verbose) {

@@ -274,8 +274,8 @@ int run_access(fuzz_run *run, const fuzz_op *op)
     CUresult result;
     if (run->is_over)
         return 0;
-    int has_owners = run->last[op->block].is_owned &&
-                     (op->kind != FUZZ_COPY || run->last[op->other].is_owned);
+    int has_owners =
+        run->last[op->block].is_owned && (op->kind != FUZZ_COPY || run->last[op->other].is_owned);
     if (device != 0)
         fuzz_device_use(run->device, device);
     if (!has_owners)
