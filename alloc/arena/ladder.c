@@ -237,7 +237,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         /* The first time may have ended retired blocks that this stream cannot use as they are;
          * they are idle memory for the next. */
         for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
-            if (tnri_reclaim(arena, tnri_request_span(request)) == 0)
+            if (tnri_reclaim(arena, tnri_request_span(request), i > 0) == 0)
                 break;
             status = ladder_climb(arena, request, most, 1, ptr);
         }
@@ -251,7 +251,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
             }
             if (!is_freed)
                 break;
-            (void)tnri_reclaim(arena, tnri_request_span(request));
+            (void)tnri_reclaim(arena, tnri_request_span(request), 1);
             status = ladder_climb(arena, request, most, 1, ptr);
         }
         if (is_shortage(status)) {

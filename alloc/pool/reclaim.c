@@ -95,21 +95,30 @@ void tnri_collect_all(tnri_device *device)
     (void)collect_device(device, SIZE_MAX, TNRI_COLLECT_WAIT);
 }
 
-size_t tnri_reclaim(tnri_arena *arena, size_t bytes)
+/* What is mapped above the device's limit, which may have been lowered since: all of it must go
+ * before anything more can be mapped. */
+static size_t limit_excess(const tnri_device *device)
+{
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t now = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    return now > limit ? (size_t)(now - limit) : 0;
+}
+
+size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
 {
     tnri_device *device = arena->device;
     if (tnri_chunk_check(arena->pool, bytes) != TNR_OK)
         return 0;
     tnri_captures_settle(device); /* graphs may have ended that nobody has looked for */
     /* What the last chunk of the request misses may be as large as a page on either side. */
-    size_t wanted = bytes + 2 * tnri_page_bytes(&device->space);
+    size_t wanted = bytes + 2 * tnri_page_bytes(&device->space) + limit_excess(device);
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
      * request needs, and the caller looks again. */
     size_t collected = tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);
-    if (collected > 0)
+    if (collected > 0 && !thorough)
         return collected; /* giving idle memory back waits for more than that */
     /* What other pools collect must be given back before it is of use here. */
-    collected = collect_device(device, wanted, TNRI_COLLECT_WAIT);
+    collected += collect_device(device, wanted, TNRI_COLLECT_WAIT);
     size_t released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
     if (released < wanted)
         released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);

@@ -30,9 +30,12 @@ size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how);
 /* Ends all retired blocks of a device, waiting for them on the host. */
 void tnri_collect_all(tnri_device *device);
 
-/* For an allocation that failed: gives back what is idle in the device's pools, at least `bytes` if
- * that much is. Returns what was given back. */
-size_t tnri_reclaim(tnri_arena *arena, size_t bytes);
+/* For an allocation that failed: ends retired blocks of the pool; if there are none, or `thorough`
+ * is not 0, also gives back what is idle in the device's pools, at least `bytes` if that much is.
+ * The first time it need not be thorough, but then it must be: what was ended may lie where this
+ * arena cannot use it, and there may be more such blocks than anybody wants to try. Returns what
+ * was ended and given back. */
+size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough);
 
 /* garbage_collection_threshold: if `bytes` more would exceed it, gives back what is idle and no
  * longer in use. */

@@ -14,6 +14,12 @@ typedef enum exit_code {
     EXIT_CODE_BAD_INPUT = 2,    /* options, trace files or settings that are not understood */
     EXIT_CODE_NO_DEVICE = 3,    /* no driver, or one that is too old, or no suitable device */
     EXIT_CODE_NO_MEMORY = 4,    /* device or host memory exhausted, or a limit reached */
+
+    /* Of `tenure fuzz`. */
+    EXIT_CODE_SAFETY = 10,   /* something happened that must not */
+    EXIT_CODE_LIVENESS = 11, /* something that had to come did not */
+    EXIT_CODE_CRASH = 12,    /* the library, or the program with it, died */
+    EXIT_CODE_MISSED = 13,   /* a planted error was not seen */
 } exit_code;
 
 /* The exit code for a failed call of the library. */

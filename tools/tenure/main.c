@@ -23,6 +23,7 @@ static const command commands[] = {
     {"run", command_run, "start a program with Tenure in place of cudaMalloc"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
+    {"fuzz", command_fuzz, "random programs on the simulated device, checked"},
     {"snapshot", command_snapshot, "look at snapshots: summary, diff, convert, trace, html"},
 };
 
@@ -56,7 +57,8 @@ static void help_print(FILE *file)
           "  1  a check failed: wrong patterns, leaked blocks, broken invariants, driver errors\n"
           "  2  bad usage or bad input: options, trace files, snapshots, settings\n"
           "  3  no driver, a driver that is too old, or no suitable device\n"
-          "  4  out of memory, on the device or on the host, or a limit was reached\n",
+          "  4  out of memory, on the device or on the host, or a limit was reached\n"
+          "  10 to 13  of fuzz: safety, liveness, a crash, a planted error that was missed\n",
           file);
 }
 

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The fuzzer itself: that it runs clean on a fixed set of seeds and on one that nobody chose, that
+a seed is a program, that planted errors are caught, that bugs of an allocator are found, shrunk and
+replayed, and that its command line says what it means.
+
+The bugs come from a preloaded library (broken_uses.c). FUZZ_PROGRAMS: how many programs are run.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+TENURE = os.environ["TENURE"]
+BROKEN = os.environ["TENURE_TEST_BROKEN"]
+PROGRAMS = int(os.environ.get("FUZZ_PROGRAMS", "150"))
+SAFETY, LIVENESS, CRASH = 10, 11, 12
+
+
+class Fuzz(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def fuzz(self, *arguments, code=0, bug=None):
+        environment = dict(os.environ)
+        if bug:
+            environment.update(LD_PRELOAD=BROKEN, TENURE_TEST_BUG=bug)
+            # The sanitizer's runtime must come first, and here it does not.
+            environment["ASAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0"
+        result = subprocess.run(
+            [TENURE, "fuzz", *map(str, arguments)], capture_output=True, text=True,
+            env=environment, cwd=self.folder, timeout=600, check=False)
+        self.assertEqual(result.returncode, code, result.stdout[-3000:] + result.stderr[-3000:])
+        return result
+
+    def report(self, *arguments, **options):
+        return json.loads(self.fuzz("--json", *arguments, **options).stdout)
+
+    # ---- what it runs
+
+    def test_fixed_seeds_are_clean_and_cover_everything(self):
+        report = self.report("--seeds", f"1..{PROGRAMS}")
+        self.assertEqual(report["verdicts"]["ok"], PROGRAMS)
+        self.assertGreater(report["operations"], PROGRAMS * 19000)
+        if PROGRAMS >= 100:
+            never = [name for name, count in report["operations_run"].items() if count == 0]
+            self.assertEqual(never, [])
+            for counts in ("served", "freed_because"):
+                never = [name for name, count in report[counts].items() if count == 0]
+                self.assertEqual(never, [], counts)
+
+    def test_a_seed_that_nobody_chose(self):
+        """The commit's own: other programs with every change."""
+        commit = self.report("--seeds", "1", "--ops", "100")["commit"]
+        seed = int.from_bytes(commit.encode(), "little") % 1000000 + 1000
+        self.fuzz("--seeds", f"{seed}..{seed + PROGRAMS // 5}")
+
+    def test_a_seed_is_a_program(self):
+        """Also with another number of processes: guarantee 6, addresses and all."""
+        results = {self.report("--seeds", "1..12", "--jobs", jobs)["result"] for jobs in (1, 1, 3)}
+        self.assertEqual(len(results), 1)
+        self.assertNotIn(self.report("--seeds", "2..13")["result"], results)
+
+    # ---- what it finds
+
+    def test_planted_errors_are_caught(self):
+        report = self.report("--illegal", "--seeds", "1..230", "--ops", "1500")
+        self.assertEqual(report["planted"], report["caught"])
+        self.assertTrue(all(count > 5 for count in report["planted"].values()), report["planted"])
+
+    def find(self, bug, code, *arguments):
+        """Looks for a bug of the library, shrinks the program, replays it. Returns both."""
+        report = self.report("--seeds", "1..50", *arguments, code=code, bug=bug)
+        failure = report["failure"]
+        program = self.folder / failure["file"]
+        text = program.read_text()
+        again = self.fuzz("--replay", program, code=code, bug=bug)
+        self.assertIn(failure["verdict"], again.stdout)
+        fixed = self.fuzz("--replay", program)  # the same program with nothing wrong
+        self.assertIn(": ok", fixed.stdout)
+        return failure, text[text.index("begin\n"):].splitlines()[1:]
+
+    def test_a_forgotten_use_is_found_and_shrunk(self):
+        failure, program = self.find("forget", SAFETY, "--no-faults")
+        self.assertIn(failure["check"], ("race", "contents"))
+        self.assertLess(len(program), 30)
+        self.assertTrue(any(line.startswith("record-use") for line in program))
+
+    def test_a_forgotten_free_is_found(self):
+        failure, program = self.find("leak", SAFETY)
+        self.assertIn(failure["check"], ("statistics", "overlap"))
+        self.assertLess(len(program), 30)
+
+    def test_a_crash_is_found_and_shrunk(self):
+        failure, program = self.find("crash", CRASH)
+        self.assertIn("signal 6", failure["text"])
+        self.assertLess(len(program), 30)
+
+    # ---- the command line
+
+    def test_bad_usage(self):
+        for arguments in (["--seeds", "x"], ["--seeds", "5..3"], ["--seeds", "1.."], ["--ops", "0"],
+                          ["--jobs", "1000"], ["--driver", "cuda"], ["--replay", "missing.txt"]):
+            with self.subTest(arguments=arguments):
+                self.assertNotEqual(self.fuzz(*arguments, code=2).stderr, "")
+
+    def test_bad_programs_are_refused_with_the_line(self):
+        for text, line in (("", "ends before"), ("tenure-fuzz 2\n", "line 1"),
+                           ("tenure-fuzz 1\nbegin\nmalloc b1\n", "line 3"),
+                           ("tenure-fuzz 1\nbegin\nfree b999\n", "line 3"),
+                           ("tenure-fuzz 1\nmemory much\n", "line 2"),
+                           ("tenure-fuzz 1\nbegin\nfree b1 b2\n", "line 3")):
+            with self.subTest(text=text):
+                path = self.folder / "program.txt"
+                path.write_text(text)
+                self.assertIn(line, self.fuzz("--replay", path, code=2).stderr)
+
+    def test_a_program_that_is_written_reads_the_same(self):
+        report = self.report("--seeds", "1..50", "--no-shrink", code=CRASH, bug="crash")
+        program = self.folder / report["failure"]["file"]
+        printed = self.fuzz("--print", "--replay", program).stdout
+        text = program.read_text().splitlines()
+        lines = [line for line in text if not line.startswith("#")]
+        self.assertEqual(printed.splitlines()[:len(lines)], lines)
+        self.assertGreater(len(lines), 50)
+
+    def test_time_ends_it(self):
+        report = self.report("--time", "2", "--seeds", "1..")
+        self.assertLess(report["elapsed_s"], 10)
+        self.assertGreater(report["programs"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mutants: small faults, one line of the library each. A fault is a file, the text to find in
+it, what to put there, and what is wrong then. The text must be there exactly once: check_mutants.py
+says so if the code has moved on."""
+
+MUTANTS = [
+    # ---- lifetime: uses
+    ("use_own_key", "lifetime/use.c",
+     "    if ((*arena)->key == tnri_stream_key(handle))\n"
+     "        return own_use(*arena, ptr);",
+     "    if ((*arena)->key != tnri_stream_key(handle))\n"
+     "        return own_use(*arena, ptr);",
+     "record_use does nothing on other streams than the block's"),
+    ("use_again_lost", "lifetime/use.c",
+     "        *event = use_advance(use, number, *event);\n"
+     "    tnri_lock_release(&arena->lock);",
+     "        (void)number;\n"
+     "    tnri_lock_release(&arena->lock);",
+     "a second record_use of the same stream does not move the mark on"),
+    ("use_stream_ignored", "lifetime/use.c",
+     "    return use_enter(arena, ptr, stream, 0, NULL);\n"
+     "}\n"
+     "\n"
+     "tnr_status tnr_keep_until",
+     "    return TNR_OK;\n"
+     "}\n"
+     "\n"
+     "tnr_status tnr_keep_until",
+     "record_stream is forgotten"),
+    ("keep_ignored", "lifetime/use.c",
+     "    return use_enter(arena, ptr, proxy, number, mark);",
+     "    tnri_event_drop(arena->device, mark);\n"
+     "    return TNR_OK;",
+     "keep_until is forgotten"),
+    ("free_on_forgets", "lifetime/use.c",
+     "    if (is_start)\n"
+     "        status = tnr_record_use(ptr, stream);",
+     "    (void)stream;\n"
+     "    (void)is_start;",
+     "free_on is a plain free"),
+    # ---- lifetime: retirement
+    ("retire_open_use", "lifetime/retire.c",
+     "    while (use != NULL && use->until_free != TNRI_UNTIL_FREE_OPEN)\n"
+     "        use = use->next;",
+     "    while (use != NULL)\n"
+     "        use = use->next;",
+     "the free does not mark what record_stream left open"),
+    ("retire_first_only", "lifetime/retire.c",
+     "        tnri_lock_take(&stream->lock);\n"
+     "        tnri_pending_insert(&stream->pending, use);",
+     "        if (use != uses->first) {\n"
+     "            over++;\n"
+     "            continue;\n"
+     "        }\n"
+     "        tnri_lock_take(&stream->lock);\n"
+     "        tnri_pending_insert(&stream->pending, use);",
+     "only the first stream's use of a block is waited for"),
+    ("retire_poll_policy", "lifetime/retire.c",
+     "            tnri_stream_is_after(own, stream, use->number)) {",
+     "            !tnri_stream_is_after(own, stream, use->number)) {",
+     "order is taken the wrong way round at the free"),
+    ("sync_not_fenced", "lifetime/retire.c",
+     "        block_retire(arena, block, 1);",
+     "        block_retire(arena, block, 0);",
+     "free_sync waits for nobody"),
+    ("unretire_early", "lifetime/retire.c",
+     "    if (atomic_fetch_sub_explicit(&uses->pending, count, memory_order_acq_rel) != count)\n",
+     "    if (atomic_fetch_sub_explicit(&uses->pending, count, memory_order_acq_rel) "
+     "> count + 1)\n",
+     "a block is ended one use too early"),
+    # ---- lifetime: collecting
+    ("poll_not_asked", "lifetime/collect.c",
+     "        int over = tnri_event_is_over(event);\n"
+     "        tnri_event_drop(stream->device, event);",
+     "        int over = 1;\n"
+     "        tnri_event_drop(stream->device, event);",
+     "the first pending event is taken for over"),
+    ("before_ignores_wait", "lifetime/collect.c",
+     "        if (!wait || own == NULL || tnri_event_order(use->event, own->handle) != TNR_OK)\n"
+     "            return 0;",
+     "        if (!wait || own == NULL)\n"
+     "            return 0;",
+     "the wait on the device is dropped"),
+    ("before_first_only", "lifetime/collect.c",
+     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n"
+     "        *waited = 1;",
+     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n"
+     "        *waited = 1;\n"
+     "        break;",
+     "the stream is made to wait for the first use only"),
+    ("before_unfenced", "lifetime/collect.c",
+     "    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))\n"
+     "        return 0;\n"
+     "    for",
+     "    for",
+     "blocks of free_sync are used before they are fenced"),
+    ("fence_own_arenas", "lifetime/collect.c",
+     "        if (status == TNR_OK) {\n"
+     "            status = tnri_event_order(event, proxy->handle);\n"
+     "            tnri_event_drop(device, event);\n"
+     "        }\n"
+     "    }\n"
+     "    for (tnr_pool",
+     "        if (status == TNR_OK)\n"
+     "            tnri_event_drop(device, event);\n"
+     "    }\n"
+     "    for (tnr_pool",
+     "the fence of free_sync does not follow the streams that Tenure knows"),
+    ("fence_legacy", "lifetime/collect.c",
+     "    if (status == TNR_OK)\n"
+     "        status = tnri_event_record(device, NULL, &event);\n"
+     "    if (status == TNR_OK) {\n"
+     "        status = tnri_event_order(event, proxy->handle);",
+     "    if (status == TNR_OK)\n"
+     "        status = tnri_event_record(device, NULL, &event);\n"
+     "    if (status == TNR_OK) {",
+     "the fence of free_sync does not follow the legacy stream"),
+    ("launch_order_dropped", "lifetime/collect.c",
+     "        is_ordered = is_ordered && uses_are_before(uses, stream, 1, &waited);",
+     "        (void)stream;\n"
+     "        (void)waited;",
+     "a launch is not ordered after uses of its pool's freed blocks"),
+    # ---- lifetime: streams and what the program tells
+    ("after_off_by_one", "lifetime/stream.c",
+     "    int after = tnri_clock_of(stream->clock, other->index) >= number;",
+     "    int after = tnri_clock_of(stream->clock, other->index) + 64 >= number;",
+     "a mark that is a little younger than the wait counts as covered"),
+    ("after_any_blocking", "lifetime/stream.c",
+     "((stream->is_legacy && other->is_blocking) || (stream->is_blocking && other->is_legacy))",
+     "(stream->is_legacy || other->is_legacy)",
+     "non-blocking streams are taken to obey the legacy stream's rules"),
+    ("waits_passes_on", "lifetime/stream.c",
+     "    tnri_clock *clock = stream->waited <= moment ? tnri_clock_hold(stream->clock) : NULL;",
+     "    tnri_clock *clock = tnri_clock_hold(stream->clock);",
+     "an event is credited with waits that came after it (needs two threads)"),
+    ("stream_id_unseen", "lifetime/stream.c",
+     "    if (known != NULL && known->id != facts.id) {",
+     "    if (known != NULL && known->id == 1) {",
+     "a recycled handle is not seen to be another stream (when the program does not tell)"),
+    ("stream_not_sealed", "lifetime/stream.c",
+     "            tnri_pool_seal(pool, stream->key, event);",
+     "            (void)pool;",
+     "a destroyed stream's arenas are not sealed"),
+    ("seal_not_followed", "lifetime/stream.c",
+     "        if (status == TNR_OK)\n"
+     "            status = tnri_event_order(*event, proxy->handle);\n"
+     "        if (status != TNR_OK)\n"
+     "            tnri_event_drop(stream->device, *event);",
+     "        if (status != TNR_OK)\n"
+     "            tnri_event_drop(stream->device, *event);",
+     "free_sync forgets the work of destroyed streams"),
+    ("event_number_late", "lifetime/announce.c",
+     "    fresh->number = before < fresh->announced ? before : fresh->announced;",
+     "    fresh->number = UINT64_MAX / 2;",
+     "an announced event covers what comes after it"),
+    ("event_forgotten_not", "lifetime/announce.c",
+     "    if (old != NULL)\n"
+     "        *link = old->next;\n"
+     "    tnri_lock_release(&announced.lock);",
+     "    tnri_lock_release(&announced.lock);\n"
+     "    return;",
+     "a forgotten event is still credited"),
+    ("stream_sync_future", "lifetime/announce.c",
+     "    tnri_stream_completed(stream, began);\n"
+     "    clock_completed(device, clock);",
+     "    tnri_stream_completed(stream, UINT64_MAX / 2);\n"
+     "    clock_completed(device, clock);",
+     "after a synchronise everything on the stream is taken for over, forever"),
+    ("stream_sync_other", "lifetime/announce.c",
+     "        tnri_stream_completed(stream, began);\n"
+     "    return TNR_OK;",
+     "        tnri_stream_completed(stream, began + 1000);\n"
+     "    return TNR_OK;",
+     "after cuCtxSynchronize later marks are taken for over too"),
+    ("mark_of_proxy", "lifetime/announce.c",
+     "        tnri_drive(cuStreamWaitEvent, ((*proxy)->handle, event, CU_EVENT_WAIT_DEFAULT));",
+     "        CUDA_SUCCESS;\n"
+     "    (void)event;",
+     "keep_until marks without waiting for the event"),
+    # ---- alloc: other streams' memory
+    ("donor_no_wait", "alloc/arena/execute.c",
+     "    if (!*refused)\n"
+     "        status = tnri_event_order(event, plan->arena->stream);",
+     "    if (0)\n"
+     "        status = tnri_event_order(event, plan->arena->stream);",
+     "memory of another stream is taken without a wait"),
+    ("donor_idle_ignored", "alloc/arena/execute.c",
+     "    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);\n"
+     "    if (!*refused)\n"
+     "        status = tnri_event_order(event, plan->arena->stream);",
+     "    *refused = 0;\n"
+     "    if (policy != TNRI_CROSS_IDLE)\n"
+     "        status = tnri_event_order(event, plan->arena->stream);",
+     "cross_stream:idle takes memory that is not idle"),
+    ("donor_waited_all", "alloc/arena/execute.c",
+     "            upper->waited(plan->arena, key, number);",
+     "            upper->waited(plan->arena, key, number + 1000);",
+     "the library credits its own wait with later marks"),
+    ("stale_not_proved", "alloc/arena/stale.c",
+     "    *over = stale->event == NULL || tnri_event_is_over(stale->event);",
+     "    *over = 1;",
+     "old mappings are removed while they are in use"),
+    ("move_without_event", "alloc/arena/execute.c",
+     "        group_set_event(plan, 0, plan->own_count, event);\n"
+     "        tnri_event_drop",
+     "        tnri_event_drop",
+     "a chunk's old address is given up without a mark"),
+    ("seal_wait_dropped", "alloc/pool/pool.c",
+     "        status = tnri_event_order(arena->seal, stream);",
+     "        status = TNR_OK;",
+     "who adopts a destroyed stream's memory does not wait for its end"),
+    # ---- alloc: geometry and accounting
+    ("carve_no_rest", "alloc/arena/world.c",
+     "        tnri_block *rest = tnri_record_split(world, block, bytes);\n"
+     "        tnri_record_merge(world, rest, TNRI_FREE);",
+     "        tnri_block *rest = tnri_record_split(world, block, bytes);\n"
+     "        tnri_record_enter(world, rest, TNRI_FREE);",
+     "the rest of a run is not merged with its neighbour"),
+    ("carve_alignment", "alloc/arena/world.c",
+     "    size_t lead = (0 - block->base) & (alignment - 1);",
+     "    size_t lead = (0 - block->base) & (alignment / 2 - 1);",
+     "half the alignment that was asked for"),
+    ("merge_forgets_above", "alloc/arena/world.c",
+     "    block->bytes += upper->bytes;\n"
+     "    block->above = upper->above;",
+     "    block->bytes += upper->bytes - TNR_ALIGNMENT_DEFAULT;\n"
+     "    block->above = upper->above;",
+     "a merge loses 512 bytes"),
+    ("unbin_wrong_size", "alloc/arena/world.c",
+     "    if (block == NULL || block->bytes != bytes)\n"
+     "        return NULL;",
+     "    if (block == NULL || block->bytes + TNR_ALIGNMENT_DEFAULT < bytes)\n"
+     "        return NULL;",
+     "a bin serves a block that is a unit too small"),
+    ("bin_place", "alloc/arena/world.c",
+     "    last->bin_place = block->bin_place;\n",
+     "",
+     "a bin's list of recent blocks goes wrong after a removal"),
+    ("flush_keeps_slot", "alloc/arena/world.c",
+     "        bins->slots[bin_slot(block->bytes)] = NULL;\n",
+     "",
+     "a flushed block can still be taken from its bin"),
+    ("free_keeps_uses", "alloc/arena/world.c",
+     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
+     "    block->uses = NULL;\n"
+     "    return block;",
+     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
+     "    return block;",
+     "a block from a bin may have its former owner's uses (equivalent: binned blocks have none)"),
+    ("count_freed_slot", "alloc/arena/arena.c",
+     "    tally->bytes_freed += bytes;\n"
+     "    tally->requested_freed += requested;",
+     "    tally->bytes_freed += bytes;\n"
+     "    tally->requested_freed += bytes;",
+     "what was asked for and what was set aside are confused at the free"),
+    ("double_free", "alloc/arena/arena.c",
+     "block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {",
+     "block->base != (uintptr_t)ptr)) {",
+     "a double free is accepted"),
+    ("uses_skipped", "alloc/arena/arena.c",
+     "    if (tnri_unlikely(block->uses != NULL)) {",
+     "    if (tnri_unlikely(block->uses != NULL && block->bytes > 65536)) {",
+     "the uses of small blocks are forgotten at the free"),
+    ("unretire_keeps_uses", "alloc/arena/arena.c",
+     "    tnri_assert(block->state == TNRI_RETIRED);\n"
+     "    block->uses = NULL;",
+     "    tnri_assert(block->state == TNRI_RETIRED);",
+     "an ended block keeps a pointer to its uses"),
+    ("mark_sealed", "alloc/arena/arena.c",
+     "    int is_open = arena->seal == NULL && arena->capture_mark == NULL;",
+     "    int is_open = arena->capture_mark == NULL;",
+     "a destroyed stream is named"),
+    ("span_end", "alloc/arena/arena.c",
+     "    uintptr_t base = (run->base + request->alignment - 1) & ~(request->alignment - 1);",
+     "    uintptr_t base = run->base;",
+     "the block map is prepared for another address than the block's (aligned requests)"),
+    # ---- alloc: limits and giving back
+    ("reclaim_gives_up", "alloc/pool/reclaim.c",
+     "    if (collected > 0 && !thorough)\n",
+     "    if (collected > 0)\n",
+     "reclaiming stops at retired blocks that are of no use"),
+    ("reclaim_excess", "alloc/pool/reclaim.c",
+     "    return now > limit ? (size_t)(now - limit) : 0;",
+     "    return now > limit ? 0 : 0;",
+     "the excess over a lowered limit is not reclaimed"),
+    ("limit_off_by_chunk", "alloc/device/chunk.c",
+     "        if (bytes > limit || now > limit - bytes)",
+     "        if (bytes > limit || now > limit)",
+     "the last chunk may exceed the limit"),
+    # ---- capture
+    ("held_freed_anyway", "lifetime/hold.c",
+     "block->uses != NULL && block->uses->holds > 0;",
+     "block->uses != NULL && block->uses->holds > 1000;",
+     "what a graph refers to is freed at once"),
+    ("hold_end_early", "lifetime/hold.c",
+     "    int goes_on = uses->holds == 0 && uses->is_freed;",
+     "    int goes_on = uses->holds <= 1 && uses->is_freed;",
+     "the first of two graphs that ends lets a block go"),
+    ("launch_not_ordered", "capture/launch.c",
+     "        status = tnri_event_order(mark, self->handle);\n"
+     "        if (status == TNR_OK && number",
+     "        if (status == TNR_OK && number",
+     "launches into a shared pool are not ordered"),
+    ("launch_overwrites", "capture/launch.c",
+     "    if (base == 0)\n"
+     "        return TNR_OK;",
+     "    if (base == 0 || bytes > 0)\n"
+     "        return TNR_OK;",
+     "a launch that overwrites a live block is not refused"),
+    ("launch_stream_lost", "capture/launch.c",
+     "        self->place->launch_stream = self->stream;",
+     "        tnri_stream_drop(self->stream);\n"
+     "        self->place->launch_stream = NULL;",
+     "the latest launch is not remembered"),
+    ("order_edge_lost", "capture/order.c",
+     "        for (uint32_t i = 0; status == TNR_OK && i < order->nodes[number].edges_count; i++)",
+     "        for (uint32_t i = 1; status == TNR_OK && i < order->nodes[number].edges_count; i++)",
+     "the first edge of a node is not followed (less reuse, nothing unsafe)"),
+    ("order_not_forgotten", "capture/order.c",
+     "        view_forget(view);\n"
+     "        walk again",
+     "        walk again",
+     "a stream that went elsewhere still sees what it saw before"),
+    ("reach_first_only", "capture/place.c",
+     "    for (size_t i = 0; told && i < captured->open_count; i++)\n"
+     "        told = captured_reach(captured, captured->open[i], &view);",
+     "    (void)view;",
+     "record_stream in a capture is forgotten"),
+    ("capture_use_ignored", "capture/place.c",
+     "    else if (!captured_reach(captured, stream, &view))\n"
+     "        captured->is_kept = 1;",
+     "    else\n"
+     "        (void)view;",
+     "record_use in a capture is forgotten"),
+    ("survivor_unguarded", "capture/place.c",
+     "            !tnri_threats_add(captured, graph->number))",
+     "            0)",
+     "a graph is not told of another's live output in its memory"),
+    ("survivor_homeless", "capture/place.c",
+     "        home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK;",
+     "        home == NULL;",
+     "a block that outlives its capture is freed without a mark on its stream"),
+    ("free_during_capture", "capture/hooks.c",
+     "        *status = tnri_capture_keep(capture, arena, block);",
+     "        return 0;",
+     "a free during a capture takes effect at once"),
+]

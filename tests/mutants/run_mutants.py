@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does the fuzzer find bugs? Applies the mutants (mutants.py) one at a time to a scratch copy of
+the tree, builds the library, and lets the fuzzer look for each, within a bound.
+
+    run_mutants.py --check                 the texts are all there; builds nothing
+    run_mutants.py SCRATCH [NAME...]       all of them, or some
+
+SCRATCH is a folder for the copy and its build; it is made, and used again the next time.
+--operations N bounds the search (default 4,000,000); --survivors-ok makes survivors no failure.
+The table goes to stdout, and as Markdown to --markdown FILE. Exit code 1: somebody survived, or a
+text was not found."""
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+from mutants import MUTANTS  # noqa: E402
+
+OPERATIONS_EACH = 10000
+
+
+def check():
+    """Every text is in its file exactly once, and names are not used twice."""
+    wrong = []
+    names = [name for name, *_ in MUTANTS]
+    wrong += [f"{name}: the name is used twice" for name in set(names) if names.count(name) > 1]
+    for name, file, text, replacement, _ in MUTANTS:
+        count = (ROOT / file).read_text().count(text)
+        if count != 1:
+            wrong.append(f"{name}: its text is in {file} {count} times, not once")
+        if text == replacement:
+            wrong.append(f"{name}: changes nothing")
+    return wrong
+
+
+def run(command, **options):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          check=False, **options)
+
+
+class Scratch:
+    """A copy of the tree with its build."""
+
+    def __init__(self, folder):
+        self.source, self.build = folder / "source", folder / "build"
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in ("alloc", "lifetime", "capture", "tools", "CMakeLists.txt", "LICENSE",
+                     "tests/traces/recorded.csv"):
+            self.copy(part)
+        if not (self.build / "CMakeCache.txt").exists():
+            self.must(run(["cmake", "-S", self.source, "-B", self.build, "-DTNR_BUILD_TESTS=OFF",
+                           "-DCMAKE_BUILD_TYPE=Release", "-DTNR_CHECK=1"]))
+        self.must(self.make("tenure_cli"))
+
+    def copy(self, part):
+        """Copies what differs, so that a build that is there stays good."""
+        start = ROOT / part
+        for path in [start] if start.is_file() else sorted(start.rglob("*")):
+            if not path.is_file():
+                continue
+            target = self.source / path.relative_to(ROOT)
+            if target.exists() and target.read_bytes() == path.read_bytes():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+
+    @staticmethod
+    def must(result):
+        if result.returncode != 0:
+            sys.exit(result.stdout[-3000:] + result.stderr[-3000:])
+
+    def make(self, target):
+        return run(["cmake", "--build", self.build, "--target", target, "-j", "2"])
+
+    def mutate(self, file, text, replacement):
+        path = self.source / file
+        whole = (ROOT / file).read_text()
+        path.write_text(whole.replace(text, replacement))
+
+    def restore(self, file):
+        (self.source / file).write_text((ROOT / file).read_text())
+
+    def fuzz(self, operations):
+        """The fuzzer's report, or None if it ended without one."""
+        programs = max(1, operations // OPERATIONS_EACH)
+        result = run([self.build / "bin" / "tenure", "fuzz", "--json", "--no-shrink", "--seeds",
+                      f"1..{programs}", "--ops", OPERATIONS_EACH, "--out", self.build])
+        try:
+            return json.loads(result.stdout)
+        except ValueError:
+            return None
+
+
+def hunt(scratch, mutant, operations):
+    name, file, text, replacement, what = mutant
+    row = {"name": name, "what": what, "killed_by": "", "operations": None, "seed": None}
+    began = time.monotonic()
+    scratch.mutate(file, text, replacement)
+    try:
+        built = scratch.make("tenure")
+        if built.returncode != 0:
+            row["killed_by"] = "does not compile"
+            print(built.stdout[-2000:] + built.stderr[-2000:], file=sys.stderr)
+            return row
+        report = scratch.fuzz(operations)
+    finally:
+        scratch.restore(file)
+    row["seconds"] = round(time.monotonic() - began, 1)
+    if report is None:
+        row["killed_by"] = "no report"
+    elif "failure" in report:
+        failure = report["failure"]
+        row.update(killed_by=f"{failure['verdict']}: {failure['check']}",
+                   operations=failure["operations_before"], seed=failure["seed"])
+    return row
+
+
+def markdown(rows, commit):
+    lines = [f"Commit {commit}.", "", "| mutant | what is wrong | killed by | seed | operations |",
+             "|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(f"| {row['name']} | {row['what']} | {row['killed_by'] or '**survived**'} | "
+                     f"{row['seed'] if row['seed'] is not None else ''} | "
+                     f"{row['operations'] if row['operations'] is not None else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scratch", nargs="?", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--operations", type=int, default=4000000)
+    parser.add_argument("--survivors-ok", action="store_true")
+    parser.add_argument("--markdown", type=pathlib.Path)
+    options = parser.parse_args()
+    wrong = check()
+    if wrong or options.check:
+        print("\n".join(wrong) or f"{len(MUTANTS)} mutants, all texts found")
+        return 1 if wrong else 0
+    if options.scratch is None:
+        parser.error("a scratch folder is needed")
+    scratch = Scratch(options.scratch.resolve())
+    clean = scratch.fuzz(options.operations // 10)
+    if clean is None or "failure" in clean:
+        sys.exit(f"the library fails without a mutant: {clean and clean['failure']}")
+    rows = []
+    for mutant in MUTANTS:
+        if options.names and mutant[0] not in options.names:
+            continue
+        row = hunt(scratch, mutant, options.operations)
+        rows.append(row)
+        print(f"{row['name']:24} {row['killed_by'] or 'SURVIVED':36} seed {row['seed']}, "
+              f"{row['operations']} operations, {row.get('seconds')} s", flush=True)
+        if options.markdown:
+            options.markdown.write_text(markdown(rows, clean["commit"]))
+    killed = [row["operations"] for row in rows if row["operations"] is not None]
+    survivors = [row["name"] for row in rows if not row["killed_by"]]
+    print(f"\n{len(rows)} mutants, {len(rows) - len(survivors)} killed" +
+          (f", in the median after {statistics.median(killed):.0f} operations" if killed else "") +
+          (f"; survivors: {', '.join(survivors)}" if survivors else ""))
+    return 1 if survivors and not options.survivors_ok else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

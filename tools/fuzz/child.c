@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See child.h.
+ */
+#include "child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+int fuzz_child_open(fuzz_child *child, size_t ops_max, char *error, size_t error_bytes)
+{
+    memset(child, 0, sizeof(*child));
+    child->shared_bytes = sizeof(fuzz_shared) + ops_max * sizeof(fuzz_op);
+    void *memory =
+        mmap(NULL, child->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    child->output = memory == MAP_FAILED ? -1 : memfd_create("tenure-fuzz-output", MFD_CLOEXEC);
+    if (child->output < 0) {
+        snprintf(error, error_bytes, "no memory for programs of %zu operations", ops_max);
+        if (memory != MAP_FAILED)
+            munmap(memory, child->shared_bytes);
+        return -1;
+    }
+    child->shared = memory;
+    child->shared->room = ops_max;
+    return 0;
+}
+
+void fuzz_child_close(fuzz_child *child)
+{
+    if (child->shared == NULL)
+        return;
+    munmap(child->shared, child->shared_bytes);
+    close(child->output);
+    child->shared = NULL;
+}
+
+/* ---- in the child --------------------------------------------------------------------------- */
+
+/* Processor time: what a program costs, whatever else the machine does. */
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void child_draw(fuzz_shared *shared, fuzz_device *device, uint64_t seed,
+                       const fuzz_limits *limits)
+{
+    static fuzz_run run;
+    static fuzz_draw draw;
+    fuzz_draw_start(&draw, &shared->setup, seed, limits);
+    shared->planted = limits->illegal ? draw.illegal_kind : -1;
+    uint64_t began = now_ns();
+    /* A number of operations that is no power of two, so that checks fall everywhere. */
+    if (fuzz_run_start(&run, device, &shared->setup, &shared->result, 997) != 0)
+        return;
+    while (!run.is_over && shared->result.ran < limits->ops && shared->count < shared->room) {
+        shared->ops[shared->count++] = fuzz_draw_next(&draw, &run.model);
+        if (!fuzz_run_op(&run, &shared->ops[shared->count - 1]))
+            shared->count--;
+    }
+    fuzz_run_end(&run);
+    shared->result.ns = now_ns() - began;
+}
+
+static void child_replay(fuzz_shared *shared, fuzz_device *device, uint64_t check_every,
+                         int is_verbose)
+{
+    static fuzz_run run;
+    uint64_t began = now_ns();
+    if (fuzz_run_start(&run, device, &shared->setup, &shared->result, check_every) != 0)
+        return;
+    run.is_verbose = is_verbose;
+    for (size_t i = 0; i < shared->count && !run.is_over; i++)
+        (void)fuzz_run_op(&run, &shared->ops[i]);
+    fuzz_run_end(&run);
+    shared->result.ns = now_ns() - began;
+}
+
+/* ---- in the parent -------------------------------------------------------------------------- */
+
+static pid_t child_fork(fuzz_child *child, unsigned seconds_max, int keep_output)
+{
+    memset(&child->shared->result, 0, sizeof(child->shared->result));
+    child->shared->result.verdict = FUZZ_VERDICT_CRASH; /* until it says otherwise */
+    child->is_stopped = 0;
+    if (ftruncate(child->output, 0) != 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        child->shared->result.verdict = FUZZ_VERDICT_OK;
+        if (!keep_output) {
+            (void)lseek(child->output, 0, SEEK_SET);
+            (void)dup2(child->output, STDERR_FILENO);
+        }
+        alarm(seconds_max); /* a program that hangs ends by SIGALRM */
+    } else if (pid > 0) {
+        child->pid = pid;
+    }
+    return pid;
+}
+
+int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
+                    const fuzz_limits *limits, unsigned seconds_max)
+{
+    child->seed = seed;
+    child->shared->count = 0;
+    pid_t pid = child_fork(child, seconds_max, 0);
+    if (pid == 0) {
+        child_draw(child->shared, device, seed, limits);
+        _exit(0);
+    }
+    return pid < 0 ? -1 : 0;
+}
+
+int fuzz_child_replay(fuzz_child *child, fuzz_device *device, const fuzz_program *program,
+                      uint64_t check_every, int is_verbose, unsigned seconds_max)
+{
+    child->seed = program->setup.seed;
+    child->shared->setup = program->setup;
+    child->shared->count = program->count;
+    if (program->count > 0)
+        memcpy(child->shared->ops, program->ops, program->count * sizeof(fuzz_op));
+    pid_t pid = child_fork(child, seconds_max, is_verbose);
+    if (pid == 0) {
+        child_replay(child->shared, device, check_every, is_verbose);
+        _exit(0);
+    }
+    return pid < 0 ? -1 : 0;
+}
+
+/* The end of what the child printed: a sanitizer's report, an assertion. */
+static void output_append(const fuzz_child *child, char *text, size_t bytes)
+{
+    size_t length = strlen(text);
+    off_t size = lseek(child->output, 0, SEEK_END);
+    off_t room = (off_t)(bytes - length - 2);
+    off_t from = size > room ? size - room : 0;
+    if (size <= 0 || room <= 0)
+        return;
+    ssize_t got = pread(child->output, text + length + 1, (size_t)(size - from), from);
+    text[length] = '\n';
+    text[length + 1 + (got > 0 ? (size_t)got : 0)] = '\0';
+}
+
+void fuzz_child_ended(fuzz_child *child, int status)
+{
+    fuzz_result *result = &child->shared->result;
+    child->pid = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return;
+    int signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    int hangs = signal_number == SIGALRM;
+    result->verdict = hangs ? FUZZ_VERDICT_LIVENESS : FUZZ_VERDICT_CRASH;
+    result->step = child->shared->count > 0 ? child->shared->count - 1 : 0;
+    snprintf(result->check, sizeof(result->check), "%s", hangs ? "hang" : "crash");
+    if (signal_number != 0)
+        snprintf(result->text, sizeof(result->text), "%s: signal %d (%s)",
+                 hangs ? "the program did not end in time" : "the process died", signal_number,
+                 strsignal(signal_number));
+    else
+        snprintf(result->text, sizeof(result->text), "the process ended with code %d",
+                 WEXITSTATUS(status));
+    output_append(child, result->text, sizeof(result->text));
+}
+
+void fuzz_child_wait(fuzz_child *child)
+{
+    int status = 0;
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    fuzz_child_ended(child, status);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The drain phase: what a program leaves is ended in order, with no failures any more, and then
+ * nothing may be left. That what is asked for comes in the end is a guarantee of its own: a block
+ * that is never given back breaks no safety.
+ */
+#include "run.h"
+
+#include "model_graph.h"
+#include "verdict.h"
+
+static void drain_op(fuzz_run *run, fuzz_op op)
+{
+    if (run->is_over)
+        return;
+    const char *why = model_allows(&run->model, &op);
+    char line[256];
+    if (why != NULL)
+        run_fail(run, FUZZ_VERDICT_SETUP, "drain", "\"%s\" is not allowed: %s",
+                 fuzz_op_text(&op, line, sizeof(line)), why);
+    else
+        (void)fuzz_run_op(run, &op);
+}
+
+static void drain_graphs(fuzz_run *run)
+{
+    model *m = &run->model;
+    if (m->capturing)
+        drain_op(run, (fuzz_op){.kind = FUZZ_CAPTURE_ABORT, .graph = (uint8_t)(m->capturing - 1)});
+    for (uint8_t g = 0; g < FUZZ_GRAPHS; g++)
+        if (m->graphs[g].state == GRAPH_READY)
+            drain_op(run, (fuzz_op){.kind = FUZZ_GRAPH_DESTROY, .graph = g});
+}
+
+static void drain_wake(fuzz_run *run)
+{
+    for (uint8_t d = 0; d < run->model.devices; d++)
+        if (run->model.default_asleep[d])
+            drain_op(run, (fuzz_op){.kind = FUZZ_WAKE, .device = d});
+}
+
+/* Everything completes; the host knows. */
+static void drain_work(fuzz_run *run)
+{
+    for (uint8_t d = 0; d < run->model.devices; d++) {
+        drain_op(run, (fuzz_op){.kind = FUZZ_SYNC_DEVICE, .device = d, .n = 1});
+        drain_op(run, (fuzz_op){.kind = FUZZ_LIMIT, .device = d, .n = UINT64_MAX});
+    }
+    drain_op(run, (fuzz_op){.kind = FUZZ_RUN, .n = UINT64_MAX});
+}
+
+static void drain_objects(fuzz_run *run)
+{
+    model *m = &run->model;
+    while (m->live_count > 0 && !run->is_over)
+        drain_op(run, (fuzz_op){.kind = FUZZ_FREE, .block = m->live[0]});
+    drain_op(run, (fuzz_op){.kind = FUZZ_RUN, .n = UINT64_MAX});
+    for (uint8_t p = 1; p < FUZZ_POOLS; p++)
+        if (m->pools[p].is_there)
+            drain_op(run, (fuzz_op){.kind = FUZZ_POOL_DESTROY, .pool = p});
+    for (uint8_t e = 0; e < FUZZ_EVENTS; e++)
+        if (m->events[e].is_there)
+            drain_op(run, (fuzz_op){.kind = FUZZ_EVENT_DESTROY, .event = e});
+    for (uint8_t s = 2; s < FUZZ_STREAMS; s++)
+        if (m->streams[s].is_there)
+            drain_op(run, (fuzz_op){.kind = FUZZ_STREAM_DESTROY, .stream = s});
+    for (uint8_t d = 0; d < m->devices; d++)
+        drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
+    drain_wake(run); /* now that there is room */
+    for (uint8_t d = 0; d < m->devices; d++)
+        drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
+}
+
+void fuzz_run_end(fuzz_run *run)
+{
+    uint64_t check_every = run->check_every;
+    if (!run->is_over) {
+        run->check_every = UINT64_MAX / 2; /* at the end, not after each of these */
+        run->check_next = UINT64_MAX;
+        run->is_draining = 1;
+        drain_op(run, (fuzz_op){.kind = FUZZ_FAULTS_OFF});
+        drain_graphs(run);
+        drain_work(run);
+        drain_objects(run);
+    }
+    run->check_every = check_every;
+    int had_effect = run->freed_base == 0 || run->freed_again;
+    if (run->illegal_ran && had_effect && !run->is_over)
+        run_fail(run, FUZZ_VERDICT_MISSED, "planted error", "nothing was reported");
+    if (!run->is_over)
+        verdict_drained(run);
+    run->device->races_callback(NULL, NULL);
+    if (run->is_over)
+        return; /* the process ends; what state the library is in is not known */
+    if (tnr_shutdown(0) != TNR_OK)
+        run_fail(run, FUZZ_VERDICT_LIVENESS, "shutdown", "%s", tnr_last_error());
+    verdict_shut_down(run);
+}

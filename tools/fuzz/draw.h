@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drawing programs: everything from one seed.
+ *
+ * Programs are legal by construction: before an access that nothing orders the order is drawn (a
+ * record and a wait), before a free the marks that are missing. So what is drawn next depends on
+ * the model, and with it on what the library answered; but on nothing else.
+ *
+ * Swarm testing (Groce and others, 2012): each program draws the weights of its operations anew,
+ * and leaves some out altogether, because what hides a fault is often the presence of something
+ * else, such as a synchronisation every few steps.
+ */
+#ifndef TENURE_FUZZ_DRAW_H
+#define TENURE_FUZZ_DRAW_H
+
+#include "model.h"
+#include "program.h"
+
+/* What can be left out on the command line. */
+typedef struct fuzz_limits {
+    int no_faults, no_graphs, no_sleep;
+    int illegal; /* plant one error */
+    uint64_t ops;
+} fuzz_limits;
+
+/* X(enumerator, usual weight): what can be drawn. */
+#define DRAW_ACTION_LIST(X)                                                                        \
+    X(MALLOC, 180)                                                                                 \
+    X(FREE, 150)                                                                                   \
+    X(TOUCH, 260)                                                                                  \
+    X(TOUCH_OTHER, 160)                                                                            \
+    X(MARK, 40)                                                                                    \
+    X(ORDER, 60)                                                                                   \
+    X(SYNC, 4)                                                                                     \
+    X(QUERY, 10)                                                                                   \
+    X(STREAM, 3)                                                                                   \
+    X(EVENT, 2)                                                                                    \
+    X(POOL, 2)                                                                                     \
+    X(GROWABLE, 3)                                                                                 \
+    X(TRIM, 1)                                                                                     \
+    X(LIMIT, 1)                                                                                    \
+    X(CONFIGURE, 2)                                                                                \
+    X(LOOK, 10)                                                                                    \
+    X(STATS, 1)                                                                                    \
+    X(SNAPSHOT, 1)                                                                                 \
+    X(SLEEP, 1)                                                                                    \
+    X(CAPTURE, 4)                                                                                  \
+    X(LAUNCH, 12)                                                                                  \
+    X(RUN, 60)                                                                                     \
+    X(FAULT, 2)                                                                                    \
+    X(WRONG, 4)                                                                                    \
+    X(STORM, 1)
+
+enum {
+#define DRAW_ACTION_ENUMERATOR(name, weight) DRAW_##name,
+    DRAW_ACTION_LIST(DRAW_ACTION_ENUMERATOR)
+#undef DRAW_ACTION_ENUMERATOR
+        DRAW_ACTIONS
+};
+
+enum { DRAW_QUEUE = 64 };
+
+typedef struct fuzz_draw {
+    uint64_t random;
+    uint32_t weights_sum[DRAW_ACTIONS]; /* running sums */
+    int live_target;                    /* blocks */
+    int streams_target;
+    int told_percent;   /* of records and waits that Tenure is told of */
+    int write_percent;  /* of allocations that are written at once */
+    int size_shift_max; /* large blocks are at most 2^this */
+    int small_percent;
+    int uses_default_streams;
+    int faults_left;        /* operations until the failures end; 0: none */
+    int capture_left;       /* operations until the capture ends */
+    uint64_t illegal_after; /* operations; UINT64_MAX: nothing is planted */
+    int illegal_kind;       /* which error: index into fuzz_planted_names */
+    int illegal_done;
+    fuzz_op queue[DRAW_QUEUE]; /* drawn, not given out yet */
+    int queue_first, queue_count;
+    uint64_t given; /* operations so far */
+    int devices;
+} fuzz_draw;
+
+/* Everything that does not depend on what happens later. */
+void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fuzz_limits *limits);
+/* The next operation. */
+fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m);
+
+/* ---- for the draw_*.c files ----------------------------------------------------------------- */
+
+void draw_push(fuzz_draw *draw, fuzz_op op);
+/* A random stream of the device, or -1. */
+int draw_stream(fuzz_draw *draw, const model *m, int device);
+/* The slot of the stream with that component, or -1 if it is gone. */
+int draw_stream_of(const model *m, int component);
+int draw_block(fuzz_draw *draw, const model *m);      /* a live one, or -1 */
+int draw_block_free(fuzz_draw *draw, const model *m); /* an empty slot, or -1 */
+/* Queues a record on one stream and a wait of the other for it. */
+void draw_wait(fuzz_draw *draw, const model *m, int from, int to);
+uint64_t draw_bytes(fuzz_draw *draw);
+void draw_capture_end(fuzz_draw *draw, const model *m);
+int draw_graph_action(fuzz_draw *draw, model *m, int action);
+int draw_control_action(fuzz_draw *draw, model *m, int action);
+
+/* Planted errors: see plant.c. Returns 1 once the steps are queued. */
+extern const char *const fuzz_planted_names[];
+extern const int fuzz_planted_count;
+int draw_plant(fuzz_draw *draw, model *m);
+
+#endif

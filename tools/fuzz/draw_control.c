@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drawing what concerns pools, limits, settings, sleep, injected failures and the schedule.
+ */
+#include "draw.h"
+#include "random.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static uint64_t below(fuzz_draw *draw, uint64_t bound)
+{
+    return random_below(&draw->random, bound);
+}
+
+static int push_allowed(fuzz_draw *draw, model *m, fuzz_op op)
+{
+    if (model_allows(m, &op) != NULL)
+        return 0;
+    draw_push(draw, op);
+    return 1;
+}
+
+static int draw_pool(fuzz_draw *draw, model *m)
+{
+    fuzz_op op = {.pool = (uint8_t)(1 + below(draw, FUZZ_POOLS - 1))};
+    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
+    if (m->pools[op.pool].is_there) {
+        op.kind = FUZZ_POOL_DESTROY;
+        return push_allowed(draw, m, op);
+    }
+    op.kind = below(draw, 3) == 0 ? FUZZ_POOL_GRAPHS : FUZZ_POOL_CREATE;
+    if (op.kind == FUZZ_POOL_CREATE && below(draw, 3) == 0)
+        op.n = (8 + below(draw, 64)) * MIB;
+    if (op.kind == FUZZ_POOL_CREATE && below(draw, 3) == 0)
+        op.m = (1 + below(draw, 16)) * MIB;
+    return push_allowed(draw, m, op);
+}
+
+/* A growable block is made, grown step by step, and freed as any other. */
+static int draw_growable(fuzz_draw *draw, model *m)
+{
+    int slot = -1;
+    for (int i = 0; i < m->live_count; i++)
+        if (m->blocks[m->live[i]].reserved > 0)
+            slot = m->live[i];
+    fuzz_op op = {.kind = FUZZ_COMMIT, .block = (uint8_t)slot};
+    if (slot >= 0 && below(draw, 4) > 0) {
+        const model_block *block = &m->blocks[slot];
+        op.n = block->bytes + 1 + below(draw, 4 * MIB);
+        if (op.n > block->reserved)
+            op.n = block->reserved;
+        int home = draw_stream_of(m, block->home);
+        if (!push_allowed(draw, m, op))
+            return 0;
+        if (home >= 0)
+            draw_push(
+                draw,
+                (fuzz_op){.kind = FUZZ_WRITE, .block = (uint8_t)slot, .stream = (uint8_t)home});
+        return 1;
+    }
+    int stream = draw_stream(draw, m, -1);
+    slot = draw_block_free(draw, m);
+    if (stream < 0 || slot < 0 || m->live_count >= draw->live_target)
+        return 0;
+    op = (fuzz_op){.kind = FUZZ_RESERVE, .block = (uint8_t)slot, .stream = (uint8_t)stream};
+    op.n = 1 + below(draw, 32 * MIB);
+    return push_allowed(draw, m, op);
+}
+
+static int draw_sleep(fuzz_draw *draw, model *m)
+{
+    fuzz_op op = {.kind = FUZZ_SLEEP, .pool = (uint8_t)below(draw, FUZZ_POOLS)};
+    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
+    if (op.pool > 0)
+        op.device = m->pools[op.pool].device;
+    op.n = below(draw, 3);
+    if (m->pools[op.pool].is_graph && op.n == 2)
+        op.n = 0; /* its graphs read what they have not written */
+    int slot = draw_block(draw, m);
+    if (slot >= 0 && below(draw, 2)) {
+        fuzz_op content = {.kind = FUZZ_CONTENT, .block = (uint8_t)slot, .n = below(draw, 3)};
+        (void)push_allowed(draw, m, content);
+    }
+    if (!push_allowed(draw, m, op))
+        return draw->queue_count > 0;
+    op.kind = FUZZ_WAKE;
+    if (below(draw, 2)) { /* a free while it sleeps */
+        slot = draw_block(draw, m);
+        if (slot >= 0)
+            draw_push(draw, (fuzz_op){.kind = FUZZ_FREE, .block = (uint8_t)slot});
+    }
+    draw_push(draw, op);
+    return 1;
+}
+
+static int draw_fault(fuzz_draw *draw, model *m)
+{
+    (void)m;
+    if (draw->faults_left > 0)
+        return 0;
+    for (uint64_t i = 1 + below(draw, 3); i > 0; i--) {
+        fuzz_op op = {.kind = FUZZ_FAULT, .name = (uint8_t)below(draw, fuzz_entries_count)};
+        op.n = 1 + below(draw, 4);
+        op.m = below(draw, 4) == 0;
+        draw_push(draw, op);
+    }
+    draw->faults_left = 2 + (int)below(draw, 30);
+    return 1;
+}
+
+/* Most blocks at once, as the end of an iteration does. */
+static int draw_storm(fuzz_draw *draw, model *m)
+{
+    for (int i = 0; i < m->live_count && draw->queue_count < DRAW_QUEUE - 2; i++) {
+        fuzz_op op = {.kind = FUZZ_FREE, .block = m->live[i]};
+        (void)push_allowed(draw, m, op);
+    }
+    return draw->queue_count > 0;
+}
+
+static int draw_look(fuzz_draw *draw, model *m, int is_wrong)
+{
+    int slot = draw_block(draw, m);
+    if (slot < 0 || m->blocks[slot].bytes < 2)
+        return 0;
+    fuzz_op op = {.kind = is_wrong ? FUZZ_FREE_WRONG : FUZZ_LOOK, .block = (uint8_t)slot};
+    uint64_t reach = m->blocks[slot].bytes > MIB ? MIB : m->blocks[slot].bytes;
+    op.n = is_wrong && below(draw, 4) == 0 ? 0 : below(draw, reach);
+    return push_allowed(draw, m, op);
+}
+
+int draw_control_action(fuzz_draw *draw, model *m, int action)
+{
+    fuzz_op op = {.device = (uint8_t)below(draw, (uint64_t)draw->devices)};
+    int stream;
+    switch (action) {
+    case DRAW_EVENT:
+        op.kind = FUZZ_EVENT_DESTROY;
+        op.event = (uint8_t)below(draw, FUZZ_EVENTS);
+        return push_allowed(draw, m, op);
+    case DRAW_POOL:
+        return draw_pool(draw, m);
+    case DRAW_GROWABLE:
+        return draw_growable(draw, m);
+    case DRAW_TRIM:
+        op.kind = FUZZ_TRIM;
+        op.n = below(draw, 4) * 4 * MIB;
+        return push_allowed(draw, m, op);
+    case DRAW_LIMIT:
+        op.kind = FUZZ_LIMIT;
+        op.n = below(draw, 2) ? UINT64_MAX : (16 + below(draw, 128)) * MIB;
+        return push_allowed(draw, m, op);
+    case DRAW_CONFIGURE:
+        op = (fuzz_op){.kind = FUZZ_CONFIGURE, .name = (uint8_t)below(draw, fuzz_settings_count)};
+        return push_allowed(draw, m, op);
+    case DRAW_LOOK:
+    case DRAW_WRONG:
+        return draw_look(draw, m, action == DRAW_WRONG);
+    case DRAW_STATS:
+        op.kind = FUZZ_STATS;
+        return push_allowed(draw, m, op);
+    case DRAW_SNAPSHOT:
+        op = (fuzz_op){.kind = below(draw, 4) ? FUZZ_SNAPSHOT : FUZZ_HISTORY, .n = below(draw, 2)};
+        if (below(draw, 8) > 0)
+            return 0; /* a snapshot costs as much as thousands of other operations */
+        return push_allowed(draw, m, op);
+    case DRAW_SLEEP:
+        return below(draw, 32) == 0 && draw_sleep(draw, m); /* copies all of its memory */
+    case DRAW_RUN:
+        stream = draw_stream(draw, m, -1);
+        op = (fuzz_op){.kind = FUZZ_RUN, .n = 1 + below(draw, 16)};
+        if (stream >= 0 && below(draw, 4) == 0) {
+            op.kind = FUZZ_RUN_STREAM;
+            op.stream = (uint8_t)stream;
+        }
+        return push_allowed(draw, m, op);
+    case DRAW_FAULT:
+        return draw_fault(draw, m);
+    default:
+        return draw_storm(draw, m);
+    }
+}

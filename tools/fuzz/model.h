@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The model: what must be true, in the most naive data structures that will do.
+ *
+ * It knows of every block where it lies, who uses it and which of these uses Tenure was told of;
+ * of every stream and event what they are ordered after (order.h); of every pool and device how
+ * many bytes their owners asked for. From this it says
+ *
+ *   - whether an operation is legal for a program (model_allows). Only those are drawn, and when a
+ *     program is replayed with some of its operations taken out, those that no longer are are
+ *     skipped;
+ *   - what must hold after each (verdict.h compares).
+ *
+ * It is told what happened (model_did_*) and never asks the library anything. One thread.
+ */
+#ifndef TENURE_FUZZ_MODEL_H
+#define TENURE_FUZZ_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "order.h"
+#include "program.h"
+
+enum { MODEL_UNWRITTEN = 255 };
+
+typedef struct model_block {
+    uintptr_t base;  /* 0: the slot is empty */
+    size_t bytes;    /* asked for; of a growable block what is committed */
+    size_t reserved; /* of a growable block what it may grow to; else 0 */
+    uint8_t device, pool;
+    uint8_t home;   /* component of the stream that it belongs to */
+    uint8_t writer; /* component of the last write */
+    uint8_t graph;  /* allocated in the capture of that graph, from 1; 0: outside. MODEL_UNWRITTEN:
+                    * in that of a graph that is gone and was never launched */
+    uint8_t is_tagged; /* its first and last words are known */
+    uint8_t content;   /* what was said with CONTENT: 0, 1 keep, 2 discard */
+    uint32_t ready;    /* ticket of home from which it may be used */
+    uint32_t written;  /* ticket of the last write */
+    uint32_t marked;   /* bits of components with record_stream */
+    uint64_t tag;
+    order_clock reads; /* latest read by each component since the last write */
+    order_clock open;  /* latest use by each component that Tenure was not told of */
+} model_block;
+
+typedef struct model_stream {
+    uint8_t is_there, is_known; /* is_known: Tenure has seen it */
+    uint8_t graph;              /* part of that graph's capture, from 1 */
+    int8_t component;
+} model_stream;
+
+typedef struct model_event {
+    uint8_t is_there;             /* the driver's event exists */
+    uint8_t is_recorded, is_told; /* is_told: Tenure knows of the latest record */
+    uint8_t device;
+    uint8_t graph; /* recorded in that graph's capture, from 1 */
+    uint8_t capture_stream;
+    order_clock clock;
+} model_event;
+
+typedef struct model_pool {
+    uint8_t is_there, is_asleep, is_graph;
+    uint8_t device;
+    size_t limit;
+} model_pool;
+
+/* Ranges that a graph may touch whenever it is launched. */
+enum { MODEL_RANGES = 256 };
+typedef struct model_range {
+    uintptr_t base;
+    size_t bytes;
+    int is_outside; /* a block from outside that the graph refers to */
+} model_range;
+
+enum { GRAPH_NONE, GRAPH_CAPTURING, GRAPH_READY };
+
+typedef struct model_graph {
+    uint8_t state, device, pool; /* pool 0: one of its own */
+    uint8_t origin;              /* stream slot */
+    uint8_t is_launched;
+    order_clock clocks[FUZZ_STREAMS]; /* order inside the capture; components are stream slots */
+    uint32_t tickets[FUZZ_STREAMS];
+    int ranges_count;
+    model_range ranges[MODEL_RANGES];
+    uint8_t reads[FUZZ_BLOCKS], writes[FUZZ_BLOCKS]; /* live blocks that a launch touches */
+    order_clock debts; /* the program's own accesses of outside blocks that it has freed since: a
+                        * launch touches them still, and must be ordered after these */
+} model_graph;
+
+/* A block inside the capture that is under way. Clocks have stream slots as components. */
+typedef struct model_inside {
+    int capture; /* number of the capture that the rest is about */
+    uint8_t writer, home;
+    uint32_t ready, written, marked;
+    order_clock reads, open;
+} model_inside;
+
+typedef struct model {
+    order order;
+    int devices;
+    model_block blocks[FUZZ_BLOCKS];
+    model_stream streams[FUZZ_STREAMS];
+    model_event events[FUZZ_EVENTS];
+    /* 0 is the default pool of whatever device is meant, the last one that of any graph that has
+     * one of its own: it never sleeps. */
+    model_pool pools[FUZZ_POOLS + 1];
+    uint8_t default_asleep[FUZZ_DEVICES];
+    model_graph graphs[FUZZ_GRAPHS];
+    model_inside inside[FUZZ_BLOCKS];
+    int captures;              /* begun so far */
+    uint8_t live[FUZZ_BLOCKS]; /* slots of live blocks, in no order */
+    uint8_t live_at[FUZZ_BLOCKS];
+    int live_count;
+    int capturing;                          /* graph that is being captured, from 1; 0: none */
+    uint64_t requested_bytes[FUZZ_DEVICES]; /* of live blocks */
+    uint64_t live_blocks[FUZZ_DEVICES];
+    uint64_t memory_bytes, limit_bytes[FUZZ_DEVICES];
+    uint64_t tag_last;
+    int has_faults;      /* some driver call may fail */
+    int has_wide_chunks; /* settings under which one live byte may hold much memory */
+} model;
+
+void model_begin(model *self, const fuzz_setup *setup);
+
+/* Null if the operation is legal and possible now, else why not, in a few words. */
+const char *model_allows(model *self, const fuzz_op *op);
+
+/* 1 if an access of the block by the stream is ordered after everything that it must be after. */
+int model_is_ordered(model *self, const model_block *block, const model_stream *stream,
+                     int is_write);
+/* 1 if all uses of the block are known to Tenure, or ordered before its own stream's next work.
+ * Otherwise *component is one whose are not. */
+int model_is_covered(model *self, const model_block *block, int *component);
+
+/* The operations' effects. Called only after the call has succeeded. */
+void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t bytes,
+                      size_t reserved);
+void model_did_free(model *self, const fuzz_op *op);
+void model_did_access(model *self, int block, int stream, int is_write);
+void model_did_mark(model *self, const fuzz_op *op); /* USE, USE_STREAM, KEEP */
+void model_did_record(model *self, const fuzz_op *op);
+void model_did_wait(model *self, const fuzz_op *op);
+void model_did_sync(model *self, const fuzz_op *op);         /* SYNC_*, QUERY that said yes */
+int model_did_create_stream(model *self, const fuzz_op *op); /* -1: not possible after all */
+void model_did_destroy_stream(model *self, const fuzz_op *op);
+
+/* The slot of a live block that shares bytes with the range; -1 for none. */
+int model_overlap(const model *self, uintptr_t base, size_t bytes);
+
+/* 1 if an allocation of so many bytes must succeed: even if every live block held the most memory
+ * that one can hold, there would be room. */
+int model_must_fit(const model *self, int device, int pool, size_t bytes);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Planted errors: exactly one step that a program must not take, with the legal steps around it
+ * that make it matter. Where the error shows only once the memory has a new owner, blocks of the
+ * same size are allocated and written until one of them must have got it.
+ *
+ * Each is drawn between two otherwise unrelated non-blocking streams, so that nothing but the step
+ * in question could order them.
+ */
+#include "draw.h"
+#include "random.h"
+
+const char *const fuzz_planted_names[] = {
+    "use not recorded",
+    "use recorded too early",
+    "wait omitted",
+    "write after free",
+    "read after free",
+    "double free",
+    "foreign free",
+    "interior free",
+    "free on the wrong stream",
+    "kept until too early an event",
+    "stream's end not told",
+};
+const int fuzz_planted_count = sizeof(fuzz_planted_names) / sizeof(fuzz_planted_names[0]);
+
+enum { NEW_OWNERS = 8 };
+
+/* Where the error is planted. */
+typedef struct site {
+    fuzz_draw *draw;
+    uint8_t own, user, third; /* stream slots */
+    uint8_t block;
+    uint8_t owners[NEW_OWNERS];
+    uint8_t event, stream_new;
+    uint64_t bytes;
+} site;
+
+static void step(const site *s, fuzz_kind kind, int block, int stream, int is_illegal)
+{
+    fuzz_op op = {.kind = (uint8_t)kind,
+                  .is_illegal = (uint8_t)is_illegal,
+                  .block = (uint8_t)block,
+                  .stream = (uint8_t)stream,
+                  .event = s->event};
+    if (kind == FUZZ_MALLOC)
+        op.n = s->bytes;
+    draw_push(s->draw, op);
+}
+
+/* A free that waits for a use comes back only when memory is missed, so the sizes are such that
+ * nothing else fits, and then at once, behind a wait for the use that Tenure knows of: too early a
+ * one. */
+static void steps_eager(site *s)
+{
+    s->bytes = (5 << 20) + 512 * random_below(&s->draw->random, 1000);
+    for (uint8_t i = 0; i < fuzz_settings_count; i++)
+        if (strcmp(fuzz_settings[i], "reuse:wait") == 0 ||
+            strcmp(fuzz_settings[i], "reuse_mark_percent:0") == 0)
+            draw_push(s->draw, (fuzz_op){.kind = FUZZ_CONFIGURE, .name = i});
+}
+
+/* A block with data that the user may read. */
+static void steps_begin(const site *s)
+{
+    step(s, FUZZ_MALLOC, s->block, s->own, 0);
+    step(s, FUZZ_WRITE, s->block, s->own, 0);
+    step(s, FUZZ_RECORD, 0, s->own, 0);
+    step(s, FUZZ_WAIT, 0, s->user, 0);
+}
+
+/* The next owners of the memory. */
+static void steps_reuse(const site *s, int stream)
+{
+    for (int i = 0; i < NEW_OWNERS; i++) {
+        step(s, FUZZ_MALLOC, s->owners[i], stream, 0);
+        step(s, FUZZ_WRITE, s->owners[i], stream, 0);
+    }
+}
+
+static void steps_free_wrong(const site *s, uint64_t offset)
+{
+    step(s, FUZZ_MALLOC, s->block, s->own, 0);
+    draw_push(s->draw,
+              (fuzz_op){.kind = FUZZ_FREE_WRONG, .is_illegal = 1, .block = s->block, .n = offset});
+}
+
+static void steps_push(site *s, int kind)
+{
+    if (kind == 1 || kind == 8 || kind == 9)
+        steps_eager(s);
+    switch (kind) {
+    case 0:
+        steps_begin(s);
+        step(s, FUZZ_READ, s->block, s->user, 0);
+        step(s, FUZZ_FREE, s->block, 0, 1);
+        steps_reuse(s, s->own);
+        break;
+    case 1:
+        steps_begin(s);
+        step(s, FUZZ_USE, s->block, s->user, 0);
+        step(s, FUZZ_READ, s->block, s->user, 0);
+        step(s, FUZZ_FREE, s->block, 0, 1);
+        steps_reuse(s, s->own);
+        break;
+    case 2:
+        step(s, FUZZ_MALLOC, s->block, s->own, 0);
+        step(s, FUZZ_WRITE, s->block, s->own, 0);
+        step(s, FUZZ_READ, s->block, s->user, 1);
+        break;
+    case 3:
+    case 4:
+        step(s, FUZZ_MALLOC, s->block, s->own, 0);
+        step(s, FUZZ_WRITE, s->block, s->own, 0);
+        step(s, FUZZ_FREE, s->block, 0, 0);
+        step(s, kind == 3 ? FUZZ_WRITE : FUZZ_READ, s->block, s->own, 1);
+        break;
+    case 5:
+        step(s, FUZZ_MALLOC, s->block, s->own, 0);
+        step(s, FUZZ_FREE, s->block, 0, 0);
+        step(s, FUZZ_FREE, s->block, 0, 1);
+        break;
+    case 6:
+        steps_free_wrong(s, 0);
+        break;
+    case 7:
+        steps_free_wrong(s, 1 + s->bytes / 2);
+        break;
+    case 8:
+        steps_begin(s);
+        step(s, FUZZ_READ, s->block, s->user, 0);
+        step(s, FUZZ_FREE_ON, s->block, s->third, 1);
+        steps_reuse(s, s->own);
+        break;
+    case 9:
+        steps_begin(s);
+        draw_push(s->draw,
+                  (fuzz_op){.kind = FUZZ_RECORD, .stream = s->user, .event = s->event, .n = 1});
+        step(s, FUZZ_READ, s->block, s->user, 0);
+        step(s, FUZZ_KEEP, s->block, 0, 0);
+        step(s, FUZZ_FREE, s->block, 0, 1);
+        steps_reuse(s, s->own);
+        break;
+    default: {
+        fuzz_op create = {.kind = FUZZ_STREAM_CREATE, .stream = s->stream_new};
+        draw_push(s->draw, create);
+        step(s, FUZZ_MALLOC, s->block, s->stream_new, 0);
+        step(s, FUZZ_WRITE, s->block, s->stream_new, 0);
+        step(s, FUZZ_FREE, s->block, 0, 0);
+        step(s, FUZZ_STREAM_DESTROY, s->block, s->stream_new, 1);
+        draw_push(s->draw, create); /* the driver gives it the same handle */
+        steps_reuse(s, s->stream_new);
+    }
+    }
+}
+
+/* Three non-blocking streams of device 0, and a slot for another. Returns 0 if there are none. */
+static int site_streams(site *s, model *m)
+{
+    int found = 0;
+    s->stream_new = 0;
+    for (int i = 2; i < FUZZ_STREAMS; i++) {
+        const model_stream *stream = &m->streams[i];
+        if (!stream->is_there) {
+            s->stream_new = (uint8_t)i;
+            continue;
+        }
+        if (m->order.is_blocking[stream->component] || m->order.device[stream->component] != 0)
+            continue;
+        *(found == 0 ? &s->own : found == 1 ? &s->user : &s->third) = (uint8_t)i;
+        found++;
+    }
+    return found >= 3 && s->stream_new != 0;
+}
+
+int draw_plant(fuzz_draw *draw, model *m)
+{
+    site s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
+    if (m->capturing || m->default_asleep[0] || !site_streams(&s, m))
+        return 0;
+    int found = 0;
+    for (int i = 0; i < FUZZ_BLOCKS && found <= NEW_OWNERS; i++) {
+        if (m->blocks[i].base != 0)
+            continue;
+        if (found == 0)
+            s.block = (uint8_t)i;
+        else
+            s.owners[found - 1] = (uint8_t)i;
+        found++;
+    }
+    if (found <= NEW_OWNERS)
+        return 0;
+    s.bytes = 512 * (1 + random_below(&draw->random, 64));
+    steps_push(&s, draw->illegal_kind);
+    return 1;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a program: each operation as calls of the public API and of the simulated device, with
+ * the verdicts (verdict.h) after it.
+ *
+ * One process runs one program: the library is started, used and shut down once. What a run leaves
+ * for its parent (fuzz_result, the operations it ran) lies in shared memory, so that it is there
+ * too if the process crashes.
+ */
+#ifndef TENURE_FUZZ_RUN_H
+#define TENURE_FUZZ_RUN_H
+
+#include <tenure/history.h>
+#include <tenure/tenure.h>
+
+#include "device.h"
+#include "model.h"
+#include "program.h"
+
+/* What was found, in rising order of gravity for the exit code. */
+#define FUZZ_VERDICT_LIST(X)                                                                       \
+    X(OK, "ok")                                                                                    \
+    X(CAUGHT, "caught")     /* of --illegal: the planted error was seen */                         \
+    X(MISSED, "missed")     /* it was not */                                                       \
+    X(LIVENESS, "liveness") /* something that had to come did not: memory, an end */               \
+    X(SAFETY, "safety")     /* something happened that must not */                                 \
+    X(CRASH, "crash")       /* the process died */                                                 \
+    X(SETUP, "setup")       /* the program could not be begun */
+
+typedef enum fuzz_verdict {
+#define FUZZ_VERDICT_ENUMERATOR(name, text) FUZZ_VERDICT_##name,
+    FUZZ_VERDICT_LIST(FUZZ_VERDICT_ENUMERATOR)
+#undef FUZZ_VERDICT_ENUMERATOR
+        FUZZ_VERDICTS
+} fuzz_verdict;
+
+const char *fuzz_verdict_name(fuzz_verdict verdict);
+
+enum { FUZZ_TEXT = 1600 };
+
+/* What a run has to say. */
+typedef struct fuzz_result {
+    fuzz_verdict verdict;
+    char check[48];               /* which guarantee: "race", "overlap", "statistics", ... */
+    char text[FUZZ_TEXT];         /* what was seen, in sentences */
+    uint64_t step;                /* number of the operation after which it was seen, from 0 */
+    uint64_t ran, skipped;        /* operations */
+    uint64_t calls[FUZZ_KINDS];   /* operations that ran, by kind */
+    uint64_t refused[FUZZ_KINDS]; /* of these, those that were refused as the model allows */
+    uint64_t served[TNR_SERVED_COUNT], reused[TNR_REUSE_COUNT];
+    uint64_t checks, faults_hit, launches_refused, failed_allocations;
+    uint64_t policies; /* bits of fuzz_settings that were in force */
+    uint64_t hash;     /* of every address and status, for determinism */
+    uint64_t ns;
+} fuzz_result;
+
+typedef struct fuzz_run {
+    model model;
+    fuzz_device *device;
+    fuzz_result *result;
+    const fuzz_setup *setup;
+    CUstream streams[FUZZ_STREAMS];
+    CUevent events[FUZZ_EVENTS];
+    tnr_pool pools[FUZZ_POOLS];
+    tnr_cuda_graph cuda_graphs[FUZZ_GRAPHS];
+    tnr_cuda_graph_exec execs[FUZZ_GRAPHS];
+    tnr_graph graphs[FUZZ_GRAPHS];
+    char labels[FUZZ_BLOCKS][8];
+    /* What each slot last held: what a planted error touches after the free. */
+    struct {
+        uintptr_t base;
+        size_t bytes;
+        uint8_t device;
+        uint8_t is_fresh; /* the latest allocation for the slot succeeded */
+        uint8_t is_owned; /* the detector knows who owns it; not of memory of graphs */
+    } last[FUZZ_BLOCKS];
+    uint64_t step;
+    uint64_t hits;        /* injected failures so far, before this operation */
+    uint64_t check_every; /* operations between two complete checks */
+    uint64_t check_next;
+    uint64_t limit_seen[FUZZ_DEVICES], reserved_seen[FUZZ_DEVICES]; /* at the last check */
+    int is_verbose;
+    int illegal_ran;      /* a planted error has been run */
+    uintptr_t freed_base; /* of the block whose free was the planted error; 0: none */
+    size_t freed_bytes;
+    int freed_again; /* its memory was handed out again, so the error can show */
+    int is_draining; /* the program is over, nothing may be refused any more */
+    int is_over;     /* a verdict has been reached */
+} fuzz_run;
+
+/* Starts the device and the library as the setup says. Returns 0; else the result has the verdict.
+ * `check_every`: 1 when replaying. */
+int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, fuzz_result *result,
+                   uint64_t check_every);
+/* Runs one operation, or skips it if the model does not allow it. Returns 1 if it ran. */
+int fuzz_run_op(fuzz_run *run, const fuzz_op *op);
+/* The drain phase: faults off, everything completes, everything is freed, nothing is left. */
+void fuzz_run_end(fuzz_run *run);
+
+/* ---- for the run_*.c files ------------------------------------------------------------------ */
+
+/* Reaches a verdict; only the first counts. */
+__attribute__((format(printf, 4, 5))) void run_fail(fuzz_run *run, fuzz_verdict verdict,
+                                                    const char *check, const char *format, ...);
+/* 1 if the call succeeded. A failure is a verdict, unless a driver call was made to fail in it. */
+int run_succeeded(fuzz_run *run, tnr_status status, const char *call);
+int run_was_sabotaged(const fuzz_run *run);
+void run_hash(fuzz_run *run, uint64_t value);
+int run_device_of(const fuzz_run *run, int stream);
+
+/* Each returns 1 if the operation took place, 0 if it was refused as it may be. */
+int run_memory(fuzz_run *run, const fuzz_op *op);
+int run_access(fuzz_run *run, const fuzz_op *op);
+int run_order(fuzz_run *run, const fuzz_op *op);
+int run_control(fuzz_run *run, const fuzz_op *op);
+int run_graph(fuzz_run *run, const fuzz_op *op);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on pools, limits, settings, history, sleep, and injected failures.
+ */
+#include "run.h"
+
+#include <inttypes.h>
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+static int run_pool_create(fuzz_run *run, const fuzz_op *op)
+{
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    model_pool *pool = &run->model.pools[op->pool];
+    tnr_status status;
+    options.limit_bytes = (size_t)op->n;
+    options.release_threshold_bytes = (size_t)op->m;
+    if (op->kind == FUZZ_POOL_GRAPHS)
+        status = tnr_graph_pool_create(&run->pools[op->pool], op->device, NULL);
+    else
+        status = tnr_pool_create(&run->pools[op->pool], op->device, &options);
+    if (!run_succeeded(run, status, "tnr_pool_create"))
+        return 0;
+    memset(pool, 0, sizeof(*pool));
+    pool->is_there = 1;
+    pool->is_graph = op->kind == FUZZ_POOL_GRAPHS;
+    pool->device = op->device;
+    pool->limit = (size_t)op->n;
+    return 1;
+}
+
+static int run_pool_destroy(fuzz_run *run, const fuzz_op *op)
+{
+    tnr_pool pool = run->pools[op->pool];
+    tnr_status status = tnr_pool_destroy(pool);
+    if (status == TNR_ERR_BUSY && run->model.captures > 0 && !run->is_draining)
+        return 0; /* a graph, or a launch of one that is gone, may still need its freed blocks */
+    if (!run_succeeded(run, status, "tnr_pool_destroy"))
+        return 0;
+    run->model.pools[op->pool].is_there = 0;
+    status = tnr_pool_push(pool);
+    if (status != TNR_ERR_INVALID_POOL)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "a destroyed pool was accepted: %s",
+                 tnr_status_name(status));
+    run->pools[op->pool] = NULL;
+    return 1;
+}
+
+/* ---- sleep ---------------------------------------------------------------------------------- */
+
+/* What a sleep leaves of the contents of a pool's blocks. */
+static void contents_slept(fuzz_run *run, const fuzz_op *op)
+{
+    model *m = &run->model;
+    for (int i = 0; i < m->live_count; i++) {
+        model_block *block = &m->blocks[m->live[i]];
+        int discarded = block->content == TNR_CONTENT_DISCARD ||
+                        (block->content == TNR_CONTENT_DEFAULT && op->n == TNR_CONTENT_DISCARD);
+        if (block->device == op->device && block->pool == op->pool && discarded)
+            block->is_tagged = 0;
+    }
+}
+
+/* Sleeping waits for all work of the device, so everything is over for the host. The copies of
+ * whole chunks are the library's own, and no access of a block's owner. */
+static int run_sleep(fuzz_run *run, const fuzz_op *op)
+{
+    model *m = &run->model;
+    tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
+    tnr_pool pool = run->pools[op->pool];
+    uint8_t *asleep =
+        op->pool == 0 ? &m->default_asleep[op->device] : &m->pools[op->pool].is_asleep;
+    options.content = (tnr_content)(op->n % 3);
+    run->device->owner_pause(1);
+    tnr_status status = op->kind == FUZZ_SLEEP ? tnr_pool_sleep(pool, op->device, &options)
+                                               : tnr_pool_wake(pool, op->device);
+    run->device->owner_pause(0);
+    int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+    if (op->kind == FUZZ_WAKE && is_short) {
+        run_hash(run, (uint64_t)status);
+        return 0; /* others have taken the memory meanwhile */
+    }
+    if (!run_succeeded(run, status, op->kind == FUZZ_SLEEP ? "tnr_pool_sleep" : "tnr_pool_wake")) {
+        /* A sleep that failed and could not be taken back says that the pool is asleep: which it
+         * is, is asked by waking it without failures. */
+        run->device->fail_clear();
+        m->has_faults = 0;
+        run->hits = run->device->fail_hits();
+        if (op->kind == FUZZ_SLEEP && !*asleep)
+            contents_slept(run, op);
+        *asleep = 1;
+        return 0;
+    }
+    if (op->kind == FUZZ_SLEEP && !*asleep)
+        contents_slept(run, op);
+    *asleep = op->kind == FUZZ_SLEEP;
+    return 1;
+}
+
+/* ---- settings and sight --------------------------------------------------------------------- */
+
+static int run_configure(fuzz_run *run, const fuzz_op *op)
+{
+    const char *setting = fuzz_settings[op->name];
+    if (!run_succeeded(run, tnr_configure(setting), "tnr_configure"))
+        return 0;
+    run->result->policies |= UINT64_C(1) << op->name;
+    return 1;
+}
+
+static int run_stats(fuzz_run *run, const fuzz_op *op)
+{
+    static char text[32768];
+    if (tnr_stats_json(op->device, NULL, text, sizeof(text)) == 0)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_stats_json: %s", tnr_last_error());
+    return run_succeeded(run, tnr_stats_reset_peaks(op->device), "tnr_stats_reset_peaks");
+}
+
+static int run_fault(fuzz_run *run, const fuzz_op *op)
+{
+    run->device->fail(fuzz_entries[op->name], op->n == 0 ? 1 : op->n, op->m != 0,
+                      op->n % 2 ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY);
+    run->model.has_faults = 1;
+    return 1;
+}
+
+static int run_trim(fuzz_run *run, const fuzz_op *op)
+{
+    size_t released = 0;
+    tnr_status status = tnr_trim(op->device, (size_t)op->n, &released);
+    if (!run_succeeded(run, status, "tnr_trim"))
+        return 0;
+    run_hash(run, released);
+    return 1;
+}
+
+static int run_limit(fuzz_run *run, const fuzz_op *op)
+{
+    size_t limit = 0;
+    if (!run_succeeded(run, tnr_limit_set(op->device, (size_t)op->n), "tnr_limit_set") ||
+        !run_succeeded(run, tnr_limit_get(op->device, &limit), "tnr_limit_get"))
+        return 0;
+    run->model.limit_bytes[op->device] = limit;
+    return 1;
+}
+
+int run_control(fuzz_run *run, const fuzz_op *op)
+{
+    tnr_status status;
+    switch ((fuzz_kind)op->kind) {
+    case FUZZ_POOL_CREATE:
+    case FUZZ_POOL_GRAPHS:
+        return run_pool_create(run, op);
+    case FUZZ_POOL_DESTROY:
+        return run_pool_destroy(run, op);
+    case FUZZ_TRIM:
+        return run_trim(run, op);
+    case FUZZ_LIMIT:
+        return run_limit(run, op);
+    case FUZZ_CONFIGURE:
+        return run_configure(run, op);
+    case FUZZ_STATS:
+        return run_stats(run, op);
+    case FUZZ_SNAPSHOT:
+        status =
+            tnr_snapshot_write("/dev/null", op->n == 0 ? TNR_SNAPSHOT_JSON : TNR_SNAPSHOT_PICKLE);
+        return run_succeeded(run, status, "tnr_snapshot_write");
+    case FUZZ_HISTORY:
+        status = tnr_history_set(op->n == 0 ? TNR_HISTORY_OFF : TNR_HISTORY_LIGHT, 4096);
+        return run_succeeded(run, status, "tnr_history_set");
+    case FUZZ_SLEEP:
+    case FUZZ_WAKE:
+        return run_sleep(run, op);
+    case FUZZ_CONTENT:
+        status = tnr_block_content_set((const void *)run->model.blocks[op->block].base,
+                                       (tnr_content)(op->n % 3));
+        if (!run_succeeded(run, status, "tnr_block_content_set"))
+            return 0;
+        run->model.blocks[op->block].content = (uint8_t)(op->n % 3);
+        return 1;
+    case FUZZ_FAULT:
+        return run_fault(run, op);
+    default: /* FAULTS_OFF */
+        run->result->faults_hit += run->device->fail_hits();
+        run->device->fail_clear();
+        run->hits = run->device->fail_hits();
+        run->model.has_faults = 0;
+        return 1;
+    }
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on captures and graphs.
+ */
+#include "run.h"
+
+#include "model_graph.h"
+
+static CUstream origin_of(const fuzz_run *run, int graph)
+{
+    return run->streams[run->model.graphs[graph].origin];
+}
+
+static int run_begin(fuzz_run *run, const fuzz_op *op)
+{
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.pool = op->pool > 0 ? run->pools[op->pool] : NULL;
+    options.mode = (tnr_capture_mode)op->n;
+    tnr_status status =
+        tnr_capture_begin(run_device_of(run, op->stream), run->streams[op->stream], &options);
+    if (!run_succeeded(run, status, "tnr_capture_begin"))
+        return 0;
+    graph_did_begin(&run->model, op);
+    return 1;
+}
+
+/* However it ends, the capture is over. */
+static int run_finish(fuzz_run *run, const fuzz_op *op)
+{
+    int device = run->model.graphs[op->graph].device;
+    tnr_cuda_graph made = NULL;
+    tnr_status status =
+        op->kind == FUZZ_CAPTURE_END
+            ? tnr_capture_end(device, origin_of(run, op->graph), &made, &run->graphs[op->graph])
+            : tnr_capture_abort(device, origin_of(run, op->graph));
+    int is_made = run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind)) && made != NULL;
+    run->cuda_graphs[op->graph] = made;
+    run->execs[op->graph] = NULL;
+    if (is_made) {
+        fuzz_device_use(run->device, device);
+        CUresult result = run->device->graph_instantiate(&run->execs[op->graph], made, 0);
+        fuzz_device_use(run->device, 0);
+        if (result != CUDA_SUCCESS)
+            run_fail(run, FUZZ_VERDICT_SAFETY, "driver", "cuGraphInstantiate gave error %d",
+                     (int)result);
+    }
+    graph_did_end(&run->model, op, is_made);
+    return 1;
+}
+
+/* Refused exactly if a live block of another capture lies in the graph's memory. */
+static int run_launch(fuzz_run *run, const fuzz_op *op)
+{
+    int threatened = graph_is_threatened(&run->model, op->graph);
+    run->device->owner_pause(1);
+    tnr_status status =
+        tnr_graph_launch(run->graphs[op->graph], run->execs[op->graph], run->streams[op->stream]);
+    run->device->owner_pause(0);
+    if (status == TNR_ERR_OVERWRITE && threatened != 0) {
+        run->result->launches_refused++;
+        return 0;
+    }
+    if (!run_succeeded(run, status, "tnr_graph_launch"))
+        return 0;
+    if (threatened == 1)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "overwrite",
+                 "g%d was launched though a live block lies in its memory", op->graph);
+    graph_did_launch(&run->model, op);
+    return 1;
+}
+
+static int run_audit(fuzz_run *run, const fuzz_op *op)
+{
+    tnr_audit audit = {.struct_bytes = sizeof(audit)};
+    tnr_status status =
+        tnr_graph_audit(run->cuda_graphs[op->graph], run->graphs[op->graph], &audit, NULL, NULL);
+    if (!run_succeeded(run, status, "tnr_graph_audit"))
+        return 0;
+    if (audit.proved + audit.unproved != audit.found || audit.unproved != 0)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "audit",
+                 "of %llu addresses in g%d %llu are safe and %llu are not",
+                 (unsigned long long)audit.found, op->graph, (unsigned long long)audit.proved,
+                 (unsigned long long)audit.unproved);
+    return 1;
+}
+
+int run_graph(fuzz_run *run, const fuzz_op *op)
+{
+    switch ((fuzz_kind)op->kind) {
+    case FUZZ_CAPTURE_BEGIN:
+        return run_begin(run, op);
+    case FUZZ_CAPTURE_END:
+    case FUZZ_CAPTURE_ABORT:
+        return run_finish(run, op);
+    case FUZZ_LAUNCH:
+        return run_launch(run, op);
+    case FUZZ_AUDIT:
+        return run_audit(run, op);
+    default:
+        if (run->execs[op->graph] != NULL)
+            (void)run->device->graph_exec_destroy(run->execs[op->graph]);
+        if (run->device->graph_destroy(run->cuda_graphs[op->graph]) != CUDA_SUCCESS)
+            run_fail(run, FUZZ_VERDICT_SAFETY, "driver", "cuGraphDestroy failed");
+        run->execs[op->graph] = NULL;
+        graph_did_destroy(&run->model, op);
+        return 1;
+    }
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on blocks: allocate, free, look, and touch.
+ */
+#include "run.h"
+
+#include <inttypes.h>
+
+#include "model_graph.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* ---- allocating ----------------------------------------------------------------------------- */
+
+static tnr_status malloc_call(fuzz_run *run, const fuzz_op *op, void **ptr)
+{
+    int device = run_device_of(run, op->stream);
+    CUstream stream = run->streams[op->stream];
+    tnr_pool pool = run->pools[op->pool];
+    tnr_status status;
+    if (op->kind == FUZZ_MALLOC && run->model.streams[op->stream].graph == 0)
+        return tnr_pool_malloc(ptr, (size_t)op->n, pool, device, stream);
+    if (op->kind == FUZZ_RESERVE)
+        return tnr_reserve(ptr, (size_t)op->n, device, stream);
+    if (op->pool != 0) {
+        status = tnr_pool_push(pool);
+        if (status != TNR_OK)
+            return status;
+    }
+    status = op->kind == FUZZ_ALIGNED
+                 ? tnr_malloc_aligned(ptr, (size_t)op->n, (size_t)op->m, device, stream)
+                 : tnr_malloc(ptr, (size_t)op->n, device, stream);
+    if (op->pool != 0 && tnr_pool_pop(pool) != TNR_OK)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_pool_pop: %s", tnr_last_error());
+    return status;
+}
+
+/* A failure is fine if memory may really be short, the pool sleeps, or a driver call failed. */
+static int malloc_refused(fuzz_run *run, const fuzz_op *op, tnr_status status, const void *ptr)
+{
+    const model *m = &run->model;
+    int device = run_device_of(run, op->stream);
+    int asleep = op->pool > 0 ? m->pools[op->pool].is_asleep : m->default_asleep[device];
+    run->result->failed_allocations++;
+    if (ptr != NULL)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "an allocation that gave %s left an address",
+                 tnr_status_name(status));
+    if (run_was_sabotaged(run) || (status == TNR_ERR_ASLEEP && asleep))
+        return 0;
+    int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+    if (is_short && !model_must_fit(m, device, op->pool, (size_t)op->n))
+        return 0;
+    run_fail(run, is_short ? FUZZ_VERDICT_LIVENESS : FUZZ_VERDICT_SAFETY,
+             is_short ? "spurious out of memory" : "status",
+             "an allocation of %" PRIu64 " bytes gave %s, with %" PRIu64 " bytes live in %" PRIu64
+             " blocks: %s",
+             op->n, tnr_status_name(status), m->requested_bytes[device], m->live_blocks[device],
+             tnr_last_error());
+    return 0;
+}
+
+/* What holds for every block that is handed out. */
+static void malloc_check(fuzz_run *run, const fuzz_op *op, uintptr_t base)
+{
+    const model *m = &run->model;
+    size_t alignment = op->kind == FUZZ_ALIGNED ? (size_t)op->m : TNR_ALIGNMENT_DEFAULT;
+    int other = model_overlap(m, base, (size_t)op->n);
+    int graph = m->streams[op->stream].graph;
+    if (other >= 0)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "overlap",
+                 "b%d was handed out at 0x%" PRIxPTR ", %" PRIu64
+                 " bytes, which b%d holds: 0x%" PRIxPTR ", %zu bytes",
+                 op->block, base, op->n, other, m->blocks[other].base, m->blocks[other].bytes);
+    if (base % alignment != 0)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "alignment", "0x%" PRIxPTR " is no multiple of %zu",
+                 base, alignment);
+    /* Graphs that share a pool share memory too; for any other the range must be out of reach. */
+    int shares = graph != 0 && m->graphs[graph - 1].pool != 0;
+    if (!shares && graph_owns(m, base, (size_t)op->n, graph))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "graph memory",
+                 "b%d was handed out at 0x%" PRIxPTR ", %" PRIu64
+                 " bytes, which a graph that is still there refers to",
+                 op->block, base, op->n);
+}
+
+static int run_malloc(fuzz_run *run, const fuzz_op *op)
+{
+    void *ptr = NULL;
+    tnr_status status = malloc_call(run, op, &ptr);
+    run_hash(run, (uint64_t)status);
+    run->last[op->block].is_fresh = status == TNR_OK;
+    if (status != TNR_OK)
+        return malloc_refused(run, op, status, ptr);
+    uintptr_t base = (uintptr_t)ptr;
+    int is_reserve = op->kind == FUZZ_RESERVE;
+    int in_capture = run->model.streams[op->stream].graph != 0;
+    run_hash(run, base);
+    run->freed_again |=
+        base < run->freed_base + run->freed_bytes && run->freed_base < base + (uintptr_t)op->n;
+    malloc_check(run, op, base);
+    if (!run->is_over && !is_reserve && !in_capture)
+        (void)run->device->owner_begin(base, (size_t)op->n, run->labels[op->block]);
+    model_did_malloc(&run->model, op, base, is_reserve ? 0 : (size_t)op->n,
+                     is_reserve ? (size_t)op->n : 0);
+    run->last[op->block].base = base;
+    run->last[op->block].bytes = (size_t)op->n;
+    run->last[op->block].device = run->model.blocks[op->block].device;
+    run->last[op->block].is_owned = !in_capture;
+    return 1;
+}
+
+/* A growable block owns as much as is committed. */
+static int run_commit(fuzz_run *run, const fuzz_op *op)
+{
+    model *m = &run->model;
+    model_block *block = &m->blocks[op->block];
+    tnr_status status = tnr_commit((void *)block->base, (size_t)op->n);
+    run_hash(run, (uint64_t)status);
+    int asleep = m->default_asleep[block->device];
+    int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+    if (status != TNR_OK) {
+        if (!run_was_sabotaged(run) && !(status == TNR_ERR_ASLEEP && asleep) &&
+            !(is_short && !model_must_fit(m, block->device, 0, (size_t)op->n)))
+            run_fail(run, is_short ? FUZZ_VERDICT_LIVENESS : FUZZ_VERDICT_SAFETY, "status",
+                     "tnr_commit of %" PRIu64 " bytes gave %s: %s", op->n, tnr_status_name(status),
+                     tnr_last_error());
+        return 0;
+    }
+    if (block->bytes > 0)
+        (void)run->device->owner_end(block->base);
+    (void)run->device->owner_begin(block->base, (size_t)op->n, run->labels[op->block]);
+    m->requested_bytes[block->device] += op->n - block->bytes;
+    block->bytes = (size_t)op->n;
+    block->is_tagged = 0;                               /* its last word is another one now */
+    block->ready = order_point(&m->order, block->home); /* Tenure's waits may have come before */
+    return 1;
+}
+
+/* ---- freeing -------------------------------------------------------------------------------- */
+
+static int run_free(fuzz_run *run, const fuzz_op *op)
+{
+    model_block *block = &run->model.blocks[op->block];
+    void *ptr = (void *)run->last[op->block].base;
+    int is_owned = run->last[op->block].is_owned && block->bytes > 0;
+    tnr_status status;
+    /* The owner ends before the free: afterwards the memory may be somebody else's. A free that
+     * fails gives it back. */
+    if (is_owned && block->base != 0)
+        (void)run->device->owner_end(block->base);
+    if (op->kind == FUZZ_FREE)
+        status = tnr_free(ptr);
+    else if (op->kind == FUZZ_FREE_ON)
+        status = tnr_free_on(ptr, run->streams[op->stream]);
+    else
+        status = tnr_free_sync(ptr);
+    if (op->is_illegal && block->base == 0) {
+        run_hash(run, (uint64_t)status);
+        if (status == TNR_OK)
+            return 1; /* not noticed */
+        run_fail(run, FUZZ_VERDICT_CAUGHT, "status", "%s: %s", tnr_status_name(status),
+                 tnr_last_error());
+        return 0;
+    }
+    if (!run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind))) {
+        if (is_owned && !run->is_over)
+            (void)run->device->owner_begin(block->base, block->bytes, run->labels[op->block]);
+        return 0;
+    }
+    if (op->is_illegal) {
+        run->freed_base = block->base;
+        run->freed_bytes = block->bytes;
+    }
+    model_did_free(&run->model, op);
+    return 1;
+}
+
+/* Frees that must be refused, each with its own status, and change nothing. */
+static int run_free_wrong(fuzz_run *run, const fuzz_op *op)
+{
+    const model_block *block = &run->model.blocks[op->block];
+    int on_host = 0;
+    void *ptr = op->n == 0 ? (void *)&on_host : (void *)(block->base + (uintptr_t)op->n);
+    tnr_status expected = op->n == 0 ? TNR_ERR_FOREIGN_POINTER : TNR_ERR_INTERIOR_POINTER;
+    tnr_status status = tnr_free(ptr);
+    run_hash(run, (uint64_t)status);
+    if (op->is_illegal && status == expected)
+        run_fail(run, FUZZ_VERDICT_CAUGHT, "status", "%s: %s", tnr_status_name(status),
+                 tnr_last_error());
+    if (status != expected && !run_was_sabotaged(run))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "a wrong free gave %s, not %s",
+                 tnr_status_name(status), tnr_status_name(expected));
+    return 0;
+}
+
+static int run_look(fuzz_run *run, const fuzz_op *op)
+{
+    const model_block *block = &run->model.blocks[op->block];
+    tnr_block_info info;
+    tnr_status status = tnr_block_get((const void *)(block->base + (uintptr_t)op->n), &info);
+    if (!run_succeeded(run, status, "tnr_block_get"))
+        return 0;
+    if ((uintptr_t)info.base != block->base || info.device != block->device ||
+        (block->reserved == 0 && info.bytes_requested != block->bytes) ||
+        (run->last[op->block].is_owned && info.pool != run->pools[block->pool]))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "description",
+                 "b%d, %zu bytes at 0x%" PRIxPTR ", is described as %zu bytes at %p", op->block,
+                 block->bytes, block->base, info.bytes_requested, info.base);
+    return 1;
+}
+
+int run_memory(fuzz_run *run, const fuzz_op *op)
+{
+    switch ((fuzz_kind)op->kind) {
+    case FUZZ_MALLOC:
+    case FUZZ_ROUTED:
+    case FUZZ_ALIGNED:
+    case FUZZ_RESERVE:
+        return run_malloc(run, op);
+    case FUZZ_COMMIT:
+        return run_commit(run, op);
+    case FUZZ_FREE_WRONG:
+        return run_free_wrong(run, op);
+    case FUZZ_LOOK:
+        return run_look(run, op);
+    default:
+        return run_free(run, op);
+    }
+}
+
+/* ---- touching ------------------------------------------------------------------------------- */
+
+/* Blocks whose contents are checked. */
+enum { VISITED_ONE_IN = 4 };
+
+static fuzz_touch touch_of(fuzz_run *run, int slot, int in_capture, int is_write)
+{
+    model_block *block = &run->model.blocks[slot];
+    fuzz_touch touch = {.is_write = (uint32_t)is_write};
+    touch.is_visited = slot % VISITED_ONE_IN == 0;
+    touch.address = run->last[slot].base;
+    touch.bytes = block->base == 0 ? run->last[slot].bytes : block->bytes;
+    if (is_write) {
+        touch.tag = ++run->model.tag_last;
+        if (!in_capture) {
+            block->tag = touch.tag;
+            block->is_tagged = 1;
+        }
+    } else if (!in_capture && block->is_tagged) {
+        touch.tag = block->tag;
+    }
+    return touch;
+}
+
+/* One byte everywhere, by the driver's own memset; small blocks only, because it takes its time. */
+static CUresult fill(fuzz_run *run, int slot, CUstream stream, int in_capture)
+{
+    model_block *block = &run->model.blocks[slot];
+    unsigned char value = (unsigned char)(++run->model.tag_last % 255 + 1);
+    if (!in_capture) {
+        block->tag = value * UINT64_C(0x0101010101010101);
+        block->is_tagged = 1;
+    }
+    return run->device->set(run->last[slot].base, value, block->bytes, stream);
+}
+
+int run_access(fuzz_run *run, const fuzz_op *op)
+{
+    model *m = &run->model;
+    fuzz_launch launch = {.step = run->step};
+    CUstream stream = run->streams[op->stream];
+    int in_capture = m->streams[op->stream].graph != 0;
+    int device = run->last[op->block].device;
+    CUresult result;
+    if (run->is_over)
+        return 0;
+    int has_owners =
+        run->last[op->block].is_owned && (op->kind != FUZZ_COPY || run->last[op->other].is_owned);
+    if (device != 0)
+        fuzz_device_use(run->device, device);
+    if (!has_owners)
+        run->device->owner_pause(1);
+    if (op->kind == FUZZ_FILL && m->blocks[op->block].bytes <= 4096 &&
+        m->blocks[op->block].base != 0) {
+        result = fill(run, op->block, stream, in_capture);
+    } else {
+        launch.touches[0] =
+            touch_of(run, op->block, in_capture, op->kind == FUZZ_WRITE || op->kind == FUZZ_FILL);
+        if (op->kind == FUZZ_COPY)
+            launch.touches[1] = touch_of(run, op->other, in_capture, 1);
+        result = fuzz_device_touch(run->device, device, stream, &launch);
+    }
+    if (!has_owners)
+        run->device->owner_pause(0);
+    if (device != 0)
+        fuzz_device_use(run->device, 0);
+    if (result != CUDA_SUCCESS) {
+        run_fail(run, FUZZ_VERDICT_SAFETY, "access", "the device refused it with error %d: %s",
+                 (int)result, run->device->violation_last());
+        return 0;
+    }
+    if (m->blocks[op->block].base == 0)
+        return 1; /* a planted error: it is nobody's */
+    model_did_access(m, op->block, op->stream, op->kind == FUZZ_WRITE || op->kind == FUZZ_FILL);
+    if (op->kind == FUZZ_COPY)
+        model_did_access(m, op->other, op->stream, 1);
+    return 1;
+}

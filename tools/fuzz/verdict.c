@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See verdict.h. The race detector and the checks at each hand-out (run_memory.c) speak for
+ * guarantee 1; this file for guarantees 2 and 3: statistics, invariants, contents, the driver's own
+ * account of misuse.
+ */
+#include "verdict.h"
+
+#include <inttypes.h>
+
+/* Every so many complete checks the library walks all of its structures. */
+enum { VALIDATE_EVERY = 16 };
+
+static void contents_check(fuzz_run *run)
+{
+    const fuzz_mismatch *wrong = &fuzz_mismatches;
+    if (wrong->count == 0)
+        return;
+    run_fail(run, FUZZ_VERDICT_SAFETY, "contents",
+             "operation %" PRIu64 " read %#" PRIx64 " at %#" PRIx64 ", where %#" PRIx64
+             " had been written",
+             wrong->step, wrong->found, wrong->address, wrong->expected);
+}
+
+static void violations_check(fuzz_run *run)
+{
+    if (run->device->violations() != 0)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "driver misuse", "%s", run->device->violation_last());
+}
+
+static void statistics_get(fuzz_run *run, int device, tnr_stats *stats)
+{
+    memset(stats, 0, sizeof(*stats));
+    stats->struct_bytes = sizeof(*stats);
+    if (tnr_stats_get(device, NULL, stats) != TNR_OK)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_stats_get: %s", tnr_last_error());
+}
+
+/* Counters of a pool go with it, so the most that was seen counts. */
+static void coverage_note(fuzz_run *run, const tnr_stats *stats)
+{
+    for (int i = 0; i < TNR_SERVED_COUNT; i++)
+        if (run->result->served[i] < stats->served[i])
+            run->result->served[i] = stats->served[i];
+    for (int i = 0; i < TNR_REUSE_COUNT; i++)
+        if (run->result->reused[i] < stats->freed_because[i])
+            run->result->reused[i] = stats->freed_because[i];
+}
+
+/* Guarantee 2. */
+static void statistics_check(fuzz_run *run, int device)
+{
+    tnr_stats stats;
+    const model *m = &run->model;
+    statistics_get(run, device, &stats);
+    coverage_note(run, &stats);
+    uint64_t parts = stats.bytes_live + stats.bytes_binned + stats.bytes_free +
+                     stats.bytes_retired + stats.bytes_slack;
+    uint64_t whole = stats.reserved_bytes.current + stats.bytes_asleep;
+    if (parts != whole)
+        run_fail(
+            run, FUZZ_VERDICT_SAFETY, "statistics",
+            "device %d: live %" PRIu64 " + binned %" PRIu64 " + free %" PRIu64 " + retired %" PRIu64
+            " + slack %" PRIu64 " is not mapped %" PRIu64 " + asleep %" PRIu64,
+            device, stats.bytes_live, stats.bytes_binned, stats.bytes_free, stats.bytes_retired,
+            stats.bytes_slack, stats.reserved_bytes.current, stats.bytes_asleep);
+    if (stats.allocation[TNR_WORLD_ALL].current != m->live_blocks[device] ||
+        stats.bytes_live != m->requested_bytes[device])
+        run_fail(run, FUZZ_VERDICT_SAFETY, "statistics",
+                 "device %d: the library counts %" PRIu64 " blocks of %" PRIu64
+                 " bytes, the program has %" PRIu64 " of %" PRIu64,
+                 device, stats.allocation[TNR_WORLD_ALL].current, stats.bytes_live,
+                 m->live_blocks[device], m->requested_bytes[device]);
+    /* What was mapped when a limit was lowered may stay above it, but nothing may be added. */
+    uint64_t reserved = stats.reserved_bytes.current;
+    if (run->limit_seen[device] == m->limit_bytes[device] && reserved > m->limit_bytes[device] &&
+        reserved > run->reserved_seen[device])
+        run_fail(run, FUZZ_VERDICT_SAFETY, "limit",
+                 "device %d: %" PRIu64 " bytes are mapped, and the limit is %" PRIu64, device,
+                 reserved, m->limit_bytes[device]);
+    run->limit_seen[device] = m->limit_bytes[device];
+    run->reserved_seen[device] = reserved;
+    const tnr_stat *bytes = &stats.allocated_bytes[TNR_WORLD_ALL];
+    if (bytes->allocated - bytes->freed != bytes->current || bytes->peak < bytes->current)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "statistics",
+                 "device %d: allocated %" PRIu64 " - freed %" PRIu64 " is not %" PRIu64, device,
+                 bytes->allocated, bytes->freed, bytes->current);
+}
+
+void verdict_all(fuzz_run *run)
+{
+    run->result->checks++;
+    for (int d = 0; d < run->model.devices; d++)
+        statistics_check(run, d);
+    violations_check(run);
+    if (run->check_every == 1 || run->result->checks % VALIDATE_EVERY == 0)
+        if (tnr_validate(-1) != TNR_OK)
+            run_fail(run, FUZZ_VERDICT_SAFETY, "invariants", "%s", tnr_last_error());
+}
+
+void verdict_step(fuzz_run *run)
+{
+    if (fuzz_mismatches.count != 0)
+        contents_check(run);
+    if (run->step < run->check_next)
+        return;
+    run->check_next = run->step + run->check_every;
+    verdict_all(run);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+void verdict_drained(fuzz_run *run)
+{
+    tnr_stats stats;
+    verdict_all(run);
+    contents_check(run);
+    for (int d = 0; d < run->model.devices; d++) {
+        statistics_get(run, d, &stats);
+        if (stats.bytes_live + stats.bytes_slack + stats.bytes_retired != 0)
+            run_fail(
+                run, FUZZ_VERDICT_LIVENESS, "drain",
+                "device %d: everything was freed and is over, and %" PRIu64
+                " bytes are live, %" PRIu64 " slack, %" PRIu64 " retired in %" PRIu64 " blocks",
+                d, stats.bytes_live, stats.bytes_slack, stats.bytes_retired, stats.blocks_retired);
+        if (stats.reserved_bytes.current + stats.bytes_asleep != 0)
+            run_fail(run, FUZZ_VERDICT_LIVENESS, "drained memory",
+                     "device %d: everything was trimmed, and %" PRIu64
+                     " bytes are still mapped, of them %" PRIu64 " binned and %" PRIu64 " free",
+                     d, stats.reserved_bytes.current, stats.bytes_binned, stats.bytes_free);
+    }
+}
+
+void verdict_shut_down(fuzz_run *run)
+{
+    simcuda_live live;
+    if (run->device->live_get(-1, &live) != 0)
+        return;
+    if (live.handles + live.mappings + live.reservations + live.events + live.streams +
+            live.user_objects + live.pinned !=
+        0)
+        run_fail(run, FUZZ_VERDICT_LIVENESS, "leftovers",
+                 "after the shutdown there are %" PRIu64 " handles, %" PRIu64 " mappings, %" PRIu64
+                 " reservations, %" PRIu64 " events, %" PRIu64 " streams, %" PRIu64
+                 " user objects, %" PRIu64 " pinned blocks",
+                 live.handles, live.mappings, live.reservations, live.events, live.streams,
+                 live.user_objects, live.pinned);
+    violations_check(run);
+}

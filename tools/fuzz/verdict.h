@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must hold after every operation, and at the end: the comparison of the library's account of
+ * itself with the model's.
+ */
+#ifndef TENURE_FUZZ_VERDICT_H
+#define TENURE_FUZZ_VERDICT_H
+
+#include "run.h"
+
+/* After an operation: what is cheap always, everything once in run->check_every operations. */
+void verdict_step(fuzz_run *run);
+/* Everything, now. */
+void verdict_all(fuzz_run *run);
+/* After the drain: nothing of the program is left, and then nothing of the library. */
+void verdict_drained(fuzz_run *run);
+void verdict_shut_down(fuzz_run *run);
+
+#endif
