@@ -121,6 +121,7 @@ static int is_driver(void *handle, const void *object)
 static void driver_take(void *handle, const void *object)
 {
     driver_functions table;
+    memset(&table, 0, sizeof(table));
     functions_fill(&table, handle);
     pthread_mutex_lock(&finding);
     if (!atomic_load(&found.is_found)) {

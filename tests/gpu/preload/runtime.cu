@@ -128,6 +128,32 @@ static void descriptions()
     std::printf("descriptions: good\n");
 }
 
+// A pool of the program's own, with a limit; and one for export, which only the driver can serve.
+static void pools()
+{
+    for (int is_exported = 0; is_exported < 2; is_exported++) {
+        cudaMemPool_t pool;
+        cudaMemPoolProps wanted = {};
+        unsigned *block, *second;
+        wanted.allocType = cudaMemAllocationTypePinned;
+        wanted.location.type = cudaMemLocationTypeDevice;
+        wanted.location.id = 0;
+        wanted.handleTypes =
+            is_exported ? cudaMemHandleTypePosixFileDescriptor : cudaMemHandleTypeNone;
+        wanted.maxSize = 256 << 20;
+        MUST(cudaMemPoolCreate(&pool, &wanted));
+        MUST(cudaMallocFromPoolAsync(&block, 64 << 20, pool, nullptr));
+        set<<<64, 256>>>(block, 16 << 20, 8);
+        std::printf("pool: %08x\n", sum_of(block, 16 << 20, nullptr));
+        CHECK(cudaMallocFromPoolAsync(&second, (size_t)1 << 30, pool, nullptr) ==
+              cudaErrorMemoryAllocation);
+        CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+        MUST(cudaFreeAsync(block, nullptr));
+        MUST(cudaStreamSynchronize(nullptr));
+        MUST(cudaMemPoolDestroy(pool));
+    }
+}
+
 // Memory allocated and freed inside of a capture, used again by each launch.
 static void graph()
 {
@@ -208,6 +234,7 @@ int main()
     MUST(cudaFree(nullptr));
     blocks();
     descriptions();
+    pools();
     graph();
     threads();
     timing();
