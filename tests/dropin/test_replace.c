@@ -347,6 +347,31 @@ static void device_reset(void **state)
     assert_cuda(cudaFree(block));
 }
 
+/* Memory of one device must not go with another. */
+static void reset_of_one_device(void **state)
+{
+    (void)state;
+    unit_settings(NULL, "DEVICES=2", NULL);
+    void *first, *second;
+    assert_cuda(cudaSetDevice(1));
+    assert_cuda(cudaMalloc(&second, MIB));
+    tnr_block_info info;
+    assert_int_equal(tnr_block_get(second, &info), TNR_OK);
+    assert_int_equal(info.device, 1);
+    assert_cuda(cudaSetDevice(0));
+    assert_cuda(cudaMalloc(&first, MIB));
+    assert_int_equal(cudaDeviceReset(), cudaErrorNotSupported);
+    assert_true(is_ours(first) && is_ours(second));
+    assert_cuda(cudaFree(second)); /* from another device, as the runtime allows */
+    assert_cuda(cudaFree(first));
+    /* The runtime's own resets, which end what the header holds on each device. */
+    assert_int_equal(tnr_shutdown(0), TNR_OK);
+    assert_cuda(cudaDeviceReset());
+    assert_cuda(cudaSetDevice(1));
+    assert_cuda(cudaDeviceReset());
+    assert_cuda(cudaSetDevice(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +387,7 @@ int main(void)
         cmocka_unit_test_teardown(streams_end, stop),
         cmocka_unit_test_teardown(captures, stop),
         cmocka_unit_test_teardown(device_reset, stop),
+        cmocka_unit_test_teardown(reset_of_one_device, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,6 +135,7 @@ def run(allocator, steps):
         tenure._library.call("tnr_validate", -1)
         result["served"] = {key[7:]: value for key, value in tenure.stats().items()
                             if key.startswith("served.")}
+        result["hook"] = "C functions" if tenure.cupy._kept else "Python functions"
         stats = tenure.stats()
         result["driver_calls"] = {key[13:]: value for key, value in stats.items()
                                   if key.startswith("driver_calls.")}
@@ -197,6 +198,7 @@ def compare(results, tolerance):
             (sum(tenure["served"].values()) > 0, f"served: {tenure['served']}")):
         print(f"{'ok    ' if good else 'FAILED'} {what}")
         failed += not good
+    print(f"       memory is asked for by {tenure['hook']}")
     print(f"       driver calls: {tenure['driver_calls']}, {tenure['driver_ms']:.1f} ms")
     return failed
 

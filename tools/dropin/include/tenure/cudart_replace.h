@@ -26,6 +26,9 @@
  * only: cudaGetLastError and cudaPeekAtLastError do not know of them. If Tenure cannot run on this
  * device or driver, memory comes from the runtime.
  *
+ * cudaDeviceReset ends Tenure, which starts anew with the next allocation; while another device is
+ * served too it is refused with cudaErrorNotSupported.
+ *
  * Not replaced: cudaMallocManaged, host memory, arrays, cudaMalloc3D, pools
  * (cudaMallocFromPoolAsync and everything else of cudaMemPool_t), and cudaIpcGetMemHandle, which
  * refuses Tenure's memory.
@@ -324,20 +327,30 @@ static inline cudaError_t tnr_replace_cudaDeviceSynchronize(void)
     return error;
 }
 
-/* The device's memory is gone with its context, Tenure's too; it starts anew when it is asked. */
+/* 1 if Tenure serves a device besides this one. */
+static inline int tnr_replace_serves_another(int device)
+{
+    tnr_device_info info;
+    info.struct_bytes = sizeof(info);
+    for (int i = 0; i < TNR_REPLACE_DEVICES && tnr_device_get(i, &info) == TNR_OK; i++)
+        if (i != device && info.in_use)
+            return 1;
+    return 0;
+}
+
+/* The device's memory is gone with its context, Tenure's too; it starts anew when it is asked. It
+ * cannot end on one device alone. */
 static inline cudaError_t tnr_replace_cudaDeviceReset(void)
 {
+    int device = tnr_replace_device();
+    if (tnr_replace_serves_another(device))
+        return cudaErrorNotSupported;
     tnr_replace_told(tnr_shutdown(1));
     pthread_mutex_lock(&tnr_replace_mutex);
-    tnr_replace_shared *shared = &tnr_replace_state;
     for (int i = 0; i < TNR_REPLACE_CAPTURES; i++)
-        shared->captures[i].graph = 0;
-    for (int i = 0; i < TNR_REPLACE_DEVICES; i++) {
-        /* Those of other devices live on. */
-        if (shared->streams[i] != NULL && i != tnr_replace_device())
-            (void)(cudaStreamDestroy)(shared->streams[i]);
-        shared->streams[i] = NULL;
-    }
+        tnr_replace_state.captures[i].graph = 0;
+    if (device < TNR_REPLACE_DEVICES)
+        tnr_replace_state.streams[device] = NULL; /* it ends with the context */
     pthread_mutex_unlock(&tnr_replace_mutex);
     return (cudaDeviceReset)();
 }
