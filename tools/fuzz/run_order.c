@@ -62,14 +62,14 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
     }
     /* Without an announcement of this record, the one before must be forgotten: a wait would be
      * taken for one for it. */
-    if (op->n == 0) {
+    if (op->n != 1) {
         tnr_event_destroyed(*handle);
-        event->is_told = 0;
+        event->is_told = event->is_late = 0;
     }
-    tnr_moment before = tnr_moment_now();
+    tnr_moment before = run->moments[op->event] = tnr_moment_now();
     if (!driver_succeeded(run, run->device->event_record(*handle, stream), "cuEventRecord"))
         return 0;
-    if (op->n != 0) {
+    if (op->n == 1) {
         tnr_status status = tnr_event_recorded(device, *handle, stream, before);
         if (!run_succeeded(run, status, "tnr_event_recorded")) {
             tnr_event_destroyed(*handle);
@@ -77,6 +77,24 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
         }
     }
     model_did_record(&run->model, &done);
+    return 1;
+}
+
+/* Tells of a record that lies back, as a slow thread does: only what was before the record counts. */
+static int run_tell(fuzz_run *run, const fuzz_op *op)
+{
+    model_event *event = &run->model.events[op->event];
+    int stream = 0;
+    while (!run->model.streams[stream].is_there ||
+           run->model.streams[stream].component != event->component)
+        stream++;
+    tnr_status status = tnr_event_recorded(event->device, run->events[op->event],
+                                           run->streams[stream], run->moments[op->event]);
+    if (!run_succeeded(run, status, "tnr_event_recorded"))
+        return 0;
+    event->is_late = 0;
+    event->is_told = 1;
+    run->model.streams[stream].is_known = 1;
     return 1;
 }
 
@@ -126,7 +144,7 @@ static int run_sync(fuzz_run *run, const fuzz_op *op)
             return 0;
         if (!driver_succeeded(run, result, is_query ? "cuEventQuery" : "cuEventSynchronize"))
             return 0;
-        if (op->n != 0 || (is_query && run->model.events[op->event].is_told))
+        if (op->n != 0 || is_query)
             tnr_event_synchronized(event, began);
     }
     if (!run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind)))
@@ -176,6 +194,8 @@ int run_order(fuzz_run *run, const fuzz_op *op)
         return run_mark(run, op);
     case FUZZ_RECORD:
         return run_record(run, op);
+    case FUZZ_TELL:
+        return run_tell(run, op);
     case FUZZ_WAIT:
         return run_wait(run, op);
     case FUZZ_EVENT_DESTROY:
