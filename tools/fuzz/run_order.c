@@ -105,11 +105,12 @@ static int run_wait(fuzz_run *run, const fuzz_op *op)
     tnr_moment before = tnr_moment_now();
     if (!driver_succeeded(run, run->device->stream_wait(stream, event, 0), "cuStreamWaitEvent"))
         return 0;
-    if (op->n != 0)
-        (void)run_succeeded(
-            run, tnr_stream_waited(run_device_of(run, op->stream), stream, event, before),
-            "tnr_stream_waited");
-    model_did_wait(&run->model, op);
+    fuzz_op done = *op;
+    int device = run_device_of(run, op->stream);
+    if (op->n != 0 &&
+        !run_succeeded(run, tnr_stream_waited(device, stream, event, before), "tnr_stream_waited"))
+        done.n = 0; /* Tenure may not have seen the stream */
+    model_did_wait(&run->model, &done);
     return 1;
 }
 
