@@ -316,7 +316,8 @@ int tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
     tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
     if (life == NULL)
         return 1;
-    int is_ordered = 1;
+    /* First what is held: a block that goes on meanwhile is then found below. */
+    int is_ordered = tnri_holds_order_after(arena, stream);
     tnri_uses *uses = life_look(life, NULL);
     while (uses != NULL) {
         int waited = 0;

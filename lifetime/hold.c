@@ -3,6 +3,7 @@
 #include "hold.h"
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/ticks.h"
 #include "retire.h"
 
@@ -97,4 +98,95 @@ void tnri_holds_forget(const tnri_device *device)
         atomic_fetch_sub(&stuck.count, 1);
     }
     tnri_lock_release(&stuck.lock);
+}
+
+/* ---- ordering a launch ---------------------------------------------------------------------- */
+
+/* Where a use of a held block ends; with a reference to the stream and, if it is marked, to the
+ * event. */
+typedef struct held_use {
+    tnri_stream *stream; /* null: freed as by tnr_free_sync, so any stream may use it */
+    tnri_event *event;
+} held_use;
+
+static size_t held_uses_of(const tnri_uses *uses, held_use *found, size_t count, size_t room)
+{
+    if ((uses->is_sync || uses->is_homeless) && count++ < room)
+        found[count - 1] = (held_use){NULL, NULL};
+    for (const tnri_use *use = uses->first; use != NULL; use = use->next) {
+        if (count++ >= room)
+            continue;
+        int is_marked = use->until_free != TNRI_UNTIL_FREE_OPEN;
+        found[count - 1] = (held_use){use->stream, is_marked ? use->event : NULL};
+        tnri_stream_hold(use->stream);
+        if (is_marked)
+            tnri_event_hold(use->event);
+    }
+    return count;
+}
+
+/* The uses of the arena's blocks that were freed and are held. Returns how many there are; those
+ * that fit are stored. */
+static size_t held_uses(tnri_arena *arena, held_use *found, size_t room)
+{
+    size_t count = 0;
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS && arena->held_count > 0; i++) {
+        const tnri_world *world = &arena->worlds[i];
+        for (size_t s = 0; s < world->spans_count; s++)
+            for (const tnri_block *block = world->span_first[s]; block != NULL;
+                 block = block->above)
+                if (block->state == TNRI_RETIRED && block->uses != NULL && block->uses->is_freed &&
+                    block->uses->holds > 0)
+                    count = held_uses_of(block->uses, found, count, room);
+    }
+    tnri_lock_release(&arena->lock);
+    return count;
+}
+
+static void held_uses_drop(tnri_device *device, const held_use *found, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        tnri_event_drop(device, found[i].event);
+        if (found[i].stream != NULL)
+            tnri_stream_drop(found[i].stream);
+    }
+}
+
+/* Makes the stream wait for one use. What is open is marked now, after the free: later than need
+ * be, and safe. */
+static tnr_status held_use_order(tnri_device *device, held_use *use, const tnri_stream *stream)
+{
+    uint64_t number;
+    tnr_status status = TNR_OK;
+    if (use->stream == stream)
+        return TNR_OK;
+    if (use->stream == NULL)
+        return tnri_event_context(device, &use->event); /* waits for all there is */
+    if (use->event == NULL)
+        status = tnri_stream_mark(use->stream, &use->event, &number);
+    return status == TNR_OK ? tnri_event_order(use->event, stream->handle) : status;
+}
+
+int tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
+{
+    held_use *found = NULL;
+    size_t room = 0;
+    size_t count;
+    while ((count = held_uses(arena, found, room)) > room) {
+        held_uses_drop(arena->device, found, room);
+        if (found != NULL)
+            tnri_host_free(found, room * sizeof(found[0]));
+        room = count;
+        found = tnri_host_alloc(room * sizeof(found[0]));
+        if (found == NULL)
+            return 0;
+    }
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < count && status == TNR_OK; i++)
+        status = held_use_order(arena->device, &found[i], stream);
+    held_uses_drop(arena->device, found, count);
+    if (found != NULL)
+        tnri_host_free(found, room * sizeof(found[0]));
+    return status == TNR_OK;
 }

@@ -76,9 +76,9 @@ static int action_is_needed(int action)
 
 static int action_is_dear(int action)
 {
-    return action == DRAW_POOL || action == DRAW_TRIM || action == DRAW_LIMIT ||
-           action == DRAW_SLEEP || action == DRAW_SNAPSHOT || action == DRAW_STATS ||
-           action == DRAW_GROWABLE || action == DRAW_STORM;
+    return action == DRAW_POOL || action == DRAW_TRIM || action == DRAW_SLEEP ||
+           action == DRAW_SNAPSHOT || action == DRAW_STATS || action == DRAW_GROWABLE ||
+           action == DRAW_STORM;
 }
 
 static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
@@ -89,6 +89,8 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
 #undef DRAW_ACTION_WEIGHT
     };
     uint32_t sum = 0;
+    /* What a graph keeps is not known to the model, so without graphs it can say more. */
+    int has_no_graphs = below(draw, 3) == 0;
     for (int i = 0; i < DRAW_ACTIONS; i++) {
         uint32_t weight = usual[i] * 4;
         /* What costs as much as hundreds of others is in few programs, and often there. */
@@ -103,6 +105,8 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
         default:
             weight = action_is_needed(i) ? weight / 2 : 0;
         }
+        if ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && has_no_graphs)
+            weight = 0;
         if ((i == DRAW_FAULT && limits->no_faults) || (i == DRAW_SLEEP && limits->no_sleep) ||
             ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && limits->no_graphs))
             weight = 0;
@@ -129,6 +133,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->size_shift_max = 20 + (int)below(draw, 4);
     draw->small_percent = 30 + (int)below(draw, 70);
     draw->uses_default_streams = below(draw, 3) == 0;
+    draw->uses_blocking_streams = below(draw, 3) == 0;
+    draw->sync_percent = below(draw, 4) == 0 ? 40 : 6;
     draw->illegal_after = UINT64_MAX;
     if (limits->illegal) {
         draw->streams_target = FUZZ_STREAMS - 3;
@@ -210,8 +216,10 @@ void draw_wait(fuzz_draw *draw, const model *m, int from, int to)
     (void)m;
     op.event = (uint8_t)below(draw, FUZZ_EVENTS);
     op.n = percent(draw, draw->told_percent);
+    if (op.n == 1 && below(draw, 4) == 0)
+        op.n = 2; /* told of later */
     draw_push(draw, op);
-    int told = op.n != 0 && percent(draw, draw->told_percent);
+    int told = percent(draw, draw->told_percent);
     op = op_of(FUZZ_WAIT, 0, to);
     op.event = draw->queue[(draw->queue_first + draw->queue_count - 1) % DRAW_QUEUE].event;
     op.n = (uint64_t)told;
@@ -247,6 +255,18 @@ static int draw_malloc(fuzz_draw *draw, model *m)
     return 1;
 }
 
+/* The block is kept until the stream's work so far is over, by an event of the program's own. */
+static void draw_keep(fuzz_draw *draw, int slot, int stream)
+{
+    fuzz_op op = op_of(FUZZ_RECORD, 0, stream);
+    op.event = (uint8_t)below(draw, FUZZ_EVENTS);
+    op.n = 1;
+    draw_push(draw, op);
+    fuzz_op keep = op_of(FUZZ_KEEP, slot, 0);
+    keep.event = op.event;
+    draw_push(draw, keep);
+}
+
 /* What a free needs that is missing: a mark on the stream whose use Tenure was not told of, or the
  * block's stream is made to wait for it. Returns 0 if neither can be had. */
 static int draw_cover(fuzz_draw *draw, model *m, int slot)
@@ -266,8 +286,11 @@ static int draw_cover(fuzz_draw *draw, model *m, int slot)
             return 0;
         fuzz_op op = op_of(below(draw, 3) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, user);
         op.n = below(draw, block->bytes > 1 << 20 ? 1 << 20 : block->bytes);
-        if (home_slot >= 0 && below(draw, 6) == 0)
+        uint64_t way = below(draw, 6);
+        if (way == 0 && home_slot >= 0)
             draw_wait(draw, m, user, home_slot);
+        else if (way == 1)
+            draw_keep(draw, slot, user);
         else
             draw_push(draw, op);
     }
@@ -295,14 +318,13 @@ static int draw_free(fuzz_draw *draw, model *m)
     const model_block *block = &m->blocks[slot];
     if (m->capturing && block->graph == m->capturing)
         return draw_free_inside(draw, m, slot);
-    uint64_t way = below(draw, 16);
-    if (way == 0) {
+    if (percent(draw, draw->sync_percent)) {
         fuzz_op op = op_of(FUZZ_FREE_SYNC, slot, 0);
         if (model_allows(m, &op) == NULL)
             draw_push(draw, op);
         return model_allows(m, &op) == NULL;
     }
-    if (way < 4) {
+    if (below(draw, 5) == 0) {
         int stream = draw_stream(draw, m, block->device);
         fuzz_op op = op_of(FUZZ_FREE_ON, slot, stream < 0 ? 0 : stream);
         if (stream >= 0 && model_allows(m, &op) == NULL) {
@@ -310,8 +332,13 @@ static int draw_free(fuzz_draw *draw, model *m)
             return 1;
         }
     }
-    if (!draw_cover(draw, m, slot))
-        return 0;
+    if (!draw_cover(draw, m, slot)) {
+        fuzz_op op = op_of(FUZZ_FREE_SYNC, slot, 0);
+        if (model_allows(m, &op) != NULL)
+            return 0;
+        draw_push(draw, op);
+        return 1;
+    }
     draw_push(draw, op_of(FUZZ_FREE, slot, 0));
     return 1;
 }
@@ -394,6 +421,17 @@ static int draw_mark(fuzz_draw *draw, model *m)
 static int draw_order(fuzz_draw *draw, model *m)
 {
     int from = draw_stream(draw, m, -1), to = draw_stream(draw, m, -1);
+    fuzz_op tell = {.kind = FUZZ_TELL, .event = (uint8_t)below(draw, FUZZ_EVENTS)};
+    if (model_allows(m, &tell) == NULL) {
+        draw_push(draw, tell);
+        /* Who waits from here on is after it, as far as Tenure knows too. */
+        fuzz_op wait = op_of(FUZZ_WAIT, 0, to < 0 ? 0 : to);
+        wait.event = tell.event;
+        wait.n = 1;
+        if (to >= 0 && below(draw, 2))
+            draw_push(draw, wait);
+        return 1;
+    }
     if (from < 0 || to < 0 || from == to)
         return 0;
     draw_wait(draw, m, from, to);
@@ -421,7 +459,7 @@ static int draw_stream_life(fuzz_draw *draw, model *m)
     fuzz_op op =
         op_of(m->streams[slot].is_there ? FUZZ_STREAM_DESTROY : FUZZ_STREAM_CREATE, 0, slot);
     op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
-    op.n = draw->uses_default_streams && below(draw, 2);
+    op.n = draw->uses_blocking_streams && below(draw, 2);
     op.m = below(draw, 2);
     if (op.kind == FUZZ_STREAM_CREATE && slot - 2 >= draw->streams_target)
         return 0;
@@ -445,6 +483,8 @@ static int action_draw(fuzz_draw *draw, const model *m)
 
 static int action_run(fuzz_draw *draw, model *m, int action)
 {
+    if (m->capturing && below(draw, 6) == 0)
+        return draw_reuse_inside(draw, m);
     switch (action) {
     case DRAW_MALLOC:
         return draw_malloc(draw, m);
@@ -476,7 +516,7 @@ static void draw_first_streams(fuzz_draw *draw)
     for (int i = 0; i < draw->streams_target && i < 6; i++) {
         fuzz_op op = op_of(FUZZ_STREAM_CREATE, 0, 2 + i);
         op.device = (uint8_t)(i % draw->devices);
-        op.n = draw->uses_default_streams && i >= 3 && below(draw, 2);
+        op.n = draw->uses_blocking_streams && i >= 3 && below(draw, 2);
         op.m = below(draw, 2);
         draw_push(draw, op);
     }

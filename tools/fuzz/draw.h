@@ -69,7 +69,8 @@ typedef struct fuzz_draw {
     int write_percent;  /* of allocations that are written at once */
     int size_shift_max; /* large blocks are at most 2^this */
     int small_percent;
-    int uses_default_streams;
+    int uses_default_streams, uses_blocking_streams;
+    int sync_percent;       /* of frees that are tnr_free_sync */
     int faults_left;        /* operations until the failures end; 0: none */
     int capture_left;       /* operations until the capture ends */
     uint64_t illegal_after; /* operations; UINT64_MAX: nothing is planted */
@@ -98,6 +99,8 @@ int draw_block_free(fuzz_draw *draw, const model *m); /* an empty slot, or -1 */
 /* Queues a record on one stream and a wait of the other for it. */
 void draw_wait(fuzz_draw *draw, const model *m, int from, int to);
 uint64_t draw_bytes(fuzz_draw *draw);
+/* In a capture: memory that another stream used is freed and wanted again. */
+int draw_reuse_inside(fuzz_draw *draw, const model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
 int draw_control_action(fuzz_draw *draw, model *m, int action);

@@ -186,7 +186,9 @@ void model_did_record(model *self, const fuzz_op *op)
     const model_stream *stream = &self->streams[op->stream];
     event->is_there = 1;
     event->is_recorded = 1;
-    event->is_told = op->n != 0;
+    event->is_told = op->n == 1;
+    event->is_late = op->n == 2;
+    event->component = stream->component;
     event->device = (uint8_t)self->order.device[stream->component];
     event->graph = stream->graph;
     event->capture_stream = op->stream;
@@ -262,5 +264,10 @@ void model_did_destroy_stream(model *self, const fuzz_op *op)
         block_cover_stream(self, block, component);
     }
     self->order.is_open[component] = 0;
+    for (int i = 0; i < FUZZ_EVENTS; i++)
+        if (self->events[i].component == component)
+            self->events[i].is_late = 0; /* its handle, and its component, may be another's soon */
+    self->ended_known &= ~(1u << component);
+    self->ended_known |= (uint32_t)stream->is_known << component;
     stream->is_there = 0;
 }

@@ -53,7 +53,9 @@ typedef struct model_event {
     uint8_t is_there;             /* the driver's event exists */
     uint8_t is_recorded, is_told; /* is_told: Tenure knows of the latest record */
     uint8_t device;
-    uint8_t graph; /* recorded in that graph's capture, from 1 */
+    uint8_t is_late;  /* the latest record is to be told of later, with the moment before it */
+    int8_t component; /* of the stream that it was recorded on */
+    uint8_t graph;    /* recorded in that graph's capture, from 1 */
     uint8_t capture_stream;
     order_clock clock;
 } model_event;
@@ -116,8 +118,9 @@ typedef struct model {
     uint64_t live_blocks[FUZZ_DEVICES];
     uint64_t memory_bytes, limit_bytes[FUZZ_DEVICES];
     uint64_t tag_last;
-    int has_faults;      /* some driver call may fail */
-    int has_wide_chunks; /* settings under which one live byte may hold much memory */
+    uint32_t ended_known; /* bits of components whose streams are gone, and were known to Tenure */
+    int has_faults;       /* some driver call may fail */
+    int has_wide_chunks;  /* settings under which one live byte may hold much memory */
 } model;
 
 void model_begin(model *self, const fuzz_setup *setup);

@@ -53,6 +53,24 @@ static const char *malloc_allows(const model *self, const fuzz_op *op)
     return NULL;
 }
 
+/* 1 if tnr_free_sync waits for every use of the block: it knows the streams that Tenure has seen, and
+ * those that obey the legacy stream. */
+static int sync_covers(const model *self, const model_block *block)
+{
+    uint32_t known = self->ended_known;
+    for (int i = 0; i < FUZZ_STREAMS; i++) {
+        int component = self->streams[i].component;
+        if (self->streams[i].is_there &&
+            (self->streams[i].is_known || self->order.is_blocking[component]))
+            known |= 1u << component;
+    }
+    order_clock home = order_now(&self->order, block->home);
+    for (int i = 0; i < ORDER_COMPONENTS; i++)
+        if (block->open.at[i] > home.at[i] && (known >> i & 1) == 0)
+            return 0;
+    return 1;
+}
+
 static const char *free_allows(model *self, const fuzz_op *op)
 {
     model_block *block = &self->blocks[op->block];
@@ -88,11 +106,7 @@ static const char *free_allows(model *self, const fuzz_op *op)
         return NULL;
     if (op->kind != FUZZ_FREE_SYNC)
         return "a use is not recorded";
-    for (int i = 0; i < FUZZ_STREAMS; i++)
-        if (self->streams[i].is_there && !self->streams[i].is_known &&
-            !self->order.is_blocking[self->streams[i].component])
-            return "a stream that Tenure has not seen may use it";
-    return NULL;
+    return sync_covers(self, block) ? NULL : "a stream that Tenure has not seen uses it";
 }
 
 /* ---- touching ------------------------------------------------------------------------------- */
@@ -155,14 +169,21 @@ static const char *record_allows(const model *self, const fuzz_op *op)
     return NULL;
 }
 
+/* The handle of a stream that is gone may be another's. */
+static const char *tell_allows(const model *self, const fuzz_op *op)
+{
+    const model_event *event = &self->events[op->event];
+    if (!event->is_there || !event->is_late || event->graph != 0 || self->capturing)
+        return "nothing is to be told";
+    return self->order.is_open[event->component] ? NULL : "its stream is gone";
+}
+
 static const char *wait_allows(const model *self, const fuzz_op *op)
 {
     const model_stream *stream = stream_of(self, op);
     const model_event *event = &self->events[op->event];
     if (!stream->is_there || !event->is_there || !event->is_recorded)
         return "no such stream or event";
-    if (op->n != 0 && !event->is_told)
-        return "Tenure does not know the event";
     if (event->graph != 0 && event->graph != self->capturing)
         return "the event was recorded in a capture that has ended";
     if (event->graph == 0 && stream->graph != 0)
@@ -187,9 +208,7 @@ static const char *sync_allows(const model *self, const fuzz_op *op)
         return op->device < self->devices ? NULL : "no such device";
     if (op->kind == FUZZ_SYNC_STREAM)
         return stream_of(self, op)->is_there ? NULL : "no such stream";
-    if (!event->is_there || !event->is_recorded || event->graph != 0)
-        return "no such event";
-    return op->n != 0 && !event->is_told ? "Tenure does not know the event" : NULL;
+    return event->is_there && event->is_recorded && event->graph == 0 ? NULL : "no such event";
 }
 
 static const char *stream_allows(model *self, const fuzz_op *op)
@@ -205,6 +224,8 @@ static const char *stream_allows(model *self, const fuzz_op *op)
     if (!stream->is_there || self->capturing)
         return "no such stream, or a capture is under way";
     int component = stream->component;
+    if (stream->is_known)
+        return NULL; /* tnr_free_sync still waits for what was not recorded */
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
         if (block->open.at[component] > self->order.host.at[component] &&
@@ -297,6 +318,8 @@ static const char *graph_allows(model *self, const fuzz_op *op)
 static const char *rest_allows(model *self, const fuzz_op *op)
 {
     switch ((fuzz_kind)op->kind) {
+    case FUZZ_TELL:
+        return tell_allows(self, op);
     case FUZZ_EVENT_DESTROY:
         return self->events[op->event].is_there && !self->capturing ? NULL : "no such event";
     case FUZZ_STREAM_CREATE:

@@ -47,6 +47,7 @@ enum {
     X(USE_STREAM, "record-stream %b on %s offset %n")                                              \
     X(KEEP, "keep %b until %e")                                                                    \
     X(RECORD, "record %e on %s told %n")                                                           \
+    X(TELL, "tell %e")                                                                             \
     X(WAIT, "wait %s for %e told %n")                                                              \
     X(SYNC_EVENT, "synchronize-event %e told %n")                                                  \
     X(SYNC_STREAM, "synchronize-stream %s told %n")                                                \

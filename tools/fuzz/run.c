@@ -157,6 +157,7 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_USE_STREAM:
     case FUZZ_KEEP:
     case FUZZ_RECORD:
+    case FUZZ_TELL:
     case FUZZ_WAIT:
     case FUZZ_SYNC_EVENT:
     case FUZZ_SYNC_STREAM:

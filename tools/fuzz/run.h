@@ -61,6 +61,7 @@ typedef struct fuzz_run {
     const fuzz_setup *setup;
     CUstream streams[FUZZ_STREAMS];
     CUevent events[FUZZ_EVENTS];
+    tnr_moment moments[FUZZ_EVENTS]; /* before the latest record of each */
     tnr_pool pools[FUZZ_POOLS];
     tnr_cuda_graph cuda_graphs[FUZZ_GRAPHS];
     tnr_cuda_graph_exec execs[FUZZ_GRAPHS];

@@ -62,14 +62,14 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
     }
     /* Without an announcement of this record, the one before must be forgotten: a wait would be
      * taken for one for it. */
-    if (op->n == 0) {
+    if (op->n != 1) {
         tnr_event_destroyed(*handle);
-        event->is_told = 0;
+        event->is_told = event->is_late = 0;
     }
-    tnr_moment before = tnr_moment_now();
+    tnr_moment before = run->moments[op->event] = tnr_moment_now();
     if (!driver_succeeded(run, run->device->event_record(*handle, stream), "cuEventRecord"))
         return 0;
-    if (op->n != 0) {
+    if (op->n == 1) {
         tnr_status status = tnr_event_recorded(device, *handle, stream, before);
         if (!run_succeeded(run, status, "tnr_event_recorded")) {
             tnr_event_destroyed(*handle);
@@ -80,6 +80,24 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
+/* Tells of a record that lies back, as a slow thread does: only what was before the record counts. */
+static int run_tell(fuzz_run *run, const fuzz_op *op)
+{
+    model_event *event = &run->model.events[op->event];
+    int stream = 0;
+    while (!run->model.streams[stream].is_there ||
+           run->model.streams[stream].component != event->component)
+        stream++;
+    tnr_status status = tnr_event_recorded(event->device, run->events[op->event],
+                                           run->streams[stream], run->moments[op->event]);
+    if (!run_succeeded(run, status, "tnr_event_recorded"))
+        return 0;
+    event->is_late = 0;
+    event->is_told = 1;
+    run->model.streams[stream].is_known = 1;
+    return 1;
+}
+
 static int run_wait(fuzz_run *run, const fuzz_op *op)
 {
     CUstream stream = run->streams[op->stream];
@@ -87,11 +105,12 @@ static int run_wait(fuzz_run *run, const fuzz_op *op)
     tnr_moment before = tnr_moment_now();
     if (!driver_succeeded(run, run->device->stream_wait(stream, event, 0), "cuStreamWaitEvent"))
         return 0;
-    if (op->n != 0)
-        (void)run_succeeded(
-            run, tnr_stream_waited(run_device_of(run, op->stream), stream, event, before),
-            "tnr_stream_waited");
-    model_did_wait(&run->model, op);
+    fuzz_op done = *op;
+    int device = run_device_of(run, op->stream);
+    if (op->n != 0 &&
+        !run_succeeded(run, tnr_stream_waited(device, stream, event, before), "tnr_stream_waited"))
+        done.n = 0; /* Tenure may not have seen the stream */
+    model_did_wait(&run->model, &done);
     return 1;
 }
 
@@ -126,7 +145,7 @@ static int run_sync(fuzz_run *run, const fuzz_op *op)
             return 0;
         if (!driver_succeeded(run, result, is_query ? "cuEventQuery" : "cuEventSynchronize"))
             return 0;
-        if (op->n != 0 || (is_query && run->model.events[op->event].is_told))
+        if (op->n != 0 || is_query)
             tnr_event_synchronized(event, began);
     }
     if (!run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind)))
@@ -176,6 +195,8 @@ int run_order(fuzz_run *run, const fuzz_op *op)
         return run_mark(run, op);
     case FUZZ_RECORD:
         return run_record(run, op);
+    case FUZZ_TELL:
+        return run_tell(run, op);
     case FUZZ_WAIT:
         return run_wait(run, op);
     case FUZZ_EVENT_DESTROY:
