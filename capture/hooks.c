@@ -131,7 +131,9 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
         !block_may_capture(arena, block))
         return 0;
     *status = TNR_OK;
-    (void)tnri_room_enter();
+    /* A capture that an engine has ended without a word would keep what is freed from now on. */
+    if (tnri_room_enter() == 0)
+        tnri_captures_check();
     int is_done = is_graph && tnri_place_release(arena, block, ptr, is_sync);
     if (!is_done)
         is_done = free_later(arena, block, ptr, is_sync, status);

@@ -432,6 +432,31 @@ static void an_end_that_is_not_told(void **state)
     check_all_given_back();
 }
 
+/* Nor is anything else asked that would find it out: the thread that captured allocates and frees
+ * on, and what it frees is not kept for the graph. */
+static void an_end_that_is_not_told_keeps_no_later_free(void **state)
+{
+    (void)state;
+    tnr_graph number = 0;
+    steps_start(NULL, NULL);
+    engine_begin(ORIGIN);
+    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
+    assert_ok(tnr_free(captured_block(ORIGIN, 5)));
+    recorded graph = engine_end(ORIGIN, number);
+    for (int i = 0; i < 8; i++) {
+        unsigned char *block = unit_malloc(4 * MIB, BRANCH);
+        life_fill(block, 4 * MIB, 1, BRANCH);
+        assert_ok(tnr_free(block));
+        tnr_stats stats = pool_stats(NULL);
+        assert_int_equal(stats.blocks_retired, 0);
+        assert_true(stats.reserved_bytes.current <= 8 * MIB); /* the graph's, and one block */
+    }
+    simcuda_run(UINT64_MAX);
+    recorded_destroy(&graph);
+    steps_settle();
+    check_all_given_back();
+}
+
 /* Nor does it tell of a capture that fails. */
 static void a_failure_that_is_not_told(void **state)
 {
@@ -508,6 +533,7 @@ int main(void)
         cmocka_unit_test_teardown(attach_and_ended_refuse, steps_stop),
         cmocka_unit_test_teardown(ended_with_nothing, steps_stop),
         cmocka_unit_test_teardown(an_end_that_is_not_told, steps_stop),
+        cmocka_unit_test_teardown(an_end_that_is_not_told_keeps_no_later_free, steps_stop),
         cmocka_unit_test_teardown(a_failure_that_is_not_told, steps_stop),
         cmocka_unit_test_teardown(a_graph_built_by_hand_is_adopted, steps_stop),
     };
