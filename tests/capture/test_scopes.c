@@ -447,10 +447,9 @@ static void an_end_that_is_not_told_keeps_no_later_free(void **state)
         unsigned char *block = unit_malloc(4 * MIB, BRANCH);
         life_fill(block, 4 * MIB, 1, BRANCH);
         assert_ok(tnr_free(block));
-        tnr_stats stats = pool_stats(NULL);
-        assert_int_equal(stats.blocks_retired, 0);
-        assert_true(stats.reserved_bytes.current <= 8 * MIB); /* the graph's, and one block */
     }
+    /* Asking for statistics would find it out; what was taken meanwhile shows. */
+    assert_true(pool_stats(NULL).reserved_bytes.peak <= 8 * MIB); /* the graph's, and one block */
     simcuda_run(UINT64_MAX);
     recorded_destroy(&graph);
     steps_settle();
