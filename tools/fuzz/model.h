@@ -33,6 +33,7 @@ typedef struct model_block {
     uint8_t writer; /* component of the last write */
     uint8_t graph;  /* allocated in the capture of that graph, from 1; 0: outside. MODEL_UNWRITTEN:
                     * in that of a graph that is gone and was never launched */
+    uint8_t is_captured; /* its memory is a graph pool's, whatever became of its graph */
     uint8_t is_tagged; /* its first and last words are known */
     uint8_t content;   /* what was said with CONTENT: 0, 1 keep, 2 discard */
     uint32_t ready;    /* ticket of home from which it may be used */
