@@ -34,11 +34,11 @@ typedef struct model_block {
     uint8_t graph;  /* allocated in the capture of that graph, from 1; 0: outside. MODEL_UNWRITTEN:
                     * in that of a graph that is gone and was never launched */
     uint8_t is_captured; /* its memory is a graph pool's, whatever became of its graph */
-    uint8_t is_tagged; /* its first and last words are known */
-    uint8_t content;   /* what was said with CONTENT: 0, 1 keep, 2 discard */
-    uint32_t ready;    /* ticket of home from which it may be used */
-    uint32_t written;  /* ticket of the last write */
-    uint32_t marked;   /* bits of components with record_stream */
+    uint8_t is_tagged;   /* its first and last words are known */
+    uint8_t content;     /* what was said with CONTENT: 0, 1 keep, 2 discard */
+    uint32_t ready;      /* ticket of home from which it may be used */
+    uint32_t written;    /* ticket of the last write */
+    uint32_t marked;     /* bits of components with record_stream */
     uint64_t tag;
     order_clock reads; /* latest read by each component since the last write */
     order_clock open;  /* latest use by each component that Tenure was not told of */
