@@ -204,7 +204,7 @@ int graph_is_threatened(const model *self, int number)
                 graph_holds(graph, other->ranges[r].base, other->ranges[r].bytes))
                 return 2;
     }
-    return 0;
+    return self->has_ghosts && graph->pool != 0 ? 2 : 0;
 }
 
 int graph_is_launchable(model *self, const model_graph *graph, const model_stream *stream)
@@ -258,6 +258,8 @@ void graph_did_destroy(model *self, const fuzz_op *op)
         if (block->graph == op->graph + 1)
             block->graph = graph->is_launched ? 0 : MODEL_UNWRITTEN;
     }
+    for (int r = 0; r < graph->ranges_count; r++)
+        self->has_ghosts |= graph->ranges[r].is_outside;
     graph->state = GRAPH_NONE;
 }
 
