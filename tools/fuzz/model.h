@@ -110,7 +110,10 @@ typedef struct model {
     uint8_t default_asleep[FUZZ_DEVICES];
     model_graph graphs[FUZZ_GRAPHS];
     model_inside inside[FUZZ_BLOCKS];
-    int captures;              /* begun so far */
+    int captures; /* begun so far */
+    /* A graph that is gone referred to blocks from outside. When Tenure notices its end is the
+     * schedule's business, and until then it keeps them. */
+    int has_ghosts;
     uint8_t live[FUZZ_BLOCKS]; /* slots of live blocks, in no order */
     uint8_t live_at[FUZZ_BLOCKS];
     int live_count;
