@@ -5,7 +5,7 @@
  * TENURE_TEST_BUG chooses what is wrong:
  *
  *   forget   a use is forgotten if it is recorded with a pointer into the block, not to its start
- *   leak     every 10th free is forgotten
+ *   leak     the free of a block of an odd number of bytes is forgotten
  *   crash    the 10th free ends the process
  */
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 #include <tenure/lifetime.h>
 
-enum { EVERY = 10 };
+enum { CRASH_AT = 10 };
 
 static unsigned frees;
 
@@ -40,11 +40,11 @@ TNR_API tnr_status tnr_free(void *ptr)
     tnr_status (*real)(void *);
     void *symbol = dlsym(RTLD_NEXT, "tnr_free");
     memcpy(&real, &symbol, sizeof(symbol));
-    if (ptr == NULL || ++frees % EVERY != 0)
-        return real(ptr);
-    if (bug_is("leak"))
+    tnr_block_info info;
+    if (bug_is("leak") && tnr_block_get(ptr, &info) == TNR_OK && info.base == ptr &&
+        info.bytes_requested % 2 != 0)
         return TNR_OK;
-    if (bug_is("crash"))
+    if (bug_is("crash") && ++frees == CRASH_AT)
         abort();
     return real(ptr);
 }

@@ -502,6 +502,8 @@ static int action_run(fuzz_draw *draw, model *m, int action)
         return draw_sync(draw, m, action == DRAW_QUERY);
     case DRAW_STREAM:
         return draw_stream_life(draw, m);
+    case DRAW_CHAIN:
+        return draw_chain(draw, m);
     case DRAW_CAPTURE:
     case DRAW_LAUNCH:
         return draw_graph_action(draw, m, action);

@@ -49,7 +49,8 @@ typedef struct fuzz_limits {
     X(RUN, 60)                                                                                     \
     X(FAULT, 2)                                                                                    \
     X(WRONG, 4)                                                                                    \
-    X(STORM, 1)
+    X(STORM, 1)                                                                                    \
+    X(CHAIN, 2)
 
 enum {
 #define DRAW_ACTION_ENUMERATOR(name, weight) DRAW_##name,
@@ -104,6 +105,9 @@ int draw_reuse_inside(fuzz_draw *draw, const model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
 int draw_control_action(fuzz_draw *draw, model *m, int action);
+
+/* A sequence that a walk at random seldom takes: see draw_chain.c. */
+int draw_chain(fuzz_draw *draw, const model *m);
 
 /* Planted errors: see plant.c. Returns 1 once the steps are queued. */
 extern const char *const fuzz_planted_names[];

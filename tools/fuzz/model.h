@@ -33,11 +33,12 @@ typedef struct model_block {
     uint8_t writer; /* component of the last write */
     uint8_t graph;  /* allocated in the capture of that graph, from 1; 0: outside. MODEL_UNWRITTEN:
                     * in that of a graph that is gone and was never launched */
-    uint8_t is_tagged; /* its first and last words are known */
-    uint8_t content;   /* what was said with CONTENT: 0, 1 keep, 2 discard */
-    uint32_t ready;    /* ticket of home from which it may be used */
-    uint32_t written;  /* ticket of the last write */
-    uint32_t marked;   /* bits of components with record_stream */
+    uint8_t is_captured; /* its memory is a graph pool's, whatever became of its graph */
+    uint8_t is_tagged;   /* its first and last words are known */
+    uint8_t content;     /* what was said with CONTENT: 0, 1 keep, 2 discard */
+    uint32_t ready;      /* ticket of home from which it may be used */
+    uint32_t written;    /* ticket of the last write */
+    uint32_t marked;     /* bits of components with record_stream */
     uint64_t tag;
     order_clock reads; /* latest read by each component since the last write */
     order_clock open;  /* latest use by each component that Tenure was not told of */
@@ -109,7 +110,10 @@ typedef struct model {
     uint8_t default_asleep[FUZZ_DEVICES];
     model_graph graphs[FUZZ_GRAPHS];
     model_inside inside[FUZZ_BLOCKS];
-    int captures;              /* begun so far */
+    int captures; /* begun so far */
+    /* A graph that is gone referred to blocks from outside. When Tenure notices its end is the
+     * schedule's business, and until then it keeps them. */
+    int has_ghosts;
     uint8_t live[FUZZ_BLOCKS]; /* slots of live blocks, in no order */
     uint8_t live_at[FUZZ_BLOCKS];
     int live_count;

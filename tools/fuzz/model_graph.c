@@ -48,6 +48,7 @@ void graph_did_malloc(model *self, int slot, int stream)
     inside->writer = (uint8_t)stream;
     inside->ready = node_add(capturing(self), stream);
     block->graph = (uint8_t)self->capturing;
+    block->is_captured = 1;
     block->pool = capturing(self)->pool == 0 ? FUZZ_POOLS : capturing(self)->pool;
     /* Its memory may have been another block's before, which the graph wrote. */
     capturing(self)->writes[slot] = 1;
@@ -190,7 +191,7 @@ int graph_is_threatened(const model *self, int number)
     const model_graph *graph = &self->graphs[number];
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
-        if (block->graph != 0 && block->graph != number + 1 &&
+        if (block->is_captured && block->graph != number + 1 &&
             graph_holds(graph, block->base, block->bytes))
             return 1;
     }
@@ -203,7 +204,7 @@ int graph_is_threatened(const model *self, int number)
                 graph_holds(graph, other->ranges[r].base, other->ranges[r].bytes))
                 return 2;
     }
-    return 0;
+    return self->has_ghosts && graph->pool != 0 ? 2 : 0;
 }
 
 int graph_is_launchable(model *self, const model_graph *graph, const model_stream *stream)
@@ -257,6 +258,8 @@ void graph_did_destroy(model *self, const fuzz_op *op)
         if (block->graph == op->graph + 1)
             block->graph = graph->is_launched ? 0 : MODEL_UNWRITTEN;
     }
+    for (int r = 0; r < graph->ranges_count; r++)
+        self->has_ghosts |= graph->ranges[r].is_outside;
     graph->state = GRAPH_NONE;
 }
 

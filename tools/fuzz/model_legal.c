@@ -53,8 +53,8 @@ static const char *malloc_allows(const model *self, const fuzz_op *op)
     return NULL;
 }
 
-/* 1 if tnr_free_sync waits for every use of the block: it knows the streams that Tenure has seen, and
- * those that obey the legacy stream. */
+/* 1 if tnr_free_sync waits for every use of the block: it knows the streams that Tenure has seen,
+ * and those that obey the legacy stream. */
 static int sync_covers(const model *self, const model_block *block)
 {
     uint32_t known = self->ended_known;

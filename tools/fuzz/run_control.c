@@ -141,6 +141,7 @@ static int run_limit(fuzz_run *run, const fuzz_op *op)
         !run_succeeded(run, tnr_limit_get(op->device, &limit), "tnr_limit_get"))
         return 0;
     run->model.limit_bytes[op->device] = limit;
+    run->limit_seen[op->device] = 0; /* what is mapped now may be above it: compare anew */
     return 1;
 }
 

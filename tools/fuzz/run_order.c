@@ -80,7 +80,8 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
-/* Tells of a record that lies back, as a slow thread does: only what was before the record counts. */
+/* Tells of a record that lies back, as a slow thread does: only what was before the record counts.
+ * */
 static int run_tell(fuzz_run *run, const fuzz_op *op)
 {
     model_event *event = &run->model.events[op->event];

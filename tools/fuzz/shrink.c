@@ -151,7 +151,14 @@ uint64_t fuzz_shrink(fuzz_program *program, fuzz_result *result, fuzz_child *chi
         return 0;
     candidate_copy(&self);
     size_t before = 0;
-    if (attempt(&self)) {
+    int fails = attempt(&self);
+    if (!fails && child->shared->result.verdict != FUZZ_VERDICT_OK) {
+        /* With more checks it is seen earlier, as something else: the better thing to look at. */
+        self.failed = child->shared->result;
+        candidate_copy(&self);
+        fails = attempt(&self);
+    }
+    if (fails) {
         while (before != self.best->count && !is_late(&self)) {
             before = self.best->count;
             shrink_list(&self);
