@@ -110,32 +110,37 @@ test('the timeline reads what was live, waiting and reserved at a record', async
     await page.waitForFunction(() => !document.querySelector('[data-reading]'));
 });
 
+/** Waits until something becomes true, which drawing may take some frames for. */
+async function until(what) {
+    for (let tries = 0; tries < 200 && !await what(); tries++) {
+        await page.waitForTimeout(50);
+    }
+    assert.ok(await what(), 'not within ten seconds');
+}
+
 test('the timeline zooms by keys, by a drag and back', async () => {
     await open(program);
     const shown = () => page.$eval('.chart', (chart) => chart.querySelector('canvas').toDataURL());
     const all = await shown();
     await page.keyboard.press('+');
-    await page.waitForTimeout(100);
-    const closer = await shown();
-    assert.notEqual(closer, all);
+    await until(async () => await shown() !== all);
     await page.keyboard.press('0');
-    await page.waitForTimeout(100);
-    assert.equal(await shown(), all);
+    await until(async () => await shown() === all);
     const box = await page.locator('.u-over').boundingBox();
     await page.mouse.move(box.x + 300, box.y + 60);
     await page.mouse.down();
     await page.mouse.move(box.x + 500, box.y + 90, { steps: 5 });
     await page.mouse.up();
-    await page.waitForTimeout(100);
-    assert.notEqual(await shown(), all);
-    assert.equal(await page.locator('[data-reading]').count() > 0, true, 'reads at the pointer');
+    await until(async () => await shown() !== all);
+    await page.waitForSelector('[data-reading]'); // reads at the pointer
     const tip = await textOf('#tip');
     for (const name of ['live', 'retired', 'reserved']) {
         const amount = await textOf(`[data-reading=${name}]`);
         assert.ok(tip.includes(amount), `${amount} in ${tip}`);
     }
+    const zoomed = await shown();
     await page.mouse.dblclick(box.x + 100, box.y + 60);
-    await page.waitForTimeout(100);
+    await until(async () => await shown() !== zoomed);
 });
 
 test('the map has every byte, and describes the block that is selected', async () => {
@@ -497,6 +502,8 @@ test('a converted snapshot without times is shown by records', async () => {
     const text = await page.innerText('main');
     assert.doesNotMatch(text, /1970|\u2212?-?[01]\.?\d*\sns|NaN|Infinity/);
     await page.keyboard.press('p');
+    await page.waitForFunction(() =>
+        document.querySelector('.reading').textContent.startsWith('After'));
     assert.match(await textOf('.reading'), /^After record 16: live 13\.1 MiB/);
     for (let view = 2; view <= 7; view++) {
         await page.keyboard.press(String(view));
