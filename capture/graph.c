@@ -93,6 +93,11 @@ static void tether_let_go(void *of)
         atomic_fetch_add(&let_go_count, 1);
 }
 
+int tnri_graph_is_let_go(const tnri_graph *graph)
+{
+    return graph->is_tied && atomic_load(&graph->tether->state) == LET_GO;
+}
+
 tnr_status tnri_graph_tie(tnri_graph *graph, CUgraph cuda_graph)
 {
     CUuserObject object;

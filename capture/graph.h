@@ -36,6 +36,7 @@ typedef struct tnri_graph {
     tnri_tether *tether;
     int is_capturing;
     int was_attached; /* 1: its capture was begun by the engine */
+    CUgraph attached; /* what the driver said then that is being captured; may be gone */
     int is_tied;      /* 1: the CUDA graph has the tether */
     int is_doubtful;  /* 1: host memory lacked for what it would overwrite: not launched any more */
     tnri_uses **holds; /* blocks that are kept: none that was handed out in its capture */
@@ -53,6 +54,8 @@ typedef struct tnri_graph {
     uint64_t verdicts[TNR_AUDIT_VERDICT_COUNT], unread;
 } tnri_graph;
 
+/* 1: the CUDA graph and all that came of it are gone, or nothing ever came of it. */
+int tnri_graph_is_let_go(const tnri_graph *graph);
 /* A new graph, in the list; null: no host memory. */
 tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name);
 tnri_graph *tnri_graph_find(tnr_graph number);

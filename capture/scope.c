@@ -362,6 +362,7 @@ static tnr_status scope_attach_inside(tnri_device *device, tnr_stream stream,
         return status;
     capture->is_attached = 1;
     capture->graph->was_attached = 1;
+    capture->graph->attached = standing.graph;
     status = tnri_graph_tie(capture->graph, standing.graph);
     if (status != TNR_OK) {
         scope_unmake(capture);
@@ -441,6 +442,14 @@ tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
         status = tnri_error(TNR_ERR_INVALID_GRAPH,
                             "graph %llu does not come of a capture that was attached to.",
                             (unsigned long long)number);
+    if (status == TNR_OK && cuda_graph == TNR_CAPTURED_GRAPH) {
+        cuda_graph = graph->attached;
+        if (tnri_capture_of(graph) == NULL || tnri_graph_is_let_go(graph))
+            status = tnri_error(TNR_ERR_CAPTURE,
+                                "the end of graph %llu was noticed before it was told, and the "
+                                "CUDA graph may be gone by now: name it.",
+                                (unsigned long long)number);
+    }
     if (status == TNR_OK)
         status = tnri_device_enter(graph->device, &visit);
     if (status == TNR_OK) {

@@ -237,6 +237,34 @@ static void attached_by_hand(void **state)
     check_all_given_back();
 }
 
+/* What the graph refers to outside is kept, though the program frees it after the capture. */
+static void what_dies_after_the_capture(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    filter_state filter = {0};
+    void *weights = take(4 * MIB, ORIGIN);
+    graph_begin(FIRST, &filter);
+    void *inside = take(4 * MIB, ORIGIN);
+    life_fill(inside, 4 * MIB, 5, ORIGIN);
+    life_fill(weights, 4 * MIB, 6, ORIGIN);
+    recorded graph = graph_end(FIRST);
+    give(weights, ORIGIN);
+    void *other = take(4 * MIB, ORIGIN);
+    assert_false(is_overlap(other, 4 * MIB, weights, 4 * MIB));
+    life_fill(other, 4 * MIB, 7, ORIGIN);
+    assert_int_equal(cuGraphLaunch(graph.exec, ORIGIN), CUDA_SUCCESS);
+    simcuda_run(UINT64_MAX);
+    check_bytes(other, 4 * MIB, 7);
+    check_bytes(weights, 4 * MIB, 6);
+    give(other, ORIGIN);
+    give(inside, ORIGIN);
+    graph_reset(&graph, FIRST);
+    steps_settle();
+    assert_int_equal(tenure_torch_pools(), 0);
+    check_all_given_back();
+}
+
 /* PyTorch then asks nobody to end the routing before it begins anew. */
 static void a_failed_capture(void **state)
 {
@@ -385,6 +413,7 @@ int main(void)
         cmocka_unit_test_teardown(blocks_outlive_their_graph, steps_stop),
         cmocka_unit_test_teardown(told_after_the_begin, steps_stop),
         cmocka_unit_test_teardown(attached_by_hand, steps_stop),
+        cmocka_unit_test_teardown(what_dies_after_the_capture, steps_stop),
         cmocka_unit_test_teardown(a_failed_capture, steps_stop),
         cmocka_unit_test_teardown(routed_threads, steps_stop),
         cmocka_unit_test_teardown(ends_of_nothing, steps_stop),

@@ -39,6 +39,7 @@ typedef struct routing {
     torch_pool *pool;
     tenure_torch_filter filter; /* accepts is null: attached by tenure_torch_capture_begun */
     int is_attached;            /* 1: Tenure follows the capture and routes by itself */
+    tnr_graph graph;            /* of the capture, if so */
     struct routing *next;
 } routing;
 
@@ -160,15 +161,15 @@ static tnr_status routing_begin(int device, tenure_torch_id id, const tenure_tor
     return TNR_OK;
 }
 
-/* Takes a routing from the list; its filter is the caller's. */
-static tenure_torch_filter routing_end(routing **at)
+/* Takes a routing from the list and returns it; its filter is the caller's. */
+static routing routing_end(routing **at)
 {
-    routing *ended = *at;
-    tenure_torch_filter filter = ended->filter;
-    *at = ended->next;
+    routing *first = *at;
+    routing ended = *first;
+    *at = first->next;
     atomic_fetch_sub(&routings_count, 1);
-    free(ended);
-    return filter;
+    free(first);
+    return ended;
 }
 
 static void filter_end(const tenure_torch_filter *filter)
@@ -179,10 +180,9 @@ static void filter_end(const tenure_torch_filter *filter)
 
 static tnr_status routing_attach(routing *route, tnr_stream stream)
 {
-    tnr_graph graph;
     tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
     options.pool = route->pool->captured;
-    tnr_status status = tnr_capture_attach(route->pool->device, stream, &options, &graph);
+    tnr_status status = tnr_capture_attach(route->pool->device, stream, &options, &route->graph);
     route->is_attached = status == TNR_OK;
     return status;
 }
@@ -267,16 +267,21 @@ void tenure_torch_capture_begun(int device, tenure_torch_id id, tnr_stream strea
 
 void tenure_torch_pool_end(int device, tenure_torch_id id)
 {
-    tenure_torch_filter filter = {NULL, NULL, NULL};
+    routing ended = {NULL};
     pthread_mutex_lock(&mutex);
     torch_pool *pool = pool_find(device, id);
     for (routing **at = &routings; pool != NULL && *at != NULL; at = &(*at)->next)
         if ((*at)->pool == pool) {
-            filter = routing_end(at);
+            ended = routing_end(at);
             break;
         }
     pthread_mutex_unlock(&mutex);
-    filter_end(&filter);
+    filter_end(&ended.filter);
+    /* PyTorch ends a routing right after its cuStreamEndCapture, and not if that failed. So this is
+     * where the graph can be read, and what it refers to be kept, whatever the program frees from
+     * now on. A capture that goes on (use_mem_pool ended by hand) is none of this. */
+    if (ended.is_attached && tnr_capture_ended(ended.graph, TNR_CAPTURED_GRAPH) == TNR_ERR_DRIVER)
+        torch_failed_quietly("tnr_capture_ended");
 }
 
 void tenure_torch_pool_release(int device, tenure_torch_id id)

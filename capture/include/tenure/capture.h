@@ -120,6 +120,13 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(int device, tnr_stream strea
                                                     const tnr_capture_options *options,
                                                     tnr_graph *graph);
 
+/* In place of the CUDA graph in tnr_capture_ended, for a hook that an engine calls when its
+ * cuStreamEndCapture has succeeded, without saying what came of it: the graph that the driver named
+ * when Tenure was attached, which is the same. It must not have been destroyed. TNR_ERR_CAPTURE if
+ * somebody else's call has noticed the end already: then it is as if the end was not told.
+ * Since 0.1.0. */
+#define TNR_CAPTURED_GRAPH ((tnr_cuda_graph)(uintptr_t)1)
+
 /* The engine has ended the capture of `graph`: `cuda_graph` is what came of it, null if nothing
  * did. Call it right after cuStreamEndCapture, before the graph is changed or destroyed. Without
  * this call Tenure notices the end when it is next asked something, and keeps every block that was

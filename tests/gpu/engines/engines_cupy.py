@@ -235,7 +235,7 @@ def csv_write(path, results, facts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=300, help="of an epoch; there are three")
+    parser.add_argument("--steps", type=int, default=1000, help="of an epoch; there are three")
     parser.add_argument("--tolerance", type=float, default=0.03, help="of a step's time")
     parser.add_argument("--json", metavar="FILE", help="where the results go")
     parser.add_argument("--csv", metavar="FILE", help="a line for each run")
