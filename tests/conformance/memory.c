@@ -298,7 +298,11 @@ static void pointer_attribute_sizes(void)
                                                                : CU_POINTER_ATTRIBUTE_HOST_POINTER);
             CUresult result = attribute_measured(listed != 0, attribute, at + 999, &bytes);
             snprintf(label, sizeof label, "%s%u", listed ? "listed" : "single", number);
-            expect(label, result, refused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+            if (listed && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+                observe(label, result); /* of the one form only what it writes is known */
+            } else {
+                expect(label, result, refused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+            }
             expect_number("bytes", bytes, listed && refused ? 0 : sizes[number - 1]);
         }
     }

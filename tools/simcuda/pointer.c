@@ -55,7 +55,7 @@ static void put_unsigned(void *data, unsigned value)
     put(data, &value, sizeof value);
 }
 
-/* What a program may think of as a bool: the driver writes four bytes, in both forms of the call. */
+/* What the header calls a boolean: the driver writes four bytes, in both forms of the call. */
 static void put_flag(void *data, bool value)
 {
     put_unsigned(data, value ? 1 : 0);
