@@ -211,12 +211,51 @@ static void test_memory_that_is_gone(void **state)
     lab_end(&here);
 }
 
+/* Of one device, and of one kind, but another context's. */
+static void test_memory_of_another_context(void **state)
+{
+    (void)state;
+    const lab here = lab_new();
+    CUcontext other = NULL;
+    CUdeviceptr block = 0;
+    assert_ok(cuCtxCreate(&other, NULL, 0, 0));
+    assert_ok(cuMemAlloc(&block, CHUNK));
+    assert_ok(cuCtxSetCurrent(fixture_context()));
+    const CUDA_MEMSET_NODE_PARAMS from = set_of(here.block, 1, BYTES, 1);
+    const CUDA_MEMSET_NODE_PARAMS to = set_of(block, 1, BYTES, 1);
+    check_set(&from, &to, 0);
+    assert_ok(cuMemFree(block));
+    assert_ok(cuCtxDestroy(other));
+    lab_end(&here);
+}
+
+/* A graph's own node may be given any memory; what it has when it is instantiated counts. */
+static void test_changed_before(void **state)
+{
+    (void)state;
+    const lab here = lab_new();
+    CUgraph graph = graph_new(), same = graph_new();
+    CUgraphExecUpdateResultInfo info;
+    const CUDA_MEMSET_NODE_PARAMS to = set_of(here.block, 1, BYTES, 1);
+    CUgraphNode node = set_node(graph, here.mapped, 1, BYTES, NULL, NULL);
+    assert_ok(cuGraphMemsetNodeSetParams(node, &to));
+    CUgraphExec exec = exec_new(graph);
+    (void)set_node(same, here.block, 2, BYTES, NULL, NULL);
+    assert_ok(cuGraphExecUpdate(exec, same, &info));
+    assert_ok(cuGraphExecDestroy(exec));
+    assert_ok(cuGraphDestroy(graph));
+    assert_ok(cuGraphDestroy(same));
+    lab_end(&here);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_sets, fixture_stop),
         cmocka_unit_test_teardown(test_copies, fixture_stop),
         cmocka_unit_test_teardown(test_memory_that_is_gone, fixture_stop),
+        cmocka_unit_test_teardown(test_memory_of_another_context, fixture_stop),
+        cmocka_unit_test_teardown(test_changed_before, fixture_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
