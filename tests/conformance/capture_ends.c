@@ -200,13 +200,14 @@ static void capture_user_object(void)
         need("set", cu.MemsetD8Async(at, 1, 16, origin));
         capture_fork_to(origin, joined);
         need("set", cu.MemsetD8Async(at + 64, 1, 16, joined));
-        expect("create", cu.UserObjectCreate(&object, &destroyed[joins], tell, 1,
-                                             CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+        expect("create",
+               cu.UserObjectCreate(&object, &destroyed[joins], tell, 1,
+                                   CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
                CUDA_SUCCESS);
-        expect("retain",
-               cu.GraphRetainUserObject(capture_graph(origin), object, 1,
-                                        CU_GRAPH_USER_OBJECT_MOVE),
-               CUDA_SUCCESS);
+        expect(
+            "retain",
+            cu.GraphRetainUserObject(capture_graph(origin), object, 1, CU_GRAPH_USER_OBJECT_MOVE),
+            CUDA_SUCCESS);
         expect_status("status", origin, CU_STREAM_CAPTURE_STATUS_ACTIVE);
         if (joins) {
             capture_fork_to(joined, origin);

@@ -51,6 +51,7 @@
     X(MemFreeHost, PFN_cuMemFreeHost_v2000, 2000)                                                  \
     X(MemHostGetDevicePointer, PFN_cuMemHostGetDevicePointer_v3020, 3020)                          \
     X(PointerGetAttribute, PFN_cuPointerGetAttribute_v4000, 4000)                                  \
+    X(PointerGetAttributes, PFN_cuPointerGetAttributes_v7000, 7000)                                \
     X(MemGetAddressRange, PFN_cuMemGetAddressRange_v3020, 3020)                                    \
     X(StreamCreate, PFN_cuStreamCreate_v2000, 2000)                                                \
     X(StreamDestroy, PFN_cuStreamDestroy_v4000, 4000)                                              \

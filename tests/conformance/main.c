@@ -374,6 +374,8 @@ static const struct group groups[] = {
     {capture_device_scenarios, true},
     {graph_scenarios, false},
     {graph_launch_scenarios, false},
+    {graph_update_scenarios, false},
+    {graph_update_device_scenarios, true},
 };
 
 /* Asked in a child, as everything of the library is. */

@@ -2,6 +2,7 @@
 /* Scenarios: memory without VMM, copies, pointers, and which of these calls wait. */
 #include "scenario.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,6 +262,68 @@ static void pointer_of_block(void)
     pointer_report(at + 100);
 }
 
+/* How many bytes are written over two kinds of garbage, of which no answer can be both. */
+static CUresult attribute_measured(bool listed, CUpointer_attribute attribute, CUdeviceptr at,
+                                   unsigned *bytes)
+{
+    _Alignas(16) unsigned char data[2][32];
+    CUresult result = CUDA_SUCCESS;
+    *bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        void *to = data[i];
+        memset(to, i == 0 ? 0xAB : 0x54, sizeof data[i]);
+        result = listed ? cu.PointerGetAttributes(1, &attribute, &to, at)
+                        : cu.PointerGetAttribute(to, attribute, at);
+    }
+    for (unsigned i = 0; i < sizeof data[0]; i++) {
+        *bytes = data[0][i] != 0xAB || data[1][i] != 0x54 ? i + 1 : *bytes;
+    }
+    return result;
+}
+
+/* The size of each attribute of memory from cuMemAlloc, and which the two forms refuse. */
+static void pointer_attribute_sizes(void)
+{
+    static const unsigned char sizes[] = {8, 4, 8, 8, 12, 4, 8, 4, 4, 4, 8,
+                                          8, 4, 8, 4, 4,  8, 8, 8, 8, 4, 0};
+    CUdeviceptr at = 0;
+    need("alloc", cu.MemAlloc(&at, 1000));
+    for (int listed = 0; listed < 2; listed++) {
+        for (unsigned number = 1; number <= sizeof sizes; number++) {
+            char label[32];
+            unsigned bytes;
+            CUpointer_attribute attribute = (CUpointer_attribute)number;
+            bool refused =
+                number == sizeof sizes || attribute == (listed ? CU_POINTER_ATTRIBUTE_P2P_TOKENS
+                                                               : CU_POINTER_ATTRIBUTE_HOST_POINTER);
+            CUresult result = attribute_measured(listed != 0, attribute, at + 999, &bytes);
+            snprintf(label, sizeof label, "%s%u", listed ? "listed" : "single", number);
+            if (listed && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+                observe(label, result); /* of the one form only what it writes is known */
+            } else {
+                expect(label, result, refused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+            }
+            expect_number("bytes", bytes, listed && refused ? 0 : sizes[number - 1]);
+        }
+    }
+}
+
+/* The same for mapped memory, as far as it is known: flags that programs read as four bytes. */
+static void pointer_flag_sizes_of_vmm(void)
+{
+    static const CUpointer_attribute flags[] = {CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                                CU_POINTER_ATTRIBUTE_MAPPED};
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    for (int listed = 0; listed < 2; listed++) {
+        for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+            unsigned bytes;
+            CUresult result = attribute_measured(listed != 0, flags[i], at, &bytes);
+            expect(i == 0 ? "managed" : "mapped", result, CUDA_SUCCESS);
+            expect_number("bytes", bytes, 4);
+        }
+    }
+}
+
 static void pointer_of_pinned(void)
 {
     void *at = NULL;
@@ -289,6 +352,8 @@ const struct scenario memory_scenarios[] = {
     {"pointer_of_vmm", pointer_of_vmm, false},
     {"pointer_of_reservation", pointer_of_reservation, false},
     {"pointer_of_block", pointer_of_block, false},
+    {"pointer_attribute_sizes", pointer_attribute_sizes, false},
+    {"pointer_flag_sizes_of_vmm", pointer_flag_sizes_of_vmm, false},
     {"pointer_of_pinned", pointer_of_pinned, false},
     {"pointer_of_pageable", pointer_of_pageable, false},
     {NULL, NULL, false},

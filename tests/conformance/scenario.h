@@ -35,6 +35,8 @@ extern const struct scenario capture_call_scenarios[];
 extern const struct scenario capture_device_scenarios[]; /* not for the simulated device */
 extern const struct scenario graph_scenarios[];
 extern const struct scenario graph_launch_scenarios[];
+extern const struct scenario graph_update_scenarios[];
+extern const struct scenario graph_update_device_scenarios[]; /* not for the simulated device */
 
 /* ---- Results -------------------------------------------------------------------------------- */
 

@@ -29,6 +29,7 @@ static struct {
     PFN_cuStreamCreate_v2000 stream_create;
     PFN_cuStreamDestroy_v4000 stream_destroy;
     PFN_cuStreamSynchronize_v2000 stream_synchronize;
+    PFN_cuPointerGetAttributes_v7000 attributes;
 } cu;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -57,6 +58,7 @@ static void driver_load(void)
         {"cuStreamCreate", "cuStreamCreate", 2000, &cu.stream_create},
         {"cuStreamDestroy", "cuStreamDestroy_v2", 4000, &cu.stream_destroy},
         {"cuStreamSynchronize", "cuStreamSynchronize", 2000, &cu.stream_synchronize},
+        {"cuPointerGetAttributes", "cuPointerGetAttributes", 7000, &cu.attributes},
     };
     const char *kind = getenv("MOCK_RUNTIME");
     int is_old = kind != NULL && strcmp(kind, "old") == 0;
@@ -150,6 +152,44 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     CALL(stream_synchronize, (stream));
+}
+
+/*
+ * As the real one: the driver's answers go into variables that were not set before, and a flag is
+ * read as the four bytes that the driver writes.
+ */
+static CUresult describe(cudaPointerAttributes *told, const void *address)
+{
+    struct {
+        unsigned type, managed;
+        int device;
+        CUdeviceptr device_address;
+        void *host_address;
+    } said;
+    CUpointer_attribute asked[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void *data[] = {&said.type, &said.managed, &said.device, &said.device_address,
+                    &said.host_address};
+    memset(&said, 0xAB, sizeof(said)); /* what a stack holds, but always the same */
+    CUresult result = cu.attributes(5, asked, data, (CUdeviceptr)(uintptr_t)address);
+    if (result != CUDA_SUCCESS)
+        return result;
+    told->type = said.managed != 0                   ? cudaMemoryTypeManaged
+                 : said.type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice
+                 : said.type == CU_MEMORYTYPE_HOST   ? cudaMemoryTypeHost
+                                                     : cudaMemoryTypeUnregistered;
+    told->device = said.device;
+    told->devicePointer = (void *)(uintptr_t)said.device_address;
+    told->hostPointer = said.host_address;
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *told, const void *address)
+{
+    CUresult ready = driver_ready();
+    return said(ready != CUDA_SUCCESS ? ready : describe(told, address));
 }
 
 cudaError_t cudaGetLastError(void)

@@ -18,6 +18,17 @@
 
 enum { ROUNDS = 50 };
 
+/* Addresses differ from run to run: what they are must not. */
+static void describe(void *block, size_t bytes)
+{
+    cudaPointerAttributes told;
+    char *last = (char *)block + bytes - 1;
+    MUST(cudaPointerGetAttributes(&told, last));
+    printf("%zu bytes: type %d, device %d, %s, %s\n", bytes, told.type, told.device,
+           told.devicePointer == last ? "the address asked" : "another address",
+           told.hostPointer == NULL ? "not the host's" : "the host's");
+}
+
 int main(void)
 {
     cudaStream_t stream;
@@ -30,6 +41,10 @@ int main(void)
         size_t bytes = (size_t)(i + 1) * 2000;
         MUST(cudaMalloc(&first, bytes));
         MUST(cudaMallocAsync(&second, bytes, stream));
+        if (i % 10 == 0) {
+            describe(first, bytes);
+            describe(second, bytes);
+        }
         MUST(cudaMemsetAsync(first, i, bytes, stream));
         MUST(cudaMemsetAsync(second, i + 1, bytes, stream));
         MUST(cudaMemcpyToHost(copy, first, bytes, stream));

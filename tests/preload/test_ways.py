@@ -26,6 +26,14 @@ class Ways(PreloadTest):
         for _ in self.check_scenario("basic"):
             pass
 
+    def test_what_is_said_of_memory(self):
+        """Each attribute has the driver's size: variables are not cleared before."""
+        for way in WAYS:
+            result = self.check_same(engine(way, "attributes"))
+            self.check_served(result.counts[0])
+            for attribute in [8, 10, 13, 15, 21]:
+                self.assertIn(f"listed {attribute}: result 0, 4 bytes", result.out)
+
     def test_stream_ordered_memory(self):
         for counts in self.check_scenario("async"):
             self.assertEqual(counts["streams_announced"], 2)
@@ -42,7 +50,8 @@ class Ways(PreloadTest):
 
     def test_races_are_found_by_the_simulation(self):
         """Memory that is handed out too soon would be written by two streams without order."""
-        for scenario in ["order", "pressure", "strangers", "capture", "capture_plain", "update"]:
+        for scenario in ["order", "pressure", "strangers", "capture", "capture_plain", "update",
+                         "update_inside"]:
             for schedule in ["lazy", "random"]:
                 result = self.run_with(engine("lookup2", scenario), environment={
                     "TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
@@ -71,9 +80,11 @@ class Ways(PreloadTest):
                 self.assertEqual(counts["captures_passed_on"], 0)
                 self.assertEqual(counts["graph_launches_announced"], 15 * streams)
 
-
     def test_updated_executables(self):
-        result = self.run_with(engine("lookup2", "update"))
+        result = self.check_same(engine("lookup2", "update"))
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["graph_launches_announced"], 18)
+        result = self.run_with(engine("lookup2", "update_inside"))
         self.assertEqual(result.code, 0, result.err)
         self.check_served(result.counts[0])
         self.assertEqual(result.counts[0]["graph_launches_announced"], 18)
@@ -101,6 +112,8 @@ class Ways(PreloadTest):
 class Runtimes(PreloadTest):
     def check_runtime(self, program, kind):
         result = self.check_same([PROGRAMS / program], environment={"MOCK_RUNTIME": kind})
+        self.assertEqual(result.out.count(": type 2, device 0, the address asked, not the host's"),
+                         10, result.out)
         self.assertEqual(result.counts[0]["allocations_served"], 101)
         self.assertEqual(result.counts[0]["allocations_failed"], 1)
         self.assertEqual(result.counts[0]["frees_served"], 101)

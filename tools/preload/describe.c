@@ -4,7 +4,6 @@
  * one from cuMemAlloc, not of the large mapping that it is a piece of. An address of ours in no
  * live block is what it would be after a cuMemFree: unknown.
  */
-#include <stdbool.h>
 #include <string.h>
 
 #include "handles.h"
@@ -112,6 +111,21 @@ static CUresult context_of(const tnr_block_info *block, CUcontext *context)
     return result;
 }
 
+/* CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, the last that is known; older headers lack it. */
+enum { ATTRIBUTE_HW_DECOMPRESS = 21 };
+
+/* The driver writes four bytes for what its header calls a boolean, in both forms of the call. */
+static void flag_put(void *data, unsigned value)
+{
+    *(unsigned *)data = value;
+}
+
+/* The tokens are 12 bytes; the structure that holds them has room for 16. */
+static void tokens_put(void *data)
+{
+    memset(data, 0, sizeof(unsigned long long) + sizeof(unsigned));
+}
+
 /* One attribute of a block, into `data`. What Tenure has no part in is the driver's to say. */
 static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
                               CUpointer_attribute attribute, void *data)
@@ -126,19 +140,22 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
         *(CUdeviceptr *)data = address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        *(void **)data = NULL; /* as the driver: written although it is an error */
         return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        tokens_put(data);
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = buffer_id_of(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(bool *)data = false;
+        flag_put(data, 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = block->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(bool *)data = true; /* by our own means: see ipc.h */
+        flag_put(data, 1); /* by our own means: see ipc.h */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = (CUdeviceptr)(uintptr_t)block->base;
@@ -147,7 +164,7 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
         *(size_t *)data = block->bytes_requested;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(bool *)data = true;
+        flag_put(data, 1);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
@@ -180,38 +197,65 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        return sizeof(unsigned);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        return sizeof(bool); /* a byte, as the driver writes it */
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case ATTRIBUTE_HW_DECOMPRESS:
+        return sizeof(unsigned);
     default:
         return sizeof(uint64_t);
     }
 }
 
-/* As the driver: what does not apply is zero, a device that does not apply -2, and no error. */
+/*
+ * Whether the form for several attributes takes this one, for which the driver has nothing to be
+ * asked: it refuses the tokens, and those that a driver may know after this library was written
+ * have a size that only it knows.
+ */
+static int attribute_is_listed(CUpointer_attribute attribute)
+{
+    return (int)attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+           (int)attribute <= ATTRIBUTE_HW_DECOMPRESS &&
+           attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+}
+
+/* One attribute in the form for several: what does not apply is zero, and no error. */
+static CUresult listed_get(const tnr_block_info *block, int is_live, CUdeviceptr address,
+                           CUpointer_attribute attribute, void *data)
+{
+    if (!attribute_is_listed(attribute)) {
+        if (!is_live || attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            return CUDA_ERROR_INVALID_VALUE;
+        return REAL(cuPointerGetAttributes, (1, &attribute, &data, address));
+    }
+    if (is_live && attribute_get(block, address, attribute, data) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    memset(data, 0, attribute_bytes(attribute));
+    if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *(int *)data = CU_DEVICE_INVALID;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI replace_cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
                                                 void **data, CUdeviceptr address)
 {
     tnr_block_info block;
     int is_live;
+    CUresult result = CUDA_SUCCESS;
     if (count == 0 || attributes == NULL || data == NULL || !block_find(address, &block, &is_live))
         return REAL(cuPointerGetAttributes, (count, attributes, data, address));
-    for (unsigned i = 0; i < count; i++) {
-        if (data[i] == NULL)
+    /* What the driver refuses it refuses before it writes anything. */
+    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
+        if (data[i] == NULL || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             return CUDA_ERROR_INVALID_VALUE;
-        if (is_live && attribute_get(&block, address, attributes[i], data[i]) == CUDA_SUCCESS)
-            continue;
-        memset(data[i], 0, attribute_bytes(attributes[i]));
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-            *(int *)data[i] = CU_DEVICE_INVALID;
-    }
-    return CUDA_SUCCESS;
+        else if (!attribute_is_listed(attributes[i]))
+            result = listed_get(&block, is_live, address, attributes[i], data[i]);
+    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
+        if (attribute_is_listed(attributes[i]))
+            result = listed_get(&block, is_live, address, attributes[i], data[i]);
+    return result;
 }

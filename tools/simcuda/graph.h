@@ -28,23 +28,31 @@ struct sim_edges {
     size_t room;
 };
 
+/* Memory that a copy or a set is about, as it was when the node was given it. */
+struct sim_operand {
+    int kind;            /* 0: memory that the simulation does not know; else sim_region_kind + 1 */
+    int device;          /* ordinal; of a mapping: of the memory mapped */
+    uint64_t context_id; /* in which it was allocated, or 0 */
+};
+
 struct sim_node {
     struct sim_slot *slot; /* null in an executable graph's copy */
     struct sim_graph *graph;
     struct sim_node *previous; /* in the graph's list */
     struct sim_node *next;
-    struct sim_context *context; /* where it runs; null: where the graph is launched */
-    struct sim_op op;            /* what it does; never queued itself, copies of it are */
-    struct sim_graph *child;     /* owned; the operation is then SIM_OP_EMPTY */
-    struct sim_edges before;     /* the nodes that it depends on */
-    struct sim_edges after;      /* those that depend on it */
-    uint64_t id;                 /* never used twice */
-    uint64_t origin;             /* of the node that it was copied from, or 0 */
-    uint64_t mark;               /* sim_graph_mark, of the latest walk that saw it */
-    size_t number;               /* in the list, as the latest sim_graph_number counted */
-    size_t first_step;           /* in an executable graph's copy: of the plan */
-    size_t last_step;            /* the same but for a child graph */
-    bool disabled;               /* in an executable graph's copy: does nothing */
+    struct sim_context *context;   /* where it runs; null: where the graph is launched */
+    struct sim_op op;              /* what it does; never queued itself, copies of it are */
+    struct sim_operand operand[2]; /* of a copy: where to and where from; of a set: where to */
+    struct sim_graph *child;       /* owned; the operation is then SIM_OP_EMPTY */
+    struct sim_edges before;       /* the nodes that it depends on */
+    struct sim_edges after;        /* those that depend on it */
+    uint64_t id;                   /* never used twice */
+    uint64_t origin;               /* of the node that it was copied from, or 0 */
+    uint64_t mark;                 /* sim_graph_mark, of the latest walk that saw it */
+    size_t number;                 /* in the list, as the latest sim_graph_number counted */
+    size_t first_step;             /* in an executable graph's copy: of the plan */
+    size_t last_step;              /* the same but for a child graph */
+    bool disabled;                 /* in an executable graph's copy: does nothing */
 };
 
 /* Operations that only nodes have: SIM_OP_WAIT_EVENT, with the event in op.record.event. */
@@ -125,6 +133,10 @@ CUresult sim_work_host(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *wor
 CUresult sim_work_event(CUevent event, enum sim_op_kind kind, struct sim_work *work);
 CUresult sim_work_any(const CUgraphNodeParams *params, struct sim_work *work);
 CUresult sim_work_change(struct sim_node *node, struct sim_work *work); /* takes over the work */
+
+/* ---- Changes of executable graphs (graph_update.c) ------------------------------------------ */
+
+void sim_operands_find(const struct sim_op *op, struct sim_operand operand[2]);
 
 /* ---- Plans (graph_plan.c) ------------------------------------------------------------------- */
 

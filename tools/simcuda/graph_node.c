@@ -160,6 +160,7 @@ struct sim_node *sim_node_copy(const struct sim_node *node, struct sim_graph *gr
         return NULL;
     }
     copy->op = op;
+    memcpy(copy->operand, node->operand, sizeof copy->operand);
     copy->context = node->context;
     copy->origin = node->id;
     if (node->child != NULL) {
@@ -219,6 +220,7 @@ CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, cons
     }
     added->op = *op;
     added->context = context;
+    sim_operands_find(&added->op, added->operand);
     uint64_t mark = sim_graph_mark();
     for (size_t i = 0; i < count; i++) {
         if (dependencies[i]->mark == mark) {

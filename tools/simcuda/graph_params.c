@@ -199,6 +199,7 @@ CUresult sim_work_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params, struct sim_wo
     work->op = (struct sim_op){.kind = SIM_OP_SET};
     work->op.set.pattern = params->value;
     work->op.set.width = element;
+    work->op.set.rows = rows == 1 ? 0 : rows;
     sim_op_touch(&work->op, params->dst, bytes, true);
     return result;
 }
@@ -286,6 +287,7 @@ CUresult sim_work_change(struct sim_node *node, struct sim_work *work)
     sim_op_dispose(&node->op);
     node->op = work->op;
     node->context = work->context;
+    sim_operands_find(&node->op, node->operand);
     return CUDA_SUCCESS;
 }
 

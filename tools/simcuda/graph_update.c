@@ -10,6 +10,67 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- What may change ------------------------------------------------------------------------ */
+
+static struct sim_operand operand_of(uintptr_t at)
+{
+    const struct sim_region *region = sim_region_find(at);
+    if (region == NULL) {
+        return (struct sim_operand){0};
+    }
+    struct sim_operand operand = {.kind = (int)region->kind + 1};
+    if (region->kind == SIM_RESERVED) { /* mapped memory has no context */
+        const struct sim_mapping *mapping = sim_mapping_find(region, at);
+        operand.device = mapping != NULL ? mapping->memory->device->ordinal : 0;
+    } else {
+        operand.device = region->device->ordinal;
+        operand.context_id = region->context->id;
+    }
+    return operand;
+}
+
+void sim_operands_find(const struct sim_op *op, struct sim_operand operand[2])
+{
+    operand[0] = operand[1] = (struct sim_operand){0};
+    if (op->kind == SIM_OP_SET) {
+        operand[0] = operand_of(op->access[0].address);
+    } else if (op->kind == SIM_OP_COPY) {
+        operand[0] = operand_of(op->copy.to);
+        operand[1] = operand_of(op->copy.from);
+    }
+}
+
+static bool operands_match(const struct sim_operand *have, const struct sim_operand *want)
+{
+    bool same = true;
+    for (int i = 0; i < 2; i++) {
+        same = same && have[i].kind == want[i].kind && have[i].device == want[i].device &&
+               have[i].context_id == want[i].context_id;
+    }
+    return same;
+}
+
+/*
+ * Whether a node of an executable graph may do the other work: the driver's documented limits, and
+ * where it promises nothing ("may fail"), nothing. Memory must be of the kind, the device and the
+ * context that it was; a copy may change in length, a set in its address and value alone.
+ */
+static bool work_may_replace(const struct sim_node *node, const struct sim_op *op,
+                             const struct sim_operand *operand, const struct sim_context *context)
+{
+    const struct sim_op *old = &node->op;
+    if (old->kind != op->kind || node->context != context ||
+        !operands_match(node->operand, operand)) {
+        return false;
+    }
+    if (op->kind == SIM_OP_SET) {
+        return old->set.width == op->set.width && old->set.rows == op->set.rows &&
+               old->access[0].bytes == op->access[0].bytes;
+    }
+    return op->kind != SIM_OP_COPY ||
+           (old->copy.to_type == op->copy.to_type && old->copy.from_type == op->copy.from_type);
+}
+
 /* ---- Single nodes --------------------------------------------------------------------------- */
 
 /* The node of an executable graph that stands for a node of the graph it was made from, or null. */
@@ -34,7 +95,7 @@ static struct sim_node *exec_node(CUgraphExec exec_handle, CUgraphNode handle)
     return exec == NULL || original == NULL ? NULL : node_find(exec->graph, original);
 }
 
-/* Paths have a context, so a node cannot move to another. */
+/* Paths have a context, so a node cannot move to another either. */
 static CUresult exec_change(CUgraphExec exec, CUgraphNode handle, CUresult made,
                             struct sim_work *work)
 {
@@ -42,7 +103,9 @@ static CUresult exec_change(CUgraphExec exec, CUgraphNode handle, CUresult made,
         return made;
     }
     struct sim_node *node = exec_node(exec, handle);
-    if (node != NULL && node->context != work->context) {
+    struct sim_operand operand[2];
+    sim_operands_find(&work->op, operand);
+    if (node != NULL && !work_may_replace(node, &work->op, operand, work->context)) {
         node = NULL;
     }
     return sim_work_change(node, work);
@@ -200,7 +263,7 @@ static bool graphs_match(const struct sim_graph *have, const struct sim_graph *w
             mismatch(info, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, node);
             return false;
         }
-        if (old->context != node->context) {
+        if (!work_may_replace(old, &node->op, node->operand, node->context)) {
             mismatch(info, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, node);
             return false;
         }

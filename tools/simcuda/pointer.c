@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, which older headers lack. */
+#define HW_DECOMPRESS_CAPABLE 21
+
 /* Where a pointer leads: a block, a pinned block, or a mapping inside a reservation. */
 struct place {
     const struct sim_region *region;
@@ -52,6 +55,12 @@ static void put_unsigned(void *data, unsigned value)
     put(data, &value, sizeof value);
 }
 
+/* What the header calls a boolean: the driver writes four bytes, in both forms of the call. */
+static void put_flag(void *data, bool value)
+{
+    put_unsigned(data, value ? 1 : 0);
+}
+
 static void put_address(void *data, CUdeviceptr value)
 {
     put(data, &value, sizeof value);
@@ -69,12 +78,47 @@ static unsigned place_access(const struct place *place)
                                                    : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 }
 
+static bool attribute_known(CUpointer_attribute attribute)
+{
+    return (int)attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+           (int)attribute <= HW_DECOMPRESS_CAPABLE;
+}
+
+/* What only plain memory from cuMemAlloc answers; of other memory nothing is known. */
+static CUresult plain_attribute(const struct place *place, CUpointer_attribute attribute,
+                                void *data)
+{
+    const CUDA_POINTER_ATTRIBUTE_P2P_TOKENS none = {0, 0};
+    if (place->region->kind != SIM_DEVICE_BLOCK || place->region->stream_ordered) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        put(data, &none.p2pToken, sizeof none.p2pToken);
+        put((char *)data + sizeof none.p2pToken, &none.vaSpaceToken, sizeof none.vaSpaceToken);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case HW_DECOMPRESS_CAPABLE:
+        put_flag(data, true);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        put_address(data, 0);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        put(data, &place->region->buffer_id, sizeof place->region->buffer_id);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static CUresult place_attribute(const struct place *place, CUdeviceptr address,
                                 CUpointer_attribute attribute, void *data)
 {
     bool pinned = place->region->kind == SIM_PINNED;
     CUcontext context = place->mapping != NULL ? NULL : (CUcontext)place->region->context->slot;
-    bool zero = false;
     unsigned long long id =
         place->mapping != NULL ? place->mapping->memory->id >> 32 : place->region->buffer_id;
     switch (attribute) {
@@ -88,7 +132,7 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
         put_address(data, address);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        put_address(data, address);
+        put_address(data, pinned ? address : 0); /* written although it is an error */
         return pinned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         put_unsigned(data, (unsigned)place_device(place));
@@ -97,13 +141,11 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
         put(data, &id, sizeof id);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        put(data, &zero, sizeof zero);
+        put_flag(data, false);
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED: {
-        bool mapped = true;
-        put(data, &mapped, sizeof mapped);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        put_flag(data, true);
         return CUDA_SUCCESS;
-    }
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: /* unlike the address range: all reserved */
         put_address(data, place->region->base);
         return CUDA_SUCCESS;
@@ -126,7 +168,7 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
         put_unsigned(data, place_access(place));
         return CUDA_SUCCESS;
     default:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return plain_attribute(place, attribute, data);
     }
 }
 
@@ -134,24 +176,30 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 {
     SIM_ENTER(cuPointerGetAttribute, SIM_NEEDS_CONTEXT);
     struct place place;
-    if (data == NULL || !place_find(ptr, &place)) {
+    if (data == NULL || !attribute_known(attribute) || !place_find(ptr, &place)) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     return sim_leave(place_attribute(&place, ptr, attribute, data));
 }
 
+/* What the form for several attributes writes of each; 0 for those that it does not know. */
 static size_t attribute_bytes(CUpointer_attribute attribute)
 {
-    switch (attribute) {
+    switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        return sizeof(unsigned);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        return sizeof(bool);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case HW_DECOMPRESS_CAPABLE:
+        return sizeof(unsigned);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return 0;
     default:
-        return sizeof(uint64_t);
+        return attribute_known(attribute) ? sizeof(uint64_t) : 0;
     }
 }
 
@@ -165,6 +213,11 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     bool known = place_find(ptr, &place);
+    for (unsigned i = 0; i < numAttributes; i++) {
+        if (attribute_bytes(attributes[i]) == 0) {
+            return sim_leave(CUDA_ERROR_INVALID_VALUE);
+        }
+    }
     for (unsigned i = 0; i < numAttributes; i++) {
         size_t bytes = attribute_bytes(attributes[i]);
         memset(data[i], 0, bytes);

@@ -303,12 +303,13 @@ struct sim_op {
         struct {
             uint32_t pattern;
             unsigned width; /* bytes of one element */
+            uint64_t rows;  /* in graphs: of a set that was asked for in rows; otherwise 0 */
         } set;
         struct {
             uintptr_t to;
             uintptr_t from;
             uint64_t bytes;
-            void *staged; /* bytes taken from pageable memory at the call, or null */
+            void *staged;    /* bytes taken from pageable memory at the call, or null */
             uint8_t to_type; /* in graphs: the CUmemorytype the program gave; 0: what it is */
             uint8_t from_type;
         } copy;
@@ -406,7 +407,7 @@ struct sim_state {
     uint64_t destructors; /* that run right now */
     uint64_t graph_id;    /* latest given to a graph or node */
 
-    uint64_t next_id;     /* streams, contexts, buffers */
+    uint64_t next_id; /* streams, contexts, buffers */
     uint64_t next_capture;
     uint64_t next_thread; /* numbers threads as they appear */
     uint64_t violations;

@@ -75,7 +75,7 @@ static void not_adopted(int right)
     CUcontext context;
     CUgraphNode node;
     unsigned char *block = unit_malloc(BYTES, BRANCH);
-    const CUDA_MEMSET_NODE_PARAMS set = {(CUdeviceptr)block, 0, 3, 1, MIB, 1};
+    const CUDA_MEMSET_NODE_PARAMS set = {(CUdeviceptr)block, 0, 3, 1, BYTES, 1};
     assert_int_equal(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     assert_int_equal(cuGraphCreate(&graphs[0].cuda, 0), CUDA_SUCCESS);
     assert_int_equal(cuGraphAddMemsetNode(&node, graphs[0].cuda, NULL, 0, &set, context),
@@ -136,7 +136,7 @@ static void changed_after(int right)
     (void)captured_block(ORIGIN, 1);
     graphs[0] = capture_end(ORIGIN);
     assert_int_equal(cuGraphGetNodes(graphs[0].cuda, &node, &count), CUDA_SUCCESS);
-    const CUDA_MEMSET_NODE_PARAMS set = {(CUdeviceptr)block, 0, 3, 1, MIB, 1};
+    const CUDA_MEMSET_NODE_PARAMS set = {(CUdeviceptr)block, 0, 3, 1, BYTES, 1};
     assert_int_equal(cuGraphExecMemsetNodeSetParams(graphs[0].exec, node, &set, context),
                      CUDA_SUCCESS);
     if (!right)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX. With XLA_PYTHON_CLIENT_ALLOCATOR=address every buffer is an allocation of the driver.
-Prints results; its own time on stderr."""
+"""JAX. With XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async every buffer is an allocation of the driver;
+with `address` it is mapped by hand. Prints results; its own time on stderr."""
 import sys
 import time
 
