@@ -146,7 +146,10 @@ static tnr_status launch_prepare(const launch *self)
     if (status != TNR_OK || self->place == NULL)
         return status;
     status = launch_order(self);
-    if (status == TNR_OK && !tnri_collect_order_after(self->place->arena, self->stream))
+    if (status != TNR_OK)
+        return status;
+    status = tnri_collect_order_after(self->place->arena, self->stream);
+    if (status == TNR_ERR_CAPTURE)
         status =
             tnri_error(TNR_ERR_CAPTURE,
                        "graph %llu cannot be launched now: uses of memory of its pool that "
@@ -159,8 +162,8 @@ static tnr_status launch_prepare(const launch *self)
 /* The launch has been made, or is about to be by the engine. */
 static void launch_note(const launch *self)
 {
-    tnri_note_graph(self->place == NULL ? NULL : self->place->pool, self->handle,
-                    TNRI_NOTED_LAUNCH, self->number);
+    tnri_note_graph(self->place == NULL ? NULL : self->place->pool, self->handle, TNRI_NOTED_LAUNCH,
+                    self->number);
     (void)tnri_room_enter();
     tnri_graph *graph = tnri_graph_find(self->number);
     if (graph != NULL)

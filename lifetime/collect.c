@@ -113,22 +113,41 @@ static uint32_t uses_withdraw(tnri_uses *uses)
     return withdrawn;
 }
 
-/* 1 if the stream is ordered after all of the block's uses, as it is or, with `wait`, once it has
- * been made to wait. `own` may be null: then only what is over counts. *waited tells
- * which. */
-static int uses_are_before(tnri_uses *uses, tnri_stream *own, int wait, int *waited)
+/* 1 if the use is over, or the stream (which may be null) is ordered after it. */
+static int use_is_before(const tnri_use *use, tnri_stream *own)
 {
-    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))
-        return 0;
-    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
-        if (tnri_stream_is_over(use->stream, use->number) ||
-            (own != NULL && tnri_stream_is_after(own, use->stream, use->number)))
+    return tnri_stream_is_over(use->stream, use->number) ||
+           (own != NULL && tnri_stream_is_after(own, use->stream, use->number));
+}
+
+/* Makes the stream wait for those of a fenced block's uses that it is not ordered after. */
+static tnr_status uses_order(const tnri_uses *uses, tnri_stream *own, int *waited)
+{
+    tnr_status status = TNR_OK;
+    for (const tnri_use *use = uses->first; use != NULL && status == TNR_OK; use = use->next) {
+        if (use_is_before(use, own))
             continue;
-        if (!wait || own == NULL || tnri_event_order(use->event, own->handle) != TNR_OK)
-            return 0;
+        status = tnri_event_order(use->event, own->handle);
+        if (status != TNR_OK)
+            break;
         tnri_stream_waits(own, NULL, use->stream->index, use->number);
         *waited = 1;
     }
+    return status;
+}
+
+/* 1 if the stream is ordered after all of the block's uses, as it is or, with `wait`, once it has
+ * been made to wait. `own` may be null: then only what is over counts. *waited tells
+ * which. */
+static int uses_are_before(const tnri_uses *uses, tnri_stream *own, int wait, int *waited)
+{
+    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))
+        return 0;
+    if (wait && own != NULL)
+        return uses_order(uses, own, waited) == TNR_OK;
+    for (const tnri_use *use = uses->first; use != NULL; use = use->next)
+        if (!use_is_before(use, own))
+            return 0;
     return 1;
 }
 
@@ -232,14 +251,15 @@ static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy
 }
 
 /* Fences the device's batch: every block in it gets one use, of the proxy's mark. On failure the
- * blocks stay in the batch, and 0 is returned. */
-static int batch_fence(tnri_device *device)
+ * blocks stay in the batch. TNR_ERR_CAPTURE, without a sentence: a capture is under way, and then
+ * not every stream can be marked. */
+static tnr_status batch_fence(tnri_device *device)
 {
-    if (tnri_capturing()) /* then not every stream can be marked */
-        return 0;
+    if (tnri_capturing())
+        return TNR_ERR_CAPTURE;
     tnri_uses *batch = batch_take(device);
     if (batch == NULL)
-        return 1;
+        return TNR_OK;
     tnri_stream *proxy;
     tnri_event *event = NULL;
     uint64_t number;
@@ -258,7 +278,7 @@ static int batch_fence(tnri_device *device)
     }
     if (status == TNR_OK)
         tnri_event_drop(device, event);
-    return status == TNR_OK;
+    return status;
 }
 
 /* ---- waiting on the host -------------------------------------------------------------------- */
@@ -298,7 +318,8 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
             can = life_is_busy(life);
         } else {
             int is_unfenced = atomic_load_explicit(&uses->is_unfenced, memory_order_acquire);
-            can = is_unfenced ? batch_fence(arena->device) : uses_wait(arena->device, uses);
+            can =
+                is_unfenced ? batch_fence(arena->device) == TNR_OK : uses_wait(arena->device, uses);
             if (can && !is_unfenced)
                 done = uses_withdraw(uses);
             freed += tnri_uses_over(uses, done + 1, TNR_REUSE_EVENT_DONE);
@@ -311,24 +332,36 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
 
 /* ---- ordering a launch ---------------------------------------------------------------------- */
 
-int tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
+/* Fences a block that tnr_free_sync freed; another thread may be about to. */
+static tnr_status uses_be_fenced(tnri_device *device, const tnri_uses *uses)
+{
+    tnr_status status = TNR_OK;
+    while (status == TNR_OK && atomic_load_explicit(&uses->is_unfenced, memory_order_acquire)) {
+        status = batch_fence(device);
+        sched_yield();
+    }
+    return status;
+}
+
+tnr_status tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
 {
     tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
     if (life == NULL)
-        return 1;
+        return TNR_OK;
     /* First what is held: a block that goes on meanwhile is then found below. */
-    int is_ordered = tnri_holds_order_after(arena, stream);
+    tnr_status status = tnri_holds_order_after(arena, stream);
     tnri_uses *uses = life_look(life, NULL);
     while (uses != NULL) {
         int waited = 0;
-        if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))
-            (void)batch_fence(arena->device);
-        is_ordered = is_ordered && uses_are_before(uses, stream, 1, &waited);
+        if (status == TNR_OK)
+            status = uses_be_fenced(arena->device, uses);
+        if (status == TNR_OK)
+            status = uses_order(uses, stream, &waited);
         tnri_uses *next = life_look(life, uses);
         (void)tnri_uses_over(uses, 1, TNR_REUSE_EVENT_DONE); /* ends it if it was over meanwhile */
         uses = next;
     }
-    return is_ordered;
+    return status;
 }
 
 /* ---- the hook ------------------------------------------------------------------------------- */

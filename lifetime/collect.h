@@ -19,8 +19,8 @@ size_t tnri_uses_over(tnri_uses *uses, uint32_t count, tnr_reuse reason);
 tnri_life *tnri_life_of(tnri_arena *arena);
 
 /* Makes a stream wait, on the device, for all uses of the arena's retired blocks that it is not
- * ordered after. 0 if that cannot be done now; some waits may have been made. In the context, no
- * lock held. */
-int tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream);
+ * ordered after. On failure some waits may have been made; TNR_ERR_CAPTURE, maybe without a
+ * sentence, says that a capture under way leaves no way. In the context, no lock held. */
+tnr_status tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream);
 
 #endif

@@ -168,7 +168,7 @@ static tnr_status held_use_order(tnri_device *device, held_use *use, const tnri_
     return status == TNR_OK ? tnri_event_order(use->event, stream->handle) : status;
 }
 
-int tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
+tnr_status tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
 {
     held_use *found = NULL;
     size_t room = 0;
@@ -180,7 +180,7 @@ int tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
         room = count;
         found = tnri_host_alloc(room * sizeof(found[0]));
         if (found == NULL)
-            return 0;
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to order a launch.");
     }
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < count && status == TNR_OK; i++)
@@ -188,5 +188,5 @@ int tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)
     held_uses_drop(arena->device, found, count);
     if (found != NULL)
         tnri_host_free(found, room * sizeof(found[0]));
-    return status == TNR_OK;
+    return status;
 }

@@ -30,9 +30,9 @@ int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
 void tnri_holds_retry(void);
 
 /* Makes the stream wait for the uses of all blocks of the arena that were freed and are held: a
- * graph that such a block was handed out in writes to it when it is launched. Returns 0 if that
- * cannot be done now. In the context, no lock held. */
-int tnri_holds_order_after(tnri_arena *arena, const struct tnri_stream *stream);
+ * graph that such a block was handed out in writes to it when it is launched. Errors as those of
+ * tnri_collect_order_after. In the context, no lock held. */
+tnr_status tnri_holds_order_after(tnri_arena *arena, const struct tnri_stream *stream);
 
 /* Forgets what waits of a device; its blocks have been freed by force. */
 void tnri_holds_forget(const tnri_device *device);

@@ -74,6 +74,7 @@ typedef struct tnri_arena {
     size_t stale_count;
     size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
+    int is_witness; /* 1: has no memory, only tells of its stream: pool/witness.h; constant */
 
     /* For history and snapshots. */
     uint32_t number;             /* no other arena's, ever; constant */

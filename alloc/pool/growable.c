@@ -8,6 +8,7 @@
 #include "history/note.h"
 #include "pool/asleep.h"
 #include "pool/library.h"
+#include "pool/witness.h"
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
@@ -65,6 +66,9 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
     uintptr_t key = tnri_stream_key(stream);
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
+    tnr_status status = tnri_witness_stream(pool->device, stream);
+    if (status != TNR_OK)
+        return status;
     growables_drain(pool);
     *ptr = growable_reuse(pool, bytes_max, stream, key);
     if (*ptr != NULL)
@@ -72,7 +76,7 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
     tnri_arena *arena = tnri_arena_create(pool->device, pool, stream, key);
     if (arena == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
-    tnr_status status = tnri_grow_prepare(arena, bytes_max);
+    status = tnri_grow_prepare(arena, bytes_max);
     if (status != TNR_OK) {
         tnri_arena_destroy(arena);
         return status;
@@ -90,7 +94,7 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
 void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
 {
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        if (arena->growable.base == 0)
+        if (arena->growable.base == 0 && !arena->is_witness)
             continue;
         tnri_lock_take(&pool->lock);
         int is_its = arena->key == key;

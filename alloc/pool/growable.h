@@ -8,7 +8,8 @@
 /* Reserves a growable block of a pool for a stream. */
 tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream, void **ptr);
 
-/* The stream with this key is about to be destroyed: seals its growable blocks' arenas. */
+/* The stream with this key is about to be destroyed: seals its growable blocks' arenas, and its
+ * witness. */
 void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
 
 /* The stream with this key is about to be captured, or its capture is over: tnri_pools_capture. */

@@ -17,6 +17,7 @@
 #include "pool/growable.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
+#include "pool/witness.h"
 
 /* ---- making --------------------------------------------------------------------------------- */
 
@@ -189,7 +190,7 @@ static void table_grow(tnr_pool pool)
         return;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         if (arena->key == TNRI_KEY_SEALED || arena->key == TNRI_KEY_UNTABLED ||
-            arena->growable.base != 0)
+            arena->growable.base != 0 || arena->is_witness)
             continue;
         size_t slot = key_hash(arena->key, slots);
         arena->hash_next = table[slot];
@@ -293,6 +294,11 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
                           pool->name);
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
+    /* An arena of this pool goes with the pool; the stream stays known. */
+    tnr_status status =
+        pool == pool->device->pool_default ? TNR_OK : tnri_witness_stream(pool->device, stream);
+    if (status != TNR_OK)
+        return status;
     tnri_lock_take(&pool->lock);
     tnri_arena *sealed = NULL;
     tnri_arena *arena = table_find(pool, key);
@@ -449,9 +455,6 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
                           "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
                           "graphs and their executables first.",
                           held, pool->name);
-    /* Blocks freed for all streams wait for those that this pool alone makes known, too: they are
-     * fenced while it can still be walked. */
-    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_OVER);
     /* Dead, no new walk stops here; with no walk here, nobody else has taken an old mapping out of
      * its queue for a moment, so what can be given back is given back now. */
     atomic_store(&pool->magic, TNRI_POOL_MAGIC_DEAD);

@@ -364,6 +364,100 @@ static void outputs_freed_while_the_graph_lives(void **state)
     check_all_given_back();
 }
 
+/* An output of the first graph that the second one refers to: captured, launched, and freed while a
+ * stream outside still uses it. The second keeps it. */
+static unsigned char *held_output(recorded *first, recorded *second)
+{
+    capture_begin(ORIGIN, NULL);
+    unsigned char *output = captured_block(ORIGIN, 5);
+    *first = capture_end(ORIGIN);
+    recorded_launch(first, ORIGIN);
+    capture_begin(BRANCH, NULL);
+    life_fill(output, BYTES, 6, BRANCH);
+    *second = capture_end(BRANCH);
+    order_after(OTHER, ORIGIN);
+    life_gate_close(0, OTHER);
+    life_fill(output, BYTES, 7, OTHER);
+    assert_ok(tnr_record_use(output, OTHER));
+    assert_ok(tnr_free(output));
+    return output;
+}
+
+/* A launch of the first graph writes to the block, so it is ordered after the use, though the block
+ * waits in no list. In tnri_collect_order_after, tnri_holds_order_after left out: a race. */
+static void a_launch_over_what_another_graph_keeps(void **state)
+{
+    (void)state;
+    recorded first;
+    recorded second;
+    steps_start(NULL, NULL);
+    unsigned char *output = held_output(&first, &second);
+    recorded_launch(&first, ORIGIN);
+    life_gate_open(0);
+    simcuda_run(UINT64_MAX);
+    assert_int_equal(simcuda_races(), 0);
+    check_bytes(output, BYTES, 5);
+    recorded_destroy(&first);
+    recorded_destroy(&second);
+    check_all_given_back();
+}
+
+/* What a launch that cannot be ordered says: the driver's error is the driver's, and only a capture
+ * is called one. */
+static void a_launch_says_what_was_in_its_way(void **state)
+{
+    (void)state;
+    recorded first;
+    recorded second;
+    steps_start(NULL, NULL);
+    (void)held_output(&first, &second);
+    simcuda_fail("cuStreamWaitEvent", 1, 1, CUDA_ERROR_UNKNOWN);
+    assert_error(tnr_graph_launch(first.number, first.exec, ORIGIN), TNR_ERR_DRIVER,
+                 "cuStreamWaitEvent");
+    simcuda_fail_clear();
+    assert_int_equal(graph_info(first.number).launches, 1);
+    life_gate_open(0);
+    recorded_launch(&first, ORIGIN);
+    recorded_destroy(&first);
+    recorded_destroy(&second);
+    steps_settle();
+    check_all_given_back();
+}
+
+/* The same where it is a capture: what tnr_free_sync waits for cannot be marked during one. */
+static void a_launch_beside_a_capture(void **state)
+{
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        steps_start(NULL, NULL);
+        capture_begin(ORIGIN, NULL);
+        unsigned char *output = captured_block(ORIGIN, 5);
+        recorded first = capture_end(ORIGIN);
+        recorded_launch(&first, ORIGIN);
+        recorded second = {0};
+        if (held) {
+            capture_begin(BRANCH, NULL);
+            life_fill(output, BYTES, 6, BRANCH);
+            second = capture_end(BRANCH);
+        }
+        assert_ok(tnr_free_sync(output));
+        capture_begin(BRANCH, NULL);
+        assert_error(tnr_graph_launch(first.number, first.exec, ORIGIN), TNR_ERR_CAPTURE,
+                     "while a capture is under way");
+        assert_int_equal(capture_status(BRANCH), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        recorded third = capture_end(BRANCH);
+        recorded_launch(&first, ORIGIN);
+        recorded_destroy(&first);
+        if (held)
+            recorded_destroy(&second);
+        recorded_destroy(&third);
+        steps_settle();
+        check_all_given_back();
+        if (held == 0)
+            assert_int_equal(steps_stop(state), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +472,9 @@ int main(void)
         cmocka_unit_test_teardown(kernels_refer_to_it, steps_stop),
         cmocka_unit_test_teardown(outputs_outlive_the_graph, steps_stop),
         cmocka_unit_test_teardown(outputs_freed_while_the_graph_lives, steps_stop),
+        cmocka_unit_test_teardown(a_launch_over_what_another_graph_keeps, steps_stop),
+        cmocka_unit_test_teardown(a_launch_says_what_was_in_its_way, steps_stop),
+        cmocka_unit_test_teardown(a_launch_beside_a_capture, steps_stop),
     };
     return steps_run(tests);
 }

@@ -6,7 +6,9 @@
  * Seen to fail with these lines changed in the library:
  *   only_heads_are_asked          collect.c, stream_poll: asks about the head twice
  *   trim_and_destroy_wait         pool.c, pool_give_back: the call of tnri_collect_pool
- *   an_ending_pool_takes_no_stream_away  pool.c, tnri_pool_end: the call of tnri_collect_pool
+ *   out_of_memory_gives_idle_memory_back_too  reclaim.c, tnri_reclaim: the test of `thorough`
+ *   an_ending_pool_takes_no_stream_away  pool.c, tnri_pool_arena: the call of tnri_witness_stream
+ *   a_growable_block_takes_no_stream_away  growable.c, tnri_pool_reserve: the same call
  */
 #include "life.h"
 
@@ -105,9 +107,9 @@ static void out_of_memory_waits_for_as_many_as_needed(void **state)
     for (int i = 0; i < COUNT; i++) {
         if (i == 4)
             life_gate_close(0, life_streams[1]); /* nothing may wait for what is behind it */
-        assert_int_equal(cuMemsetD8Async((CUdeviceptr)(uintptr_t)blocks[i], 1, BYTES,
-                                         life_streams[1]),
-                         CUDA_SUCCESS);
+        assert_int_equal(
+            cuMemsetD8Async((CUdeviceptr)(uintptr_t)blocks[i], 1, BYTES, life_streams[1]),
+            CUDA_SUCCESS);
         assert_ok(tnr_record_use(blocks[i], life_streams[1]));
         assert_ok(tnr_free(blocks[i]));
     }
@@ -162,6 +164,29 @@ static void out_of_memory_looks_at_all_streams(void **state)
         assert_int_equal(life_stop(state), 0);
     }
     life_start(NULL, NULL, NULL);
+}
+
+/* Retired blocks of another stream end one after another, of no use to the request, while
+ * idle memory of others would do: reclaiming does not stop at the former. */
+static void out_of_memory_gives_idle_memory_back_too(void **state)
+{
+    (void)state;
+    enum { SMALL = 48 };
+    void *blocks[SMALL];
+    life_start("reuse:poll,cross_stream:off,chunk_max_mb:2", NULL, NULL);
+    assert_ok(tnr_limit_set(0, 128 * MIB));
+    void *idle = unit_malloc(32 * MIB, life_streams[1]);
+    assert_ok(tnr_free(idle));
+    for (int i = 0; i < SMALL; i++)
+        blocks[i] = unit_malloc(2 * MIB, life_streams[0]);
+    for (int i = 0; i < SMALL; i++) {
+        assert_ok(tnr_record_stream(blocks[i], life_streams[2]));
+        assert_ok(tnr_free(blocks[i]));
+    }
+    assert_int_equal(unit_stats().blocks_retired, SMALL);
+    void *asked = unit_malloc(16 * MIB, life_streams[3]);
+    assert_int_equal(unit_stats().num_ooms, 0);
+    assert_ok(tnr_free(asked));
 }
 
 static _Atomic int waiter_is_done;
@@ -227,8 +252,8 @@ static void trim_and_destroy_wait(void **state)
     life_start(NULL, NULL, NULL);
 }
 
-/* A batch is fenced with what is known when a pool ends, not after: here the block is in another
- * pool, and the stream that uses it is known through the ending pool alone. */
+/* A stream is known for as long as it lives, though the pool that it allocated from has ended: here
+ * the block that it uses is in another pool. */
 static void an_ending_pool_takes_no_stream_away(void **state)
 {
     (void)state;
@@ -249,6 +274,61 @@ static void an_ending_pool_takes_no_stream_away(void **state)
     life_gate_open(0);
     simcuda_run(UINT64_MAX);
     assert_true(life_is_reused(block, BYTES, life_streams[0]));
+}
+
+/* The same with a growable block, whose addresses then serve another stream. */
+static void a_growable_block_takes_no_stream_away(void **state)
+{
+    (void)state;
+    life_start("reuse:poll,cross_stream:off", NULL, NULL);
+    void *theirs;
+    void *others;
+    assert_ok(tnr_reserve(&theirs, BYTES, 0, life_streams[1]));
+    assert_ok(tnr_free(theirs));
+    assert_ok(tnr_reserve(&others, BYTES, 0, life_streams[2]));
+    assert_ptr_equal(others, theirs);
+    void *block = unit_malloc(BYTES, life_streams[0]);
+    life_gate_close(0, life_streams[1]);
+    (void)life_read(block, BYTES, life_streams[1]);
+    assert_ok(tnr_free_sync(block));
+    void *miss = unit_malloc(BYTES, life_streams[0]); /* fences it */
+    simcuda_run(UINT64_MAX);
+    assert_false(life_is_reused(block, BYTES, life_streams[0]));
+    life_gate_open(0);
+    simcuda_run(UINT64_MAX);
+    assert_true(life_is_reused(block, BYTES, life_streams[0]));
+    assert_ok(tnr_free(miss));
+    assert_ok(tnr_free(others));
+}
+
+/* Streams that are known in this way come and go: their witnesses serve again, and none names a
+ * stream that was destroyed. */
+static void witnesses_serve_again(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 100 };
+    life_start("reuse:poll,cross_stream:off", NULL, NULL);
+    uint64_t host_bytes = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        CUstream stream;
+        tnr_pool pool;
+        void *block;
+        assert_int_equal(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+        assert_ok(tnr_pool_create(&pool, 0, NULL));
+        assert_ok(tnr_pool_malloc(&block, BYTES, pool, 0, stream));
+        assert_ok(tnr_free(block));
+        assert_ok(tnr_pool_destroy(pool));
+        assert_ok(tnr_stream_destroying(0, stream));
+        assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+        block = unit_malloc(BYTES, life_streams[0]);
+        assert_ok(tnr_free_sync(block));
+        assert_ok(tnr_trim(0, 0, NULL)); /* fences it */
+        if (i == ROUNDS / 2)
+            host_bytes = unit_stats().metadata_bytes;
+    }
+    /* The structures of ended pools stay, a few hundred bytes each; an arena has some kilobytes. */
+    assert_true(unit_stats().metadata_bytes <= host_bytes + ROUNDS / 2 * 1024);
+    assert_int_equal(simcuda_violations(), 0);
 }
 
 /* ---- structures ----------------------------------------------------------------------------- */
@@ -332,8 +412,11 @@ int main(void)
         cmocka_unit_test_teardown(out_of_memory_waits_for_as_many_as_needed, life_stop),
         cmocka_unit_test_teardown(out_of_memory_prefers_the_device, life_stop),
         cmocka_unit_test_teardown(out_of_memory_looks_at_all_streams, life_stop),
+        cmocka_unit_test_teardown(out_of_memory_gives_idle_memory_back_too, life_stop),
         cmocka_unit_test_teardown(trim_and_destroy_wait, life_stop),
         cmocka_unit_test_teardown(an_ending_pool_takes_no_stream_away, life_stop),
+        cmocka_unit_test_teardown(a_growable_block_takes_no_stream_away, life_stop),
+        cmocka_unit_test_teardown(witnesses_serve_again, life_stop),
         cmocka_unit_test(pending_heap_is_a_queue_by_number),
         cmocka_unit_test_teardown(clocks_join_as_arrays_do, life_stop),
     };

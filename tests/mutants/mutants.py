@@ -76,10 +76,11 @@ MUTANTS = [
      "        tnri_event_drop(stream->device, event);",
      "the first pending event is taken for over"),
     ("before_ignores_wait", "lifetime/collect.c",
-     "        if (!wait || own == NULL || tnri_event_order(use->event, own->handle) != TNR_OK)\n"
-     "            return 0;",
-     "        if (!wait || own == NULL)\n"
-     "            return 0;",
+     "        status = tnri_event_order(use->event, own->handle);\n"
+     "        if (status != TNR_OK)\n"
+     "            break;",
+     "        if (status != TNR_OK)\n"
+     "            break;",
      "the wait on the device is dropped"),
     ("before_first_only", "lifetime/collect.c",
      "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n"
@@ -110,7 +111,8 @@ MUTANTS = [
      "    if (status == TNR_OK) {",
      "the fence of free_sync does not follow the legacy stream"),
     ("launch_order_dropped", "lifetime/collect.c",
-     "        is_ordered = is_ordered && uses_are_before(uses, stream, 1, &waited);",
+     "        if (status == TNR_OK)\n"
+     "            status = uses_order(uses, stream, &waited);",
      "        (void)stream;\n"
      "        (void)waited;",
      "a launch is not ordered after uses of its pool's freed blocks"),
@@ -258,6 +260,10 @@ MUTANTS = [
      "    return now > limit ? (size_t)(now - limit) : 0;",
      "    return now > limit ? 0 : 0;",
      "the excess over a lowered limit is not reclaimed"),
+    ("stream_unwitnessed", "alloc/pool/witness.c",
+     "    if ((uintptr_t)stream <= 2)\n",
+     "    if (stream != NULL)\n",
+     "a stream is forgotten with the pool or the growable block that it allocated from"),
     ("limit_off_by_chunk", "alloc/device/chunk.c",
      "        if (bytes > limit || now > limit - bytes)",
      "        if (bytes > limit || now > limit)",

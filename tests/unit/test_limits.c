@@ -4,7 +4,7 @@
  * request that is refused has changed nothing.
  *
  * In account_charge (chunk.c), `now > limit - bytes` replaced by `now > limit`: the_device_s_limit
- * failed.
+ * failed. In limit_excess (reclaim.c), 0 returned: the_excess_goes_first failed.
  */
 #include "unit.h"
 
@@ -70,6 +70,26 @@ static void a_fraction_of_the_device(void **state)
     assert_true(limit == SIZE_MAX);
 }
 
+/* The excess over a lowered limit is reclaimed with what a request needs, at once: it lies in many
+ * arenas, each with little, and all of it is idle. */
+static void the_excess_goes_first(void **state)
+{
+    (void)state;
+    enum { STREAMS = 12 };
+    unit_start("cross_stream:off,chunk_max_mb:2", NULL);
+    void *blocks[STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        blocks[i] = unit_malloc(4 * MIB, unit_stream(0));
+    for (int i = 0; i < STREAMS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    assert_int_equal(unit_stats().reserved_bytes.current, STREAMS * 4 * MIB);
+    assert_ok(tnr_limit_set(0, 4 * MIB));
+    void *block = unit_malloc(2 * MIB, NULL);
+    assert_true(unit_stats().reserved_bytes.current <= 4 * MIB);
+    assert_int_equal(unit_stats().num_ooms, 0);
+    assert_ok(tnr_free(block));
+}
+
 /* A limit counts all pools together; idle memory of the others is reclaimed for one that asks. */
 static void pools_share_the_device_s_limit(void **state)
 {
@@ -129,6 +149,7 @@ int main(void)
         cmocka_unit_test_teardown(the_device_s_limit, unit_stop),
         cmocka_unit_test_teardown(a_limit_below_what_is_mapped, unit_stop),
         cmocka_unit_test_teardown(a_fraction_of_the_device, unit_stop),
+        cmocka_unit_test_teardown(the_excess_goes_first, unit_stop),
         cmocka_unit_test_teardown(pools_share_the_device_s_limit, unit_stop),
         cmocka_unit_test_teardown(hopeless_requests_cost_nothing, unit_stop),
         cmocka_unit_test_teardown(bad_arguments, unit_stop),

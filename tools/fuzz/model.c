@@ -108,9 +108,7 @@ void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t byt
     self->live[self->live_count++] = op->block;
     self->live_blocks[block->device]++;
     self->requested_bytes[block->device] += bytes;
-    /* Tenure knows a stream by its arena, and only the default pool's is there for good: one of a
-     * pool that ends, or of a growable block, goes, and the stream may be forgotten with it. */
-    if (op->pool == 0 && reserved == 0 && block->graph == 0)
+    if (block->graph == 0)
         self->streams[op->stream].is_known = 1;
 }
 
