@@ -195,7 +195,7 @@ __asm__(".text\n"
 /* Our replacement of a function that the driver has given for a name, a version and flags; null if
  * it is none of ours. The driver gives equal functions for equal versions of one: so a version that
  * is newer than this library, with arguments that it does not know, is never taken for an old one.
- * */
+ */
 static void *replacement_of(const char *name, const void *function, int version)
 {
     for (size_t i = 0; i < entries_count; i++) {
