@@ -29,12 +29,10 @@ int tnri_space_create(tnri_space *space, uintptr_t base, size_t bytes, unsigned 
 
 void tnri_space_destroy(tnri_space *space)
 {
-    for (unsigned log2 = 0; log2 <= TNRI_SPAN_LOG2_MAX; log2++) {
-        while (space->returned[log2] != NULL) {
-            tnri_span *span = space->returned[log2];
-            space->returned[log2] = span->next;
-            tnri_host_free(span, sizeof(*span));
-        }
+    while (space->returned != NULL) {
+        tnri_span *range = space->returned;
+        space->returned = range->next;
+        tnri_host_free(range, sizeof(*range));
     }
     tnri_host_unreserve(space->pages, pages_table_bytes(space));
     space->pages = NULL;
@@ -49,29 +47,55 @@ static unsigned span_log2(const tnri_space *space, size_t bytes)
     return log2;
 }
 
-/* Cuts a returned span in two halves until one of size 2^log2 is on its list. Uses `half` as the
- * record of each upper half; gives up when there is no host memory for one. Under the lock. */
-static int span_split(tnri_space *space, unsigned log2)
+/* Where the smallest returned range of at least `bytes` hangs, the lowest of several; null if there
+ * is none. A range at the end of what was dealt out grows into what was not, if none fits and that
+ * is enough. Under the lock. */
+static tnri_span **returned_find(tnri_space *space, size_t bytes)
 {
-    unsigned larger = log2 + 1;
-    while (larger <= TNRI_SPAN_LOG2_MAX && space->returned[larger] == NULL)
-        larger++;
-    if (larger > TNRI_SPAN_LOG2_MAX)
-        return 0;
-    for (; larger > log2; larger--) {
-        tnri_span *upper = tnri_host_alloc(sizeof(*upper));
-        if (upper == NULL)
-            return space->returned[log2] != NULL;
-        tnri_span *lower = space->returned[larger];
-        space->returned[larger] = lower->next;
-        lower->bytes /= 2;
-        upper->bytes = lower->bytes;
-        upper->base = lower->base + lower->bytes;
-        upper->next = space->returned[larger - 1];
-        lower->next = upper;
-        space->returned[larger - 1] = lower;
+    tnri_span **best = NULL;
+    tnri_span **last = NULL;
+    for (tnri_span **link = &space->returned; *link != NULL; link = &(*link)->next) {
+        if ((*link)->bytes >= bytes && (best == NULL || (*link)->bytes < (*best)->bytes))
+            best = link;
+        last = link;
     }
-    return 1;
+    if (best != NULL || last == NULL ||
+        (*last)->base + (*last)->bytes != space->base + space->used_bytes ||
+        space->bytes - space->used_bytes < bytes - (*last)->bytes)
+        return best;
+    space->used_bytes += bytes - (*last)->bytes;
+    (*last)->bytes = bytes;
+    return last;
+}
+
+/* A span of exactly `bytes` from the lower end of a returned range; null if there is no host memory
+ * for the record of the rest. Under the lock. */
+static tnri_span *returned_cut(tnri_span **link, size_t bytes)
+{
+    tnri_span *range = *link;
+    if (range->bytes == bytes) {
+        *link = range->next;
+        return range;
+    }
+    tnri_span *span = tnri_host_alloc(sizeof(*span));
+    if (span == NULL)
+        return NULL;
+    span->base = range->base;
+    span->bytes = bytes;
+    range->base += bytes;
+    range->bytes -= bytes;
+    return span;
+}
+
+/* Joins a range with the one above if they touch. Under the lock. */
+static void returned_join(tnri_span *range)
+{
+    tnri_span *above = range->next;
+    if (above == NULL || range->base + range->bytes != above->base)
+        return;
+    range->bytes += above->bytes;
+    range->next = above->next;
+    tnri_host_free(above, sizeof(*above));
 }
 
 tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left)
@@ -85,9 +109,9 @@ tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left)
     }
     tnri_lock_take(&space->lock);
     tnri_span *span = NULL;
-    if (space->returned[log2] != NULL || span_split(space, log2)) {
-        span = space->returned[log2];
-        space->returned[log2] = span->next;
+    tnri_span **returned = returned_find(space, span_bytes);
+    if (returned != NULL) {
+        span = returned_cut(returned, span_bytes);
     } else if (space->bytes - space->used_bytes >= span_bytes) {
         span = tnri_host_alloc(sizeof(*span));
         if (span != NULL) {
@@ -105,9 +129,17 @@ tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left)
 void tnri_space_return(tnri_space *space, tnri_span *span)
 {
     tnri_block_map_wipe(&space->map, span->base, span->bytes);
-    unsigned log2 = (unsigned)__builtin_ctzll(span->bytes);
     tnri_lock_take(&space->lock);
-    span->next = space->returned[log2];
-    space->returned[log2] = span;
+    tnri_span *below = NULL;
+    tnri_span **link = &space->returned;
+    while (*link != NULL && (*link)->base < span->base) {
+        below = *link;
+        link = &below->next;
+    }
+    span->next = *link;
+    *link = span;
+    returned_join(span);
+    if (below != NULL)
+        returned_join(below);
     tnri_lock_release(&space->lock);
 }

@@ -5,7 +5,8 @@
  * Addresses are plentiful where memory is not: 8 TiB for each device, of which eight fit into the
  * 47 bits of a process. An arena takes a span when its own have no room, each time twice as large
  * as all it has, so that hundreds of arenas, a few of them large, share a device's range, and an
- * arena has few spans. Spans have sizes of a power of two and return when their pool ends.
+ * arena has few spans. Spans have sizes of a power of two and return when their pool ends; those
+ * that touch become one range again, from which spans of other sizes are cut.
  *
  * The *page* is the unit of mapping: the smallest chunk. A table holds, for each page, the chunk
  * that is mapped there. An entry belongs to the arena that owns the span and is protected by its
@@ -24,7 +25,7 @@ enum { TNRI_SPAN_LOG2_MIN = 26, TNRI_SPAN_LOG2_MAX = 44 };
 /* A span, kept in its world's list. Constant after creation. */
 typedef struct tnri_span {
     uintptr_t base;
-    size_t bytes; /* a power of two */
+    size_t bytes; /* a power of two, but for ranges that were returned */
     struct tnri_span *next;
 } tnri_span;
 
@@ -36,9 +37,9 @@ typedef struct tnri_space {
     tnri_block_map map;
     struct tnri_chunk **pages; /* entries: the owning arena's lock */
 
-    tnri_lock lock;                              /* protects what follows */
+    tnri_lock lock;            /* protects what follows */
     _Atomic size_t used_bytes; /* from base up: dealt out at least once; read without the lock */
-    tnri_span *returned[TNRI_SPAN_LOG2_MAX + 1]; /* by the power of two */
+    tnri_span *returned;       /* ranges of any size, by address; no two of them touch */
 } tnri_space;
 
 /* Takes over a reservation that the driver made. 0 if there is no host memory. */

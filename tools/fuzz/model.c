@@ -248,6 +248,7 @@ int model_did_create_stream(model *self, const fuzz_op *op)
         return -1;
     stream->is_there = 1;
     stream->is_known = op->m != 0;
+    self->ended_known &= ~(1u << component); /* that was said of the stream before */
     stream->graph = 0;
     stream->component = (int8_t)component;
     return 0;

@@ -199,8 +199,8 @@ static const struct owner *live_owner(CUdeviceptr begin, CUdeviceptr end)
 static void owner_fill(struct owner *owner, CUdeviceptr address, uint64_t bytes, const char *label)
 {
     memset(owner, 0, sizeof *owner);
-    snprintf(owner->label, sizeof owner->label, "%s", label == NULL ? "" : label);
-    snprintf(owner->begun_by, sizeof owner->begun_by, "%s", sim_label_text(sim_thread()->origin));
+    sim_text_copy(owner->label, sizeof owner->label, label == NULL ? "" : label);
+    sim_text_copy(owner->begun_by, sizeof owner->begun_by, sim_label_text(sim_thread()->origin));
     owner->base = address;
     owner->bytes = bytes;
     owner->begun = sim.ticket;
@@ -239,7 +239,7 @@ static int owner_end(CUdeviceptr address)
     if (owner == NULL || owner->base != address || !owner->live) {
         return -1;
     }
-    snprintf(owner->ended_by, sizeof owner->ended_by, "%s", sim_label_text(sim_thread()->origin));
+    sim_text_copy(owner->ended_by, sizeof owner->ended_by, sim_label_text(sim_thread()->origin));
     owner->live = false;
     owner->ended = sim.ticket;
     return 0;

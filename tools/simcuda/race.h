@@ -124,6 +124,8 @@ void sim_owner_reset(void);
 
 /* ---- Reports (report.c) --------------------------------------------------------------------- */
 
+/* Copies as much of a text as there is room for, with a zero at its end. */
+void sim_text_copy(char *to, size_t room, const char *from);
 uint32_t sim_label_new(const char *text);
 const char *sim_label_text(uint32_t label);
 void sim_report_race(const struct sim_touch *earlier, const struct sim_touch *later,

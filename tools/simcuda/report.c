@@ -26,6 +26,13 @@ static void *callback_data;
 
 /* ---- Labels --------------------------------------------------------------------------------- */
 
+void sim_text_copy(char *to, size_t room, const char *from)
+{
+    size_t length = strnlen(from, room - 1);
+    memcpy(to, from, length);
+    to[length] = '\0';
+}
+
 /* A number for the text; 0, which stands for no label, when memory is short. */
 uint32_t sim_label_new(const char *text)
 {
@@ -36,7 +43,7 @@ uint32_t sim_label_new(const char *text)
         }
     }
     label_last++;
-    snprintf(labels[label_last % LABELS], LABEL_BYTES, "%s", text);
+    sim_text_copy(labels[label_last % LABELS], LABEL_BYTES, text);
     return label_last;
 }
 
