@@ -89,7 +89,7 @@ def compare(case, results, tolerance, check):
     check.that(ratio <= 1 + tolerance, f"{case}: a step takes {ratio:.3f} of native's time")
 
 
-def run_cases(options, check):
+def run_cases(options, facts, check):
     rows = []
     for case in options.cases.split(","):
         allocators = ALLOCATORS + (("tenure_plain",) if case == "gpt2_graph" else ())
@@ -101,6 +101,8 @@ def run_cases(options, check):
         for result in results.values():
             result["same_losses"] = result["losses"] == results["native"]["losses"]
             rows.append(result)
+        if options.csv:  # after each case: what was measured is not lost if the rest is
+            csv_write(options.csv, rows, facts)
     return rows
 
 
@@ -147,7 +149,7 @@ def main():
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(build.stdout, end="", flush=True)
     check.that(build.returncode == 0, "python3 -m tenure.torch build")
-    rows = run_cases(options, check)
+    rows = run_cases(options, facts, check)
     run_checks(check)
     for row in rows:
         row["losses"] = len(row["losses"])
@@ -155,8 +157,6 @@ def main():
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(dict(facts, failed=check.failed, runs=rows), file, indent=1)
             file.write("\n")
-    if options.csv:
-        csv_write(options.csv, rows, facts)
     print(f"{check.failed} checks failed" if check.failed else "all checks passed")
     return 1 if check.failed else 0
 
