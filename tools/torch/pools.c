@@ -267,7 +267,7 @@ void tenure_torch_capture_begun(int device, tenure_torch_id id, tnr_stream strea
 
 void tenure_torch_pool_end(int device, tenure_torch_id id)
 {
-    routing ended = {NULL};
+    routing ended = {.pool = NULL};
     pthread_mutex_lock(&mutex);
     torch_pool *pool = pool_find(device, id);
     for (routing **at = &routings; pool != NULL && *at != NULL; at = &(*at)->next)
