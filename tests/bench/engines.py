@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""engines.py [--update] [--torch FILE] [--cupy FILE]: the measurements in docs/engines.md.
+"""engines.py [--update] [--torch FILE] [--cupy FILE] [--preload FILE]: the measurements in
+docs/engines.md and docs/run.md.
 
-The page must show what docs/benchmarks/engines_torch.csv and engines_cupy.csv hold, which
-tests/gpu/engines.sh writes on a GPU. --update writes the page; with --torch and --cupy it keeps
-those files as the new data first.
+The pages must show what docs/benchmarks/engines_torch.csv and engines_cupy.csv hold, which
+tests/gpu/engines.sh writes on a GPU, and preload.json, which tests/gpu/preload.sh does. --update
+writes the pages; with --torch, --cupy and --preload it keeps those files as the new data first.
 
 Exit codes: 0 they agree; 1 they do not.
 """
 import argparse
 import csv
+import json
 import pathlib
 import shutil
 import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/engines.md"
 BEGIN, END = "<!-- begin: engines -->\n", "<!-- end: engines -->\n"
 NAMES = {"native": "own", "expandable": "own, expandable segments", "tenure": "Tenure",
          "tenure_plain": "Tenure, without the compiled part"}
@@ -67,13 +68,49 @@ def measurements(folder):
     return "\n".join(lines)
 
 
+PROGRAMS = {"cudart_static": "cudart, linked statically",
+            "cudart_shared": "cudart, linked dynamically",
+            "torch": "PyTorch, `PYTORCH_NO_CUDA_MEMORY_CACHING=1`", "cupy": "CuPy without its pool",
+            "jax/cuda_async": "JAX, `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async`"}
+
+
+def preload_measurements(folder):
+    """The wall times of programs under `tenure run`."""
+    path = folder / "preload.json"
+    if not path.exists():
+        return "Nothing has been measured yet: `tests/gpu/preload.sh`.\n"
+    rows = {one["program"]: one for one in map(json.loads, path.read_text("utf-8").splitlines())}
+    lines = ["| program | results | allocations served | without Tenure | with it | own |",
+             "|---|---|---:|---:|---:|---:|"]
+    for name, shown in PROGRAMS.items():
+        one = rows[name]
+        own = "-" if one["seconds_own"] is None else f"{one['seconds_own']:.3f}"
+        lines.append(f"| {shown} | {'same' if one['good'] else 'WRONG'} | "
+                     f"{one['calls']['allocations_served']:,} | {one['seconds_without']:.3f} | "
+                     f"{one['seconds_with']:.3f} | {own} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {ROOT / "docs/engines.md": measurements, ROOT / "docs/run.md": preload_measurements}
+
+
 def page_with(text, inside):
     head, rest = text.split(BEGIN)
     return head + BEGIN + inside + END + rest.split(END)[1]
 
 
-def is_true(text, folder):
-    return text == page_with(text, measurements(folder))
+def page_check(page, inside, is_update):
+    """What is wrong with a page, or nothing."""
+    text = page.read_text("utf-8")
+    if is_update:
+        text = page_with(text, inside)
+        page.write_text(text, "utf-8")
+    if text != page_with(text, inside):
+        return f"{page.name} does not show the data; tests/bench/engines.py --update writes it"
+    planted = text.replace(END, "| one more |\n" + END)
+    if planted == page_with(planted, inside):
+        return f"a line planted in {page.name} is not found"
+    return ""
 
 
 def main():
@@ -82,25 +119,18 @@ def main():
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--torch", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--cupy", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--preload", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
     folder = ROOT / "docs/benchmarks"
-    for name in ("torch", "cupy"):
+    for name, kept in (("torch", "engines_torch.csv"), ("cupy", "engines_cupy.csv"),
+                       ("preload", "preload.json")):
         given = getattr(options, name)
         if given is not None and options.update:
-            shutil.copyfile(given, folder / f"engines_{name}.csv")
-    text = PAGE.read_text("utf-8")
-    if options.update:
-        text = page_with(text, measurements(folder))
-        PAGE.write_text(text, "utf-8")
-    if not is_true(text, folder):
-        print("docs/engines.md does not show what docs/benchmarks/engines_*.csv hold; "
-              "tests/bench/engines.py --update writes it")
-        return 1
-    if is_true(text.replace(END, "| one more |\n" + END), folder):
-        print("a planted line is not found")
-        return 1
-    print("docs/engines.md shows the measurements as they are")
-    return 0
+            shutil.copyfile(given, folder / kept)
+    wrong = [text for page, make in PAGES.items()
+             if (text := page_check(page, make(folder), options.update))]
+    print("\n".join(wrong) or "docs/engines.md and docs/run.md show the measurements as they are")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -129,8 +129,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(int device, tnr_stream strea
 
 /* The engine has ended the capture of `graph`: `cuda_graph` is what came of it, null if nothing
  * did. Call it right after cuStreamEndCapture, before the graph is changed or destroyed. Without
- * this call Tenure notices the end when it is next asked something, and keeps every block that was
- * freed meanwhile for the graph, because it does not know which ones the graph refers to.
+ * this call Tenure notices the end at the next free by a thread that takes part, or when it is
+ * asked about captures or statistics. It then keeps every block that was freed during the capture
+ * for the graph, because it does not know which ones the graph refers to, and none of what is freed
+ * later: that is then the program's duty.
  * Errors: TNR_ERR_INVALID_GRAPH, TNR_ERR_CAPTURE (it has not ended), TNR_ERR_HOST_MEMORY,
  * TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_ended(tnr_graph graph, tnr_cuda_graph cuda_graph);
