@@ -55,6 +55,7 @@ static void child_draw(fuzz_shared *shared, fuzz_device *device, uint64_t seed,
     static fuzz_run run;
     static fuzz_draw draw;
     fuzz_draw_start(&draw, &shared->setup, seed, limits);
+    device->is_certain = limits->illegal;
     shared->planted = limits->illegal ? draw.illegal_kind : -1;
     uint64_t began = now_ns();
     /* A number of operations that is no power of two, so that checks fall everywhere. */
@@ -74,6 +75,9 @@ static void child_replay(fuzz_shared *shared, fuzz_device *device, uint64_t chec
 {
     static fuzz_run run;
     uint64_t began = now_ns();
+    device->is_certain = 0;
+    for (size_t i = 0; i < shared->count; i++)
+        device->is_certain |= shared->ops[i].is_illegal;
     if (fuzz_run_start(&run, device, &shared->setup, &shared->result, check_every) != 0)
         return;
     run.is_verbose = is_verbose;

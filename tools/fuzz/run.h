@@ -14,6 +14,7 @@
 #include <tenure/tenure.h>
 
 #include "device.h"
+#include "gate.h"
 #include "model.h"
 #include "program.h"
 
@@ -52,6 +53,8 @@ typedef struct fuzz_result {
     uint64_t policies; /* bits of fuzz_settings that were in force */
     uint64_t hash;     /* of every address and status, for determinism */
     uint64_t ns;
+    uint64_t unavailable[FUZZ_KINDS]; /* operations that a real device cannot be made to do */
+    gate_counts gates;
 } fuzz_result;
 
 typedef struct fuzz_run {
@@ -85,6 +88,7 @@ typedef struct fuzz_run {
     uintptr_t freed_base; /* of the block whose free was the planted error; 0: none */
     size_t freed_bytes;
     int freed_again; /* its memory was handed out again, so the error can show */
+    int is_harmless; /* nobody has the memory that the planted error touches */
     int is_draining; /* the program is over, nothing may be refused any more */
     int is_over;     /* a verdict has been reached */
 } fuzz_run;
