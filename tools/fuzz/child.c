@@ -61,7 +61,9 @@ static void child_draw(fuzz_shared *shared, fuzz_device *device, uint64_t seed,
     /* A number of operations that is no power of two, so that checks fall everywhere. */
     if (fuzz_run_start(&run, device, &shared->setup, &shared->result, 997) != 0)
         return;
-    while (!run.is_over && shared->result.ran < limits->ops && shared->count < shared->room) {
+    /* The steps around a planted error belong together. */
+    while (!run.is_over && shared->count < shared->room &&
+           (shared->result.ran < limits->ops || (draw.is_gated && draw.queue_count > 0))) {
         shared->ops[shared->count++] = fuzz_draw_next(&draw, &run.model);
         if (!fuzz_run_op(&run, &shared->ops[shared->count - 1]))
             shared->count--;

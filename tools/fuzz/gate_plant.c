@@ -52,9 +52,10 @@ static void steps_run_stream(const place *s, uint8_t stream)
     draw_push(s->draw, (fuzz_op){.kind = FUZZ_RUN_STREAM, .stream = stream, .n = UINT64_MAX});
 }
 
-/* See steps_eager of plant.c. */
+/* See steps_eager of plant.c. Nothing that is free already is in the way either. */
 static void steps_eager(place *s)
 {
+    draw_push(s->draw, (fuzz_op){.kind = FUZZ_TRIM});
     s->bytes = (5 << 20) + 512 * random_below(&s->draw->random, 1000);
     for (uint8_t i = 0; i < fuzz_settings_count; i++)
         if (strcmp(fuzz_settings[i], "reuse:wait") == 0 ||
