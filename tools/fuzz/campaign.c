@@ -69,6 +69,7 @@ static void gates_add(gate_counts *sum, const gate_counts *one)
     sum->reads += one->reads;
     sum->words_read += one->words_read;
     sum->words_written += one->words_written;
+    sum->opening_ns += one->opening_ns;
 }
 
 static void result_add(campaign *self, const fuzz_child *child)

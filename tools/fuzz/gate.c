@@ -10,10 +10,13 @@
 #include "gate_state.h"
 #include "random.h"
 
-/* How long the host waits for the operation behind a gate that it has opened. The short time is
- * what a device needs; an operation that takes longer waits for another stream. The long one is for
- * operations that must be over before the program goes on. */
-#define SETTLE_NS        UINT64_C(200000)
+/* How long the host waits for the operation behind a gate that it has opened: some times what the
+ * device needs for nothing (it is measured), within bounds. An operation that takes longer waits
+ * for another stream. The long time is for operations that must be over before the program goes on.
+ */
+#define SETTLE_TIMES     5
+#define SETTLE_LEAST_NS  UINT64_C(200000)
+#define SETTLE_MOST_NS   UINT64_C(20000000)
 #define SETTLE_SPIN_NS   UINT64_C(20000)
 #define SETTLE_SURELY_NS UINT64_C(2000000000)
 
@@ -31,6 +34,11 @@ uint64_t gate_now_ns(void)
 static uint32_t line_closed(const gate_line *line)
 {
     return line->placed - line->opened;
+}
+
+int gate_line_is_closed(int number)
+{
+    return line_closed(&gate_state.lines[number]) > 0;
 }
 
 void gate_open_next(int number)
@@ -123,7 +131,7 @@ static uint64_t gates_run(uint64_t count)
 {
     uint64_t opened = 0;
     for (int line; opened < count && (line = any_line()) >= 0; opened++)
-        (void)line_open(line, SETTLE_NS);
+        (void)line_open(line, gate_state.settle_ns);
     for (int i = 0; count == UINT64_MAX && i < GATE_LINES; i++)
         (void)line_settle(i, gate_state.lines[i].opened, SETTLE_SURELY_NS);
     return opened;
@@ -140,7 +148,7 @@ static uint64_t gates_run_stream(CUstream stream, uint64_t count)
             number = i;
     if (number < 0)
         return 0;
-    uint64_t limit_ns = count == UINT64_MAX ? SETTLE_SURELY_NS : SETTLE_NS;
+    uint64_t limit_ns = count == UINT64_MAX ? SETTLE_SURELY_NS : gate_state.settle_ns;
     for (; opened < count && line_closed(&gate_state.lines[number]) > 0; opened++)
         if (!line_open(number, limit_ns))
             limit_ns = 0; /* it waits for another stream, and so does what follows */
@@ -216,7 +224,7 @@ static int line_place(fuzz_run *run, int number)
     self->closed++;
     self->counts->placed++;
     pthread_mutex_unlock(&self->lock);
-    gate_call_begin("placing a gate", 0);
+    gate_call_begin("placing a gate", 0, -1);
     CUresult result = line_queue(number, gate, 0);
     gate_call_end();
     if (result == CUDA_SUCCESS)
@@ -240,6 +248,18 @@ static int kind_waits(int kind)
     return kind == FUZZ_SYNC_EVENT || kind == FUZZ_SYNC_STREAM || kind == FUZZ_SYNC_DEVICE ||
            kind == FUZZ_SLEEP || kind == FUZZ_WAKE || kind == FUZZ_TRIM ||
            kind == FUZZ_POOL_DESTROY;
+}
+
+/* The line of the stream that a call waits for; -1 if that is not one, or not known. */
+static int wait_line(const fuzz_run *run, const fuzz_op *op)
+{
+    const model *m = &run->model;
+    if (op->kind == FUZZ_SYNC_STREAM)
+        return gate_state.line_of[op->stream];
+    for (int i = 0; op->kind == FUZZ_SYNC_EVENT && i < FUZZ_STREAMS; i++)
+        if (m->streams[i].is_there && m->streams[i].component == m->events[op->event].component)
+            return gate_state.line_of[i];
+    return -1;
 }
 
 const char *gate_refuses(const fuzz_op *op)
@@ -271,7 +291,7 @@ int gate_before(fuzz_run *run, const fuzz_op *op)
             return -1;
         self->placed_line = line;
     }
-    gate_call_begin(fuzz_op_text(op, text, sizeof(text)), kind_waits(op->kind));
+    gate_call_begin(fuzz_op_text(op, text, sizeof(text)), kind_waits(op->kind), wait_line(run, op));
     return 0;
 }
 
@@ -308,6 +328,50 @@ void gate_after(fuzz_run *run, const fuzz_op *op, int took_place)
     if (op->kind == FUZZ_STREAM_DESTROY)
         self->line_of[op->stream] = -1;
     pthread_mutex_unlock(&self->lock);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+enum { MEASURED = 9 };
+
+static int is_shorter(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* How long a gate takes to open, from the host's store to the mark behind it, while another stream
+ * is held. Uses the first two lines, before any stream has them. Returns 0 if it cannot be said. */
+static uint64_t opening_measure(void)
+{
+    gates *self = &gate_state;
+    uint64_t took_ns[MEASURED] = {0};
+    int bad = 0;
+    for (int i = 0; i < 2 && !bad; i++) {
+        bad = self->device->stream_create(&self->lines[i].stream, CU_STREAM_NON_BLOCKING) !=
+              CUDA_SUCCESS;
+        self->lines[i].placed = 1;
+        bad = bad || line_queue(i, 1, 0) != CUDA_SUCCESS || line_queue(i, 1, 1) != CUDA_SUCCESS;
+    }
+    for (uint32_t i = 0; i < MEASURED && !bad; i++) {
+        gate_line *line = &self->lines[1];
+        uint64_t began = gate_now_ns();
+        line->opened = line->placed - 1;
+        gate_open_next(1);
+        bad = !line_settle(1, line->opened, SETTLE_SURELY_NS);
+        took_ns[i] = gate_now_ns() - began;
+        line->placed++;
+        bad = bad || line_queue(1, line->placed, 0) != CUDA_SUCCESS ||
+              line_queue(1, line->placed, 1) != CUDA_SUCCESS;
+    }
+    for (int i = 0; i < 2; i++) {
+        gate_open_next(i);
+        (void)line_settle(i, self->lines[i].placed, SETTLE_SURELY_NS);
+        (void)self->device->stream_destroy(self->lines[i].stream);
+    }
+    self->closed = 0;
+    qsort(took_ns, MEASURED, sizeof(took_ns[0]), is_shorter);
+    return bad ? 0 : took_ns[MEASURED / 2];
 }
 
 /* ---- beginning and end ---------------------------------------------------------------------- */
@@ -352,6 +416,12 @@ int gate_begin(fuzz_run *run)
     self->device->run = gates_run;
     self->device->run_stream = gates_run_stream;
     schedule_set(run->setup->schedule);
+    self->counts->opening_ns = opening_measure();
+    self->settle_ns = self->counts->opening_ns * SETTLE_TIMES;
+    if (self->settle_ns < SETTLE_LEAST_NS)
+        self->settle_ns = SETTLE_LEAST_NS;
+    if (self->settle_ns > SETTLE_MOST_NS)
+        self->settle_ns = SETTLE_MOST_NS;
     for (int i = 0; i < FUZZ_STREAMS; i++)
         self->line_of[i] = -1;
     for (int i = 0; i < 2; i++)

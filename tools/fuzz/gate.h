@@ -46,6 +46,7 @@ typedef struct gate_counts {
     uint64_t late;       /* it was not over in time: it waits for something else too */
     uint64_t reads, words_read; /* reads whose contents were checked, and the words of these */
     uint64_t words_written;
+    uint64_t opening_ns; /* from opening a gate to the end of nothing behind it; of all programs */
 } gate_counts;
 
 /* What a device says of itself: asked in a process of its own, because one that has used a real

@@ -76,6 +76,7 @@ typedef struct gates {
     int gated_percent, open_percent; /* of operations, and of chances to open one: the schedule */
     int placed_line;                 /* of the operation that runs now; -1: it has no gate */
     uint64_t random;
+    uint64_t settle_ns; /* how long the operation behind an open gate may take */
 
     /* Guarded by the mutex. */
     pthread_mutex_t lock;
@@ -87,6 +88,7 @@ typedef struct gates {
     uint64_t watcher_random;
     uint64_t call_since_ns; /* 0: no call is under way */
     uint64_t call_grace_ns; /* how long it may take before gates are opened for it */
+    int call_line;          /* whose gates it waits for before all others; -1: not known */
     char call[128];         /* what it is, for the report */
 } gates;
 
@@ -98,10 +100,13 @@ int gate_has_memory_operations(void);
 void gate_open_next(int line);
 /* Under the mutex. A line with a closed gate, drawn; -1 if there is none. */
 int gate_line_draw(uint64_t *random);
+/* Under the mutex. */
+int gate_line_is_closed(int line);
 /* The watcher. Returns 0, or -1 if it cannot be started. */
 int gate_watch_start(void);
-/* A call that may wait for the device begins, ends. */
-void gate_call_begin(const char *what, int is_known_to_wait);
+/* A call begins, ends. `is_known_to_wait`: for the device, by what it means; then `line` is what it
+ * waits for in the first place, or -1. */
+void gate_call_begin(const char *what, int is_known_to_wait, int line);
 void gate_call_end(void);
 /* The kernels: their text, in parts up to a null, and the same in C where the device is simulated.
  */

@@ -27,7 +27,7 @@
 /* A planted error is certain only as long as its gates stay closed. */
 #define GRACE_PLANTED_NS (500 * MS)
 
-void gate_call_begin(const char *what, int is_known_to_wait)
+void gate_call_begin(const char *what, int is_known_to_wait, int line)
 {
     gates *self = &gate_state;
     pthread_mutex_lock(&self->lock);
@@ -35,6 +35,7 @@ void gate_call_begin(const char *what, int is_known_to_wait)
     self->call_grace_ns = is_known_to_wait                 ? GRACE_KNOWN_NS
                           : self->device->is_certain       ? GRACE_PLANTED_NS
                                                            : GRACE_NS;
+    self->call_line = line;
     snprintf(self->call, sizeof(self->call), "%s", what);
     if (is_known_to_wait)
         pthread_cond_signal(&self->changed);
@@ -130,7 +131,9 @@ static void *watch(void *unused)
             pause_for(is_short ? GRACE_KNOWN_NS : IDLE_NS);
             continue;
         }
-        int line = gate_line_draw(&self->watcher_random);
+        int line = self->call_line;
+        if (line < 0 || !gate_line_is_closed(line))
+            line = gate_line_draw(&self->watcher_random);
         if (line >= 0) {
             gate_open_next(line);
             self->counts->opened_waiting++;

@@ -15,6 +15,13 @@ static double rate_of(const fuzz_totals *totals)
                                    : (double)totals->operations * 1e9 / (double)totals->elapsed_ns;
 }
 
+static double opening_us(const fuzz_totals *totals)
+{
+    return totals->programs == 0
+               ? 0
+               : (double)totals->gates.opening_ns / 1e3 / (double)totals->programs;
+}
+
 static uint64_t unavailable_count(const fuzz_totals *totals)
 {
     uint64_t count = 0;
@@ -48,6 +55,7 @@ void fuzz_report_gates_text(const fuzz_report *report)
     printf("operations that were over before an older one had begun: %" PRIu64
            "; that waited for something else: %" PRIu64 "\n",
            gates->overtaking, gates->late);
+    printf("a gate takes %.0f us to open\n", opening_us(totals));
     printf("contents: %" PRIu64 " reads checked, %" PRIu64 " words in them, %" PRIu64
            " words written; %" PRIu64 " programs with a mismatch\n",
            gates->reads, gates->words_read, gates->words_written, totals->mismatches);
@@ -77,6 +85,7 @@ void fuzz_report_gates_json(json_writer *json, const fuzz_report *report)
     json_unsigned(json, "opened_for_lack_of_room", gates->opened_full);
     json_unsigned(json, "overtaking", gates->overtaking);
     json_unsigned(json, "late", gates->late);
+    json_real(json, "opening_us", opening_us(totals), 1);
     json_object_end(json);
     json_object_begin(json, "contents");
     json_unsigned(json, "reads_checked", gates->reads);
