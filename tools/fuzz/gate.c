@@ -171,6 +171,7 @@ static int line_take(CUstream stream, int device)
         line->is_taken = 1;
         line->is_ended = 0;
         line->stream = stream;
+        line->before = line->placed;
         line->device = (uint8_t)device;
         return i;
     }
@@ -406,6 +407,12 @@ void gate_environment(void)
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 }
 
+static uint64_t memory_free(void)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    return gate_state.memory_info(&free_bytes, &all_bytes) == CUDA_SUCCESS ? free_bytes : 0;
+}
+
 int gate_begin(fuzz_run *run)
 {
     gates *self = &gate_state;
@@ -424,12 +431,19 @@ int gate_begin(fuzz_run *run)
         self->settle_ns = SETTLE_MOST_NS;
     for (int i = 0; i < FUZZ_STREAMS; i++)
         self->line_of[i] = -1;
+    self->free_bytes = memory_free();
     for (int i = 0; i < 2; i++)
         self->line_of[i] = (int8_t)line_take(run->streams[i], 0);
     if (gate_watch_start() == 0)
         return 0;
     run_fail(run, FUZZ_VERDICT_SETUP, "setup", "no thread can be started to watch the gates");
     return -1;
+}
+
+void gate_note_memory(void)
+{
+    uint64_t now = memory_free();
+    gate_state.counts->kept_bytes = gate_state.free_bytes > now ? gate_state.free_bytes - now : 0;
 }
 
 void gate_end(fuzz_run *run)

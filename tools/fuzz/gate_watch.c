@@ -85,7 +85,8 @@ static void report_write(char *text, size_t bytes)
         all_over = 0;
         text_add(text, bytes, "\n%s: %" PRIu32 " gates, %" PRIu32 " of them closed; the work behind %"
                  PRIu32 " is over",
-                 line_name(i, name, sizeof(name)), line->placed, line->placed - line->opened, done);
+                 line_name(i, name, sizeof(name)), line->placed - line->before,
+                 line->placed - line->opened, done - line->before);
     }
     if (all_over)
         text_add(text, bytes, "\nno gate is closed, and the work behind all of them is over");

@@ -55,6 +55,9 @@ void fuzz_report_gates_text(const fuzz_report *report)
     printf("operations that were over before an older one had begun: %" PRIu64
            "; that waited for something else: %" PRIu64 "\n",
            gates->overtaking, gates->late);
+    printf("memory of the device that was not free again after a program: at most %" PRIu64
+           " bytes\n",
+           gates->kept_bytes);
     printf("a gate takes %.0f us to open\n", opening_us(totals));
     printf("contents: %" PRIu64 " reads checked, %" PRIu64 " words in them, %" PRIu64
            " words written; %" PRIu64 " programs with a mismatch\n",
@@ -93,6 +96,7 @@ void fuzz_report_gates_json(json_writer *json, const fuzz_report *report)
     json_unsigned(json, "words_written", gates->words_written);
     json_unsigned(json, "programs_with_a_mismatch", totals->mismatches);
     json_object_end(json);
+    json_unsigned(json, "bytes_kept_at_most", gates->kept_bytes);
     json_object_begin(json, "not_done");
     for (int i = 0; i < FUZZ_KINDS; i++)
         if (totals->unavailable[i] > 0)
