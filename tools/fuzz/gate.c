@@ -19,6 +19,11 @@
 #define SETTLE_MOST_NS   UINT64_C(20000000)
 #define SETTLE_SPIN_NS   UINT64_C(20000)
 #define SETTLE_SURELY_NS UINT64_C(2000000000)
+/* Then whatever else an open gate lets run, on streams that waited for this one, should be over too
+ * before the program goes on, or the same program would go differently each time: nothing has moved
+ * for as many times. */
+#define STILL_TIMES   2
+#define STILL_MOST_NS UINT64_C(500000)
 
 gates gate_state;
 
@@ -79,6 +84,25 @@ static int line_settle(int number, uint32_t gate, uint64_t limit_ns)
     }
 }
 
+/* Waits until no stream has moved for a while. */
+static void lines_settle(void)
+{
+    uint64_t began = gate_now_ns(), moved = began, sum_before = UINT64_MAX;
+    while (moved - began < SETTLE_MOST_NS) {
+        uint64_t sum = 0;
+        for (int i = 0; i < GATE_LINES; i++)
+            sum += __atomic_load_n(&gate_state.words[i].done, __ATOMIC_ACQUIRE);
+        uint64_t now = gate_now_ns();
+        if (sum != sum_before)
+            moved = now;
+        else if (now - moved > gate_state.still_ns)
+            return;
+        sum_before = sum;
+        if (gate_state.still_ns > SETTLE_SPIN_NS)
+            nanosleep(&(struct timespec){0, SETTLE_SPIN_NS}, NULL);
+    }
+}
+
 /* 1 if a gate of another line that was placed before is closed. */
 static int is_overtaking(int number, uint64_t place)
 {
@@ -108,6 +132,7 @@ static int line_open(int number, uint64_t limit_ns)
     self->counts->opened_drawn++;
     pthread_mutex_unlock(&self->lock);
     int is_over = line_settle(number, gate, limit_ns);
+    lines_settle();
     pthread_mutex_lock(&self->lock);
     if (!is_over)
         self->counts->late++;
@@ -135,6 +160,17 @@ static uint64_t gates_run(uint64_t count)
     for (int i = 0; count == UINT64_MAX && i < GATE_LINES; i++)
         (void)line_settle(i, gate_state.lines[i].opened, SETTLE_SURELY_NS);
     return opened;
+}
+
+/* Opens what the end of a line's work needs: its own gates, and others until it comes. */
+static void line_finish(int number)
+{
+    int other = number;
+    while (gate_line_is_closed(number))
+        (void)line_open(number, gate_state.settle_ns);
+    while (other >= 0 && !line_settle(number, gate_state.lines[number].placed, 0))
+        if ((other = any_line()) >= 0)
+            (void)line_open(other, gate_state.settle_ns);
 }
 
 /* The same for one stream. */
@@ -292,7 +328,12 @@ int gate_before(fuzz_run *run, const fuzz_op *op)
             return -1;
         self->placed_line = line;
     }
-    gate_call_begin(fuzz_op_text(op, text, sizeof(text)), kind_waits(op->kind), wait_line(run, op));
+    int waits = kind_waits(op->kind), waits_for = wait_line(run, op);
+    if (waits && waits_for >= 0)
+        line_finish(waits_for);
+    else if (waits)
+        (void)gates_run(UINT64_MAX);
+    gate_call_begin(fuzz_op_text(op, text, sizeof(text)), waits, waits_for);
     return 0;
 }
 
@@ -429,6 +470,9 @@ int gate_begin(fuzz_run *run)
         self->settle_ns = SETTLE_LEAST_NS;
     if (self->settle_ns > SETTLE_MOST_NS)
         self->settle_ns = SETTLE_MOST_NS;
+    self->still_ns = self->counts->opening_ns * STILL_TIMES;
+    if (self->still_ns > STILL_MOST_NS)
+        self->still_ns = STILL_MOST_NS;
     for (int i = 0; i < FUZZ_STREAMS; i++)
         self->line_of[i] = -1;
     self->free_bytes = memory_free();

@@ -39,8 +39,8 @@ struct fuzz_run;
 /* What gates did in one program, or in all of them. */
 typedef struct gate_counts {
     uint64_t placed;
-    uint64_t opened_drawn;   /* by the program: its schedule and its RUN operations */
-    uint64_t opened_waiting; /* because a call waited */
+    uint64_t opened_drawn;   /* by the program: its schedule, its RUN operations, before it waits */
+    uint64_t opened_waiting; /* because a call waited that need not have */
     uint64_t opened_full;    /* because too many were closed */
     uint64_t overtaking; /* the operation behind it was over while an older gate was still closed */
     uint64_t late;       /* it was not over in time: it waits for something else too */

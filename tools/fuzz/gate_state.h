@@ -80,6 +80,7 @@ typedef struct gates {
     uint64_t random;
     uint64_t free_bytes; /* of device 0, before the program */
     uint64_t settle_ns; /* how long the operation behind an open gate may take */
+    uint64_t still_ns;  /* how long nothing has moved when nothing will */
 
     /* Guarded by the mutex. */
     pthread_mutex_t lock;

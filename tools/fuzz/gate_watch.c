@@ -138,7 +138,7 @@ static void *watch(void *unused)
         if (line >= 0) {
             gate_open_next(line);
             self->counts->opened_waiting++;
-            pause_for(BETWEEN_NS);
+            pause_for(BETWEEN_NS + self->still_ns);
         } else if (elapsed > self->device->stall_seconds * 1000 * MS) {
             give_up(elapsed);
         } else {
