@@ -6,11 +6,11 @@
 #
 #   tests/gpu/fuzz.sh [SECONDS [FIRST_SEED]]
 #
-# SECONDS (default 1200) is all the time that it takes; a tenth of it, of a short time a quarter, goes
-# to programs with one planted error each. Programs are those of FIRST_SEED (default 1) and on; so that
-# a long run can be several short ones, with different first seeds, which fuzz_sum.py adds up.
-# Writes fuzz-FIRST_SEED.json, fuzz-illegal-FIRST_SEED.json, and programs that failed, to $OUT or
-# the folder it is started in. TENURE=/path/to/tenure chooses the command. Exit codes: those of
+# SECONDS (default 1200) is all the time that it takes; a tenth of it, of a short time a quarter,
+# goes to programs with one planted error each. Programs are those of FIRST_SEED (default 1) and on;
+# so that a long run can be several short ones, with different first seeds, which fuzz_sum.py adds
+# up. Writes fuzz-FIRST_SEED.json, fuzz-illegal-FIRST_SEED.json, and programs that failed, to $OUT
+# or the folder it is started in. TENURE=/path/to/tenure chooses the command. Exit codes: those of
 # `tenure fuzz`; 77 no GPU.
 set -euo pipefail
 # shellcheck source=tests/gpu/common.sh

@@ -14,15 +14,15 @@
  * device needs for nothing (it is measured), within bounds. An operation that takes longer waits
  * for another stream. The long time is for operations that must be over before the program goes on.
  */
-#define SETTLE_TIMES     5
-#define SETTLE_LEAST_NS  UINT64_C(200000)
-#define SETTLE_MOST_NS   UINT64_C(20000000)
-#define SETTLE_SPIN_NS   UINT64_C(20000)
+#define SETTLE_TIMES 5
+#define SETTLE_LEAST_NS UINT64_C(200000)
+#define SETTLE_MOST_NS UINT64_C(20000000)
+#define SETTLE_SPIN_NS UINT64_C(20000)
 #define SETTLE_SURELY_NS UINT64_C(2000000000)
 /* Then whatever else an open gate lets run, on streams that waited for this one, should be over too
  * before the program goes on, or the same program would go differently each time: nothing has moved
  * for as many times. */
-#define STILL_TIMES   2
+#define STILL_TIMES 2
 #define STILL_MOST_NS UINT64_C(500000)
 
 gates gate_state;
@@ -343,8 +343,8 @@ static void record_look(void)
     volatile gate_record *record = gate_state.record;
     if (__atomic_load_n(&record->is_set, __ATOMIC_ACQUIRE) == 0)
         return;
-    fuzz_mismatches = (fuzz_mismatch){1, record->step, record->address, record->expected,
-                                      record->found};
+    fuzz_mismatches =
+        (fuzz_mismatch){1, record->step, record->address, record->expected, record->found};
 }
 
 void gate_after(fuzz_run *run, const fuzz_op *op, int took_place)

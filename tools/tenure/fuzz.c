@@ -29,7 +29,8 @@ static const cli_option options[] = {
      "A.. without an end, with --time",
      &seeds, NULL},
     {"time", "SECONDS", "stop after so long", &seconds, NULL},
-    {"jobs", "N", "programs at a time (default: as many as there are processors; with --gates 1)", &jobs, NULL},
+    {"jobs", "N", "programs at a time (default: as many as there are processors; with --gates 1)",
+     &jobs, NULL},
     {"ops", "N", "operations in a program (default 20000)", &ops, NULL},
     {"illegal", NULL, "plant exactly one error in each program, and see it caught", NULL, &illegal},
     {"replay", "FILE", "run the program in a file, and nothing else", &replay, NULL},
@@ -145,8 +146,8 @@ static exit_code device_open(fuzz_device *device, gate_device_facts *facts)
     long seconds_max;
     int is_cuda = driver != NULL && strcmp(driver, "cuda") == 0;
     if (driver != NULL && !is_cuda && strchr(driver, '/') == NULL && strcmp(driver, "sim") != 0)
-        return (exit_code)cli_usage_error(&syntax, "--driver must be sim, cuda or a path, not \"%s\"",
-                                          driver);
+        return (exit_code)cli_usage_error(
+            &syntax, "--driver must be sim, cuda or a path, not \"%s\"", driver);
     gates_wanted |= is_cuda;
     if (!gates_wanted && (spin || stall != NULL))
         return (exit_code)cli_usage_error(&syntax, "--spin and --stall are for --gates");
@@ -157,9 +158,9 @@ static exit_code device_open(fuzz_device *device, gate_device_facts *facts)
         fprintf(stderr, "tenure fuzz: %s\n", error);
         return EXIT_CODE_BAD_INPUT;
     }
-    const char *path = is_cuda                              ? "libcuda.so.1"
+    const char *path = is_cuda                             ? "libcuda.so.1"
                        : strcmp(choice.driver, "sim") == 0 ? "libtenure_simcuda.so"
-                                                            : choice.driver;
+                                                           : choice.driver;
     if (!gates_wanted && fuzz_device_open(device, path, error, sizeof(error)) == 0)
         return EXIT_CODE_OK;
     if (gates_wanted && gate_device_open(device, path, error, sizeof(error)) == 0) {

@@ -35,9 +35,8 @@ void fuzz_report_device(const fuzz_report *report)
     const gate_device_facts *facts = report->facts;
     printf("%s, %.0f MiB, driver %s\n", facts->name, (double)facts->memory_bytes / (1 << 20),
            facts->driver);
-    printf("streams are held by %s\n", facts->has_memory_operations
-                                           ? "stream memory operations"
-                                           : "kernels that spin");
+    printf("streams are held by %s\n",
+           facts->has_memory_operations ? "stream memory operations" : "kernels that spin");
 }
 
 void fuzz_report_gates_text(const fuzz_report *report)
@@ -49,8 +48,8 @@ void fuzz_report_gates_text(const fuzz_report *report)
     printf("%" PRIu64 " complete checks, %" PRIu64 " operations skipped, %" PRIu64
            " allocations refused\n",
            totals->checks, totals->skipped, totals->failed_allocations);
-    printf("gates: %" PRIu64 ", opened %" PRIu64 " as drawn, %" PRIu64 " for calls that waited, %"
-           PRIu64 " for lack of room\n",
+    printf("gates: %" PRIu64 ", opened %" PRIu64 " as drawn, %" PRIu64
+           " for calls that waited, %" PRIu64 " for lack of room\n",
            gates->placed, gates->opened_drawn, gates->opened_waiting, gates->opened_full);
     printf("operations that were over before an older one had begun: %" PRIu64
            "; that waited for something else: %" PRIu64 "\n",
