@@ -112,6 +112,21 @@ run {ALL}
                 self.assertIn("had been written", before)
                 self.assertIn("missed", self.replay(steps % "s2", MISSED, *option))
 
+    def test_an_error_without_harm_is_none(self):
+        """The block is freed too early; who gets its memory comes before or after the late read."""
+        steps = f"""malloc b1 on s2 from p0 bytes 4096
+write b1 on s2
+record e1 on s2 told 0
+wait s3 for e1 told 0
+run {ALL}
+read b1 on s3
+! free b1
+"""
+        owner = "malloc b2 on s2 from p0 bytes 4096\nwrite b2 on s2\n"
+        first = f"run-stream s2 operations {ALL}\nrun {ALL}\n"
+        self.assertIn("caught", self.replay(steps + owner + first))
+        self.assertIn(": ok", self.replay(steps + f"run {ALL}\n" + owner))
+
     def test_a_large_block_shares_memory_with_a_small_one(self):
         """Of a large block not every word is visited, but some word of any place in it: here of a
         part in its middle, which has another owner."""
