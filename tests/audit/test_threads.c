@@ -6,8 +6,8 @@
  *   test_audit_threads [ROUNDS]
  *
  * Seen to fail with these changes in audit.c: judge_end: a pool not dropped (its destruction waits
- * for ever); spot_look: without the arena's lock (a race); and in alloc/arena/stale.c, stale_release_chunks: the
- * pages' entries cleared there and not under the lock (a race).
+ * for ever); spot_look: without the arena's lock (a race); and in alloc/arena/stale.c,
+ * stale_release_chunks: the pages' entries cleared there and not under the lock (a race).
  */
 #include "audited.h"
 
