@@ -21,7 +21,10 @@ import shlex
 import shutil
 import sys
 import textwrap
-from xml.sax.saxutils import escape
+
+from kept import changes_table, instructions_table
+from page import (BadInput, COLOURS, Picture, csv_rows, facts_table, provenance, table, text_block,
+                  text_gb, text_ns)
 
 BENCH_COLUMNS = """bench allocator bytes threads live_per_thread rounds ops_per_thread median_ns
                    min_ns p99_ns mops ratio_to_tenure checksum""".split()
@@ -35,11 +38,7 @@ NAMES = {"tenure": "Tenure", "driver_pool": "driver pool", "pytorch": "PyTorch",
          "driver_event": "bare cuEventRecord"}
 RECORDED_NAMES = {"default": "PyTorch default", "expandable_segments": "PyTorch expandable",
                   "cudaMallocAsync": "PyTorch cudaMallocAsync"}
-COLOURS = ("#0b6e99", "#c4570e", "#6b7785", "#7a4fa3", "#3f7d3a")
 
-
-class BadInput(Exception):
-    """The data cannot be used; the text says which file, and why."""
 
 
 # ---- reading --------------------------------------------------------------------------------
@@ -126,43 +125,7 @@ def recorded_read(path):
     return {row["trace"]: {key: int(row[key]) for key in RECORDED_COLUMNS[1:]} for row in rows}
 
 
-# ---- texts ----------------------------------------------------------------------------------
-
-def text_ns(value):
-    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
-
-
-def text_block(size):
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor} {unit}"
-    return f"{size} B"
-
-
-def text_gb(size):
-    return f"{size / 1e9:.3f} GB"
-
-
-def table(headings, rows):
-    """A Markdown table; the first column is text, the others are numbers."""
-    rule = ["---"] + ["---:"] * (len(headings) - 1)
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
-                     for row in (headings, rule, *rows)) + "\n"
-
-
-def provenance(facts, source):
-    """The table under a table that says where its numbers are from."""
-    def fact(key, form="{}"):
-        return form.format(facts[key]) if facts.get(key) else "not in the data"
-    gpu = fact("gpu")
-    row = [fact("command", "`{}`"), fact("commit", "`{}`"), gpu, fact("driver_cuda", "CUDA {}"),
-           fact("cpus"), f"[{source}](benchmarks/{source})"]
-    lines = table(["command", "commit", "GPU", "driver", "CPUs", "data"], [row])
-    if gpu.startswith("simulated"):
-        lines += ("\n**SIMULATED DEVICE: driver calls cost what the simulation costs. These are no "
-                  "results.**\n")
-    return lines
-
+# ---- tables ---------------------------------------------------------------------------------
 
 def bench_cell(cell):
     """Median and ratio of one allocator, or the reason why there are none."""
@@ -241,23 +204,6 @@ def offload_table(docs):
                      f"{one['waits_on_device']:,}", f"{one['wrong_words']:,}"])
     return table(["way", "GPU", "in use at once", "peak mapped", "ratio", "ms", "time / unbounded",
                   "time / by hand", "waits on the device", "wrong words"], rows)
-
-
-def csv_rows(path):
-    """The rows of a CSV file as dictionaries, and its first comment; nothing without the file."""
-    if not path.exists():
-        return [], ""
-    lines = path.read_text("utf-8").splitlines()
-    comment = next((line[2:] for line in lines if line.startswith("# ")), "")
-    return list(csv.DictReader(line for line in lines if not line.startswith("#"))), comment
-
-
-def facts_table(comment, source):
-    """The provenance of a CSV: a table if its first line says command, commit and the rest."""
-    if "command=" not in comment:
-        return f"{comment}.\n"
-    facts = dict(word.split("=", 1) for word in shlex.split(comment) if "=" in word)
-    return provenance(facts, source)
 
 
 def precision_table(docs):
@@ -511,7 +457,22 @@ other.
 
 {seeing}
 {viewer}
-"""
+
+## Instructions
+
+What an operation of each path executes, counted by callgrind on the simulated device
+(`tests/bench/callgrind.py`, `tests/bench/paths.c`): Tenure's own functions and those of the C
+library that it calls, without the driver. The same in each run; a test compares them with this
+table, so that what became more expensive shows in review. Instructions are not time: a locked one
+takes as long as about 20 others, so they are counted apart.
+
+{instructions}
+## Changes
+
+What was done for speed and memory: what it was expected to bring, what it brought, and whether it
+stayed.
+
+{changes}"""
 
 
 def page_make(bench, replay, recorded, docs):
@@ -522,40 +483,11 @@ def page_make(bench, replay, recorded, docs):
         bench_from=provenance(bench.facts, "bench.csv"), memory=memory_table(replay, recorded),
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
-        sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs))
+        sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs),
+        instructions=instructions_table(docs), changes=changes_table(docs))
 
 
 # ---- pictures -------------------------------------------------------------------------------
-
-class Picture:
-    """An SVG with a white ground, so that it reads the same on every page."""
-
-    def __init__(self, width, height, title):
-        self.parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"\n'
-            f'  width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
-            f"<title>{escape(title)}</title>",
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
-        self.text(width / 2, 20, title, "middle", size=14)
-
-    def text(self, x, y, text, anchor="start", size=12, colour="#222222"):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"\n'
-                          f'  font-size="{size}" fill="{colour}">{escape(str(text))}</text>')
-
-    def line(self, x1, y1, x2, y2, colour="#cccccc", width=1):
-        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"\n'
-                          f'  stroke="{colour}" stroke-width="{width}"/>')
-
-    def dot(self, x, y, colour):
-        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>')
-
-    def bar(self, x, y, width, height, colour):
-        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"\n'
-                          f'  height="{height:.1f}" fill="{colour}"/>')
-
-    def finish(self):
-        return "\n".join([*self.parts, "</svg>"]) + "\n"
-
 
 def mix_picture(bench):
     """ns per operation over threads, both logarithmic; a failed cell is a cross at the top."""
