@@ -39,9 +39,9 @@ typedef struct path_run {
     uint64_t operations; /* of the next call of path_measured */
     uint64_t checksum;   /* of sizes and places of all that was counted */
     uint64_t random;
-    uint32_t *gate;      /* pinned: the last stream waits until it is 1 */
-    void *block;         /* live, for uses */
-    void **blocks;       /* what->live of them, or a batch */
+    uint32_t *gate; /* pinned: the last stream waits until it is 1 */
+    void *block;    /* live, for uses */
+    void **blocks;  /* what->live of them, or a batch */
     sem_t turn_of_helper, turn_of_main;
     int helper_ends;
 } path_run;
@@ -99,7 +99,8 @@ static size_t random_below(path_run *run, size_t limit)
 
 static size_t random_bytes(path_run *run)
 {
-    return run->what->bytes_min + random_below(run, run->what->bytes_max - run->what->bytes_min + 1);
+    return run->what->bytes_min +
+           random_below(run, run->what->bytes_max - run->what->bytes_min + 1);
 }
 
 /* ---- cached pairs --------------------------------------------------------------------------- */
@@ -242,9 +243,9 @@ static void waiting_prepare(path_run *run)
     driver_check(cuMemHostAlloc(&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc");
     run->gate = word;
     *run->gate = 0;
-    driver_check(cuStreamWaitValue32(held, (CUdeviceptr)(uintptr_t)word, 1,
-                                     CU_STREAM_WAIT_VALUE_EQ),
-                 "cuStreamWaitValue32");
+    driver_check(
+        cuStreamWaitValue32(held, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_EQ),
+        "cuStreamWaitValue32");
     for (int i = 0; i <= WAITING_BLOCKS; i++) {
         tenure_check(tnr_malloc(&blocks[i], run->what->bytes_min, 0, run->streams[0]));
         if (i < WAITING_BLOCKS)
@@ -375,7 +376,8 @@ static const path paths[] = {
     {"mix_small_100000", 16384, mix_prepare, run_mix, SMALL_LIVE, LIVE_MAX, "",
      "the same with 100,000 live blocks"},
     {"mix_large_1000", 16384, mix_prepare, run_mix, ALL_LARGE, 1000, "small_limit_kb:4",
-     "free and allocation of 8 to 256 KiB, all of them large blocks (small_limit_kb:4), 1,000 live"},
+     "free and allocation of 8 to 256 KiB, all of them large blocks (small_limit_kb:4), 1,000 "
+     "live"},
     {"mix_large_100000", 16384, mix_prepare, run_mix, ALL_LARGE, LIVE_MAX, "small_limit_kb:4",
      "the same with 100,000 live blocks"},
     {"record_use", 8192, uses_prepare, run_record_use, 4096, 0, 0, "",
@@ -437,8 +439,7 @@ static void describe(void)
     const char *compiler = "gcc " __VERSION__;
 #endif
     printf("commit=%s compiler=\"%.*s\" build=\"%s\" glibc=%s\n", TNR_COMMIT,
-           (int)strcspn(compiler + 6, " ") + 6, compiler, TNR_BENCH_BUILD,
-           gnu_get_libc_version());
+           (int)strcspn(compiler + 6, " ") + 6, compiler, TNR_BENCH_BUILD, gnu_get_libc_version());
 }
 
 int main(int argc, char **argv)

@@ -128,6 +128,28 @@ class Report(unittest.TestCase):
             self.assertEqual((self.docs / "benchmarks" / name).read_bytes(),
                              (FIXTURE / name).read_bytes())
 
+    def test_instructions_and_changes(self):
+        page = self.make()
+        self.assertIn("No change is recorded yet.", page)
+        data = self.docs / "benchmarks"
+        (data / "instructions.csv").write_text(
+            '# commit="abc" compiler="gcc 12" build="Release"\n'
+            "path,operations,instructions,locked,c_library,functions,text\n"
+            "pair,64,502.0,2.00,22.0,tnr_malloc:99.0 C_library:22.0,a pair\n", "utf-8")
+        heading = "change,why,predicted,measured,command,commit,decision\n"
+        changes = data / "changes.csv"
+        changes.write_text(heading + '"a lock less","two, not one",-20 %,-18 %,,abc,kept\n', "utf-8")
+        page = self.make()
+        self.row(page, "`pair`: a pair", "502", "22", "2.00", "`tnr_malloc` 99, C library 22")
+        self.row(page, "`abc`", "`gcc 12`", "`Release`", "not in the data")
+        self.row(page, "a lock less", "two, not one", "-20 %", "-18 %", "-", "`abc`", "kept")
+        for row, reason in (("a,b,c,d,e,f,perhaps", "the decision is one of"),
+                            ("a,b,c", "line 2 has not the columns")):
+            changes.write_text(heading + row + "\n", "utf-8")
+            done = self.take_over()
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(reason, done.stderr)
+
     # ---- --check ----
 
     def test_check_agrees(self):
