@@ -138,7 +138,8 @@ class Report(unittest.TestCase):
             "pair,64,502.0,2.00,22.0,tnr_malloc:99.0 C_library:22.0,a pair\n", "utf-8")
         heading = "change,why,predicted,measured,command,commit,decision\n"
         changes = data / "changes.csv"
-        changes.write_text(heading + '"a lock less","two, not one",-20 %,-18 %,,abc,kept\n', "utf-8")
+        changes.write_text(heading + '"a lock less","two, not one",-20 %,-18 %,,abc,kept\n',
+                           "utf-8")
         page = self.make()
         self.row(page, "`pair`: a pair", "502", "22", "2.00", "`tnr_malloc` 99, C library 22")
         self.row(page, "`abc`", "`gcc 12`", "`Release`", "not in the data")
