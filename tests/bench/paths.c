@@ -59,8 +59,14 @@ struct path {
     const char *text;
 };
 
+#ifdef __clang__
+#define ONE_FUNCTION __attribute__((noinline))
+#else
+#define ONE_FUNCTION __attribute__((noinline, noclone))
+#endif
+
 /* Everything inside is counted, nothing outside. */
-static void __attribute__((noinline, noclone)) path_measured(path_run *run, path_body body)
+static void ONE_FUNCTION path_measured(path_run *run, path_body body)
 {
     body(run);
     __asm__ volatile("" ::: "memory"); /* the call is no tail call */

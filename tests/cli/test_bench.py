@@ -106,9 +106,10 @@ class Bench(CommandTest):
         self.assertIn("none", result.stderr)
 
     def test_list_and_only(self):
-        listed = [line.split()[0] for line in self.run_tenure("bench", "--list").stdout.splitlines()]
-        self.assertEqual(listed, ["pair", "threads", "mix", "live", "handover", "uses", "storm",
-                                  "cold", "growth", "moves", "replay"])
+        lines = self.run_tenure("bench", "--list").stdout.splitlines()
+        listed = [line.split()[0] for line in lines]
+        self.assertEqual(listed, ["pair", "uses", "cold", "growth", "moves", "replay", "threads",
+                                  "mix", "live", "handover", "storm"])
         result = self.run_tenure(*QUICK, "--only", "pair,pears", code=BAD_INPUT)
         self.assertIn('no section "pears"', result.stderr)
         result = self.run_tenure(*QUICK, "--only", "pair,moves")

@@ -3,7 +3,7 @@
 #
 # Runs `tenure bench` whole on a real GPU: beside the driver's pool, beside PyTorch's own allocator
 # if PyTorch is installed with its headers, and with the recorded traces. It ends within 9 minutes
-# on a machine with 16 cores: no section begins after BENCH_MS milliseconds (default 400000), and
+# on a machine with 16 cores: no section begins after BENCH_MS milliseconds (default 380000), and
 # how long each took is printed.
 #
 #   tests/gpu/bench.sh [--csv FILE] [other options of tenure bench]
@@ -26,6 +26,6 @@ elif [ $? -ne 77 ]; then
     exit 1
 fi
 echo "the plugin took $((SECONDS - began)) s" >&2
-"$tenure" bench --driver cuda --budget-ms "${BENCH_MS:-400000}" "${plugin[@]}" "$@" \
+"$tenure" bench --driver cuda --budget-ms "${BENCH_MS:-380000}" "${plugin[@]}" "$@" \
     "$repository"/tests/traces/*.csv.gz
 echo "bench.sh took $((SECONDS - began)) s in all" >&2

@@ -123,8 +123,9 @@ exit_code bench_replay_run(const bench_setup *setup, bench_rows *out); /* bench_
 /* Appends a row, cleared but for its name; never more than BENCH_ROWS_MAX. */
 bench_row *bench_row_add(bench_rows *out, const char *bench);
 
-/* 1 if the cell is to get another round: it has not failed, and it is not one that has had three
- * and takes too long. Which allocator's turn is it as the k-th of a round? */
+/* 1 if the cell is to get another round: not if it has failed, nor if what it has had took long.
+ * And which allocator is the k-th of a round? */
+int bench_cell_is_void(const bench_cell *cell); /* failed, or far too slow */
 int bench_cell_goes_on(const bench_cell *cell, int rounds_max);
 size_t bench_turn(const bench_setup *setup, int round, size_t k);
 

@@ -142,7 +142,7 @@ exit_code bench_crew_run(const bench_setup *setup, bench_row *row, const bench_j
             size_t turn = bench_turn(setup, round, k);
             bench_cell *cell = &row->cells[turn];
             own.allocator = &setup->allocators[turn];
-            if (own.is_sampled ? cell->failed : !bench_cell_goes_on(cell, rounds))
+            if (own.is_sampled ? bench_cell_is_void(cell) : !bench_cell_goes_on(cell, rounds))
                 continue;
             if (bench_crew_round(&own, cell) != 0) {
                 fputs("tenure bench: no host memory\n", stderr);

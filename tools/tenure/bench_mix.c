@@ -41,12 +41,14 @@ typedef struct mix_kind {
     const char *bench;
     size_t bytes_min, bytes_max;
     int is_shared;
+    unsigned ops; /* a round, of all threads together */
 } mix_kind;
 
-static const mix_kind mix_own = {"mix", 512, 8 << 20, 0};
-static const mix_kind mix_shared = {"mix_shared", 512, 8 << 20, 1};
-static const mix_kind live_small = {"live", 512, 256 << 10, 0};
-static const mix_kind live_large = {"live_large", (1 << 20) + 512, (1 << 20) + (256 << 10), 0};
+static const mix_kind mix_own = {"mix", 512, 8 << 20, 0, 163840};
+static const mix_kind mix_shared = {"mix_shared", 512, 8 << 20, 1, 163840};
+static const mix_kind live_small = {"live", 512, 256 << 10, 0, 40960};
+static const mix_kind live_large = {"live_large", (1 << 20) + 512, (1 << 20) + (256 << 10), 0,
+                                    40960};
 
 static inline size_t random_bytes(uint64_t *state, const mix_kind *kind)
 {
@@ -151,7 +153,7 @@ static void mix_plan(const bench_setup *setup, const mix_kind *kind, int threads
     row->warm_up_per_block = live > LIVE_WANTED ? WARM_UP_PER_BLOCK_MANY : WARM_UP_PER_BLOCK;
     if (setup->is_quick)
         row->warm_up_per_block = WARM_UP_PER_BLOCK_QUICK;
-    uint64_t ops = (setup->is_quick ? 16384u : 163840u) / (unsigned)threads;
+    uint64_t ops = (setup->is_quick ? kind->ops / 10 : kind->ops) / (unsigned)threads;
     uint64_t ops_min = setup->is_quick ? 1024 : 20480;
     row->ops = (ops > ops_min ? ops : ops_min) / BENCH_BATCH * BENCH_BATCH;
 }

@@ -193,8 +193,8 @@ static void group_row(const bench_setup *setup, table *out, const bench_row *row
             table_cells(out, row, k, group->has_many);
 }
 
-/* A bit for each column of the group that anything was measured for, and always Tenure's. 0 if there
- * are no rows. */
+/* A bit for each column of the group that anything was measured for, and always Tenure's. 0 if
+ * there are no rows. */
 static unsigned group_columns(const bench_setup *setup, const bench_row *rows, size_t count,
                               const bench_group *group)
 {

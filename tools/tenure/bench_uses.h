@@ -23,8 +23,8 @@ typedef struct bench_torch_uses {
 /* What the cells of such a row belong to. */
 extern const bench_column bench_uses_columns[BENCH_ALLOCATORS_MAX];
 
-/* PyTorch's part; null without the plugin. After bench_allocators_open. With it, PyTorch is the last
- * allocator of the setup. */
+/* PyTorch's part; null without the plugin. After bench_allocators_open. With it, PyTorch is the
+ * last allocator of the setup. */
 const bench_torch_uses *bench_allocators_torch_uses(void);
 
 /* Prints the rows that are of this benchmark, if there are any. */
