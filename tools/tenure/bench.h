@@ -72,7 +72,7 @@ typedef struct bench_cell {
     histogram batches;     /* ns of whole batches */
     histogram samples;     /* ns of single operations, the clock taken off */
     uint64_t spent_ns;     /* of the whole run, on this cell: a slow one gets fewer rounds */
-    uint64_t driver_calls; /* growth, moves: by Tenure, in the last round */
+    uint64_t driver_calls; /* growth, moves, replay: by Tenure, in the last round */
     uint64_t checksum;     /* of the sizes and places of all operations of the first round */
 } bench_cell;
 
@@ -140,6 +140,9 @@ void bench_trim_all(const bench_setup *setup);
  * sentence. */
 int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *error,
                           size_t error_bytes);
+
+/* How many driver calls Tenure has made on the device, of all kinds. */
+uint64_t bench_driver_calls(const bench_setup *setup);
 
 /* `tenure bench --cold-child KEY`: bench_cold.c. */
 int bench_cold_child(const char *driver, int device, const char *key, const char *torch_plugin);

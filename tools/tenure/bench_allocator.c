@@ -61,6 +61,16 @@ static const char *tenure_error(void)
     return tnr_last_error();
 }
 
+uint64_t bench_driver_calls(const bench_setup *setup)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    uint64_t sum = 0;
+    if (tnr_stats_get(setup->active->device, NULL, &stats) == TNR_OK)
+        for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
+            sum += stats.driver_calls[kind];
+    return sum;
+}
+
 /* ---- the driver's pool --------------------------------------------------------------------- */
 
 static void *pool_allocate(size_t bytes, CUstream stream)

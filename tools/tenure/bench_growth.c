@@ -37,16 +37,6 @@ static const bench_allocator *column_allocator(const bench_setup *setup, int col
     return NULL;
 }
 
-static uint64_t driver_calls(const bench_setup *setup)
-{
-    tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    uint64_t sum = 0;
-    if (tnr_stats_get(setup->active->device, NULL, &stats) == TNR_OK)
-        for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
-            sum += stats.driver_calls[kind];
-    return sum;
-}
-
 static bench_row *row_start(bench_rows *out, const char *bench, size_t bytes, uint64_t blocks)
 {
     bench_row *row = bench_row_add(out, bench);
@@ -99,7 +89,7 @@ static void allocator_round(const bench_setup *setup, const bench_allocator *all
     uint64_t count = 0;
     CUstream stream = setup->streams[0];
     allocator->trim();
-    uint64_t calls = driver_calls(setup);
+    uint64_t calls = bench_driver_calls(setup);
     uint64_t before = clock_now_ns();
     while (count < row->live && (made[count] = allocator->allocate(row->bytes, stream)) != NULL)
         count++;
@@ -109,7 +99,7 @@ static void allocator_round(const bench_setup *setup, const bench_allocator *all
     else
         bench_cell_round(cell, 1, (double)ns, bench_mixed(0, row->bytes * row->live));
     if (allocator == &setup->allocators[0])
-        cell->driver_calls = driver_calls(setup) - calls;
+        cell->driver_calls = bench_driver_calls(setup) - calls;
     while (count > 0)
         if (allocator->release(made[--count], stream) != 0)
             bench_cell_fail(cell, allocator->error());
@@ -198,12 +188,12 @@ static int move_measure(const bench_setup *setup, move_pool *self, size_t chunks
     /* Chunks are counted for the device, and nobody else is at work on it. */
     if (tnr_stats_get(device, NULL, &before) != TNR_OK)
         return move_fail(cell);
-    uint64_t calls = driver_calls(setup);
+    uint64_t calls = bench_driver_calls(setup);
     uint64_t began = clock_now_ns();
     tnr_status status =
         tnr_pool_malloc(&ptr, chunks * chunk_bytes, self->pool, device, setup->streams[0]);
     uint64_t ns = bench_net_ns(setup, clock_now_ns() - began);
-    cell->driver_calls = driver_calls(setup) - calls;
+    cell->driver_calls = bench_driver_calls(setup) - calls;
     if (status != TNR_OK || tnr_stats_get(device, NULL, &after) != TNR_OK ||
         tnr_free(ptr) != TNR_OK)
         return move_fail(cell);

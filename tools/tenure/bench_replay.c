@@ -69,7 +69,11 @@ static void round_run(const bench_setup *setup, size_t turn, const trace *source
     const bench_allocator *allocator = &setup->allocators[turn];
     uint64_t began = clock_now_ns();
     for (int pass = 0; pass < 2; pass++) {
-        int status = pass_run(setup, allocator, source, blocks, &rows[pass]->cells[turn]);
+        bench_cell *cell = &rows[pass]->cells[turn];
+        uint64_t calls = bench_driver_calls(setup);
+        int status = pass_run(setup, allocator, source, blocks, cell);
+        if (turn == 0)
+            cell->driver_calls = bench_driver_calls(setup) - calls;
         blocks_release(setup, allocator, source, blocks);
         if (status != 0)
             break;
