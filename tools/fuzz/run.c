@@ -85,6 +85,7 @@ static void environment_set(const fuzz_setup *setup)
     setenv("TENURE_SIM_RACES", "1", 1);
     setenv("TENURE_SIM_STRICT", "report", 1);
     setenv("TENURE_SIM_RESERVE", "16T", 1);
+    setenv("TENURE_SIM_KEEP_PAGES", "1", 1); /* a program touches few of them */
     unsetenv("TENURE_SIM_FAIL");
     unsetenv("TENURE_CONF");
 }
