@@ -64,7 +64,7 @@ struct sim_settings {
     enum sim_schedule schedule;
     bool vmm;
     bool keep_pages; /* what is in released memory is given back at the end only */
-    bool races; /* the race detector starts with cuInit */
+    bool races;      /* the race detector starts with cuInit */
     bool abort_on_violation;
     bool missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };
