@@ -59,12 +59,13 @@ enum {
         DRAW_ACTIONS
 };
 
-enum { DRAW_QUEUE = 64 };
+enum { DRAW_QUEUE = 64, DRAW_WEIGHTS_MAX = 16384 };
 
 typedef struct fuzz_draw {
     uint64_t random;
-    uint32_t weights_sum[DRAW_ACTIONS]; /* running sums */
-    int live_target;                    /* blocks */
+    uint32_t weights_sum;              /* of all actions, which is how many of actions[] count */
+    uint8_t actions[DRAW_WEIGHTS_MAX]; /* each as often as it weighs */
+    int live_target;                   /* blocks */
     int streams_target;
     int told_percent;   /* of records and waits that Tenure is told of */
     int write_percent;  /* of allocations that are written at once */

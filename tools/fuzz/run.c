@@ -85,6 +85,7 @@ static void environment_set(const fuzz_setup *setup)
     setenv("TENURE_SIM_RACES", "1", 1);
     setenv("TENURE_SIM_STRICT", "report", 1);
     setenv("TENURE_SIM_RESERVE", "16T", 1);
+    setenv("TENURE_SIM_KEEP_PAGES", "1", 1); /* a program touches few of them */
     unsetenv("TENURE_SIM_FAIL");
     unsetenv("TENURE_CONF");
 }
@@ -187,9 +188,8 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
     /* A planted error needs its block, and is none if the steps before it did not take place. A
      * stream's end is legal as such; not telling it is the error. */
     int is_planted =
-        op->is_illegal &&
-        (op->kind == FUZZ_STREAM_DESTROY ||
-         (run->last[op->block].is_fresh && (why != NULL || op->kind == FUZZ_FREE_WRONG)));
+        op->is_illegal && run->last[op->block].is_fresh &&
+        (why != NULL || op->kind == FUZZ_FREE_WRONG || op->kind == FUZZ_STREAM_DESTROY);
     if (why != NULL && !is_planted) {
         run->result->skipped++;
         if (run->is_verbose) {
