@@ -61,6 +61,7 @@ static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
     tnri_ticks_start();
+    tnri_lock_owners_start();
     tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
     if (status == TNR_OK) {
         atomic_store(&driver_touched, 1); /* a shutdown does not undo cuInit */
