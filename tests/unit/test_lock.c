@@ -6,8 +6,8 @@
  * In tnri_lock_note_taken, `<` replaced by `<=`: two_of_one_rank lived on and the test failed. In
  * tnri_lock_take, the compare-exchange replaced by a store: threads_exclude_each_other failed. In
  * lock_disown, without the kernel's barrier: owners_exclude_others failed; without the wait for the
- * owner: that and an_owner_inside_keeps_others_out failed. With one place in `inside` for all owners:
- * a_late_owner_disturbs_nobody failed.
+ * owner: that and an_owner_inside_keeps_others_out failed. With one place in `inside` for all
+ * owners: a_late_owner_disturbs_nobody failed.
  */
 #include "unit.h"
 
