@@ -129,20 +129,37 @@ static tnr_status donors_take(tnri_plan *plan)
 
 /* ---- new chunks ----------------------------------------------------------------------------- */
 
-/* Pages of the next new chunk: the largest power of two that the gap, the share of what is mapped,
- * and the settings allow. */
-static size_t chunk_pages(const tnri_plan *plan)
+enum {
+    PARTS = 4,        /* chunks that a large request is made of, if it may have larger ones */
+    PARTED_SHARE = 64 /* a request is large from this part (1/n) of chunk_whole_mb on */
+};
+
+/* The most that a new chunk may have, by what it costs to have it in many: the driver is paid by the
+ * chunk, and what is lost is at most a chunk that is not wholly free where it is needed. So a chunk
+ * is a share of all that is mapped, or a part of a large request; and a very large request, which a
+ * program has few of, is not divided at all. */
+static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
     const tnri_conf *conf = tnri_conf_get();
     const tnri_device *device = plan->arena->device;
-    unsigned shift = device->space.page_shift;
+    uint64_t request = plan->request->bytes;
+    uint64_t whole = conf->chunk_whole_mb << 20;
     uint64_t mapped = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
-                      ((uint64_t)plan->pages_missing << shift);
-    size_t most = (size_t)(mapped / conf->chunk_share >> shift);
-    size_t limit = (size_t)(conf->chunk_max_mb << 20 >> shift);
+                      ((uint64_t)plan->pages_missing << device->space.page_shift);
+    uint64_t most = mapped / conf->chunk_share;
+    if (request >= whole)
+        most = request;
+    else if (request >= whole / PARTED_SHARE && most < request / PARTS)
+        most = request / PARTS;
+    uint64_t limit = conf->chunk_max_mb << 20;
+    return most < limit ? most : limit;
+}
+
+/* Pages of the next new chunk: the largest power of two that that and the gap allow. */
+static size_t chunk_pages(const tnri_plan *plan)
+{
+    size_t most = (size_t)(chunk_bytes_most(plan) >> plan->arena->device->space.page_shift);
     size_t room = tnri_plan_room(plan);
-    if (most > limit)
-        most = limit;
     if (most > room)
         most = room;
     size_t pages = 1;
