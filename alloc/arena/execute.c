@@ -130,28 +130,34 @@ static tnr_status donors_take(tnri_plan *plan)
 /* ---- new chunks ----------------------------------------------------------------------------- */
 
 enum {
-    PARTS = 4,        /* chunks that a large request is made of, if it may have larger ones */
-    PARTED_SHARE = 64 /* a request is large from this part (1/n) of chunk_whole_mb on */
+    MOST_OF = 4,    /* a request of this part (1/n) of what is mapped is most of it, */
+    MOST_SHARE = 64 /* from this part (1/n) of chunk_whole_mb on */
 };
 
-/* The most that a new chunk may have, by what it costs to have it in many: the driver is paid by the
- * chunk, and what is lost is at most a chunk that is not wholly free where it is needed. So a chunk
- * is a share of all that is mapped, or a part of a large request; and a very large request, which a
- * program has few of, is not divided at all. */
+/* The most that a new chunk may have. The driver is paid by the chunk; what large ones cost in
+ * memory is that one which is free but for a corner of it cannot move. So, the largest of:
+ *   - a share of all that is mapped, which bounds what one chunk can waste;
+ *   - the power of two that divides the request, up to chunk_exact_mb: a request of the same size
+ *     fills such chunks again, wherever they go;
+ *   - all of a request that is most of what there is, or that is very large: growth, of which a
+ *     program has little, and which should cost what the driver's own allocation costs. */
 static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
     const tnri_conf *conf = tnri_conf_get();
     const tnri_device *device = plan->arena->device;
     uint64_t request = plan->request->bytes;
     uint64_t whole = conf->chunk_whole_mb << 20;
+    uint64_t limit = conf->chunk_max_mb << 20;
     uint64_t mapped = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
                       ((uint64_t)plan->pages_missing << device->space.page_shift);
     uint64_t most = mapped / conf->chunk_share;
-    if (request >= whole)
+    uint64_t exact = request & (0 - request); /* the largest power of two that divides it */
+    if (exact > conf->chunk_exact_mb << 20)
+        exact = conf->chunk_exact_mb << 20;
+    if (most < exact)
+        most = exact;
+    if (request >= whole || (request >= whole / MOST_SHARE && request >= mapped / MOST_OF))
         most = request;
-    else if (request >= whole / PARTED_SHARE && most < request / PARTS)
-        most = request / PARTS;
-    uint64_t limit = conf->chunk_max_mb << 20;
     return most < limit ? most : limit;
 }
 

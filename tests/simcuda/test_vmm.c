@@ -506,9 +506,9 @@ static void test_modelled_costs(void **state)
     assert_int_equal(simcuda_modelled_ns("cuMemCreate"), 7400 + 61800 + 140114);
     assert_ok(cuMemRelease(two));
     assert_ok(cuMemRelease(five));
-    assert_int_equal(simcuda_modelled_ns("*"),
-                     simcuda_modelled_ns("cuMemCreate") + simcuda_modelled_ns("cuMemRelease") +
-                         2 * 600 + 2 * 19700 + 2 * 13400);
+    assert_int_equal(simcuda_modelled_ns("*"), simcuda_modelled_ns("cuMemCreate") +
+                                                   simcuda_modelled_ns("cuMemRelease") + 2 * 600 +
+                                                   2 * 19700 + 2 * 13400);
     simcuda_calls_reset();
     assert_int_equal(simcuda_modelled_ns("*"), 0);
     assert_int_equal(simcuda_modelled_ns("no such call"), 0);

@@ -38,8 +38,8 @@ static uint64_t cost_at(enum sim_cost kind, uint64_t bytes)
     }
     const struct cost_row *low = &rows[i - 1];
     const struct cost_row *high = &rows[i];
-    double slope = ((double)high->ns[kind] - (double)low->ns[kind]) /
-                   (double)(high->bytes - low->bytes);
+    double slope =
+        ((double)high->ns[kind] - (double)low->ns[kind]) / (double)(high->bytes - low->bytes);
     return (uint64_t)((double)low->ns[kind] + slope * (double)(bytes - low->bytes));
 }
 
