@@ -86,6 +86,12 @@ class Callgrind(unittest.TestCase):
         self.assertEqual(facts, {"commit": "abc", "compiler": "gcc 12.2.0"})
         self.assertEqual(vars(counts["pair"]), vars(count()))
 
+    def test_cache(self):
+        profile = callgrind.Profile("events: Ir Dr Dw I1mr D1mr D1mw\n"
+                                    "ob=(1) /lib/libtenure.so\nfn=(1) tnr_free\n1 10 4 3 2 5 6\n"
+                                    "+1 10\nob=(2) /lib/libc.so.6\nfn=(2) memcpy\n1 9 9 9 9 9 9\n")
+        self.assertEqual(profile.misses, {"tnr_free": 11})
+
     def test_limit(self):
         kept = {"pair": count()}
         self.assertEqual(self.compare(kept, count(instructions=105.0))[0], 0)
