@@ -13,10 +13,10 @@ PROGRAM is bench_paths of a Release build (tests/bench/paths.c). What is counted
 Tenure's library executes and the functions of the C library that it calls (locks, copies); the
 driver's functions, the program's own loop and the warm-up are not. The numbers are exact and the
 same in each run, on a loaded machine too; they depend on the compiler, so a table made with another
-one is not compared. Instructions are not time: one with a lock prefix costs about 20 others, so
-those are counted too.
+one is not compared. Instructions are not time: one with a lock prefix takes about as long as 20
+others. So a path's cost is its instructions, a locked one counted as 20.
 
-A path is too expensive when it needs more than 3 % and 2 instructions more than the table says.
+A path is too expensive when its cost is more than 3 % and 2 above that of the table.
 
 Exit codes: 0 nothing grew; 1 something did, or a path could not be run; 2 wrong usage or a bad
 table; 77 nothing can be compared here (no valgrind, another compiler, no Release build).
@@ -40,6 +40,7 @@ COLUMNS = "path operations instructions locked c_library functions text".split()
 # What must be equal for numbers to be comparable.
 SAME = "compiler build glibc".split()
 GROWTH, SLACK = 0.03, 2.0
+LOCKED_COST = 20
 BUILD = "Release jemalloc"  # what a user has
 CALLER = "path_measured"
 # A first cache as most processors have it; callgrind takes the others from the machine.
@@ -133,6 +134,10 @@ class Count:
         self.instructions, self.locked, self.c_library = instructions, locked, c_library
         self.functions = functions  # name: instructions, dearest first
         self.misses = {}  # name: misses of the first cache, most first; only with --cache
+
+    @property
+    def cost(self):
+        return self.instructions + (LOCKED_COST - 1) * self.locked
 
     @classmethod
     def of_profile(cls, name, operations, text, profile):
@@ -245,13 +250,14 @@ def compare(kept, counts):
     for count in counts:
         old = kept.get(count.name)
         if old is None:
-            print(f"{count.name}: {count.instructions:.1f} instructions, not in the table yet")
+            print(f"{count.name}: cost {count.cost:.1f}, not in the table yet")
             grown += 1
             continue
-        change = count.instructions - old.instructions
-        print(f"{count.name:18} {old.instructions:9.1f} -> {count.instructions:9.1f} "
-              f"({change / old.instructions:+6.1%})  locked {old.locked:.2f} -> {count.locked:.2f}")
-        if change > GROWTH * old.instructions + SLACK:
+        change = count.cost - old.cost
+        print(f"{count.name:18} cost {old.cost:8.1f} -> {count.cost:8.1f} ({change / old.cost:+6.1%})"
+              f"  instructions {old.instructions:.1f} -> {count.instructions:.1f}"
+              f"  locked {old.locked:.2f} -> {count.locked:.2f}")
+        if change > GROWTH * old.cost + SLACK:
             grown += 1
             print("  TOO EXPENSIVE. What grew, in instructions per operation:")
             print("\n".join(growths(old, count)) or "    many functions a little")
@@ -268,7 +274,8 @@ def comparable(facts, kept_facts):
 
 def show(counts):
     for count in counts:
-        print(f"{count.name:18} {count.instructions:9.1f} instructions, {count.locked:.2f} locked, "
+        print(f"{count.name:18} cost {count.cost:.1f}: "
+              f"{count.instructions:.1f} instructions, {count.locked:.2f} locked, "
               f"{count.c_library:.1f} in the C library: {count.text}")
         for name, cost in count.functions.items():
             print(f"    {cost:9.1f}  {name}")

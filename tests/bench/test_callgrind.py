@@ -93,14 +93,19 @@ class Callgrind(unittest.TestCase):
         self.assertEqual(profile.misses, {"tnr_free": 11})
 
     def test_limit(self):
-        kept = {"pair": count()}
-        self.assertEqual(self.compare(kept, count(instructions=105.0))[0], 0)
-        grown, text = self.compare(kept, count(instructions=105.1,
+        kept = {"pair": count()}  # 100 instructions, 2 of them locked: a cost of 138
+        self.assertEqual(self.compare(kept, count(instructions=106.1))[0], 0)
+        grown, text = self.compare(kept, count(instructions=106.2,
                                                functions={"one": 50.0, "two": 20.0,
                                                           "C library": 40.0}))
         self.assertEqual(grown, 1)
         self.assertIn("two: 0.0 -> 20.0", text)
         self.assertNotIn("one:", text)
+
+    def test_locked_instructions_weigh_more(self):
+        kept = {"pair": count()}
+        self.assertEqual(self.compare(kept, count(instructions=101.0, locked=3.0))[0], 1)
+        self.assertEqual(self.compare(kept, count(instructions=130.0, locked=0.0))[0], 0)
 
     def test_path_without_a_kept_number(self):
         self.assertEqual(self.compare({}, count())[0], 1)
