@@ -410,7 +410,7 @@ What an operation of each path executes, counted by callgrind on the simulated d
 (`tests/bench/callgrind.py`, `tests/bench/paths.c`): Tenure's own functions and those of the C
 library that it calls, without the driver. The same in each run; a test compares them with this
 table, so that what became more expensive shows in review. Instructions are not time: a locked one
-takes as long as about 20 others, so they are counted apart.
+takes about as long as 20 others, and the cost counts it so.
 
 {instructions}
 ## Changes

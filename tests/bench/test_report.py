@@ -247,7 +247,7 @@ class Report(unittest.TestCase):
         changes.write_text(heading + '"a lock less","two, not one",-20 %,-18 %,,abc,kept\n',
                            "utf-8")
         page = self.make()
-        self.row(page, "`pair`: a pair", "502", "22", "2.00", "`tnr_malloc` 99, C library 22")
+        self.row(page, "`pair`: a pair", "540", "502", "22", "2.00", "`tnr_malloc` 99, C library 22")
         self.row(page, "`abc`", "`gcc 12`", "`Release`", "not in the data")
         self.row(page, "a lock less", "two, not one", "-20 %", "-18 %", "-", "`abc`", "kept")
         for row, reason in (("a,b,c,d,e,f,perhaps", "the decision is one of"),
