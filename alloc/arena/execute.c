@@ -225,8 +225,10 @@ static void sources_unmap(tnri_plan *plan, size_t mapped)
             refused = tnri_pages_unmap(device, source->page, source->chunk->pages, 1) != TNR_OK;
         if (!refused)
             continue;
+        tnri_arena_enter(plan->arena);
         for (size_t p = 0; p < source->chunk->pages; p++)
             device->space.pages[source->page + p] = &tnri_chunk_stuck;
+        tnri_lock_release(&plan->arena->lock);
     }
 }
 
@@ -254,9 +256,11 @@ static void sources_return(tnri_plan *plan)
     }
 }
 
-/* Enters the chunks at their new pages. The window is PENDING, so nobody else looks there. */
+/* Enters the chunks at their new pages. Under the arena's lock, although the window is PENDING and
+ * of no interest to anybody: an audit asks about any address. */
 static void sources_settle(tnri_plan *plan)
 {
+    tnri_assert_held(&plan->arena->lock);
     tnri_space *space = plan->world->space;
     for (size_t i = 0; i < plan->sources_count; i++) {
         tnri_source *source = &plan->sources[i];
@@ -318,6 +322,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
 
     tnri_arena *arena = plan->arena;
     tnri_arena_enter(arena);
+    sources_settle(plan);
     group_queue(plan, 0, plan->own_count);
     if (tnri_is_noting())
         sources_note(plan);
@@ -372,7 +377,6 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
         group_set_event(plan, 0, plan->own_count, event);
         tnri_event_drop(arena->device, event);
     }
-    sources_settle(plan);
     return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
 
 fail_map:

@@ -5,19 +5,19 @@
  *
  *   bench_scale [--blocks N] [--streams N] [--operations N] [--csv FILE]
  *
- * Without --blocks and --streams, rows from 1,000 to a million blocks on 16 to 1,024 streams. Each row is a fresh library: blocks
- * of 512 B to 2 MiB, uniform, dealt to the streams in turn, the streams to the devices. Then, with
- * all of them live:
+ * Without --blocks and --streams, rows from 1,000 to a million blocks on 16 to 1,024 streams. Each
+ * row is a fresh library: blocks of 512 B to 2 MiB, uniform, dealt to the streams in turn, the
+ * streams to the devices. Then, with all of them live:
  *   cached     a random block is freed and one of its size allocated on its stream: the cached path
  *   mix        the same with another random size: what is not cached is looked for, and moved
  *   stats, snapshot   of one device; of all, written to a file in memory
  *   destroy    one stream with its share of the blocks
  *   trim       with every second block freed: what giving back all idle memory takes
- * Times are the thread's on its processor; ns are medians of batches. What calls the driver holds the simulation's own
- * time for it, so those times show how a cost grows and not what it is on a GPU. Counts and bytes
- * are exact. Instructions are counted by tests/bench/scale.py, under callgrind, from the functions
- * named measured_. Chunks are of 32 MiB unless TENURE_CONF says otherwise: Linux allows a process
- * 65,530 mappings, and a terabyte of 2 MiB chunks is more on the simulated device.
+ * Times are the thread's on its processor; ns are medians of batches. What calls the driver holds
+ * the simulation's own time for it, so those times show how a cost grows and not what it is on a
+ * GPU. Counts and bytes are exact. Instructions are counted by tests/bench/scale.py, under
+ * callgrind, from the functions named measured_. Chunks are of 32 MiB unless TENURE_CONF says
+ * otherwise: Linux allows a process 65,530 mappings, and a terabyte of 2 MiB chunks is more.
  *
  * Exit codes: 0 done; 1 a call failed; 2 bad arguments.
  */

@@ -58,6 +58,20 @@ static void failure_keep(campaign *self, const fuzz_child *child)
         memcpy(totals->program.ops, shared->ops, shared->count * sizeof(fuzz_op));
 }
 
+static void gates_add(gate_counts *sum, const gate_counts *one)
+{
+    sum->placed += one->placed;
+    sum->opened_drawn += one->opened_drawn;
+    sum->opened_waiting += one->opened_waiting;
+    sum->opened_full += one->opened_full;
+    sum->overtaking += one->overtaking;
+    sum->late += one->late;
+    sum->reads += one->reads;
+    sum->words_read += one->words_read;
+    sum->words_written += one->words_written;
+    sum->opening_ns += one->opening_ns;
+}
+
 static void result_add(campaign *self, const fuzz_child *child)
 {
     const fuzz_shared *shared = child->shared;
@@ -73,7 +87,10 @@ static void result_add(campaign *self, const fuzz_child *child)
     totals->policies |= result->policies;
     totals->busy_ns += result->ns;
     totals->verdicts[result->verdict]++;
+    gates_add(&totals->gates, &result->gates);
+    totals->mismatches += strcmp(result->check, "contents") == 0;
     for (int i = 0; i < FUZZ_KINDS; i++) {
+        totals->unavailable[i] += result->unavailable[i];
         totals->calls[i] += result->calls[i];
         totals->refused[i] += result->refused[i];
     }

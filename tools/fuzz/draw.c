@@ -110,9 +110,10 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
         if ((i == DRAW_FAULT && limits->no_faults) || (i == DRAW_SLEEP && limits->no_sleep) ||
             ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && limits->no_graphs))
             weight = 0;
-        sum += weight;
-        draw->weights_sum[i] = sum;
+        for (; weight > 0 && sum < DRAW_WEIGHTS_MAX; weight--)
+            draw->actions[sum++] = (uint8_t)i;
     }
+    draw->weights_sum = sum;
 }
 
 void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fuzz_limits *limits)
@@ -122,6 +123,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->random = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
     setup->seed = seed;
     setup_draw(draw, setup);
+    if (limits->devices_max > 0 && setup->devices > limits->devices_max)
+        setup->devices = limits->devices_max;
     draw->devices = setup->devices;
     fuzz_limits drawn = *limits;
     drawn.no_faults |= limits->illegal != 0; /* a failed call could hide the error */
@@ -143,6 +146,11 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
             setup->memory_bytes = 256 * MIB; /* to reclaim is to wait, and to wait is to order */
         draw->illegal_kind = (int)below(draw, (uint64_t)fuzz_planted_count);
         draw->illegal_after = 20 + below(draw, limits->ops > 2000 ? 2000 : limits->ops);
+    }
+    if (limits->illegal && limits->gated) {
+        draw->is_gated = 1;
+        draw->illegal_kind = gate_planted_kind(draw->illegal_kind);
+        snprintf(setup->schedule, sizeof(setup->schedule), "lazy");
     }
 }
 
@@ -230,9 +238,11 @@ void draw_wait(fuzz_draw *draw, const model *m, int from, int to)
 
 static int draw_malloc(fuzz_draw *draw, model *m)
 {
+    if (m->live_count >= draw->live_target)
+        return 0;
     int slot = draw_block_free(draw, m);
     int stream = draw_stream(draw, m, -1);
-    if (slot < 0 || stream < 0 || m->live_count >= draw->live_target)
+    if (slot < 0 || stream < 0)
         return 0;
     fuzz_op op = op_of(FUZZ_MALLOC, slot, stream);
     op.n = draw_bytes(draw);
@@ -471,16 +481,6 @@ static int draw_stream_life(fuzz_draw *draw, model *m)
 
 /* ---- what comes next ------------------------------------------------------------------------ */
 
-static int action_draw(fuzz_draw *draw, const model *m)
-{
-    (void)m;
-    uint32_t at = (uint32_t)below(draw, draw->weights_sum[DRAW_ACTIONS - 1]);
-    int action = 0;
-    while (draw->weights_sum[action] <= at)
-        action++;
-    return action;
-}
-
 static int action_run(fuzz_draw *draw, model *m, int action)
 {
     if (m->capturing && below(draw, 6) == 0)
@@ -542,7 +542,7 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m)
     if (draw->queue_count == 0 && draw->given > draw->illegal_after && !draw->illegal_done)
         draw->illegal_done = draw_plant(draw, m);
     for (int tries = 0; draw->queue_count == 0 && tries < 200; tries++)
-        (void)action_run(draw, m, action_draw(draw, m));
+        (void)action_run(draw, m, draw->actions[below(draw, draw->weights_sum)]);
     if (draw->queue_count == 0)
         return (fuzz_op){.kind = FUZZ_RUN, .n = 1};
     fuzz_op op = draw->queue[draw->queue_first];

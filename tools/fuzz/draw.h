@@ -20,6 +20,8 @@
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
     int illegal; /* plant one error */
+    int gated;       /* for a device whose schedule is not known: see gate.h */
+    int devices_max; /* that the machine has; 0: as many as are drawn */
     uint64_t ops;
 } fuzz_limits;
 
@@ -59,12 +61,13 @@ enum {
         DRAW_ACTIONS
 };
 
-enum { DRAW_QUEUE = 64 };
+enum { DRAW_QUEUE = 64, DRAW_WEIGHTS_MAX = 16384 };
 
 typedef struct fuzz_draw {
     uint64_t random;
-    uint32_t weights_sum[DRAW_ACTIONS]; /* running sums */
-    int live_target;                    /* blocks */
+    uint32_t weights_sum;              /* of all actions, which is how many of actions[] count */
+    uint8_t actions[DRAW_WEIGHTS_MAX]; /* each as often as it weighs */
+    int live_target;                   /* blocks */
     int streams_target;
     int told_percent;   /* of records and waits that Tenure is told of */
     int write_percent;  /* of allocations that are written at once */
@@ -77,6 +80,7 @@ typedef struct fuzz_draw {
     uint64_t illegal_after; /* operations; UINT64_MAX: nothing is planted */
     int illegal_kind;       /* which error: index into fuzz_planted_names */
     int illegal_done;
+    int is_gated;
     fuzz_op queue[DRAW_QUEUE]; /* drawn, not given out yet */
     int queue_first, queue_count;
     uint64_t given; /* operations so far */
@@ -113,5 +117,8 @@ int draw_chain(fuzz_draw *draw, const model *m);
 extern const char *const fuzz_planted_names[];
 extern const int fuzz_planted_count;
 int draw_plant(fuzz_draw *draw, model *m);
+/* The same where contents must show it: see gate_plant.c. Not all kinds are possible there. */
+int gate_plant(fuzz_draw *draw, const model *m);
+int gate_planted_kind(int kind);
 
 #endif

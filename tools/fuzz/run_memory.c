@@ -95,8 +95,6 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     int is_reserve = op->kind == FUZZ_RESERVE;
     int in_capture = run->model.streams[op->stream].graph != 0;
     run_hash(run, base);
-    run->freed_again |=
-        base < run->freed_base + run->freed_bytes && run->freed_base < base + (uintptr_t)op->n;
     malloc_check(run, op, base);
     if (!run->is_over && !is_reserve && !in_capture)
         (void)run->device->owner_begin(base, (size_t)op->n, run->labels[op->block]);
@@ -106,6 +104,7 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     run->last[op->block].bytes = (size_t)op->n;
     run->last[op->block].device = run->model.blocks[op->block].device;
     run->last[op->block].is_owned = !in_capture;
+    run_graph_tags_forget(run, op->block);
     return 1;
 }
 
@@ -132,6 +131,7 @@ static int run_commit(fuzz_run *run, const fuzz_op *op)
     m->requested_bytes[block->device] += op->n - block->bytes;
     block->bytes = (size_t)op->n;
     block->is_tagged = 0;                               /* its last word is another one now */
+    run_graph_tags_forget(run, op->block);
     block->ready = order_point(&m->order, block->home); /* Tenure's waits may have come before */
     return 1;
 }
@@ -170,6 +170,7 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
     if (op->is_illegal) {
         run->freed_base = block->base;
         run->freed_bytes = block->bytes;
+        run->freed_uses = block->open;
     }
     model_did_free(&run->model, op);
     return 1;
@@ -233,6 +234,19 @@ int run_memory(fuzz_run *run, const fuzz_op *op)
 /* Blocks whose contents are checked. */
 enum { VISITED_ONE_IN = 4 };
 
+void run_graph_tags_forget(fuzz_run *run, int slot)
+{
+    for (int g = 0; g < FUZZ_GRAPHS; g++)
+        run->graph_tags[g][slot] = 0;
+}
+
+/* What the capture that is under way writes into a block stays what its later reads find, whenever
+ * the graph is launched. */
+static uint64_t *captured_tag(fuzz_run *run, int slot)
+{
+    return &run->graph_tags[run->model.capturing - 1][slot];
+}
+
 static fuzz_touch touch_of(fuzz_run *run, int slot, int in_capture, int is_write)
 {
     model_block *block = &run->model.blocks[slot];
@@ -242,11 +256,15 @@ static fuzz_touch touch_of(fuzz_run *run, int slot, int in_capture, int is_write
     touch.bytes = block->base == 0 ? run->last[slot].bytes : block->bytes;
     if (is_write) {
         touch.tag = ++run->model.tag_last;
-        if (!in_capture) {
+        if (in_capture) {
+            *captured_tag(run, slot) = touch.tag;
+        } else {
             block->tag = touch.tag;
             block->is_tagged = 1;
         }
-    } else if (!in_capture && block->is_tagged) {
+    } else if (in_capture) {
+        touch.tag = *captured_tag(run, slot);
+    } else if (block->is_tagged) {
         touch.tag = block->tag;
     }
     return touch;
@@ -257,11 +275,26 @@ static CUresult fill(fuzz_run *run, int slot, CUstream stream, int in_capture)
 {
     model_block *block = &run->model.blocks[slot];
     unsigned char value = (unsigned char)(++run->model.tag_last % 255 + 1);
-    if (!in_capture) {
-        block->tag = value * UINT64_C(0x0101010101010101);
+    uint64_t tag = value * UINT64_C(0x0101010101010101);
+    if (in_capture) {
+        *captured_tag(run, slot) = tag;
+    } else {
+        block->tag = tag;
         block->is_tagged = 1;
     }
     return run->device->set(run->last[slot].base, value, block->bytes, stream);
+}
+
+/* A planted error shows once the memory's next owner writes there, unless the program has ordered
+ * that after the use in question by other means: a later synchronisation, for instance. */
+static void planted_watch(fuzz_run *run, const model_block *block, const model_stream *stream)
+{
+    if (run->freed_base == 0 || stream->graph != 0 ||
+        block->base >= run->freed_base + run->freed_bytes ||
+        run->freed_base >= block->base + block->bytes)
+        return;
+    order_clock now = order_now(&run->model.order, stream->component);
+    run->freed_again |= !order_covers(&now, &run->freed_uses);
 }
 
 int run_access(fuzz_run *run, const fuzz_op *op)
@@ -301,6 +334,9 @@ int run_access(fuzz_run *run, const fuzz_op *op)
     }
     if (m->blocks[op->block].base == 0)
         return 1; /* a planted error: it is nobody's */
+    if (op->kind != FUZZ_READ)
+        planted_watch(run, &m->blocks[op->kind == FUZZ_COPY ? op->other : op->block],
+                      &m->streams[op->stream]);
     model_did_access(m, op->block, op->stream, op->kind == FUZZ_WRITE || op->kind == FUZZ_FILL);
     if (op->kind == FUZZ_COPY)
         model_did_access(m, op->other, op->stream, 1);

@@ -75,7 +75,8 @@ struct sim_settings {
     uint64_t version; /* as cuDriverGetVersion says it */
     enum sim_schedule schedule;
     bool vmm;
-    bool races; /* the race detector starts with cuInit */
+    bool keep_pages; /* what is in released memory is given back at the end only */
+    bool races;      /* the race detector starts with cuInit */
     bool abort_on_violation;
     bool missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };
@@ -277,7 +278,8 @@ struct sim_launch {
     void *extra[5];       /* the packed form's description, its size first as the driver has it */
     size_t packed_bytes;  /* as given; at least the kernel's */
     size_t access_count;
-    struct sim_access *access; /* its own allocation */
+    struct sim_access *access; /* few, or an allocation of its own */
+    struct sim_access few[4];  /* what most kernels touch */
     size_t room_bytes;         /* of storage[] */
     max_align_t storage[];     /* parameter pointers, parameters in their packed form */
 };

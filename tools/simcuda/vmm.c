@@ -101,7 +101,7 @@ static void memory_end(struct sim_memory *memory)
         sim_memory_put(origin);
         return;
     }
-    if (!sim.forked && sim_lease_last(memory)) {
+    if (!sim.forked && sim_lease_last(memory) && !sim.settings.keep_pages) {
         (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                         (off_t)memory->offset, (off_t)memory->bytes);
     }
