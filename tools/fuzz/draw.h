@@ -19,7 +19,7 @@
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
-    int illegal; /* plant one error */
+    int illegal;     /* plant one error */
     int gated;       /* for a device whose schedule is not known: see gate.h */
     int devices_max; /* that the machine has; 0: as many as are drawn */
     uint64_t ops;
