@@ -138,7 +138,8 @@ enum {
  * memory is that one which is free but for a corner of it cannot move. So, the largest of:
  *   - a share of all that is mapped, which bounds what one chunk can waste;
  *   - the power of two that divides the request, up to chunk_exact_mb: a request of the same size
- *     fills such chunks again, wherever they go;
+ *     fills such chunks again, wherever they go. Not for a step of a block that grows, which tells
+ *     nothing of what comes after it;
  *   - all of a request that is most of what there is, or that is very large: growth, of which a
  *     program has little, and which should cost what the driver's own allocation costs. */
 static uint64_t chunk_bytes_most(const tnri_plan *plan)
@@ -154,7 +155,7 @@ static uint64_t chunk_bytes_most(const tnri_plan *plan)
     uint64_t exact = request & (0 - request); /* the largest power of two that divides it */
     if (exact > conf->chunk_exact_mb << 20)
         exact = conf->chunk_exact_mb << 20;
-    if (most < exact)
+    if (!plan->is_growth && most < exact)
         most = exact;
     if (request >= whole || (request >= whole / MOST_SHARE && request >= mapped / MOST_OF))
         most = request;

@@ -478,8 +478,8 @@ static void test_device_without_vmm(void **state)
     assert_ok(cuMemFree(at));
 }
 
-/* What is modelled is by the mapping and its size, whatever the number of calls: the rows of cost.def
- * as they are, and the middle between two of them. */
+/* What is modelled is by the mapping and its size, whatever the number of calls: the rows of
+ * cost.def as they are, and a size between two of them. */
 static void test_modelled_costs(void **state)
 {
     (void)state;

@@ -3,8 +3,8 @@
  * What growing costs in driver time, by the simulated device's table of an H200 (modelled), beside
  * cuMemAlloc of the same bytes by the same table; and that a steady state costs no driver call.
  *
- * Seen to fail with the last two rules of chunk_bytes_most (arena/execute.c) taken out: 4 GiB then
- * cost 11 times as much as cuMemAlloc, and 12 MiB became chunks of 2.
+ * Seen to fail with the last two rules of chunk_bytes_most (arena/execute.c) taken out: 256 MiB
+ * then cost 91 times as much as cuMemAlloc, and 12 MiB became chunks of 2.
  */
 #include "unit.h"
 
@@ -76,8 +76,8 @@ static void test_growth_of_a_large_program(void **state)
         assert_ok(tnr_free(blocks[i]));
 }
 
-/* Blocks of a size that is a multiple of 4 MiB are made of chunks of 4 MiB, which fill the next such
- * block; others of the share's. */
+/* Blocks of a size that is a multiple of 4 MiB are made of chunks of 4 MiB, which fill the next
+ * such block; others of the share's. */
 static void test_chunks_that_fill_the_request(void **state)
 {
     (void)state;
