@@ -255,8 +255,8 @@ def compare(kept, counts):
             continue
         change = count.cost - old.cost
         print(f"{count.name:18} cost {old.cost:8.1f} -> {count.cost:8.1f} "
-              f"({change / old.cost:+6.1%})  instructions {old.instructions:.1f} -> {count.instructions:.1f}"
-              f"  locked {old.locked:.2f} -> {count.locked:.2f}")
+              f"({change / old.cost:+6.1%})  instructions {old.instructions:.1f} -> "
+              f"{count.instructions:.1f}  locked {old.locked:.2f} -> {count.locked:.2f}")
         if change > GROWTH * old.cost + SLACK:
             grown += 1
             print("  TOO EXPENSIVE. What grew, in instructions per operation:")
