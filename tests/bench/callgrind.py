@@ -254,9 +254,9 @@ def compare(kept, counts):
             grown += 1
             continue
         change = count.cost - old.cost
-        print(f"{count.name:18} cost {old.cost:8.1f} -> {count.cost:8.1f} ({change / old.cost:+6.1%})"
-              f"  instructions {old.instructions:.1f} -> {count.instructions:.1f}"
-              f"  locked {old.locked:.2f} -> {count.locked:.2f}")
+        print(f"{count.name:18} cost {old.cost:8.1f} -> {count.cost:8.1f} "
+              f"({change / old.cost:+6.1%})  instructions {old.instructions:.1f} -> "
+              f"{count.instructions:.1f}  locked {old.locked:.2f} -> {count.locked:.2f}")
         if change > GROWTH * old.cost + SLACK:
             grown += 1
             print("  TOO EXPENSIVE. What grew, in instructions per operation:")
