@@ -13,6 +13,7 @@
 #include "capture.h"
 #include "hold.h"
 #include "pool/library.h"
+#include "pool/witness.h"
 #include "retire.h"
 #include "room.h"
 #include "scope.h"
@@ -44,7 +45,8 @@ static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
         return unknown_error(stream);
     if (!tnri_capture_join(*capture))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a thread of a capture.");
-    return TNR_OK;
+    /* What names it here is the graph's; tnr_free_sync must know it after the capture too. */
+    return tnri_witness_stream((*capture)->device, stream);
 }
 
 static tnr_status malloc_inside(int device, tnr_pool pool, tnr_stream stream,

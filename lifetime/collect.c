@@ -113,6 +113,12 @@ static uint32_t uses_withdraw(tnri_uses *uses)
     return withdrawn;
 }
 
+/* 1 if tnr_free_sync freed the block and its batch has no fence yet. */
+static int is_unfenced(const tnri_uses *uses)
+{
+    return atomic_load_explicit(&uses->is_unfenced, memory_order_acquire);
+}
+
 /* 1 if the use is over, or the stream (which may be null) is ordered after it. */
 static int use_is_before(const tnri_use *use, tnri_stream *own)
 {
@@ -141,7 +147,7 @@ static tnr_status uses_order(const tnri_uses *uses, tnri_stream *own, int *waite
  * which. */
 static int uses_are_before(const tnri_uses *uses, tnri_stream *own, int wait, int *waited)
 {
-    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire))
+    if (is_unfenced(uses))
         return 0;
     if (wait && own != NULL)
         return uses_order(uses, own, waited) == TNR_OK;
@@ -312,19 +318,21 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
     size_t freed = 0;
     int can = 1;
     while (freed < bytes && can) {
-        uint32_t done = 0;
+        int is_others = 0; /* another thread has something to do first */
         tnri_uses *uses = life_look(life, NULL);
         if (uses == NULL) {
-            can = life_is_busy(life);
+            can = is_others = life_is_busy(life);
+        } else if (is_unfenced(uses)) {
+            can = batch_fence(arena->device) == TNR_OK;
+            is_others = is_unfenced(uses);
+            freed += tnri_uses_over(uses, 1, TNR_REUSE_EVENT_DONE);
         } else {
-            int is_unfenced = atomic_load_explicit(&uses->is_unfenced, memory_order_acquire);
-            can =
-                is_unfenced ? batch_fence(arena->device) == TNR_OK : uses_wait(arena->device, uses);
-            if (can && !is_unfenced)
-                done = uses_withdraw(uses);
+            can = uses_wait(arena->device, uses);
+            uint32_t done = can ? uses_withdraw(uses) : 0;
+            is_others = done == 0;
             freed += tnri_uses_over(uses, done + 1, TNR_REUSE_EVENT_DONE);
         }
-        if (done == 0)
+        if (is_others && can)
             sched_yield();
     }
     return freed;
@@ -336,9 +344,10 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
 static tnr_status uses_be_fenced(tnri_device *device, const tnri_uses *uses)
 {
     tnr_status status = TNR_OK;
-    while (status == TNR_OK && atomic_load_explicit(&uses->is_unfenced, memory_order_acquire)) {
+    while (status == TNR_OK && is_unfenced(uses)) {
         status = batch_fence(device);
-        sched_yield();
+        if (is_unfenced(uses))
+            sched_yield();
     }
     return status;
 }

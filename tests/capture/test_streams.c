@@ -3,6 +3,9 @@
  * Which streams and threads a capture concerns, and that it leaves the others alone: the default
  * streams, growth and shortage of memory meanwhile, calls that must not break it, the fork, and
  * that nothing is asked of the driver about captures while there is none.
+ *
+ * Seen to fail with these lines changed in the library:
+ *   streams_of_a_capture_stay_known  hooks.c, capture_of_stream: the call of tnri_witness_stream
  */
 #include "steps.h"
 
@@ -51,6 +54,45 @@ static void streams_join_and_others_do_not(void **state)
     void *const blocks[] = {first, joined, further, before, after};
     for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
         assert_ok(tnr_free(blocks[i]));
+    recorded_destroy(&graph);
+    check_all_given_back();
+}
+
+/* Streams that Tenure met in a capture only are streams that tnr_free_sync waits for. One was
+ * recorded, the other one allocated on. */
+static void streams_of_a_capture_stay_known(void **state)
+{
+    (void)state;
+    steps_start("reuse:poll,cross_stream:off", NULL);
+    capture_begin(ORIGIN, NULL);
+    unsigned char *inside = captured_block(ORIGIN, 1);
+    order_after(BRANCH, ORIGIN);
+    order_after(OTHER, ORIGIN);
+    assert_ok(tnr_record_use(inside, BRANCH));
+    assert_ok(tnr_free(captured_block(OTHER, 2)));
+    order_after(ORIGIN, BRANCH);
+    order_after(ORIGIN, OTHER);
+    assert_ok(tnr_free(inside));
+    recorded graph = capture_end(ORIGIN);
+
+    tnr_stream const met[] = {BRANCH, OTHER};
+    for (int i = 0; i < 2; i++) {
+        void *block = unit_malloc(4 * MIB, OUTSIDE);
+        order_after(met[i], OUTSIDE);
+        life_gate_close(i, met[i]);
+        (void)life_read(block, 4 * MIB, met[i]);
+        assert_ok(tnr_free_sync(block));
+        simcuda_run(UINT64_MAX);
+        void *early = unit_malloc(4 * MIB, OUTSIDE);
+        assert_ptr_not_equal(early, block);
+        life_gate_open(i);
+        simcuda_run(UINT64_MAX);
+        void *late = unit_malloc(4 * MIB, OUTSIDE);
+        assert_ptr_equal(late, block);
+        assert_ok(tnr_free(early));
+        assert_ok(tnr_free(late));
+        assert_ok(tnr_trim(0, 0, NULL));
+    }
     recorded_destroy(&graph);
     check_all_given_back();
 }
@@ -582,6 +624,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(streams_join_and_others_do_not, steps_stop),
+        cmocka_unit_test_teardown(streams_of_a_capture_stay_known, steps_stop),
         cmocka_unit_test_teardown(pools_by_name, steps_stop),
         cmocka_unit_test_teardown(two_threads_capture_at_once, steps_stop),
         cmocka_unit_test_teardown(other_threads_go_on, steps_stop),

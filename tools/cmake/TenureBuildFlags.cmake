@@ -32,6 +32,9 @@ target_compile_definitions(tenure_build_flags INTERFACE "_GNU_SOURCE=")
 # Release means -O2 with line tables: an allocator's stack traces must be readable in the field.
 target_compile_options(tenure_build_flags INTERFACE
   ${TNR_WARNINGS} -g -fno-omit-frame-pointer $<$<CONFIG:Release>:-O2>)
+# Two counters side by side would be loaded as one vector, right after they were stored one by one,
+# and the processor cannot forward two stores to one load.
+target_compile_options(tenure_build_flags INTERFACE $<$<CONFIG:Release>:-fno-tree-slp-vectorize>)
 target_link_libraries(tenure_build_flags INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 if(TNR_WERROR)
   target_compile_options(tenure_build_flags INTERFACE -Werror)
@@ -63,3 +66,22 @@ if(TNR_SANITIZE)
   target_link_options(tenure_build_flags INTERFACE ${tnr_sanitize_flags})
   target_compile_definitions(tenure_build_flags INTERFACE TNR_SANITIZED=1)
 endif()
+
+# tenure_whole_program(target): a tool whose speed is what it is for (the simulated device, the
+# fuzzer) is optimised across its files, in optimised builds. The library itself never is: what is
+# tested is compiled as what is shipped.
+include(CheckIPOSupported)
+function(tenure_whole_program target)
+  if(TNR_SANITIZE)
+    return()
+  endif()
+  if(NOT DEFINED TNR_HAS_IPO)
+    check_ipo_supported(RESULT has_ipo LANGUAGES C)
+    set(TNR_HAS_IPO ${has_ipo} CACHE INTERNAL "the compiler optimises across files")
+  endif()
+  if(TNR_HAS_IPO)
+    set_target_properties(${target} PROPERTIES
+      INTERPROCEDURAL_OPTIMIZATION_RELEASE ON
+      INTERPROCEDURAL_OPTIMIZATION_RELWITHDEBINFO ON)
+  endif()
+endfunction()

@@ -110,9 +110,10 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
         if ((i == DRAW_FAULT && limits->no_faults) || (i == DRAW_SLEEP && limits->no_sleep) ||
             ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && limits->no_graphs))
             weight = 0;
-        sum += weight;
-        draw->weights_sum[i] = sum;
+        for (; weight > 0 && sum < DRAW_WEIGHTS_MAX; weight--)
+            draw->actions[sum++] = (uint8_t)i;
     }
+    draw->weights_sum = sum;
 }
 
 void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fuzz_limits *limits)
@@ -237,9 +238,11 @@ void draw_wait(fuzz_draw *draw, const model *m, int from, int to)
 
 static int draw_malloc(fuzz_draw *draw, model *m)
 {
+    if (m->live_count >= draw->live_target)
+        return 0;
     int slot = draw_block_free(draw, m);
     int stream = draw_stream(draw, m, -1);
-    if (slot < 0 || stream < 0 || m->live_count >= draw->live_target)
+    if (slot < 0 || stream < 0)
         return 0;
     fuzz_op op = op_of(FUZZ_MALLOC, slot, stream);
     op.n = draw_bytes(draw);
@@ -308,8 +311,10 @@ static int draw_cover(fuzz_draw *draw, model *m, int slot)
 static int draw_free_inside(fuzz_draw *draw, model *m, int slot)
 {
     const model_inside *inside = &m->inside[slot];
+    const model_graph *graph = &m->graphs[m->capturing - 1];
     for (int i = 0; i < FUZZ_STREAMS; i++)
-        if (inside->open.at[i] > 0 && m->streams[i].graph == m->capturing) {
+        if (i != inside->home && m->streams[i].graph == m->capturing &&
+            inside->open.at[graph->branch[i]] > 0) {
             fuzz_op op = op_of(below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM, slot, i);
             draw_push(draw, op);
         }
@@ -478,20 +483,10 @@ static int draw_stream_life(fuzz_draw *draw, model *m)
 
 /* ---- what comes next ------------------------------------------------------------------------ */
 
-static int action_draw(fuzz_draw *draw, const model *m)
-{
-    (void)m;
-    uint32_t at = (uint32_t)below(draw, draw->weights_sum[DRAW_ACTIONS - 1]);
-    int action = 0;
-    while (draw->weights_sum[action] <= at)
-        action++;
-    return action;
-}
-
 static int action_run(fuzz_draw *draw, model *m, int action)
 {
     if (m->capturing && below(draw, 6) == 0)
-        return draw_reuse_inside(draw, m);
+        return below(draw, 3) == 0 ? draw_redirect(draw, m) : draw_reuse_inside(draw, m);
     switch (action) {
     case DRAW_MALLOC:
         return draw_malloc(draw, m);
@@ -549,7 +544,7 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m)
     if (draw->queue_count == 0 && draw->given > draw->illegal_after && !draw->illegal_done)
         draw->illegal_done = draw_plant(draw, m);
     for (int tries = 0; draw->queue_count == 0 && tries < 200; tries++)
-        (void)action_run(draw, m, action_draw(draw, m));
+        (void)action_run(draw, m, draw->actions[below(draw, draw->weights_sum)]);
     if (draw->queue_count == 0)
         return (fuzz_op){.kind = FUZZ_RUN, .n = 1};
     fuzz_op op = draw->queue[draw->queue_first];

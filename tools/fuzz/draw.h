@@ -61,12 +61,13 @@ enum {
         DRAW_ACTIONS
 };
 
-enum { DRAW_QUEUE = 64 };
+enum { DRAW_QUEUE = 64, DRAW_WEIGHTS_MAX = 16384 };
 
 typedef struct fuzz_draw {
     uint64_t random;
-    uint32_t weights_sum[DRAW_ACTIONS]; /* running sums */
-    int live_target;                    /* blocks */
+    uint32_t weights_sum;              /* of all actions, which is how many of actions[] count */
+    uint8_t actions[DRAW_WEIGHTS_MAX]; /* each as often as it weighs */
+    int live_target;                   /* blocks */
     int streams_target;
     int told_percent;   /* of records and waits that Tenure is told of */
     int write_percent;  /* of allocations that are written at once */
@@ -105,6 +106,8 @@ void draw_wait(fuzz_draw *draw, const model *m, int from, int to);
 uint64_t draw_bytes(fuzz_draw *draw);
 /* In a capture: memory that another stream used is freed and wanted again. */
 int draw_reuse_inside(fuzz_draw *draw, const model *m);
+/* In a capture: dependencies set by hand. */
+int draw_redirect(fuzz_draw *draw, model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
 int draw_control_action(fuzz_draw *draw, model *m, int action);

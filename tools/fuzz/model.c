@@ -108,8 +108,7 @@ void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t byt
     self->live[self->live_count++] = op->block;
     self->live_blocks[block->device]++;
     self->requested_bytes[block->device] += bytes;
-    if (block->graph == 0)
-        self->streams[op->stream].is_known = 1;
+    self->streams[op->stream].is_known = 1;
 }
 
 void model_did_free(model *self, const fuzz_op *op)

@@ -51,7 +51,9 @@ static void step(const site *s, fuzz_kind kind, int block, int stream, int is_il
 
 /* A free that waits for a use comes back only when memory is missed, so the sizes are such that
  * nothing else fits, and then at once, behind a wait for the use that Tenure knows of: too early a
- * one. */
+ * one. What was pending before is over and given back: otherwise the memory of a block that
+ * tnr_free_sync had freed, or of another stream, may be taken first, behind a wait that happens to
+ * order what the error leaves without order. */
 static void steps_eager(site *s)
 {
     s->bytes = (5 << 20) + 512 * random_below(&s->draw->random, 1000);
@@ -59,6 +61,8 @@ static void steps_eager(site *s)
         if (strcmp(fuzz_settings[i], "reuse:wait") == 0 ||
             strcmp(fuzz_settings[i], "reuse_mark_percent:0") == 0)
             draw_push(s->draw, (fuzz_op){.kind = FUZZ_CONFIGURE, .name = i});
+    draw_push(s->draw, (fuzz_op){.kind = FUZZ_SYNC_DEVICE, .n = 1});
+    draw_push(s->draw, (fuzz_op){.kind = FUZZ_TRIM});
 }
 
 /* A block with data that the user may read. */

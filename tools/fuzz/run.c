@@ -85,6 +85,7 @@ static void environment_set(const fuzz_setup *setup, int is_gated)
     setenv("TENURE_SIM_RACES", "1", 1);
     setenv("TENURE_SIM_STRICT", "report", 1);
     setenv("TENURE_SIM_RESERVE", "16T", 1);
+    setenv("TENURE_SIM_KEEP_PAGES", "1", 1); /* a program touches few of them */
     if (is_gated)
         gate_environment();
     unsetenv("TENURE_SIM_FAIL");
@@ -185,6 +186,7 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_RUN_STREAM:
         return run_order(run, op);
     case FUZZ_CAPTURE_BEGIN:
+    case FUZZ_REDIRECT:
     case FUZZ_CAPTURE_END:
     case FUZZ_CAPTURE_ABORT:
     case FUZZ_LAUNCH:
@@ -202,9 +204,8 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
     /* A planted error needs its block, and is none if the steps before it did not take place. A
      * stream's end is legal as such; not telling it is the error. */
     int is_planted =
-        op->is_illegal &&
-        (op->kind == FUZZ_STREAM_DESTROY ||
-         (run->last[op->block].is_fresh && (why != NULL || op->kind == FUZZ_FREE_WRONG)));
+        op->is_illegal && run->last[op->block].is_fresh &&
+        (why != NULL || op->kind == FUZZ_FREE_WRONG || op->kind == FUZZ_STREAM_DESTROY);
     if (why == NULL && run->device->is_gated && (why = gate_refuses(op)) != NULL)
         run->result->unavailable[op->kind]++;
     if (why != NULL && !is_planted) {

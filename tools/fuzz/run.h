@@ -88,12 +88,13 @@ typedef struct fuzz_run {
     uint64_t limit_seen[FUZZ_DEVICES], reserved_seen[FUZZ_DEVICES]; /* at the last check */
     int is_verbose;
     int illegal_ran;      /* a planted error has been run */
-    uintptr_t freed_base; /* of the block whose free was the planted error; 0: none */
+    uintptr_t freed_base; /* of the block whose early reuse is the planted error; 0: none */
     size_t freed_bytes;
-    int freed_again; /* its memory was handed out again, so the error can show */
-    int is_harmless; /* nobody has the memory that the planted error touches */
-    int is_draining; /* the program is over, nothing may be refused any more */
-    int is_over;     /* a verdict has been reached */
+    order_clock freed_uses; /* what nothing but the omitted step would order */
+    int freed_again;        /* its next owner wrote there unordered, so the error can show */
+    int is_harmless;        /* nobody has the memory that the planted error touches */
+    int is_draining;        /* the program is over, nothing may be refused any more */
+    int is_over;            /* a verdict has been reached */
 } fuzz_run;
 
 /* Starts the device and the library as the setup says. Returns 0; else the result has the verdict.

@@ -95,8 +95,6 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     int is_reserve = op->kind == FUZZ_RESERVE;
     int in_capture = run->model.streams[op->stream].graph != 0;
     run_hash(run, base);
-    run->freed_again |=
-        base < run->freed_base + run->freed_bytes && run->freed_base < base + (uintptr_t)op->n;
     malloc_check(run, op, base);
     if (!run->is_over && !is_reserve && !in_capture)
         (void)run->device->owner_begin(base, (size_t)op->n, run->labels[op->block]);
@@ -172,6 +170,7 @@ static int run_free(fuzz_run *run, const fuzz_op *op)
     if (op->is_illegal) {
         run->freed_base = block->base;
         run->freed_bytes = block->bytes;
+        run->freed_uses = block->open;
     }
     model_did_free(&run->model, op);
     return 1;
@@ -286,6 +285,18 @@ static CUresult fill(fuzz_run *run, int slot, CUstream stream, int in_capture)
     return run->device->set(run->last[slot].base, value, block->bytes, stream);
 }
 
+/* A planted error shows once the memory's next owner writes there, unless the program has ordered
+ * that after the use in question by other means: a later synchronisation, for instance. */
+static void planted_watch(fuzz_run *run, const model_block *block, const model_stream *stream)
+{
+    if (run->freed_base == 0 || stream->graph != 0 ||
+        block->base >= run->freed_base + run->freed_bytes ||
+        run->freed_base >= block->base + block->bytes)
+        return;
+    order_clock now = order_now(&run->model.order, stream->component);
+    run->freed_again |= !order_covers(&now, &run->freed_uses);
+}
+
 int run_access(fuzz_run *run, const fuzz_op *op)
 {
     model *m = &run->model;
@@ -323,6 +334,9 @@ int run_access(fuzz_run *run, const fuzz_op *op)
     }
     if (m->blocks[op->block].base == 0)
         return 1; /* a planted error: it is nobody's */
+    if (op->kind != FUZZ_READ)
+        planted_watch(run, &m->blocks[op->kind == FUZZ_COPY ? op->other : op->block],
+                      &m->streams[op->stream]);
     model_did_access(m, op->block, op->stream, op->kind == FUZZ_WRITE || op->kind == FUZZ_FILL);
     if (op->kind == FUZZ_COPY)
         model_did_access(m, op->other, op->stream, 1);

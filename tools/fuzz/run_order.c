@@ -157,6 +157,15 @@ static int run_sync(fuzz_run *run, const fuzz_op *op)
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
+/* A stream whose end is not told: what it did with its last block is ordered before nothing. */
+static void planted_end(fuzz_run *run, const fuzz_op *op)
+{
+    int component = run->model.streams[op->stream].component;
+    run->freed_base = run->last[op->block].base;
+    run->freed_bytes = run->last[op->block].bytes;
+    run->freed_uses.at[component] = run->model.order.tickets[component];
+}
+
 static int run_stream(fuzz_run *run, const fuzz_op *op)
 {
     CUstream *handle = &run->streams[op->stream];
@@ -168,6 +177,8 @@ static int run_stream(fuzz_run *run, const fuzz_op *op)
             return 0;
         if (!driver_succeeded(run, run->device->stream_destroy(*handle), "cuStreamDestroy"))
             return 0;
+        if (op->is_illegal)
+            planted_end(run, op);
         model_did_destroy_stream(&run->model, op);
         return 1;
     }

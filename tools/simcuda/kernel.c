@@ -289,8 +289,9 @@ bool sim_kernel_ask(struct sim_launch *launch)
         }
         count = launch->kernel->accesses(parameters, list, room);
     }
-    launch->access = count == 0 ? NULL : calloc(count, sizeof *launch->access);
-    bool good = count == 0 || launch->access != NULL;
+    bool fits = count <= sizeof launch->few / sizeof launch->few[0];
+    launch->access = fits ? launch->few : calloc(count, sizeof *launch->access);
+    bool good = launch->access != NULL;
     for (size_t i = 0; good && i < count; i++) {
         launch->access[i] =
             (struct sim_access){list[i].address, list[i].bytes, list[i].is_write != 0};

@@ -70,7 +70,9 @@ struct sim_launch *sim_launch_new(size_t room_bytes)
 
 static void launch_dispose(struct sim_launch *launch)
 {
-    free(launch->access);
+    if (launch->access != launch->few) {
+        free(launch->access);
+    }
     launch->access = NULL;
     if (launch->room_bytes == LAUNCH_ROOM) {
         launch->next_free = launch_free_list;

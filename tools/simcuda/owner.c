@@ -25,8 +25,10 @@ struct owner {
     uint32_t pieces; /* ranges of the map that refer to it */
     uint32_t name;   /* label, as the race reports know it */
     bool live;
+    struct owner *next_free;
 };
 
+static struct owner *owner_free_list;
 static struct sim_ranges owners;
 static struct sim_ranges tracked; /* ranges where memory without an owner must not be touched */
 
@@ -147,10 +149,26 @@ uint32_t sim_owner_check(const struct sim_stream *stream, const struct sim_op *o
 
 /* ---- The map -------------------------------------------------------------------------------- */
 
+static struct owner *owner_new(void)
+{
+    struct owner *owner = owner_free_list;
+    if (owner == NULL) {
+        return malloc(sizeof *owner);
+    }
+    owner_free_list = owner->next_free;
+    return owner;
+}
+
+static void owner_free(struct owner *owner)
+{
+    owner->next_free = owner_free_list;
+    owner_free_list = owner;
+}
+
 static void piece_drop(struct owner *owner)
 {
     if (owner != NULL && --owner->pieces == 0) {
-        free(owner);
+        owner_free(owner);
     }
 }
 
@@ -211,7 +229,7 @@ static void owner_fill(struct owner *owner, CUdeviceptr address, uint64_t bytes,
 static int owner_begin(CUdeviceptr address, uint64_t bytes, const char *label)
 {
     struct sim_place place;
-    struct owner *owner = malloc(sizeof *owner);
+    struct owner *owner = owner_new();
     if (owner == NULL) {
         return -1;
     }
@@ -224,7 +242,7 @@ static int owner_begin(CUdeviceptr address, uint64_t bytes, const char *label)
     }
     if (!map_clear(&owners, address, address + bytes, &place) ||
         !sim_ranges_insert(&owners, &place, (struct sim_range){address, address + bytes, owner})) {
-        free(owner);
+        owner_free(owner);
         return -1;
     }
     owner->pieces = 1;
@@ -302,6 +320,11 @@ void sim_owner_reset(void)
     const struct sim_range *range = sim_ranges_seek(&owners, 0, &place);
     for (; range != NULL; range = sim_ranges_next(&owners, &place)) {
         piece_drop(range->value);
+    }
+    while (owner_free_list != NULL) {
+        struct owner *owner = owner_free_list;
+        owner_free_list = owner->next_free;
+        free(owner);
     }
     sim_ranges_clear(&owners);
     sim_ranges_clear(&tracked);

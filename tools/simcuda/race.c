@@ -114,5 +114,6 @@ void sim_race_reset(void)
     sim_gate_reset();
     sim_clock_reset();
     sim_shadow_reset();
+    sim_ranges_reset();
     sim_report_reset();
 }

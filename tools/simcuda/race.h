@@ -47,6 +47,7 @@ struct sim_range *sim_ranges_next(const struct sim_ranges *map, struct sim_place
 bool sim_ranges_insert(struct sim_ranges *map, struct sim_place *place, struct sim_range range);
 struct sim_range *sim_ranges_erase(struct sim_ranges *map, struct sim_place *place);
 void sim_ranges_clear(struct sim_ranges *map);
+void sim_ranges_reset(void); /* frees what is kept for later */
 
 /* ---- Clocks (clock.c) ----------------------------------------------------------------------- */
 

@@ -4,7 +4,8 @@
  *
  * Two levels: a sorted vector of leaves, each a sorted vector of at most 64 ranges. Finding is two
  * binary searches; inserting and erasing move a leaf's worth of memory, whatever the size of the
- * map. The map does not know what its values are and never frees them.
+ * map. The map does not know what its values are and never frees them. Leaves that are not needed
+ * any more are kept for any map, until sim_ranges_reset.
  */
 #include "race.h"
 
@@ -15,9 +16,37 @@
 #define LEAF_FEW 16u /* a leaf with fewer is joined to its neighbour if both then fit */
 
 struct sim_leaf {
+    struct sim_leaf *next_free;
     uint32_t count;
     struct sim_range range[LEAF_RANGES];
 };
+
+static struct sim_leaf *leaf_free_list;
+
+static struct sim_leaf *leaf_new(void)
+{
+    struct sim_leaf *leaf = leaf_free_list;
+    if (leaf == NULL) {
+        return malloc(sizeof *leaf);
+    }
+    leaf_free_list = leaf->next_free;
+    return leaf;
+}
+
+static void leaf_free(struct sim_leaf *leaf)
+{
+    leaf->next_free = leaf_free_list;
+    leaf_free_list = leaf;
+}
+
+void sim_ranges_reset(void)
+{
+    while (leaf_free_list != NULL) {
+        struct sim_leaf *leaf = leaf_free_list;
+        leaf_free_list = leaf->next_free;
+        free(leaf);
+    }
+}
 
 /* The range at the place, or null beyond the last; moves from a leaf's end to the next leaf. */
 static struct sim_range *place_range(const struct sim_ranges *map, struct sim_place *place)
@@ -83,7 +112,7 @@ static struct sim_leaf *leaf_insert(struct sim_ranges *map, size_t at)
         return NULL;
     }
     map->leaf = larger;
-    struct sim_leaf *leaf = malloc(sizeof *leaf);
+    struct sim_leaf *leaf = leaf_new();
     if (leaf == NULL) {
         return NULL;
     }
@@ -96,7 +125,7 @@ static struct sim_leaf *leaf_insert(struct sim_ranges *map, size_t at)
 
 static void leaf_erase(struct sim_ranges *map, size_t at)
 {
-    free(map->leaf[at]);
+    leaf_free(map->leaf[at]);
     map->leaf_count--;
     memmove(&map->leaf[at], &map->leaf[at + 1], (map->leaf_count - at) * sizeof(struct sim_leaf *));
 }
@@ -167,7 +196,7 @@ struct sim_range *sim_ranges_erase(struct sim_ranges *map, struct sim_place *pla
 void sim_ranges_clear(struct sim_ranges *map)
 {
     for (size_t i = 0; i < map->leaf_count; i++) {
-        free(map->leaf[i]);
+        leaf_free(map->leaf[i]);
     }
     free(map->leaf);
     memset(map, 0, sizeof *map);

@@ -83,9 +83,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
 /* Frees a block with cudaFree's meaning: nothing that any stream of the device has been given so
  * far may see the memory change, and unlike cudaFree without stopping the host. Many such
  * frees share one set of events, recorded when their memory is wanted. Covers every stream that
- * Tenure knows (it was allocated on, recorded, or announced by tnr_stream_created) and the legacy
- * stream, which stands for all blocking ones; a non-blocking stream that Tenure never saw is not
- * covered.
+ * Tenure knows (it was allocated on or recorded, be it in a capture, or announced by
+ * tnr_stream_created) and the legacy stream, which stands for all blocking ones; a non-blocking
+ * stream that Tenure never saw is not covered.
  * Errors: those of tnr_free, and TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free_sync(void *ptr);
 
