@@ -36,7 +36,7 @@ part() {
     "$tenure" fuzz --driver cuda --seeds "$first.." --keep-going --progress --out "$out" --json \
         "$@" >"$file" || code=$?
     [ "$code" -le "$worst" ] || worst=$code
-    [ ! -s "$file" ] || python3 "$repository/tests/gpu/fuzz_sum.py" "$file"
+    [ ! -s "$file" ] || python3 "$repository/tests/gpu/fuzz_sum.py" "$file" || true
     echo
 }
 

@@ -27,8 +27,9 @@ static int is_late(const shrinker *self)
     return time(NULL) >= self->deadline;
 }
 
-/* Where gates decide what runs, a little is still left to the device and the time that it takes. */
-enum { RUNS_GATED = 3 };
+/* Where gates decide what runs, a little is still left to the device and the time that it takes: a
+ * program must fail so often in a row, and the first one is given more chances to. */
+enum { RUNS_GATED = 2, CHANCES_GATED = 5 };
 
 /* Runs the candidate. Returns 1 if it fails in the same way. */
 static int candidate_fails(shrinker *self)
@@ -49,7 +50,7 @@ static int attempt(shrinker *self)
 {
     fuzz_result *result = &self->child->shared->result;
     int fails = candidate_fails(self);
-    for (int run = 1; self->device->is_gated && !fails && run < RUNS_GATED && !is_late(self); run++)
+    for (int run = 1; self->device->is_gated && fails && run < RUNS_GATED; run++)
         fails = candidate_fails(self);
     if (!fails)
         return 0;
@@ -166,6 +167,8 @@ uint64_t fuzz_shrink(fuzz_program *program, fuzz_result *result, fuzz_child *chi
     candidate_copy(&self);
     size_t before = 0;
     int fails = attempt(&self);
+    for (int chance = 1; device->is_gated && !fails && chance < CHANCES_GATED; chance++)
+        fails = attempt(&self);
     if (!fails && child->shared->result.verdict != FUZZ_VERDICT_OK) {
         /* With more checks it is seen earlier, as something else: the better thing to look at. */
         self.failed = child->shared->result;
