@@ -102,9 +102,9 @@ static int chain_streams(chain *c, const model *m)
     return 1;
 }
 
-/* Blocks of less than a granule of the block map (1 MiB) side by side, and aligned ones in the holes
- * between them, which begin in another granule than the hole: each must still be found. The large
- * world has such blocks where small_limit_kb is low. */
+/* Blocks of less than a granule of the block map (1 MiB) side by side, and aligned ones in the
+ * holes between them, which begin in another granule than the hole: each must still be found. The
+ * large world has such blocks where small_limit_kb is low. */
 static int draw_mosaic(fuzz_draw *draw, const model *m)
 {
     enum { PIECES = 8, ALIGNED = 4 };
