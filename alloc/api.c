@@ -166,8 +166,8 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
         block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
-        int is_bare = block == NULL && arena->growable.is_bare &&
-                      arena->growable.base == (uintptr_t)ptr;
+        int is_bare =
+            block == NULL && arena->growable.is_bare && arena->growable.base == (uintptr_t)ptr;
         if (is_bare)
             block = near; /* the addresses of a block without memory */
         if (block != NULL) {
@@ -177,8 +177,8 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
             info->bytes_reserved =
                 arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
             info->device = device->index;
-            info->stream = arena->key == TNRI_KEY_GRAPH ? tnri_captures_get()->home(block)
-                                                        : arena->stream;
+            info->stream =
+                arena->key == TNRI_KEY_GRAPH ? tnri_captures_get()->home(block) : arena->stream;
             info->pool = arena->pool == device->pool_default ? NULL : arena->pool;
         }
         tnri_lock_release(&arena->lock);
@@ -223,8 +223,8 @@ tnr_status tnr_pool_destroy(tnr_pool pool)
     if (pool == pool->device->pool_default)
         return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
     if (pool->is_private)
-        return tnri_error(TNR_ERR_INVALID_POOL,
-                          "pool \"%s\" belongs to a graph and ends with it.", pool->name);
+        return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" belongs to a graph and ends with it.",
+                          pool->name);
     tnri_captures_settle(pool->device); /* graphs that have ended need it no more */
     if (atomic_load(&pool->routed_threads) > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
@@ -252,7 +252,7 @@ tnr_status tnr_pool_push(tnr_pool pool)
                           "pool \"%s\" is a graph pool: capture into it instead of routing "
                           "a thread to it.",
                           pool->name);
-    tnri_thread *thread = &tnri_this_thread;
+    tnri_thread *thread = tnri_thread_here();
     uint64_t epoch = atomic_load(&tnri_library_epoch);
     if (thread->routes_epoch != epoch)
         thread->routes_count = 0;
@@ -269,7 +269,7 @@ tnr_status tnr_pool_pop(tnr_pool pool)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_thread *thread = &tnri_this_thread;
+    tnri_thread *thread = tnri_thread_here();
     int routed =
         thread->routes_epoch == atomic_load(&tnri_library_epoch) ? thread->routes_count : 0;
     if (routed == 0 || thread->routes[routed - 1] != pool)

@@ -34,12 +34,11 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     arena->device = device;
     arena->pool = pool;
     arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        if (!tnri_world_create(&arena->worlds[i], arena, &device->space, i == TNRI_SMALL,
-                               i == TNRI_SMALL && key != TNRI_KEY_GRAPH ? conf->bin_blocks : 0)) {
-            tnri_arena_destroy(arena);
-            return NULL;
-        }
+    size_t bin_blocks = key == TNRI_KEY_GRAPH ? 0 : conf->bin_blocks;
+    tnri_world_create(&arena->worlds[TNRI_SMALL], arena, &device->space, 1, bin_blocks);
+    tnri_world_create(&arena->worlds[TNRI_LARGE], arena, &device->space, 0, bin_blocks > 0);
+    /* Blocks larger than a granule do not share one, nor does a growable block its span. */
+    arena->worlds[TNRI_LARGE].has_many = arena->small_limit_bytes < TNRI_GRANULE_BYTES;
     return arena;
 }
 
@@ -53,42 +52,73 @@ void tnri_arena_destroy(tnri_arena *arena)
 
 /* ---- serving -------------------------------------------------------------------------------- */
 
-static inline void peak_raise(uint64_t *peak, uint64_t allocated, uint64_t freed)
+static inline void peak_raise(uint64_t *peak, uint64_t live)
 {
-    if (allocated - freed > *peak)
-        *peak = allocated - freed;
+    if (tnri_unlikely(live > *peak))
+        *peak = live;
 }
 
-static inline void tally_add(tnri_tally *tally, size_t bytes, size_t requested)
+static inline tnri_tally *tally_of(tnri_arena *arena, const tnri_world *world)
 {
-    tally->blocks_allocated++;
-    tally->bytes_allocated += bytes;
-    tally->requested_allocated += requested;
-    peak_raise(&tally->blocks_peak, tally->blocks_allocated, tally->blocks_freed);
-    peak_raise(&tally->bytes_peak, tally->bytes_allocated, tally->bytes_freed);
-    peak_raise(&tally->requested_peak, tally->requested_allocated, tally->requested_freed);
+    return &arena->tally[world->is_small ? TNRI_SMALL : TNRI_LARGE];
 }
 
-static inline void tally_subtract(tnri_tally *tally, size_t bytes, size_t requested)
+/* Live blocks that have no record: the growable one without memory. */
+static inline uint64_t bare_count(const tnri_arena *arena)
 {
-    tally->blocks_freed++;
-    tally->bytes_freed += bytes;
-    tally->requested_freed += requested;
+    return arena->growable.is_bare ? 1 : 0;
 }
 
-static inline int tally_slot(const tnri_block *block)
+/* Raises the peaks after a block has become live, or grown, in the world. */
+static inline void peaks_raise(tnri_arena *arena, const tnri_world *world)
 {
-    return block->world->is_small ? TNR_WORLD_SMALL : TNR_WORLD_LARGE;
+    int index = world->is_small ? TNRI_SMALL : TNRI_LARGE;
+    const tnri_world *other = &arena->worlds[TNRI_LARGE - index];
+    tnri_peaks *own = &arena->peaks[index == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE];
+    tnri_peaks *all = &arena->peaks[TNR_WORLD_ALL];
+    uint64_t blocks = world->count_in[TNRI_LIVE] + bare_count(arena);
+    uint64_t bytes = world->bytes_in[TNRI_LIVE];
+    uint64_t requested = arena->tally[index].requested_live;
+    peak_raise(&own->blocks, blocks);
+    peak_raise(&own->bytes, bytes);
+    peak_raise(&own->requested, requested);
+    peak_raise(&all->blocks, blocks + other->count_in[TNRI_LIVE]);
+    peak_raise(&all->bytes, bytes + other->bytes_in[TNRI_LIVE]);
+    peak_raise(&all->requested, requested + arena->tally[TNRI_LARGE - index].requested_live);
+}
+
+tnri_peaks tnri_arena_live(const tnri_arena *arena, int tnr_world)
+{
+    tnri_peaks live = {0, 0, 0};
+    for (int i = 0; i < TNRI_WORLDS; i++) {
+        if (tnr_world == (i == TNRI_SMALL ? TNR_WORLD_LARGE : TNR_WORLD_SMALL))
+            continue;
+        live.blocks += arena->worlds[i].count_in[TNRI_LIVE];
+        live.bytes += arena->worlds[i].bytes_in[TNRI_LIVE];
+        live.requested += arena->tally[i].requested_live;
+        if (i == TNRI_LARGE)
+            live.blocks += bare_count(arena);
+    }
+    return live;
+}
+
+uint64_t tnri_arena_live_count(const tnri_arena *arena)
+{
+    return tnri_arena_live(arena, TNR_WORLD_ALL).blocks;
 }
 
 static inline void count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
                                 tnr_served served)
 {
     tnri_assert_hot(block->state == TNRI_LIVE);
+    tnri_tally *tally = tally_of(arena, block->world);
     block->slack = (block->bytes - request->bytes_requested) & TNRI_SLACK_MASK;
     block->stamped = 0;
-    tally_add(&arena->tally[TNR_WORLD_ALL], block->bytes, request->bytes_requested);
-    tally_add(&arena->tally[tally_slot(block)], block->bytes, request->bytes_requested);
+    tally->blocks_allocated++;
+    tally->bytes_allocated += block->bytes;
+    tally->requested_allocated += request->bytes_requested;
+    tally->requested_live += request->bytes_requested;
+    peaks_raise(arena, block->world);
     arena->served[served]++;
 }
 
@@ -97,46 +127,37 @@ void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_re
 {
     count_served(arena, block, request, served);
     if (tnri_is_noting())
-        tnri_note_served(&tnri_this_thread, tnri_ticks(), arena, block, request->bytes_requested,
+        tnri_note_served(tnri_thread_here(), tnri_ticks(), arena, block, request->bytes_requested,
                          served);
 }
 
 void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested)
 {
     tnri_assert(block->state == TNRI_LIVE);
-    static const int slots[] = {TNR_WORLD_ALL, TNR_WORLD_LARGE};
+    tnri_tally *tally = tally_of(arena, block->world);
     size_t before = block->bytes - bytes - block->slack;
-    for (int i = 0; i < 2; i++) {
-        tnri_tally *tally = &arena->tally[slots[i]];
-        tally->bytes_allocated += bytes;
-        tally->requested_allocated += requested - before;
-        peak_raise(&tally->bytes_peak, tally->bytes_allocated, tally->bytes_freed);
-        peak_raise(&tally->requested_peak, tally->requested_allocated, tally->requested_freed);
-    }
+    tally->bytes_allocated += bytes;
+    tally->requested_allocated += requested - before;
+    tally->requested_live += requested - before;
     block->slack = (block->bytes - requested) & TNRI_SLACK_MASK;
+    peaks_raise(arena, block->world);
     if (bytes > 0)
         tnri_note_memory(arena, TNRI_NOTED_GROW, block->base, block->bytes, requested, bytes);
 }
 
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed)
 {
-    static const int slots[] = {TNR_WORLD_ALL, TNR_WORLD_LARGE};
-    for (int i = 0; i < 2; i++) {
-        if (is_freed)
-            tally_subtract(&arena->tally[slots[i]], 0, 0);
-        else
-            tally_add(&arena->tally[slots[i]], 0, 0);
-    }
-    if (!is_freed)
-        arena->served[TNR_SERVED_GROWN]++;
+    if (is_freed)
+        return;
+    arena->tally[TNRI_LARGE].blocks_allocated++;
+    peaks_raise(arena, &arena->worlds[TNRI_LARGE]);
+    arena->served[TNR_SERVED_GROWN]++;
 }
 
 static inline void count_freed(tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_hot(block->state == TNRI_LIVE);
-    size_t requested = tnri_block_requested(block);
-    tally_subtract(&arena->tally[TNR_WORLD_ALL], block->bytes, requested);
-    tally_subtract(&arena->tally[tally_slot(block)], block->bytes, requested);
+    tally_of(arena, block->world)->requested_live -= tnri_block_requested(block);
     block->slack = 0;
     block->content = 0;
 }
@@ -144,7 +165,7 @@ static inline void count_freed(tnri_arena *arena, tnri_block *block)
 void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block)
 {
     if (tnri_is_noting())
-        tnri_note_freed(&tnri_this_thread, tnri_ticks(), arena, block);
+        tnri_note_freed(tnri_thread_here(), tnri_ticks(), arena, block);
     count_freed(arena, block);
 }
 
@@ -168,7 +189,8 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
     uintptr_t base = (run->base + request->alignment - 1) & ~(request->alignment - 1);
     tnri_assert_hot(tnri_block_end(run) - base >= request->bytes);
     if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
-                      !tnri_block_map_prepare(&world->space->map, base, world->is_small)))
+                      (world->has_many &&
+                       !tnri_block_map_prepare(&world->space->map, base, world->is_small))))
         return NULL;
     return tnri_world_carve(world, run, request->bytes, request->alignment);
 }
@@ -185,35 +207,55 @@ tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *reques
     return block;
 }
 
+/* A block of the bins, or null. */
+static inline tnri_block *serve_bin(tnri_arena *arena, const tnri_request *request)
+{
+    if (request->alignment != TNR_ALIGNMENT_DEFAULT)
+        return NULL;
+    return tnri_world_unbin(tnri_arena_world(arena, request->bytes), request->bytes);
+}
+
+/* What the bins could not serve. The single block that the large world's bin may hold is merged
+ * first, so that a run is chosen from all there is. */
+static __attribute__((noinline)) tnri_block *serve_unbinned(tnri_arena *arena,
+                                                            const tnri_request *request,
+                                                            int *no_host)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    if (!world->is_small && world->bins.count > 0) {
+        world->bins.misses++;
+        tnri_world_evict(world);
+    }
+    return tnri_arena_serve_index(arena, request, no_host);
+}
+
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
                                     tnr_served *served, int *no_host)
 {
     tnri_assert_held(&arena->lock);
-    if (request->alignment == TNR_ALIGNMENT_DEFAULT) {
-        tnri_block *block =
-            tnri_world_unbin(tnri_arena_world(arena, request->bytes), request->bytes);
-        if (block != NULL) {
-            *served = TNR_SERVED_BIN;
-            return block;
-        }
-    }
-    *served = TNR_SERVED_INDEX;
-    return tnri_arena_serve_index(arena, request, no_host);
+    tnri_block *block = serve_bin(arena, request);
+    *served = block != NULL ? TNR_SERVED_BIN : TNR_SERVED_INDEX;
+    return block != NULL ? block : serve_unbinned(arena, request, no_host);
 }
 
 /* `seen`, a constant, is 1 if somebody looks: see history/gate.h. */
-static inline __attribute__((always_inline)) tnr_status
-arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr, int seen)
+static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena *arena,
+                                                                     const tnri_request *request,
+                                                                     void **ptr, int seen)
 {
-    tnr_served served;
+    tnr_served served = TNR_SERVED_BIN;
     int no_host = 0;
-    tnri_thread *thread = seen ? &tnri_this_thread : NULL;
+    tnri_thread *thread = seen ? tnri_thread_here() : NULL;
     uint64_t ticks = seen ? tnri_ticks() : 0;
     if (seen)
         tnri_arena_enter(arena);
     else
         tnri_lock_take(&arena->lock);
-    tnri_block *block = tnri_arena_serve_cached(arena, request, &served, &no_host);
+    tnri_block *block = serve_bin(arena, request);
+    if (block == NULL) {
+        served = TNR_SERVED_INDEX;
+        block = serve_unbinned(arena, request, &no_host);
+    }
     if (tnri_likely(block != NULL)) {
         count_served(arena, block, request, served);
         if (seen && tnri_is_noting())
@@ -229,8 +271,9 @@ arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr, int see
     return tnri_ladder_malloc(arena, request, ptr);
 }
 
-static __attribute__((noinline)) tnr_status
-arena_malloc_seen(tnri_arena *arena, const tnri_request *request, void **ptr)
+static __attribute__((noinline)) tnr_status arena_malloc_seen(tnri_arena *arena,
+                                                              const tnri_request *request,
+                                                              void **ptr)
 {
     uint32_t began = tnri_note_begin();
     tnr_status status = arena_malloc(arena, request, ptr, 1);
@@ -365,12 +408,15 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
                                                                    tnri_block *block, void *ptr,
                                                                    int seen)
 {
-    tnri_thread *thread = seen ? &tnri_this_thread : NULL;
+    tnri_thread *thread = seen ? tnri_thread_here() : NULL;
     uint64_t ticks = seen ? tnri_ticks() : 0;
     if (seen)
         tnri_arena_enter(arena);
     else
         tnri_lock_take(&arena->lock);
+    /* They are looked at when the block is merged, maybe with the next call. */
+    __builtin_prefetch(block->above);
+    __builtin_prefetch(block->below);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
         int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
         tnri_lock_release(&arena->lock);

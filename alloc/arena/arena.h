@@ -31,12 +31,17 @@ enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
 /* The one arena of a graph pool, which belongs to no stream. */
 #define TNRI_KEY_GRAPH ((uintptr_t)4)
 
-/* Counters of one world, or of both. allocated - freed is what is live. Under the arena's lock. */
+/* Counters of one world, kept as few as can be: how many blocks and bytes are live, the world knows
+ * itself. Under the arena's lock. */
 typedef struct tnri_tally {
-    uint64_t blocks_allocated, blocks_freed, blocks_peak;
-    uint64_t bytes_allocated, bytes_freed, bytes_peak;
-    uint64_t requested_allocated, requested_freed, requested_peak;
+    uint64_t blocks_allocated, bytes_allocated, requested_allocated; /* ever */
+    uint64_t requested_live;
 } tnri_tally;
+
+/* The most that was live at once, in one world or in both. Under the arena's lock. */
+typedef struct tnri_peaks {
+    uint64_t blocks, bytes, requested;
+} tnri_peaks;
 
 /* What an arena that a growable block has for itself knows of it: see arena/grow.h. */
 typedef struct tnri_growable {
@@ -63,7 +68,8 @@ typedef struct tnri_arena {
 
     /* Under the lock. */
     tnri_world worlds[TNRI_WORLDS];
-    tnri_tally tally[TNR_WORLD_COUNT];
+    tnri_tally tally[TNRI_WORLDS];
+    tnri_peaks peaks[TNR_WORLD_COUNT];
     uint64_t served[TNR_SERVED_COUNT];
     uint64_t freed_because[TNR_REUSE_COUNT];
     tnri_event *_Atomic seal; /* the stream was destroyed: the end of its work; else null */
@@ -169,6 +175,11 @@ void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, 
 /* Counts a block that has no memory yet, when it is reserved and when it is freed so; under the
  * lock. */
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
+
+/* What is live in a world, or in both; under the lock. */
+tnri_peaks tnri_arena_live(const tnri_arena *arena, int tnr_world);
+/* The number of live blocks; under the lock. */
+uint64_t tnri_arena_live_count(const tnri_arena *arena);
 
 /* Counts a live block that is about to be freed; under the lock. */
 void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);

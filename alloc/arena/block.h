@@ -71,7 +71,6 @@ typedef struct tnri_block {
     };
     union {
         struct tnri_block *prev;  /* in a doubly linked list: FREE and HOLE */
-        uintptr_t bin_place;      /* BINNED: where it stands in tnri_bins.recent */
         struct tnri_event *event; /* STALE: what must be over; null: nothing */
         struct tnri_uses *uses;   /* LIVE and RETIRED: the layer above's; null: none */
     };

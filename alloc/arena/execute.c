@@ -129,20 +129,44 @@ static tnr_status donors_take(tnri_plan *plan)
 
 /* ---- new chunks ----------------------------------------------------------------------------- */
 
-/* Pages of the next new chunk: the largest power of two that the gap, the share of what is mapped,
- * and the settings allow. */
-static size_t chunk_pages(const tnri_plan *plan)
+enum {
+    MOST_OF = 4,    /* a request of this part (1/n) of what is mapped is most of it, */
+    MOST_SHARE = 64 /* from this part (1/n) of chunk_whole_mb on */
+};
+
+/* The most that a new chunk may have. The driver is paid by the chunk; what large ones cost in
+ * memory is that one which is free but for a corner of it cannot move. So, the largest of:
+ *   - a share of all that is mapped, which bounds what one chunk can waste;
+ *   - the power of two that divides the request, up to chunk_exact_mb: a request of the same size
+ *     fills such chunks again, wherever they go. Not for a step of a block that grows, which tells
+ *     nothing of what comes after it;
+ *   - all of a request that is most of what there is, or that is very large: growth, of which a
+ *     program has little, and which should cost what the driver's own allocation costs. */
+static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
     const tnri_conf *conf = tnri_conf_get();
     const tnri_device *device = plan->arena->device;
-    unsigned shift = device->space.page_shift;
+    uint64_t request = plan->request->bytes;
+    uint64_t whole = conf->chunk_whole_mb << 20;
+    uint64_t limit = conf->chunk_max_mb << 20;
     uint64_t mapped = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
-                      ((uint64_t)plan->pages_missing << shift);
-    size_t most = (size_t)(mapped / conf->chunk_share >> shift);
-    size_t limit = (size_t)(conf->chunk_max_mb << 20 >> shift);
+                      ((uint64_t)plan->pages_missing << device->space.page_shift);
+    uint64_t most = mapped / conf->chunk_share;
+    uint64_t exact = request & (0 - request); /* the largest power of two that divides it */
+    if (exact > conf->chunk_exact_mb << 20)
+        exact = conf->chunk_exact_mb << 20;
+    if (!plan->is_growth && most < exact)
+        most = exact;
+    if (request >= whole || (request >= whole / MOST_SHARE && request >= mapped / MOST_OF))
+        most = request;
+    return most < limit ? most : limit;
+}
+
+/* Pages of the next new chunk: the largest power of two that that and the gap allow. */
+static size_t chunk_pages(const tnri_plan *plan)
+{
+    size_t most = (size_t)(chunk_bytes_most(plan) >> plan->arena->device->space.page_shift);
     size_t room = tnri_plan_room(plan);
-    if (most > limit)
-        most = limit;
     if (most > room)
         most = room;
     size_t pages = 1;
@@ -201,8 +225,10 @@ static void sources_unmap(tnri_plan *plan, size_t mapped)
             refused = tnri_pages_unmap(device, source->page, source->chunk->pages, 1) != TNR_OK;
         if (!refused)
             continue;
+        tnri_arena_enter(plan->arena);
         for (size_t p = 0; p < source->chunk->pages; p++)
             device->space.pages[source->page + p] = &tnri_chunk_stuck;
+        tnri_lock_release(&plan->arena->lock);
     }
 }
 
@@ -230,9 +256,11 @@ static void sources_return(tnri_plan *plan)
     }
 }
 
-/* Enters the chunks at their new pages. The window is PENDING, so nobody else looks there. */
+/* Enters the chunks at their new pages. Under the arena's lock, although the window is PENDING and
+ * of no interest to anybody: an audit asks about any address. */
 static void sources_settle(tnri_plan *plan)
 {
+    tnri_assert_held(&plan->arena->lock);
     tnri_space *space = plan->world->space;
     for (size_t i = 0; i < plan->sources_count; i++) {
         tnri_source *source = &plan->sources[i];
@@ -294,6 +322,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
 
     tnri_arena *arena = plan->arena;
     tnri_arena_enter(arena);
+    sources_settle(plan);
     group_queue(plan, 0, plan->own_count);
     if (tnri_is_noting())
         sources_note(plan);
@@ -348,7 +377,6 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
         group_set_event(plan, 0, plan->own_count, event);
         tnri_event_drop(arena->device, event);
     }
-    sources_settle(plan);
     return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
 
 fail_map:

@@ -38,6 +38,7 @@ tnr_status tnri_grow_prepare(tnri_arena *arena, size_t bytes)
         tnri_world_add_span(world, span);
         tnri_block_map_enter_start(&space->map, grow_block(arena));
         arena->growable.base = span->base;
+        world->bins.max = 0; /* nothing is ever carved from it */
     }
     tnri_lock_release(&arena->lock);
     if (is_ready)

@@ -2,6 +2,8 @@
 /* Removing old mappings, with proof: see stale.h. */
 #include "arena/stale.h"
 
+#include <string.h>
+
 #include "arena/plan.h"
 #include "device/chunk.h"
 #include "history/note.h"
@@ -65,17 +67,16 @@ static tnr_status stale_prove(tnri_arena *arena, tnri_block *stale, int wait, in
 }
 
 /* Gives the chunks that are still at their pages back to the driver; returns their bytes. The pages
- * are unmapped and nobody else can reach the record. */
+ * are unmapped and nobody else can reach the record, but their entries may be looked at under the
+ * arena's lock: so stale_finish clears them. */
 static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
 {
-    tnri_space *space = &arena->device->space;
+    const tnri_space *space = &arena->device->space;
     size_t bytes = 0;
     size_t end = tnri_page_of(space, tnri_block_end(stale));
     for (size_t page = tnri_page_of(space, stale->base); page < end;) {
         tnri_chunk *chunk = space->pages[page];
         size_t pages = chunk == NULL ? 1 : chunk->pages;
-        for (size_t p = 0; p < pages; p++)
-            space->pages[page + p] = NULL;
         if (chunk != NULL) {
             bytes += pages << space->page_shift;
             tnri_chunk_release(arena->device, chunk);
@@ -105,8 +106,11 @@ static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
 /* `released` is what was given back to the driver with it. */
 static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
 {
+    tnri_space *space = &arena->device->space;
     tnri_event_drop(arena->device, stale->event);
     tnri_arena_enter(arena);
+    memset(&space->pages[tnri_page_of(space, stale->base)], 0,
+           (stale->bytes >> space->page_shift) * sizeof(space->pages[0]));
     if (released > 0)
         tnri_note_memory(arena, TNRI_NOTED_UNMAP, stale->base, stale->bytes, stale->bytes, 0);
     tnri_world_hole(stale->world, stale);

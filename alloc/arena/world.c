@@ -13,17 +13,14 @@ const char *tnri_state_name(unsigned state)
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }
 
-int tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *space, int is_small,
-                      size_t bin_blocks)
+void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *space, int is_small,
+                       size_t bin_blocks)
 {
     world->arena = arena;
     world->space = space;
     world->is_small = is_small;
-    world->bins.recent_max = bin_blocks;
-    if (bin_blocks == 0)
-        return 1;
-    world->bins.recent = tnri_host_alloc(bin_blocks * sizeof(world->bins.recent[0]));
-    return world->bins.recent != NULL;
+    world->has_many = 1;
+    world->bins.max = bin_blocks;
 }
 
 void tnri_world_destroy(tnri_world *world)
@@ -38,8 +35,6 @@ void tnri_world_destroy(tnri_world *world)
         world->slabs = slab->next;
         tnri_host_free(slab, sizeof(*slab));
     }
-    tnri_host_free(world->bins.recent, world->bins.recent_max * sizeof(world->bins.recent[0]));
-    world->bins.recent = NULL;
 }
 
 int tnri_world_promise(tnri_world *world, size_t count)
@@ -228,57 +223,31 @@ tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
     return tnri_record_merge(world, block, TNRI_FREE);
 }
 
-static size_t bin_slot(size_t bytes)
+/* The first slot from `slot` on that is not empty, going round. There is one. */
+static unsigned bins_next(const tnri_bins *bins, unsigned slot)
 {
-    size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
-    return (units ^ units >> 10 ^ units >> 20) % TNRI_BIN_SLOTS;
+    unsigned word = slot / 64;
+    uint64_t bits = bins->words[word] & ~(uint64_t)0 << slot % 64;
+    if (bits == 0) {
+        uint64_t above = bins->summary & ~(uint64_t)0 << word << 1;
+        word = (unsigned)__builtin_ctzll(above != 0 ? above : bins->summary);
+        bits = bins->words[word];
+    }
+    return word * 64 + (unsigned)__builtin_ctzll(bits);
+}
+
+void tnri_world_evict(tnri_world *world)
+{
+    tnri_bins *bins = &world->bins;
+    bins->hand = bins_next(bins, (bins->hand + 1) % TNRI_BIN_SLOTS);
+    (void)tnri_world_free(world, tnri_bin_pop(bins, bins->hand));
 }
 
 int tnri_world_flush(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
-    size_t count = bins->recent_count;
-    bins->recent_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        tnri_block *block = bins->recent[i];
-        bins->slots[bin_slot(block->bytes)] = NULL;
-        tnri_world_free(world, block);
-    }
-    return count > 0;
-}
-
-int tnri_world_bin(tnri_world *world, tnri_block *block)
-{
-    tnri_bins *bins = &world->bins;
-    if (bins->recent_max == 0)
-        return 0;
-    if (bins->recent_count == bins->recent_max)
-        tnri_world_flush(world);
-    tnri_block **slot = &bins->slots[bin_slot(block->bytes)];
-    if (*slot != NULL && (*slot)->bytes != block->bytes)
-        return 0;
-    tnri_record_leave(world, block);
-    tnri_record_enter(world, block, TNRI_BINNED);
-    block->next = *slot;
-    *slot = block;
-    block->bin_place = bins->recent_count;
-    bins->recent[bins->recent_count++] = block;
-    return 1;
-}
-
-tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
-{
-    tnri_bins *bins = &world->bins;
-    tnri_block **slot = &bins->slots[bin_slot(bytes)];
-    tnri_block *block = *slot;
-    if (block == NULL || block->bytes != bytes)
-        return NULL;
-    *slot = block->next;
-    tnri_block *last = bins->recent[--bins->recent_count];
-    bins->recent[block->bin_place] = last;
-    last->bin_place = block->bin_place;
-    tnri_record_leave(world, block);
-    tnri_record_enter(world, block, TNRI_LIVE);
-    block->uses = NULL;
-    return block;
+    int flushed = bins->count > 0;
+    while (bins->count > 0)
+        (void)tnri_world_free(world, tnri_bin_pop(bins, bins_next(bins, 0)));
+    return flushed;
 }

@@ -24,6 +24,8 @@
 
 enum {
     TNRI_BIN_SLOTS = 1024,  /* hash slots for exact sizes */
+    TNRI_BIN_MISSES = 8,    /* after so many in a row the large world's bin is hardly used, */
+    TNRI_BIN_TRIES = 16,    /* but for one free in so many */
     TNRI_SLAB_RECORDS = 63, /* records to a slab, so that a slab is 4 KiB */
     TNRI_CARVE_RECORDS = 2, /* new records that one carve can need */
     TNRI_CUT_RECORDS = 2,   /* new records that one cut can need */
@@ -37,19 +39,31 @@ typedef struct tnri_slab {
     tnri_block records[TNRI_SLAB_RECORDS];
 } tnri_slab;
 
-/* Recently freed blocks by exact size. A slot of the hash holds blocks of one size only; a freed
- * block whose slot is taken by another size is merged at once. */
+/*
+ * Recently freed blocks by exact size. A slot of the hash holds blocks of one size only; a freed
+ * block whose slot is taken by another size is merged at once. When the bins are full a block of
+ * the next slot in turn is merged, so a free never does the work of many.
+ *
+ * The large world has a single bin, for the block freed last: it keeps what is allocated and freed
+ * again and again from being merged and carved again each time. It is merged as soon as another
+ * size is asked for, so large runs are as large as can be when one is chosen. A program that never
+ * asks for the same size again would pay for both; so after some misses only a few frees try.
+ */
 typedef struct tnri_bins {
+    size_t count, max;                   /* BINNED records; max is constant */
+    unsigned hand;                       /* the slot of the last block that had to go */
+    unsigned misses; /* of the large world\'s bin, in a row */
+    unsigned passed; /* frees since it mostly misses */
+    uint64_t summary;                    /* bit w: words[w] is not zero */
+    uint64_t words[TNRI_BIN_SLOTS / 64]; /* bit s: slots[s] is not empty */
     tnri_block *slots[TNRI_BIN_SLOTS];
-    tnri_block **recent; /* all BINNED records, in no order; block->bin_place is its place */
-    size_t recent_count;
-    size_t recent_max;
 } tnri_bins;
 
 typedef struct tnri_world {
     struct tnri_arena *arena; /* constant */
     tnri_space *space;        /* constant */
     int is_small;             /* constant */
+    int has_many;             /* several of its blocks may begin in a granule; constant */
 
     tnri_index index;
     tnri_bins bins;
@@ -68,9 +82,9 @@ typedef struct tnri_world {
     size_t count_in[TNRI_STATE_COUNT];
 } tnri_world;
 
-/* Prepares a zeroed world. 0 if there is no host memory. */
-int tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *space, int is_small,
-                      size_t bin_blocks);
+/* Prepares a zeroed world. */
+void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *space, int is_small,
+                       size_t bin_blocks);
 /* Frees the host memory and returns the spans; everything in them is a HOLE. */
 void tnri_world_destroy(tnri_world *world);
 
@@ -100,11 +114,14 @@ tnri_block *tnri_world_free(tnri_world *world, tnri_block *block);
 /* BINNED -> FREE for all. Returns 1 if there were any. */
 int tnri_world_flush(tnri_world *world);
 
-/* LIVE -> BINNED if the bins have room for it; else 0 and nothing changed. */
-int tnri_world_bin(tnri_world *world, tnri_block *block);
+/* Makes room in full bins: BINNED -> FREE for one. */
+void tnri_world_evict(tnri_world *world);
+
+/* LIVE -> BINNED if the bins may hold it; else 0 and nothing changed. */
+static inline int tnri_world_bin(tnri_world *world, tnri_block *block);
 
 /* BINNED -> LIVE: a block of exactly `bytes`, or null. */
-tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes);
+static inline tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes);
 
 /* The record, of any state, that contains an address of the world; null if the address is in none
  * of its spans. Walks up from `hint`, a record of the world (may be null), if that lies below in
@@ -153,7 +170,84 @@ size_t tnri_world_largest_free(const tnri_world *world);
 
 /* ---- checking ------------------------------------------------------------------------------- */
 
+/* What was asked for of all LIVE records, counted by walking. */
+size_t tnri_world_requested(const tnri_world *world);
+
 /* Walks everything. Returns null, or what is wrong, in a buffer of the thread. */
 const char *tnri_world_validate(const tnri_world *world);
+
+/* ---- the cached path ------------------------------------------------------------------------ */
+
+static inline unsigned tnri_bin_slot(size_t bytes)
+{
+    size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
+    return (unsigned)(units ^ units >> 10 ^ units >> 20) % TNRI_BIN_SLOTS;
+}
+
+/* Between LIVE and BINNED, which both are in no sum but these two. */
+static inline void tnri_record_turn(tnri_world *world, tnri_block *block, tnri_state from,
+                                    tnri_state to)
+{
+    tnri_assert_hot(block->state == from);
+    block->state = to;
+    world->bytes_in[from] -= block->bytes;
+    world->count_in[from]--;
+    world->bytes_in[to] += block->bytes;
+    world->count_in[to]++;
+}
+
+/* Takes the first block out of a slot; its state is the caller's business. */
+static inline tnri_block *tnri_bin_pop(tnri_bins *bins, unsigned slot)
+{
+    tnri_block *block = bins->slots[slot];
+    tnri_block *next = block->next;
+    bins->slots[slot] = next;
+    bins->count--;
+    if (next == NULL) {
+        bins->words[slot / 64] &= ~((uint64_t)1 << slot % 64);
+        if (bins->words[slot / 64] == 0)
+            bins->summary &= ~((uint64_t)1 << slot / 64);
+    }
+    return block;
+}
+
+static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
+{
+    tnri_bins *bins = &world->bins;
+    unsigned slot = tnri_bin_slot(block->bytes);
+    tnri_block *head = bins->slots[slot];
+    if (bins->misses >= TNRI_BIN_MISSES && ++bins->passed % TNRI_BIN_TRIES != 0)
+        return 0;
+    if (tnri_unlikely(bins->count == bins->max)) {
+        if (bins->max == 0 || (head != NULL && head->bytes != block->bytes))
+            return 0;
+        bins->misses += !world->is_small;
+        tnri_world_evict(world);
+        head = bins->slots[slot];
+    }
+    if (head != NULL && head->bytes != block->bytes)
+        return 0;
+    tnri_record_turn(world, block, TNRI_LIVE, TNRI_BINNED);
+    block->next = head;
+    bins->slots[slot] = block;
+    bins->words[slot / 64] |= (uint64_t)1 << slot % 64;
+    bins->summary |= (uint64_t)1 << slot / 64;
+    bins->count++;
+    return 1;
+}
+
+static inline tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
+{
+    tnri_bins *bins = &world->bins;
+    unsigned slot = tnri_bin_slot(bytes);
+    tnri_block *block = bins->slots[slot];
+    if (block == NULL || block->bytes != bytes)
+        return NULL;
+    (void)tnri_bin_pop(bins, slot);
+    bins->misses = 0;
+    tnri_record_turn(world, block, TNRI_BINNED, TNRI_LIVE);
+    block->uses = NULL;
+    return block;
+}
 
 #endif

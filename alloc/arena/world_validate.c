@@ -92,24 +92,39 @@ static const char *validate_lists(const tnri_world *world)
         if (hole->state != TNRI_HOLE)
             return BROKEN("the list of holes has a %s record", tnri_state_name(hole->state));
     size_t binned = 0;
-    for (size_t slot = 0; slot < TNRI_BIN_SLOTS; slot++)
-        for (const tnri_block *block = world->bins.slots[slot]; block != NULL;
-             block = block->next) {
-            if (block->state != TNRI_BINNED || block->bytes != world->bins.slots[slot]->bytes ||
-                world->bins.recent[block->bin_place] != block)
+    const tnri_bins *bins = &world->bins;
+    for (unsigned slot = 0; slot < TNRI_BIN_SLOTS; slot++) {
+        uint64_t word = bins->words[slot / 64];
+        if ((word >> slot % 64 & 1) != (bins->slots[slot] != NULL) ||
+            (bins->summary >> slot / 64 & 1) != (word != 0))
+            return BROKEN("the bitmap of the bins is wrong about slot %u", slot);
+        for (const tnri_block *block = bins->slots[slot]; block != NULL; block = block->next) {
+            if (block->state != TNRI_BINNED || tnri_bin_slot(block->bytes) != slot ||
+                block->bytes != bins->slots[slot]->bytes)
                 return BROKEN("the bins hold %#zx wrongly", (size_t)block->base);
             binned++;
         }
+    }
     size_t spares = 0;
     for (const tnri_block *spare = world->spares; spare != NULL; spare = spare->next, spares++)
         if (spare->state != TNRI_UNUSED)
             return BROKEN("a %s record is listed as spare", tnri_state_name(spare->state));
     if (holes != world->count_in[TNRI_HOLE] || binned != world->count_in[TNRI_BINNED] ||
-        binned != world->bins.recent_count || spares != world->spares_count)
+        binned != bins->count || binned > bins->max || spares != world->spares_count)
         return BROKEN("%zu holes, %zu binned, %zu spare were found; the totals say %zu, %zu, %zu",
                       holes, binned, spares, world->count_in[TNRI_HOLE],
                       world->count_in[TNRI_BINNED], world->spares_count);
     return NULL;
+}
+
+size_t tnri_world_requested(const tnri_world *world)
+{
+    size_t requested = 0;
+    for (size_t i = 0; i < world->spans_count; i++)
+        for (const tnri_block *block = world->span_first[i]; block != NULL; block = block->above)
+            if (block->state == TNRI_LIVE)
+                requested += tnri_block_requested(block);
+    return requested;
 }
 
 const char *tnri_world_validate(const tnri_world *world)

@@ -14,14 +14,8 @@ static CUresult device_push(tnri_device *device, tnri_visit *visit);
 static tnri_device *devices; /* array of devices_count; library lock to write */
 static _Atomic int devices_count;
 
-/* Ranges of the devices in use, for tnri_device_of. Entries are only added, and the count is
- * published after them; they are removed at shutdown, when no other thread is inside. */
-static struct {
-    uintptr_t base;
-    size_t bytes;
-    tnri_device *device;
-} ranges[TNRI_DEVICES_MAX];
-static _Atomic int ranges_count;
+tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
+_Atomic int tnri_device_ranges_count;
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
@@ -109,7 +103,7 @@ tnr_status tnri_devices_find(void)
 void tnri_devices_forget(void)
 {
     int count = atomic_exchange(&devices_count, 0);
-    atomic_store(&ranges_count, 0);
+    atomic_store(&tnri_device_ranges_count, 0);
     tnri_host_free(devices, (size_t)count * sizeof(*devices));
     devices = NULL;
 }
@@ -122,15 +116,6 @@ int tnri_devices_count(void)
 tnri_device *tnri_device_at(int index)
 {
     return index >= 0 && index < tnri_devices_count() ? &devices[index] : NULL;
-}
-
-tnri_device *tnri_device_of(uintptr_t address)
-{
-    int count = atomic_load_explicit(&ranges_count, memory_order_acquire);
-    for (int i = 0; i < count; i++)
-        if (address - ranges[i].base < ranges[i].bytes)
-            return ranges[i].device;
-    return NULL;
 }
 
 /* ---- into use and out of it ----------------------------------------------------------------- */
@@ -283,21 +268,21 @@ tnr_status tnri_device_stop(tnri_device *device)
 
 void tnri_device_publish(tnri_device *device)
 {
-    int count = atomic_load(&ranges_count);
-    ranges[count].base = device->space.base;
-    ranges[count].bytes = device->space.bytes;
-    ranges[count].device = device;
-    atomic_store_explicit(&ranges_count, count + 1, memory_order_release);
+    int count = atomic_load(&tnri_device_ranges_count);
+    tnri_device_ranges[count].base = device->space.base;
+    tnri_device_ranges[count].bytes = device->space.bytes;
+    tnri_device_ranges[count].device = device;
+    atomic_store_explicit(&tnri_device_ranges_count, count + 1, memory_order_release);
     atomic_store_explicit(&device->in_use, 1, memory_order_release);
 }
 
 void tnri_device_withdraw(tnri_device *device)
 {
-    int count = atomic_load(&ranges_count);
+    int count = atomic_load(&tnri_device_ranges_count);
     for (int i = 0; i < count; i++)
-        if (ranges[i].device == device) {
-            ranges[i] = ranges[count - 1];
-            atomic_store(&ranges_count, count - 1);
+        if (tnri_device_ranges[i].device == device) {
+            tnri_device_ranges[i] = tnri_device_ranges[count - 1];
+            atomic_store(&tnri_device_ranges_count, count - 1);
             break;
         }
     atomic_store(&device->in_use, 0);

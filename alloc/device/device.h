@@ -85,8 +85,25 @@ void tnri_device_abandon(tnri_device *device);
  * refuses stays on the books; calling it again, or starting the device, goes on from there. */
 tnr_status tnri_device_stop(tnri_device *device);
 
+/* Ranges of the devices in use. Entries are only added, and the count is published after them; they
+ * are removed at shutdown, when no other thread is inside. */
+typedef struct tnri_device_range {
+    uintptr_t base;
+    size_t bytes;
+    tnri_device *device;
+} tnri_device_range;
+extern tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
+extern _Atomic int tnri_device_ranges_count;
+
 /* The device in use whose range contains the address; null for a foreign address. No lock. */
-tnri_device *tnri_device_of(uintptr_t address);
+static inline tnri_device *tnri_device_of(uintptr_t address)
+{
+    int count = atomic_load_explicit(&tnri_device_ranges_count, memory_order_acquire);
+    for (int i = 0; i < count; i++)
+        if (address - tnri_device_ranges[i].base < tnri_device_ranges[i].bytes)
+            return tnri_device_ranges[i].device;
+    return NULL;
+}
 
 /* Makes the device's context current for the calling thread, counts its driver calls to the device,
  * and, while a capture is under way, makes the thread's capture mode RELAXED, until

@@ -152,7 +152,7 @@ tnr_status tnr_mark(const char *text)
     uint32_t number = tnri_text_number(text, &no_host);
     if (no_host)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for one more text of tnr_mark.");
-    tnri_thread *thread = &tnri_this_thread;
+    tnri_thread *thread = tnri_thread_here();
     thread->mark = number;
     thread->mark_epoch = atomic_load_explicit(&tnri_library_epoch, memory_order_relaxed);
     uint32_t began = tnri_note_begin();

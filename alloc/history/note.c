@@ -26,10 +26,9 @@ const char *tnri_kind_text(unsigned kind)
 
 const char *tnri_why_text(unsigned why)
 {
-    static const char *const texts[] = {
-        "",
+    static const char *const texts[] = {"",
 #define WHY_TEXT(name, text) text,
-        TNR_SERVED_LIST(WHY_TEXT) TNR_REUSE_LIST(WHY_TEXT)
+                                        TNR_SERVED_LIST(WHY_TEXT) TNR_REUSE_LIST(WHY_TEXT)
 #undef WHY_TEXT
     };
     _Static_assert(sizeof(texts) / sizeof(texts[0]) == TNRI_WHY_COUNT, "each has its text");
@@ -50,16 +49,16 @@ void tnri_note_refresh(tnri_thread *thread)
 static void record_write(uint32_t origin, uint32_t order, tnri_kind kind, unsigned why,
                          uintptr_t address, size_t bytes, size_t requested, uint64_t value)
 {
-    tnri_note_write(&tnri_this_thread, tnri_ticks(), origin, order, kind, why, address, bytes,
+    tnri_note_write(tnri_thread_here(), tnri_ticks(), origin, order, kind, why, address, bytes,
                     requested, value);
 }
 
 uint32_t tnri_note_stack(void)
 {
-    if (tnri_this_thread.stack != 0)
+    if (tnri_thread_here()->stack != 0)
         return 0; /* the call that this one is part of has taken it */
-    tnri_this_thread.stack = tnri_stack_take();
-    return tnri_this_thread.stack;
+    tnri_thread_here()->stack = tnri_stack_take();
+    return tnri_thread_here()->stack;
 }
 
 /* ---- an arena's memory ---------------------------------------------------------------------- */
@@ -129,8 +128,8 @@ void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size
     if (!tnri_is_noting())
         return;
     tnri_assert_held(&arena->lock);
-    record_write(tnri_arena_origin(arena), arena->order++, kind, TNRI_WHY_NONE,
-                 address, bytes, requested, value);
+    record_write(tnri_arena_origin(arena), arena->order++, kind, TNRI_WHY_NONE, address, bytes,
+                 requested, value);
 }
 
 /* ---- pools, and moments --------------------------------------------------------------------- */
@@ -149,8 +148,7 @@ void tnri_note_pool(const struct tnr_pool_st *pool, const tnr_stream *stream, tn
         .has_no_stream = stream == NULL,
         .thread = stream != NULL && *stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0,
     };
-    record_write(tnri_origin_find(&origin), 0, kind, TNRI_WHY_NONE, 0, bytes, bytes,
-                 value);
+    record_write(tnri_origin_find(&origin), 0, kind, TNRI_WHY_NONE, 0, bytes, bytes, value);
 }
 
 void tnri_note_graph(const struct tnr_pool_st *pool, tnr_stream stream, tnri_kind kind,

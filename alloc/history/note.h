@@ -41,7 +41,7 @@ static inline uint32_t tnri_note_begin(void)
 static inline void tnri_note_end(uint32_t began)
 {
     if (tnri_unlikely(began != 0))
-        tnri_this_thread.stack = 0;
+        tnri_thread_here()->stack = 0;
 }
 
 /* The memory of [address, address + bytes), which was retired, is free; under the lock. */

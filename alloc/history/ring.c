@@ -9,6 +9,7 @@
 #include "base/ticks.h"
 
 tnri_ring *_Atomic tnri_ring_current;
+_Atomic uint64_t tnri_ring_current_id;
 _Atomic uint64_t tnri_ring_missed;
 
 static struct {
@@ -95,7 +96,8 @@ int tnri_ring_set(size_t records)
     ring->id = ++rings.last_id;
     ring->older = current;
     ring->lost_ticks = tnri_ticks();
-    atomic_store_explicit(&tnri_ring_current, ring, memory_order_release);
+    atomic_store(&tnri_ring_current, ring);
+    atomic_store(&tnri_ring_current_id, ring->id);
     tnri_lock_release(&rings.lock);
     atomic_store(&tnri_ring_missed, 0);
     rings_destroy(rings_unheld());
@@ -113,6 +115,7 @@ void tnri_ring_interrupt(void)
 
 void tnri_ring_free(void)
 {
+    atomic_store(&tnri_ring_current_id, 0);
     rings_destroy(atomic_exchange(&tnri_ring_current, NULL));
     atomic_store(&tnri_ring_missed, 0);
 }

@@ -52,13 +52,16 @@ typedef struct tnri_ring {
 typedef struct tnri_writer {
     uint64_t ring_id; /* of the ring that `page` is in; 0: none */
     tnri_page *page;
-    uint32_t count; /* of the page */
+    uint32_t count;                  /* of the page */
     struct tnri_writer *next, *prev; /* among all writers; the ring's lock */
     int is_listed;                   /* 1: in that list; the thread */
 } tnri_writer;
 
-/* The ring that is written to; null: none. Changed under the ring's lock. */
+/* The ring that is written to; null: none. Changed under the ring's lock. Only who holds that lock,
+ * or sets and frees rings, may look into it: another thread may free it meanwhile. */
 extern tnri_ring *_Atomic tnri_ring_current;
+/* Its id; 0: none. What threads without a page in it may look at. Changed with it. */
+extern _Atomic uint64_t tnri_ring_current_id;
 /* Records that found no page; any thread. */
 extern _Atomic uint64_t tnri_ring_missed;
 
@@ -78,10 +81,11 @@ int tnri_writer_take(tnri_writer *writer);
 /* A place for the next record of the calling thread; null: none, and that is counted. */
 static inline tnri_record *tnri_writer_next(tnri_writer *writer)
 {
-    const tnri_ring *ring = atomic_load_explicit(&tnri_ring_current, memory_order_acquire);
-    if (tnri_unlikely(ring == NULL))
+    uint64_t id = atomic_load_explicit(&tnri_ring_current_id, memory_order_relaxed);
+    if (tnri_unlikely(id == 0))
         return NULL;
-    if (tnri_unlikely(writer->ring_id != ring->id || writer->count == TNRI_PAGE_RECORDS) &&
+    /* The page is the thread's own, and stays as long as the thread holds it. */
+    if (tnri_unlikely(writer->ring_id != id || writer->count == TNRI_PAGE_RECORDS) &&
         !tnri_writer_take(writer))
         return NULL;
     return &writer->page->records[writer->count];

@@ -16,6 +16,7 @@ tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
 _Atomic uint64_t tnri_library_epoch;
 _Atomic uint64_t tnri_generation;
 _Thread_local tnri_thread tnri_this_thread;
+_Thread_local tnri_thread *tnri_thread_known __attribute__((tls_model("initial-exec")));
 
 static uint64_t generation_last;   /* library lock: never given twice */
 static _Atomic int library_forked; /* set in a child, for ever */
@@ -61,6 +62,7 @@ static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
     tnri_ticks_start();
+    tnri_lock_owners_start();
     tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
     if (status == TNR_OK) {
         atomic_store(&driver_touched, 1); /* a shutdown does not undo cuInit */
@@ -133,12 +135,14 @@ uint64_t tnri_thread_number(void)
     return tnri_this_thread.number;
 }
 
-/* Where the calling thread is routed on a device; null for the default pool. */
-static tnr_pool thread_route(int device)
+TNRI_SELDOM tnri_thread *tnri_thread_meet(void)
 {
-    tnri_thread *thread = &tnri_this_thread;
-    if (tnri_likely(thread->routes_count == 0))
-        return NULL;
+    tnri_thread_known = &tnri_this_thread;
+    return tnri_thread_known;
+}
+
+tnr_pool tnri_thread_route(tnri_thread *thread, int device)
+{
     if (thread->routes_epoch != atomic_load_explicit(&tnri_library_epoch, memory_order_relaxed)) {
         thread->routes_count = 0; /* they belong to a start that is over */
         return NULL;
@@ -149,38 +153,18 @@ static tnr_pool thread_route(int device)
     return NULL;
 }
 
-static tnr_status arena_find(tnri_cached_arena *cached, int device_index, tnr_pool pool,
-                             tnr_stream stream, tnri_arena **arena)
+TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device_index,
+                                               tnr_pool pool, tnr_stream stream, tnri_arena **arena)
 {
     tnri_device *device;
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
         return status;
-    uintptr_t key = tnri_stream_key(stream);
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
     if (status == TNR_OK)
-        *cached = (tnri_cached_arena){*arena, generation, key, pool, device_index};
+        *slot = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
     return status;
-}
-
-tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri_arena **arena)
-{
-    if (pool == NULL)
-        pool = thread_route(device);
-    uintptr_t key = tnri_stream_key(stream);
-    uint64_t mixed =
-        ((uint64_t)key >> 4) ^ ((uint64_t)(uintptr_t)pool >> 6) ^ (uint64_t)(unsigned)device;
-    tnri_cached_arena *cached =
-        &tnri_this_thread.cached[(mixed ^ mixed >> 8) & (TNRI_CACHED_ARENAS - 1)];
-    if (tnri_likely(cached->generation ==
-                        atomic_load_explicit(&tnri_generation, memory_order_acquire) &&
-                    cached->key == key && cached->pool == pool && cached->device == device &&
-                    cached->arena != NULL && cached->generation != 0)) {
-        *arena = cached->arena;
-        return TNR_OK;
-    }
-    return arena_find(cached, device, pool, stream, arena);
 }
 
 tnr_status tnri_library_pool(int device_index, tnr_pool *pool)
@@ -189,7 +173,8 @@ tnr_status tnri_library_pool(int device_index, tnr_pool *pool)
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
         return status;
-    *pool = thread_route(device_index);
+    tnri_thread *thread = tnri_thread_here();
+    *pool = thread->routes_count == 0 ? NULL : tnri_thread_route(thread, device_index);
     if (*pool == NULL)
         *pool = device->pool_default;
     return TNR_OK;
@@ -209,8 +194,7 @@ static tnr_status device_check_idle(tnri_device *device)
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
-            live += arena->tally[TNR_WORLD_ALL].blocks_allocated -
-                    arena->tally[TNR_WORLD_ALL].blocks_freed;
+            live += tnri_arena_live_count(arena);
             tnri_lock_release(&arena->lock);
         }
     if (live > 0)

@@ -27,8 +27,31 @@ tnr_status tnri_forked_error(void);
 /* The device, in use. Starts the library. */
 tnr_status tnri_library_device(int index, tnri_device **device);
 
-/* Finds or makes the arena for a stream of a pool (null: routing, then the default pool). */
-tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream, tnri_arena **arena);
+/* Where the calling thread is routed on a device; null for the default pool. */
+tnr_pool tnri_thread_route(tnri_thread *thread, int device);
+
+/* Finds or makes the arena for a stream of a pool (null: routing, then the default pool), and
+ * remembers it in the slot. */
+tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device, tnr_pool pool,
+                                   tnr_stream stream, tnri_arena **arena);
+static inline tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream,
+                                            tnri_arena **arena)
+{
+    tnri_thread *thread = tnri_thread_here();
+    if (tnri_unlikely(thread->routes_count != 0) && pool == NULL)
+        pool = tnri_thread_route(thread, device);
+    /* Handles are addresses of equal objects: they differ above the lowest bits. */
+    uintptr_t mixed =
+        (uintptr_t)stream >> 4 ^ (uintptr_t)stream >> 12 ^ (uintptr_t)pool >> 6 ^ (unsigned)device;
+    tnri_cached_arena *slot = &thread->cached[mixed % TNRI_CACHED_ARENAS];
+    uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
+    if (tnri_likely(slot->generation == generation && slot->stream == stream &&
+                    slot->pool == pool && slot->device == device && generation != 0)) {
+        *arena = slot->arena;
+        return TNR_OK;
+    }
+    return tnri_library_arena_find(slot, device, pool, stream, arena);
+}
 
 /* The pool that the calling thread is routed to on a device, else the device's default pool. */
 tnr_status tnri_library_pool(int device, tnr_pool *pool);

@@ -23,9 +23,9 @@ enum {
 
 typedef struct tnri_cached_arena {
     tnri_arena *arena;
-    uint64_t generation;
-    uintptr_t key;
-    tnr_pool pool; /* null: the default pool of `device` */
+    uint64_t generation; /* 0: nothing is cached here */
+    tnr_stream stream;   /* as the caller names it */
+    tnr_pool pool;       /* null: the default pool of `device` */
     int device;
 } tnri_cached_arena;
 
@@ -44,6 +44,19 @@ typedef struct tnri_thread {
 } tnri_thread;
 
 extern _Thread_local tnri_thread tnri_this_thread;
+
+/*
+ * The address of tnri_this_thread, null until it is first asked for. The dynamic linker finds a
+ * library's own thread-local data by a call; with this model it is one load. The space that a
+ * library loaded late has for such data is scarce, so only this one word is kept there.
+ */
+extern _Thread_local tnri_thread *tnri_thread_known __attribute__((tls_model("initial-exec")));
+tnri_thread *tnri_thread_meet(void);
+static inline tnri_thread *tnri_thread_here(void)
+{
+    tnri_thread *thread = tnri_thread_known;
+    return tnri_likely(thread != NULL) ? thread : tnri_thread_meet();
+}
 
 /* The calling thread's number, from 1 on, never used again by another thread. */
 uint64_t tnri_thread_number(void);

@@ -12,11 +12,11 @@
 #include "base/host_memory.h"
 #include "pool/library.h"
 
-static void stat_add(tnr_stat *stat, uint64_t allocated, uint64_t freed, uint64_t peak)
+static void stat_add(tnr_stat *stat, uint64_t allocated, uint64_t live, uint64_t peak)
 {
     stat->allocated += allocated;
-    stat->freed += freed;
-    stat->current += allocated - freed;
+    stat->freed += allocated - live;
+    stat->current += live;
     stat->peak += peak;
 }
 
@@ -24,13 +24,18 @@ static void stat_add(tnr_stat *stat, uint64_t allocated, uint64_t freed, uint64_
 static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
 {
     for (int w = 0; w < TNR_WORLD_COUNT; w++) {
-        const tnri_tally *tally = &arena->tally[w];
-        stat_add(&stats->allocation[w], tally->blocks_allocated, tally->blocks_freed,
-                 tally->blocks_peak);
-        stat_add(&stats->allocated_bytes[w], tally->bytes_allocated, tally->bytes_freed,
-                 tally->bytes_peak);
-        stat_add(&stats->requested_bytes[w], tally->requested_allocated, tally->requested_freed,
-                 tally->requested_peak);
+        tnri_peaks live = tnri_arena_live(arena, w);
+        const tnri_peaks *peaks = &arena->peaks[w];
+        tnri_tally ever = arena->tally[w == TNR_WORLD_SMALL ? TNRI_SMALL : TNRI_LARGE];
+        if (w == TNR_WORLD_ALL) {
+            ever.blocks_allocated += arena->tally[TNRI_SMALL].blocks_allocated;
+            ever.bytes_allocated += arena->tally[TNRI_SMALL].bytes_allocated;
+            ever.requested_allocated += arena->tally[TNRI_SMALL].requested_allocated;
+        }
+        stat_add(&stats->allocation[w], ever.blocks_allocated, live.blocks, peaks->blocks);
+        stat_add(&stats->allocated_bytes[w], ever.bytes_allocated, live.bytes, peaks->bytes);
+        stat_add(&stats->requested_bytes[w], ever.requested_allocated, live.requested,
+                 peaks->requested);
     }
     for (int s = 0; s < TNR_SERVED_COUNT; s++)
         stats->served[s] += arena->served[s];
@@ -104,8 +109,7 @@ static uint64_t library_live_blocks(void)
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
             for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
                 tnri_arena_enter(arena);
-                live += arena->tally[TNR_WORLD_ALL].blocks_allocated -
-                        arena->tally[TNR_WORLD_ALL].blocks_freed;
+                live += tnri_arena_live_count(arena);
                 tnri_lock_release(&arena->lock);
             }
     }
@@ -165,13 +169,6 @@ tnr_status tnr_stats_get(int device_index, tnr_pool pool, tnr_stats *stats)
     return TNR_OK;
 }
 
-static void tally_reset_peak(tnri_tally *tally)
-{
-    tally->blocks_peak = tally->blocks_allocated - tally->blocks_freed;
-    tally->bytes_peak = tally->bytes_allocated - tally->bytes_freed;
-    tally->requested_peak = tally->requested_allocated - tally->requested_freed;
-}
-
 tnr_status tnr_stats_reset_peaks(int device_index)
 {
     tnri_device *device;
@@ -185,7 +182,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
             for (int w = 0; w < TNR_WORLD_COUNT; w++)
-                tally_reset_peak(&arena->tally[w]);
+                arena->peaks[w] = tnri_arena_live(arena, w);
             tnri_lock_release(&arena->lock);
         }
     }
@@ -201,28 +198,31 @@ tnr_status tnr_stats_reset_peaks(int device_index)
 static const char *arena_validate(tnri_arena *arena, size_t *mapped)
 {
     const char *broken = NULL;
-    size_t live_bytes = 0;
-    size_t live_count = 0;
     size_t stale = 0;
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS && broken == NULL; i++) {
         const tnri_world *world = &arena->worlds[i];
         broken = tnri_world_validate(world);
-        live_bytes += world->bytes_in[TNRI_LIVE];
-        live_count += world->count_in[TNRI_LIVE];
+        const tnri_tally *tally = &arena->tally[i];
+        if (broken == NULL && (tally->requested_live != tnri_world_requested(world) ||
+                               tally->bytes_allocated < world->bytes_in[TNRI_LIVE] ||
+                               tally->blocks_allocated < world->count_in[TNRI_LIVE]))
+            broken = "the counters of live blocks disagree with the records";
         *mapped += world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
                    world->bytes_in[TNRI_BINNED] + world->bytes_in[TNRI_RETIRED];
     }
     if (broken == NULL)
         broken = tnri_grow_validate(arena);
-    live_count += arena->growable.is_bare ? 1 : 0;
     *mapped += tnri_stale_held_bytes(arena);
     for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)
         stale++;
-    const tnri_tally *all = &arena->tally[TNR_WORLD_ALL];
-    if (broken == NULL && (all->blocks_allocated - all->blocks_freed != live_count ||
-                           all->bytes_allocated - all->bytes_freed != live_bytes))
-        broken = "the counters of live blocks disagree with the records";
+    for (int w = 0; w < TNR_WORLD_COUNT && broken == NULL; w++) {
+        tnri_peaks live = tnri_arena_live(arena, w);
+        const tnri_peaks *peaks = &arena->peaks[w];
+        if (live.blocks > peaks->blocks || live.bytes > peaks->bytes ||
+            live.requested > peaks->requested)
+            broken = "more is live than ever was";
+    }
     if (broken == NULL && stale != arena->stale_count)
         broken = "the queue of stale mappings disagrees with its count";
     tnri_lock_release(&arena->lock);

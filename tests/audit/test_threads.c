@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Audits while other threads allocate, free, make and destroy pools. What is audited does not
+ * Audits while other threads allocate, free, trim, make and destroy pools. What is audited does not
  * change, so every audit must say the same of it; under ThreadSanitizer, without a race.
  *
  *   test_audit_threads [ROUNDS]
  *
  * Seen to fail with these changes in audit.c: judge_end: a pool not dropped (its destruction waits
- * for ever); spot_look: without the arena's lock (a race).
+ * for ever); spot_look: without the arena's lock (a race); and in alloc/arena/stale.c,
+ * stale_release_chunks: the pages' entries cleared there and not under the lock (a race).
  */
 #include "audited.h"
 
@@ -50,6 +51,9 @@ static void *work(void *of)
                 return work_failed("tnr_free");
         if (tnr_pool_destroy(pool) != TNR_OK)
             return work_failed("tnr_pool_destroy");
+        /* Takes the pages of blocks that are no more, of which one is audited. */
+        if (number == 1 && tnr_trim(0, 0, NULL) != TNR_OK)
+            return work_failed("tnr_trim");
     }
     return NULL;
 }

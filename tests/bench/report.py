@@ -15,80 +15,29 @@ Exit codes: 0 done, or the page is up to date; 1 it is not; 2 bad input; 77 no d
 import argparse
 import csv
 import json
-import math
 import pathlib
-import shlex
 import shutil
 import sys
 import textwrap
-from xml.sax.saxutils import escape
 
-BENCH_COLUMNS = """bench allocator bytes threads live_per_thread rounds ops_per_thread median_ns
-                   min_ns p99_ns mops ratio_to_tenure checksum""".split()
-BENCH_FACTS = "command commit gpu driver_cuda cpus".split()
+from kept import changes_table, instructions_table
+from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_table, provenance,
+                  table, text_gb, text_ns)
+from scaling import moves_curve_picture, moves_curve_table, scale_table
+from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
+                   picture_line, pictures_make, single_table, traces_table, uses_table)
+from targets import targets_table
+
 REPLAY_KEYS = """trace driver device ops streams peak_live_bytes peak_reserved_bytes driver_calls
                  driver_ns chunks_created chunks_moved ns_per_op_median ns_per_op_p99 pattern_errors
                  second_half_driver_allocations second_half_driver_ns driver_ns_by_kind
                  metadata_bytes wall_ns exit_code error""".split()
 RECORDED_COLUMNS = "trace held default expandable_segments cudaMallocAsync".split()
-NAMES = {"tenure": "Tenure", "driver_pool": "driver pool", "pytorch": "PyTorch",
-         "driver_event": "bare cuEventRecord"}
 RECORDED_NAMES = {"default": "PyTorch default", "expandable_segments": "PyTorch expandable",
                   "cudaMallocAsync": "PyTorch cudaMallocAsync"}
-COLOURS = ("#0b6e99", "#c4570e", "#6b7785", "#7a4fa3", "#3f7d3a")
-
-
-class BadInput(Exception):
-    """The data cannot be used; the text says which file, and why."""
 
 
 # ---- reading --------------------------------------------------------------------------------
-
-class Bench:
-    """A CSV of `tenure bench`: facts of its first line, and cells by configuration."""
-
-    def __init__(self, path):
-        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-        if len(lines) < 3 or not lines[0].startswith("# "):
-            raise BadInput(f"{path}: not what `tenure bench --csv` writes: no '# command=...' line")
-        self.facts = dict(word.split("=", 1) for word in shlex.split(lines[0][2:]) if "=" in word)
-        missing = [key for key in BENCH_FACTS if key not in self.facts]
-        if missing:
-            raise BadInput(f"{path}: line 1 does not say {', '.join(missing)}")
-        rows = csv.DictReader(lines[1:])
-        if rows.fieldnames != BENCH_COLUMNS:
-            raise BadInput(f"{path}: line 2 has not the columns {','.join(BENCH_COLUMNS)}")
-        self.allocators, self.cells = [], {}
-        for number, row in enumerate(rows, 3):
-            if None in row or None in row.values():
-                raise BadInput(f"{path}: line {number} has not {len(BENCH_COLUMNS)} fields")
-            self._add(path, number, row)
-        self._check_work(path)
-
-    def _add(self, path, number, row):
-        if row["allocator"] not in self.allocators:
-            self.allocators.append(row["allocator"])
-        try:
-            key = (row["bench"], int(row["bytes"]), int(row["threads"]),
-                   int(row["live_per_thread"]))
-            numbers = {name: float(row[name]) if row[name] else None
-                       for name in ("median_ns", "min_ns", "p99_ns", "mops", "ratio_to_tenure")}
-        except ValueError as problem:
-            raise BadInput(f"{path}: line {number}: {problem}") from None
-        cell = {**numbers, "checksum": row["checksum"], "rounds": row["rounds"]}
-        if self.cells.setdefault(key, {}).setdefault(row["allocator"], cell) is not cell:
-            raise BadInput(f"{path}: line {number} repeats a configuration")
-
-    def _check_work(self, path):
-        """Times are comparable only if the allocators did the same work."""
-        for key, cells in self.cells.items():
-            sums = {cell["checksum"] for cell in cells.values() if cell["median_ns"] is not None}
-            if len(sums) > 1:
-                raise BadInput(f"{path}: the checksums of {key} differ: not the same work")
-
-    def rows(self, bench):
-        return [(key, cells) for key, cells in self.cells.items() if key[0] == bench]
-
 
 class Replay:
     """The lines of `tenure replay --json`: facts that all share, and results by trace."""
@@ -126,109 +75,13 @@ def recorded_read(path):
     return {row["trace"]: {key: int(row[key]) for key in RECORDED_COLUMNS[1:]} for row in rows}
 
 
-# ---- texts ----------------------------------------------------------------------------------
-
-def text_ns(value):
-    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
-
-
-def text_block(size):
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor} {unit}"
-    return f"{size} B"
-
-
-def text_gb(size):
-    return f"{size / 1e9:.3f} GB"
-
-
-def table(headings, rows):
-    """A Markdown table; the first column is text, the others are numbers."""
-    rule = ["---"] + ["---:"] * (len(headings) - 1)
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
-                     for row in (headings, rule, *rows)) + "\n"
-
-
-def provenance(facts, source):
-    """The table under a table that says where its numbers are from."""
-    def fact(key, form="{}"):
-        return form.format(facts[key]) if facts.get(key) else "not in the data"
-    gpu = fact("gpu")
-    row = [fact("command", "`{}`"), fact("commit", "`{}`"), gpu, fact("driver_cuda", "CUDA {}"),
-           fact("cpus"), f"[{source}](benchmarks/{source})"]
-    lines = table(["command", "commit", "GPU", "driver", "CPUs", "data"], [row])
-    if gpu.startswith("simulated"):
-        lines += ("\n**SIMULATED DEVICE: driver calls cost what the simulation costs. These are no "
-                  "results.**\n")
-    return lines
-
-
-def bench_cell(cell):
-    """Median and ratio of one allocator, or the reason why there are none."""
-    if cell is None:
-        return "missing", "-"
-    if cell["median_ns"] is None:
-        return "failed", "-"
-    ratio = cell["ratio_to_tenure"]
-    return text_ns(cell["median_ns"]), f"{ratio:.1f} x" if ratio else "-"
-
-
-def bench_number(cell, key, form):
-    return form(cell[key]) if cell is not None and cell[key] is not None else "-"
-
-
-def bench_table(bench, kind):
-    """One row for each configuration of the kind: Tenure first, then the others with ratios."""
-    is_mix = kind == "mix"
-    others = [name for name in bench.allocators if name != "tenure" and
-              any(name in cells for _, cells in bench.rows(kind))]
-    headings = ["threads", "live blocks a thread"] if is_mix else ["block"]
-    headings += ["Tenure ns", "min", "p99"] + (["M/s"] if is_mix else [])
-    for name in others:
-        shown = NAMES.get(name, name)
-        headings += [f"{shown} ns"] + ([f"{shown} M/s"] if is_mix else []) + ["ratio"]
-    rows = []
-    for (_, size, threads, live), cells in bench.rows(kind):
-        own = cells.get("tenure")
-        row = [threads, f"{live:,}"] if is_mix else [text_block(size)]
-        row += [bench_cell(own)[0], bench_number(own, "min_ns", text_ns),
-                bench_number(own, "p99_ns", text_ns)]
-        row += [bench_number(own, "mops", "{:.2f}".format)] if is_mix else []
-        for name in others:
-            median, ratio = bench_cell(cells.get(name))
-            speed = [bench_number(cells.get(name), "mops", "{:.2f}".format)] if is_mix else []
-            row += [median, *speed, ratio]
-        rows.append(row)
-    return table(headings, rows) if rows else "No such measurement is in the data.\n"
-
-
-USES = {"record_use": "`tnr_record_use`", "record_stream_free": "`tnr_record_stream`, `tnr_free`",
-        "alloc_use_free": "allocation, `tnr_record_use`, free",
-        "alloc_stream_free": "allocation, `tnr_record_stream`, free",
-        "pair_waiting_0": "cached pair, no block waiting on another stream",
-        "pair_waiting_1024": "cached pair, 1,024 blocks waiting on another stream"}
-
-
-def uses_table(bench):
-    """What other streams' uses cost: one row for each thing that was timed."""
-    rows = []
-    for kind, shown in USES.items():
-        for _, cells in bench.rows(kind):
-            others = [f"{NAMES.get(name, name)} {text_ns(cell['median_ns'])}"
-                      for name, cell in cells.items() if name != "tenure" and cell["median_ns"]]
-            own = cells.get("tenure")
-            rows.append([shown, bench_cell(own)[0], bench_number(own, "min_ns", text_ns),
-                         bench_number(own, "p99_ns", text_ns), ", ".join(others) or "-"])
-    return (table(["what", "Tenure ns", "min", "p99", "beside it, ns"], rows) if rows
-            else "No such measurement is in the data.\n")
-
+# ---- tables ---------------------------------------------------------------------------------
 
 def offload_table(docs):
     """The offload program's ways, if its JSON lines are there."""
     path = docs / "benchmarks" / "offload.json"
     if not path.exists():
-        return "No such measurement is in the data.\n"
+        return NOT_MEASURED
     rows = []
     for line in path.read_text("utf-8").splitlines():
         one = json.loads(line)
@@ -243,28 +96,11 @@ def offload_table(docs):
                   "time / by hand", "waits on the device", "wrong words"], rows)
 
 
-def csv_rows(path):
-    """The rows of a CSV file as dictionaries, and its first comment; nothing without the file."""
-    if not path.exists():
-        return [], ""
-    lines = path.read_text("utf-8").splitlines()
-    comment = next((line[2:] for line in lines if line.startswith("# ")), "")
-    return list(csv.DictReader(line for line in lines if not line.startswith("#"))), comment
-
-
-def facts_table(comment, source):
-    """The provenance of a CSV: a table if its first line says command, commit and the rest."""
-    if "command=" not in comment:
-        return f"{comment}.\n"
-    facts = dict(word.split("=", 1) for word in shlex.split(comment) if "=" in word)
-    return provenance(facts, source)
-
-
 def precision_table(docs):
     """What captures need, beside the least that any allocator could."""
     rows, made = csv_rows(docs / "benchmarks" / "capture_precision.csv")
     if not rows:
-        return "No such measurement is in the data.\n"
+        return NOT_MEASURED
     return (table(["workload", "least possible", "reserved", "ratio", "Tenure's ns a step",
                   "at 10,000 steps", "growth"],
                  [[f"`{one['workload']}`", text_gb(int(one["least_bytes"])),
@@ -285,7 +121,7 @@ def sleep_table(docs):
     rows, made = csv_rows(docs / "benchmarks" / "sleep.csv")
     medians = {one["what"]: one for one in rows if one["round"] == "median"}
     if not medians:
-        return "No such measurement is in the data.\n"
+        return NOT_MEASURED
     shown = []
     for what, text in SLEEPS.items():
         one = medians[what]
@@ -302,7 +138,7 @@ def seeing_tables(docs):
     """What the history and snapshots cost."""
     rows, made = csv_rows(docs / "benchmarks" / "seeing.csv")
     if not rows:
-        return "No such measurement is in the data.\n"
+        return NOT_MEASURED
     medians = [one for one in rows if one["round"] == "median"]
     history = {one["which"]: float(one["ns"]) for one in medians if one["what"] == "history"}
     cost = table(["history", "ns for an operation", "more than off"],
@@ -324,7 +160,7 @@ def torch_text(docs):
     """The audit of PyTorch's graph in one sentence."""
     path = docs / "benchmarks" / "capture_torch.json"
     if not path.exists():
-        return "No such measurement is in the data."
+        return NOT_MEASURED.strip()
     one = json.loads(path.read_text("utf-8"))
     audit, replay = one["audit"], one["replay"]
     return textwrap.fill(
@@ -339,7 +175,7 @@ def viewer_text(docs):
     """PyTorch's tools on Tenure's snapshots, and the other way round, in two sentences."""
     path = docs / "benchmarks" / "seeing_torch.json"
     if not path.exists():
-        return "No such measurement is in the data."
+        return NOT_MEASURED.strip()
     one = json.loads(path.read_text("utf-8"))
     opened, theirs = one["opened"], one["torch_snapshots"]
     return textwrap.fill(
@@ -429,6 +265,12 @@ test compares them (`tests/bench/report.py --check`). Do not edit it by hand. A 
 over Tenure's median: above 1 Tenure is faster. *failed* means that the allocator could not do the
 work, *missing* that it was not measured. How to run it: [hacking.md](hacking.md).
 
+## Targets
+
+What the project wants, on one H200 in one run, and what the data of this page says. Each number is
+computed from the tables below.
+
+{targets}
 ## Cached pair
 
 ns for one allocation and its free, one thread, one stream: the median over rounds. The allocators
@@ -436,6 +278,12 @@ take turns in one process. p99 is over batches of 64 operations.
 
 {pair}
 {bench_from}
+The same with 4 KiB on several threads, each on its own stream; M/s for all threads together:
+
+{pair_own}
+And all threads on one stream:
+
+{pair_shared}
 ## Random mix
 
 One operation is one free and one allocation of 512 B to 8 MiB, uniform, on the thread's own stream;
@@ -445,9 +293,33 @@ ns as one thread sees it, M/s for all threads together.
 {bench_from}
 ![Random mix: ns per operation over threads](benchmarks/mix.svg)
 
+The same with all threads on one stream, and 2,000 live blocks among them:
+
+{mix_shared}
+{shared_picture}## Live blocks
+
+The mix on one thread with more and more live blocks: of 512 B to 256 KiB, and of 1 to 1.25 MiB,
+which are managed differently. Blocks that do not fit in the device are left out, and the number
+says so.
+
+{live}
+{live_large}
+{live_picture}## Single operations
+
+Each operation timed alone, in rounds of their own, less the clock's own time{clock}.
+Of pairs it is the allocation.
+
+{single}
+## Between threads
+
+4 KiB: one thread allocates, another frees, over a ring of 256 blocks; each two threads have a
+stream. ns for a block from end to end, M/s counts allocations and frees.
+
+{handover}
 ## Uses by other streams
 
-Blocks of 4 KiB. "Beside it" is a bare cuEventRecord for the first row, PyTorch for the others.
+Blocks of 4 KiB. "Beside it" is the bare cuEventRecord for the first row, four of them for the last
+ones, and PyTorch where it has the like.
 
 {uses}
 {bench_from}
@@ -459,6 +331,27 @@ allocator. "Waits on the device" are those for memory, in one run. Data:
 [offload.json](benchmarks/offload.json), of the same machine, driver and commit.
 
 {offload}
+## Cold start
+
+A process of its own for each time. The first row has everything in it, the driver's start too, for
+PyTorch also loading its libraries; the others begin when there is a context and the allocator has
+started. cuMemAlloc is the bare driver.
+
+{cold}
+## Growth and moves
+
+Memory that must come from the driver, fresh in each round. Driver calls are Tenure's.
+
+{growth}
+Blocks that only fit when chunks of 2 MiB move, with nothing new from the driver:
+
+{moves}
+## Traces
+
+The recorded traces as fast as they go, with nothing written to the blocks: the first pass of an
+allocator that holds nothing, and the same again. Mean, median and p99.9 of single operations.
+
+{traces}
 ## Memory
 
 The six traces of `tests/traces` replayed, with a pattern in each block that is checked before its
@@ -482,6 +375,20 @@ By kind of call, in ms:
 
 {kinds}
 {replay_from}
+## Memory against moves
+
+The traces replayed on the simulated device with other settings, one at a time
+(`tests/bench/moves.py`): the worst reserved over live, and what it takes. Chunks are counted;
+driver time is modelled, from a table of what an H200's driver takes for a call.
+
+{curve}
+{curve_picture}## Scale
+
+Eight simulated devices, a thousand to a million live blocks on 16 to 1,024 streams
+(`tests/bench/scale.c`, `scale.py`). Times that hold driver calls hold the simulation's, so they
+show how a cost grows and not what it is on a GPU.
+
+{scale}
 ## Captures
 
 Captures of 1,000 steps on four streams that wait for each other; a step allocates, uses and frees
@@ -511,98 +418,47 @@ other.
 
 {seeing}
 {viewer}
-"""
+
+## Instructions
+
+What an operation of each path executes, counted by callgrind on the simulated device
+(`tests/bench/callgrind.py`, `tests/bench/paths.c`): Tenure's own functions and those of the C
+library that it calls, without the driver. The same in each run; a test compares them with this
+table, so that what became more expensive shows in review. Instructions are not time: a locked one
+takes about as long as 20 others, and the cost counts it so.
+
+{instructions}
+## Changes
+
+What was done for speed and memory: what it was expected to bring, what it brought, and whether it
+stayed.
+
+{changes}"""
 
 
-def page_make(bench, replay, recorded, docs):
+def page_make(bench, replay, recorded, docs, traces):
     work, kinds = driver_tables(replay, recorded)
+    seeing, _ = csv_rows(docs / "benchmarks" / "seeing.csv")
+    mixes = {kind: bench_table(bench, kind) for kind in (
+        "pair", "pair_own", "pair_shared", "mix", "mix_shared", "live", "live_large", "handover")}
     return PAGE.format(
-        pair=bench_table(bench, "pair"), mix=bench_table(bench, "mix"),
+        **mixes, targets=targets_table(bench, replay, traces, seeing), clock=clock_text(bench),
+        shared_picture=picture_line(bench, "shared", "Random mix: operations over threads"),
+        live_picture=picture_line(bench, "live", "Random mix: ns over live blocks"),
+        single=single_table(bench), cold=cold_table(bench), growth=growth_table(bench),
+        moves=moves_table(bench), traces=traces_table(bench),
         uses=uses_table(bench), offload=offload_table(docs),
         bench_from=provenance(bench.facts, "bench.csv"), memory=memory_table(replay, recorded),
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
-        sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs))
+        sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs),
+        curve=moves_curve_table(docs, replay),
+        curve_picture="![Chunks moved over reserved / live](benchmarks/moves.svg)\n\n"
+        if moves_curve_picture(docs, replay) else "", scale=scale_table(docs),
+        instructions=instructions_table(docs), changes=changes_table(docs))
 
 
 # ---- pictures -------------------------------------------------------------------------------
-
-class Picture:
-    """An SVG with a white ground, so that it reads the same on every page."""
-
-    def __init__(self, width, height, title):
-        self.parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"\n'
-            f'  width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
-            f"<title>{escape(title)}</title>",
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
-        self.text(width / 2, 20, title, "middle", size=14)
-
-    def text(self, x, y, text, anchor="start", size=12, colour="#222222"):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"\n'
-                          f'  font-size="{size}" fill="{colour}">{escape(str(text))}</text>')
-
-    def line(self, x1, y1, x2, y2, colour="#cccccc", width=1):
-        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"\n'
-                          f'  stroke="{colour}" stroke-width="{width}"/>')
-
-    def dot(self, x, y, colour):
-        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>')
-
-    def bar(self, x, y, width, height, colour):
-        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"\n'
-                          f'  height="{height:.1f}" fill="{colour}"/>')
-
-    def finish(self):
-        return "\n".join([*self.parts, "</svg>"]) + "\n"
-
-
-def mix_picture(bench):
-    """ns per operation over threads, both logarithmic; a failed cell is a cross at the top."""
-    left, right, top, bottom = 70, 480, 40, 330
-    rows = bench.rows("mix")
-    threads = sorted({key[2] for key, _ in rows}) or [1]
-    values = [cell["median_ns"] for _, cells in rows for cell in cells.values()
-              if cell["median_ns"]]
-    low = math.floor(math.log10(min(values, default=1)))
-    high = max(math.ceil(math.log10(max(values, default=10))), low + 1)
-    span = math.log2(threads[-1] / threads[0]) or 1
-
-    def at_x(count):
-        return left + (right - left) * math.log2(count / threads[0]) / span
-
-    def at_y(value):
-        return bottom - (bottom - top) * (math.log10(value) - low) / (high - low)
-
-    out = Picture(620, 380, f"Random mix: ns per operation, {bench.facts['gpu']}")
-    for power in range(low, high + 1):
-        out.line(left, at_y(10 ** power), right, at_y(10 ** power))
-        out.text(left - 8, at_y(10 ** power) + 4, f"{10.0 ** power:,g}", "end")
-    for count in threads:
-        out.line(at_x(count), top, at_x(count), bottom, "#eeeeee")
-        out.text(at_x(count), bottom + 18, count, "middle")
-    out.text((left + right) / 2, bottom + 38, "threads, each on its own stream", "middle")
-    shown = [name for name in bench.allocators if any(name in cells for _, cells in rows)]
-    for index, name in enumerate(shown):
-        colour = COLOURS[index % len(COLOURS)]
-        previous = None
-        for (_, _, count, _), cells in sorted(rows, key=lambda row: row[0][2]):
-            cell = cells.get(name)
-            if cell is None or cell["median_ns"] is None:
-                if cell is not None:
-                    out.text(at_x(count), top + 12 + 14 * index, "\u00d7 failed", "middle", 11,
-                             colour)
-                previous = None
-                continue
-            here = at_x(count), at_y(cell["median_ns"])
-            if previous:
-                out.line(*previous, *here, colour, 2)
-            out.dot(*here, colour)
-            previous = here
-        out.dot(right + 30, top + 20 * index + 6, colour)
-        out.text(right + 40, top + 20 * index + 10, NAMES.get(name, name))
-    return out.finish()
-
 
 def memory_picture(replay, recorded):
     """Bars of reserved over live for each trace; 1.0 is what cannot be beaten."""
@@ -642,8 +498,11 @@ def outputs_make(data, recorded_path):
     """What there should be, by path relative to docs/."""
     bench, replay = Bench(data / "bench.csv"), Replay(data / "replay.json")
     recorded = recorded_read(recorded_path)
-    return {"benchmarks.md": page_make(bench, replay, recorded, data.parent),
-            "benchmarks/mix.svg": mix_picture(bench),
+    traces = pathlib.Path(recorded_path).parent
+    curve = moves_curve_picture(data.parent, replay)
+    return {**({"benchmarks/moves.svg": curve} if curve else {}),
+            "benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
+            **{f"benchmarks/{name}.svg": text for name, text in pictures_make(bench).items()},
             "benchmarks/memory.svg": memory_picture(replay, recorded)}
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests report.py on a small made-up data set: what the page says of it, that --check notices every
 change, and that bad data is refused with a reason."""
+import gzip
 import json
 import pathlib
 import re
@@ -14,6 +15,54 @@ import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIXTURE = HERE / "fixture"
+
+
+# What newer runs of `tenure bench` have beyond the fixture, which is of an older one: bench,
+# allocator, bytes, threads, live, median, mops, p99.9, worst, driver calls.
+NEWER = [
+    ("pair", "tenure", 512, 1, 1, 40, 25, 90, 5000, 0),
+    ("pair", "pytorch", 512, 1, 1, 480, 2, 900, 9000, 0),
+    ("pair_own", "tenure", 4096, 1, 1, 40, 25, 90, 5000, 0),
+    ("pair_own", "tenure", 4096, 16, 1, 80, 190, 1200, 5000, 0),
+    ("pair_shared", "tenure", 4096, 1, 1, 40, 25, 90, 5000, 0),
+    ("pair_shared", "tenure", 4096, 16, 1, 800, 20, 90, 5000, 0),
+    ("mix", "tenure", 0, 1, 2000, 100, 10, 300, 9000, 0),
+    ("mix", "tenure", 0, 16, 2000, 120, 120, 300, 9000, 0),
+    ("mix_shared", "tenure", 0, 1, 2000, 100, 10, 300, 9000, 0),
+    ("mix_shared", "tenure", 0, 16, 125, 1600, 11, 300, 9000, 0),
+    ("live", "tenure", 0, 1, 1000, 100, 10, 300, 9000, 0),
+    ("live", "tenure", 0, 1, 100000, 250, 4, 300, 9000, 0),
+    ("live_large", "tenure", 0, 1, 1000, 100, 10, 300, 9000, 0),
+    ("live_large", "tenure", 0, 1, 90000, 150, 4, 300, 9000, 0),
+    ("handover", "tenure", 4096, 2, 0, 55, 30, "", "", 0),
+    ("storm", "tenure", 4096, 2, 1, 900, 2, "", "", 0),
+    ("storm", "driver_event", 4096, 2, 1, 600, 3, "", "", 0),
+    ("cold_start", "tenure", 1048576, 1, 1, 2.5e8, 0, "", "", 0),
+    ("cold_start", "driver_malloc", 1048576, 1, 1, 2e8, 0, "", "", 0),
+    ("growth", "tenure", 4 << 30, 1, 1, 6e5, 0, "", "", 12),
+    ("growth", "driver_malloc", 4 << 30, 1, 1, 5e5, 0, "", "", 0),
+    ("growth_steps", "tenure", 64 << 20, 1, 16, 7e5, 0, "", "", 99),
+    ("move", "tenure", 32 << 20, 1, 1, 5e5, 0, "", "", 20),
+    ("replay:small", "tenure", 0, 1, 9, 66, 2, 400, 9000, 77),
+    ("again:small", "tenure", 0, 1, 9, 33, 3, 400, 9000, 0),
+    ("again:other", "tenure", 0, 1, 9, 33, 3, 400, 9000, 3),
+]
+
+
+def newer_csv():
+    """A CSV of a newer run."""
+    lines = ['# command="tenure bench" commit=abc gpu="Made-up GPU" driver_cuda=13.0 cpus=16 '
+             "clock_ns=21", "bench,allocator,bytes,threads,live_per_thread,rounds,ops_per_thread,"
+             "median_ns,min_ns,p99_ns,mops,ratio_to_tenure,checksum,samples,op_p50_ns,op_p99_ns,"
+             "op_p999_ns,op_worst_ns,driver_calls"]
+    own = {}
+    for bench, name, size, threads, live, median, mops, p999, worst, calls in NEWER:
+        base = own.setdefault((bench, size, threads, live), median)
+        sampled = p999 != ""
+        lines.append(f"{bench},{name},{size},{threads},{live},3,64,{median},{median},,{mops},"
+                     f"{median / base},7,{64 if sampled else 0},{30 if sampled else ''},"
+                     f"{60 if sampled else ''},{p999},{worst},{calls}")
+    return "\n".join(lines) + "\n"
 
 
 class Report(unittest.TestCase):
@@ -127,6 +176,115 @@ class Report(unittest.TestCase):
         for name in ("bench.csv", "replay.json"):
             self.assertEqual((self.docs / "benchmarks" / name).read_bytes(),
                              (FIXTURE / name).read_bytes())
+
+    def test_newer_run(self):
+        page = self.make()
+        self.assertGreater(page.count("Not measured yet."), 10)
+        self.row(page, "4 GiB in one block beside cuMemAlloc", "<= 1.3 x", "not measured yet", "-")
+        self.row(page, "random mix, one thread", "<= 110 ns", "100.0 ns", "met")
+        (self.top / "bench.csv").write_text(newer_csv(), "utf-8")
+        page = self.make()
+        for cells in [
+                ("cached pair, every size", "<= 40 ns", "40.0 ns at the worst size", "met"),
+                ("cached pair beside PyTorch", ">= 10 x", "12.0 x at the worst size", "met"),
+                ("cached pair beside the driver pool", ">= 15 x", "not measured yet", "-"),
+                ("random mix, 16 threads on 16 streams", ">= 100 M/s", "120.0 M/s", "met"),
+                ("random mix, 16 threads on one stream beside one thread", ">= 1 x",
+                 "1.10 x (11.0 of 10.0 M/s)", "met"),
+                ("cached pair, 16 threads on one stream beside one thread", ">= 1 x",
+                 "0.80 x (20.0 of 25.0 M/s)", "**missed**"),
+                ("100,000 live small blocks beside 1,000", "<= 2 x",
+                 "2.50 x (1,000: 100 ns, 100,000: 250 ns)", "**missed**"),
+                # Fast enough, but with fewer blocks than the target is about.
+                ("100,000 live large blocks beside 1,000", "<= 2 x",
+                 "1.50 x (1,000: 100 ns, 90,000: 150 ns)", "**missed**"),
+                ("4 GiB in one block beside cuMemAlloc", "<= 1.3 x",
+                 "1.20 x (600.00 us of 500.00 us)", "met"),
+                ("driver calls of a trace's second pass", "0", "3 (`other`)", "**missed**"),
+                ("p99.9 of a cached malloc, 16 threads", "<= 1 us", "1200 ns", "**missed**"),
+                ("reserved / live, every one-stream trace", "<= 1.02", "1.010 (`small`)", "met")]:
+            self.row(page, *cells)
+        self.row(page, "16", "125", "1,600", "1,600", "-", "11.00")
+        self.row(page, "mix of large blocks, 90,000 live", "1", "30.0", "60.0", "300.0", "9,000")
+        self.row(page, "allocation, four `tnr_record_use`, free; 2 threads", "900.0", "900.0", "-",
+                 "bare cuEventRecord 600.0")
+        self.row(page, "fresh process, from nothing to the first block", "250.00 ms", "250.00 ms",
+                 "200.00 ms", "1.25")
+        self.row(page, "16 x 64 MiB", "700.00 us", "700.00 us", "99", "missing", "-")
+        self.row(page, "32 MiB, 16 chunks", "500.00 us", "500.00 us", "20")
+        self.row(page, "`small`", "first", "66.0", "30.0", "400.0", "77")
+        self.assertIn("less the clock's own time (21 ns in this run)", page)
+        for name in ("shared", "live"):
+            self.assertIn(f"(benchmarks/{name}.svg)", page)
+            xml.etree.ElementTree.parse(self.docs / "benchmarks" / f"{name}.svg")
+        self.assertEqual(self.run_report("--check").returncode, 0)
+
+    def test_driver_time_of_the_recorded_run(self):
+        """A trace beside recorded.csv says how long the recorded run took: here 10 s."""
+        shutil.copy(FIXTURE / "recorded.csv", self.top / "recorded.csv")
+        with gzip.open(self.top / "small.csv.gz", "wt", encoding="utf-8") as file:
+            file.write("op,id,bytes,stream,us\na,1,512,0,1000\nF,1,512,0,10001000\n")
+        done = subprocess.run(
+            [sys.executable, "-B", str(HERE / "report.py"), "--docs", str(self.docs),
+             "--recorded", str(self.top / "recorded.csv"), "--bench", str(self.top / "bench.csv"),
+             "--replay", str(self.top / "replay.json")],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.row((self.docs / "benchmarks.md").read_text("utf-8"),
+                 "driver time of the recorded run's duration", "<= 1 %",
+                 "0.57% (`small`); 1 of 1 traces within", "met")
+
+    def test_moves_and_scale(self):
+        """Of each combination the worst trace counts, and the sum of the moves."""
+        self.make()
+        data = self.docs / "benchmarks"
+        (data / "moves.csv").write_text(
+            "# command='moves.py' commit=abc gpu='simulated: none' driver_cuda=13.0 cpus=any\n"
+            "setting,value,trace,reserved_over_live,reserved_over_live_most,chunks_created,"
+            "chunks_moved,second_half_driver_allocations,modelled_driver_ms,recorded_ms,"
+            "percent_of_recorded\n"
+            "default,,small,1.0100,1.02,10,100,0,5.00,1000,0.500\n"
+            "default,,serve_streams,1.1000,1.2,20,200,0,15.00,1000,1.500\n"
+            "chunk_share,16,small,1.0500,1.06,3,20,0,1.00,1000,0.100\n"
+            'before,"chunk_share:512,chunk_exact_mb:2",small,1.03,1.03,3,30,0,2.00,1000,0.2\n',
+            "utf-8")
+        (data / "scale.csv").write_text(
+            "# command='bench_scale' commit=abc gpu='simulated: 8' driver_cuda=13.0 cpus=2\n"
+            "blocks,streams,cached_ns,mix_ns,metadata_bytes_per_block,stats_us,snapshot_ms,"
+            "trim_us_per_gib,destroy_us,cached_instructions,mix_instructions\n"
+            "1000000,1024,55.0,222.0,140,3.25,800.0,12,34,400,\n", "utf-8")
+        page = self.make()
+        self.row(page, "the default", "1.010", "1.100", "30", "300", "20.0", "1.50 %")
+        self.row(page, "`chunk_share:16`", "1.050", "-", "3", "20", "1.0", "0.10 %")
+        self.row(page, "`chunk_share:512,chunk_exact_mb:2`", "1.030", "-", "3", "30")
+        self.row(page, "1,000,000", "1,024", "55", "222", "400", "-", "140", "3.2", "800.0")
+        xml.etree.ElementTree.parse(data / "moves.svg")
+        self.assertIn("(benchmarks/moves.svg)", page)
+        self.assertEqual(self.run_report("--check").returncode, 0)
+
+    def test_instructions_and_changes(self):
+        page = self.make()
+        self.assertIn("No change is recorded yet.", page)
+        data = self.docs / "benchmarks"
+        (data / "instructions.csv").write_text(
+            '# commit="abc" compiler="gcc 12" build="Release"\n'
+            "path,operations,instructions,locked,c_library,functions,text\n"
+            "pair,64,502.0,2.00,22.0,tnr_malloc:99.0 C_library:22.0,a pair\n", "utf-8")
+        heading = "change,why,predicted,measured,command,commit,decision\n"
+        changes = data / "changes.csv"
+        changes.write_text(heading + '"a lock less","two, not one",-20 %,-18 %,,abc,kept\n',
+                           "utf-8")
+        page = self.make()
+        self.row(page, "`pair`: a pair", "540", "502", "22", "2.00",
+                 "`tnr_malloc` 99, C library 22")
+        self.row(page, "`abc`", "`gcc 12`", "`Release`", "not in the data")
+        self.row(page, "a lock less", "two, not one", "-20 %", "-18 %", "-", "`abc`", "kept")
+        for row, reason in (("a,b,c,d,e,f,perhaps", "the decision is one of"),
+                            ("a,b,c", "line 2 has not the columns")):
+            changes.write_text(heading + row + "\n", "utf-8")
+            done = self.take_over()
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(reason, done.stderr)
 
     # ---- --check ----
 

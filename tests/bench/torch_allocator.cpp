@@ -110,6 +110,20 @@ TNR_BENCH_API int tnr_bench_torch_use(std::size_t bytes, void *stream)
     return ok ? 0 : -1;
 }
 
+/* The same with uses by several streams. */
+TNR_BENCH_API int tnr_bench_torch_uses(std::size_t bytes, void *const *streams, int count)
+{
+    bool ok = guarded([&] {
+        auto *allocator = c10::cuda::CUDACachingAllocator::get();
+        c10::DataPtr data = allocator->allocate(bytes);
+        for (int i = 0; i < count; i++)
+            allocator->recordStream(data, c10::cuda::getStreamFromExternal(
+                                              static_cast<cudaStream_t>(streams[i]),
+                                              c10::cuda::current_device()));
+    });
+    return ok ? 0 : -1;
+}
+
 /* Gives everything that is cached back to the driver. */
 TNR_BENCH_API void tnr_bench_torch_trim(void)
 {

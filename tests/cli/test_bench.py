@@ -22,18 +22,108 @@ class Bench(CommandTest):
             self.assertLessEqual(one["min_ns"], one["median_ns"])
             self.assertIsNone(one["error"])
 
+    def test_pairs_are_sampled(self):
+        """The quantiles are of single operations, each of the sampled round once."""
+        for one in self.json_lines(self.run_tenure(*QUICK, "--only", "pair", "--json")):
+            self.assertEqual(one["samples"], one["ops_per_thread"])
+            self.assertLessEqual(one["op_p50_ns"], one["op_p99_ns"])
+            self.assertLessEqual(one["op_p99_ns"], one["op_p999_ns"])
+            self.assertLessEqual(one["op_p999_ns"], one["op_worst_ns"])
+            self.assertGreater(one["op_worst_ns"], 0)
+
+    def test_threads(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "threads", "--threads", "1,3",
+                                               "--json"))
+        self.assertEqual([(one["bench"], one["threads"]) for one in rows],
+                         [("pair_own", 1), ("pair_own", 3), ("pair_shared", 1), ("pair_shared", 3)])
+        for one in rows:
+            self.assertEqual(one["samples"], one["ops_per_thread"] * one["threads"])
+
     def test_mix_repeats_its_work(self):
         runs = []
         for _ in range(2):
             rows = self.json_lines(self.run_tenure(*QUICK, "--only", "mix", "--threads", "1,2",
                                                    "--json"))
-            self.assertEqual([one["threads"] for one in rows], [1, 2])
+            self.assertEqual([(one["bench"], one["threads"], one["live_per_thread"])
+                              for one in rows],
+                             [("mix", 1, 200), ("mix", 2, 200), ("mix_shared", 1, 200),
+                              ("mix_shared", 2, 100)])
             for one in rows:
                 self.assertGreater(one["mops"], 0)
                 self.assertGreater(one["checksum"], 0)
             runs.append([one["checksum"] for one in rows])
         self.assertEqual(runs[0], runs[1])
         self.assertNotEqual(runs[0][0], runs[0][1])
+
+    def test_live(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "live", "--json"))
+        self.assertEqual([(one["bench"], one["live_per_thread"]) for one in rows],
+                         [(bench, live) for bench in ("live", "live_large")
+                          for live in (50, 100, 500, 5000)])
+
+    def test_handover_and_storm(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "handover,storm", "--threads",
+                                               "1,2,4", "--json"))
+        self.assertEqual([(one["bench"], one["allocator"], one["threads"]) for one in rows],
+                         [("handover", "tenure", 2), ("handover", "tenure", 4)] +
+                         [("storm", name, threads) for threads in (1, 2, 4)
+                          for name in ("tenure", "driver_event")])
+        for one in rows:
+            self.assertIsNone(one["error"])
+            self.assertEqual(one["samples"], one["ops_per_thread"] * one["threads"])
+
+    def test_cold(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "cold", "--json"))
+        self.assertEqual([(one["bench"], one["allocator"]) for one in rows],
+                         [(bench, name) for bench in ("cold_start", "cold_first", "cold_second")
+                          for name in ("tenure", "driver_malloc")])
+        times = {(one["bench"], one["allocator"]): one["median_ns"] for one in rows}
+        for one in rows:
+            self.assertIsNone(one["error"])
+        self.assertGreater(times["cold_start", "tenure"], times["cold_second", "tenure"])
+
+    def test_growth_and_moves(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "growth,moves", "--json"))
+        own = {(one["bench"], one["bytes"]): one for one in rows if one["allocator"] == "tenure"}
+        self.assertEqual(list(own), [("growth", 1 << 30), ("growth", 4 << 30), ("growth", 64 << 30),
+                                     ("growth_steps", 64 << 20), ("move", 4 << 20),
+                                     ("move", 32 << 20), ("move", 512 << 20)])
+        for one in own.values():
+            self.assertIsNone(one["error"])
+            self.assertGreater(one["driver_calls"], 0)
+        self.assertGreater(own["move", 512 << 20]["driver_calls"], 256)
+
+    def test_replay(self):
+        path = self.folder / "two.csv"
+        path.write_text("a,1,4096,0,0\na,2,512,7,1\nF,1,4096,0,2\nf,1,4096,0,3\n"
+                        "a,3,1048576,7,4\n")
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "replay", "--json", path))
+        self.assertEqual([one["bench"] for one in rows], ["replay:two", "again:two"])
+        for one in rows:
+            self.assertEqual((one["ops_per_thread"], one["samples"], one["rounds"]), (4, 12, 3))
+        result = self.run_tenure(*QUICK, "--only", "replay")
+        self.assertIn("no TRACE was given", result.stderr)
+        result = self.run_tenure(*QUICK, "--only", "replay", self.folder / "none", code=BAD_INPUT)
+        self.assertIn("none", result.stderr)
+
+    def test_list_and_only(self):
+        lines = self.run_tenure("bench", "--list").stdout.splitlines()
+        listed = [line.split()[0] for line in lines]
+        self.assertEqual(listed, ["pair", "uses", "cold", "growth", "moves", "replay", "threads",
+                                  "mix", "live", "handover", "storm"])
+        result = self.run_tenure(*QUICK, "--only", "pair,pears", code=BAD_INPUT)
+        self.assertIn('no section "pears"', result.stderr)
+        result = self.run_tenure(*QUICK, "--only", "pair,moves")
+        self.assertRegex(result.stderr, r"section pair +\d+\.\d s\nsection moves")
+
+    def test_budget(self):
+        """No section begins after the time; the CSV has those before."""
+        path = self.folder / "out.csv"
+        result = self.run_tenure("bench", "--driver", "sim", "--only", "live,pair", "--budget-ms",
+                                 "1", "--csv", path)
+        self.assertIn("live left out: the 1 ms of --budget-ms are over", result.stderr)
+        benches = {row["bench"] for row in csv.DictReader(path.read_text().splitlines()[1:])}
+        self.assertEqual(benches, {"pair"})
 
     def test_tables_say_that_it_is_simulated(self):
         text = self.run_tenure(*QUICK, "--threads", "1").stdout

@@ -56,7 +56,7 @@ class Usage(CommandTest):
             (["replay", "--device", "-1", "x"], "--device must be"),
             (["doctor", "extra"], "unexpected argument extra"),
             (["doctor", "--driver", "opencl"], '"opencl"'),
-            (["bench", "--only", "triple"], "pair, mix or uses"),
+            (["bench", "--only", "triple"], "no section \"triple\""),
             (["bench", "--threads", "1,,2"], "--threads must be"),
             (["bench", "--threads", "1000"], "--threads must be"),
             (["bench", "--rounds", "99999"], "--rounds must be"),

@@ -48,7 +48,7 @@ static void begin(const char *schedule, uint64_t seed, const char *conf)
     snprintf(text, sizeof(text), "%llu", (unsigned long long)seed);
     setenv("TENURE_SIM_SEED", text, 1);
     setenv("TENURE_SIM_MEMORY", "192M", 1);
-    snprintf(text, sizeof(text), "address_space_gb:32%s", conf);
+    snprintf(text, sizeof(text), "address_space_gb:32,chunk_exact_mb:2%s", conf);
     setenv("TENURE_CONF", text, 1);
     (void)simcuda_reset();
     simcuda_violations_clear();

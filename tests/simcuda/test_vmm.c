@@ -478,6 +478,43 @@ static void test_device_without_vmm(void **state)
     assert_ok(cuMemFree(at));
 }
 
+/* What is modelled is by the mapping and its size, whatever the number of calls: the rows of
+ * cost.def as they are, and a size between two of them. */
+static void test_modelled_costs(void **state)
+{
+    (void)state;
+    CUmemAllocationProp property = device_property(0);
+    CUmemGenericAllocationHandle two, five;
+    CUdeviceptr at;
+    assert_ok(cuMemAddressReserve(&at, 16 * MIB, 0, 0, 0));
+    simcuda_calls_reset();
+    assert_ok(cuMemCreate(&two, 2 * MIB, &property, 0));
+    assert_int_equal(simcuda_modelled_ns("cuMemCreate"), 7400);
+    assert_result(cuMemCreate(&five, MIB, &property, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(simcuda_modelled_ns("cuMemCreate"), 7400);
+    assert_ok(cuMemMap(at, 2 * MIB, 0, two, 0));
+    assert_ok(cuMemMap(at + 2 * MIB, 2 * MIB, 0, two, 0));
+    assert_int_equal(simcuda_modelled_ns("cuMemMap"), 2 * 600);
+    CUmemAccessDesc access = {0};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    assert_ok(cuMemSetAccess(at, 4 * MIB, &access, 1));
+    assert_int_equal(simcuda_modelled_ns("cuMemSetAccess"), 2 * 19700);
+    assert_ok(cuMemUnmap(at, 4 * MIB));
+    assert_int_equal(simcuda_modelled_ns("cuMemUnmap"), 2 * 13400);
+    assert_ok(cuMemCreate(&five, 5 * 1024 * MIB, &property, 0));
+    assert_int_equal(simcuda_modelled_ns("cuMemCreate"), 7400 + 61800 + 140114);
+    assert_ok(cuMemRelease(two));
+    assert_ok(cuMemRelease(five));
+    assert_int_equal(simcuda_modelled_ns("*"), simcuda_modelled_ns("cuMemCreate") +
+                                                   simcuda_modelled_ns("cuMemRelease") + 2 * 600 +
+                                                   2 * 19700 + 2 * 13400);
+    simcuda_calls_reset();
+    assert_int_equal(simcuda_modelled_ns("*"), 0);
+    assert_int_equal(simcuda_modelled_ns("no such call"), 0);
+    assert_ok(cuMemAddressFree(at, 16 * MIB));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
@@ -502,6 +539,7 @@ int main(void)
         CASE(test_share_refuses),
         CASE(test_same_calls_same_addresses),
         CASE(test_device_without_vmm),
+        CASE(test_modelled_costs),
     };
     return cmocka_run_group_tests_name("simcuda_vmm", tests, NULL, NULL);
 }

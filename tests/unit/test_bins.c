@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bins: a freed small block is handed out again for the same size, newest first and without a
- * driver call; bins are bounded, hold small blocks only, and are emptied before memory grows.
+ * driver call; bins are bounded, hold one large block at most, and are emptied before memory grows.
  *
  * In tnri_world_unbin, the test of the size removed: sizes_that_share_a_slot failed. In
- * tnri_world_flush, the clearing of the slot left out: sizes_that_share_a_slot failed.
+ * tnri_bin_pop, the clearing of the slot left out: sizes_that_share_a_slot failed. In
+ * serve_unbinned, without the flush: the_large_block_freed_last failed. In tnri_world_evict, a
+ * flush: one_goes_for_one failed.
  */
 #include "unit.h"
 
@@ -77,7 +79,7 @@ static void bins_are_bounded(void **state)
     (void)unit_stats();
 }
 
-static void none_and_large(void **state)
+static void none(void **state)
 {
     (void)state;
     unit_start("bin_blocks:0", NULL);
@@ -86,10 +88,46 @@ static void none_and_large(void **state)
     (void)unit_malloc(4096, NULL);
     assert_int_equal(served(TNR_SERVED_INDEX), 1);
     unit_start(NULL, NULL);
-    assert_ok(tnr_free(unit_malloc(MIB + 1, NULL)));
-    assert_int_equal(unit_stats().bytes_binned, 0); /* large ones merge at once */
     assert_ok(tnr_free(unit_malloc(MIB, NULL)));
     assert_int_equal(unit_stats().bytes_binned, MIB); /* the largest small one */
+}
+
+/* The large world keeps the block freed last, until another size is asked for. */
+static void the_large_block_freed_last(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    void *a = unit_malloc(4 * MIB, NULL);
+    void *b = unit_malloc(4 * MIB, NULL);
+    assert_ok(tnr_free(a));
+    assert_int_equal(unit_stats().bytes_binned, 4 * MIB);
+    assert_ok(tnr_free(b)); /* which merges the other */
+    assert_int_equal(unit_stats().bytes_binned, 4 * MIB);
+    assert_ptr_equal(unit_malloc(4 * MIB, NULL), b);
+    assert_int_equal(served(TNR_SERVED_BIN), 1);
+    assert_ok(tnr_free(b));
+    uint64_t calls = simcuda_calls_total();
+    assert_ptr_equal(unit_malloc(8 * MIB, NULL), a); /* both, in one piece */
+    assert_int_equal(simcuda_calls_total(), calls);
+    assert_int_equal(served(TNR_SERVED_INDEX), 1);
+    assert_int_equal(unit_stats().bytes_binned, 0);
+}
+
+/* A full bin makes room for one block by merging one, not all. */
+static void one_goes_for_one(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 9 };
+    unit_start("bin_blocks:8", NULL);
+    void *blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(512 * (1 + i), NULL);
+    for (size_t i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    assert_int_equal(unit_stats().bytes_binned, 512 * (45 - 1));
+    for (size_t i = BLOCKS; i-- > 1;)
+        assert_ptr_equal(unit_malloc(512 * (1 + i), NULL), blocks[i]);
+    assert_int_equal(served(TNR_SERVED_BIN), 8);
 }
 
 /* Binned blocks lie in the way of a larger one: they are merged, and no memory is taken. */
@@ -115,7 +153,9 @@ int main(void)
         cmocka_unit_test_teardown(same_size_newest_first, unit_stop),
         cmocka_unit_test_teardown(sizes_that_share_a_slot, unit_stop),
         cmocka_unit_test_teardown(bins_are_bounded, unit_stop),
-        cmocka_unit_test_teardown(none_and_large, unit_stop),
+        cmocka_unit_test_teardown(the_large_block_freed_last, unit_stop),
+        cmocka_unit_test_teardown(one_goes_for_one, unit_stop),
+        cmocka_unit_test_teardown(none, unit_stop),
         cmocka_unit_test_teardown(bins_are_flushed_before_growth, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,9 @@ target_compile_definitions(tenure_build_flags INTERFACE "_GNU_SOURCE=")
 # Release means -O2 with line tables: an allocator's stack traces must be readable in the field.
 target_compile_options(tenure_build_flags INTERFACE
   ${TNR_WARNINGS} -g -fno-omit-frame-pointer $<$<CONFIG:Release>:-O2>)
+# Two counters side by side would be loaded as one vector, right after they were stored one by one,
+# and the processor cannot forward two stores to one load.
+target_compile_options(tenure_build_flags INTERFACE $<$<CONFIG:Release>:-fno-tree-slp-vectorize>)
 target_link_libraries(tenure_build_flags INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 if(TNR_WERROR)
   target_compile_options(tenure_build_flags INTERFACE -Werror)

@@ -58,6 +58,22 @@ static void failure_keep(campaign *self, const fuzz_child *child)
         memcpy(totals->program.ops, shared->ops, shared->count * sizeof(fuzz_op));
 }
 
+static void gates_add(gate_counts *sum, const gate_counts *one)
+{
+    sum->placed += one->placed;
+    sum->opened_drawn += one->opened_drawn;
+    sum->opened_waiting += one->opened_waiting;
+    sum->opened_full += one->opened_full;
+    sum->overtaking += one->overtaking;
+    sum->late += one->late;
+    sum->reads += one->reads;
+    sum->words_read += one->words_read;
+    sum->words_written += one->words_written;
+    sum->opening_ns += one->opening_ns;
+    if (sum->kept_bytes < one->kept_bytes)
+        sum->kept_bytes = one->kept_bytes;
+}
+
 static void result_add(campaign *self, const fuzz_child *child)
 {
     const fuzz_shared *shared = child->shared;
@@ -73,7 +89,10 @@ static void result_add(campaign *self, const fuzz_child *child)
     totals->policies |= result->policies;
     totals->busy_ns += result->ns;
     totals->verdicts[result->verdict]++;
+    gates_add(&totals->gates, &result->gates);
+    totals->mismatches += strcmp(result->check, "contents") == 0;
     for (int i = 0; i < FUZZ_KINDS; i++) {
+        totals->unavailable[i] += result->unavailable[i];
         totals->calls[i] += result->calls[i];
         totals->refused[i] += result->refused[i];
     }
@@ -168,7 +187,8 @@ static int campaign_run(campaign *self)
     for (int i = 0; i < self->options->jobs && !failed; i++)
         failed = child_next(self, &self->children[i]) != 0;
     while (self->running > 0) {
-        if (failed || self->is_stopping || !has_time(self))
+        /* A real device is left in peace: what runs there when the time is up may end. */
+        if (failed || self->is_stopping || (!has_time(self) && !self->options->limits.gated))
             children_stop(self);
         failed |= child_reap(self) != 0;
         progress_tell(self);

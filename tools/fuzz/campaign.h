@@ -27,6 +27,9 @@ typedef struct fuzz_totals {
     uint64_t policies;
     uint64_t busy_ns; /* of all processes: for the rate of one core */
     uint64_t verdicts[FUZZ_VERDICTS];
+    uint64_t unavailable[FUZZ_KINDS];
+    gate_counts gates;
+    uint64_t mismatches; /* programs in which contents were wrong */
     uint64_t planted[FUZZ_PLANTED_MAX], caught[FUZZ_PLANTED_MAX]; /* by kind of error */
     uint64_t hash; /* of all results, in the order of seeds */
     uint64_t elapsed_ns;

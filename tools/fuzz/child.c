@@ -39,6 +39,9 @@ void fuzz_child_close(fuzz_child *child)
     child->shared = NULL;
 }
 
+/* Operations between two complete checks: no power of two, so that they fall everywhere. */
+enum { DRAWN_CHECK_EVERY = 997 };
+
 /* ---- in the child --------------------------------------------------------------------------- */
 
 /* Processor time: what a program costs, whatever else the machine does. */
@@ -55,12 +58,14 @@ static void child_draw(fuzz_shared *shared, fuzz_device *device, uint64_t seed,
     static fuzz_run run;
     static fuzz_draw draw;
     fuzz_draw_start(&draw, &shared->setup, seed, limits);
+    device->is_certain = limits->illegal;
     shared->planted = limits->illegal ? draw.illegal_kind : -1;
     uint64_t began = now_ns();
-    /* A number of operations that is no power of two, so that checks fall everywhere. */
-    if (fuzz_run_start(&run, device, &shared->setup, &shared->result, 997) != 0)
+    if (fuzz_run_start(&run, device, &shared->setup, &shared->result, DRAWN_CHECK_EVERY) != 0)
         return;
-    while (!run.is_over && shared->result.ran < limits->ops && shared->count < shared->room) {
+    /* The steps around a planted error belong together. */
+    while (!run.is_over && shared->count < shared->room &&
+           (shared->result.ran < limits->ops || (draw.is_gated && draw.queue_count > 0))) {
         shared->ops[shared->count++] = fuzz_draw_next(&draw, &run.model);
         if (!fuzz_run_op(&run, &shared->ops[shared->count - 1]))
             shared->count--;
@@ -74,6 +79,12 @@ static void child_replay(fuzz_shared *shared, fuzz_device *device, uint64_t chec
 {
     static fuzz_run run;
     uint64_t began = now_ns();
+    /* Checks ask the library, which looks at its events then: as often as when it was drawn. */
+    if (device->is_gated)
+        check_every = DRAWN_CHECK_EVERY;
+    device->is_certain = 0;
+    for (size_t i = 0; i < shared->count; i++)
+        device->is_certain |= shared->ops[i].is_illegal;
     if (fuzz_run_start(&run, device, &shared->setup, &shared->result, check_every) != 0)
         return;
     run.is_verbose = is_verbose;

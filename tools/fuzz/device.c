@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gate.h"
+
 fuzz_mismatch fuzz_mismatches;
 
 /* ---- the kernel ----------------------------------------------------------------------------- */
@@ -92,6 +94,8 @@ int fuzz_device_start(fuzz_device *device, int devices, char *error, size_t erro
 {
     static const size_t bytes = sizeof(fuzz_launch);
     CUmodule module;
+    if (device->is_gated)
+        return gate_device_start(device, devices, error, error_bytes);
     int bad = device->kernel_register("fuzz_touch", 1, &bytes, touch_run, touch_accesses) != 0;
     bad = bad || device->init(0) != CUDA_SUCCESS;
     device->devices = devices;
@@ -113,5 +117,7 @@ void fuzz_device_use(fuzz_device *device, int number)
 CUresult fuzz_device_touch(fuzz_device *device, int number, CUstream stream, fuzz_launch *launch)
 {
     void *params[] = {launch};
+    if (device->is_gated)
+        return gate_touch(device, number, stream, launch);
     return device->launch(device->touch[number], 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }

@@ -76,6 +76,11 @@ typedef struct fuzz_device {
     CUcontext contexts[2];
     CUfunction touch[2]; /* the kernel, in each device's context */
     int devices;
+    /* Not the simulated device with its schedule, but any driver: streams are held by gates. */
+    int is_gated;
+    int is_certain;         /* gates open when the program says so and at no other time */
+    int spins;              /* hold them by kernels, whatever the device has */
+    unsigned stall_seconds; /* a call that takes longer has failed */
 } fuzz_device;
 
 /* What `touch` does to one block. */

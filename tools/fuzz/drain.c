@@ -83,8 +83,10 @@ void fuzz_run_end(fuzz_run *run)
         drain_work(run);
         drain_objects(run);
     }
+    if (run->device->is_gated)
+        gate_end(run);
     run->check_every = check_every;
-    int had_effect = run->freed_base == 0 || run->freed_again;
+    int had_effect = (run->freed_base == 0 || run->freed_again) && !run->is_harmless;
     if (run->illegal_ran && had_effect && !run->is_over)
         run_fail(run, FUZZ_VERDICT_MISSED, "planted error", "nothing was reported");
     if (!run->is_over)
@@ -94,5 +96,7 @@ void fuzz_run_end(fuzz_run *run)
         return; /* the process ends; what state the library is in is not known */
     if (tnr_shutdown(0) != TNR_OK)
         run_fail(run, FUZZ_VERDICT_LIVENESS, "shutdown", "%s", tnr_last_error());
+    if (run->device->is_gated)
+        gate_note_memory();
     verdict_shut_down(run);
 }

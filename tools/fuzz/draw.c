@@ -123,6 +123,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->random = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
     setup->seed = seed;
     setup_draw(draw, setup);
+    if (limits->devices_max > 0 && setup->devices > limits->devices_max)
+        setup->devices = limits->devices_max;
     draw->devices = setup->devices;
     fuzz_limits drawn = *limits;
     drawn.no_faults |= limits->illegal != 0; /* a failed call could hide the error */
@@ -144,6 +146,11 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
             setup->memory_bytes = 256 * MIB; /* to reclaim is to wait, and to wait is to order */
         draw->illegal_kind = (int)below(draw, (uint64_t)fuzz_planted_count);
         draw->illegal_after = 20 + below(draw, limits->ops > 2000 ? 2000 : limits->ops);
+    }
+    if (limits->illegal && limits->gated) {
+        draw->is_gated = 1;
+        draw->illegal_kind = gate_planted_kind(draw->illegal_kind);
+        snprintf(setup->schedule, sizeof(setup->schedule), "lazy");
     }
 }
 

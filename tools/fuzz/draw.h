@@ -19,7 +19,9 @@
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
-    int illegal; /* plant one error */
+    int illegal;     /* plant one error */
+    int gated;       /* for a device whose schedule is not known: see gate.h */
+    int devices_max; /* that the machine has; 0: as many as are drawn */
     uint64_t ops;
 } fuzz_limits;
 
@@ -78,6 +80,7 @@ typedef struct fuzz_draw {
     uint64_t illegal_after; /* operations; UINT64_MAX: nothing is planted */
     int illegal_kind;       /* which error: index into fuzz_planted_names */
     int illegal_done;
+    int is_gated;
     fuzz_op queue[DRAW_QUEUE]; /* drawn, not given out yet */
     int queue_first, queue_count;
     uint64_t given; /* operations so far */
@@ -116,5 +119,8 @@ int draw_chain(fuzz_draw *draw, const model *m);
 extern const char *const fuzz_planted_names[];
 extern const int fuzz_planted_count;
 int draw_plant(fuzz_draw *draw, model *m);
+/* The same where contents must show it: see gate_plant.c. Not all kinds are possible there. */
+int gate_plant(fuzz_draw *draw, const model *m);
+int gate_planted_kind(int kind);
 
 #endif

@@ -180,6 +180,8 @@ static int site_streams(site *s, model *m)
 
 int draw_plant(fuzz_draw *draw, model *m)
 {
+    if (draw->is_gated)
+        return gate_plant(draw, m);
     site s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
     if (m->capturing || m->default_asleep[0] || !site_streams(&s, m))
         return 0;

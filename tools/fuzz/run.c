@@ -72,7 +72,7 @@ int run_device_of(const fuzz_run *run, int stream)
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-static void environment_set(const fuzz_setup *setup)
+static void environment_set(const fuzz_setup *setup, int is_gated)
 {
     char text[64];
     snprintf(text, sizeof(text), "%d", setup->devices);
@@ -86,6 +86,8 @@ static void environment_set(const fuzz_setup *setup)
     setenv("TENURE_SIM_STRICT", "report", 1);
     setenv("TENURE_SIM_RESERVE", "16T", 1);
     setenv("TENURE_SIM_KEEP_PAGES", "1", 1); /* a program touches few of them */
+    if (is_gated)
+        gate_environment();
     unsetenv("TENURE_SIM_FAIL");
     unsetenv("TENURE_CONF");
 }
@@ -95,6 +97,17 @@ static void race_reported(const simcuda_report *report, void *data)
 {
     run_fail(data, FUZZ_VERDICT_SAFETY, report->kind == SIMCUDA_RACE ? "race" : "ownership", "%s",
              report->text);
+}
+
+/* A real device has other memory than the program was drawn for. */
+static int gated_begin(fuzz_run *run)
+{
+    for (int d = 0; d < run->setup->devices; d++)
+        if (tnr_limit_set(d, (size_t)run->setup->memory_bytes) != TNR_OK) {
+            run_fail(run, FUZZ_VERDICT_SETUP, "setup", "%s", tnr_last_error());
+            return -1;
+        }
+    return gate_begin(run);
 }
 
 int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, fuzz_result *result,
@@ -107,7 +120,7 @@ int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, 
     run->setup = setup;
     run->check_every = check_every;
     run->check_next = check_every;
-    environment_set(setup);
+    environment_set(setup, device->is_gated);
     model_begin(&run->model, setup);
     memset(&fuzz_mismatches, 0, sizeof(fuzz_mismatches));
     run->streams[1] = CU_STREAM_PER_THREAD;
@@ -126,6 +139,8 @@ int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, 
         run_fail(run, FUZZ_VERDICT_SETUP, "setup", "%s", error);
         return -1;
     }
+    if (device->is_gated && gated_begin(run) != 0)
+        return -1;
     device->races_callback(race_reported, run);
     run->model.has_wide_chunks = strstr(setup->conf, "chunk_share") != NULL ||
                                  strstr(setup->conf, "chunk_mb") != NULL ||
@@ -191,6 +206,8 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
     int is_planted =
         op->is_illegal && run->last[op->block].is_fresh &&
         (why != NULL || op->kind == FUZZ_FREE_WRONG || op->kind == FUZZ_STREAM_DESTROY);
+    if (why == NULL && run->device->is_gated && (why = gate_refuses(op)) != NULL)
+        run->result->unavailable[op->kind]++;
     if (why != NULL && !is_planted) {
         run->result->skipped++;
         if (run->is_verbose) {
@@ -203,7 +220,13 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
     }
     run->hits = run->model.has_faults ? run->device->fail_hits() : 0;
     run->illegal_ran |= is_planted;
+    if (run->device->is_gated && is_planted)
+        run->is_harmless = gate_is_harmless(run, op);
+    if (run->device->is_gated && gate_before(run, op) != 0)
+        return 0;
     int took_place = op_run(run, op);
+    if (run->device->is_gated)
+        gate_after(run, op, took_place);
     run->result->ran++;
     run->result->calls[op->kind]++;
     run->result->refused[op->kind] += !took_place;

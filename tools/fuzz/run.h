@@ -14,6 +14,7 @@
 #include <tenure/tenure.h>
 
 #include "device.h"
+#include "gate.h"
 #include "model.h"
 #include "program.h"
 
@@ -52,6 +53,8 @@ typedef struct fuzz_result {
     uint64_t policies; /* bits of fuzz_settings that were in force */
     uint64_t hash;     /* of every address and status, for determinism */
     uint64_t ns;
+    uint64_t unavailable[FUZZ_KINDS]; /* operations that a real device cannot be made to do */
+    gate_counts gates;
 } fuzz_result;
 
 typedef struct fuzz_run {
@@ -66,6 +69,9 @@ typedef struct fuzz_run {
     tnr_cuda_graph cuda_graphs[FUZZ_GRAPHS];
     tnr_cuda_graph_exec execs[FUZZ_GRAPHS];
     tnr_graph graphs[FUZZ_GRAPHS];
+    /* What a launch of each graph leaves in each block: the tag of the last write in its capture.
+     * 0: not known. */
+    uint64_t graph_tags[FUZZ_GRAPHS][FUZZ_BLOCKS];
     char labels[FUZZ_BLOCKS][8];
     /* What each slot last held: what a planted error touches after the free. */
     struct {
@@ -86,6 +92,7 @@ typedef struct fuzz_run {
     size_t freed_bytes;
     order_clock freed_uses; /* what nothing but the omitted step would order */
     int freed_again;        /* its next owner wrote there unordered, so the error can show */
+    int is_harmless;        /* nobody has the memory that the planted error touches */
     int is_draining;        /* the program is over, nothing may be refused any more */
     int is_over;            /* a verdict has been reached */
 } fuzz_run;
@@ -108,6 +115,8 @@ __attribute__((format(printf, 4, 5))) void run_fail(fuzz_run *run, fuzz_verdict 
 int run_succeeded(fuzz_run *run, tnr_status status, const char *call);
 int run_was_sabotaged(const fuzz_run *run);
 void run_hash(fuzz_run *run, uint64_t value);
+/* What graphs leave in the slot's block is not known any more. */
+void run_graph_tags_forget(fuzz_run *run, int slot);
 int run_device_of(const fuzz_run *run, int stream);
 
 /* Each returns 1 if the operation took place, 0 if it was refused as it may be. */

@@ -136,8 +136,10 @@ static int run_trim(fuzz_run *run, const fuzz_op *op)
 
 static int run_limit(fuzz_run *run, const fuzz_op *op)
 {
-    size_t limit = 0;
-    if (!run_succeeded(run, tnr_limit_set(op->device, (size_t)op->n), "tnr_limit_set") ||
+    size_t limit = (size_t)op->n;
+    if (run->device->is_gated && limit > run->setup->memory_bytes)
+        limit = (size_t)run->setup->memory_bytes; /* all that the program was drawn for */
+    if (!run_succeeded(run, tnr_limit_set(op->device, limit), "tnr_limit_set") ||
         !run_succeeded(run, tnr_limit_get(op->device, &limit), "tnr_limit_get"))
         return 0;
     run->model.limit_bytes[op->device] = limit;

@@ -21,6 +21,7 @@ static int run_begin(fuzz_run *run, const fuzz_op *op)
     if (!run_succeeded(run, status, "tnr_capture_begin"))
         return 0;
     graph_did_begin(&run->model, op);
+    memset(run->graph_tags[op->graph], 0, sizeof(run->graph_tags[0]));
     return 1;
 }
 
@@ -100,6 +101,14 @@ static int run_launch(fuzz_run *run, const fuzz_op *op)
         run_fail(run, FUZZ_VERDICT_SAFETY, "overwrite",
                  "g%d was launched though a live block lies in its memory", op->graph);
     graph_did_launch(&run->model, op);
+    for (int i = 0; i < run->model.live_count; i++) {
+        int slot = run->model.live[i];
+        model_block *block = &run->model.blocks[slot];
+        if (!run->model.graphs[op->graph].writes[slot] || run->graph_tags[op->graph][slot] == 0)
+            continue;
+        block->tag = run->graph_tags[op->graph][slot];
+        block->is_tagged = 1;
+    }
     return 1;
 }
 

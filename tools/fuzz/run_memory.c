@@ -104,6 +104,7 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     run->last[op->block].bytes = (size_t)op->n;
     run->last[op->block].device = run->model.blocks[op->block].device;
     run->last[op->block].is_owned = !in_capture;
+    run_graph_tags_forget(run, op->block);
     return 1;
 }
 
@@ -129,7 +130,8 @@ static int run_commit(fuzz_run *run, const fuzz_op *op)
     (void)run->device->owner_begin(block->base, (size_t)op->n, run->labels[op->block]);
     m->requested_bytes[block->device] += op->n - block->bytes;
     block->bytes = (size_t)op->n;
-    block->is_tagged = 0;                               /* its last word is another one now */
+    block->is_tagged = 0; /* its last word is another one now */
+    run_graph_tags_forget(run, op->block);
     block->ready = order_point(&m->order, block->home); /* Tenure's waits may have come before */
     return 1;
 }
@@ -232,6 +234,19 @@ int run_memory(fuzz_run *run, const fuzz_op *op)
 /* Blocks whose contents are checked. */
 enum { VISITED_ONE_IN = 4 };
 
+void run_graph_tags_forget(fuzz_run *run, int slot)
+{
+    for (int g = 0; g < FUZZ_GRAPHS; g++)
+        run->graph_tags[g][slot] = 0;
+}
+
+/* What the capture that is under way writes into a block stays what its later reads find, whenever
+ * the graph is launched. */
+static uint64_t *captured_tag(fuzz_run *run, int slot)
+{
+    return &run->graph_tags[run->model.capturing - 1][slot];
+}
+
 static fuzz_touch touch_of(fuzz_run *run, int slot, int in_capture, int is_write)
 {
     model_block *block = &run->model.blocks[slot];
@@ -241,11 +256,15 @@ static fuzz_touch touch_of(fuzz_run *run, int slot, int in_capture, int is_write
     touch.bytes = block->base == 0 ? run->last[slot].bytes : block->bytes;
     if (is_write) {
         touch.tag = ++run->model.tag_last;
-        if (!in_capture) {
+        if (in_capture) {
+            *captured_tag(run, slot) = touch.tag;
+        } else {
             block->tag = touch.tag;
             block->is_tagged = 1;
         }
-    } else if (!in_capture && block->is_tagged) {
+    } else if (in_capture) {
+        touch.tag = *captured_tag(run, slot);
+    } else if (block->is_tagged) {
         touch.tag = block->tag;
     }
     return touch;
@@ -256,8 +275,11 @@ static CUresult fill(fuzz_run *run, int slot, CUstream stream, int in_capture)
 {
     model_block *block = &run->model.blocks[slot];
     unsigned char value = (unsigned char)(++run->model.tag_last % 255 + 1);
-    if (!in_capture) {
-        block->tag = value * UINT64_C(0x0101010101010101);
+    uint64_t tag = value * UINT64_C(0x0101010101010101);
+    if (in_capture) {
+        *captured_tag(run, slot) = tag;
+    } else {
+        block->tag = tag;
         block->is_tagged = 1;
     }
     return run->device->set(run->last[slot].base, value, block->bytes, stream);

@@ -62,6 +62,9 @@ static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, bool stream_orde
     }
     region->stream_ordered = stream_ordered;
     device->used_bytes += region->bytes;
+    if (!stream_ordered) {
+        sim_cost_add(SIM_cuMemAlloc_v2, SIM_COST_ALLOC, bytesize);
+    }
     *dptr = region->base;
     return CUDA_SUCCESS;
 }
@@ -102,6 +105,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     CUresult result = sim_wait_device(region->device, "cuMemFree");
     region->free_queued = false;
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS) {
+        sim_cost_add(SIM_cuMemFree_v2, SIM_COST_FREE, region->bytes);
         sim_block_free(region);
     }
     return sim_leave(result);

@@ -135,6 +135,8 @@ CUresult sim_enter(enum sim_entry entry, unsigned needs)
     CUresult result = entry_check(entry, needs);
     if (result != CUDA_SUCCESS) {
         sim_unlock();
+    } else {
+        sim_cost_call(entry);
     }
     return result;
 }
@@ -269,6 +271,7 @@ void simcuda_calls_reset(void)
 {
     sim_lock();
     memset(sim.calls, 0, sizeof sim.calls);
+    memset(sim.modelled_ns, 0, sizeof sim.modelled_ns);
     sim_unlock();
 }
 

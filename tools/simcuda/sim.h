@@ -40,6 +40,18 @@ enum sim_entry {
     SIM_ENTRY_COUNT
 };
 
+/* What cost.def tells of each size, in the order of its columns. */
+enum sim_cost {
+    SIM_COST_CREATE,
+    SIM_COST_MAP,
+    SIM_COST_ACCESS,
+    SIM_COST_UNMAP,
+    SIM_COST_RELEASE,
+    SIM_COST_ALLOC,
+    SIM_COST_FREE,
+    SIM_COST_KINDS
+};
+
 /* What a call needs before it may do anything. */
 #define SIM_NEEDS_NOTHING 0u
 #define SIM_NEEDS_INIT 1u    /* cuInit has succeeded */
@@ -377,6 +389,7 @@ struct sim_state {
     struct sim_settings settings;
 
     uint64_t calls[SIM_ENTRY_COUNT];
+    uint64_t modelled_ns[SIM_ENTRY_COUNT]; /* what they would have cost: cost.c */
     struct sim_rule rules[SIM_MAX_RULES];
     size_t rule_count;
     uint64_t rule_hits;
@@ -453,6 +466,10 @@ void sim_unlock(void);
             return refused_;                                                                       \
         }                                                                                          \
     } while (0)
+
+/* cost.c */
+void sim_cost_add(enum sim_entry entry, enum sim_cost kind, uint64_t bytes); /* what was done */
+void sim_cost_call(enum sim_entry entry);                                    /* one call */
 
 /* state.c */
 CUresult sim_start(void);

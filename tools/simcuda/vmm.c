@@ -189,6 +189,7 @@ static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
     memory->bytes = size;
     device->next_offset += size;
     device->used_bytes += size;
+    sim_cost_add(SIM_cuMemCreate, SIM_COST_CREATE, size);
     *handle = memory->id;
     return CUDA_SUCCESS;
 }
@@ -208,6 +209,7 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
     memory->references--;
+    sim_cost_add(SIM_cuMemRelease, SIM_COST_RELEASE, memory->bytes);
     sim_memory_put(memory);
     return sim_leave(CUDA_SUCCESS);
 }
@@ -353,6 +355,7 @@ static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
     range_set(region, ptr, size, mapping);
     memory->mappings++;
     region->mappings++;
+    sim_cost_add(SIM_cuMemMap, SIM_COST_MAP, size);
     return CUDA_SUCCESS;
 }
 
@@ -418,6 +421,7 @@ static CUresult unmap(CUdeviceptr ptr, size_t size)
         }
         struct sim_memory *memory = mapping->memory;
         at += memory->bytes;
+        sim_cost_add(SIM_cuMemUnmap, SIM_COST_UNMAP, memory->bytes);
         sim_race_unmapped(mapping);
         range_set(region, mapping->base, memory->bytes, NULL);
         free(mapping);
@@ -570,6 +574,7 @@ static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *
         struct sim_mapping *mapping = sim_mapping_find(region, at);
         mapping->readable = (mapping->readable & ~change.touched) | change.readable;
         mapping->writable = (mapping->writable & ~change.touched) | change.writable;
+        sim_cost_add(SIM_cuMemSetAccess, SIM_COST_ACCESS, mapping->memory->bytes);
         at += mapping->memory->bytes;
     }
     return CUDA_SUCCESS;

@@ -1,54 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure bench`: the command line, and which configurations are measured.
+ * `tenure bench`: the command line, and which sections are measured.
  */
 #include "bench.h"
-#include "bench_uses.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "commands.h"
 #include "progress.h"
 
 static session_options session_texts;
-static const char *torch_option, *threads_option, *only_option, *csv_option, *rounds_option;
-static int is_json, is_quick, wants_progress;
+static const char *torch_option, *threads_option, *only_option, *csv_option, *rounds_option,
+    *budget_option, *cold_child_option;
+static int is_json, is_quick, is_list, wants_progress;
 
 static const cli_option options[] = {
     {"driver", "NAME", OPTION_DRIVER_HELP, &session_texts.driver, NULL},
     {"device", "N", OPTION_DEVICE_HELP, &session_texts.device, NULL},
     {"conf", "STR", OPTION_CONF_HELP, &session_texts.settings, NULL},
-    {"only", "NAME", "pair (cached pairs), mix (the random mix) or uses", &only_option, NULL},
+    {"only", "NAME,...", "only these sections; --list has their names", &only_option, NULL},
+    {"list", NULL, "print the sections and exit", NULL, &is_list},
     {"threads", "LIST",
-     "thread counts of the random mix (default 1,2,4,8,16;\n"
-     "1,2,4 on the simulated device)",
+     "thread counts (default 1,2,4,8,16, or 1,2,4 on the\n"
+     "simulated device; no more than there are CPUs)",
      &threads_option, NULL},
-    {"rounds", "N", "rounds per configuration (default 15; at most 7 of the mix)", &rounds_option,
+    {"rounds", "N", "rounds per configuration (default 15; fewer of what is slow)", &rounds_option,
+     NULL},
+    {"budget-ms", "N", "begin no section after so many ms (default: no limit)", &budget_option,
      NULL},
     {"quick", NULL, "fewer and shorter rounds, to see that it works", NULL, &is_quick},
     {"torch", "PLUGIN.so",
      "also time PyTorch's allocator, through the plugin that\n"
      "tests/gpu/build_torch_plugin.sh builds",
      &torch_option, NULL},
-    {"csv", "FILE", "write the numbers to FILE", &csv_option, NULL},
+    {"csv", "FILE", "write the numbers to FILE, after each section", &csv_option, NULL},
     {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &wants_progress},
     {"json", NULL, "one object per allocator and configuration on stdout", NULL, &is_json},
+    {"cold-child", "KEY", "one process of the section cold: prints three times in ns",
+     &cold_child_option, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static const cli_syntax syntax = {
     "bench",
     "time allocation beside the driver's pool and PyTorch",
-    "[options]",
-    "pair: one allocation and its free, cached, of 512 B, 4 KiB, 64 KiB, 1 MiB and 16 MiB.\n"
-    "mix:  2,000 live blocks per thread, sizes uniform from 512 B to 8 MiB, each thread on its\n"
-    "      own stream; one operation is one free and one allocation.\n"
-    "uses: blocks that a second stream uses: tnr_record_use beside a bare cuEventRecord, with\n"
-    "      allocation and free, tnr_record_stream, and a pair while 1,024 blocks are waiting.\n"
+    "[options] [TRACE...]",
+    "Each TRACE is a CSV file, plain or gzip (tests/traces has six), for the section replay. What\n"
+    "the other sections measure: tenure bench --list.\n"
     "\n"
     "Beside Tenure on a GPU: cuMemAllocAsync with cuMemFreeAsync (its pool told to keep memory),\n"
     "and PyTorch's allocator with --torch. The simulated device has neither, and its numbers are\n"
@@ -58,11 +61,84 @@ static const cli_syntax syntax = {
     "4 Tenure ran out of memory.\n",
     options,
     0,
-    0,
+    64,
 };
 
-static const size_t pair_bytes[] = {512, 4096, 64 << 10, 1 << 20, 16 << 20};
-enum { PAIRS_COUNT = sizeof(pair_bytes) / sizeof(pair_bytes[0]) };
+/* What takes long comes late: a budget then cuts little. */
+static const bench_section sections[] = {
+    {"pair", "a cached allocation and its free, 512 B to 16 MiB, one thread", bench_pair_run},
+    {"uses", "blocks that a second stream uses, and pairs while blocks wait", bench_uses_run},
+    {"cold", "the first block of a fresh process, and the second", bench_cold_run},
+    {"growth", "memory from the driver: 1, 4, 64 GiB in one block, 1 GiB in 16", bench_growth_run},
+    {"moves", "blocks that only fit when 2, 16 or 256 chunks move", bench_moves_run},
+    {"replay", "the TRACEs, in ns per operation", bench_replay_run},
+    {"threads", "cached pairs on several threads: own streams, and one stream for all",
+     bench_threads_run},
+    {"mix", "free and allocation of random sizes, 2,000 live blocks: own streams, and one for all",
+     bench_mix_run},
+    {"live", "the same on one thread with 1,000 to 100,000 live blocks, small and large",
+     bench_live_run},
+    {"handover", "allocations by one thread, frees by another", bench_handover_run},
+    {"storm", "blocks that four other streams use, on several threads", bench_storm_run},
+};
+enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+/* What is slow gets three rounds, and what is very slow one. */
+enum { ROUNDS_OF_SLOW = 3 };
+static const uint64_t slow_ns = UINT64_C(2000000000), very_slow_ns = UINT64_C(10000000000);
+
+bench_row *bench_row_add(bench_rows *out, const char *bench)
+{
+    if (out->count == BENCH_ROWS_MAX) {
+        fputs("tenure bench: too many configurations\n", stderr);
+        exit(EXIT_CODE_BAD_INPUT);
+    }
+    bench_row *row = &out->rows[out->count++];
+    snprintf(row->bench, sizeof(row->bench), "%s", bench);
+    return row;
+}
+
+int bench_cell_is_void(const bench_cell *cell)
+{
+    return cell->failed || cell->spent_ns > very_slow_ns;
+}
+
+int bench_cell_goes_on(const bench_cell *cell, int rounds_max)
+{
+    if (bench_cell_is_void(cell) || cell->rounds >= rounds_max)
+        return 0;
+    return cell->rounds < ROUNDS_OF_SLOW || cell->spent_ns < slow_ns;
+}
+
+size_t bench_turn(const bench_setup *setup, int round, size_t k)
+{
+    return (k + (size_t)round) % setup->allocators_count;
+}
+
+void bench_cell_fail(bench_cell *cell, const char *error)
+{
+    cell->failed = 1;
+    snprintf(cell->error, sizeof(cell->error), "%s", error);
+}
+
+void bench_cell_round(bench_cell *cell, double ops, double ns, uint64_t checksum)
+{
+    if (cell->rounds == 0)
+        cell->checksum = checksum;
+    cell->round_ns[cell->rounds] = ns / ops;
+    cell->round_mops[cell->rounds] = ns > 0 ? ops / ns * 1e3 : 0;
+    cell->rounds++;
+}
+
+void bench_trim_all(const bench_setup *setup)
+{
+    for (size_t i = 0; i < setup->allocators_count; i++)
+        setup->allocators[i].trim();
+}
+
+/* ---- options -------------------------------------------------------------------------------- */
 
 /* Reads "1,2,4". Returns 0, or an exit code after a usage error. */
 static int threads_parse(bench_setup *setup, const char *text)
@@ -84,8 +160,57 @@ static int threads_parse(bench_setup *setup, const char *text)
     return 0;
 }
 
+/* The counts that suit the machine: threads that share a CPU measure the scheduler. */
+static void threads_choose(bench_setup *setup)
+{
+    static const int counts[] = {1, 2, 4, 8, 16};
+    size_t most = setup->active->simulated ? 3 : 5;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    for (size_t i = 0; i < most; i++) {
+        if (counts[i] <= cpus || i == 0)
+            setup->threads[setup->threads_count++] = counts[i];
+        else
+            fprintf(stderr, "tenure bench: %d threads left out: there are %ld CPUs\n", counts[i],
+                    cpus);
+    }
+}
+
+/* 1 if the comma-separated list has the word. */
+static int list_has(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return 1;
+    }
+    return 0;
+}
+
+static int section_is_wanted(const bench_section *section)
+{
+    return !only_option || list_has(only_option, section->name);
+}
+
+/* Every word of --only names a section. */
+static int only_check(void)
+{
+    char copy[256];
+    snprintf(copy, sizeof(copy), "%s", only_option);
+    char *rest = copy;
+    for (char *part = strsep(&rest, ","); part; part = strsep(&rest, ",")) {
+        size_t i = 0;
+        while (i < SECTIONS && strcmp(sections[i].name, part) != 0)
+            i++;
+        if (i == SECTIONS)
+            return cli_usage_error(
+                &syntax, "--only: there is no section \"%s\"; --list has their names", part);
+    }
+    return 0;
+}
+
 /* Everything that can be said about the options without a device. */
-static int options_check(bench_setup *setup, long *device)
+static int options_check(bench_setup *setup, long *device, long *budget_ms)
 {
     long rounds = is_quick ? 3 : 15;
     if (session_texts.device &&
@@ -94,14 +219,18 @@ static int options_check(bench_setup *setup, long *device)
     if (rounds_option &&
         cli_number(&syntax, "rounds", rounds_option, 1, BENCH_ROUNDS_MAX, &rounds) != 0)
         return EXIT_CODE_BAD_INPUT;
-    if (only_option && strcmp(only_option, "pair") != 0 && strcmp(only_option, "mix") != 0 &&
-        strcmp(only_option, "uses") != 0)
-        return cli_usage_error(&syntax, "--only must be pair, mix or uses, not \"%s\"",
-                               only_option);
+    if (budget_option &&
+        cli_number(&syntax, "budget-ms", budget_option, 1, 100000000, budget_ms) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (only_option && only_check() != 0)
+        return EXIT_CODE_BAD_INPUT;
     setup->rounds = (int)rounds;
     setup->is_quick = is_quick;
+    setup->torch_plugin = torch_option;
     return threads_option ? threads_parse(setup, threads_option) : 0;
 }
+
+/* ---- the run -------------------------------------------------------------------------------- */
 
 /* Adds what was measured to the worst of what was seen. */
 static exit_code row_judge(const bench_setup *setup, const bench_row *row)
@@ -112,87 +241,82 @@ static exit_code row_judge(const bench_setup *setup, const bench_row *row)
         return EXIT_CODE_CHECK_FAILED;
     }
     if (row->cells[0].failed) {
-        fprintf(stderr, "tenure bench: Tenure failed: %s\n", row->cells[0].error);
+        fprintf(stderr, "tenure bench: Tenure failed (%s): %s\n", row->bench, row->cells[0].error);
         return EXIT_CODE_NO_MEMORY;
     }
     return EXIT_CODE_OK;
 }
 
-/* Says when a device is too small for the blocks that the mix is meant to have. */
-static void scaling_note(const bench_setup *setup, const bench_row *row)
+/* Writes the CSV, if one was asked for. */
+static exit_code csv_write(const bench_setup *setup, const bench_rows *out, const char *command)
 {
-    const char *where =
-        setup->active->simulated ? "16 GiB of the simulated device" : "90 % of the device's memory";
-    if (row->live < 2000 && !setup->is_quick)
-        fprintf(stderr, "tenure bench: with %d thread%s %zu live blocks each, not 2,000: %s\n",
-                row->threads, row->threads == 1 ? "" : "s", row->live, where);
+    if (!csv_option || bench_csv(setup, out->rows, out->count, command, csv_option) == 0)
+        return EXIT_CODE_OK;
+    fprintf(stderr, "tenure bench: %s cannot be written: %s\n", csv_option, strerror(errno));
+    return EXIT_CODE_BAD_INPUT;
 }
 
-/* Measures all configurations. *count is set to how many rows were filled. */
-static exit_code rows_run(const bench_setup *setup, bench_row *rows, size_t *count)
+/* 1, having said so, if a section is not to be run. */
+static int section_is_left_out(const bench_setup *setup, const bench_section *section,
+                               uint64_t began, long budget_ms)
 {
-    int pairs = !only_option || strcmp(only_option, "pair") == 0;
-    int mixes = !only_option || strcmp(only_option, "mix") == 0;
-    int uses = !only_option || strcmp(only_option, "uses") == 0;
+    if (section->run == bench_replay_run && setup->traces_count == 0) {
+        if (only_option)
+            fputs("tenure bench: replay left out: no TRACE was given\n", stderr);
+        return 1;
+    }
+    if (budget_ms == 0 || clock_now_ns() - began < (uint64_t)budget_ms * UINT64_C(1000000))
+        return 0;
+    fprintf(stderr, "tenure bench: %s left out: the %ld ms of --budget-ms are over\n",
+            section->name, budget_ms);
+    return 1;
+}
+
+/* Measures all sections, and says how long each took. */
+static exit_code sections_run(const bench_setup *setup, bench_rows *out, const char *command,
+                              long budget_ms)
+{
     exit_code worst = EXIT_CODE_OK;
+    uint64_t began = clock_now_ns();
     progress bar;
-    *count = 0;
-    progress_start(&bar, "bench",
-                   (pairs ? PAIRS_COUNT : 0) + (uses ? BENCH_USES_ROWS : 0) +
-                       (mixes ? setup->threads_count : 0),
-                   wants_progress);
-    for (size_t i = 0; pairs && i < PAIRS_COUNT; i++) {
-        bench_pair_run(setup, pair_bytes[i], &rows[(*count)++]);
-        progress_update(&bar, *count);
-    }
-    if (uses) {
-        bench_uses_run(setup, bench_allocators_torch_uses(), &rows[*count]);
-        *count += BENCH_USES_ROWS;
-        progress_update(&bar, *count);
-    }
-    for (size_t i = 0; mixes && i < setup->threads_count; i++) {
-        exit_code code = bench_mix_run(setup, setup->threads[i], &rows[*count]);
+    progress_start(&bar, "bench", SECTIONS, wants_progress);
+    for (size_t i = 0; i < SECTIONS; i++) {
+        const bench_section *section = &sections[i];
+        uint64_t before = clock_now_ns();
+        if (!section_is_wanted(section) || section_is_left_out(setup, section, began, budget_ms))
+            continue;
+        exit_code code = section->run(setup, out);
         if (code != EXIT_CODE_OK) {
-            fputs("tenure bench: no host memory\n", stderr);
+            if (code == EXIT_CODE_NO_MEMORY)
+                fputs("tenure bench: no host memory\n", stderr);
             return code;
         }
-        scaling_note(setup, &rows[(*count)++]);
-        progress_update(&bar, *count);
+        code = csv_write(setup, out, command);
+        if (code != EXIT_CODE_OK)
+            return code;
+        progress_update(&bar, i + 1);
+        fprintf(stderr, "section %-9s %6.1f s\n", section->name,
+                (double)(clock_now_ns() - before) / 1e9);
     }
     progress_end(&bar);
-    for (size_t i = 0; i < *count; i++) {
-        exit_code code = row_judge(setup, &rows[i]);
+    fprintf(stderr, "all sections      %6.1f s\n", (double)(clock_now_ns() - began) / 1e9);
+    for (size_t i = 0; i < out->count; i++) {
+        exit_code code = row_judge(setup, &out->rows[i]);
         worst = worst == EXIT_CODE_OK ? code : worst;
     }
     return worst;
 }
 
-/* Writes the reports that were asked for. */
-static exit_code rows_report(const bench_setup *setup, const bench_row *rows, size_t count,
-                             const char *command)
+static exit_code device_run(bench_setup *setup, bench_rows *out, const char *command,
+                            long budget_ms)
 {
-    for (size_t i = 0; is_json && i < count; i++)
-        bench_json(setup, &rows[i], stdout);
-    if (!is_json)
-        bench_tables(setup, rows, count, stdout);
-    if (csv_option && bench_csv(setup, rows, count, command, csv_option) != 0) {
-        fprintf(stderr, "tenure bench: %s cannot be written: %s\n", csv_option, strerror(errno));
-        return EXIT_CODE_BAD_INPUT;
-    }
-    return EXIT_CODE_OK;
-}
-
-static exit_code device_run(bench_setup *setup, bench_row *rows, const char *command)
-{
-    static const char simulated_threads[] = "1,2,4", gpu_threads[] = "1,2,4,8,16";
     char text[2 * PATH_MAX + 1024];
-    size_t count = 0;
     session *active = setup->active;
     fprintf(is_json ? stderr : stdout, "tenure bench on %s\n",
             session_describe(active, text, sizeof(text)));
-    if (setup->threads_count == 0 &&
-        threads_parse(setup, active->simulated ? simulated_threads : gpu_threads) != 0)
-        return EXIT_CODE_BAD_INPUT;
+    if (setup->threads_count == 0)
+        threads_choose(setup);
+    setup->clock_ns = clock_overhead_ns();
     if (bench_allocators_open(setup, torch_option, text, sizeof(text)) != 0) {
         fprintf(stderr, "tenure bench: %s\n", text);
         return EXIT_CODE_BAD_INPUT;
@@ -203,14 +327,24 @@ static exit_code device_run(bench_setup *setup, bench_row *rows, const char *com
         fprintf(stderr, "tenure bench: %s\n", text);
         return code;
     }
-    code = rows_run(setup, rows, &count);
-    exit_code reported = rows_report(setup, rows, count, command);
+    code = sections_run(setup, out, command, budget_ms);
+    for (size_t i = 0; is_json && i < out->count; i++)
+        bench_json(setup, &out->rows[i], stdout);
+    if (!is_json)
+        bench_tables(setup, out->rows, out->count, stdout);
     if (tnr_shutdown(1) != TNR_OK) {
         fprintf(stderr, "tenure bench: %s\n", tnr_last_error());
-        reported = EXIT_CODE_CHECK_FAILED;
+        code = code == EXIT_CODE_OK ? EXIT_CODE_CHECK_FAILED : code;
     }
     session_streams_destroy(active, setup->streams, BENCH_THREADS_MAX);
-    return code == EXIT_CODE_OK ? reported : code;
+    return code;
+}
+
+static int sections_list(void)
+{
+    for (size_t i = 0; i < SECTIONS; i++)
+        printf("%-9s %s\n", sections[i].name, sections[i].text);
+    return EXIT_CODE_OK;
 }
 
 int command_bench(int argc, char **argv)
@@ -220,17 +354,23 @@ int command_bench(int argc, char **argv)
     cli_result arguments;
     bench_setup setup;
     session active;
-    long device = 0;
+    long device = 0, budget_ms = 0;
     memset(&setup, 0, sizeof(setup));
     cli_command_text("bench", argc, argv, command, sizeof(command));
     if (cli_parse(&syntax, argc, argv, &arguments) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (arguments.help_wanted)
         return EXIT_CODE_OK;
-    if (options_check(&setup, &device) != 0)
+    if (is_list)
+        return sections_list();
+    if (options_check(&setup, &device, &budget_ms) != 0)
         return EXIT_CODE_BAD_INPUT;
-    bench_row *rows = calloc(BENCH_ROWS_MAX, sizeof(*rows));
-    if (!rows) {
+    if (cold_child_option)
+        return bench_cold_child(session_texts.driver, (int)device, cold_child_option, torch_option);
+    setup.traces = arguments.positionals;
+    setup.traces_count = arguments.positionals_count;
+    bench_rows out = {.rows = calloc(BENCH_ROWS_MAX, sizeof(*out.rows))};
+    if (!out.rows) {
         fputs("tenure bench: no host memory\n", stderr);
         return EXIT_CODE_NO_MEMORY;
     }
@@ -239,9 +379,9 @@ int command_bench(int argc, char **argv)
     if (code != EXIT_CODE_OK) {
         fprintf(stderr, "tenure bench: %s\n", error);
     } else {
-        code = device_run(&setup, rows, command);
+        code = device_run(&setup, &out, command, budget_ms);
         session_close(&active);
     }
-    free(rows);
+    free(out.rows);
     return code;
 }

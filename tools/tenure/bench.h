@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Benchmarks: what they have in common. bench.c has the command line, bench_allocator.c the
- * allocators under test, bench_pair.c, bench_mix.c and bench_uses.c one question each,
- * bench_report.c the output.
+ * Benchmarks: what they have in common. bench.c has the command line and the list of sections,
+ * bench_allocator.c the allocators under test, bench_crew.c the threads, bench_report.c the
+ * output; each other bench_*.c is one or a few sections, each with its question in its head.
  *
  * All allocators run in one process, turn and turn about: each round runs every allocator once,
  * in an order that rotates, so that whatever disturbs the machine disturbs all of them. All are
  * called through the same table of function pointers and do the same work, proved by a checksum.
+ *
+ * Two kinds of time are taken, in rounds of their own. *Rounds* give the time of an operation as
+ * the mean of thousands, with the clock read once per 64: medians and minima are of these. In
+ * *sampled* rounds each single operation is timed and the clock's own time is taken off: quantiles
+ * such as p99.9 and the worst are of these.
  */
 #ifndef TENURE_TOOLS_BENCH_H
 #define TENURE_TOOLS_BENCH_H
@@ -15,15 +20,17 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "clock.h"
 #include "samples.h"
 #include "session.h"
 
 enum {
-    BENCH_ALLOCATORS_MAX = 3,
+    BENCH_ALLOCATORS_MAX = 4,
     BENCH_THREADS_MAX = 64,
     BENCH_BATCH = 64, /* operations between two readings of the clock */
     BENCH_ROUNDS_MAX = 64,
-    BENCH_ROWS_MAX = 64,
+    BENCH_ROWS_MAX = 160,
+    BENCH_NAME_BYTES = 48,
 };
 
 /* An allocator under test. Functions may be called from any thread that has entered. */
@@ -46,8 +53,13 @@ typedef struct bench_setup {
     size_t allocators_count;
     int rounds;
     int is_quick;
-    int threads[16]; /* the thread counts of the random mix, rising */
+    int threads[16]; /* the thread counts, rising */
     size_t threads_count;
+    uint64_t clock_ns;        /* what two readings of the clock take */
+    const char *driver;       /* the options, for processes of its own */
+    const char *torch_plugin; /* may be null */
+    char **traces;            /* files to replay */
+    int traces_count;
 } bench_setup;
 
 /* What one allocator did in one configuration. */
@@ -57,8 +69,11 @@ typedef struct bench_cell {
     double round_ns[BENCH_ROUNDS_MAX];   /* per operation, one thread's view */
     double round_mops[BENCH_ROUNDS_MAX]; /* million operations per second, all threads together */
     int rounds;
-    histogram batches; /* ns of whole batches */
-    uint64_t checksum; /* of the sizes and places of all operations of the first round */
+    histogram batches;     /* ns of whole batches */
+    histogram samples;     /* ns of single operations, the clock taken off */
+    uint64_t spent_ns;     /* of the whole run, on this cell: a slow one gets fewer rounds */
+    uint64_t driver_calls; /* growth, moves, replay: by Tenure, in the last round */
+    uint64_t checksum;     /* of the sizes and places of all operations of the first round */
 } bench_cell;
 
 /* What a cell belongs to where that is not one of the allocators. */
@@ -70,29 +85,70 @@ typedef struct bench_column {
 /* One configuration: a row of the table. A cell that nothing was run for has no rounds and has not
  * failed. */
 typedef struct bench_row {
-    const char *bench;           /* "pair", "mix", or one of bench_uses.c */
-    size_t bytes;                /* of a block; mix: 0 */
-    const bench_column *columns; /* BENCH_ALLOCATORS_MAX of them; null: the allocators */
+    char bench[BENCH_NAME_BYTES]; /* which benchmark: a word */
+    size_t bytes;                 /* of a block; 0: of many sizes */
+    const bench_column *columns;  /* BENCH_ALLOCATORS_MAX of them; null: the allocators */
     int threads;
-    size_t live;              /* mix: blocks per thread */
-    size_t warm_up_per_block; /* the mix: operations per live block before the timing */
+    size_t live;              /* blocks per thread */
+    size_t warm_up_per_block; /* mixes: operations per live block before the timing */
     uint64_t ops;             /* per thread and round */
     bench_cell cells[BENCH_ALLOCATORS_MAX];
 } bench_row;
+
+/* The rows of a run; each section appends its own. */
+typedef struct bench_rows {
+    bench_row *rows; /* BENCH_ROWS_MAX */
+    size_t count;
+} bench_rows;
+
+/* A section of the run. Returns an exit code only for what makes the rest pointless. */
+typedef struct bench_section {
+    const char *name; /* for --only */
+    const char *text;
+    exit_code (*run)(const bench_setup *setup, bench_rows *out);
+} bench_section;
+
+exit_code bench_pair_run(const bench_setup *setup, bench_rows *out); /* bench_pair.c */
+exit_code bench_threads_run(const bench_setup *setup, bench_rows *out);
+exit_code bench_handover_run(const bench_setup *setup, bench_rows *out); /* bench_handover.c */
+exit_code bench_storm_run(const bench_setup *setup, bench_rows *out);
+exit_code bench_mix_run(const bench_setup *setup, bench_rows *out); /* bench_mix.c */
+exit_code bench_live_run(const bench_setup *setup, bench_rows *out);
+exit_code bench_uses_run(const bench_setup *setup, bench_rows *out);   /* bench_uses.c */
+exit_code bench_cold_run(const bench_setup *setup, bench_rows *out);   /* bench_cold.c */
+exit_code bench_growth_run(const bench_setup *setup, bench_rows *out); /* bench_growth.c */
+exit_code bench_moves_run(const bench_setup *setup, bench_rows *out);
+exit_code bench_replay_run(const bench_setup *setup, bench_rows *out); /* bench_replay.c */
+
+/* Appends a row, cleared but for its name; never more than BENCH_ROWS_MAX. */
+bench_row *bench_row_add(bench_rows *out, const char *bench);
+
+/* 1 if the cell is to get another round: not if it has failed, nor if what it has had took long.
+ * And which allocator is the k-th of a round? */
+int bench_cell_is_void(const bench_cell *cell); /* failed, or far too slow */
+int bench_cell_goes_on(const bench_cell *cell, int rounds_max);
+size_t bench_turn(const bench_setup *setup, int round, size_t k);
+
+/* Notes a failure of the cell. */
+void bench_cell_fail(bench_cell *cell, const char *error);
+/* Notes a round: `ops` operations in `ns`. */
+void bench_cell_round(bench_cell *cell, double ops, double ns, uint64_t checksum);
+/* Gives all memory of all allocators back. */
+void bench_trim_all(const bench_setup *setup);
 
 /* Fills setup->allocators for the session. `torch_plugin` may be null. Returns 0, or -1 with a
  * sentence. */
 int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *error,
                           size_t error_bytes);
 
-/* A cached allocation and its free, of one size on one stream. */
-void bench_pair_run(const bench_setup *setup, size_t bytes, bench_row *row);
+/* How many driver calls Tenure has made on the device, of all kinds. */
+uint64_t bench_driver_calls(const bench_setup *setup);
 
-/* The random mix on `threads` threads. */
-exit_code bench_mix_run(const bench_setup *setup, int threads, bench_row *row);
-
-/* Fills row->live and row->ops for so many threads; prints nothing. */
-void bench_mix_plan(const bench_setup *setup, int threads, bench_row *row);
+/* `tenure bench --cold-child KEY`: bench_cold.c. */
+int bench_cold_child(const char *driver, int device, const char *key, const char *torch_plugin);
+/* Loads the plugin and starts PyTorch's allocator. Returns 0, or -1 with a sentence. */
+int bench_torch_open(const char *path, int device, bench_allocator *allocator, char *error,
+                     size_t error_bytes);
 
 double bench_cell_median_ns(const bench_cell *cell);
 double bench_cell_min_ns(const bench_cell *cell);
@@ -117,6 +173,27 @@ static inline uint64_t bench_mixed(uint64_t sum, uint64_t value)
 {
     sum = (sum ^ value) * UINT64_C(0x9E3779B97F4A7C15);
     return sum ^ (sum >> 31);
+}
+
+/* A time between two readings of the clock, less what reading it takes. */
+static inline uint64_t bench_net_ns(const bench_setup *setup, uint64_t ns)
+{
+    return ns > setup->clock_ns ? ns - setup->clock_ns : 0;
+}
+
+/* xorshift64*: small, and good enough to pick sizes. */
+static inline uint64_t bench_random(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * UINT64_C(0x2545F4914F6CDD1D);
+}
+
+/* Uniform below `limit`, which is less than 2^32, by the high half of a product. */
+static inline size_t bench_random_below(uint64_t *state, size_t limit)
+{
+    return (size_t)(((bench_random(state) >> 32) * limit) >> 32);
 }
 
 #endif

@@ -61,6 +61,16 @@ static const char *tenure_error(void)
     return tnr_last_error();
 }
 
+uint64_t bench_driver_calls(const bench_setup *setup)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    uint64_t sum = 0;
+    if (tnr_stats_get(setup->active->device, NULL, &stats) == TNR_OK)
+        for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
+            sum += stats.driver_calls[kind];
+    return sum;
+}
+
 /* ---- the driver's pool --------------------------------------------------------------------- */
 
 static void *pool_allocate(size_t bytes, CUstream stream)
@@ -155,13 +165,26 @@ static int torch_open(const char *path, char *error, size_t error_bytes)
         torch_symbol(&bench.torch_error, "tnr_bench_torch_error", error, error_bytes) != 0 ||
         torch_symbol(&bench.torch_version, "tnr_bench_torch_version", error, error_bytes) != 0 ||
         torch_symbol(&bench.torch_uses.enter, "tnr_bench_torch_enter", error, error_bytes) != 0 ||
-        torch_symbol(&bench.torch_uses.use, "tnr_bench_torch_use", error, error_bytes) != 0)
+        torch_symbol(&bench.torch_uses.use, "tnr_bench_torch_use", error, error_bytes) != 0 ||
+        torch_symbol(&bench.torch_uses.uses, "tnr_bench_torch_uses", error, error_bytes) != 0)
         return -1;
     bench.torch_uses.error = bench.torch_error;
     if (bench.torch_init(bench.device) == 0)
         return 0;
     snprintf(error, error_bytes, "PyTorch's allocator does not start: %s", bench.torch_error());
     return -1;
+}
+
+int bench_torch_open(const char *path, int device, bench_allocator *allocator, char *error,
+                     size_t error_bytes)
+{
+    bench.device = device;
+    if (torch_open(path, error, error_bytes) != 0)
+        return -1;
+    *allocator =
+        (bench_allocator){"PyTorch",          "pytorch",        torch_allocate,   torch_release,
+                          torch_thread_enter, bench.torch_trim, bench.torch_error};
+    return 0;
 }
 
 const bench_torch_uses *bench_allocators_torch_uses(void)
@@ -191,11 +214,8 @@ int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *er
             snprintf(error, error_bytes, "--torch needs a GPU; this is the simulated device");
             return -1;
         }
-        if (torch_open(torch_plugin, error, error_bytes) != 0)
+        if (bench_torch_open(torch_plugin, bench.device, next++, error, error_bytes) != 0)
             return -1;
-        *next++ =
-            (bench_allocator){"PyTorch",          "pytorch",        torch_allocate,   torch_release,
-                              torch_thread_enter, bench.torch_trim, bench.torch_error};
         fprintf(stderr, "PyTorch plugin: %s\n", bench.torch_version());
     }
     setup->allocators_count = (size_t)(next - setup->allocators);

@@ -1,82 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long does a cached allocation with its free take, of one size, on one stream, from one
- * thread? The block has been allocated before, so no allocator calls the driver for memory.
+ * How long does a cached allocation with its free take? The block has been allocated before, so no
+ * allocator calls the driver for memory.
  *
- * The clock is read once per batch of 64 pairs, so its own time is below 1 ns per pair. The device
- * is synchronised between rounds only: the driver's pool enqueues its work.
+ *   pair          one thread, one stream, blocks of 512 B to 16 MiB
+ *   pair_own      4 KiB, each thread on its own stream
+ *   pair_shared   4 KiB, all threads on one stream
+ *
+ * The clock is read once per batch of 64 pairs, so its own time is below 1 ns per pair. In sampled
+ * rounds the allocation alone is timed, each one. The device is synchronised between rounds only:
+ * the driver's pool enqueues its work.
  */
-#include "bench.h"
+#include "bench_crew.h"
 
-#include <string.h>
+enum { WARM_UP_PAIRS = 256, THREADS_BYTES = 4096 };
 
-#include "clock.h"
-
-enum { WARM_UP_PAIRS = 256 };
-
-/* Runs `batches` batches; the time of each goes to *cell if it is not null. Returns 0, or -1 if a
- * call failed. */
-static int pairs_run(const bench_allocator *allocator, size_t bytes, CUstream stream,
-                     uint64_t batches, bench_cell *cell, uint64_t *checksum)
+/* So many pairs, untimed. */
+static int pairs_run(bench_worker *self, uint64_t count)
 {
-    for (uint64_t batch = 0; batch < batches; batch++) {
-        uint64_t before = clock_now_ns();
-        for (int i = 0; i < BENCH_BATCH; i++) {
-            void *ptr = allocator->allocate(bytes, stream);
-            if (!ptr || allocator->release(ptr, stream) != 0)
-                return -1;
-        }
-        uint64_t ns = clock_now_ns() - before;
-        *checksum = bench_mixed(*checksum, bytes * BENCH_BATCH);
-        if (cell)
-            histogram_add(&cell->batches, ns);
+    size_t bytes = self->job->row->bytes;
+    for (uint64_t i = 0; i < count; i++) {
+        void *ptr = self->allocator->allocate(bytes, self->stream);
+        if (!ptr || self->allocator->release(ptr, self->stream) != 0)
+            return bench_worker_fail(self);
     }
     return 0;
 }
 
-/* One round of one allocator. */
-static void round_run(const bench_setup *setup, const bench_allocator *allocator, bench_row *row,
-                      bench_cell *cell, CUstream stream)
+static int pair_prepare(bench_worker *self)
 {
-    uint64_t batches = row->ops / BENCH_BATCH;
-    uint64_t checksum = 0;
-    uint64_t ignored = 0;
-    int status =
-        pairs_run(allocator, row->bytes, stream, WARM_UP_PAIRS / BENCH_BATCH, NULL, &ignored);
-    uint64_t before = clock_now_ns();
-    if (status == 0)
-        status = pairs_run(allocator, row->bytes, stream, batches, cell, &checksum);
-    double ns = (double)(clock_now_ns() - before);
-    setup->active->gpu.cuStreamSynchronize(stream);
-    if (status != 0) {
-        cell->failed = 1;
-        snprintf(cell->error, sizeof(cell->error), "%s", allocator->error());
-        return;
-    }
-    if (cell->rounds == 0)
-        cell->checksum = checksum;
-    double ops = (double)(batches * BENCH_BATCH);
-    cell->round_ns[cell->rounds] = ns / ops;
-    cell->round_mops[cell->rounds] = ops / ns * 1e3;
-    cell->rounds++;
+    return pairs_run(self, WARM_UP_PAIRS);
 }
 
-void bench_pair_run(const bench_setup *setup, size_t bytes, bench_row *row)
+/* The operations of a sampled round. */
+static int pair_sample(bench_worker *self)
 {
-    CUstream stream = setup->streams[0];
-    memset(row, 0, sizeof(*row));
-    row->bench = "pair";
-    row->bytes = bytes;
-    row->threads = 1;
-    row->live = 1;
-    row->ops = setup->is_quick ? 4096 : 32768;
-    for (int round = 0; round < setup->rounds; round++) {
-        for (size_t i = 0; i < setup->allocators_count; i++) {
-            size_t turn = (i + (size_t)round) % setup->allocators_count;
-            if (!row->cells[turn].failed)
-                round_run(setup, &setup->allocators[turn], row, &row->cells[turn], stream);
-        }
+    size_t bytes = self->job->row->bytes;
+    for (uint64_t done = 0; done < self->job->row->ops; done++) {
+        uint64_t before = clock_now_ns();
+        void *ptr = self->allocator->allocate(bytes, self->stream);
+        uint64_t ns = clock_now_ns() - before;
+        if (!ptr || self->allocator->release(ptr, self->stream) != 0)
+            return bench_worker_fail(self);
+        histogram_add(&self->samples, bench_net_ns(self->job->setup, ns));
     }
-    for (size_t i = 0; i < setup->allocators_count; i++)
-        setup->allocators[i].trim();
+    return 0;
+}
+
+static int pair_run(bench_worker *self)
+{
+    if (self->job->is_sampled)
+        return pair_sample(self);
+    for (uint64_t done = 0; done < self->job->row->ops; done += BENCH_BATCH) {
+        uint64_t before = clock_now_ns();
+        if (pairs_run(self, BENCH_BATCH) != 0)
+            return -1;
+        histogram_add(&self->batches, clock_now_ns() - before);
+        self->checksum = bench_mixed(self->checksum, self->job->row->bytes * BENCH_BATCH);
+    }
+    return 0;
+}
+
+static exit_code row_run(const bench_setup *setup, const char *bench, size_t bytes, int threads,
+                         int is_shared, bench_rows *out)
+{
+    bench_row *row = bench_row_add(out, bench);
+    bench_job job = {.is_shared = is_shared, .prepare = pair_prepare, .run = pair_run};
+    row->bytes = bytes;
+    row->threads = threads;
+    row->live = 1;
+    /* Many threads take longer, and there are more of them. */
+    row->ops = setup->is_quick ? 4096 : threads > 1 ? 16384 : 32768;
+    return bench_crew_run(setup, row, &job, setup->rounds, 1, 0);
+}
+
+exit_code bench_pair_run(const bench_setup *setup, bench_rows *out)
+{
+    static const size_t sizes[] = {512, 4096, 64 << 10, 1 << 20, 16 << 20};
+    exit_code code = EXIT_CODE_OK;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && code == EXIT_CODE_OK; i++)
+        code = row_run(setup, "pair", sizes[i], 1, 0, out);
+    return code;
+}
+
+exit_code bench_threads_run(const bench_setup *setup, bench_rows *out)
+{
+    exit_code code = EXIT_CODE_OK;
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++)
+            code = row_run(setup, is_shared ? "pair_shared" : "pair_own", THREADS_BYTES,
+                           setup->threads[i], is_shared, out);
+    }
+    return code;
 }

@@ -80,85 +80,172 @@ static double ratio_to_tenure(const bench_row *row, const bench_cell *cell)
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-static void table_headings(const bench_setup *setup, table *out, int is_mix)
+/* How a benchmark is shown. Those of other streams' uses have a table of their own. */
+typedef struct bench_group {
+    const char *prefix; /* of the names of its rows */
+    const char *title;
+    int has_many; /* threads and live blocks differ: their columns, and the throughput's */
+} bench_group;
+
+static const bench_group groups[] = {
+    {"pair", "Cached pair: ns per allocation and free, one thread, one stream", 0},
+    {"pair_own", "Cached pair of 4 KiB, each thread on its own stream", 1},
+    {"pair_shared", "Cached pair of 4 KiB, all threads on one stream", 1},
+    {"mix",
+     "Random mix: ns per operation (one free and one allocation, 512 B to 8 MiB, uniform),\n"
+     "as one thread sees it; M/s of all threads together",
+     1},
+    {"mix_shared", "Random mix, all threads on one stream", 1},
+    {"live", "Random mix of 512 B to 256 KiB, one thread", 1},
+    {"live_large", "Random mix of 1 to 1.25 MiB, one thread", 1},
+    {"handover", "4 KiB: one thread allocates, another frees; M/s counts both", 1},
+    {"cold_start", "Fresh process, to the first block of 1 MiB", 0},
+    {"cold_first", "The first block alone", 0},
+    {"cold_second", "The second block", 0},
+    {"growth", "One block, of memory that comes from the driver", 0},
+    {"growth_steps", "1 GiB in 16 blocks, of memory that comes from the driver", 0},
+    {"move", "A block that only fits when chunks of 2 MiB move", 0},
+    {"replay:", "Traces, from an allocator that holds nothing", 1},
+    {"again:", "Traces, a second time", 1},
+};
+enum { GROUPS = sizeof(groups) / sizeof(groups[0]) };
+
+/* Names that end in a colon are followed by a trace's. */
+static int row_is_of(const bench_row *row, const bench_group *group)
+{
+    size_t length = strlen(group->prefix);
+    if (group->prefix[length - 1] == ':')
+        return strncmp(row->bench, group->prefix, length) == 0;
+    return strcmp(row->bench, group->prefix) == 0;
+}
+
+/* The row from which a table takes its columns. */
+static void table_headings(const bench_setup *setup, table *out, const bench_row *row,
+                           const bench_group *group, unsigned columns)
 {
     table_row(out);
-    table_cell(out, is_mix ? "threads" : "bytes");
-    if (is_mix)
+    if (strchr(row->bench, ':'))
+        table_cell(out, "trace");
+    else
+        table_cell(out, group->has_many ? "threads" : "bytes");
+    if (group->has_many)
         table_cell(out, "live/thread");
-    for (size_t i = 0; i < setup->allocators_count; i++) {
-        table_cell(out, "%s", setup->allocators[i].name);
-        if (i == 0)
+    for (size_t i = 0; i < bench_cells_count(setup, row); i++) {
+        if (!(columns >> i & 1))
+            continue;
+        table_cell(out, "%s", bench_cell_column(setup, row, i).name);
+        if (i == 0) {
             table_cell(out, "min");
-        if (i == 0)
-            table_cell(out, "p99");
-        if (is_mix)
+            table_cell(out, "p99.9");
+            table_cell(out, "worst");
+        }
+        if (group->has_many)
             table_cell(out, "M/s");
         if (i > 0)
             table_cell(out, "ratio");
     }
 }
 
-static void table_cells(table *out, const bench_row *row, size_t index, int is_mix)
+static void sample_cell(table *out, const bench_cell *cell, double value)
+{
+    if (cell->samples.total)
+        table_cell(out, "%.0f", value);
+    else
+        table_cell(out, "-");
+}
+
+static void table_cells(table *out, const bench_row *row, size_t index, int has_many)
 {
     const bench_cell *cell = &row->cells[index];
-    int columns = 2 + (index == 0) + is_mix;
-    if (cell->failed) {
+    int columns = 2 + 2 * (index == 0) + has_many;
+    if (cell->failed || cell->rounds == 0) {
         for (int i = 0; i < columns; i++)
-            table_cell(out, i == 0 ? "failed" : "-");
+            table_cell(out, i == 0 && cell->failed ? "failed" : "-");
         return;
     }
     table_cell(out, "%.1f", bench_cell_median_ns(cell));
     if (index == 0) {
         table_cell(out, "%.1f", bench_cell_min_ns(cell));
-        table_cell(out, "%.1f", bench_cell_p99_ns(cell));
+        sample_cell(out, cell, histogram_quantile(&cell->samples, 0.999));
+        sample_cell(out, cell, (double)cell->samples.largest);
     }
-    if (is_mix)
+    if (has_many)
         table_cell(out, "%.2f", bench_cell_median_mops(cell));
     if (index > 0)
         table_cell(out, "%.1f x", ratio_to_tenure(row, cell));
 }
 
-/* All rows of one benchmark. Prints nothing if there are none. */
-static void bench_table(const bench_setup *setup, const bench_row *rows, size_t count, int is_mix,
-                        FILE *file)
+static void group_row(const bench_setup *setup, table *out, const bench_row *row,
+                      const bench_group *group, unsigned columns)
 {
-    const char *bench = is_mix ? "mix" : "pair";
-    table out;
-    size_t others = setup->allocators_count - 1;
-    table_start(&out, is_mix ? 6 + 3 * others : 4 + 2 * others);
-    table_headings(setup, &out, is_mix);
+    const char *trace = strchr(row->bench, ':');
+    table_row(out);
+    if (trace)
+        table_cell(out, "%s", trace + 1);
+    else if (group->has_many)
+        table_cell(out, "%d", row->threads);
+    else
+        table_cell(out, "%zu", row->bytes);
+    if (group->has_many)
+        table_cell(out, "%zu", row->live);
+    for (size_t k = 0; k < bench_cells_count(setup, row); k++)
+        if (columns >> k & 1)
+            table_cells(out, row, k, group->has_many);
+}
+
+/* A bit for each column of the group that anything was measured for, and always Tenure's. 0 if
+ * there are no rows. */
+static unsigned group_columns(const bench_setup *setup, const bench_row *rows, size_t count,
+                              const bench_group *group)
+{
+    unsigned columns = 0;
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(rows[i].bench, bench) != 0)
+        if (!row_is_of(&rows[i], group))
             continue;
-        table_row(&out);
-        if (is_mix) {
-            table_cell(&out, "%d", rows[i].threads);
-            table_cell(&out, "%zu", rows[i].live);
-        } else {
-            table_cell(&out, "%zu", rows[i].bytes);
-        }
-        for (size_t k = 0; k < setup->allocators_count; k++)
-            table_cells(&out, &rows[i], k, is_mix);
+        columns |= 1;
+        for (size_t k = 1; k < bench_cells_count(setup, &rows[i]); k++)
+            if (rows[i].cells[k].failed || rows[i].cells[k].rounds > 0)
+                columns |= 1u << k;
     }
-    if (out.rows_count > 1) {
-        fputs(is_mix ? "\nRandom mix: ns per operation (one free and one allocation, 512 B to "
-                       "8 MiB, uniform),\nas one thread sees it; M/s of all threads together\n"
-                     : "\nCached pair: ns per allocation and free, one thread, one stream\n",
-              file);
-        table_print(&out, file);
+    return columns;
+}
+
+/* All rows of one benchmark. Prints nothing if there are none. */
+static void bench_table(const bench_setup *setup, const bench_row *rows, size_t count,
+                        const bench_group *group, FILE *file)
+{
+    table out;
+    unsigned columns = group_columns(setup, rows, count, group);
+    size_t others = (size_t)__builtin_popcount(columns) - 1;
+    int is_started = 0;
+    if (columns == 0)
+        return;
+    table_start(&out, group->has_many ? 7 + 3 * others : 5 + 2 * others);
+    for (size_t i = 0; i < count; i++) {
+        if (!row_is_of(&rows[i], group))
+            continue;
+        if (!is_started)
+            table_headings(setup, &out, &rows[i], group, columns);
+        is_started = 1;
+        group_row(setup, &out, &rows[i], group, columns);
     }
+    fprintf(file, "\n%s\n", group->title);
+    table_print(&out, file);
     table_release(&out);
 }
 
 void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count, FILE *file)
 {
-    bench_table(setup, rows, count, 0, file);
-    bench_table(setup, rows, count, 1, file);
+    for (size_t i = 0; i < GROUPS; i++)
+        bench_table(setup, rows, count, &groups[i], file);
     bench_uses_table(rows, count, file);
-    fputs("\nMedians over rounds, allocators taking turns in one process; p99 over batches of 64\n"
-          "operations. In columns of ratios above 1 means that Tenure is faster.\n",
-          file);
+    fprintf(
+        file,
+        "\nMedians over rounds, allocators taking turns in one process. p99.9 and worst are of\n"
+        "single operations, timed one by one in rounds of their own, less the %" PRIu64
+        " ns of the\nclock; of pairs, the allocation alone. In columns of ratios above 1 means "
+        "that Tenure\nis faster.\n",
+        setup->clock_ns);
     if (setup->active->simulated)
         fputs("SIMULATED DEVICE: the host's time in Tenure is real, but driver calls cost what\n"
               "the simulation costs. Do not quote these numbers.\n",
@@ -174,6 +261,29 @@ void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count,
 }
 
 /* ---- JSON and CSV -------------------------------------------------------------------------- */
+
+/* The quantiles of single operations, in the order of the CSV's columns. */
+enum { SAMPLE_NUMBERS = 4 };
+static const char *const sample_keys[SAMPLE_NUMBERS] = {"op_p50_ns", "op_p99_ns", "op_p999_ns",
+                                                        "op_worst_ns"};
+
+static double sample_number(const bench_cell *cell, int index)
+{
+    static const double shares[SAMPLE_NUMBERS - 1] = {0.5, 0.99, 0.999};
+    return index < SAMPLE_NUMBERS - 1 ? histogram_quantile(&cell->samples, shares[index])
+                                      : (double)cell->samples.largest;
+}
+
+/* Of benchmarks that time no batches it is the 99th percentile of single operations. */
+static double cell_p99_ns(const bench_cell *cell)
+{
+    return cell->batches.total ? bench_cell_p99_ns(cell) : sample_number(cell, 1);
+}
+
+static int cell_has_p99(const bench_cell *cell)
+{
+    return cell->batches.total > 0 || cell->samples.total > 0;
+}
 
 void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
 {
@@ -196,18 +306,24 @@ void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
         if (!cell->failed) {
             json_real(&json, "median_ns", bench_cell_median_ns(cell), 2);
             json_real(&json, "min_ns", bench_cell_min_ns(cell), 2);
-            json_real(&json, "p99_ns", bench_cell_p99_ns(cell), 2);
+            if (cell_has_p99(cell))
+                json_real(&json, "p99_ns", cell_p99_ns(cell), 2);
             json_real(&json, "mops", bench_cell_median_mops(cell), 4);
             json_real(&json, "ratio_to_tenure", ratio_to_tenure(row, cell), 3);
         }
         json_unsigned(&json, "checksum", cell->checksum);
+        json_unsigned(&json, "samples", cell->samples.total);
+        for (int k = 0; k < SAMPLE_NUMBERS && cell->samples.total && !cell->failed; k++)
+            json_real(&json, sample_keys[k], sample_number(cell, k), 0);
+        json_unsigned(&json, "driver_calls", cell->driver_calls);
         json_text(&json, "error", cell->failed ? cell->error : NULL);
         json_object_end(&json);
         json_end(&json);
     }
 }
 
-/* One line per allocator and configuration. A failed cell has empty numbers. */
+/* One line per allocator and configuration. A failed cell has empty numbers, and one without
+ * samples none of them. */
 static void csv_row(const bench_setup *setup, const bench_row *row, size_t index, FILE *file)
 {
     const bench_cell *cell = &row->cells[index];
@@ -216,13 +332,22 @@ static void csv_row(const bench_setup *setup, const bench_row *row, size_t index
     fprintf(file, "%s,%s,%zu,%d,%zu,%d,%" PRIu64 ",", row->bench,
             bench_cell_column(setup, row, index).key, row->bytes, row->threads, row->live,
             cell->rounds, row->ops);
-    if (cell->failed)
+    if (cell->failed) {
         fputs(",,,,", file);
-    else
-        fprintf(file, "%.2f,%.2f,%.2f,%.4f,%.3f", bench_cell_median_ns(cell),
-                bench_cell_min_ns(cell), bench_cell_p99_ns(cell), bench_cell_median_mops(cell),
-                ratio_to_tenure(row, cell));
-    fprintf(file, ",%" PRIu64 "\n", cell->checksum);
+    } else {
+        fprintf(file, "%.2f,%.2f,", bench_cell_median_ns(cell), bench_cell_min_ns(cell));
+        if (cell_has_p99(cell))
+            fprintf(file, "%.2f", cell_p99_ns(cell));
+        fprintf(file, ",%.4f,%.3f", bench_cell_median_mops(cell), ratio_to_tenure(row, cell));
+    }
+    fprintf(file, ",%" PRIu64 ",%" PRIu64, cell->checksum, cell->samples.total);
+    for (int k = 0; k < SAMPLE_NUMBERS; k++) {
+        if (cell->failed || cell->samples.total == 0)
+            fputc(',', file);
+        else
+            fprintf(file, ",%.0f", sample_number(cell, k));
+    }
+    fprintf(file, ",%" PRIu64 "\n", cell->driver_calls);
 }
 
 int bench_csv(const bench_setup *setup, const bench_row *rows, size_t count, const char *command,
@@ -233,11 +358,13 @@ int bench_csv(const bench_setup *setup, const bench_row *rows, size_t count, con
     if (!file)
         return -1;
     fprintf(file,
-            "# command=\"%s\" commit=%s gpu=\"%s%s\" driver_cuda=%d.%d cpus=%ld\n"
-            "bench,allocator,bytes,threads,live_per_thread,rounds,ops_per_thread,"
-            "median_ns,min_ns,p99_ns,mops,ratio_to_tenure,checksum\n",
+            "# command=\"%s\" commit=%s gpu=\"%s%s\" driver_cuda=%d.%d cpus=%ld clock_ns=%" PRIu64
+            "\nbench,allocator,bytes,threads,live_per_thread,rounds,ops_per_thread,"
+            "median_ns,min_ns,p99_ns,mops,ratio_to_tenure,checksum,samples,op_p50_ns,op_p99_ns,"
+            "op_p999_ns,op_worst_ns,driver_calls\n",
             command, TNR_COMMIT, active->simulated ? "simulated: " : "", active->device_info.name,
-            active->version / 1000, active->version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN));
+            active->version / 1000, active->version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN),
+            setup->clock_ns);
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < bench_cells_count(setup, &rows[i]); k++)
             csv_row(setup, &rows[i], k, file);

@@ -254,15 +254,11 @@ static void round_run(uses_bench *self, const uses_row *what, const uses_contend
         waiting_end(self);
     self->setup->active->gpu.cuStreamSynchronize(self->other);
     if (ns == 0) {
-        cell->failed = 1;
-        snprintf(cell->error, sizeof(cell->error), "%s", self->error);
+        bench_cell_fail(cell, self->error);
         return;
     }
-    double ops = (double)(batches * BENCH_BATCH);
-    cell->round_ns[cell->rounds] = (double)sum / ops;
-    cell->round_mops[cell->rounds] = ops / (double)sum * 1e3;
-    cell->checksum = bench_mixed(0, batches * BLOCK_BYTES);
-    cell->rounds++;
+    bench_cell_round(cell, (double)(batches * BENCH_BATCH), (double)sum,
+                     bench_mixed(0, batches * BLOCK_BYTES));
 }
 
 static int uses_open(uses_bench *self)
@@ -302,27 +298,27 @@ static void uses_close(uses_bench *self)
         gpu->cuMemFreeHost(self->gate);
 }
 
-/* What the cells of a row belong to. */
-static const bench_column columns[USES_COLUMNS] = {
+const bench_column bench_uses_columns[BENCH_ALLOCATORS_MAX] = {
     [USES_TENURE] = {"Tenure", "tenure"},
     [USES_EVENT] = {"bare cuEventRecord", "driver_event"},
     [USES_TORCH] = {"PyTorch", "pytorch"},
+    {NULL, NULL},
 };
 
-static void row_start(const bench_setup *setup, bench_row *row, const char *bench)
+static void row_start(const bench_setup *setup, bench_row *row)
 {
-    memset(row, 0, sizeof(*row));
-    row->bench = bench;
-    row->columns = columns;
+    row->columns = bench_uses_columns;
     row->bytes = BLOCK_BYTES;
     row->threads = 1;
     row->live = 1;
     row->ops = setup->is_quick ? 1024 : 8192;
 }
 
-void bench_uses_run(const bench_setup *setup, const bench_torch_uses *torch, bench_row *rows)
+exit_code bench_uses_run(const bench_setup *setup, bench_rows *out)
 {
+    const bench_torch_uses *torch = bench_allocators_torch_uses();
     uses_bench self = {.setup = setup, .torch = torch};
+    bench_row *rows[BENCH_USES_ROWS];
     self.own = setup->streams[STREAM_OWN];
     self.other = setup->streams[STREAM_OTHER];
     self.held = setup->streams[STREAM_HELD];
@@ -330,9 +326,10 @@ void bench_uses_run(const bench_setup *setup, const bench_torch_uses *torch, ben
     if (is_open && torch)
         torch->enter(setup->active->device, self.own);
     for (int i = 0; i < BENCH_USES_ROWS; i++) {
-        row_start(setup, &rows[i], uses_rows[i].bench);
-        rows[i].cells[USES_TENURE].failed = !is_open;
-        snprintf(rows[i].cells[USES_TENURE].error, sizeof(self.error), "%s", self.error);
+        rows[i] = bench_row_add(out, uses_rows[i].bench);
+        row_start(setup, rows[i]);
+        if (!is_open)
+            bench_cell_fail(&rows[i]->cells[USES_TENURE], self.error);
     }
     /* All rows take turns too: two of them are compared with each other. */
     for (int turn = 0; is_open && turn < setup->rounds * BENCH_USES_ROWS; turn++) {
@@ -340,13 +337,13 @@ void bench_uses_run(const bench_setup *setup, const bench_torch_uses *torch, ben
         for (int k = 0; k < 2; k++) {
             const uses_contender *contender = &uses_rows[index].contenders[(turn + k) % 2];
             if (contender->run && (contender->column != USES_TORCH || torch) &&
-                !rows[index].cells[contender->column].failed)
-                round_run(&self, &uses_rows[index], contender, &rows[index]);
+                !rows[index]->cells[contender->column].failed)
+                round_run(&self, &uses_rows[index], contender, rows[index]);
         }
     }
     uses_close(&self);
-    for (size_t i = 0; i < setup->allocators_count; i++)
-        setup->allocators[i].trim();
+    bench_trim_all(setup);
+    return EXIT_CODE_OK;
 }
 
 /* ---- report --------------------------------------------------------------------------------- */
@@ -392,24 +389,27 @@ static void ratios_print(const bench_row *rows, size_t count, FILE *file)
 
 void bench_uses_table(const bench_row *rows, size_t count, FILE *file)
 {
-    if (!row_named(rows, count, "record_use"))
+    if (!row_named(rows, count, "record_use") && !row_named(rows, count, "storm"))
         return;
     table out;
     table_start(&out, 3 + USES_COLUMNS);
     table_row(&out);
     table_cell(&out, "ns per operation");
     for (int column = 0; column < USES_COLUMNS; column++) {
-        table_cell(&out, "%s", columns[column].name);
+        table_cell(&out, "%s", bench_uses_columns[column].name);
         if (column == USES_TENURE) {
             table_cell(&out, "min");
             table_cell(&out, "p99");
         }
     }
     for (size_t i = 0; i < count; i++) {
-        if (rows[i].columns != columns)
+        if (rows[i].columns != bench_uses_columns)
             continue;
         table_row(&out);
-        table_cell(&out, "%s", rows[i].bench);
+        if (rows[i].threads > 1 || strcmp(rows[i].bench, "storm") == 0)
+            table_cell(&out, "%s, %d threads", rows[i].bench, rows[i].threads);
+        else
+            table_cell(&out, "%s", rows[i].bench);
         for (int column = 0; column < USES_COLUMNS; column++) {
             const bench_cell *cell = &rows[i].cells[column];
             int is_void = cell->failed || cell->rounds == 0;
@@ -426,5 +426,6 @@ void bench_uses_table(const bench_row *rows, size_t count, FILE *file)
     fputs("\nBlocks of 4 KiB that a second stream uses\n", file);
     table_print(&out, file);
     table_release(&out);
-    ratios_print(rows, count, file);
+    if (row_named(rows, count, "record_use"))
+        ratios_print(rows, count, file);
 }

@@ -16,14 +16,15 @@ enum { BENCH_USES_ROWS = 6 };
 typedef struct bench_torch_uses {
     void (*enter)(int device, void *own);   /* memory is allocated on stream `own` from now on */
     int (*use)(size_t bytes, void *stream); /* allocate, record the stream, free; 0: done */
+    int (*uses)(size_t bytes, void *const *streams, int count); /* the same with several */
     const char *(*error)(void);
 } bench_torch_uses;
 
-/* Fills BENCH_USES_ROWS rows. `torch` is null without PyTorch;
- * with it, PyTorch is the last allocator of the setup. */
-void bench_uses_run(const bench_setup *setup, const bench_torch_uses *torch, bench_row *rows);
+/* What the cells of such a row belong to. */
+extern const bench_column bench_uses_columns[BENCH_ALLOCATORS_MAX];
 
-/* PyTorch's part; null without the plugin. After bench_allocators_open. */
+/* PyTorch's part; null without the plugin. After bench_allocators_open. With it, PyTorch is the
+ * last allocator of the setup. */
 const bench_torch_uses *bench_allocators_torch_uses(void);
 
 /* Prints the rows that are of this benchmark, if there are any. */

@@ -19,9 +19,9 @@
 #include "session.h"
 #include "shrink.h"
 
-static const char *driver, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
+static const char *driver, *stall, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
 static int illegal, no_shrink, no_faults, no_graphs, no_sleep, keep_going, is_json, is_verbose,
-    progress_wanted, print_program, is_strict;
+    progress_wanted, print_program, is_strict, gates_wanted, spin;
 
 static const cli_option options[] = {
     {"seeds", "A..B",
@@ -29,7 +29,8 @@ static const cli_option options[] = {
      "A.. without an end, with --time",
      &seeds, NULL},
     {"time", "SECONDS", "stop after so long", &seconds, NULL},
-    {"jobs", "N", "programs at a time (default: as many as there are processors)", &jobs, NULL},
+    {"jobs", "N", "programs at a time (default: as many as there are processors; with --gates 1)",
+     &jobs, NULL},
     {"ops", "N", "operations in a program (default 20000)", &ops, NULL},
     {"illegal", NULL, "plant exactly one error in each program, and see it caught", NULL, &illegal},
     {"replay", "FILE", "run the program in a file, and nothing else", &replay, NULL},
@@ -45,7 +46,17 @@ static const cli_option options[] = {
     {"no-faults", NULL, "make no driver call fail", NULL, &no_faults},
     {"no-graphs", NULL, "capture nothing", NULL, &no_graphs},
     {"no-sleep", NULL, "put no pool to sleep", NULL, &no_sleep},
-    {"driver", "WHAT", "path of the simulated device's library, if it is another one", &driver,
+    {"driver", "WHAT",
+     "sim (the default), cuda: a GPU, with --gates in any case, or the path of a\n"
+     "driver's library",
+     &driver, NULL},
+    {"gates", NULL,
+     "hold streams until the host lets each operation run, and check contents: what\n"
+     "is done on a GPU, and can be done on any other driver",
+     NULL, &gates_wanted},
+    {"spin", NULL, "with --gates: hold them by kernels, not by stream memory operations", NULL,
+     &spin},
+    {"stall", "SECONDS", "with --gates: a call that takes longer has failed (default 20)", &stall,
      NULL},
     {"progress", NULL, "lines of progress where stderr is no terminal", NULL, &progress_wanted},
     {"json", NULL, OPTION_JSON_HELP, NULL, &is_json},
@@ -54,7 +65,7 @@ static const cli_option options[] = {
 
 static const cli_syntax syntax = {
     "fuzz",
-    "random programs on the simulated device, checked",
+    "random programs on the simulated device or a GPU, checked",
     "[options]",
     "Each program is drawn from its seed: devices, settings, operations, schedule and failures. "
     "It\n"
@@ -126,23 +137,41 @@ static int options_parse(fuzz_campaign_options *result)
     return seeds_parse(result);
 }
 
-/* The path of the simulated device: other drivers have no race detector. */
-static exit_code device_open(fuzz_device *device)
+/* Opens the driver: the simulated device for its detector, any other for gates. It is initialised
+ * in the processes that run programs and never in this one, which could not fork any more. */
+static exit_code device_open(fuzz_device *device, gate_device_facts *facts)
 {
     static session_choice choice;
     char error[1024];
-    if (driver != NULL && strchr(driver, '/') == NULL && strcmp(driver, "sim") != 0)
-        return (exit_code)cli_usage_error(&syntax, "--driver must be sim or a path: programs are "
-                                                   "run on the simulated device");
+    long seconds_max;
+    int is_cuda = driver != NULL && strcmp(driver, "cuda") == 0;
+    if (driver != NULL && !is_cuda && strchr(driver, '/') == NULL && strcmp(driver, "sim") != 0)
+        return (exit_code)cli_usage_error(
+            &syntax, "--driver must be sim, cuda or a path, not \"%s\"", driver);
+    gates_wanted |= is_cuda;
+    if (!gates_wanted && (spin || stall != NULL))
+        return (exit_code)cli_usage_error(&syntax, "--spin and --stall are for --gates");
+    if (number_parse("stall", stall, 20, 100000, &seconds_max) != 0)
+        return EXIT_CODE_BAD_INPUT;
     if (session_choose(&choice, driver != NULL ? driver : "sim", error, sizeof(error)) !=
         EXIT_CODE_OK) {
         fprintf(stderr, "tenure fuzz: %s\n", error);
         return EXIT_CODE_BAD_INPUT;
     }
-    const char *path = strcmp(choice.driver, "sim") == 0 ? "libtenure_simcuda.so" : choice.driver;
-    if (fuzz_device_open(device, path, error, sizeof(error)) == 0)
+    const char *path = is_cuda                             ? "libcuda.so.1"
+                       : strcmp(choice.driver, "sim") == 0 ? "libtenure_simcuda.so"
+                                                           : choice.driver;
+    if (!gates_wanted && fuzz_device_open(device, path, error, sizeof(error)) == 0)
         return EXIT_CODE_OK;
-    fprintf(stderr, "tenure fuzz: %s\n", error);
+    if (gates_wanted && gate_device_open(device, path, error, sizeof(error)) == 0) {
+        device->spins = spin;
+        device->stall_seconds = (unsigned)seconds_max;
+        if (gate_device_ask(device, facts) == 0)
+            return EXIT_CODE_OK;
+        snprintf(error, sizeof(error), "%s", facts->error);
+    }
+    fprintf(stderr, "tenure fuzz: %s\n%s", error,
+            is_cuda ? "Run `tenure doctor` for what is missing, or leave out --driver.\n" : "");
     return EXIT_CODE_NO_DEVICE;
 }
 
@@ -287,10 +316,17 @@ static void failure_write(fuzz_device *device, fuzz_totals *totals, fuzz_report 
 }
 
 static exit_code campaign_run(fuzz_device *device, const fuzz_campaign_options *campaign,
-                              const char *command)
+                              const char *command, const gate_device_facts *facts)
 {
     static fuzz_totals totals;
     fuzz_report report = {.options = campaign, .totals = &totals, .command = command};
+    static char replay_options[512];
+    snprintf(replay_options, sizeof(replay_options), "%s%s%s%s%s",
+             driver != NULL ? "--driver " : "", driver != NULL ? driver : "",
+             driver != NULL ? " " : "", device->is_gated ? "--gates " : "",
+             device->spins ? "--spin " : "");
+    report.replay_options = replay_options;
+    report.facts = device->is_gated ? facts : NULL;
     watcher watch = {.options = campaign};
     char error[256];
     if (!is_json)
@@ -319,9 +355,20 @@ static exit_code campaign_run(fuzz_device *device, const fuzz_campaign_options *
     return code;
 }
 
+/* Programs on a device of their own take turns there, and each takes its time. */
+static void campaign_gate(fuzz_campaign_options *campaign, const gate_device_facts *facts)
+{
+    if (jobs == NULL)
+        campaign->jobs = 1;
+    campaign->limits.gated = 1;
+    campaign->limits.devices_max = facts->devices;
+    campaign->program_seconds_max += 60 + (unsigned)(campaign->limits.ops / 200);
+}
+
 int command_fuzz(int argc, char **argv)
 {
     static fuzz_device device;
+    static gate_device_facts facts;
     fuzz_campaign_options campaign;
     cli_result parsed;
     char command[1024];
@@ -332,8 +379,10 @@ int command_fuzz(int argc, char **argv)
         return EXIT_CODE_OK;
     if (options_parse(&campaign) != 0)
         return EXIT_CODE_BAD_INPUT;
-    exit_code code = device_open(&device);
+    exit_code code = device_open(&device, &facts);
     if (code != EXIT_CODE_OK)
         return code;
-    return replay != NULL ? replay_run(&device) : campaign_run(&device, &campaign, command);
+    if (device.is_gated)
+        campaign_gate(&campaign, &facts);
+    return replay != NULL ? replay_run(&device) : campaign_run(&device, &campaign, command, &facts);
 }

@@ -46,7 +46,10 @@ static int policies_covered(const fuzz_totals *totals)
 void fuzz_report_begin(const fuzz_report *report)
 {
     const fuzz_campaign_options *options = report->options;
-    printf("commit %s\n%s\nseeds from %" PRIu64, TNR_COMMIT, report->command, options->seed_first);
+    printf("commit %s\n%s\n", TNR_COMMIT, report->command);
+    if (report->facts != NULL)
+        fuzz_report_device(report);
+    printf("seeds from %" PRIu64, options->seed_first);
     if (options->seed_last != UINT64_MAX)
         printf(" to %" PRIu64, options->seed_last);
     printf(", %" PRIu64 " operations each, %d at a time", options->limits.ops, options->jobs);
@@ -123,7 +126,17 @@ static void failure_print(const fuzz_report *report)
     if (report->tries > 0)
         printf("\nshrunk from %zu to %zu operations in %" PRIu64 " tries\n", report->before,
                report->after, report->tries);
-    printf("the program: %s\nrun it again: tenure fuzz --replay %s\n", report->file, report->file);
+    printf("the program: %s\nrun it again: tenure fuzz %s--replay %s\n", report->file,
+           report->replay_options, report->file);
+}
+
+static void simulated_print(const fuzz_totals *totals)
+{
+    printf("\n%" PRIu64 " programs, %" PRIu64 " operations in %.1f s: %.2f M/s on one core\n",
+           totals->programs, totals->operations, (double)totals->elapsed_ns / 1e9, rate_of(totals));
+    printf("%" PRIu64 " complete checks, %" PRIu64 " operations skipped, %" PRIu64
+           " driver calls made to fail, %" PRIu64 " allocations refused\n",
+           totals->checks, totals->skipped, totals->faults_hit, totals->failed_allocations);
 }
 
 void fuzz_report_text(const fuzz_report *report)
@@ -133,16 +146,16 @@ void fuzz_report_text(const fuzz_report *report)
         planted_print(totals);
     else
         calls_print(totals);
-    printf("\n%" PRIu64 " programs, %" PRIu64 " operations in %.1f s: %.2f M/s on one core\n",
-           totals->programs, totals->operations, (double)totals->elapsed_ns / 1e9, rate_of(totals));
-    printf("%" PRIu64 " complete checks, %" PRIu64 " operations skipped, %" PRIu64
-           " driver calls made to fail, %" PRIu64 " allocations refused\n",
-           totals->checks, totals->skipped, totals->faults_hit, totals->failed_allocations);
+    if (report->facts != NULL)
+        fuzz_report_gates_text(report);
+    else
+        simulated_print(totals);
     printf("covered: %d of %d operations, %d of %zu settings\n", kinds_covered(totals), FUZZ_KINDS,
            policies_covered(totals), fuzz_settings_count);
     counts_print("served by", served_names, totals->served, TNR_SERVED_COUNT);
     counts_print("free again because", reuse_names, totals->reused, TNR_REUSE_COUNT);
-    printf("result %016" PRIx64 "\n", totals->hash);
+    if (report->facts == NULL) /* when a device's work is over is not the seed's alone to say */
+        printf("result %016" PRIx64 "\n", totals->hash);
     if (totals->program.ops != NULL)
         failure_print(report);
     else
@@ -205,7 +218,10 @@ void fuzz_report_json(const fuzz_report *report)
     json_unsigned(&json, "faults_hit", totals->faults_hit);
     json_unsigned(&json, "allocations_refused", totals->failed_allocations);
     json_real(&json, "elapsed_s", (double)totals->elapsed_ns / 1e9, 3);
-    json_real(&json, "million_operations_per_second_and_core", rate_of(totals), 3);
+    if (report->facts != NULL)
+        fuzz_report_gates_json(&json, report);
+    else
+        json_real(&json, "million_operations_per_second_and_core", rate_of(totals), 3);
     json_unsigned(&json, "settings_covered", (uint64_t)policies_covered(totals));
     json_object_begin(&json, "operations_run");
     for (int i = 0; i < FUZZ_KINDS; i++)
@@ -222,7 +238,8 @@ void fuzz_report_json(const fuzz_report *report)
         json_counts(&json, "caught", fuzz_planted_names, totals->caught, fuzz_planted_count);
     }
     snprintf(hash, sizeof(hash), "%016" PRIx64, totals->hash);
-    json_text(&json, "result", hash);
+    if (report->facts == NULL)
+        json_text(&json, "result", hash);
     if (totals->program.ops != NULL)
         json_failure(&json, report);
     json_object_end(&json);

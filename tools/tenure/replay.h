@@ -38,6 +38,8 @@ typedef struct replay_result {
     uint64_t wall_ns;            /* of the whole replay */
     uint64_t driver_second_half; /* allocations after the midpoint that reached the driver */
     uint64_t driver_ns_second_half;
+    uint64_t modelled_ns; /* driver time by the simulated device's table: see modelled.h */
+    uint64_t modelled_ns_second_half;
     tnr_stats stats; /* at the end, all blocks freed */
     pattern_result patterns;
     exit_code code;

@@ -105,6 +105,10 @@ void replay_json(const replay_result *result, const session *active, const char 
     json_unsigned(&json, "pattern_errors", result->patterns.errors);
     json_unsigned(&json, "second_half_driver_allocations", result->driver_second_half);
     json_unsigned(&json, "second_half_driver_ns", result->driver_ns_second_half);
+    if (result->simulated) {
+        json_unsigned(&json, "modelled_driver_ns", result->modelled_ns);
+        json_unsigned(&json, "second_half_modelled_driver_ns", result->modelled_ns_second_half);
+    }
     driver_json(&json, stats);
     json_unsigned(&json, "metadata_bytes", stats->metadata_bytes);
     json_unsigned(&json, "wall_ns", result->wall_ns);
@@ -185,11 +189,12 @@ static void memory_table(const replay_result *results, size_t count, FILE *file)
 
 static void work_table(const replay_result *results, size_t count, FILE *file)
 {
-    static const char *const texts[] = {"trace", "driver calls", "driver ms",      "chunks",
-                                        "moved", "2nd half*",    "ns/op",          "median",
-                                        "p99",   "seconds",      "pattern errors", NULL};
+    static const char *const texts[] = {"trace",  "driver calls", "driver ms", "modelled ms**",
+                                        "chunks", "moved",        "2nd half*", "ns/op",
+                                        "median", "p99",          "seconds",   "pattern errors",
+                                        NULL};
     table rows;
-    table_start(&rows, 11);
+    table_start(&rows, 12);
     headings(&rows, texts);
     for (size_t i = 0; i < count; i++) {
         const replay_result *one = &results[i];
@@ -199,6 +204,10 @@ static void work_table(const replay_result *results, size_t count, FILE *file)
         table_cell(&rows, "%llu",
                    (unsigned long long)sum(stats->driver_calls, TNR_DRIVER_KIND_COUNT));
         table_cell(&rows, "%.1f", (double)sum(stats->driver_ns, TNR_DRIVER_KIND_COUNT) / 1e6);
+        if (one->simulated)
+            table_cell(&rows, "%.1f", (double)one->modelled_ns / 1e6);
+        else
+            table_cell(&rows, "-");
         table_cell(&rows, "%llu", (unsigned long long)stats->chunks_created);
         table_cell(&rows, "%llu", (unsigned long long)stats->chunks_moved);
         table_cell(&rows, "%llu", (unsigned long long)one->driver_second_half);
@@ -216,7 +225,9 @@ static void work_table(const replay_result *results, size_t count, FILE *file)
     fputs("\nWork: ns/op is the mean time of one tnr_malloc or tnr_free, driver calls included.\n",
           file);
     table_print(&rows, file);
-    fputs("* allocations in the second half of the trace that reached the driver\n", file);
+    fputs("* allocations in the second half of the trace that reached the driver\n"
+          "** on the simulated device: what the calls would cost on an H200, by a table\n",
+          file);
     table_release(&rows);
 }
 

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "modelled.h"
 #include "progress.h"
 #include "samples.h"
 
@@ -50,6 +51,8 @@ typedef struct replay {
     uint64_t seed;     /* of the latest allocation; counts up over all loops */
     uint64_t allocs_done;
     tnr_stats midpoint;
+    modelled_time modelled;
+    uint64_t modelled_midpoint_ns;
     progress bar;
 } replay;
 
@@ -130,8 +133,10 @@ static int block_alloc(replay *run, const trace_op *op)
         pattern_fill(&run->checks, (CUdeviceptr)(uintptr_t)address, op->bytes, block->seed, stream);
     if (result != CUDA_SUCCESS)
         return fail_driver(run, "writing a pattern", result);
-    if (++run->allocs_done == run->source->allocs_count * (uint64_t)run->settings->loops / 2)
+    if (++run->allocs_done == run->source->allocs_count * (uint64_t)run->settings->loops / 2) {
+        run->modelled_midpoint_ns = modelled_ns(&run->modelled);
         return stats_read(run, &run->midpoint);
+    }
     return 0;
 }
 
@@ -299,6 +304,7 @@ void replay_run(session *active, const trace *source, const replay_settings *set
     uint64_t started = clock_now_ns();
     progress_start(&run->bar, source->name, source->ops_count * (size_t)settings->loops,
                    settings->progress_lines);
+    modelled_start(&run->modelled, active->gpu.library);
     int status = replay_set_up(run);
     for (long loop = 0; loop < settings->loops && status == 0; loop++)
         status = loop_run(run, loop);
@@ -309,6 +315,8 @@ void replay_run(session *active, const trace *source, const replay_settings *set
         result->driver_ns_second_half =
             driver_ns_sum(&result->stats) - driver_ns_sum(&run->midpoint);
     }
+    result->modelled_ns = modelled_ns(&run->modelled);
+    result->modelled_ns_second_half = result->modelled_ns - run->modelled_midpoint_ns;
     result->wall_ns = clock_now_ns() - started;
     progress_end(&run->bar);
     result->ns_median = histogram_quantile(&run->times, 0.5);

@@ -50,6 +50,15 @@ void histogram_add(histogram *times, uint64_t ns)
 {
     times->counts[histogram_bin(ns)]++;
     times->total++;
+    times->largest = ns > times->largest ? ns : times->largest;
+}
+
+void histogram_join(histogram *times, const histogram *more)
+{
+    for (size_t bin = 0; bin < HISTOGRAM_BINS; bin++)
+        times->counts[bin] += more->counts[bin];
+    times->total += more->total;
+    times->largest = more->largest > times->largest ? more->largest : times->largest;
 }
 
 double histogram_quantile(const histogram *times, double share)
@@ -58,8 +67,10 @@ double histogram_quantile(const histogram *times, double share)
     uint64_t seen = 0;
     for (size_t bin = 0; bin < HISTOGRAM_BINS; bin++) {
         seen += times->counts[bin];
-        if (times->counts[bin] && seen > wanted)
-            return histogram_value(bin);
+        if (times->counts[bin] && seen > wanted) {
+            double value = histogram_value(bin);
+            return value < (double)times->largest ? value : (double)times->largest;
+        }
     }
     return 0;
 }

@@ -17,9 +17,14 @@ enum { HISTOGRAM_STEPS = 16, HISTOGRAM_BINS = 61 * HISTOGRAM_STEPS };
 typedef struct histogram {
     uint64_t counts[HISTOGRAM_BINS];
     uint64_t total;
+    uint64_t largest; /* exact */
 } histogram;
 
 void histogram_add(histogram *times, uint64_t ns);
+/* The middle of the step in which that share of the times ends, and never more than the largest.
+ */
 double histogram_quantile(const histogram *times, double share);
+/* Adds all of one to another. */
+void histogram_join(histogram *times, const histogram *more);
 
 #endif

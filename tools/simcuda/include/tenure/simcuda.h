@@ -68,6 +68,14 @@ uint64_t simcuda_calls(const char *entry_point);
 uint64_t simcuda_calls_total(void);
 void simcuda_calls_reset(void);
 
+/*
+ * What those calls would have cost on an H200, in nanoseconds, by a table of measurements
+ * (tools/simcuda/cost.def): modelled, not measured, and no time that anybody spent here. Mappings
+ * count by size, each of them, whatever the number of calls. "*" is the sum over all entry points.
+ * simcuda_calls_reset sets it to 0.
+ */
+uint64_t simcuda_modelled_ns(const char *entry_point_or_star);
+
 /* ---- Injected failures ---------------------------------------------------------------------- */
 
 /*

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bench_paths: the paths that cost something, each as a deterministic program on the simulated
+ * device, for a tool that counts instructions (tests/bench/callgrind.py).
+ *
+ *   bench_paths --list           one line for each path: name, operations, what an operation is
+ *   bench_paths --describe       what decides the numbers: compiler, build, C library
+ *   bench_paths NAME             runs one path and prints the checksum of its work
+ *
+ * What is to be counted runs inside path_measured() and nothing else does: the tool counts from
+ * that function's start to its end, in whichever thread. The clock decides nothing here: time
+ * stands still on the simulated device, and random numbers come from fixed seeds. So a path is the
+ * same sequence of calls in each run, and its count is a property of the code.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+#include <gnu/libc-version.h>
+
+#include <tenure/alloc.h>
+#include <tenure/lifetime.h>
+#include <tenure_commit.h>
+
+enum { BATCH = 64, WAITING_BLOCKS = 1024, STREAMS = 16, LIVE_MAX = 100000 };
+
+/* ---- one run -------------------------------------------------------------------------------- */
+
+typedef struct path path;
+
+/* What the functions of a path share. Only the thread that has the turn touches it. */
+typedef struct path_run {
+    const path *what;
+    CUstream streams[STREAMS];
+    uint64_t operations; /* of the next call of path_measured */
+    uint64_t checksum;   /* of sizes and places of all that was counted */
+    uint64_t random;
+    uint32_t *gate; /* pinned: the last stream waits until it is 1 */
+    void *block;    /* live, for uses */
+    void **blocks;  /* what->live of them, or a batch */
+    sem_t turn_of_helper, turn_of_main;
+    int helper_ends;
+} path_run;
+
+typedef void (*path_body)(path_run *run);
+
+struct path {
+    const char *name;
+    uint64_t operations; /* counted */
+    path_body prepare;   /* may be null */
+    path_body run;       /* calls path_measured */
+    size_t bytes_min, bytes_max;
+    size_t live;
+    const char *settings; /* for TENURE_CONF */
+    const char *text;
+};
+
+#ifdef __clang__
+#define ONE_FUNCTION __attribute__((noinline))
+#else
+#define ONE_FUNCTION __attribute__((noinline, noclone))
+#endif
+
+/* Everything inside is counted, nothing outside. */
+static void ONE_FUNCTION path_measured(path_run *run, path_body body)
+{
+    body(run);
+    __asm__ volatile("" ::: "memory"); /* the call is no tail call */
+}
+
+static void tenure_check(tnr_status status)
+{
+    if (__builtin_expect(status != TNR_OK, 0)) {
+        fprintf(stderr, "bench_paths: %s\n", tnr_last_error());
+        exit(1);
+    }
+}
+
+static void driver_check(CUresult result, const char *what)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "bench_paths: %s: error %d\n", what, (int)result);
+        exit(1);
+    }
+}
+
+static uint64_t mixed(uint64_t sum, uint64_t value)
+{
+    sum = (sum ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return sum ^ (sum >> 31);
+}
+
+/* xorshift64*, by the high half of a product below `limit`. */
+static size_t random_below(path_run *run, size_t limit)
+{
+    run->random ^= run->random >> 12;
+    run->random ^= run->random << 25;
+    run->random ^= run->random >> 27;
+    return (size_t)((((run->random * UINT64_C(0x2545F4914F6CDD1D)) >> 32) * limit) >> 32);
+}
+
+static size_t random_bytes(path_run *run)
+{
+    return run->what->bytes_min +
+           random_below(run, run->what->bytes_max - run->what->bytes_min + 1);
+}
+
+/* ---- cached pairs --------------------------------------------------------------------------- */
+
+static void pairs(path_run *run)
+{
+    void *ptr;
+    for (uint64_t i = 0; i < run->operations; i++) {
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, run->streams[0]));
+        tenure_check(tnr_free(ptr));
+    }
+}
+
+/* A block on each stream, so that none of them has an idle chunk that another might take. */
+static void streams_prepare(path_run *run)
+{
+    for (int i = 0; i < STREAMS; i++)
+        tenure_check(tnr_malloc(&run->blocks[i], run->what->bytes_min, 0, run->streams[i]));
+}
+
+static void pairs_of_streams(path_run *run)
+{
+    void *ptr;
+    for (uint64_t i = 0; i < run->operations; i++) {
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, run->streams[i % STREAMS]));
+        tenure_check(tnr_free(ptr));
+    }
+}
+
+static void path_counted(path_run *run, path_body body)
+{
+    run->operations = 256; /* so that everything is cached */
+    body(run);
+    run->operations = run->what->operations;
+    path_measured(run, body);
+    run->checksum = mixed(run->checksum, run->operations * run->what->bytes_min);
+}
+
+static void run_pairs(path_run *run)
+{
+    path_counted(run, pairs);
+}
+
+static void run_streams(path_run *run)
+{
+    path_counted(run, pairs_of_streams);
+}
+
+/* ---- random mixes --------------------------------------------------------------------------- */
+
+static void mix(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++) {
+        size_t place = random_below(run, run->what->live);
+        size_t bytes = random_bytes(run);
+        tenure_check(tnr_free(run->blocks[place]));
+        tenure_check(tnr_malloc(&run->blocks[place], bytes, 0, run->streams[0]));
+        run->checksum = mixed(run->checksum, (uint64_t)place << 32 | bytes);
+    }
+}
+
+/* Fills the table and works on it until the arena has its shape. */
+static void mix_prepare(path_run *run)
+{
+    for (size_t i = 0; i < run->what->live; i++)
+        tenure_check(tnr_malloc(&run->blocks[i], random_bytes(run), 0, run->streams[0]));
+    run->operations = run->what->live <= 2000 ? 20 * run->what->live : run->what->live;
+    mix(run);
+    run->checksum = 0;
+}
+
+static void run_mix(path_run *run)
+{
+    run->operations = run->what->operations;
+    path_measured(run, mix);
+}
+
+/* ---- uses of other streams ------------------------------------------------------------------ */
+
+static void uses_prepare(path_run *run)
+{
+    tenure_check(tnr_malloc(&run->block, run->what->bytes_min, 0, run->streams[0]));
+}
+
+static void record_uses(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        tenure_check(tnr_record_use(run->block, run->streams[1]));
+}
+
+static void record_streams(path_run *run)
+{
+    for (uint64_t i = 0; i < BATCH; i++) {
+        tenure_check(tnr_record_stream(run->blocks[i], run->streams[1]));
+        tenure_check(tnr_free(run->blocks[i]));
+    }
+}
+
+static void alloc_use_free(path_run *run)
+{
+    void *ptr;
+    for (uint64_t i = 0; i < run->operations; i++) {
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, run->streams[0]));
+        tenure_check(tnr_record_use(ptr, run->streams[1]));
+        tenure_check(tnr_free(ptr));
+    }
+}
+
+static void run_record_use(path_run *run)
+{
+    path_counted(run, record_uses);
+}
+
+static void run_alloc_use_free(path_run *run)
+{
+    path_counted(run, alloc_use_free);
+}
+
+/* The allocations are not counted, so this goes batch by batch. The first ones warm up. */
+static void run_record_stream(path_run *run)
+{
+    uint64_t batches = run->what->operations / BATCH;
+    for (uint64_t batch = 0; batch < batches + 4; batch++) {
+        for (uint64_t i = 0; i < BATCH; i++)
+            tenure_check(tnr_malloc(&run->blocks[i], run->what->bytes_min, 0, run->streams[0]));
+        if (batch < 4)
+            record_streams(run);
+        else
+            path_measured(run, record_streams);
+    }
+    run->checksum = mixed(run->checksum, run->what->operations * run->what->bytes_min);
+}
+
+/* Freed blocks that wait for a stream that is held back, and one that does not: the cached one. */
+static void waiting_prepare(path_run *run)
+{
+    void *blocks[WAITING_BLOCKS + 1];
+    void *word = NULL;
+    CUstream held = run->streams[STREAMS - 1];
+    driver_check(cuMemHostAlloc(&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc");
+    run->gate = word;
+    *run->gate = 0;
+    driver_check(
+        cuStreamWaitValue32(held, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_EQ),
+        "cuStreamWaitValue32");
+    for (int i = 0; i <= WAITING_BLOCKS; i++) {
+        tenure_check(tnr_malloc(&blocks[i], run->what->bytes_min, 0, run->streams[0]));
+        if (i < WAITING_BLOCKS)
+            tenure_check(tnr_record_use(blocks[i], held));
+    }
+    for (int i = WAITING_BLOCKS; i >= 0; i--)
+        tenure_check(tnr_free(blocks[i]));
+}
+
+static void run_waiting(path_run *run)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    run_pairs(run);
+    tenure_check(tnr_stats_get(0, NULL, &stats));
+    if (stats.blocks_retired != WAITING_BLOCKS) {
+        fprintf(stderr, "bench_paths: %llu blocks waited at the end, not %d\n",
+                (unsigned long long)stats.blocks_retired, WAITING_BLOCKS);
+        exit(1);
+    }
+    __atomic_store_n(run->gate, 1, __ATOMIC_SEQ_CST);
+    driver_check(cuStreamSynchronize(run->streams[STREAMS - 1]), "cuStreamSynchronize");
+}
+
+/* ---- two threads ---------------------------------------------------------------------------- */
+
+static void turn_wait(sem_t *turn)
+{
+    while (sem_wait(turn) != 0)
+        ;
+}
+
+static void batch_allocate(path_run *run)
+{
+    for (uint64_t i = 0; i < BATCH; i++)
+        tenure_check(tnr_malloc(&run->blocks[i], run->what->bytes_min, 0, run->streams[0]));
+}
+
+static void batch_free(path_run *run)
+{
+    for (uint64_t i = 0; i < BATCH; i++)
+        tenure_check(tnr_free(run->blocks[i]));
+}
+
+static void *helper_main(void *argument)
+{
+    path_run *run = argument;
+    for (;;) {
+        turn_wait(&run->turn_of_helper);
+        if (run->helper_ends)
+            return NULL;
+        path_measured(run, batch_free);
+        sem_post(&run->turn_of_main);
+    }
+}
+
+/* Allocations by one thread, frees by another: both are counted, and the first batches too, since
+ * a few of them change nothing in many. */
+static void run_handover(path_run *run)
+{
+    pthread_t helper;
+    if (sem_init(&run->turn_of_helper, 0, 0) != 0 || sem_init(&run->turn_of_main, 0, 0) != 0 ||
+        pthread_create(&helper, NULL, helper_main, run) != 0) {
+        fputs("bench_paths: the host gives no thread\n", stderr);
+        exit(1);
+    }
+    for (uint64_t done = 0; done < run->what->operations; done += BATCH) {
+        path_measured(run, batch_allocate);
+        sem_post(&run->turn_of_helper);
+        turn_wait(&run->turn_of_main);
+    }
+    run->helper_ends = 1;
+    sem_post(&run->turn_of_helper);
+    pthread_join(helper, NULL);
+    run->checksum = mixed(run->checksum, run->what->operations * run->what->bytes_min);
+}
+
+static void *sharer_main(void *argument)
+{
+    path_run *run = argument;
+    run->operations = 256;
+    pairs(run);
+    sem_post(&run->turn_of_main);
+    turn_wait(&run->turn_of_helper);
+    return NULL;
+}
+
+/* Pairs on a stream that another thread, which lives and sleeps, has used too. */
+static void run_shared(path_run *run)
+{
+    pthread_t sharer;
+    run->operations = 256;
+    pairs(run);
+    if (sem_init(&run->turn_of_helper, 0, 0) != 0 || sem_init(&run->turn_of_main, 0, 0) != 0 ||
+        pthread_create(&sharer, NULL, sharer_main, run) != 0) {
+        fputs("bench_paths: the host gives no thread\n", stderr);
+        exit(1);
+    }
+    turn_wait(&run->turn_of_main);
+    run_pairs(run);
+    sem_post(&run->turn_of_helper);
+    pthread_join(sharer, NULL);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+#define SMALL_LIVE 512, 256 << 10
+#define ALL_LARGE 8 << 10, 256 << 10
+
+static const path paths[] = {
+    {"pair_512", 16384, NULL, run_pairs, 512, 0, 0, "", "cached allocation and free of 512 B"},
+    {"pair_1m", 16384, NULL, run_pairs, 1 << 20, 0, 0, "", "cached allocation and free of 1 MiB"},
+    {"pair_16m", 16384, NULL, run_pairs, 16 << 20, 0, 0, "",
+     "cached allocation and free of 16 MiB"},
+    {"pair_16_streams", 16384, streams_prepare, run_streams, 4096, 0, STREAMS, "",
+     "cached pair of 4 KiB, each on the next of 16 streams"},
+    {"pair_shared", 16384, NULL, run_shared, 4096, 0, 0, "",
+     "cached pair of 4 KiB on a stream that another thread has used too"},
+    {"pair_waiting", 16384, waiting_prepare, run_waiting, 4096, 0, 0, "",
+     "cached pair of 4 KiB while 1,024 blocks wait for another stream"},
+    {"pair_history", 16384, NULL, run_pairs, 4096, 0, 0, "history:light",
+     "cached pair of 4 KiB with history:light"},
+    {"handover", 16384, NULL, run_handover, 4096, 0, BATCH, "",
+     "4 KiB: allocation by one thread, free by another"},
+    {"mix_2000", 16384, mix_prepare, run_mix, 512, 8 << 20, 2000, "",
+     "free and allocation of 512 B to 8 MiB, 2,000 live blocks"},
+    {"mix_small_1000", 16384, mix_prepare, run_mix, SMALL_LIVE, 1000, "",
+     "free and allocation of 512 B to 256 KiB, 1,000 live blocks"},
+    {"mix_small_100000", 16384, mix_prepare, run_mix, SMALL_LIVE, LIVE_MAX, "",
+     "the same with 100,000 live blocks"},
+    {"mix_large_1000", 16384, mix_prepare, run_mix, ALL_LARGE, 1000, "small_limit_kb:4",
+     "free and allocation of 8 to 256 KiB, all of them large blocks (small_limit_kb:4), 1,000 "
+     "live"},
+    {"mix_large_100000", 16384, mix_prepare, run_mix, ALL_LARGE, LIVE_MAX, "small_limit_kb:4",
+     "the same with 100,000 live blocks"},
+    {"record_use", 8192, uses_prepare, run_record_use, 4096, 0, 0, "",
+     "tnr_record_use of a live block"},
+    {"record_stream", 8192, NULL, run_record_stream, 4096, 0, BATCH, "",
+     "tnr_record_stream and free"},
+    {"alloc_use_free", 8192, NULL, run_alloc_use_free, 4096, 0, 0, "",
+     "allocation, tnr_record_use, free"},
+};
+enum { PATHS = sizeof(paths) / sizeof(paths[0]) };
+
+static const path *path_find(const char *name)
+{
+    for (size_t i = 0; i < PATHS; i++)
+        if (strcmp(paths[i].name, name) == 0)
+            return &paths[i];
+    return NULL;
+}
+
+static int path_go(const path *what)
+{
+    static path_run run;
+    char settings[256];
+    CUcontext context;
+    snprintf(settings, sizeof(settings), "address_space_gb:40%s%s", *what->settings ? "," : "",
+             what->settings);
+    /* What the environment says otherwise must not change the counts. */
+    setenv("TENURE_CONF", settings, 1);
+    setenv("TENURE_DRIVER", "sim", 1);
+    setenv("TENURE_SIM_SCHEDULE", "eager", 1);
+    setenv("TENURE_SIM_MEMORY", "139G", 1);
+    run.what = what;
+    run.random = UINT64_C(0x9E3779B97F4A7C15);
+    tenure_check(tnr_init());
+    driver_check(cuInit(0), "cuInit");
+    driver_check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+    driver_check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    for (int i = 0; i < STREAMS; i++)
+        driver_check(cuStreamCreate(&run.streams[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    run.blocks = calloc(what->live + 1, sizeof(*run.blocks));
+    if (!run.blocks)
+        return 1;
+    if (what->prepare)
+        what->prepare(&run);
+    what->run(&run);
+    tenure_check(tnr_shutdown(1));
+    printf("%s %llu checksum %016llx\n", what->name, (unsigned long long)what->operations,
+           (unsigned long long)run.checksum);
+    free(run.blocks);
+    return 0;
+}
+
+/* What the counts depend on beside the source. */
+static void describe(void)
+{
+#ifdef __clang__
+    const char *compiler = "clang " __clang_version__;
+#else
+    const char *compiler = "gcc " __VERSION__;
+#endif
+    printf("commit=%s compiler=\"%.*s\" build=\"%s\" glibc=%s\n", TNR_COMMIT,
+           (int)strcspn(compiler + 6, " ") + 6, compiler, TNR_BENCH_BUILD, gnu_get_libc_version());
+}
+
+int main(int argc, char **argv)
+{
+    const path *what = argc == 2 ? path_find(argv[1]) : NULL;
+    if (what)
+        return path_go(what);
+    if (argc == 2 && strcmp(argv[1], "--describe") == 0) {
+        describe();
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        for (size_t i = 0; i < PATHS; i++)
+            printf("%s\t%llu\t%s\n", paths[i].name, (unsigned long long)paths[i].operations,
+                   paths[i].text);
+        return 0;
+    }
+    fputs("usage: bench_paths --list | --describe | NAME\n", stderr);
+    return 2;
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests callgrind.py without valgrind: what it counts in a profile, and when it says that a path
+has become too expensive."""
+import contextlib
+import io
+import pathlib
+import tempfile
+import unittest
+
+import callgrind
+
+# Two operations of a path: the program calls tnr_malloc, which locks (C library), works in a part
+# that the compiler split off, and calls the driver, which calls the C library too.
+PROFILE = """version: 1
+events: Ir Ge
+ob=(1) /build/tests/bench_paths
+fl=(1) paths.c
+fn=(1) path_measured
+10 100
+cob=(2) /build/lib/libtenure.so.0.1.0
+cfi=(2) api.c
+cfn=(2) tnr_malloc
+calls=2 20
+10 5000 7
++1 11
+ob=(2)
+fl=(2)
+fn=(2)
+20 40 2
+cfn=(3) block_split.part.0
+calls=2 30
+* 60
+cob=(3) /usr/lib/libc.so.6
+cfi=(3) lock.c
+cfn=(4) pthread_mutex_lock
+calls=2 5
+21 16 2
+cob=(4) /build/lib/tenure/libtenure_simcuda.so
+cfn=(5) cuMemMap
+calls=1 9
+22 4000 3
+fn=(3)
+30 60
+fn=(6) block_split.constprop.1
+31 6 1
+ob=(4)
+fn=(5)
+9 3000 3
+cob=(3)
+cfn=(4)
+calls=1 5
+9 1000
+ob=(3)
+fn=(4)
+5 1016 2
+"""
+
+
+def count(**changes):
+    values = {"name": "pair", "operations": 2, "text": "a pair", "instructions": 100.0,
+              "locked": 2.0, "c_library": 8.0, "functions": {"one": 60.0, "C library": 40.0}}
+    return callgrind.Count(**{**values, **changes})
+
+
+class Callgrind(unittest.TestCase):
+    def compare(self, kept, counted):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            grown = callgrind.compare(kept, [counted])
+        return grown, out.getvalue()
+
+    def test_what_counts(self):
+        profile = callgrind.Profile(PROFILE)
+        self.assertEqual(profile.total, 40 + 60 + 6 + 16)
+        self.assertEqual(profile.c_library, 16)
+        self.assertEqual(profile.locked, 2 + 1 + 2)
+        self.assertEqual(profile.functions,
+                         {"tnr_malloc": 40, "block_split": 66, "C library": 16})
+
+    def test_table_is_read_as_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "table.csv"
+            callgrind.table_write(path, {"commit": "abc", "compiler": "gcc 12.2.0"}, [count()])
+            facts, counts = callgrind.table_read(path)
+        self.assertEqual(facts, {"commit": "abc", "compiler": "gcc 12.2.0"})
+        self.assertEqual(vars(counts["pair"]), vars(count()))
+
+    def test_cache(self):
+        profile = callgrind.Profile("events: Ir Dr Dw I1mr D1mr D1mw\n"
+                                    "ob=(1) /lib/libtenure.so\nfn=(1) tnr_free\n1 10 4 3 2 5 6\n"
+                                    "+1 10\nob=(2) /lib/libc.so.6\nfn=(2) memcpy\n1 9 9 9 9 9 9\n")
+        self.assertEqual(profile.misses, {"tnr_free": 11})
+
+    def test_limit(self):
+        kept = {"pair": count()}  # 100 instructions, 2 of them locked: a cost of 138
+        self.assertEqual(self.compare(kept, count(instructions=106.1))[0], 0)
+        grown, text = self.compare(kept, count(instructions=106.2,
+                                               functions={"one": 50.0, "two": 20.0,
+                                                          "C library": 40.0}))
+        self.assertEqual(grown, 1)
+        self.assertIn("two: 0.0 -> 20.0", text)
+        self.assertNotIn("one:", text)
+
+    def test_locked_instructions_weigh_more(self):
+        kept = {"pair": count()}
+        self.assertEqual(self.compare(kept, count(instructions=101.0, locked=3.0))[0], 1)
+        self.assertEqual(self.compare(kept, count(instructions=130.0, locked=0.0))[0], 0)
+
+    def test_path_without_a_kept_number(self):
+        self.assertEqual(self.compare({}, count())[0], 1)
+
+    def test_other_compiler_is_not_compared(self):
+        facts = {"compiler": "gcc 12.2.0", "build": "Release jemalloc", "glibc": "2.36"}
+        callgrind.comparable(facts, facts)
+        for key in facts:
+            with self.assertRaises(callgrind.Problem) as caught:
+                callgrind.comparable({**facts, key: "another"}, facts)
+            self.assertEqual(caught.exception.code, 77)
+            self.assertIn(key, str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
