@@ -26,6 +26,7 @@ from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_tabl
 from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
                    picture_line, pictures_make, single_table, traces_table, uses_table)
 from targets import targets_table
+from trade import scale_table, trade_picture, trade_table
 
 REPLAY_KEYS = """trace driver device ops streams peak_live_bytes peak_reserved_bytes driver_calls
                  driver_ns chunks_created chunks_moved ns_per_op_median ns_per_op_p99 pattern_errors
@@ -374,6 +375,26 @@ By kind of call, in ms:
 
 {kinds}
 {replay_from}
+## Moves against memory
+
+What the replays would cost on an H200 in driver calls, by the simulated device's table
+(`tools/simcuda/cost.def`): modelled, not measured; chunks, moves and memory are exact
+(`tests/bench/moves.py`). Means of three schedules, since where old mappings go depends on when work
+ends; "at most" is the largest of the three. "Of the recorded run" is the modelled time over the
+time that the recorded program took.
+
+{trade}
+![Modelled driver time over memory](benchmarks/trade.svg)
+
+The default is where the lines bend. `chunk_share:256` is the largest chunk with which every trace of
+one stream stays within 1.02 of what is live; it brings their driver time below 1 % of the recorded
+run. Larger chunks save little more and cost up to a tenth of the memory. `chunk_exact_mb:4` costs
+no memory on any trace and halves the moves of blocks of one size between streams; from 8 on
+`offload_streams` needs 8 % more, for a quarter of the moves: for such programs it is the setting to
+raise. Fewer moves by a smaller `move_burst_ms` cost most: `serve_streams`, whose five streams peak
+at different times, holds 1.7 times what is live when chunks do not move. Its driver time, and that
+of `offload_streams`, is still above 1 %.
+
 ## Captures
 
 Captures of 1,000 steps on four streams that wait for each other; a step allocates, uses and frees
@@ -413,6 +434,15 @@ table, so that what became more expensive shows in review. Instructions are not 
 takes as long as about 20 others, so they are counted apart.
 
 {instructions}
+## Scale
+
+Eight simulated GPUs (`tests/bench/scale.py`): blocks of 512 B to 2 MiB, all live, on 16 to 1,024
+streams. Processor time of one thread. "Cached" frees a random block and allocates its size again,
+"mix" another size; instructions are the library's own. Trimming and what of the mix reaches the
+driver hold the simulation's time for it, so they show growth, not a GPU's cost. Statistics are of
+one device, snapshots of all.
+
+{scale}
 ## Changes
 
 What was done for speed and memory: what it was expected to bring, what it brought, and whether it
@@ -437,6 +467,7 @@ def page_make(bench, replay, recorded, docs, traces):
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
         sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs),
+        trade=trade_table(docs), scale=scale_table(docs),
         instructions=instructions_table(docs), changes=changes_table(docs))
 
 
@@ -483,7 +514,8 @@ def outputs_make(data, recorded_path):
     traces = pathlib.Path(recorded_path).parent
     return {"benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
             **{f"benchmarks/{name}.svg": text for name, text in pictures_make(bench).items()},
-            "benchmarks/memory.svg": memory_picture(replay, recorded)}
+            "benchmarks/memory.svg": memory_picture(replay, recorded),
+            "benchmarks/trade.svg": trade_picture(data.parent)}
 
 
 def outputs_check(docs, data, recorded):
