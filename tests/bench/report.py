@@ -386,14 +386,16 @@ time that the recorded program took.
 {trade}
 ![Modelled driver time over memory](benchmarks/trade.svg)
 
-The default is where the lines bend. `chunk_share:256` is the largest chunk with which every trace of
-one stream stays within 1.02 of what is live; it brings their driver time below 1 % of the recorded
-run. Larger chunks save little more and cost up to a tenth of the memory. `chunk_exact_mb:4` costs
-no memory on any trace and halves the moves of blocks of one size between streams; from 8 on
-`offload_streams` needs 8 % more, for a quarter of the moves: for such programs it is the setting to
-raise. Fewer moves by a smaller `move_burst_ms` cost most: `serve_streams`, whose five streams peak
-at different times, holds 1.7 times what is live when chunks do not move. Its driver time, and that
-of `offload_streams`, is still above 1 %.
+Why the default is what it is. With `chunk_share:384` the driver time of every trace of one stream
+is below 1 % of the recorded run with room to spare, and `llama_generate` stays within 1.02 of what
+is live, which it does not with 256; larger chunks save little more time and cost up to a tenth of
+the memory. `moe_infer` is between 1.02 and 1.03 under these schedules at every value, with as many
+chunks more or less as fit on one hand. `chunk_exact_mb:4` costs no memory to speak of and halves
+the moves of blocks of one size between streams; from 8 on `offload_streams` needs 7 % more, for a
+quarter of the moves or fewer: for such programs it is the setting to raise. Moving less, by a
+smaller `move_burst_ms`, costs most: `serve_streams`, whose five streams peak at different times,
+holds 1.7 times what is live. Its driver time, and that of `offload_streams`, is above 1 % at every
+setting that keeps the limits of memory.
 
 ## Captures
 

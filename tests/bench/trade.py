@@ -6,8 +6,8 @@ import math
 
 from page import COLOURS, NOT_MEASURED, BadInput, Picture, csv_rows, provenance_row, table
 
-MOVES = """setting value trace reserved_over_live reserved_over_live_most chunks_created chunks_moved
-           second_half_driver_allocations modelled_driver_ms recorded_ms
+MOVES = """setting value trace reserved_over_live reserved_over_live_most chunks_created
+           chunks_moved second_half_driver_allocations modelled_driver_ms recorded_ms
            percent_of_recorded""".split()
 DEFAULT_SHARE = "384"
 SERIES = (*COLOURS, "#a8324a")
