@@ -5,6 +5,7 @@
     callgrind.py PROGRAM                compares: which path grew, and which functions in it
     callgrind.py PROGRAM --update       writes docs/benchmarks/instructions.csv and the page
     callgrind.py PROGRAM --show         prints the table and each path's functions; judges nothing
+    callgrind.py PROGRAM --show --cache also how often each function misses a 32 KiB first cache
     callgrind.py PROGRAM --csv FILE     also writes the counts to FILE, and
     callgrind.py PROGRAM --against FILE compares with that one: two trees, one compiler
 
@@ -12,10 +13,10 @@ PROGRAM is bench_paths of a Release build (tests/bench/paths.c). What is counted
 Tenure's library executes and the functions of the C library that it calls (locks, copies); the
 driver's functions, the program's own loop and the warm-up are not. The numbers are exact and the
 same in each run, on a loaded machine too; they depend on the compiler, so a table made with another
-one is not compared. Instructions are not time: one with a lock prefix costs about 20 others, so
-those are counted too.
+one is not compared. Instructions are not time: one with a lock prefix takes about as long as 20
+others. So a path's cost is its instructions, a locked one counted as 20.
 
-A path is too expensive when it needs more than 3 % and 2 instructions more than the table says.
+A path is too expensive when its cost is more than 3 % and 2 above that of the table.
 
 Exit codes: 0 nothing grew; 1 something did, or a path could not be run; 2 wrong usage or a bad
 table; 77 nothing can be compared here (no valgrind, another compiler, no Release build).
@@ -39,8 +40,11 @@ COLUMNS = "path operations instructions locked c_library functions text".split()
 # What must be equal for numbers to be comparable.
 SAME = "compiler build glibc".split()
 GROWTH, SLACK = 0.03, 2.0
+LOCKED_COST = 20
 BUILD = "Release jemalloc"  # what a user has
 CALLER = "path_measured"
+# A first cache as most processors have it; callgrind takes the others from the machine.
+CACHE = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64"]
 TENURE, OTHER, C_LIBRARY = "tenure", "other", "c_library"
 
 
@@ -72,7 +76,7 @@ class Profile:
 
     def __init__(self, text):
         self.names = {}
-        self.functions = collections.Counter()
+        self.functions, self.misses = collections.Counter(), collections.Counter()
         self.total, self.locked, self.c_library = 0.0, 0.0, 0.0
         self.where, self.function = OTHER, ""
         self.callee_where = None
@@ -108,6 +112,7 @@ class Profile:
     def _own(self, costs):
         if self.where == TENURE:
             self.functions[self.function] += costs["Ir"]
+            self.misses[self.function] += costs.get("D1mr", 0) + costs.get("D1mw", 0)
             self.total += costs["Ir"]
             self.locked += costs.get("Ge", 0)
 
@@ -128,13 +133,21 @@ class Count:
         self.name, self.operations, self.text = name, operations, text
         self.instructions, self.locked, self.c_library = instructions, locked, c_library
         self.functions = functions  # name: instructions, dearest first
+        self.misses = {}  # name: misses of the first cache, most first; only with --cache
+
+    @property
+    def cost(self):
+        return self.instructions + (LOCKED_COST - 1) * self.locked
 
     @classmethod
     def of_profile(cls, name, operations, text, profile):
         functions = {one: cost / operations for one, cost in profile.functions.most_common()
                      if cost / operations >= 1}
-        return cls(name, operations, text, profile.total / operations, profile.locked / operations,
+        made = cls(name, operations, text, profile.total / operations, profile.locked / operations,
                    profile.c_library / operations, functions)
+        made.misses = {one: count / operations for one, count in profile.misses.most_common()
+                       if count / operations >= 0.01}
+        return made
 
     @classmethod
     def of_row(cls, row):
@@ -192,10 +205,10 @@ def program_run(program, argument):
     return done.stdout
 
 
-def path_count(program, folder, name, operations, text):
+def path_count(program, folder, name, operations, text, has_cache):
     out = pathlib.Path(folder) / name
     command = ["valgrind", "--tool=callgrind", f"--toggle-collect={CALLER}", "--collect-bus=yes",
-               f"--callgrind-out-file={out}", program, name]
+               f"--callgrind-out-file={out}", *(CACHE if has_cache else []), program, name]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not out.exists():
         raise Problem(f"{name} cannot be run under callgrind: {done.stderr[-1000:]}", 1)
@@ -205,7 +218,7 @@ def path_count(program, folder, name, operations, text):
     return Count.of_profile(name, operations, text, profile)
 
 
-def paths_count(program, only, jobs):
+def paths_count(program, only, jobs, has_cache=False):
     """The facts of the program, and the counts of its paths in its own order."""
     facts = facts_read(program_run(program, "--describe"))
     paths = [line.split("\t") for line in program_run(program, "--list").splitlines()]
@@ -215,8 +228,8 @@ def paths_count(program, only, jobs):
     paths = [one for one in paths if not only or one[0] in only]
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        counts = list(pool.map(lambda one: path_count(program, folder, one[0], int(one[1]), one[2]),
-                               paths))
+        counts = list(pool.map(lambda one: path_count(program, folder, one[0], int(one[1]), one[2],
+                                                      has_cache), paths))
     return facts, counts
 
 
@@ -237,13 +250,14 @@ def compare(kept, counts):
     for count in counts:
         old = kept.get(count.name)
         if old is None:
-            print(f"{count.name}: {count.instructions:.1f} instructions, not in the table yet")
+            print(f"{count.name}: cost {count.cost:.1f}, not in the table yet")
             grown += 1
             continue
-        change = count.instructions - old.instructions
-        print(f"{count.name:18} {old.instructions:9.1f} -> {count.instructions:9.1f} "
-              f"({change / old.instructions:+6.1%})  locked {old.locked:.2f} -> {count.locked:.2f}")
-        if change > GROWTH * old.instructions + SLACK:
+        change = count.cost - old.cost
+        print(f"{count.name:18} cost {old.cost:8.1f} -> {count.cost:8.1f} "
+              f"({change / old.cost:+6.1%})  instructions {old.instructions:.1f} -> "
+              f"{count.instructions:.1f}  locked {old.locked:.2f} -> {count.locked:.2f}")
+        if change > GROWTH * old.cost + SLACK:
             grown += 1
             print("  TOO EXPENSIVE. What grew, in instructions per operation:")
             print("\n".join(growths(old, count)) or "    many functions a little")
@@ -260,10 +274,15 @@ def comparable(facts, kept_facts):
 
 def show(counts):
     for count in counts:
-        print(f"{count.name:18} {count.instructions:9.1f} instructions, {count.locked:.2f} locked, "
+        print(f"{count.name:18} cost {count.cost:.1f}: "
+              f"{count.instructions:.1f} instructions, {count.locked:.2f} locked, "
               f"{count.c_library:.1f} in the C library: {count.text}")
         for name, cost in count.functions.items():
             print(f"    {cost:9.1f}  {name}")
+        if count.misses:
+            print(f"  {sum(count.misses.values()):.2f} misses of the first cache in Tenure:")
+        for name, misses in count.misses.items():
+            print(f"    {misses:9.2f}  {name}")
 
 
 def run(arguments):
@@ -280,7 +299,7 @@ def run(arguments):
         comparable(facts_read(program_run(program, "--describe")), kept_facts)
     if arguments.update and arguments.only:
         raise Problem("--update writes all paths; leave --only away", 2)
-    facts, counts = paths_count(program, arguments.only, arguments.jobs)
+    facts, counts = paths_count(program, arguments.only, arguments.jobs, arguments.cache)
     if arguments.update and facts["build"] != BUILD:
         raise Problem(f"the table is kept of a build \"{BUILD}\", and {program} is of one "
                       f"\"{facts['build']}\"", 2)
@@ -306,6 +325,7 @@ def main():
     parser.add_argument("program", type=pathlib.Path, metavar="PROGRAM")
     parser.add_argument("--update", action="store_true", help="write the table and the page")
     parser.add_argument("--show", action="store_true", help="print functions; judge nothing")
+    parser.add_argument("--cache", action="store_true", help="simulate the first cache too")
     parser.add_argument("--against", type=pathlib.Path, metavar="TABLE", help="another table")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="write the counts there")
     parser.add_argument("--only", metavar="NAME,...", default=[],

@@ -4,6 +4,7 @@ instructions of each path, and what was changed for speed."""
 from page import BadInput, NOT_MEASURED, csv_rows, provenance_row, table
 
 CHANGES = "change why predicted measured command commit decision".split()
+LOCKED_COST = 20  # as in callgrind.py
 DECISIONS = ("kept", "dropped", "open")
 
 
@@ -20,10 +21,14 @@ def instructions_table(docs):
     rows, made = csv_rows(path)
     if not rows:
         return NOT_MEASURED
-    shown = [[f"`{one['path']}`: {one['text']}", f"{float(one['instructions']):,.0f}",
-              f"{float(one['c_library']):,.0f}", one["locked"], functions_text(one["functions"])]
-             for one in rows]
-    return (table(["path", "instructions", "of these the C library's", "locked",
+    shown = []
+    for one in rows:
+        instructions, locked = float(one["instructions"]), float(one["locked"])
+        shown.append([f"`{one['path']}`: {one['text']}",
+                      f"{instructions + (LOCKED_COST - 1) * locked:,.0f}", f"{instructions:,.0f}",
+                      f"{float(one['c_library']):,.0f}", one["locked"],
+                      functions_text(one["functions"])])
+    return (table(["path", "cost", "instructions", "of these the C library's", "locked",
                    "dearest functions"], shown)
             + "\n" + provenance_row(made, ["commit", "compiler", "build", "glibc"],
                                     "instructions.csv"))

@@ -23,10 +23,11 @@ import textwrap
 from kept import changes_table, instructions_table
 from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_table, provenance,
                   table, text_gb, text_ns)
+from scaling import (moves_curve_picture, moves_curve_table, moves_default_table,
+                     scale_table)
 from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
                    picture_line, pictures_make, single_table, traces_table, uses_table)
 from targets import targets_table
-from trade import scale_table, trade_picture, trade_table
 
 REPLAY_KEYS = """trace driver device ops streams peak_live_bytes peak_reserved_bytes driver_calls
                  driver_ns chunks_created chunks_moved ns_per_op_median ns_per_op_p99 pattern_errors
@@ -375,17 +376,17 @@ By kind of call, in ms:
 
 {kinds}
 {replay_from}
-## Moves against memory
+## Memory against moves
 
-What the replays would cost on an H200 in driver calls, by the simulated device's table
-(`tools/simcuda/cost.def`): modelled, not measured; chunks, moves and memory are exact
-(`tests/bench/moves.py`). Means of three schedules, since where old mappings go depends on when work
-ends; "at most" is the largest of the three. "Of the recorded run" is the modelled time over the
-time that the recorded program took.
+The traces replayed on the simulated device with other settings, one at a time
+(`tests/bench/moves.py`): the worst reserved over live, and what it takes. Chunks are counted;
+driver time is modelled, from a table of what an H200's driver takes for a call.
 
-{trade}
-![Modelled driver time over memory](benchmarks/trade.svg)
+{curve}
+{curve_picture}The default by trace: means of three schedules, since where old mappings go depends on when work
+ends; "at most" is the largest of the three.
 
+{curve_default}
 Why the default is what it is. With `chunk_share:384` the driver time of every trace of one stream
 is below 1 % of the recorded run with room to spare, and `llama_generate` stays within 1.02 of what
 is live, which it does not with 256; larger chunks save little more time and cost up to a tenth of
@@ -397,6 +398,13 @@ smaller `move_burst_ms`, costs most: `serve_streams`, whose five streams peak at
 holds 1.7 times what is live. Its driver time, and that of `offload_streams`, is above 1 % at every
 setting that keeps the limits of memory.
 
+## Scale
+
+Eight simulated devices, a thousand to a million live blocks on 16 to 1,024 streams
+(`tests/bench/scale.c`, `scale.py`). Times that hold driver calls hold the simulation's, so they
+show how a cost grows and not what it is on a GPU.
+
+{scale}
 ## Captures
 
 Captures of 1,000 steps on four streams that wait for each other; a step allocates, uses and frees
@@ -433,18 +441,9 @@ What an operation of each path executes, counted by callgrind on the simulated d
 (`tests/bench/callgrind.py`, `tests/bench/paths.c`): Tenure's own functions and those of the C
 library that it calls, without the driver. The same in each run; a test compares them with this
 table, so that what became more expensive shows in review. Instructions are not time: a locked one
-takes as long as about 20 others, so they are counted apart.
+takes about as long as 20 others, and the cost counts it so.
 
 {instructions}
-## Scale
-
-Eight simulated GPUs (`tests/bench/scale.py`): blocks of 512 B to 2 MiB, all live, on 16 to 1,024
-streams. Processor time of one thread. "Cached" frees a random block and allocates its size again,
-"mix" another size; instructions are the library's own. Trimming and what of the mix reaches the
-driver hold the simulation's time for it, so they show growth, not a GPU's cost. Statistics are of
-one device, snapshots of all.
-
-{scale}
 ## Changes
 
 What was done for speed and memory: what it was expected to bring, what it brought, and whether it
@@ -469,7 +468,10 @@ def page_make(bench, replay, recorded, docs, traces):
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
         sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs),
-        trade=trade_table(docs), scale=scale_table(docs),
+        curve=moves_curve_table(docs, replay),
+        curve_picture="![Chunks moved over reserved / live](benchmarks/moves.svg)\n\n"
+        if moves_curve_picture(docs, replay) else "", scale=scale_table(docs),
+        curve_default=moves_default_table(docs),
         instructions=instructions_table(docs), changes=changes_table(docs))
 
 
@@ -514,10 +516,11 @@ def outputs_make(data, recorded_path):
     bench, replay = Bench(data / "bench.csv"), Replay(data / "replay.json")
     recorded = recorded_read(recorded_path)
     traces = pathlib.Path(recorded_path).parent
-    return {"benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
+    curve = moves_curve_picture(data.parent, replay)
+    return {**({"benchmarks/moves.svg": curve} if curve else {}),
+            "benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
             **{f"benchmarks/{name}.svg": text for name, text in pictures_make(bench).items()},
-            "benchmarks/memory.svg": memory_picture(replay, recorded),
-            "benchmarks/trade.svg": trade_picture(data.parent)}
+            "benchmarks/memory.svg": memory_picture(replay, recorded)}
 
 
 def outputs_check(docs, data, recorded):

@@ -86,15 +86,26 @@ class Callgrind(unittest.TestCase):
         self.assertEqual(facts, {"commit": "abc", "compiler": "gcc 12.2.0"})
         self.assertEqual(vars(counts["pair"]), vars(count()))
 
+    def test_cache(self):
+        profile = callgrind.Profile("events: Ir Dr Dw I1mr D1mr D1mw\n"
+                                    "ob=(1) /lib/libtenure.so\nfn=(1) tnr_free\n1 10 4 3 2 5 6\n"
+                                    "+1 10\nob=(2) /lib/libc.so.6\nfn=(2) memcpy\n1 9 9 9 9 9 9\n")
+        self.assertEqual(profile.misses, {"tnr_free": 11})
+
     def test_limit(self):
-        kept = {"pair": count()}
-        self.assertEqual(self.compare(kept, count(instructions=105.0))[0], 0)
-        grown, text = self.compare(kept, count(instructions=105.1,
+        kept = {"pair": count()}  # 100 instructions, 2 of them locked: a cost of 138
+        self.assertEqual(self.compare(kept, count(instructions=106.1))[0], 0)
+        grown, text = self.compare(kept, count(instructions=106.2,
                                                functions={"one": 50.0, "two": 20.0,
                                                           "C library": 40.0}))
         self.assertEqual(grown, 1)
         self.assertIn("two: 0.0 -> 20.0", text)
         self.assertNotIn("one:", text)
+
+    def test_locked_instructions_weigh_more(self):
+        kept = {"pair": count()}
+        self.assertEqual(self.compare(kept, count(instructions=101.0, locked=3.0))[0], 1)
+        self.assertEqual(self.compare(kept, count(instructions=130.0, locked=0.0))[0], 0)
 
     def test_path_without_a_kept_number(self):
         self.assertEqual(self.compare({}, count())[0], 1)

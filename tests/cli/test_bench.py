@@ -70,6 +70,7 @@ class Bench(CommandTest):
                           for name in ("tenure", "driver_event")])
         for one in rows:
             self.assertIsNone(one["error"])
+            self.assertEqual(one["samples"], one["ops_per_thread"] * one["threads"])
 
     def test_cold(self):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "cold", "--json"))

@@ -242,8 +242,11 @@ exit_code bench_cold_run(const bench_setup *setup, bench_rows *out)
     for (int round = 0; round < (setup->rounds < rounds ? setup->rounds : rounds); round++) {
         for (int k = 0; k < COLD_COLUMNS; k++) {
             int column = (round + k) % COLD_COLUMNS;
-            if (has_column(setup, columns[column].key) && !rows[0]->cells[column].failed)
+            bench_cell *cell = &rows[0]->cells[column];
+            uint64_t began = clock_now_ns();
+            if (has_column(setup, columns[column].key) && bench_cell_goes_on(cell, rounds))
                 column_run(setup, rows, column);
+            cell->spent_ns += clock_now_ns() - began;
         }
     }
     return EXIT_CODE_OK;

@@ -5,7 +5,8 @@
  *   handover   one thread allocates blocks of 4 KiB, another frees them: a ring of 256 between
  *              the two. Each pair of threads has a stream of its own. Nothing is recorded: only
  *              one stream uses a block, and a free is ordered on the block's stream whichever
- *              thread it comes from. The time is that of one block, from end to end.
+ *              thread it comes from. The time is that of one block, from end to end; samples are
+ *              of single calls, without the waiting for the other thread.
  *   storm      each thread allocates 4 KiB on its own stream, tells that four other streams use
  *              it, and frees it. Beside Tenure: four bare cuEventRecords, which is the least that
  *              any allocator needs, and PyTorch's record_stream, four times.
@@ -68,13 +69,21 @@ static int ring_wait(ring *own, _Atomic uint64_t *counter, uint64_t wanted)
     return 0;
 }
 
+static void sample_add(bench_worker *self, uint64_t before)
+{
+    histogram_add(&self->samples, bench_net_ns(self->job->setup, clock_now_ns() - before));
+}
+
 static int handover_allocate(bench_worker *self, ring *own, uint64_t i)
 {
     if (i >= RING_SLOTS && ring_wait(own, &own->taken, i - RING_SLOTS + 1) != 0)
         return -1;
+    uint64_t before = self->job->is_sampled ? clock_now_ns() : 0;
     void *ptr = self->allocator->allocate(BLOCK_BYTES, self->stream);
     if (!ptr)
         return bench_worker_fail(self);
+    if (self->job->is_sampled)
+        sample_add(self, before);
     own->slots[i % RING_SLOTS] = ptr;
     atomic_store_explicit(&own->written, i + 1, memory_order_release);
     return 0;
@@ -84,8 +93,11 @@ static int handover_free(bench_worker *self, ring *own, uint64_t i)
 {
     if (ring_wait(own, &own->written, i + 1) != 0)
         return -1;
+    uint64_t before = self->job->is_sampled ? clock_now_ns() : 0;
     if (self->allocator->release(own->slots[i % RING_SLOTS], self->stream) != 0)
         return bench_worker_fail(self);
+    if (self->job->is_sampled)
+        sample_add(self, before);
     atomic_store_explicit(&own->taken, i + 1, memory_order_release);
     return 0;
 }
@@ -101,7 +113,7 @@ static int handover_run(bench_worker *self)
             return -1;
         }
         self->checksum = bench_mixed(self->checksum, i * BLOCK_BYTES);
-        if (i % BENCH_BATCH == BENCH_BATCH - 1) {
+        if (i % BENCH_BATCH == BENCH_BATCH - 1 && !self->job->is_sampled) {
             uint64_t now = clock_now_ns();
             histogram_add(&self->batches, now - before);
             before = now;
@@ -126,7 +138,7 @@ exit_code bench_handover_run(const bench_setup *setup, bench_rows *out)
         row->threads = setup->threads[i];
         row->ops = setup->is_quick ? 4096 : 32768;
         code = bench_crew_run(setup, row, &job,
-                              setup->rounds > ROUNDS_MAX ? ROUNDS_MAX : setup->rounds, 0, 0);
+                              setup->rounds > ROUNDS_MAX ? ROUNDS_MAX : setup->rounds, 1, 0);
     }
     free(table);
     return code;
@@ -189,11 +201,15 @@ static int storm_run(bench_worker *self)
         what->torch->enter(self->job->setup->active->device, self->stream);
     int status = storm_operations(self, STORM_WARM_UP, others, events);
     uint64_t first = clock_now_ns();
-    for (uint64_t done = 0; done < self->job->row->ops && status == 0; done += BENCH_BATCH) {
+    uint64_t step = self->job->is_sampled ? 1 : BENCH_BATCH;
+    for (uint64_t done = 0; done < self->job->row->ops && status == 0; done += step) {
         uint64_t before = clock_now_ns();
-        status = storm_operations(self, BENCH_BATCH, others, events);
-        histogram_add(&self->batches, clock_now_ns() - before);
-        self->checksum = bench_mixed(self->checksum, STORM_STREAMS * BENCH_BATCH);
+        status = storm_operations(self, step, others, events);
+        if (self->job->is_sampled)
+            sample_add(self, before);
+        else
+            histogram_add(&self->batches, clock_now_ns() - before);
+        self->checksum = bench_mixed(self->checksum, STORM_STREAMS * step);
     }
     self->ended_ns = clock_now_ns();
     self->started_ns = first; /* after the warm-up */
@@ -204,10 +220,11 @@ static int storm_run(bench_worker *self)
 }
 
 /* One round of one column. */
-static int storm_round(const bench_setup *setup, bench_row *row, const storm *what)
+static int storm_round(const bench_setup *setup, bench_row *row, const storm *what, int is_sampled)
 {
     size_t last = setup->allocators_count - 1;
     bench_job job = {.setup = setup, .row = row, .data = what, .run = storm_run};
+    job.is_sampled = is_sampled;
     job.allocator = &setup->allocators[what->column == USES_TORCH ? last : 0];
     return bench_crew_round(&job, &row->cells[what->column]);
 }
@@ -223,13 +240,16 @@ exit_code bench_storm_run(const bench_setup *setup, bench_rows *out)
         row->threads = setup->threads[i];
         row->live = 1;
         row->ops = setup->is_quick ? 1024 : 8192;
-        for (int round = 0; round < rounds; round++) {
+        /* The last round is the sampled one. */
+        for (int round = 0; round <= rounds; round++) {
             for (int k = 0; k < USES_COLUMNS; k++) {
                 storm what = {.column = (round + k) % USES_COLUMNS, .torch = torch};
+                const bench_cell *cell = &row->cells[what.column];
                 if ((what.column == USES_TORCH && !torch) ||
-                    !bench_cell_goes_on(&row->cells[what.column], rounds))
+                    (round == rounds ? bench_cell_is_void(cell)
+                                     : !bench_cell_goes_on(cell, rounds)))
                     continue;
-                if (storm_round(setup, row, &what) != 0)
+                if (storm_round(setup, row, &what, round == rounds) != 0)
                     return EXIT_CODE_NO_MEMORY;
             }
         }

@@ -32,6 +32,10 @@ enum {
  * operations per live block, or so much time, whichever ends first. */
 static const uint64_t warm_up_ns_max = UINT64_C(1000000000);
 
+/* A round that takes longer than this is given up: an allocator that is out of memory, or that
+ * searches long, would use up the time of all the others. */
+static const uint64_t give_up_ns = UINT64_C(10000000000);
+
 /* Most that all live blocks may take on the simulated device. Its memory is never written to here
  * and so costs nothing, but Linux limits the mappings of a process to about 65,000. */
 static const uint64_t simulated_budget_bytes = UINT64_C(16) << 30;
@@ -69,18 +73,33 @@ static inline int operation(bench_worker *self, const mix_kind *kind, size_t liv
     return 0;
 }
 
+/* Every so often: -1, with the reason noted, if the round is to be given up. */
+static int time_check(bench_worker *self, uint64_t began, uint64_t now, uint64_t done)
+{
+    if (now - began <= give_up_ns)
+        return 0;
+    self->failed = 1;
+    snprintf(self->error, sizeof(self->error),
+             "too slow: given up after 10 s and %llu operations of a round",
+             (unsigned long long)done);
+    return -1;
+}
+
 /* Fills the table and works until the caches have their size. */
 static int mix_prepare(bench_worker *self)
 {
     const mix_kind *kind = self->job->data;
     const bench_row *row = self->job->row;
+    uint64_t began = clock_now_ns();
     for (size_t i = 0; i < row->live; i++) {
+        if (i % BENCH_BATCH == 0 && time_check(self, began, clock_now_ns(), i) != 0)
+            return -1;
         self->blocks[i] =
             self->allocator->allocate(random_bytes(&self->random, kind), self->stream);
         if (!self->blocks[i])
             return bench_worker_fail(self);
     }
-    uint64_t began = clock_now_ns();
+    began = clock_now_ns();
     for (size_t done = 0; done < row->live * row->warm_up_per_block; done++) {
         if (done % BENCH_BATCH == 0 && clock_now_ns() - began > warm_up_ns_max)
             break;
@@ -99,6 +118,8 @@ static int mix_sample(bench_worker *self, const mix_kind *kind)
         if (operation(self, kind, live) != 0)
             return -1;
         histogram_add(&self->samples, bench_net_ns(self->job->setup, clock_now_ns() - before));
+        if (time_check(self, self->started_ns, before, done) != 0)
+            return -1;
     }
     return 0;
 }
@@ -115,7 +136,10 @@ static int mix_run(bench_worker *self)
             if (operation(self, kind, live) != 0)
                 return -1;
         }
-        histogram_add(&self->batches, clock_now_ns() - before);
+        uint64_t now = clock_now_ns();
+        histogram_add(&self->batches, now - before);
+        if (time_check(self, self->started_ns, now, done) != 0)
+            return -1;
     }
     return 0;
 }
