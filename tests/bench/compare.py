@@ -66,8 +66,8 @@ def verdict(ratios):
 def rows_print(old, new):
     """One line for each configuration that all runs have."""
     keys = [key for key in old[0] if all(key in run for run in (*old, *new))]
-    print(f"{'benchmark':26} {'bytes':>12} {'threads':>7} {'live':>7} {'old ns':>12} {'new ns':>12} "
-          f"{'new/old':>8}  least to most")
+    print(f"{'benchmark':26} {'bytes':>12} {'threads':>7} {'live':>7} {'old ns':>12} "
+          f"{'new ns':>12} {'new/old':>8}  least to most")
     for key in keys:
         if len({run[key][1] for run in (*old, *new)}) > 1:
             raise Failed(f"{key}: the two did different work")
