@@ -242,6 +242,16 @@ static int frontier_was_met(const tnri_view *view, uint64_t met)
     return met == all;
 }
 
+/* 1 if the view, which has begun anew, has seen all nodes of a frontier that it had. */
+static int view_has_seen(const tnri_order *order, const tnri_view *view, const int32_t *frontier,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!tnri_order_seen(order, (int)(view - order->views), frontier[i]))
+            return 0;
+    return 1;
+}
+
 /* Moves to a frontier of sorted numbers. */
 static tnri_moved view_move(tnri_order *order, tnri_view *view, const int32_t *frontier,
                             size_t count, tnr_status *status)
@@ -256,13 +266,17 @@ static tnri_moved view_move(tnri_order *order, tnri_view *view, const int32_t *f
     *status = view_walk(&self, frontier, count);
     tnri_moved moved = TNRI_MOVED_ON;
     if (*status == TNR_OK && !frontier_was_met(view, self.met)) {
+        size_t before = view->frontier_count; /* the numbers stay in the array */
         view_forget(view);
         walk again = {order, view, 0, 0};
         *status = view_walk(&again, frontier, count);
         moved = TNRI_MOVED_ANEW;
+        if (*status == TNR_OK && !view_has_seen(order, view, view->frontier, before))
+            view->turns++;
     }
     if (*status != TNR_OK) {
         view_forget(view);
+        view->turns++; /* for all that is known */
         return TNRI_MOVED_ERROR;
     }
     if (count > 0)

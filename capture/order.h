@@ -10,7 +10,8 @@
  * for each node, whatever the number of streams.
  *
  * A program may also drop nodes from a frontier (cuStreamUpdateCaptureDependencies). It is noticed,
- * because the old frontier is then not met on the way, and the view begins anew.
+ * because the old frontier is then not met on the way, and the view begins anew. The view counts
+ * such *turns*: what was said of a stream before one does not hold after it.
  *
  * Owned by a capture; inside the room.
  */
@@ -37,6 +38,7 @@ typedef struct tnri_view {
     size_t frontier_count, frontier_room;
     uint64_t *seen; /* a bit for each node */
     size_t seen_words;
+    uint64_t turns; /* how often the stream was found to be no longer after what it was after */
 } tnri_view;
 
 typedef struct tnri_order {

@@ -129,7 +129,7 @@ static tnr_status capture_look(tnri_capture *capture, tnr_stream stream, int *vi
 /* ---- serving -------------------------------------------------------------------------------- */
 
 /* Makes `block`, which became live, a block of the capture. Under the arena's lock. */
-static void block_take(tnri_capture *capture, tnr_stream stream, tnri_block *block,
+static void block_take(tnri_capture *capture, tnr_stream stream, int view, tnri_block *block,
                        tnri_captured *captured)
 {
     captured->uses.block = block;
@@ -141,6 +141,7 @@ static void block_take(tnri_capture *capture, tnr_stream stream, tnri_block *blo
     captured->graph = capture->graph->number;
     captured->home = stream;
     captured->home_key = tnri_stream_key(stream);
+    captured->home_turns = capture->order.views[view].turns;
     captured->nodes_count = 0;
     captured->open_count = 0;
     captured->is_kept = 0;
@@ -190,7 +191,7 @@ tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnr
         return status;
     tnri_captured *captured = tnri_spare_take(place);
     tnri_arena_enter(place->arena);
-    block_take(capture, stream, block, captured);
+    block_take(capture, stream, view, block, captured);
     tnri_lock_release(&place->arena->lock);
     capture->graph->blocks++;
     capture->graph->reused += (uint64_t)is_reused;
@@ -218,18 +219,28 @@ static int captured_reach(tnri_captured *captured, tnr_stream stream, int *view)
     return 1;
 }
 
+/* The same for all that the stream was given since its view had made so many turns: its frontier
+ * stands for that unless it has made another one. */
+static int captured_reach_since(tnri_captured *captured, tnr_stream stream, uint64_t turns,
+                                int *view)
+{
+    return captured_reach(captured, stream, view) &&
+           captured->capture->order.views[*view].turns == turns;
+}
+
 /* Finds where the uses of a freed block end. 0 if that cannot be told by nodes. */
 static int captured_close(tnri_captured *captured)
 {
     int view;
     if (tnri_stream_key(captured->home) != captured->home_key)
         return 0; /* another thread's default stream */
-    int told = captured_reach(captured, captured->home, &view);
+    int told = captured_reach_since(captured, captured->home, captured->home_turns, &view);
     /* Its own frontier stands for whatever its stream came after. */
     if (told && captured->nodes_count > 0 && captured->open_count == 0)
         tnri_captured_prune(captured, view);
     for (size_t i = 0; told && i < captured->open_count; i++)
-        told = captured_reach(captured, captured->open[i], &view);
+        told = captured_reach_since(captured, captured->open[i].stream, captured->open[i].turns,
+                                    &view);
     return told;
 }
 
@@ -295,12 +306,18 @@ int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_s
 
 static tnr_status captured_open(tnri_captured *captured, tnr_stream stream)
 {
+    int view;
     for (size_t i = 0; i < captured->open_count; i++)
-        if (captured->open[i] == stream)
+        if (captured->open[i].stream == stream)
             return TNR_OK;
+    if (capture_look(captured->capture, stream, &view) != TNR_OK) {
+        captured->is_kept = 1;
+        return TNR_OK;
+    }
     if (!TNRI_ARRAY_GROW(captured->open, captured->open_room, captured->open_count + 1))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
-    captured->open[captured->open_count++] = stream;
+    captured->open[captured->open_count++] =
+        (tnri_open_use){stream, captured->capture->order.views[view].turns};
     return TNR_OK;
 }
 
@@ -321,7 +338,9 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
     else if (!is_own)
         status = tnri_graph_hold(capture->graph, arena, block);
     tnri_lock_release(&arena->lock);
-    if (status != TNR_OK || !is_own || stream == captured->home)
+    /* A use of its own stream ends here as any other: the program may be about to take that
+     * stream's dependencies away. */
+    if (status != TNR_OK || !is_own || (until_free && stream == captured->home))
         return status;
     if (until_free && stream != TNRI_STREAM_PER_THREAD)
         return captured_open(captured, stream);

@@ -18,8 +18,8 @@
  * When no capture into the place is under way any more, its pieces are clean.
  *
  * A block that its capture cannot tell the end of (used by a stream outside, or freed by a thread
- * that takes no part or by tnr_free_sync) is kept: freed for the program, and held until no capture
- * into the place is under way.
+ * that takes no part or by tnr_free_sync, or of a stream that was seen to have lost dependencies)
+ * is kept: freed for the program, and held until no capture into the place is under way.
  *
  * All of this is done inside the room.
  */
@@ -42,6 +42,12 @@ typedef struct tnri_range {
     uintptr_t base, end;
 } tnri_range;
 
+/* A use that ends with the free. */
+typedef struct tnri_open_use {
+    tnr_stream stream;
+    uint64_t turns; /* of its view when the use was recorded */
+} tnri_open_use;
+
 /* What captures know of a block of a graph pool. Its uses are part of it, so that a block has one
  * record besides its own. Handed out, it is in its capture's list of live blocks; a piece is in a
  * list of its place by size; after the capture it is in none. */
@@ -53,9 +59,10 @@ typedef struct tnri_captured {
     tnr_graph graph;              /* that it was handed out for */
     tnr_stream home;              /* that it was handed out on */
     uintptr_t home_key;           /* tnri_stream_key(home), of the thread that was given it */
+    uint64_t home_turns;          /* of the home's view when it was handed out */
     int32_t *nodes;               /* uses that end at a node */
     size_t nodes_count, nodes_room;
-    tnr_stream *open; /* uses that end with the free */
+    tnri_open_use *open;
     size_t open_count, open_room;
     uint64_t views; /* a piece: bit v says that view v comes after all nodes */
     int is_kept;    /* handed out: its uses cannot all be told by nodes */

@@ -37,6 +37,8 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     size_t bin_blocks = key == TNRI_KEY_GRAPH ? 0 : conf->bin_blocks;
     tnri_world_create(&arena->worlds[TNRI_SMALL], arena, &device->space, 1, bin_blocks);
     tnri_world_create(&arena->worlds[TNRI_LARGE], arena, &device->space, 0, bin_blocks > 0);
+    /* Blocks larger than a granule do not share one, nor does a growable block its span. */
+    arena->worlds[TNRI_LARGE].has_many = arena->small_limit_bytes < TNRI_GRANULE_BYTES;
     return arena;
 }
 
@@ -187,7 +189,8 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
     uintptr_t base = (run->base + request->alignment - 1) & ~(request->alignment - 1);
     tnri_assert_hot(tnri_block_end(run) - base >= request->bytes);
     if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
-                      !tnri_block_map_prepare(&world->space->map, base, world->is_small)))
+                      (world->has_many &&
+                       !tnri_block_map_prepare(&world->space->map, base, world->is_small))))
         return NULL;
     return tnri_world_carve(world, run, request->bytes, request->alignment);
 }
@@ -218,8 +221,11 @@ static __attribute__((noinline)) tnri_block *serve_unbinned(tnri_arena *arena,
                                                             const tnri_request *request,
                                                             int *no_host)
 {
-    if (request->bytes > arena->small_limit_bytes)
-        (void)tnri_world_flush(&arena->worlds[TNRI_LARGE]);
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    if (!world->is_small && world->bins.count > 0) {
+        world->bins.misses++;
+        tnri_world_evict(world);
+    }
     return tnri_arena_serve_index(arena, request, no_host);
 }
 
@@ -408,6 +414,9 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         tnri_arena_enter(arena);
     else
         tnri_lock_take(&arena->lock);
+    /* They are looked at when the block is merged, maybe with the next call. */
+    __builtin_prefetch(block->above);
+    __builtin_prefetch(block->below);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
         int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
         tnri_lock_release(&arena->lock);

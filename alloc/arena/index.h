@@ -2,11 +2,11 @@
 /*
  * The index of free runs: best fit in constant time.
  *
- * Sizes, in units of 512 bytes, fall into classes: exact up to 128 units, then 64 classes to each
- * doubling (1.6 % apart). Each class is a doubly linked list; a two-level bitmap finds the next
+ * Sizes, in units of 512 bytes, fall into classes: exact up to 256 units, then 128 classes to each
+ * doubling (0.8 % apart). Each class is a doubly linked list; a two-level bitmap finds the next
  * class that is not empty. In the request's own class, where some runs are too small, and in the
  * first larger class the best of the first few runs is taken; what is lost against an exact best
- * fit is below 1.6 % of the run's size. This is the idea of TLSF (Masmano et al., ECRTS 2004) with
+ * fit is below 0.8 % of the run's size. This is the idea of TLSF (Masmano et al., ECRTS 2004) with
  * finer classes.
  *
  * Runs of one class are kept newest first. Everything is under the arena's lock.
@@ -21,9 +21,9 @@
 #include "base/assert.h"
 
 enum {
-    TNRI_INDEX_SUB_BITS = 6,                     /* 64 classes to a doubling */
+    TNRI_INDEX_SUB_BITS = 7,                     /* 128 classes to a doubling */
     TNRI_INDEX_EXACT = 2 << TNRI_INDEX_SUB_BITS, /* classes of a single size below this */
-    TNRI_INDEX_DOUBLINGS = 29,                   /* up to 2^36 units: 32 TiB */
+    TNRI_INDEX_DOUBLINGS = 28,                   /* up to 2^36 units: 32 TiB */
     TNRI_INDEX_CLASSES = TNRI_INDEX_EXACT + (TNRI_INDEX_DOUBLINGS << TNRI_INDEX_SUB_BITS),
     TNRI_INDEX_WORDS = (TNRI_INDEX_CLASSES + 63) / 64,
     TNRI_INDEX_LOOKS = 16 /* runs looked at in one class */
@@ -36,14 +36,65 @@ typedef struct tnri_index {
     tnri_block *classes[TNRI_INDEX_CLASSES];
     size_t bytes; /* sum over all runs in the index */
     size_t count;
+    tnri_block nobody; /* written to where there is no neighbour; never read */
 } tnri_index;
 
 /* The class of a size: that of the largest class bound not above it. The last one has no upper end:
  * callers may ask for up to an EiB. */
-unsigned tnri_index_class(size_t bytes);
+static inline unsigned tnri_index_class(size_t bytes)
+{
+    size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
+    if (units < TNRI_INDEX_EXACT)
+        return (unsigned)units;
+    unsigned log2 = 63u - (unsigned)__builtin_clzll(units);
+    if (tnri_unlikely(log2 >= TNRI_INDEX_SUB_BITS + 1 + TNRI_INDEX_DOUBLINGS))
+        return TNRI_INDEX_CLASSES - 1; /* a request that no device can serve */
+    unsigned doubling = log2 - (TNRI_INDEX_SUB_BITS + 1);
+    unsigned sub =
+        (unsigned)(units >> (log2 - TNRI_INDEX_SUB_BITS)) & ((1u << TNRI_INDEX_SUB_BITS) - 1);
+    unsigned class_index = TNRI_INDEX_EXACT + (doubling << TNRI_INDEX_SUB_BITS) + sub;
+    tnri_assert_hot(class_index < TNRI_INDEX_CLASSES);
+    return class_index;
+}
 
-void tnri_index_insert(tnri_index *index, tnri_block *run);
-void tnri_index_remove(tnri_index *index, tnri_block *run);
+/*
+ * Both without branches on what is in a list, which nothing can predict: where there is no
+ * neighbour, a record of nobody's is written to.
+ */
+static inline void tnri_index_insert(tnri_index *index, tnri_block *run)
+{
+    tnri_assert_hot(run->state == TNRI_FREE);
+    unsigned class_index = tnri_index_class(run->bytes);
+    tnri_block *head = index->classes[class_index];
+    tnri_block *above = head != NULL ? head : &index->nobody;
+    run->prev = NULL;
+    run->next = head;
+    above->prev = run;
+    index->classes[class_index] = run;
+    index->words[class_index / 64] |= (uint64_t)1 << class_index % 64;
+    index->summary |= (uint64_t)1 << class_index / 64;
+    index->bytes += run->bytes;
+    index->count++;
+}
+
+static inline void tnri_index_remove(tnri_index *index, tnri_block *run)
+{
+    tnri_assert_hot(run->state == TNRI_FREE);
+    unsigned class_index = tnri_index_class(run->bytes);
+    tnri_block *next = run->next;
+    tnri_block *prev = run->prev;
+    tnri_assert_hot(prev != NULL || index->classes[class_index] == run);
+    tnri_block **link = prev != NULL ? &prev->next : &index->classes[class_index];
+    tnri_block *above = next != NULL ? next : &index->nobody;
+    *link = next;
+    above->prev = prev;
+    uint64_t emptied = index->classes[class_index] == NULL;
+    uint64_t word = index->words[class_index / 64] & ~(emptied << class_index % 64);
+    index->words[class_index / 64] = word;
+    index->summary &= ~((uint64_t)(word == 0) << class_index / 64);
+    index->bytes -= run->bytes;
+    index->count--;
+}
 
 /* The run to carve `bytes` from: the smallest that was found, not above `bytes_max`; null if there
  * is none. Leaves it in the index. */
@@ -51,6 +102,23 @@ tnri_block *tnri_index_find(const tnri_index *index, size_t bytes, size_t bytes_
 
 /* The first run of the first class from `class` on that is not empty; null past the last. For walks
  * by size: the next run of the same class is run->next, the next class is one above. */
-tnri_block *tnri_index_from(const tnri_index *index, unsigned class_first, unsigned *class_found);
+static inline tnri_block *tnri_index_from(const tnri_index *index, unsigned class_first,
+                                          unsigned *class_found)
+{
+    if (tnri_unlikely(class_first >= TNRI_INDEX_CLASSES))
+        return NULL;
+    unsigned word = class_first / 64;
+    uint64_t bits = index->words[word] & ~(uint64_t)0 << class_first % 64;
+    uint64_t above = index->summary & ~(uint64_t)1 << word;
+    if (tnri_unlikely((bits | above) == 0))
+        return NULL;
+    /* Both are computed, and one is chosen, so that nothing has to be predicted. */
+    unsigned word_above = (unsigned)__builtin_ctzll(above | (uint64_t)1 << 63);
+    uint64_t bits_above = index->words[word_above % TNRI_INDEX_WORDS];
+    word = bits != 0 ? word : word_above;
+    bits = bits != 0 ? bits : bits_above;
+    *class_found = word * 64 + (unsigned)__builtin_ctzll(bits);
+    return index->classes[*class_found];
+}
 
 #endif

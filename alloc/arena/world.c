@@ -19,6 +19,7 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
     world->arena = arena;
     world->space = space;
     world->is_small = is_small;
+    world->has_many = 1;
     world->bins.max = bin_blocks;
 }
 

@@ -24,6 +24,8 @@
 
 enum {
     TNRI_BIN_SLOTS = 1024,  /* hash slots for exact sizes */
+    TNRI_BIN_MISSES = 8,    /* after so many in a row the large world's bin is hardly used, */
+    TNRI_BIN_TRIES = 16,    /* but for one free in so many */
     TNRI_SLAB_RECORDS = 63, /* records to a slab, so that a slab is 4 KiB */
     TNRI_CARVE_RECORDS = 2, /* new records that one carve can need */
     TNRI_CUT_RECORDS = 2,   /* new records that one cut can need */
@@ -44,11 +46,14 @@ typedef struct tnri_slab {
  *
  * The large world has a single bin, for the block freed last: it keeps what is allocated and freed
  * again and again from being merged and carved again each time. It is merged as soon as another
- * size is asked for, so large runs are as large as can be when one is chosen.
+ * size is asked for, so large runs are as large as can be when one is chosen. A program that never
+ * asks for the same size again would pay for both; so after some misses only a few frees try.
  */
 typedef struct tnri_bins {
     size_t count, max;                   /* BINNED records; max is constant */
     unsigned hand;                       /* the slot of the last block that had to go */
+    unsigned misses; /* of the large world\'s bin, in a row */
+    unsigned passed; /* frees since it mostly misses */
     uint64_t summary;                    /* bit w: words[w] is not zero */
     uint64_t words[TNRI_BIN_SLOTS / 64]; /* bit s: slots[s] is not empty */
     tnri_block *slots[TNRI_BIN_SLOTS];
@@ -58,6 +63,7 @@ typedef struct tnri_world {
     struct tnri_arena *arena; /* constant */
     tnri_space *space;        /* constant */
     int is_small;             /* constant */
+    int has_many;             /* several of its blocks may begin in a granule; constant */
 
     tnri_index index;
     tnri_bins bins;
@@ -210,9 +216,12 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
     tnri_bins *bins = &world->bins;
     unsigned slot = tnri_bin_slot(block->bytes);
     tnri_block *head = bins->slots[slot];
+    if (bins->misses >= TNRI_BIN_MISSES && ++bins->passed % TNRI_BIN_TRIES != 0)
+        return 0;
     if (tnri_unlikely(bins->count == bins->max)) {
         if (bins->max == 0 || (head != NULL && head->bytes != block->bytes))
             return 0;
+        bins->misses += !world->is_small;
         tnri_world_evict(world);
         head = bins->slots[slot];
     }
@@ -235,6 +244,7 @@ static inline tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
     if (block == NULL || block->bytes != bytes)
         return NULL;
     (void)tnri_bin_pop(bins, slot);
+    bins->misses = 0;
     tnri_record_turn(world, block, TNRI_BINNED, TNRI_LIVE);
     block->uses = NULL;
     return block;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum {
-    SPINS_MAX = 200,  /* some microseconds: longer than any critical section that is running */
+    SPINS_MAX = 10,   /* each twice as long as the one before: some tens of microseconds in all */
     YIELDS_MAX = 100, /* then the holder has been preempted: let it run */
     NAP_NS = 50000,   /* then it is starved: get out of its way */
     HELD_MAX = 8      /* deepest nesting of locks; the ranks allow no more */
@@ -64,11 +64,17 @@ static inline void lock_pause(void)
 #endif
 }
 
-/* Leaves the processor to others, the longer the more. */
+/*
+ * Leaves the processor to others, the longer the more. Each time doubled, because where many threads
+ * want one lock the work is done fastest by whoever has the arena in his cache: he takes the lock
+ * again and again while the others rest, and each of them gets a long turn in turn. Looking more
+ * often would only take the cache line away from him.
+ */
 static void lock_rest(unsigned round)
 {
     if (round < SPINS_MAX) {
-        lock_pause();
+        for (unsigned i = 0; i < 1u << round; i++)
+            lock_pause();
     } else if (round < SPINS_MAX + YIELDS_MAX) {
         sched_yield();
     } else {

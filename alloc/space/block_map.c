@@ -5,11 +5,9 @@
 #include "base/assert.h"
 #include "base/host_memory.h"
 
-#define GRANULE_BYTES ((size_t)1 << TNRI_GRANULE_SHIFT)
-
 int tnri_block_map_create(tnri_block_map *map, uintptr_t base, size_t bytes)
 {
-    tnri_assert(base % GRANULE_BYTES == 0 && bytes % GRANULE_BYTES == 0);
+    tnri_assert(base % TNRI_GRANULE_BYTES == 0 && bytes % TNRI_GRANULE_BYTES == 0);
     map->base = base;
     map->bytes = bytes;
     map->granules = tnri_host_reserve((bytes >> TNRI_GRANULE_SHIFT) * sizeof(tnri_granule));
@@ -37,7 +35,7 @@ static size_t slot_of(uintptr_t address)
 static int block_is_entered(const tnri_block *block, uintptr_t granule_base)
 {
     return block != NULL && (block->state == TNRI_LIVE || block->state == TNRI_BINNED) &&
-           block->base >= granule_base && block->base - granule_base < GRANULE_BYTES;
+           block->base >= granule_base && block->base - granule_base < TNRI_GRANULE_BYTES;
 }
 
 int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
@@ -47,7 +45,7 @@ int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
     if (start & 1)
         return 1;
     tnri_block *resident = (tnri_block *)start;
-    uintptr_t granule_base = address & ~(GRANULE_BYTES - 1);
+    uintptr_t granule_base = address & ~(TNRI_GRANULE_BYTES - 1);
     int occupied = block_is_entered(resident, granule_base) && resident->base != address;
     if (!many && !occupied)
         return 1;
@@ -104,9 +102,9 @@ void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t fro
 
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)
 {
-    tnri_assert(base % GRANULE_BYTES == 0 && bytes % GRANULE_BYTES == 0);
+    tnri_assert(base % TNRI_GRANULE_BYTES == 0 && bytes % TNRI_GRANULE_BYTES == 0);
     tnri_granule *granule = granule_of(map, base);
-    for (size_t i = 0; i < bytes / GRANULE_BYTES; i++) {
+    for (size_t i = 0; i < bytes / TNRI_GRANULE_BYTES; i++) {
         uintptr_t start = atomic_load_explicit(&granule[i].start, memory_order_relaxed);
         if (start == 0 && atomic_load_explicit(&granule[i].cover, memory_order_relaxed) == NULL)
             continue; /* never touched: reading a reserved table costs no memory, writing does */

@@ -30,6 +30,8 @@ enum {
     TNRI_SLOTS_COUNT = 1 << (TNRI_GRANULE_SHIFT - TNRI_SLOT_SHIFT)
 };
 
+#define TNRI_GRANULE_BYTES ((size_t)1 << TNRI_GRANULE_SHIFT)
+
 /* A slot for each possible start in a granule. Synchronisation: as the map. */
 typedef struct tnri_slots {
     _Atomic(tnri_block *) slot[TNRI_SLOTS_COUNT];

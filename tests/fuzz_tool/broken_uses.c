@@ -7,21 +7,45 @@
  *   forget   a use is forgotten if it is recorded with a pointer into the block, not to its start
  *   leak     the free of a block of an odd number of bytes is forgotten
  *   crash    the 10th free ends the process
+ *   hang     the 10th free does not come back
+ *   stuck    the stream of the 10th recorded use waits from then on for a word that nobody writes
  */
 #include <dlfcn.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tenure/lifetime.h>
 
-enum { CRASH_AT = 10 };
+enum { FREE_AT = 10, USE_AT = 10 };
 
-static unsigned frees;
+static unsigned frees, uses;
 
 static int bug_is(const char *name)
 {
     const char *bug = getenv("TENURE_TEST_BUG");
     return bug != NULL && strcmp(bug, name) == 0;
+}
+
+/* Makes the stream wait for ever, through the driver that the command uses. Its types are spelled
+ * out: this library is built without CUDA's headers. */
+static void stream_stick(tnr_stream stream)
+{
+    void *driver = dlopen(getenv("TENURE_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+    int (*host_alloc)(void **, size_t, unsigned);
+    int (*wait_value)(tnr_stream, unsigned long long, uint32_t, unsigned);
+    void *alloc_symbol = driver ? dlsym(driver, "cuMemHostAlloc") : NULL;
+    void *wait_symbol = driver ? dlsym(driver, "cuStreamWaitValue32_v2") : NULL;
+    void *word = NULL;
+    if (alloc_symbol == NULL || wait_symbol == NULL)
+        return;
+    memcpy(&host_alloc, &alloc_symbol, sizeof(alloc_symbol));
+    memcpy(&wait_value, &wait_symbol, sizeof(wait_symbol));
+    if (host_alloc(&word, 4096, 2) != 0) /* CU_MEMHOSTALLOC_DEVICEMAP */
+        return;
+    memset(word, 0, 4096);
+    (void)wait_value(stream, (unsigned long long)(uintptr_t)word, 1, 0);
 }
 
 TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream)
@@ -32,6 +56,8 @@ TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream)
     tnr_block_info info;
     if (bug_is("forget") && tnr_block_get(ptr, &info) == TNR_OK && info.base != ptr)
         return TNR_OK;
+    if (bug_is("stuck") && ++uses == USE_AT)
+        stream_stick(stream);
     return real(ptr, stream);
 }
 
@@ -44,7 +70,10 @@ TNR_API tnr_status tnr_free(void *ptr)
     if (bug_is("leak") && tnr_block_get(ptr, &info) == TNR_OK && info.base == ptr &&
         info.bytes_requested % 2 != 0)
         return TNR_OK;
-    if (bug_is("crash") && ++frees == CRASH_AT)
+    if (bug_is("crash") && ++frees == FREE_AT)
         abort();
+    while (bug_is("hang") && frees + 1 >= FREE_AT)
+        pause();
+    frees += (unsigned)bug_is("hang");
     return real(ptr);
 }

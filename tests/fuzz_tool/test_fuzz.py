@@ -116,7 +116,7 @@ class Fuzz(unittest.TestCase):
 
     def test_bad_usage(self):
         for arguments in (["--seeds", "x"], ["--seeds", "5..3"], ["--seeds", "1.."], ["--ops", "0"],
-                          ["--jobs", "1000"], ["--driver", "cuda"], ["--replay", "missing.txt"]):
+                          ["--jobs", "1000"], ["--driver", "gpu"], ["--replay", "missing.txt"]):
             with self.subTest(arguments=arguments):
                 self.assertNotEqual(self.fuzz(*arguments, code=2).stderr, "")
 

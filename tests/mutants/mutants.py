@@ -268,6 +268,14 @@ MUTANTS = [
      "    return tnri_witness_stream((*capture)->device, stream);\n",
      "    return TNR_OK;\n",
      "a stream that was met in a capture only is not known after it"),
+    ("turn_ignored", "capture/place.c",
+     "           captured->capture->order.views[*view].turns == turns;",
+     "           turns <= UINT64_MAX;",
+     "a stream that lost dependencies is still taken to be after what it was after"),
+    ("view_goes_on", "capture/order.c",
+     "    if (*status == TNR_OK && !frontier_was_met(view, self.met)) {",
+     "    if (*status == TNR_OK && frontier_was_met(view, self.met) > 1) {",
+     "dependencies that were taken away are not noticed"),
     ("limit_off_by_chunk", "alloc/device/chunk.c",
      "        if (bytes > limit || now > limit - bytes)",
      "        if (bytes > limit || now > limit)",
@@ -299,7 +307,9 @@ MUTANTS = [
      "the latest launch is not remembered"),
     ("reach_first_only", "capture/place.c",
      "    for (size_t i = 0; told && i < captured->open_count; i++)\n"
-     "        told = captured_reach(captured, captured->open[i], &view);",
+     "        told = captured_reach_since(captured, captured->open[i].stream, "
+     "captured->open[i].turns,\n"
+     "                                    &view);",
      "    (void)view;",
      "record_stream in a capture is forgotten"),
     ("capture_use_ignored", "capture/place.c",

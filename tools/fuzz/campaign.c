@@ -70,6 +70,8 @@ static void gates_add(gate_counts *sum, const gate_counts *one)
     sum->words_read += one->words_read;
     sum->words_written += one->words_written;
     sum->opening_ns += one->opening_ns;
+    if (sum->kept_bytes < one->kept_bytes)
+        sum->kept_bytes = one->kept_bytes;
 }
 
 static void result_add(campaign *self, const fuzz_child *child)
@@ -185,7 +187,8 @@ static int campaign_run(campaign *self)
     for (int i = 0; i < self->options->jobs && !failed; i++)
         failed = child_next(self, &self->children[i]) != 0;
     while (self->running > 0) {
-        if (failed || self->is_stopping || !has_time(self))
+        /* A real device is left in peace: what runs there when the time is up may end. */
+        if (failed || self->is_stopping || (!has_time(self) && !self->options->limits.gated))
             children_stop(self);
         failed |= child_reap(self) != 0;
         progress_tell(self);

@@ -39,6 +39,9 @@ void fuzz_child_close(fuzz_child *child)
     child->shared = NULL;
 }
 
+/* Operations between two complete checks: no power of two, so that they fall everywhere. */
+enum { DRAWN_CHECK_EVERY = 997 };
+
 /* ---- in the child --------------------------------------------------------------------------- */
 
 /* Processor time: what a program costs, whatever else the machine does. */
@@ -58,8 +61,7 @@ static void child_draw(fuzz_shared *shared, fuzz_device *device, uint64_t seed,
     device->is_certain = limits->illegal;
     shared->planted = limits->illegal ? draw.illegal_kind : -1;
     uint64_t began = now_ns();
-    /* A number of operations that is no power of two, so that checks fall everywhere. */
-    if (fuzz_run_start(&run, device, &shared->setup, &shared->result, 997) != 0)
+    if (fuzz_run_start(&run, device, &shared->setup, &shared->result, DRAWN_CHECK_EVERY) != 0)
         return;
     /* The steps around a planted error belong together. */
     while (!run.is_over && shared->count < shared->room &&
@@ -77,6 +79,9 @@ static void child_replay(fuzz_shared *shared, fuzz_device *device, uint64_t chec
 {
     static fuzz_run run;
     uint64_t began = now_ns();
+    /* Checks ask the library, which looks at its events then: as often as when it was drawn. */
+    if (device->is_gated)
+        check_every = DRAWN_CHECK_EVERY;
     device->is_certain = 0;
     for (size_t i = 0; i < shared->count; i++)
         device->is_certain |= shared->ops[i].is_illegal;

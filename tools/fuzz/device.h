@@ -39,6 +39,11 @@
       cuLaunchKernel, launch)                                                                      \
     X(CUresult (*)(CUdeviceptr, unsigned char, size_t, CUstream), cuMemsetD8Async, set)            \
     X(CUresult (*)(CUdeviceptr, CUdeviceptr, size_t, CUstream), cuMemcpyDtoDAsync_v2, copy)        \
+    X(CUresult (*)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *,                     \
+                   const CUgraphNode **, size_t *),                                                \
+      cuStreamGetCaptureInfo_v2, capture_info)                                                     \
+    X(CUresult (*)(CUstream, CUgraphNode *, const CUgraphEdgeData *, size_t, unsigned),            \
+      cuStreamUpdateCaptureDependencies_v2, capture_update)                                        \
     X(CUresult (*)(CUgraphExec *, CUgraph, unsigned long long), cuGraphInstantiateWithFlags,       \
       graph_instantiate)                                                                           \
     X(CUresult (*)(CUgraphExec), cuGraphExecDestroy, graph_exec_destroy)                           \

@@ -96,5 +96,7 @@ void fuzz_run_end(fuzz_run *run)
         return; /* the process ends; what state the library is in is not known */
     if (tnr_shutdown(0) != TNR_OK)
         run_fail(run, FUZZ_VERDICT_LIVENESS, "shutdown", "%s", tnr_last_error());
+    if (run->device->is_gated)
+        gate_note_memory();
     verdict_shut_down(run);
 }

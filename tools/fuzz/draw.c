@@ -311,8 +311,10 @@ static int draw_cover(fuzz_draw *draw, model *m, int slot)
 static int draw_free_inside(fuzz_draw *draw, model *m, int slot)
 {
     const model_inside *inside = &m->inside[slot];
+    const model_graph *graph = &m->graphs[m->capturing - 1];
     for (int i = 0; i < FUZZ_STREAMS; i++)
-        if (inside->open.at[i] > 0 && m->streams[i].graph == m->capturing) {
+        if (i != inside->home && m->streams[i].graph == m->capturing &&
+            inside->open.at[graph->branch[i]] > 0) {
             fuzz_op op = op_of(below(draw, 2) ? FUZZ_USE : FUZZ_USE_STREAM, slot, i);
             draw_push(draw, op);
         }
@@ -484,7 +486,7 @@ static int draw_stream_life(fuzz_draw *draw, model *m)
 static int action_run(fuzz_draw *draw, model *m, int action)
 {
     if (m->capturing && below(draw, 6) == 0)
-        return draw_reuse_inside(draw, m);
+        return below(draw, 3) == 0 ? draw_redirect(draw, m) : draw_reuse_inside(draw, m);
     switch (action) {
     case DRAW_MALLOC:
         return draw_malloc(draw, m);

@@ -19,7 +19,7 @@
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
-    int illegal; /* plant one error */
+    int illegal;     /* plant one error */
     int gated;       /* for a device whose schedule is not known: see gate.h */
     int devices_max; /* that the machine has; 0: as many as are drawn */
     uint64_t ops;
@@ -106,6 +106,8 @@ void draw_wait(fuzz_draw *draw, const model *m, int from, int to);
 uint64_t draw_bytes(fuzz_draw *draw);
 /* In a capture: memory that another stream used is freed and wanted again. */
 int draw_reuse_inside(fuzz_draw *draw, const model *m);
+/* In a capture: dependencies set by hand. */
+int draw_redirect(fuzz_draw *draw, model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
 int draw_control_action(fuzz_draw *draw, model *m, int action);

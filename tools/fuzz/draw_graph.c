@@ -3,6 +3,7 @@
  * Drawing captures and launches.
  */
 #include "draw.h"
+#include "model_graph.h"
 #include "random.h"
 
 static uint64_t below(fuzz_draw *draw, uint64_t bound)
@@ -16,7 +17,7 @@ void draw_capture_end(fuzz_draw *draw, const model *m)
     uint8_t graph = (uint8_t)(m->capturing - 1);
     const model_graph *open = &m->graphs[graph];
     for (int i = 0; i < FUZZ_STREAMS; i++)
-        if (i != open->origin && open->tickets[i] > open->clocks[open->origin].at[i])
+        if (m->streams[i].graph == m->capturing && !graph_is_behind(open, i))
             draw_wait(draw, m, i, open->origin);
     fuzz_op op = {.kind = FUZZ_CAPTURE_END, .graph = graph};
     if (below(draw, 16) == 0)
@@ -51,6 +52,66 @@ int draw_reuse_inside(fuzz_draw *draw, const model *m)
     again.kind = FUZZ_WRITE;
     again.n = 0;
     draw_push(draw, again);
+    return 1;
+}
+
+/* A stream of the capture that is under way, or -1. */
+static int stream_inside(fuzz_draw *draw, const model *m)
+{
+    int stream = draw_stream(draw, m, m->graphs[m->capturing - 1].device);
+    return stream >= 0 && m->streams[stream].graph == m->capturing ? stream : -1;
+}
+
+/* Before a stream loses what it was after, its uses so far are recorded: else the blocks that it
+ * used cannot be freed inside. */
+static void draw_uses_before(fuzz_draw *draw, const model *m, int stream)
+{
+    uint8_t branch = m->graphs[m->capturing - 1].branch[stream];
+    int count = 0;
+    for (int i = 0; i < m->live_count && count < 8; i++) {
+        uint8_t slot = m->live[i];
+        if (m->blocks[slot].graph != m->capturing || m->inside[slot].open.at[branch] == 0)
+            continue;
+        draw_push(draw, (fuzz_op){.kind = FUZZ_USE, .block = slot, .stream = (uint8_t)stream});
+        count++;
+    }
+}
+
+int draw_redirect(fuzz_draw *draw, model *m)
+{
+    int stream = stream_inside(draw, m), other = stream_inside(draw, m);
+    if (stream < 0 || other < 0)
+        return 0;
+    fuzz_op op = {.kind = FUZZ_REDIRECT, .stream = (uint8_t)stream, .other = (uint8_t)other};
+    op.n = below(draw, REDIRECT_NONE + 1);
+    if (model_allows(m, &op) != NULL)
+        return 0;
+    if (op.n != REDIRECT_ADD && below(draw, 4) > 0)
+        draw_uses_before(draw, m, stream);
+    if (op.n == REDIRECT_ADD || below(draw, 2)) {
+        draw_push(draw, op);
+        return 1;
+    }
+    /* What it was after, it is no longer: memory that it could have had before. */
+    int block = draw_block_free(draw, m), small = draw_block_free(draw, m);
+    int next = draw_block_free(draw, m);
+    if (block < 0 || small < 0 || next < 0 || block == next || block == small || small == next)
+        return 0;
+    fuzz_op first = {.kind = FUZZ_MALLOC, .block = (uint8_t)block, .stream = (uint8_t)other};
+    first.n = draw_bytes(draw);
+    fuzz_op last = first;
+    draw_push(draw, first);
+    draw_push(draw, (fuzz_op){.kind = FUZZ_WRITE, .block = first.block, .stream = first.stream});
+    draw_push(draw, (fuzz_op){.kind = FUZZ_FREE, .block = first.block});
+    draw_wait(draw, m, other, stream);
+    fuzz_op look = {.kind = FUZZ_MALLOC, .block = (uint8_t)small, .stream = op.stream, .n = 512};
+    draw_push(draw, look);
+    op.n = REDIRECT_NONE;
+    draw_push(draw, op);
+    last.block = (uint8_t)next;
+    last.stream = op.stream;
+    draw_push(draw, last);
+    draw_push(draw, (fuzz_op){.kind = FUZZ_WRITE, .block = last.block, .stream = last.stream});
     return 1;
 }
 

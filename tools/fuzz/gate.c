@@ -14,11 +14,16 @@
  * device needs for nothing (it is measured), within bounds. An operation that takes longer waits
  * for another stream. The long time is for operations that must be over before the program goes on.
  */
-#define SETTLE_TIMES     5
-#define SETTLE_LEAST_NS  UINT64_C(200000)
-#define SETTLE_MOST_NS   UINT64_C(20000000)
-#define SETTLE_SPIN_NS   UINT64_C(20000)
+#define SETTLE_TIMES 5
+#define SETTLE_LEAST_NS UINT64_C(200000)
+#define SETTLE_MOST_NS UINT64_C(20000000)
+#define SETTLE_SPIN_NS UINT64_C(20000)
 #define SETTLE_SURELY_NS UINT64_C(2000000000)
+/* Then whatever else an open gate lets run, on streams that waited for this one, should be over too
+ * before the program goes on, or the same program would go differently each time: nothing has moved
+ * for as many times. */
+#define STILL_TIMES 2
+#define STILL_MOST_NS UINT64_C(500000)
 
 gates gate_state;
 
@@ -79,6 +84,25 @@ static int line_settle(int number, uint32_t gate, uint64_t limit_ns)
     }
 }
 
+/* Waits until no stream has moved for a while. */
+static void lines_settle(void)
+{
+    uint64_t began = gate_now_ns(), moved = began, sum_before = UINT64_MAX;
+    while (moved - began < SETTLE_MOST_NS) {
+        uint64_t sum = 0;
+        for (int i = 0; i < GATE_LINES; i++)
+            sum += __atomic_load_n(&gate_state.words[i].done, __ATOMIC_ACQUIRE);
+        uint64_t now = gate_now_ns();
+        if (sum != sum_before)
+            moved = now;
+        else if (now - moved > gate_state.still_ns)
+            return;
+        sum_before = sum;
+        if (gate_state.still_ns > SETTLE_SPIN_NS)
+            nanosleep(&(struct timespec){0, SETTLE_SPIN_NS}, NULL);
+    }
+}
+
 /* 1 if a gate of another line that was placed before is closed. */
 static int is_overtaking(int number, uint64_t place)
 {
@@ -108,6 +132,7 @@ static int line_open(int number, uint64_t limit_ns)
     self->counts->opened_drawn++;
     pthread_mutex_unlock(&self->lock);
     int is_over = line_settle(number, gate, limit_ns);
+    lines_settle();
     pthread_mutex_lock(&self->lock);
     if (!is_over)
         self->counts->late++;
@@ -135,6 +160,17 @@ static uint64_t gates_run(uint64_t count)
     for (int i = 0; count == UINT64_MAX && i < GATE_LINES; i++)
         (void)line_settle(i, gate_state.lines[i].opened, SETTLE_SURELY_NS);
     return opened;
+}
+
+/* Opens what the end of a line's work needs: its own gates, and others until it comes. */
+static void line_finish(int number)
+{
+    int other = number;
+    while (gate_line_is_closed(number))
+        (void)line_open(number, gate_state.settle_ns);
+    while (other >= 0 && !line_settle(number, gate_state.lines[number].placed, 0))
+        if ((other = any_line()) >= 0)
+            (void)line_open(other, gate_state.settle_ns);
 }
 
 /* The same for one stream. */
@@ -171,6 +207,7 @@ static int line_take(CUstream stream, int device)
         line->is_taken = 1;
         line->is_ended = 0;
         line->stream = stream;
+        line->before = line->placed;
         line->device = (uint8_t)device;
         return i;
     }
@@ -291,7 +328,12 @@ int gate_before(fuzz_run *run, const fuzz_op *op)
             return -1;
         self->placed_line = line;
     }
-    gate_call_begin(fuzz_op_text(op, text, sizeof(text)), kind_waits(op->kind), wait_line(run, op));
+    int waits = kind_waits(op->kind), waits_for = wait_line(run, op);
+    if (waits && waits_for >= 0)
+        line_finish(waits_for);
+    else if (waits)
+        (void)gates_run(UINT64_MAX);
+    gate_call_begin(fuzz_op_text(op, text, sizeof(text)), waits, waits_for);
     return 0;
 }
 
@@ -301,8 +343,8 @@ static void record_look(void)
     volatile gate_record *record = gate_state.record;
     if (__atomic_load_n(&record->is_set, __ATOMIC_ACQUIRE) == 0)
         return;
-    fuzz_mismatches = (fuzz_mismatch){1, record->step, record->address, record->expected,
-                                      record->found};
+    fuzz_mismatches =
+        (fuzz_mismatch){1, record->step, record->address, record->expected, record->found};
 }
 
 void gate_after(fuzz_run *run, const fuzz_op *op, int took_place)
@@ -406,6 +448,12 @@ void gate_environment(void)
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 }
 
+static uint64_t memory_free(void)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    return gate_state.memory_info(&free_bytes, &all_bytes) == CUDA_SUCCESS ? free_bytes : 0;
+}
+
 int gate_begin(fuzz_run *run)
 {
     gates *self = &gate_state;
@@ -422,14 +470,24 @@ int gate_begin(fuzz_run *run)
         self->settle_ns = SETTLE_LEAST_NS;
     if (self->settle_ns > SETTLE_MOST_NS)
         self->settle_ns = SETTLE_MOST_NS;
+    self->still_ns = self->counts->opening_ns * STILL_TIMES;
+    if (self->still_ns > STILL_MOST_NS)
+        self->still_ns = STILL_MOST_NS;
     for (int i = 0; i < FUZZ_STREAMS; i++)
         self->line_of[i] = -1;
+    self->free_bytes = memory_free();
     for (int i = 0; i < 2; i++)
         self->line_of[i] = (int8_t)line_take(run->streams[i], 0);
     if (gate_watch_start() == 0)
         return 0;
     run_fail(run, FUZZ_VERDICT_SETUP, "setup", "no thread can be started to watch the gates");
     return -1;
+}
+
+void gate_note_memory(void)
+{
+    uint64_t now = memory_free();
+    gate_state.counts->kept_bytes = gate_state.free_bytes > now ? gate_state.free_bytes - now : 0;
 }
 
 void gate_end(fuzz_run *run)

@@ -39,13 +39,14 @@ struct fuzz_run;
 /* What gates did in one program, or in all of them. */
 typedef struct gate_counts {
     uint64_t placed;
-    uint64_t opened_drawn;   /* by the program: its schedule and its RUN operations */
-    uint64_t opened_waiting; /* because a call waited */
+    uint64_t opened_drawn;   /* by the program: its schedule, its RUN operations, before it waits */
+    uint64_t opened_waiting; /* because a call waited that need not have */
     uint64_t opened_full;    /* because too many were closed */
     uint64_t overtaking; /* the operation behind it was over while an older gate was still closed */
     uint64_t late;       /* it was not over in time: it waits for something else too */
     uint64_t reads, words_read; /* reads whose contents were checked, and the words of these */
     uint64_t words_written;
+    uint64_t kept_bytes; /* of device 0 that was not free again at the end; of all the most */
     uint64_t opening_ns; /* from opening a gate to the end of nothing behind it; of all programs */
 } gate_counts;
 
@@ -82,8 +83,10 @@ void gate_after(struct fuzz_run *run, const struct fuzz_op *op, int took_place);
 const char *gate_refuses(const struct fuzz_op *op);
 /* Before a planted error is run: 1 if it will have no effect, because nobody got the memory. */
 int gate_is_harmless(const struct fuzz_run *run, const struct fuzz_op *op);
-/* Opens every gate for good and ends the watcher. */
+/* The program is over: opens every gate, for good. */
 void gate_end(struct fuzz_run *run);
+/* The library is shut down: notes what of the device's memory is not free again. */
+void gate_note_memory(void);
 
 /* ---- kernels: gate_touch.c ------------------------------------------------------------------ */
 

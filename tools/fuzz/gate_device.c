@@ -87,8 +87,8 @@ static void stubs_set(fuzz_device *device)
     device->pending = none;
 }
 
-static int symbol_find(const fuzz_device *device, const char *path, const char *symbol, void **found,
-                       char *error, size_t error_bytes)
+static int symbol_find(const fuzz_device *device, const char *path, const char *symbol,
+                       void **found, char *error, size_t error_bytes)
 {
     *found = dlsym(device->library, symbol);
     if (*found != NULL || strncmp(symbol, "simcuda_", 8) == 0 || strstr(symbol, "Value32") != NULL)
@@ -176,8 +176,8 @@ static void facts_collect(fuzz_device *device, gate_device_facts *facts)
 int gate_device_ask(fuzz_device *device, gate_device_facts *facts)
 {
     memset(facts, 0, sizeof(*facts));
-    gate_device_facts *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    gate_device_facts *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t child = shared == MAP_FAILED ? -1 : fork();
     if (child < 0) {
         snprintf(facts->error, sizeof(facts->error), "no process can be started");

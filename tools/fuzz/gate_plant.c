@@ -97,8 +97,8 @@ static void steps_use(place *s, int kind)
     if (kind == 1)
         step(s, FUZZ_USE, s->block, s->user, 0);
     if (kind == 9)
-        draw_push(s->draw, (fuzz_op){.kind = FUZZ_RECORD, .stream = s->user, .event = s->event,
-                                     .n = 1});
+        draw_push(s->draw,
+                  (fuzz_op){.kind = FUZZ_RECORD, .stream = s->user, .event = s->event, .n = 1});
     step(s, FUZZ_READ, s->block, s->user, 0);
     if (kind == 9)
         step(s, FUZZ_KEEP, s->block, 0, 0);

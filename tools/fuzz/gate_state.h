@@ -30,6 +30,7 @@ typedef struct gate_line {
     uint8_t is_taken; /* a stream has it */
     uint8_t is_ended; /* the stream was destroyed; its gates may still be closed */
     uint32_t placed, opened;
+    uint32_t before;                  /* placed for the streams that had it earlier */
     uint64_t order[GATE_LINE_CLOSED]; /* in which the closed gates were placed, of all lines */
 } gate_line;
 
@@ -49,6 +50,7 @@ typedef struct gate_record {
     X(CUresult (*)(CUdeviceptr *, void *, unsigned), cuMemHostGetDevicePointer_v2, host_pointer)   \
     X(CUresult (*)(CUdeviceptr *, size_t), cuMemAlloc_v2, device_alloc)                            \
     X(CUresult (*)(CUdeviceptr, unsigned char, size_t), cuMemsetD8_v2, device_set)                 \
+    X(CUresult (*)(size_t *, size_t *), cuMemGetInfo_v2, memory_info)                              \
     X(CUresult (*)(int *), cuDeviceGetCount, device_count)                                         \
     X(CUresult (*)(char *, int, CUdevice), cuDeviceGetName, device_name)                           \
     X(CUresult (*)(size_t *, CUdevice), cuDeviceTotalMem_v2, device_memory)                        \
@@ -72,11 +74,13 @@ typedef struct gates {
 
     /* The main thread's. */
     fuzz_run *run;
-    int8_t line_of[FUZZ_STREAMS]; /* -1: none */
+    int8_t line_of[FUZZ_STREAMS];    /* -1: none */
     int gated_percent, open_percent; /* of operations, and of chances to open one: the schedule */
     int placed_line;                 /* of the operation that runs now; -1: it has no gate */
     uint64_t random;
-    uint64_t settle_ns; /* how long the operation behind an open gate may take */
+    uint64_t free_bytes; /* of device 0, before the program */
+    uint64_t settle_ns;  /* how long the operation behind an open gate may take */
+    uint64_t still_ns;   /* how long nothing has moved when nothing will */
 
     /* Guarded by the mutex. */
     pthread_mutex_t lock;

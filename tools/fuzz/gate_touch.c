@@ -130,8 +130,8 @@ static size_t touch_accesses(void *const *params, simcuda_access *out, size_t ca
         if (visit->words == 0)
             continue;
         if (count < capacity)
-            out[count] = (simcuda_access){visit->address, visit->words * 8,
-                                          visit->how == VISIT_WRITE};
+            out[count] =
+                (simcuda_access){visit->address, visit->words * 8, visit->how == VISIT_WRITE};
         count++;
     }
     return count;
@@ -192,6 +192,7 @@ CUresult gate_touch(fuzz_device *device, int number, CUstream stream, const fuzz
     }
     uint64_t blocks = (most + THREADS - 1) / THREADS;
     void *params[] = {&launch};
-    return device->launch(self->touch[number], (unsigned)(blocks > BLOCKS_MAX ? BLOCKS_MAX : blocks),
-                          1, 1, THREADS, 1, 1, 0, stream, params, NULL);
+    return device->launch(self->touch[number],
+                          (unsigned)(blocks > BLOCKS_MAX ? BLOCKS_MAX : blocks), 1, 1, THREADS, 1,
+                          1, 0, stream, params, NULL);
 }

@@ -19,10 +19,10 @@
 /* A call that need not wait is given a while: the driver's own calls take milliseconds when they
  * map memory. One that does wait is helped at once, gate by gate, with time in between for the work
  * behind each. */
-#define GRACE_NS       (10 * MS)
+#define GRACE_NS (10 * MS)
 #define GRACE_KNOWN_NS (MS / 20)
-#define BETWEEN_NS     (MS / 10)
-#define IDLE_NS        (2 * MS)
+#define BETWEEN_NS (MS / 10)
+#define IDLE_NS (2 * MS)
 
 /* A planted error is certain only as long as its gates stay closed. */
 #define GRACE_PLANTED_NS (500 * MS)
@@ -32,9 +32,9 @@ void gate_call_begin(const char *what, int is_known_to_wait, int line)
     gates *self = &gate_state;
     pthread_mutex_lock(&self->lock);
     self->call_since_ns = gate_now_ns();
-    self->call_grace_ns = is_known_to_wait                 ? GRACE_KNOWN_NS
-                          : self->device->is_certain       ? GRACE_PLANTED_NS
-                                                           : GRACE_NS;
+    self->call_grace_ns = is_known_to_wait           ? GRACE_KNOWN_NS
+                          : self->device->is_certain ? GRACE_PLANTED_NS
+                                                     : GRACE_NS;
     self->call_line = line;
     snprintf(self->call, sizeof(self->call), "%s", what);
     if (is_known_to_wait)
@@ -83,9 +83,11 @@ static void report_write(char *text, size_t bytes)
         if (done == line->placed)
             continue;
         all_over = 0;
-        text_add(text, bytes, "\n%s: %" PRIu32 " gates, %" PRIu32 " of them closed; the work behind %"
-                 PRIu32 " is over",
-                 line_name(i, name, sizeof(name)), line->placed, line->placed - line->opened, done);
+        text_add(text, bytes,
+                 "\n%s: %" PRIu32 " gates, %" PRIu32 " of them closed; the work behind %" PRIu32
+                 " is over",
+                 line_name(i, name, sizeof(name)), line->placed - line->before,
+                 line->placed - line->opened, done - line->before);
     }
     if (all_over)
         text_add(text, bytes, "\nno gate is closed, and the work behind all of them is over");
@@ -137,7 +139,7 @@ static void *watch(void *unused)
         if (line >= 0) {
             gate_open_next(line);
             self->counts->opened_waiting++;
-            pause_for(BETWEEN_NS);
+            pause_for(BETWEEN_NS + self->still_ns);
         } else if (elapsed > self->device->stall_seconds * 1000 * MS) {
             give_up(elapsed);
         } else {

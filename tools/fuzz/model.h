@@ -81,8 +81,12 @@ typedef struct model_graph {
     uint8_t state, device, pool; /* pool 0: one of its own */
     uint8_t origin;              /* stream slot */
     uint8_t is_launched;
-    order_clock clocks[FUZZ_STREAMS]; /* order inside the capture; components are stream slots */
-    uint32_t tickets[FUZZ_STREAMS];
+    order_clock clocks[FUZZ_STREAMS]; /* order inside the capture */
+    /* A component is a stream slot, until the stream is redirected: what it captures then is on a
+     * branch of its own, one beyond them. */
+    uint8_t branch[FUZZ_STREAMS];
+    int branches; /* given so far */
+    uint32_t tickets[ORDER_COMPONENTS];
     int ranges_count;
     model_range ranges[MODEL_RANGES];
     uint8_t reads[FUZZ_BLOCKS], writes[FUZZ_BLOCKS]; /* live blocks that a launch touches */
@@ -90,10 +94,11 @@ typedef struct model_graph {
                         * launch touches them still, and must be ordered after these */
 } model_graph;
 
-/* A block inside the capture that is under way. Clocks have stream slots as components. */
+/* A block inside the capture that is under way. */
 typedef struct model_inside {
-    int capture; /* number of the capture that the rest is about */
-    uint8_t writer, home;
+    int capture;           /* number of the capture that the rest is about */
+    uint8_t writer, begin; /* components: of the last write, and that it was allocated on */
+    uint8_t home;          /* stream slot */
     uint32_t ready, written, marked;
     order_clock reads, open;
 } model_inside;

@@ -23,8 +23,9 @@ static model_inside *inside_of(model *self, int slot)
 
 static uint32_t node_add(model_graph *graph, int stream)
 {
-    graph->clocks[stream].at[stream] = ++graph->tickets[stream];
-    return graph->tickets[stream];
+    int branch = graph->branch[stream];
+    graph->clocks[stream].at[branch] = ++graph->tickets[branch];
+    return graph->tickets[branch];
 }
 
 static void range_add(model_graph *graph, const model_block *block, int is_outside)
@@ -45,7 +46,7 @@ void graph_did_malloc(model *self, int slot, int stream)
     memset(inside, 0, sizeof(*inside));
     inside->capture = self->captures;
     inside->home = (uint8_t)stream;
-    inside->writer = (uint8_t)stream;
+    inside->begin = inside->writer = capturing(self)->branch[stream];
     inside->ready = node_add(capturing(self), stream);
     block->graph = (uint8_t)self->capturing;
     block->is_captured = 1;
@@ -60,7 +61,7 @@ int graph_is_ordered(model *self, int slot, int stream, int is_write)
     const model_inside *inside = inside_of(self, slot);
     const order_clock *clock = &capturing(self)->clocks[stream];
     int is_own = self->blocks[slot].graph == self->capturing;
-    if (is_own && stream != inside->home && clock->at[inside->home] < inside->ready)
+    if (is_own && clock->at[inside->begin] < inside->ready)
         return 0;
     if (clock->at[inside->writer] < inside->written)
         return 0;
@@ -74,15 +75,15 @@ void graph_did_access(model *self, int slot, int stream, int is_write)
     uint32_t ticket = node_add(graph, stream);
     if (is_write) {
         memset(&inside->reads, 0, sizeof(inside->reads));
-        inside->writer = (uint8_t)stream;
+        inside->writer = graph->branch[stream];
         inside->written = ticket;
         graph->writes[slot] = 1;
     } else {
-        inside->reads.at[stream] = ticket;
+        inside->reads.at[graph->branch[stream]] = ticket;
         graph->reads[slot] = 1;
     }
-    if (stream != inside->home)
-        inside->open.at[stream] = ticket;
+    /* One of its own stream too: that may be redirected before the free. */
+    inside->open.at[graph->branch[stream]] = ticket;
     if (self->blocks[slot].graph != self->capturing)
         range_add(graph, &self->blocks[slot], 1);
 }
@@ -93,7 +94,7 @@ void graph_did_mark(model *self, const fuzz_op *op)
     const order_clock *clock = &capturing(self)->clocks[op->stream];
     if (op->kind == FUZZ_USE_STREAM)
         inside->marked |= 1u << op->stream;
-    for (int i = 0; op->kind == FUZZ_USE && i < FUZZ_STREAMS; i++)
+    for (int i = 0; op->kind == FUZZ_USE && i < ORDER_COMPONENTS; i++)
         if (inside->open.at[i] <= clock->at[i])
             inside->open.at[i] = 0;
 }
@@ -127,6 +128,23 @@ void graph_did_wait(model *self, const fuzz_op *op)
     (void)node_add(graph, op->stream);
 }
 
+/* The stream captures what comes next on a branch of its own, after what the other stands for (or
+ * after nothing); or it joins the other. */
+void graph_did_redirect(model *self, const fuzz_op *op)
+{
+    model_graph *graph = capturing(self);
+    order_clock *clock = &graph->clocks[op->stream];
+    if (op->n == REDIRECT_ADD) {
+        order_join(clock, &graph->clocks[op->other]);
+        return;
+    }
+    graph->branch[op->stream] = (uint8_t)graph->branches++;
+    if (op->n == REDIRECT_SET)
+        *clock = graph->clocks[op->other];
+    else
+        memset(clock, 0, sizeof(*clock));
+}
+
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
 void graph_did_begin(model *self, const fuzz_op *op)
@@ -134,6 +152,9 @@ void graph_did_begin(model *self, const fuzz_op *op)
     model_graph *graph = &self->graphs[op->graph];
     memset(graph, 0, sizeof(*graph));
     graph->state = GRAPH_CAPTURING;
+    graph->branches = FUZZ_STREAMS;
+    for (uint8_t i = 0; i < FUZZ_STREAMS; i++)
+        graph->branch[i] = i;
     graph->pool = op->pool;
     graph->origin = op->stream;
     graph->device = (uint8_t)self->order.device[self->streams[op->stream].component];
@@ -143,11 +164,17 @@ void graph_did_begin(model *self, const fuzz_op *op)
     self->streams[op->stream].is_known = 1;
 }
 
+int graph_is_behind(const model_graph *graph, int stream)
+{
+    return order_covers(&graph->clocks[graph->origin], &graph->clocks[stream]);
+}
+
+/* What a redirected stream captured before need not be joined. */
 int graph_is_joined(const model *self, const model_graph *graph)
 {
-    (void)self;
+    int number = (int)(graph - self->graphs) + 1;
     for (int i = 0; i < FUZZ_STREAMS; i++)
-        if (graph->tickets[i] > graph->clocks[graph->origin].at[i])
+        if (self->streams[i].graph == number && !graph_is_behind(graph, i))
             return 0;
     return 1;
 }

@@ -2,8 +2,9 @@
 /*
  * Captures in the model: what is ordered inside a graph, and what a launch touches.
  *
- * Inside a capture the components of clocks are stream slots and the tickets count nodes, so order
- * is reachability along the edges. A block of the capture is used only inside it. A block from
+ * Inside a capture a component of clocks is a chain of nodes, one for each stream and one more for
+ * each time that a stream was redirected, and the tickets count nodes: order is reachability along
+ * the edges. A block of the capture is used only inside it. A block from
  * outside may be used too; each launch is then an access of it by the stream launched on. That it
  * stays there until the graph is gone is Tenure's promise: the program may free it at any time, and
  * no launch needs to be recorded as a use.
@@ -18,6 +19,7 @@ void graph_did_access(model *self, int slot, int stream_slot, int is_write);
 void graph_did_mark(model *self, const fuzz_op *op);
 void graph_did_record(model *self, const fuzz_op *op);
 void graph_did_wait(model *self, const fuzz_op *op);
+void graph_did_redirect(model *self, const fuzz_op *op);
 void graph_did_begin(model *self, const fuzz_op *op);
 /* `is_made`: a graph came of it. */
 void graph_did_end(model *self, const fuzz_op *op, int is_made);
@@ -27,6 +29,8 @@ void graph_did_destroy(model *self, const fuzz_op *op);
 /* Inside a capture: as model_is_ordered and model_is_covered. */
 int graph_is_ordered(model *self, int slot, int stream_slot, int is_write);
 int graph_is_covered(model *self, const fuzz_op *op);
+/* 1 if what the stream captured last is before what the origin captures next. */
+int graph_is_behind(const model_graph *graph, int stream_slot);
 /* 1 if all streams of the capture have joined its origin again. */
 int graph_is_joined(const model *self, const model_graph *graph);
 /* 1 if a launch on the stream is ordered after what it must be after. */

@@ -297,6 +297,13 @@ static const char *graph_allows(model *self, const fuzz_op *op)
                              self->pools[op->pool].device != stream_device(self, op)))
             return "no such pool of graphs on the device";
         return op->n > 2 ? "no such mode" : NULL;
+    case FUZZ_REDIRECT:
+        if (!self->capturing || stream->graph == 0 || op->stream == op->other ||
+            self->streams[op->other].graph != stream->graph)
+            return "not two streams of a capture";
+        if (op->n != REDIRECT_ADD && self->graphs[self->capturing - 1].branches == ORDER_COMPONENTS)
+            return "the capture has all the branches that the model can hold";
+        return op->n > REDIRECT_NONE ? "no such way" : NULL;
     case FUZZ_CAPTURE_END:
         return graph->state != GRAPH_CAPTURING ? "nothing is being captured there"
                : graph_is_joined(self, graph)  ? NULL
@@ -337,6 +344,7 @@ static const char *rest_allows(model *self, const fuzz_op *op)
     case FUZZ_CONTENT:
         return block_allows(self, op);
     case FUZZ_CAPTURE_BEGIN:
+    case FUZZ_REDIRECT:
     case FUZZ_CAPTURE_END:
     case FUZZ_CAPTURE_ABORT:
     case FUZZ_LAUNCH:

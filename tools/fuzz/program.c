@@ -86,6 +86,9 @@ static uint8_t *op_slot(fuzz_op *op, char letter, unsigned *slots)
     case 's':
         *slots = FUZZ_STREAMS;
         return &op->stream;
+    case 'o':
+        *slots = FUZZ_STREAMS;
+        return &op->other;
     case 'e':
         *slots = FUZZ_EVENTS;
         return &op->event;
@@ -103,13 +106,20 @@ static uint8_t *op_slot(fuzz_op *op, char letter, unsigned *slots)
     }
 }
 
+/* What a slot's name begins with: the second block or stream of an operation is one like the first.
+ */
+static char slot_prefix(char letter)
+{
+    return letter == 'c' ? 'b' : letter == 'o' ? 's' : letter;
+}
+
 static int operand_write(const fuzz_op *op, char letter, char *to, size_t room)
 {
     fuzz_op copy = *op;
     unsigned slots;
     const uint8_t *slot = op_slot(&copy, letter, &slots);
     if (slot != NULL)
-        return snprintf(to, room, "%c%u", letter == 'c' ? 'b' : letter, *slot);
+        return snprintf(to, room, "%c%u", slot_prefix(letter), *slot);
     if (letter == 'f')
         return snprintf(to, room, "%s", fuzz_entries[op->name]);
     if (letter == 't')
@@ -146,8 +156,7 @@ static int operand_read(fuzz_op *op, char letter, const char *word)
         return name_read(word, fuzz_settings, fuzz_settings_count, &op->name);
     if (slot == NULL)
         return number_read(word, letter == 'n' ? &op->n : &op->m);
-    if (word[0] != (letter == 'c' ? 'b' : letter) || number_read(word + 1, &value) != 0 ||
-        value >= slots)
+    if (word[0] != slot_prefix(letter) || number_read(word + 1, &value) != 0 || value >= slots)
         return -1;
     *slot = (uint8_t)value;
     return 0;

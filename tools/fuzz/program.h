@@ -9,7 +9,7 @@
  * are is decided by the model (model.h) and by nothing else.
  *
  * The same table makes the text form. A template's words stand for themselves, and
- *   %b block  %s stream  %e event  %p pool (p0: the default)  %g graph  %d device
+ *   %b, %c block  %s, %o stream  %e event  %p pool (p0: the default)  %g graph  %d device
  *   %n, %m numbers   %f name of a driver's entry point   %t a setting
  */
 #ifndef TENURE_FUZZ_PROGRAM_H
@@ -72,6 +72,7 @@ enum {
     X(WAKE, "wake %p device %d")                                                                   \
     X(CONTENT, "content %b keep %n")                                                               \
     X(CAPTURE_BEGIN, "capture-begin %g on %s from %p mode %n")                                     \
+    X(REDIRECT, "redirect %s to %o how %n")                                                        \
     X(CAPTURE_END, "capture-end %g")                                                               \
     X(CAPTURE_ABORT, "capture-abort %g")                                                           \
     X(LAUNCH, "launch %g on %s")                                                                   \
@@ -81,6 +82,9 @@ enum {
     X(RUN_STREAM, "run-stream %s operations %n")                                                   \
     X(FAULT, "fault %f nth %n sticky %m")                                                          \
     X(FAULTS_OFF, "faults-off")
+
+/* n of REDIRECT: what becomes of the stream's dependencies in its capture. */
+enum { REDIRECT_SET, REDIRECT_ADD, REDIRECT_NONE };
 
 typedef enum fuzz_kind {
 #define FUZZ_OP_ENUMERATOR(name, text) FUZZ_##name,

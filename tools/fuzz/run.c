@@ -186,6 +186,7 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_RUN_STREAM:
         return run_order(run, op);
     case FUZZ_CAPTURE_BEGIN:
+    case FUZZ_REDIRECT:
     case FUZZ_CAPTURE_END:
     case FUZZ_CAPTURE_ABORT:
     case FUZZ_LAUNCH:

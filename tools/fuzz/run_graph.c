@@ -25,6 +25,40 @@ static int run_begin(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
+/* Sets or adds dependencies of a stream by hand. Tenure is not told, as no program could tell it.
+ * */
+static int run_redirect(fuzz_run *run, const fuzz_op *op)
+{
+    enum { FRONTIER = 256 };
+    CUgraphNode after[FRONTIER];
+    const CUgraphNode *nodes = NULL;
+    CUstreamCaptureStatus status;
+    CUgraph graph;
+    cuuint64_t id;
+    size_t count = 0;
+    CUresult result = CUDA_SUCCESS;
+    unsigned how = op->n == REDIRECT_ADD ? CU_STREAM_ADD_CAPTURE_DEPENDENCIES
+                                         : CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+    if (op->n != REDIRECT_NONE)
+        result = run->device->capture_info(run->streams[op->other], &status, &id, &graph, &nodes,
+                                           &count);
+    if (result == CUDA_SUCCESS && count > FRONTIER)
+        return 0;
+    if (count > 0) /* the driver's list lives until the next call about the capture */
+        memcpy(after, nodes, count * sizeof(after[0]));
+    if (result == CUDA_SUCCESS)
+        result = run->device->capture_update(run->streams[op->stream], after, NULL, count, how);
+    run_hash(run, (uint64_t)result);
+    if (result == CUDA_SUCCESS) {
+        graph_did_redirect(&run->model, op);
+        return 1;
+    }
+    if (!run_was_sabotaged(run))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "driver",
+                 "cuStreamUpdateCaptureDependencies gave error %d", (int)result);
+    return 0;
+}
+
 /* However it ends, the capture is over. */
 static int run_finish(fuzz_run *run, const fuzz_op *op)
 {
@@ -98,6 +132,8 @@ int run_graph(fuzz_run *run, const fuzz_op *op)
     switch ((fuzz_kind)op->kind) {
     case FUZZ_CAPTURE_BEGIN:
         return run_begin(run, op);
+    case FUZZ_REDIRECT:
+        return run_redirect(run, op);
     case FUZZ_CAPTURE_END:
     case FUZZ_CAPTURE_ABORT:
         return run_finish(run, op);

@@ -130,7 +130,7 @@ static int run_commit(fuzz_run *run, const fuzz_op *op)
     (void)run->device->owner_begin(block->base, (size_t)op->n, run->labels[op->block]);
     m->requested_bytes[block->device] += op->n - block->bytes;
     block->bytes = (size_t)op->n;
-    block->is_tagged = 0;                               /* its last word is another one now */
+    block->is_tagged = 0; /* its last word is another one now */
     run_graph_tags_forget(run, op->block);
     block->ready = order_point(&m->order, block->home); /* Tenure's waits may have come before */
     return 1;

@@ -29,7 +29,8 @@ static const cli_option options[] = {
      "A.. without an end, with --time",
      &seeds, NULL},
     {"time", "SECONDS", "stop after so long", &seconds, NULL},
-    {"jobs", "N", "programs at a time (default: as many as there are processors)", &jobs, NULL},
+    {"jobs", "N", "programs at a time (default: as many as there are processors; with --gates 1)",
+     &jobs, NULL},
     {"ops", "N", "operations in a program (default 20000)", &ops, NULL},
     {"illegal", NULL, "plant exactly one error in each program, and see it caught", NULL, &illegal},
     {"replay", "FILE", "run the program in a file, and nothing else", &replay, NULL},
@@ -46,7 +47,8 @@ static const cli_option options[] = {
     {"no-graphs", NULL, "capture nothing", NULL, &no_graphs},
     {"no-sleep", NULL, "put no pool to sleep", NULL, &no_sleep},
     {"driver", "WHAT",
-     "cuda: on a GPU, with --gates; sim (the default); or the path of a driver's library",
+     "sim (the default), cuda: a GPU, with --gates in any case, or the path of a\n"
+     "driver's library",
      &driver, NULL},
     {"gates", NULL,
      "hold streams until the host lets each operation run, and check contents: what\n"
@@ -144,8 +146,8 @@ static exit_code device_open(fuzz_device *device, gate_device_facts *facts)
     long seconds_max;
     int is_cuda = driver != NULL && strcmp(driver, "cuda") == 0;
     if (driver != NULL && !is_cuda && strchr(driver, '/') == NULL && strcmp(driver, "sim") != 0)
-        return (exit_code)cli_usage_error(&syntax, "--driver must be sim, cuda or a path, not \"%s\"",
-                                          driver);
+        return (exit_code)cli_usage_error(
+            &syntax, "--driver must be sim, cuda or a path, not \"%s\"", driver);
     gates_wanted |= is_cuda;
     if (!gates_wanted && (spin || stall != NULL))
         return (exit_code)cli_usage_error(&syntax, "--spin and --stall are for --gates");
@@ -156,9 +158,9 @@ static exit_code device_open(fuzz_device *device, gate_device_facts *facts)
         fprintf(stderr, "tenure fuzz: %s\n", error);
         return EXIT_CODE_BAD_INPUT;
     }
-    const char *path = is_cuda                              ? "libcuda.so.1"
+    const char *path = is_cuda                             ? "libcuda.so.1"
                        : strcmp(choice.driver, "sim") == 0 ? "libtenure_simcuda.so"
-                                                            : choice.driver;
+                                                           : choice.driver;
     if (!gates_wanted && fuzz_device_open(device, path, error, sizeof(error)) == 0)
         return EXIT_CODE_OK;
     if (gates_wanted && gate_device_open(device, path, error, sizeof(error)) == 0) {
@@ -168,7 +170,8 @@ static exit_code device_open(fuzz_device *device, gate_device_facts *facts)
             return EXIT_CODE_OK;
         snprintf(error, sizeof(error), "%s", facts->error);
     }
-    fprintf(stderr, "tenure fuzz: %s\n", error);
+    fprintf(stderr, "tenure fuzz: %s\n%s", error,
+            is_cuda ? "Run `tenure doctor` for what is missing, or leave out --driver.\n" : "");
     return EXIT_CODE_NO_DEVICE;
 }
 

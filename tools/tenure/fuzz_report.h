@@ -12,10 +12,10 @@
 typedef struct fuzz_report {
     const fuzz_campaign_options *options;
     const fuzz_totals *totals;
-    const char *command;  /* as typed */
-    const char *file;     /* the shrunk program; null: none was written */
-    size_t before, after; /* operations, before and after shrinking */
-    uint64_t tries;       /* of the shrinker */
+    const char *command;            /* as typed */
+    const char *file;               /* the shrunk program; null: none was written */
+    size_t before, after;           /* operations, before and after shrinking */
+    uint64_t tries;                 /* of the shrinker */
     const gate_device_facts *facts; /* of gated programs; null: of the simulated device's */
     const char *replay_options;     /* what --replay needs besides, with a space at its end */
 } fuzz_report;

@@ -35,9 +35,8 @@ void fuzz_report_device(const fuzz_report *report)
     const gate_device_facts *facts = report->facts;
     printf("%s, %.0f MiB, driver %s\n", facts->name, (double)facts->memory_bytes / (1 << 20),
            facts->driver);
-    printf("streams are held by %s\n", facts->has_memory_operations
-                                           ? "stream memory operations"
-                                           : "kernels that spin");
+    printf("streams are held by %s\n",
+           facts->has_memory_operations ? "stream memory operations" : "kernels that spin");
 }
 
 void fuzz_report_gates_text(const fuzz_report *report)
@@ -49,12 +48,15 @@ void fuzz_report_gates_text(const fuzz_report *report)
     printf("%" PRIu64 " complete checks, %" PRIu64 " operations skipped, %" PRIu64
            " allocations refused\n",
            totals->checks, totals->skipped, totals->failed_allocations);
-    printf("gates: %" PRIu64 ", opened %" PRIu64 " as drawn, %" PRIu64 " for calls that waited, %"
-           PRIu64 " for lack of room\n",
+    printf("gates: %" PRIu64 ", opened %" PRIu64 " as drawn, %" PRIu64
+           " for calls that waited, %" PRIu64 " for lack of room\n",
            gates->placed, gates->opened_drawn, gates->opened_waiting, gates->opened_full);
     printf("operations that were over before an older one had begun: %" PRIu64
            "; that waited for something else: %" PRIu64 "\n",
            gates->overtaking, gates->late);
+    printf("memory of the device that was not free again after a program: at most %" PRIu64
+           " bytes\n",
+           gates->kept_bytes);
     printf("a gate takes %.0f us to open\n", opening_us(totals));
     printf("contents: %" PRIu64 " reads checked, %" PRIu64 " words in them, %" PRIu64
            " words written; %" PRIu64 " programs with a mismatch\n",
@@ -93,6 +95,7 @@ void fuzz_report_gates_json(json_writer *json, const fuzz_report *report)
     json_unsigned(json, "words_written", gates->words_written);
     json_unsigned(json, "programs_with_a_mismatch", totals->mismatches);
     json_object_end(json);
+    json_unsigned(json, "bytes_kept_at_most", gates->kept_bytes);
     json_object_begin(json, "not_done");
     for (int i = 0; i < FUZZ_KINDS; i++)
         if (totals->unavailable[i] > 0)

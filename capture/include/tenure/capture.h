@@ -46,7 +46,10 @@
  *
  * Limits. At most 64 streams of one capture may allocate (TNR_ERR_CAPTURE for more). Edges of other
  * types than the default order nothing here. A copy or set that reaches over the end of the block
- * that it begins in keeps that block alone; the audit reports it.
+ * that it begins in keeps that block alone; the audit reports it. Before a program takes
+ * dependencies away from a stream by hand (cuStreamUpdateCaptureDependencies), it records that
+ * stream's uses with tnr_record_use, also those of blocks of its own: a free on the stream does not
+ * follow them any more.
  *
  * Threads, context, fork, failure: as <tenure/alloc.h> says. Needs a driver of CUDA 12.3 or newer,
  * else TNR_ERR_DRIVER_TOO_OLD.
