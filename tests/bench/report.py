@@ -23,7 +23,6 @@ import textwrap
 from kept import changes_table, instructions_table
 from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_table, provenance,
                   table, text_gb, text_ns)
-from scaling import moves_curve_picture, moves_curve_table, scale_table
 from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
                    picture_line, pictures_make, single_table, traces_table, uses_table)
 from targets import targets_table
@@ -375,20 +374,6 @@ By kind of call, in ms:
 
 {kinds}
 {replay_from}
-## Memory against moves
-
-The traces replayed on the simulated device with other settings, one at a time
-(`tests/bench/moves.py`): the worst reserved over live, and what it takes. Chunks are counted;
-driver time is modelled, from a table of what an H200's driver takes for a call.
-
-{curve}
-{curve_picture}## Scale
-
-Eight simulated devices, a thousand to a million live blocks on 16 to 1,024 streams
-(`tests/bench/scale.c`, `scale.py`). Times that hold driver calls hold the simulation's, so they
-show how a cost grows and not what it is on a GPU.
-
-{scale}
 ## Captures
 
 Captures of 1,000 steps on four streams that wait for each other; a step allocates, uses and frees
@@ -452,9 +437,6 @@ def page_make(bench, replay, recorded, docs, traces):
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
         sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs),
-        curve=moves_curve_table(docs, replay),
-        curve_picture="![Chunks moved over reserved / live](benchmarks/moves.svg)\n\n"
-        if moves_curve_picture(docs, replay) else "", scale=scale_table(docs),
         instructions=instructions_table(docs), changes=changes_table(docs))
 
 
@@ -499,9 +481,7 @@ def outputs_make(data, recorded_path):
     bench, replay = Bench(data / "bench.csv"), Replay(data / "replay.json")
     recorded = recorded_read(recorded_path)
     traces = pathlib.Path(recorded_path).parent
-    curve = moves_curve_picture(data.parent, replay)
-    return {**({"benchmarks/moves.svg": curve} if curve else {}),
-            "benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
+    return {"benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
             **{f"benchmarks/{name}.svg": text for name, text in pictures_make(bench).items()},
             "benchmarks/memory.svg": memory_picture(replay, recorded)}
 
