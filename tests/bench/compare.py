@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is one build of the library faster than another? Runs `tenure bench` with each in turn.
 
-    compare.py --tenure build/bin/tenure OLD.so NEW.so [--runs N] [-- options of tenure bench]
+    compare.py --tenure build/bin/tenure OLD.so NEW.so [--runs N] [--fastest] [-- OPTION...]
 
     compare.py --tenure build/bin/tenure old/lib/libtenure.so build/lib/libtenure.so -- \\
         --driver cuda --only pair,mix --threads 1,16
 
-The command is the same for both, and only the library is put in its place (LD_PRELOAD), so the
-difference is the library's. The two take turns, and who begins alternates, so that whatever
-disturbs the machine disturbs both. For each row: Tenure's median of either (the median over the
-runs), new over old, and the least and the most of that ratio over the runs. Where these lie on
-both sides of 1 the runs do not agree, and the row says so: then nothing was shown.
+OPTION... are those of `tenure bench`. The command is the same for both, and only the library is put
+in its place (LD_PRELOAD), so the difference is the library's. The two take turns, and who begins
+alternates, so that whatever disturbs the machine disturbs both. For each row: Tenure's median of
+either (the median over the runs), new over old, and the least and the most of that ratio over the
+runs. Where these lie on both sides of 1 the runs do not agree, and the row says so: then nothing
+was shown. With --fastest it is the fastest round of each run instead, which says more on a machine
+that others use too.
 
 Exit codes: 0 done; 1 a run failed, or the two did different work; 2 wrong usage.
 """
@@ -29,8 +31,8 @@ class Failed(Exception):
     """A run failed; the text says how."""
 
 
-def bench_run(tenure, library, options, path):
-    """Tenure's rows of one run: (median ns, checksum) by configuration."""
+def bench_run(tenure, library, options, path, column):
+    """Tenure's rows of one run: (ns, checksum) by configuration."""
     command = [str(tenure), "bench", "--csv", str(path), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False,
                           env={**os.environ, "LD_PRELOAD": str(library.resolve())})
@@ -39,19 +41,21 @@ def bench_run(tenure, library, options, path):
                      f"{done.stderr.strip()[-1000:]}")
     lines = path.read_text("utf-8").splitlines()[1:]
     return {(row["bench"], int(row["bytes"]), int(row["threads"]), int(row["live_per_thread"])):
-            (float(row["median_ns"]), row["checksum"])
+            (float(row[column]), row["checksum"])
             for row in csv.DictReader(lines) if row["allocator"] == "tenure" and row["median_ns"]}
 
 
 def runs_take(arguments):
     """The runs of both, one after the other: two lists of equal length."""
     taken = ([], [])
+    column = "min_ns" if arguments.fastest else "median_ns"
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "bench.csv"
         for run in range(arguments.runs):
             for index in ((0, 1), (1, 0))[run % 2]:
                 library = (arguments.old, arguments.new)[index]
-                taken[index].append(bench_run(arguments.tenure, library, arguments.options, path))
+                taken[index].append(bench_run(arguments.tenure, library, arguments.options, path,
+                                              column))
                 print(f"run {run + 1} of {arguments.runs}: {'new' if index else 'old'}",
                       file=sys.stderr)
     return taken
@@ -84,6 +88,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tenure", type=pathlib.Path, required=True, help="the tenure command")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each (default 5)")
+    parser.add_argument("--fastest", action="store_true", help="compare the fastest rounds")
     parser.add_argument("old", type=pathlib.Path, metavar="OLD.so")
     parser.add_argument("new", type=pathlib.Path, metavar="NEW.so")
     own, options = sys.argv[1:], []

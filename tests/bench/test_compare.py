@@ -23,8 +23,9 @@ if one is None:
     sys.exit("it broke")
 assert sys.argv[4:] == ["--quick"], sys.argv
 pathlib.Path(sys.argv[3]).write_text(
-    "# command\\nbench,allocator,bytes,threads,live_per_thread,median_ns,checksum\\n"
-    f"pair,tenure,512,1,1,{{one[0]}},{{one[1]}}\\npair,pytorch,512,1,1,9,{{one[1]}}\\n")
+    "# command\\nbench,allocator,bytes,threads,live_per_thread,median_ns,min_ns,checksum\\n"
+    f"pair,tenure,512,1,1,{{one[0]}},{{one[0] / 2}},{{one[1]}}\\n"
+    f"pair,pytorch,512,1,1,9,9,{{one[1]}}\\n")
 """
 
 
@@ -37,14 +38,14 @@ class Compare(unittest.TestCase):
         self.command.write_text(COMMAND, "utf-8")
         self.command.chmod(0o755)
 
-    def compare(self, old, new):
+    def compare(self, old, new, *options):
         for name, times in (("old.so", old), ("new.so", new)):
             (self.top / name).touch()
             (self.top / f"{name}.json").write_text(json.dumps(times), "utf-8")
         return subprocess.run(
             [sys.executable, "-B", str(HERE / "compare.py"), "--tenure", str(self.command),
-             "--runs", str(len(old)), str(self.top / "old.so"), str(self.top / "new.so"), "--",
-             "--quick"], capture_output=True, text=True, check=False)
+             "--runs", str(len(old)), *options, str(self.top / "old.so"),
+             str(self.top / "new.so"), "--", "--quick"], capture_output=True, text=True, check=False)
 
     def test_faster(self):
         done = self.compare([[40, 7], [50, 7], [44, 7]], [[30, 7], [25, 7], [22, 7]])
@@ -59,6 +60,10 @@ class Compare(unittest.TestCase):
         self.assertIn(": slower", self.compare([[40, 7]] * 2, [[50, 7]] * 2).stdout)
         self.assertIn(": the runs do not agree",
                       self.compare([[40, 7], [50, 7]], [[50, 7], [40, 7]]).stdout)
+
+    def test_fastest(self):
+        line = self.compare([[40, 7]], [[50, 7]], "--fastest").stdout.splitlines()[-1]
+        self.assertEqual(line.split()[4:7], ["20.0", "25.0", "1.250"])
 
     def test_other_work_is_no_comparison(self):
         done = self.compare([[40, 7]], [[30, 8]])
