@@ -55,6 +55,20 @@ def moves_curve_table(docs, replay):
     return table(headings, rows) + "\n" + facts_table(made, "moves.csv")
 
 
+def moves_default_table(docs):
+    """The default, trace by trace."""
+    rows, _ = csv_rows(docs / "benchmarks" / "moves.csv")
+    shown = [[f"`{one['trace']}`", one["reserved_over_live"], one["reserved_over_live_most"],
+              f"{int(one['chunks_created']):,}", f"{int(one['chunks_moved']):,}",
+              one["second_half_driver_allocations"], f"{float(one['modelled_driver_ms']):.1f}",
+              f"{float(one['percent_of_recorded']):.2f} %"]
+             for one in rows if one["setting"] == "default"]
+    if not shown:
+        return NOT_MEASURED
+    return table(["trace", "reserved / live", "at most", "chunks made", "chunks moved",
+                  "2nd half: to the driver", "modelled driver ms", "of the recorded run"], shown)
+
+
 def moves_curve_picture(docs, replay):
     """Chunks moved, logarithmic, over reserved / live of the worst one-stream trace; the values of
     a setting are joined. None without data."""
