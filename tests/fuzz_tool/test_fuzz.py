@@ -77,6 +77,22 @@ class Fuzz(unittest.TestCase):
             self.assertEqual(report["caught"][kind], planted, kind)
         self.assertGreater(sum(report["planted"].values()), 500)
 
+    def test_a_launch_that_reads_what_no_graph_wrote_is_not_legal(self):
+        """The block is of a capture that was aborted. Its memory was given to that as the next
+        graph of the pool, which every launch would order; the first graph's may still run."""
+        program = self.folder / "unwritten.txt"
+        program.write_text("\n".join((
+            "tenure-fuzz 1", "devices 1", "memory 134217728", "schedule lazy", "schedule-seed 1",
+            "begin", "create-graph-pool p1 device d0",
+            *(f"create-stream s{i} device d0 blocking 0 told 1" for i in (2, 5, 6)),
+            "capture-begin g1 on s5 from p1 mode 0", "malloc b0 on s5 from p0 bytes 512",
+            "write b0 on s5", "free b0", "capture-end g1", "launch g1 on s6",
+            "capture-begin g3 on s2 from p1 mode 0", "malloc b20 on s2 from p0 bytes 18",
+            "capture-abort g3", "capture-begin g2 on s5 from p0 mode 1", "read b20 on s5",
+            "capture-end g2", "launch g2 on s5", "")))
+        result = self.fuzz("--replay", program, "--verbose")
+        self.assertIn("launch g2 on s5  -- skipped", result.stderr)
+
     def find(self, bug, code, *arguments):
         """Looks for a bug of the library, shrinks the program, replays it. Returns both."""
         report = self.report("--seeds", "1..50", *arguments, code=code, bug=bug)

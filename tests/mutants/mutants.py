@@ -227,11 +227,11 @@ MUTANTS = [
      "        bins->words[slot / 64] &= ~((uint64_t)1 << slot % 64);\n",
      "",
      "a bin that has become empty still counts as one with blocks"),
-    ("free_keeps_uses", "alloc/arena/world.h",
-     "    tnri_record_turn(world, block, TNRI_BINNED, TNRI_LIVE);\n"
+    ("carve_keeps_uses", "alloc/arena/world.c",
+     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
      "    block->uses = NULL;\n",
-     "    tnri_record_turn(world, block, TNRI_BINNED, TNRI_LIVE);\n",
-     "a block from a bin keeps what was left in its record"),
+     "    tnri_record_enter(world, block, TNRI_LIVE);\n",
+     "a block from the index keeps what was left in its record"),
     ("count_freed_slot", "alloc/arena/arena.c",
      "->requested_live -= tnri_block_requested(block);",
      "->requested_live -= block->bytes;",

@@ -234,6 +234,16 @@ int graph_is_threatened(const model *self, int number)
     return self->has_ghosts && graph->pool != 0 ? 2 : 0;
 }
 
+/* 1 if no launch has written the block yet: it is of another graph, or of a capture that came to
+ * nothing. Until then its memory may still be what an earlier graph of the pool works with. */
+static int block_is_unwritten(const model *self, const model_block *block, const model_graph *graph)
+{
+    if (block->graph == MODEL_UNWRITTEN)
+        return 1;
+    const model_graph *of = block->graph == 0 ? graph : &self->graphs[block->graph - 1];
+    return of != graph && !of->is_launched;
+}
+
 int graph_is_launchable(model *self, const model_graph *graph, const model_stream *stream)
 {
     if (graph->pool > 0 && self->pools[graph->pool].is_asleep)
@@ -249,7 +259,8 @@ int graph_is_launchable(model *self, const model_graph *graph, const model_strea
     for (int i = 0; i < self->live_count; i++) {
         int slot = self->live[i];
         if ((graph->reads[slot] || graph->writes[slot]) &&
-            !model_is_ordered(self, &self->blocks[slot], stream, graph->writes[slot]))
+            (block_is_unwritten(self, &self->blocks[slot], graph) ||
+             !model_is_ordered(self, &self->blocks[slot], stream, graph->writes[slot])))
             return 0;
     }
     return 1;
