@@ -16,7 +16,6 @@ tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
 _Atomic uint64_t tnri_library_epoch;
 _Atomic uint64_t tnri_generation;
 _Thread_local tnri_thread tnri_this_thread;
-_Thread_local tnri_thread *tnri_thread_known __attribute__((tls_model("initial-exec")));
 
 static uint64_t generation_last;   /* library lock: never given twice */
 static _Atomic int library_forked; /* set in a child, for ever */
@@ -133,12 +132,6 @@ uint64_t tnri_thread_number(void)
     if (tnri_unlikely(tnri_this_thread.number == 0))
         tnri_this_thread.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
     return tnri_this_thread.number;
-}
-
-TNRI_SELDOM tnri_thread *tnri_thread_meet(void)
-{
-    tnri_thread_known = &tnri_this_thread;
-    return tnri_thread_known;
 }
 
 tnr_pool tnri_thread_route(tnri_thread *thread, int device)

@@ -18,7 +18,7 @@
 
 enum {
     TNRI_ROUTES_MAX = 16,   /* depth of tnr_pool_push */
-    TNRI_CACHED_ARENAS = 16 /* slots, a power of two */
+    TNRI_CACHED_ARENAS = 64 /* slots, a power of two: two of 16 streams seldom share one */
 };
 
 typedef struct tnri_cached_arena {
@@ -45,17 +45,11 @@ typedef struct tnri_thread {
 
 extern _Thread_local tnri_thread tnri_this_thread;
 
-/*
- * The address of tnri_this_thread, null until it is first asked for. The dynamic linker finds a
- * library's own thread-local data by a call; with this model it is one load. The space that a
- * library loaded late has for such data is scarce, so only this one word is kept there.
- */
-extern _Thread_local tnri_thread *tnri_thread_known __attribute__((tls_model("initial-exec")));
-tnri_thread *tnri_thread_meet(void);
+/* The calling thread's. The linker's general way to it is a call, so it is asked for once in an
+ * operation. The quick way (initial-exec) would make dlopen refuse the library. */
 static inline tnri_thread *tnri_thread_here(void)
 {
-    tnri_thread *thread = tnri_thread_known;
-    return tnri_likely(thread != NULL) ? thread : tnri_thread_meet();
+    return &tnri_this_thread;
 }
 
 /* The calling thread's number, from 1 on, never used again by another thread. */
