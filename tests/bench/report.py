@@ -383,7 +383,8 @@ The traces replayed on the simulated device with other settings, one at a time
 driver time is modelled, from a table of what an H200's driver takes for a call.
 
 {curve}
-{curve_picture}The default by trace: means of three schedules, since where old mappings go depends on when work
+{curve_picture}\
+The default by trace: means of three schedules, since where old mappings go depends on when work
 ends; "at most" is the largest of the three.
 
 {curve_default}
