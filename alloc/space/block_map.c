@@ -20,22 +20,39 @@ void tnri_block_map_destroy(tnri_block_map *map)
     map->granules = NULL;
 }
 
+#define PART_BYTES ((uintptr_t)1 << TNRI_PART_SHIFT)
+
 static tnri_granule *granule_of(const tnri_block_map *map, uintptr_t address)
 {
     tnri_assert_hot(address - map->base < map->bytes);
     return &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
 }
 
-static size_t slot_of(uintptr_t address)
-{
-    return (address >> TNRI_SLOT_SHIFT) & (TNRI_SLOTS_COUNT - 1);
-}
-
-/* 1 if the record is at its place: its entry must not be overwritten by another block. */
-static int block_is_entered(const tnri_block *block, uintptr_t granule_base)
+/* 1 if the record is at its place in [base, base + bytes): its entry must not be overwritten by
+ * another block. */
+static int block_is_entered(const tnri_block *block, uintptr_t base, size_t bytes)
 {
     return block != NULL && (block->state == TNRI_LIVE || block->state == TNRI_BINNED) &&
-           block->base >= granule_base && block->base - granule_base < TNRI_GRANULE_BYTES;
+           block->base >= base && block->base - base < bytes;
+}
+
+/* Makes a table of a part, if more than one block begins there. */
+static int part_prepare(tnri_map_entry *part, uintptr_t address)
+{
+    uintptr_t start = atomic_load_explicit(part, memory_order_relaxed);
+    if (start & 1)
+        return 1;
+    tnri_block *resident = (tnri_block *)start;
+    uintptr_t base = address & ~(PART_BYTES - 1);
+    if (!block_is_entered(resident, base, PART_BYTES) || resident->base == address)
+        return 1;
+    tnri_slots *slots = tnri_host_alloc(sizeof(*slots));
+    if (slots == NULL)
+        return 0;
+    atomic_store_explicit(&slots->slot[tnri_map_slot(resident->base)], resident,
+                          memory_order_relaxed);
+    atomic_store_explicit(part, (uintptr_t)slots + 1, memory_order_release);
+    return 1;
 }
 
 int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
@@ -43,32 +60,39 @@ int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
     tnri_granule *granule = granule_of(map, address);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_relaxed);
     if (start & 1)
-        return 1;
+        return part_prepare(&((tnri_parts *)(start - 1))->part[tnri_map_part(address)], address);
     tnri_block *resident = (tnri_block *)start;
-    uintptr_t granule_base = address & ~(TNRI_GRANULE_BYTES - 1);
-    int occupied = block_is_entered(resident, granule_base) && resident->base != address;
-    if (!many && !occupied)
+    int entered =
+        block_is_entered(resident, address & ~(TNRI_GRANULE_BYTES - 1), TNRI_GRANULE_BYTES);
+    if (!many && (!entered || resident->base == address))
         return 1;
-    tnri_slots *slots = tnri_host_alloc(sizeof(*slots));
-    if (slots == NULL)
+    tnri_parts *parts = tnri_host_alloc(sizeof(*parts));
+    if (parts == NULL)
         return 0;
-    if (block_is_entered(resident, granule_base))
-        atomic_store_explicit(&slots->slot[slot_of(resident->base)], resident,
+    if (entered)
+        atomic_store_explicit(&parts->part[tnri_map_part(resident->base)], (uintptr_t)resident,
                               memory_order_relaxed);
-    atomic_store_explicit(&granule->start, (uintptr_t)slots + 1, memory_order_release);
-    return 1;
+    /* The granule's table stays if the part's lacks memory: it says the same as the entry did. */
+    atomic_store_explicit(&granule->start, (uintptr_t)parts + 1, memory_order_release);
+    return part_prepare(&parts->part[tnri_map_part(address)], address);
 }
 
 /* Enters a record in the granule that it begins in. */
 static inline tnri_granule *granule_enter(tnri_block_map *map, tnri_block *block)
 {
     tnri_granule *granule = granule_of(map, block->base);
-    uintptr_t start = atomic_load_explicit(&granule->start, memory_order_relaxed);
+    tnri_map_entry *entry = &granule->start;
+    uintptr_t start = atomic_load_explicit(entry, memory_order_relaxed);
+    if (start & 1) {
+        entry = &((tnri_parts *)(start - 1))->part[tnri_map_part(block->base)];
+        start = atomic_load_explicit(entry, memory_order_relaxed);
+    }
     if (start & 1) {
         tnri_slots *slots = (tnri_slots *)(start - 1);
-        atomic_store_explicit(&slots->slot[slot_of(block->base)], block, memory_order_release);
+        atomic_store_explicit(&slots->slot[tnri_map_slot(block->base)], block,
+                              memory_order_release);
     } else {
-        atomic_store_explicit(&granule->start, (uintptr_t)block, memory_order_release);
+        atomic_store_explicit(entry, (uintptr_t)block, memory_order_release);
     }
     return granule;
 }
@@ -100,6 +124,16 @@ void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t fro
         granules_cover(map, granule_of(map, from - 1), block);
 }
 
+static void parts_free(tnri_parts *parts)
+{
+    for (size_t i = 0; i < TNRI_PARTS_COUNT; i++) {
+        uintptr_t start = atomic_load_explicit(&parts->part[i], memory_order_relaxed);
+        if (start & 1)
+            tnri_host_free((tnri_slots *)(start - 1), sizeof(tnri_slots));
+    }
+    tnri_host_free(parts, sizeof(*parts));
+}
+
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)
 {
     tnri_assert(base % TNRI_GRANULE_BYTES == 0 && bytes % TNRI_GRANULE_BYTES == 0);
@@ -109,10 +143,23 @@ void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)
         if (start == 0 && atomic_load_explicit(&granule[i].cover, memory_order_relaxed) == NULL)
             continue; /* never touched: reading a reserved table costs no memory, writing does */
         if (start & 1)
-            tnri_host_free((tnri_slots *)(start - 1), sizeof(tnri_slots));
+            parts_free((tnri_parts *)(start - 1));
         atomic_store_explicit(&granule[i].start, 0, memory_order_release);
         atomic_store_explicit(&granule[i].cover, NULL, memory_order_release);
     }
+}
+
+/* Any record that a part leads to; null if none. */
+static tnri_block *part_any(const tnri_map_entry *part)
+{
+    uintptr_t start = atomic_load_explicit(part, memory_order_acquire);
+    if ((start & 1) == 0)
+        return (tnri_block *)start;
+    const tnri_slots *slots = (const tnri_slots *)(start - 1);
+    tnri_block *block = NULL;
+    for (size_t i = 0; i < TNRI_SLOTS_COUNT && block == NULL; i++)
+        block = atomic_load_explicit(&slots->slot[i], memory_order_acquire);
+    return block;
 }
 
 tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address)
@@ -122,9 +169,9 @@ tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address)
     if (start != 0 && (start & 1) == 0)
         return (tnri_block *)start;
     if (start & 1) {
-        const tnri_slots *slots = (const tnri_slots *)(start - 1);
-        for (size_t i = 0; i < TNRI_SLOTS_COUNT; i++) {
-            tnri_block *block = atomic_load_explicit(&slots->slot[i], memory_order_acquire);
+        const tnri_parts *parts = (const tnri_parts *)(start - 1);
+        for (size_t i = 0; i < TNRI_PARTS_COUNT; i++) {
+            tnri_block *block = part_any(&parts->part[i]);
             if (block != NULL)
                 return block;
         }
@@ -141,17 +188,32 @@ static tnri_block *block_if_containing(tnri_block *block, uintptr_t address)
     return NULL;
 }
 
+/* The block of a part that contains the address. Only entries of dead blocks lie between the address
+ * and its own block's start; no slot above `last` can be that. */
+static tnri_block *part_containing(const tnri_map_entry *part, uintptr_t address, size_t last)
+{
+    uintptr_t start = atomic_load_explicit(part, memory_order_acquire);
+    if ((start & 1) == 0)
+        return block_if_containing((tnri_block *)start, address);
+    const tnri_slots *slots = (const tnri_slots *)(start - 1);
+    tnri_block *block = NULL;
+    for (size_t i = last + 1; i-- > 0 && block == NULL;)
+        block = block_if_containing(atomic_load_explicit(&slots->slot[i], memory_order_acquire),
+                                    address);
+    return block;
+}
+
 tnri_block *tnri_block_map_containing(const tnri_block_map *map, uintptr_t address)
 {
     const tnri_granule *granule = granule_of(map, address);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
     tnri_block *block = NULL;
     if (start & 1) {
-        const tnri_slots *slots = (const tnri_slots *)(start - 1);
-        /* Only entries of dead blocks lie between the address and its own block's start. */
-        for (size_t i = slot_of(address) + 1; i-- > 0 && block == NULL;)
-            block = block_if_containing(atomic_load_explicit(&slots->slot[i], memory_order_acquire),
-                                        address);
+        const tnri_parts *parts = (const tnri_parts *)(start - 1);
+        unsigned own = tnri_map_part(address);
+        block = part_containing(&parts->part[own], address, tnri_map_slot(address));
+        for (size_t i = own; i-- > 0 && block == NULL;)
+            block = part_containing(&parts->part[i], address, TNRI_SLOTS_COUNT - 1);
     } else {
         block = block_if_containing((tnri_block *)start, address);
     }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The block map: from an address to the block that contains it, in two dependent loads.
+ * The block map: from an address to the block that contains it, in two dependent loads, or three
+ * where small blocks are dense.
  *
  * The device's address range is cut into granules of 1 MiB, each with an entry of two words:
  *
  *   start   the block that begins in the granule; or, where several do (always so in the small
- *           world), a table with a slot for each 512 bytes, marked by its lowest bit
+ *           world), a table with an entry for each part of 32 KiB, marked by its lowest bit
  *   cover   the block that covers the granule's first byte, if it began in an earlier one
+ *
+ * A part's entry is the block that begins there; or, where several do, a table with a slot for each
+ * 512 bytes, marked likewise. So what the map takes in caches and in memory goes with the number of
+ * blocks, and not with the bytes that they lie in.
  *
  * Entries are written when a block becomes live at a new place, and never cleared: a reader must
  * check, under the arena's lock, that the record it found is live and contains the address. A
@@ -26,19 +31,29 @@
 
 enum {
     TNRI_GRANULE_SHIFT = 20,
+    TNRI_PART_SHIFT = 15,
     TNRI_SLOT_SHIFT = 9,
-    TNRI_SLOTS_COUNT = 1 << (TNRI_GRANULE_SHIFT - TNRI_SLOT_SHIFT)
+    TNRI_PARTS_COUNT = 1 << (TNRI_GRANULE_SHIFT - TNRI_PART_SHIFT),
+    TNRI_SLOTS_COUNT = 1 << (TNRI_PART_SHIFT - TNRI_SLOT_SHIFT)
 };
 
 #define TNRI_GRANULE_BYTES ((size_t)1 << TNRI_GRANULE_SHIFT)
 
-/* A slot for each possible start in a granule. Synchronisation: as the map. */
+/* An entry: a block, or a table plus 1. Synchronisation: as the map. */
+typedef _Atomic(uintptr_t) tnri_map_entry;
+
+/* An entry for each part of a granule. */
+typedef struct tnri_parts {
+    tnri_map_entry part[TNRI_PARTS_COUNT];
+} tnri_parts;
+
+/* A slot for each possible start in a part. */
 typedef struct tnri_slots {
     _Atomic(tnri_block *) slot[TNRI_SLOTS_COUNT];
 } tnri_slots;
 
 typedef struct tnri_granule {
-    _Atomic(uintptr_t) start; /* tnri_block *, or tnri_slots * + 1 */
+    tnri_map_entry start; /* tnri_block *, or tnri_parts * + 1 */
     _Atomic(tnri_block *) cover;
 } tnri_granule;
 
@@ -68,17 +83,31 @@ void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t fro
 /* Forgets a range that no block lies in any more. */
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
 
-/* The record that last became live at exactly `address`; null if there never was one. The caller
- * checks it under its arena's lock. `address` lies in the map's range. */
+static inline unsigned tnri_map_part(uintptr_t address)
+{
+    return (unsigned)(address >> TNRI_PART_SHIFT) % TNRI_PARTS_COUNT;
+}
+
+static inline unsigned tnri_map_slot(uintptr_t address)
+{
+    return (unsigned)(address >> TNRI_SLOT_SHIFT) % TNRI_SLOTS_COUNT;
+}
+
+/* The record that became live at `address` if one did since another became live in its granule or
+ * part, else that one, or null: the caller checks it under its arena's lock. `address` lies in the
+ * map's range. */
 static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
 {
     const tnri_granule *granule = &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
     if ((start & 1) == 0)
         return (tnri_block *)start;
+    const tnri_parts *parts = (const tnri_parts *)(start - 1);
+    start = atomic_load_explicit(&parts->part[tnri_map_part(address)], memory_order_acquire);
+    if ((start & 1) == 0)
+        return (tnri_block *)start;
     const tnri_slots *slots = (const tnri_slots *)(start - 1);
-    size_t slot = (address >> TNRI_SLOT_SHIFT) & (TNRI_SLOTS_COUNT - 1);
-    return atomic_load_explicit(&slots->slot[slot], memory_order_acquire);
+    return atomic_load_explicit(&slots->slot[tnri_map_slot(address)], memory_order_acquire);
 }
 
 /* Any record that may contain `address`, for finding the arena to lock: null if nothing ever lived

@@ -10,7 +10,7 @@ because where old mappings go depends on when work ends. Reserved over live, chu
 exact; driver time is modelled by the simulated device's table of an H200. The last column is that
 time over the duration of the recorded run.
 
-Takes about three minutes. Exit codes: 0 done; 1 a replay failed; 2 bad input.
+Takes a minute or two. Exit codes: 0 done; 1 a replay failed; 2 bad input.
 """
 import argparse
 import csv
@@ -23,10 +23,9 @@ import sys
 
 SETTINGS = {
     "default": [""],
-    "chunk_share": ["16", "32", "64", "128", "512", "1024", "4096"],
+    "chunk_share": ["32", "64", "128", "256", "512", "2048"],
     "chunk_exact_mb": ["2", "8", "16", "32"],
-    "chunk_whole_mb": ["64", "512", "1048576"],
-    "move_burst_ms": ["0", "10", "40", "100"],
+    "move_burst_ms": ["0", "20", "80"],
     "before": ["chunk_share:512,chunk_exact_mb:2,chunk_whole_mb:1048576,chunk_max_mb:1024"],
 }
 SCHEDULES = ({"TENURE_SIM_SCHEDULE": "eager"},

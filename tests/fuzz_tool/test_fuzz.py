@@ -69,20 +69,13 @@ class Fuzz(unittest.TestCase):
     # ---- what it finds
 
     def test_planted_errors_are_caught(self):
-        """Those that need no reuse all of them. Of the others one in a hundred may be ordered by
-        something else, by chance, and then does no harm."""
-        report = self.report("--illegal", "--seeds", "1..300", "--ops", "1500", "--keep-going",
-                             code=(0, MISSED))
-        reuse = ("recorded", "wrong stream", "kept", "not told")
-        missed = 0
+        """All of them. An error of which something else has taken the effect is not counted, so
+        most must have been."""
+        report = self.report("--illegal", "--seeds", "1..600", "--ops", "1500", "--keep-going")
         for kind, planted in report["planted"].items():
-            self.assertGreater(planted, 5, kind)
-            if any(word in kind for word in reuse):
-                missed += planted - report["caught"][kind]
-                self.assertGreaterEqual(report["caught"][kind], planted * 0.85, kind)
-            else:
-                self.assertEqual(report["caught"][kind], planted, kind)
-        self.assertLess(missed, 4)
+            self.assertGreater(planted, 10, kind)
+            self.assertEqual(report["caught"][kind], planted, kind)
+        self.assertGreater(sum(report["planted"].values()), 500)
 
     def find(self, bug, code, *arguments):
         """Looks for a bug of the library, shrinks the program, replays it. Returns both."""

@@ -212,32 +212,29 @@ MUTANTS = [
      "    block->bytes += upper->bytes - TNR_ALIGNMENT_DEFAULT;\n"
      "    block->above = upper->above;",
      "a merge loses 512 bytes"),
-    ("unbin_wrong_size", "alloc/arena/world.c",
+    ("unbin_wrong_size", "alloc/arena/world.h",
      "    if (block == NULL || block->bytes != bytes)\n"
      "        return NULL;",
      "    if (block == NULL)\n"
      "        return NULL;",
      "a bin serves blocks of another size"),
-    ("bin_place", "alloc/arena/world.c",
-     "    last->bin_place = block->bin_place;\n",
+    ("bin_keeps_first", "alloc/arena/world.h",
+     "    bins->slots[slot] = next;\n"
+     "    bins->count--;",
+     "    bins->count--;",
+     "a block that was taken from its bin can be taken again"),
+    ("bin_bit_stays", "alloc/arena/world.h",
+     "        bins->words[slot / 64] &= ~((uint64_t)1 << slot % 64);\n",
      "",
-     "a bin's list of recent blocks goes wrong after a removal"),
-    ("flush_keeps_slot", "alloc/arena/world.c",
-     "        bins->slots[bin_slot(block->bytes)] = NULL;\n",
-     "",
-     "a flushed block can still be taken from its bin"),
-    ("free_keeps_uses", "alloc/arena/world.c",
-     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
-     "    block->uses = NULL;\n"
-     "    return block;",
-     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
-     "    return block;",
+     "a bin that has become empty still counts as one with blocks"),
+    ("free_keeps_uses", "alloc/arena/world.h",
+     "    tnri_record_turn(world, block, TNRI_BINNED, TNRI_LIVE);\n"
+     "    block->uses = NULL;\n",
+     "    tnri_record_turn(world, block, TNRI_BINNED, TNRI_LIVE);\n",
      "a block from a bin keeps what was left in its record"),
     ("count_freed_slot", "alloc/arena/arena.c",
-     "    tally->bytes_freed += bytes;\n"
-     "    tally->requested_freed += requested;",
-     "    tally->bytes_freed += bytes;\n"
-     "    tally->requested_freed += bytes;",
+     "->requested_live -= tnri_block_requested(block);",
+     "->requested_live -= block->bytes;",
      "what was asked for and what was set aside are confused at the free"),
     ("double_free", "alloc/arena/arena.c",
      "block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {",
@@ -276,6 +273,10 @@ MUTANTS = [
      "    if (*status == TNR_OK && !frontier_was_met(view, self.met)) {",
      "    if (*status == TNR_OK && frontier_was_met(view, self.met) > 1) {",
      "dependencies that were taken away are not noticed"),
+    ("prepared_elsewhere", "alloc/arena/arena.c",
+     "!tnri_block_map_prepare(&world->space->map, base, world->is_small)))",
+     "!tnri_block_map_prepare(&world->space->map, run->base, world->is_small)))",
+     "the block map is prepared for the run's address, not for that of an aligned block"),
     ("limit_off_by_chunk", "alloc/device/chunk.c",
      "        if (bytes > limit || now > limit - bytes)",
      "        if (bytes > limit || now > limit)",

@@ -76,7 +76,7 @@ static void interiors_over_granule_borders(void **state)
 static void several_starts_in_a_granule(void **state)
 {
     (void)state;
-    enum { COUNT = TNRI_SLOTS_COUNT };
+    enum { COUNT = TNRI_PARTS_COUNT * TNRI_SLOTS_COUNT };
     static tnri_block blocks[COUNT];
     memset(blocks, 0, sizeof(blocks));
     for (size_t i = 0; i < COUNT; i++)
@@ -116,7 +116,13 @@ static void a_stale_entry_misleads_nobody(void **state)
     d.state = TNRI_FREE;
     live(&e, BASE + 20 * GRANULE, 8192, 1);
     assert_ptr_equal(tnri_block_map_containing(&map, BASE + 20 * GRANULE + 1500), &e);
-    assert_ptr_equal(tnri_block_map_at(&map, BASE + 20 * GRANULE + 1024), &d); /* caller checks */
+    assert_ptr_equal(tnri_block_map_at(&map, BASE + 20 * GRANULE), &e);
+    tnri_block f = {0};
+    live(&f, BASE + 20 * GRANULE + 16384, 512, 1); /* the part becomes a table */
+    f.state = TNRI_FREE;
+    assert_ptr_equal(tnri_block_map_at(&map, BASE + 20 * GRANULE), &e);
+    assert_ptr_equal(tnri_block_map_at(&map, BASE + 20 * GRANULE + 16384), &f); /* caller checks */
+    assert_ptr_equal(tnri_block_map_containing(&map, BASE + 20 * GRANULE + 1500), &e);
 }
 
 static void a_wipe_forgets(void **state)

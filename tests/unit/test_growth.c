@@ -94,6 +94,25 @@ static void test_chunks_that_fill_the_request(void **state)
     assert_ok(tnr_free(small));
 }
 
+/* What the first allocations ask of the driver: the context, addresses, one chunk; then a chunk. */
+static void test_first_allocations(void **state)
+{
+    (void)state;
+    tnr_stream stream = (tnr_stream)1; /* the legacy stream, which the fixture need not make */
+    simcuda_calls_reset();
+    void *first = unit_malloc(MIB, NULL);
+    assert_int_equal(simcuda_calls_total(), 9);
+    simcuda_calls_reset();
+    void *second = unit_malloc(MIB, (tnr_stream)2);
+    assert_int_equal(simcuda_calls_total(), 5);
+    simcuda_calls_reset();
+    void *third = unit_malloc(MIB, stream); /* the same as null */
+    assert_int_equal(simcuda_calls_total(), 0);
+    assert_ok(tnr_free(first));
+    assert_ok(tnr_free(second));
+    assert_ok(tnr_free(third));
+}
+
 static void test_steady_state_makes_no_driver_call(void **state)
 {
     (void)state;
@@ -118,9 +137,8 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, unit_stop)
     const struct CMUnitTest tests[] = {
-        CASE(test_one_block_costs_what_the_driver_costs),
-        CASE(test_growth_of_a_large_program),
-        CASE(test_chunks_that_fill_the_request),
+        CASE(test_one_block_costs_what_the_driver_costs), CASE(test_growth_of_a_large_program),
+        CASE(test_chunks_that_fill_the_request),          CASE(test_first_allocations),
         CASE(test_steady_state_makes_no_driver_call),
     };
     return cmocka_run_group_tests_name("growth", tests, NULL, NULL);

@@ -8,6 +8,8 @@
  *   an event that is told of late, after its stream has waited for the user
  *   an event that the user had recorded before it was recorded elsewhere
  *   the end of the user's stream, when only tnr_free_sync knows that it was one
+ *
+ * And one about where blocks are: a mosaic.
  */
 #include "draw.h"
 #include "random.h"
@@ -100,8 +102,42 @@ static int chain_streams(chain *c, const model *m)
     return 1;
 }
 
+/* Blocks of less than a granule of the block map (1 MiB) side by side, and aligned ones in the
+ * holes between them, which begin in another granule than the hole: each must still be found. The
+ * large world has such blocks where small_limit_kb is low. */
+static int draw_mosaic(fuzz_draw *draw, const model *m)
+{
+    enum { PIECES = 8, ALIGNED = 4 };
+    uint8_t slots[PIECES + ALIGNED];
+    int found = 0;
+    int stream = draw_stream(draw, m, -1);
+    for (int i = 0; i < FUZZ_BLOCKS && found < PIECES + ALIGNED; i++)
+        if (m->blocks[i].base == 0)
+            slots[found++] = (uint8_t)i;
+    if (stream < 0 || m->streams[stream].graph != 0 || found < PIECES + ALIGNED)
+        return 0;
+    chain c = {.draw = draw};
+    for (int i = 0; i < PIECES; i++)
+        step(&c, FUZZ_MALLOC, slots[i], stream, (64 << 10) + below(draw, 960 << 10));
+    for (int i = 1; i < PIECES; i += 2)
+        step(&c, FUZZ_FREE, slots[i], 0, 0);
+    for (int i = PIECES; i < PIECES + ALIGNED; i++)
+        draw_push(draw, (fuzz_op){.kind = FUZZ_ALIGNED,
+                                  .block = slots[i],
+                                  .stream = (uint8_t)stream,
+                                  .n = (65 << 10) + below(draw, 256 << 10),
+                                  .m = UINT64_C(1) << (16 + below(draw, 5))});
+    for (int i = 0; i < PIECES + ALIGNED; i++) {
+        step(&c, FUZZ_LOOK, slots[i], 0, below(draw, 64 << 10));
+        step(&c, FUZZ_FREE, slots[i], 0, 0);
+    }
+    return 1;
+}
+
 int draw_chain(fuzz_draw *draw, const model *m)
 {
+    if (below(draw, 4) == 0)
+        return draw_mosaic(draw, m);
     chain c = {.draw = draw};
     int block = draw_block_free(draw, m), next = draw_block_free(draw, m);
     if (m->capturing || block < 0 || next < 0 || block == next || !chain_streams(&c, m))
