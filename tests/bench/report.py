@@ -383,8 +383,8 @@ The traces replayed on the simulated device with other settings, one at a time
 driver time is modelled, from a table of what an H200's driver takes for a call.
 
 {curve}
-{curve_picture}The default by trace: means of three schedules, since where old mappings go depends on when work
-ends; "at most" is the largest of the three.
+{curve_picture}The default by trace: means of three schedules, since where old mappings go
+depends on when work ends; "at most" is the largest of the three.
 
 {curve_default}
 Why the default is what it is. With `chunk_share:384` the driver time of every trace of one stream
@@ -516,7 +516,9 @@ def outputs_make(data, recorded_path):
     bench, replay = Bench(data / "bench.csv"), Replay(data / "replay.json")
     recorded = recorded_read(recorded_path)
     traces = pathlib.Path(recorded_path).parent
-    return {"benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
+    curve = moves_curve_picture(data.parent, replay)
+    return {**({"benchmarks/moves.svg": curve} if curve else {}),
+            "benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
             **{f"benchmarks/{name}.svg": text for name, text in pictures_make(bench).items()},
             "benchmarks/memory.svg": memory_picture(replay, recorded)}
 
