@@ -383,28 +383,37 @@ The traces replayed on the simulated device with other settings, one at a time
 driver time is modelled, from a table of what an H200's driver takes for a call.
 
 {curve}
-{curve_picture}The default by trace: means of three schedules, since where old mappings go
-depends on when work ends; "at most" is the largest of the three.
+{curve_picture}\
+The default by trace: means of three schedules, since where old mappings go depends on when work
+ends; "at most" is the largest of the three.
 
 {curve_default}
 Why the default is what it is. With `chunk_share:384` the driver time of every trace of one stream
-is below 1 % of the recorded run with room to spare, and `llama_generate` stays within 1.02 of what
-is live, which it does not with 256; larger chunks save little more time and cost up to a tenth of
-the memory. `moe_infer` is between 1.02 and 1.03 under these schedules at every value, with as many
-chunks more or less as fit on one hand. `chunk_exact_mb:4` costs no memory to speak of and halves
-the moves of blocks of one size between streams; from 8 on `offload_streams` needs 7 % more, for a
-quarter of the moves or fewer: for such programs it is the setting to raise. Moving less, by a
-smaller `move_burst_ms`, costs most: `serve_streams`, whose five streams peak at different times,
-holds 1.7 times what is live. Its driver time, and that of `offload_streams`, is above 1 % at every
-setting that keeps the limits of memory.
+is below 1 % of the recorded run with room to spare, and each stays within 1.02 of what is live in
+the mean of the schedules, which `llama_generate` and `moe_infer` do not with 256; larger chunks
+save little more time and cost up to a tenth of the memory. `chunk_exact_mb:4` costs no memory to
+speak of and halves the moves of blocks of one size between streams; from 8 on `offload_streams`
+needs 7 % more, for a quarter of the moves or fewer: for such programs it is the setting to raise.
+Moving less, by a smaller `move_burst_ms`, costs most: `serve_streams`, whose five streams peak at
+different times, holds 1.7 times what is live. Its driver time, and that of `offload_streams`, is
+above 1 % at every setting that keeps the limits of memory.
 
 ## Scale
 
-Eight simulated devices, a thousand to a million live blocks on 16 to 1,024 streams
-(`tests/bench/scale.c`, `scale.py`). Times that hold driver calls hold the simulation's, so they
-show how a cost grows and not what it is on a GPU.
+Eight simulated devices, a thousand to a million live blocks of 512 B to 2 MiB on 16 to 1,024
+streams (`tests/bench/scale.c`, `scale.py`); processor time of one thread. Times that hold driver
+calls hold the simulation's, so they show how a cost grows and not what it is on a GPU; instructions
+are the library's own.
 
 {scale}
+What it shows. The cached path executes the same number of instructions whatever there is; its time
+grows because its data no longer fits into caches and page tables: the records, and the tables of
+block starts, 16 KiB for each MiB of small blocks, which are most of the metadata. A snapshot grows
+with the blocks, as it must. What grows with the streams of a device is a request that needs other
+streams' memory, or new memory, for each of them is asked in turn: about 60 instructions a stream.
+That the mix reaches the driver in every second operation with one block on each of 1,024 streams is
+one chunk for each stream, which small and large blocks take from each other.
+
 ## Captures
 
 Captures of 1,000 steps on four streams that wait for each other; a step allocates, uses and frees

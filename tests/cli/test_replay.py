@@ -108,7 +108,7 @@ class Replay(CommandTest):
     def test_each_trace_starts_afresh(self):
         text, operations, _ = random_trace(5, 200, streams=1)
         path = self.write("mine.csv", text)
-        # The random schedule goes on where the first trace left it, so when work ends differs.
+        # Eager, because a random schedule goes on where the first trace left it.
         first, second = self.replay(path, path, environment={"TENURE_SIM_SCHEDULE": "eager"})
         for one in [first, second]:
             self.assertEqual(one["ops"], operations)
