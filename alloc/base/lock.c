@@ -65,10 +65,10 @@ static inline void lock_pause(void)
 }
 
 /*
- * Leaves the processor to others, the longer the more. Each time doubled, because where many threads
- * want one lock the work is done fastest by whoever has the arena in his cache: he takes the lock
- * again and again while the others rest, and each of them gets a long turn in turn. Looking more
- * often would only take the cache line away from him.
+ * Leaves the processor to others, the longer the more. Each time doubled, because where many
+ * threads want one lock the work is done fastest by whoever has the arena in his cache: he takes
+ * the lock again and again while the others rest, and each of them gets a long turn in turn.
+ * Looking more often would only take the cache line away from him.
  */
 static void lock_rest(unsigned round)
 {

@@ -40,10 +40,9 @@ static inline tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_strea
     tnri_thread *thread = tnri_thread_here();
     if (tnri_unlikely(thread->routes_count != 0) && pool == NULL)
         pool = tnri_thread_route(thread, device);
-    /* Handles are addresses of equal objects: they differ above the lowest bits. */
-    uintptr_t mixed =
-        (uintptr_t)stream >> 4 ^ (uintptr_t)stream >> 12 ^ (uintptr_t)pool >> 6 ^ (unsigned)device;
-    tnri_cached_arena *slot = &thread->cached[mixed % TNRI_CACHED_ARENAS];
+    uint64_t mixed = ((uint64_t)(uintptr_t)stream + (uint64_t)(uintptr_t)pool + (unsigned)device) *
+                     UINT64_C(0x9e3779b97f4a7c15);
+    tnri_cached_arena *slot = &thread->cached[(mixed >> 40) % TNRI_CACHED_ARENAS];
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     if (tnri_likely(slot->generation == generation && slot->stream == stream &&
                     slot->pool == pool && slot->device == device && generation != 0)) {

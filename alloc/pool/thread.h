@@ -18,7 +18,7 @@
 
 enum {
     TNRI_ROUTES_MAX = 16,   /* depth of tnr_pool_push */
-    TNRI_CACHED_ARENAS = 16 /* slots, a power of two */
+    TNRI_CACHED_ARENAS = 64 /* slots, a power of two: two of 16 streams seldom share one */
 };
 
 typedef struct tnri_cached_arena {

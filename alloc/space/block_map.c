@@ -188,8 +188,8 @@ static tnri_block *block_if_containing(tnri_block *block, uintptr_t address)
     return NULL;
 }
 
-/* The block of a part that contains the address. Only entries of dead blocks lie between the address
- * and its own block's start; no slot above `last` can be that. */
+/* The block of a part that contains the address. Only entries of dead blocks lie between the
+ * address and its own block's start; no slot above `last` can be that. */
 static tnri_block *part_containing(const tnri_map_entry *part, uintptr_t address, size_t last)
 {
     uintptr_t start = atomic_load_explicit(part, memory_order_acquire);
