@@ -525,7 +525,9 @@ def outputs_make(data, recorded_path):
     bench, replay = Bench(data / "bench.csv"), Replay(data / "replay.json")
     recorded = recorded_read(recorded_path)
     traces = pathlib.Path(recorded_path).parent
-    return {"benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
+    curve = moves_curve_picture(data.parent, replay)
+    return {**({"benchmarks/moves.svg": curve} if curve else {}),
+            "benchmarks.md": page_make(bench, replay, recorded, data.parent, traces),
             **{f"benchmarks/{name}.svg": text for name, text in pictures_make(bench).items()},
             "benchmarks/memory.svg": memory_picture(replay, recorded)}
 

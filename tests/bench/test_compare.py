@@ -45,7 +45,8 @@ class Compare(unittest.TestCase):
         return subprocess.run(
             [sys.executable, "-B", str(HERE / "compare.py"), "--tenure", str(self.command),
              "--runs", str(len(old)), *options, str(self.top / "old.so"),
-             str(self.top / "new.so"), "--", "--quick"], capture_output=True, text=True, check=False)
+             str(self.top / "new.so"), "--", "--quick"],
+            capture_output=True, text=True, check=False)
 
     def test_faster(self):
         done = self.compare([[40, 7], [50, 7], [44, 7]], [[30, 7], [25, 7], [22, 7]])

@@ -234,6 +234,34 @@ class Report(unittest.TestCase):
                  "driver time of the recorded run's duration", "<= 1 %",
                  "0.57% (`small`); 1 of 1 traces within", "met")
 
+    def test_moves_and_scale(self):
+        """Of each combination the worst trace counts, and the sum of the moves."""
+        self.make()
+        data = self.docs / "benchmarks"
+        (data / "moves.csv").write_text(
+            "# command='moves.py' commit=abc gpu='simulated: none' driver_cuda=13.0 cpus=any\n"
+            "setting,value,trace,reserved_over_live,reserved_over_live_most,chunks_created,"
+            "chunks_moved,second_half_driver_allocations,modelled_driver_ms,recorded_ms,"
+            "percent_of_recorded\n"
+            "default,,small,1.0100,1.02,10,100,0,5.00,1000,0.500\n"
+            "default,,serve_streams,1.1000,1.2,20,200,0,15.00,1000,1.500\n"
+            "chunk_share,16,small,1.0500,1.06,3,20,0,1.00,1000,0.100\n"
+            'before,"chunk_share:512,chunk_exact_mb:2",small,1.03,1.03,3,30,0,2.00,1000,0.2\n',
+            "utf-8")
+        (data / "scale.csv").write_text(
+            "# command='bench_scale' commit=abc gpu='simulated: 8' driver_cuda=13.0 cpus=2\n"
+            "blocks,streams,cached_ns,mix_ns,metadata_bytes_per_block,stats_us,snapshot_ms,"
+            "trim_us_per_gib,destroy_us,cached_instructions,mix_instructions\n"
+            "1000000,1024,55.0,222.0,140,3.25,800.0,12,34,400,\n", "utf-8")
+        page = self.make()
+        self.row(page, "the default", "1.010", "1.100", "30", "300", "20.0", "1.50 %")
+        self.row(page, "`chunk_share:16`", "1.050", "-", "3", "20", "1.0", "0.10 %")
+        self.row(page, "`chunk_share:512,chunk_exact_mb:2`", "1.030", "-", "3", "30")
+        self.row(page, "1,000,000", "1,024", "55", "222", "400", "-", "140", "3.2", "800.0")
+        xml.etree.ElementTree.parse(data / "moves.svg")
+        self.assertIn("(benchmarks/moves.svg)", page)
+        self.assertEqual(self.run_report("--check").returncode, 0)
+
     def test_instructions_and_changes(self):
         page = self.make()
         self.assertIn("No change is recorded yet.", page)
