@@ -77,6 +77,11 @@ class Fuzz(unittest.TestCase):
             self.assertEqual(report["caught"][kind], planted, kind)
         self.assertGreater(sum(report["planted"].values()), 500)
 
+    def test_a_failure_may_meet_the_fuzzers_own_call(self):
+        """In this program a driver call that was to fail was made for the statistics that are
+        checked after operation 997."""
+        self.fuzz("--seeds", "9000534..9000534", "--ops", "1100")
+
     def test_a_launch_that_reads_what_no_graph_wrote_is_not_legal(self):
         """The block is of a capture that was aborted. Its memory was given to that as the next
         graph of the pool, which every launch would order; the first graph's may still run."""
