@@ -11,7 +11,7 @@
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-if "$2" snapshot --help | grep -q 'without libdw'; then
+if [[ $("$2" snapshot --help) == *'without libdw'* ]]; then
     echo "this command was built without libdw"
     exit 77
 fi

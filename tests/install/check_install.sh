@@ -129,7 +129,8 @@ step_command() {
     [[ $said == *"$prefix"* || $said == *simul* ]] || fail "tenure doctor said: $said"
     said=$("$prefix/bin/tenure" run -- sh -c 'echo "$LD_PRELOAD"') || fail "run: code $?: $said"
     [[ $said == "$lib/libtenure_preload.so" ]] || fail "tenure run preloads $said"
-    ldd "$said" | grep -q "libtenure.so.0 => $lib/" || fail "$said does not find libtenure.so"
+    # Not piped into grep -q, which may end before ldd has written all: that would fail the pipe.
+    [[ $(ldd "$said") == *"libtenure.so.0 => $lib/"* ]] || fail "$said does not find libtenure.so"
 }
 
 "step_$step"
