@@ -162,6 +162,15 @@ void draw_push(fuzz_draw *draw, fuzz_op op)
         draw->queue[(draw->queue_first + draw->queue_count++) % DRAW_QUEUE] = op;
 }
 
+int draw_blocks_free(const model *m, uint8_t *slots, int wanted)
+{
+    int found = 0;
+    for (int i = 0; i < FUZZ_BLOCKS && found < wanted; i++)
+        if (m->blocks[i].base == 0)
+            slots[found++] = (uint8_t)i;
+    return found == wanted;
+}
+
 int draw_stream(fuzz_draw *draw, const model *m, int device)
 {
     int first = draw->uses_default_streams ? 0 : 2;

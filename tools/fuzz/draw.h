@@ -95,6 +95,9 @@ fuzz_op fuzz_draw_next(fuzz_draw *draw, model *m);
 /* ---- for the draw_*.c files ----------------------------------------------------------------- */
 
 void draw_push(fuzz_draw *draw, fuzz_op op);
+
+/* The first `wanted` slots that are empty; 0 if there are fewer. */
+int draw_blocks_free(const model *m, uint8_t *slots, int wanted);
 /* A random stream of the device, or -1. */
 int draw_stream(fuzz_draw *draw, const model *m, int device);
 /* The slot of the stream with that component, or -1 if it is gone. */

@@ -9,6 +9,8 @@
  * One error of plant.c is missing: a stream that ends without a word. It shows only if the driver
  * gives a new stream the old handle, and otherwise hands the driver a handle that is none any more.
  */
+#include <string.h>
+
 #include "draw.h"
 #include "random.h"
 
@@ -177,18 +179,11 @@ int gate_plant(fuzz_draw *draw, const model *m)
     place s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
     if (m->capturing || m->default_asleep[0] || !place_streams(&s, m))
         return 0;
-    int found = 0;
-    for (int i = 0; i < FUZZ_BLOCKS && found <= NEW_OWNERS; i++) {
-        if (m->blocks[i].base != 0)
-            continue;
-        if (found == 0)
-            s.block = (uint8_t)i;
-        else
-            s.owners[found - 1] = (uint8_t)i;
-        found++;
-    }
-    if (found <= NEW_OWNERS)
+    uint8_t slots[1 + NEW_OWNERS];
+    if (!draw_blocks_free(m, slots, 1 + NEW_OWNERS))
         return 0;
+    s.block = slots[0];
+    memcpy(s.owners, slots + 1, NEW_OWNERS);
     s.bytes = 512 * (1 + random_below(&draw->random, 64));
     steps_push(&s, draw->illegal_kind);
     return 1;

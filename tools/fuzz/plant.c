@@ -7,6 +7,8 @@
  * Each is drawn between two otherwise unrelated non-blocking streams, so that nothing but the step
  * in question could order them.
  */
+#include <string.h>
+
 #include "draw.h"
 #include "random.h"
 
@@ -185,18 +187,11 @@ int draw_plant(fuzz_draw *draw, model *m)
     site s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
     if (m->capturing || m->default_asleep[0] || !site_streams(&s, m))
         return 0;
-    int found = 0;
-    for (int i = 0; i < FUZZ_BLOCKS && found <= NEW_OWNERS; i++) {
-        if (m->blocks[i].base != 0)
-            continue;
-        if (found == 0)
-            s.block = (uint8_t)i;
-        else
-            s.owners[found - 1] = (uint8_t)i;
-        found++;
-    }
-    if (found <= NEW_OWNERS)
+    uint8_t slots[1 + NEW_OWNERS];
+    if (!draw_blocks_free(m, slots, 1 + NEW_OWNERS))
         return 0;
+    s.block = slots[0];
+    memcpy(s.owners, slots + 1, NEW_OWNERS);
     s.bytes = 512 * (1 + random_below(&draw->random, 64));
     steps_push(&s, draw->illegal_kind);
     return 1;
