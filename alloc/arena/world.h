@@ -52,7 +52,7 @@ typedef struct tnri_slab {
 typedef struct tnri_bins {
     size_t count, max;                   /* BINNED records; max is constant */
     unsigned hand;                       /* the slot of the last block that had to go */
-    unsigned misses;                     /* of the large world\'s bin, in a row */
+    unsigned misses;                     /* of the large world's bin, in a row */
     unsigned passed;                     /* frees since it mostly misses */
     uint64_t summary;                    /* bit w: words[w] is not zero */
     uint64_t words[TNRI_BIN_SLOTS / 64]; /* bit s: slots[s] is not empty */

@@ -69,7 +69,8 @@ static void no_owner_pause(int paused)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static void stubs_set(fuzz_device *device)
+/* What only a simulated device can do is not there. */
+static void simulation_none(fuzz_device *device)
 {
     device->fail = no_fail;
     device->fail_clear = no_fail_clear;
@@ -120,7 +121,7 @@ int gate_device_open(fuzz_device *device, const char *path, char *error, size_t 
     GATE_DRIVER_LIST(GATE_DRIVER_FIND)
 #undef GATE_DRIVER_FIND
     self->is_simulated = device->kernel_register != NULL;
-    stubs_set(device);
+    simulation_none(device);
     device->is_gated = 1;
     device->stall_seconds = 20;
     self->device = device;
