@@ -28,7 +28,7 @@ typedef struct fuzz_shared {
     fuzz_op ops[];
 } fuzz_shared;
 
-enum { FUZZ_PROGRAMS_EACH = 64 };
+enum { FUZZ_PROGRAMS_EACH = 256 };
 
 typedef struct fuzz_child {
     fuzz_shared *shared;
