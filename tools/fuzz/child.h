@@ -3,10 +3,10 @@
  * Programs in processes of their own, so that a crash is a verdict and not the end of the fuzzer.
  *
  * A drawn program that ends well leaves a library and a simulated device that have been shut down,
- * and its process goes on with the next one: FUZZ_PROGRAMS_EACH at most, then there is a new process.
- * So a fault's pages and a process's start are paid for once. After any other verdict the process
- * ends; and what failed in a process that was not new is run again in one that is (campaign.c).
- * Replays, planted errors and programs on other drivers have a process each.
+ * and its process goes on with the next one: FUZZ_PROGRAMS_EACH at most, then there is a new
+ * process. So a fault's pages and a process's start are paid for once. After any other verdict the
+ * process ends; and what failed in a process that was not new is run again in one that is
+ * (campaign.c). Replays, planted errors and programs on other drivers have a process each.
  *
  * The operations are written into shared memory before they run, and so is the result: whatever
  * becomes of the process, its parent has the program that led there.
@@ -60,13 +60,14 @@ typedef enum fuzz_child_news {
 int fuzz_child_open(fuzz_child *child, size_t ops_max, char *error, size_t error_bytes);
 void fuzz_child_close(fuzz_child *child);
 
-/* Has the program of the seed drawn and run: by a new process, or if there is one, by that after the
- * program that it runs; there must be none ahead. Returns 0, or -1. */
+/* Has the program of the seed drawn and run: by a new process, or if there is one, by that after
+ * the program that it runs; there must be none ahead. Returns 0, or -1. */
 int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
                     const fuzz_limits *limits, unsigned seconds_max);
 /* What has become of it, for one whose link has something to say; the result is complete. */
 fuzz_child_news fuzz_child_hear(fuzz_child *child);
-/* After FUZZ_CHILD_DONE: the child now stands for the program that was ahead. 0 if there is none. */
+/* After FUZZ_CHILD_DONE: the child now stands for the program that was ahead. 0 if there is none.
+ * */
 int fuzz_child_advance(fuzz_child *child);
 /* Ends a process that has no program. */
 void fuzz_child_dismiss(fuzz_child *child);
