@@ -26,8 +26,10 @@ static void test_where_the_bytes_are(void **state)
     assert_ok(cuCtxSynchronize());
     assert_int_equal(bytes[0], 7);
     assert_ptr_equal(simcuda_memory_at(at + 101), bytes + 1);
-    chunk_unmapped(at, CHUNK);
+    assert_ok(cuMemUnmap(at, CHUNK));
     assert_null(simcuda_memory_at(at));
+    assert_ok(cuMemAddressFree(at, CHUNK));
+    assert_ptr_equal(simcuda_memory_at(at), (void *)(uintptr_t)at); /* the host's, if anybody's */
 }
 
 static void test_pinned_and_blocks(void **state)
