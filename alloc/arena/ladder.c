@@ -4,6 +4,7 @@
 #include "arena/ladder.h"
 
 #include "arena/execute.h"
+#include "arena/lend.h"
 #include "arena/plan.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
@@ -50,7 +51,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     }
     tnr_status status = TNR_OK;
     tnri_arena_enter(arena);
-    if (world->spans_count == TNRI_SPANS_MAX)
+    if (world->spans_own == TNRI_SPANS_MAX)
         status = tnri_error(TNR_ERR_ADDRESS_SPACE,
                             "a stream of device %d has used up its %d ranges of addresses.",
                             arena->device->index, TNRI_SPANS_MAX);
@@ -161,6 +162,20 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
     return block != NULL;
 }
 
+/* Steps 5 and 6: when this arena's own chunks are not enough, a run that another lends costs less
+ * than to take its chunks, and than new ones. */
+static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    if (plan->pages_missing > 0 && !plan->is_growth && plan->moves == TNRI_MOVES_ALL) {
+        tnr_status status = tnri_lend(plan->arena, plan->request, TNRI_LENDERS_OTHERS, ptr);
+        if (status != TNR_OK || *ptr != NULL) {
+            tnri_execute_not(plan);
+            return status;
+        }
+    }
+    return tnri_execute(plan, reclaimed, ptr);
+}
+
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
 static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
@@ -187,10 +202,13 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
     } else if (ladder_retired(arena, request, reclaimed, ptr)) {
         return TNR_OK;
     } else {
-        status = ladder_plan(&plan, arena, request, moves, ptr);
+        if (arena->key != TNRI_KEY_GRAPH)
+            status = tnri_lend(arena, request, TNRI_LENDERS_OWN, ptr);
+        if (status == TNR_OK && *ptr == NULL)
+            status = ladder_plan(&plan, arena, request, moves, ptr);
     }
     if (status == TNR_OK && *ptr == NULL)
-        status = tnri_execute(&plan, reclaimed, ptr);
+        status = ladder_lend_or_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
     return status;
 }

@@ -21,6 +21,8 @@ static const char *validate_pages(const tnri_space *space, const tnri_block *blo
     unsigned state = block->state;
     if (state == TNRI_PENDING || state == TNRI_STALE)
         return NULL; /* on their way between the two */
+    if (state == TNRI_LENT)
+        return NULL; /* what is there is another arena's business */
     size_t first = tnri_page_of(space, block->base);
     size_t last = tnri_page_of(space, tnri_block_end(block) - 1);
     for (size_t page = first; page <= last; page++) {
@@ -45,10 +47,10 @@ static const char *validate_record(const tnri_world *world, const tnri_block *bl
         return BROKEN("the records at %#zx and %#zx are not neighbours", (size_t)block->base,
                       (size_t)above->base);
     if (above != NULL && above->state == block->state &&
-        (block->state == TNRI_FREE || block->state == TNRI_HOLE))
+        (block->state == TNRI_FREE || block->state == TNRI_HOLE || block->state == TNRI_LENT))
         return BROKEN("two %s records meet at %#zx", tnri_state_name(block->state),
                       (size_t)above->base);
-    if ((block->state == TNRI_HOLE || block->state == TNRI_STALE) &&
+    if ((block->state == TNRI_HOLE || block->state == TNRI_STALE || block->state == TNRI_LENT) &&
         ((block->base | block->bytes) & page_mask) != 0)
         return BROKEN("the %s record at %#zx does not consist of pages",
                       tnri_state_name(block->state), (size_t)block->base);
@@ -148,8 +150,9 @@ const char *tnri_world_validate(const tnri_world *world)
             return BROKEN("%zu bytes in %zu %s records were found; the totals say %zu in %zu",
                           sum.bytes_in[state], sum.count_in[state], tnri_state_name(state),
                           world->bytes_in[state], world->count_in[state]);
-    if (span_bytes != world->spans_bytes)
-        return BROKEN("the records tile %zu bytes of %zu", span_bytes, world->spans_bytes);
+    if (span_bytes != world->spans_bytes + world->borrowed_bytes)
+        return BROKEN("the records tile %zu bytes of %zu", span_bytes,
+                      world->spans_bytes + world->borrowed_bytes);
     if (records + world->spares_count != world->slabs_count * TNRI_SLAB_RECORDS)
         return BROKEN("%zu records and %zu spares do not make %zu slabs", records,
                       world->spares_count, world->slabs_count);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lending: a free run goes from one world of a pool to another as it is, addresses, chunks and
+ * mappings together. (Steps 4 and 6 of the ladder.)
+ *
+ * Moving a chunk costs two mappings and a removal, each paid by the chunk. Where another world has
+ * a free run that the request fits into, none of that is needed:
+ *
+ *   1. Under the giving arena's lock the run's whole chunks that the request needs are taken out
+ *      of it (PENDING).
+ *   2. This arena's stream is made to wait for the other's, as for chunks that move. Nothing waits
+ *      if the other world is of the same arena: one stream orders old use and new use.
+ *   3. The giving world keeps a LENT record for addresses of its own spans, so that they still tile
+ *      them, and no record for addresses that it had borrowed itself (arena/world_lend.c).
+ *   4. The receiving world has the addresses as a range of its own, in which it carves and merges as
+ *      in a span. If they are of one of its own spans, they are just back.
+ *
+ * So each byte that is lent is in one LENT record, of the world whose span it lies in, and in one
+ * borrowed range, of whichever world of the pool has it now. A mapping is never touched.
+ *
+ * What is lent consists of whole chunks, since a chunk belongs to one arena. Of a run with more
+ * than that, the rest stays.
+ */
+#ifndef TNRI_ARENA_LEND_H
+#define TNRI_ARENA_LEND_H
+
+#include "arena/arena.h"
+
+/* Whose free runs may serve a request. */
+typedef enum tnri_lenders {
+    TNRI_LENDERS_OWN,   /* the arena's other world */
+    TNRI_LENDERS_OTHERS /* other arenas of the pool */
+} tnri_lenders;
+
+/* Serves the request from a free run of another world. *block is null if none can. In the device's
+ * context, no lock held. Errors: the driver's, and TNR_ERR_HOST_MEMORY for the record of the block;
+ * that no host memory is left for a loan is none. */
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, tnri_lenders lenders,
+                     void **ptr);
+
+#endif
