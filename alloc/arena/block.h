@@ -70,8 +70,9 @@ typedef struct tnri_block {
     uint64_t state : 8;   /* tnri_state */
     struct tnri_world *world;
     union {
-        struct tnri_block *next; /* in the list of its state: class, bin, holes, lent, stale, spares */
-        uint64_t stamp;          /* LIVE and RETIRED, in no list: of the history; see note.h */
+        struct tnri_block
+            *next;      /* in the list of its state: class, bin, holes, lent, stale, spares */
+        uint64_t stamp; /* LIVE and RETIRED, in no list: of the history; see note.h */
     };
     union {
         struct tnri_block *prev;  /* in a doubly linked list: FREE, HOLE, LENT */

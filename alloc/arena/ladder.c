@@ -18,6 +18,7 @@
 
 enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
+    OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
     RECLAIMS_MAX = 3,          /* climbs after reclaiming, before the user's callback is asked */
     CALLBACKS_MAX = 8          /* times the user's callback is asked for one request */
 };
@@ -162,12 +163,19 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
     return block != NULL;
 }
 
-/* Steps 5 and 6: when this arena's own chunks are not enough, a run that another lends costs less
- * than to take its chunks, and than new ones. */
+/* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
+ * own chunks need no wait, so a few are moved rather. */
+static int plan_would_borrow(const tnri_plan *plan)
+{
+    return !plan->is_growth && plan->moves == TNRI_MOVES_ALL &&
+           (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
+}
+
+/* Steps 4 to 7 of a request with a plan. */
 static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
 {
-    if (plan->pages_missing > 0 && !plan->is_growth && plan->moves == TNRI_MOVES_ALL) {
-        tnr_status status = tnri_lend(plan->arena, plan->request, TNRI_LENDERS_OTHERS, ptr);
+    if (plan_would_borrow(plan)) {
+        tnr_status status = tnri_lend(plan->arena, plan->request, ptr);
         if (status != TNR_OK || *ptr != NULL) {
             tnri_execute_not(plan);
             return status;
@@ -202,10 +210,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
     } else if (ladder_retired(arena, request, reclaimed, ptr)) {
         return TNR_OK;
     } else {
-        if (arena->key != TNRI_KEY_GRAPH)
-            status = tnri_lend(arena, request, TNRI_LENDERS_OWN, ptr);
-        if (status == TNR_OK && *ptr == NULL)
-            status = ladder_plan(&plan, arena, request, moves, ptr);
+        status = ladder_plan(&plan, arena, request, moves, ptr);
     }
     if (status == TNR_OK && *ptr == NULL)
         status = ladder_lend_or_execute(&plan, reclaimed, ptr);

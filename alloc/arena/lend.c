@@ -11,13 +11,14 @@
 
 enum {
     LEND_LOOKS_MAX = 64, /* runs of one world that are looked at for a request */
-    LEND_SPARE = 4       /* what is lent may be larger than the request by this part (1/n) of it */
+    LEND_ALONG = 4       /* what is left of a run goes along up to so many times the request */
 };
 
 /* ---- finding what to take ------------------------------------------------------------------- */
 
 /* The pages [*first, *end) of whole chunks at the upper end of a run that have room for `pages`; 0
- * if there are none, or if so much more would go that it is better to move chunks. */
+ * if there are none. A rest that is no more than a few times as large goes along: it will serve the
+ * next such request there, and what streams with blocks of other sizes have is not cut up. */
 static int run_offer(const tnri_space *space, const tnri_block *run, size_t pages, size_t *first,
                      size_t *end)
 {
@@ -27,8 +28,8 @@ static int run_offer(const tnri_space *space, const tnri_block *run, size_t page
     size_t page = *end;
     while (*end - page < pages)
         page = space->pages[page - 1]->page;
-    *first = page;
-    return *end - page <= pages + pages / LEND_SPARE;
+    *first = page - lowest <= pages * LEND_ALONG ? lowest : page;
+    return 1;
 }
 
 /* Takes what the request needs out of the smallest run of a world that has it: PENDING. Null if no
@@ -120,26 +121,6 @@ static void loan_undo(tnri_arena *lender, tnri_block *pending)
 
 /* ---- lenders -------------------------------------------------------------------------------- */
 
-/* The arena's other world: in one step, since nothing has to wait. */
-static tnri_block *lend_own(tnri_arena *arena, const tnri_request *request, int *no_host)
-{
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
-    tnri_world *other = &arena->worlds[world == &arena->worlds[TNRI_SMALL]];
-    tnri_block *block = NULL;
-    tnri_arena_enter(arena);
-    if (loan_prepare(world)) {
-        tnri_block *pending = world_offer(other, request);
-        if (pending == NULL) {
-            loan_unprepare(world);
-        } else {
-            block = loan_take(arena, loan_give(pending), request);
-            *no_host = block == NULL;
-        }
-    }
-    tnri_lock_release(&arena->lock);
-    return block;
-}
-
 /* What another arena has for the request: PENDING, or null. */
 static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request)
 {
@@ -153,9 +134,10 @@ static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request)
     return pending;
 }
 
-/* Serves the request from one other arena, for which loan_prepare has been called. */
+/* Serves the request from one other arena; loan_prepare has been called. *is_over: nothing is left
+ * to be tried, and what was prepared is used up. */
 static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_request *request,
-                            int policy, int *is_taken, tnri_block **block)
+                            int policy, int *is_over, void **ptr)
 {
     tnri_block *pending = lender_offer(lender, request);
     if (pending == NULL)
@@ -172,10 +154,12 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
     loan given = loan_give(pending);
     tnri_lock_release(&lender->lock);
     tnri_arena_enter(arena);
-    *block = loan_take(arena, given, request);
+    tnri_block *block = loan_take(arena, given, request);
+    if (block != NULL)
+        *ptr = (void *)block->base;
     tnri_lock_release(&arena->lock);
-    *is_taken = 1;
-    if (*block == NULL)
+    *is_over = 1;
+    if (block == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
     return TNR_OK;
 }
@@ -188,48 +172,27 @@ static int arena_may_lend(const tnri_arena *lender)
            tnri_arena_is_markable(lender) && tnri_arena_has_mark(lender);
 }
 
-static tnr_status lend_others(tnri_arena *arena, const tnri_request *request, tnri_block **block)
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     int policy = tnri_cross_policy();
-    if (policy == TNRI_CROSS_OFF)
-        return TNR_OK;
     tnri_world *world = tnri_arena_world(arena, request->bytes);
+    tnri_assert_none_held();
+    if (!tnri_conf_get()->lend || policy == TNRI_CROSS_OFF)
+        return TNR_OK;
     tnri_arena_enter(arena);
-    int is_ready = loan_prepare(world);
+    int is_over = !loan_prepare(world);
     tnri_lock_release(&arena->lock);
-    if (!is_ready)
+    if (is_over)
         return TNR_OK;
     tnr_status status = TNR_OK;
-    int is_taken = 0;
     tnri_arena *lender = NULL;
-    while (!is_taken && status == TNR_OK && (lender = tnri_arena_walk(arena->pool, lender)) != NULL)
+    while (!is_over && status == TNR_OK && (lender = tnri_arena_walk(arena->pool, lender)) != NULL)
         if (lender != arena && arena_may_lend(lender))
-            status = lend_from(arena, lender, request, policy, &is_taken, block);
-    if (!is_taken) {
+            status = lend_from(arena, lender, request, policy, &is_over, ptr);
+    if (!is_over) {
         tnri_arena_enter(arena);
         loan_unprepare(world);
         tnri_lock_release(&arena->lock);
     }
-    return status;
-}
-
-tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, tnri_lenders lenders,
-                     void **ptr)
-{
-    tnri_assert_none_held();
-    tnri_block *block = NULL;
-    tnr_status status = TNR_OK;
-    if (!tnri_conf_get()->lend)
-        return TNR_OK;
-    if (lenders == TNRI_LENDERS_OWN) {
-        int no_host = 0;
-        block = lend_own(arena, request, &no_host);
-        if (no_host)
-            status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
-    } else {
-        status = lend_others(arena, request, &block);
-    }
-    if (block != NULL)
-        *ptr = (void *)block->base;
     return status;
 }

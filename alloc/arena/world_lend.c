@@ -142,12 +142,13 @@ static tnri_block *receive_own(tnri_world *world, uintptr_t base, size_t bytes)
     return tnri_record_merge(world, lent, TNRI_FREE);
 }
 
-/* The highest record of the range that begins with `first`. */
-static tnri_block *range_last(tnri_block *first)
+/* The highest record of a borrowed range. */
+static tnri_block *range_last(const tnri_world *world, size_t i)
 {
-    while (first->above != NULL)
-        first = first->above;
-    return first;
+    tnri_block *last = world->span_first[i];
+    while (last->above != NULL)
+        last = last->above;
+    return last;
 }
 
 /* Joins a record that is in no list, and has no neighbour, with the borrowed ranges that it
@@ -159,7 +160,7 @@ static void borrow_join(tnri_world *world, tnri_block *block)
         tnri_block *first = world->span_first[i];
         if (first->base > block->base || (joined > 0 && i == joined - 1))
             continue;
-        tnri_block *last = range_last(first);
+        tnri_block *last = range_last(world, i);
         if (tnri_block_end(last) != block->base)
             continue;
         last->above = block;
