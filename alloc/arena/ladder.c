@@ -167,7 +167,11 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
  * own chunks need no wait, so a few are moved rather. */
 static int plan_would_borrow(const tnri_plan *plan)
 {
-    return !plan->is_growth && plan->moves == TNRI_MOVES_ALL &&
+    if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
+        return 0;
+    if (plan->moves == TNRI_MOVES_NONE) /* the moving budget is used up, and this needs none */
+        return arena_retired_bytes(plan->arena) < plan->request->bytes;
+    return plan->moves == TNRI_MOVES_ALL &&
            (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
 }
 

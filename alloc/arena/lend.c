@@ -17,7 +17,7 @@ enum {
 /* ---- finding what to take ------------------------------------------------------------------- */
 
 /* The pages [*first, *end) of whole chunks at the upper end of a run that have room for `pages`; 0
- * if there are none. A rest that is no more than a few times as large goes along: it will serve the
+ * if there are none, or only much more than that. A rest that is no more than a few times as large goes along: it will serve the
  * next such request there, and what streams with blocks of other sizes have is not cut up. */
 static int run_offer(const tnri_space *space, const tnri_block *run, size_t pages, size_t *first,
                      size_t *end)
@@ -28,8 +28,9 @@ static int run_offer(const tnri_space *space, const tnri_block *run, size_t page
     size_t page = *end;
     while (*end - page < pages)
         page = space->pages[page - 1]->page;
-    *first = page - lowest <= pages * LEND_ALONG ? lowest : page;
-    return 1;
+    size_t most = pages * (1 + LEND_ALONG);
+    *first = *end - lowest <= most ? lowest : page;
+    return *end - *first <= most; /* a chunk may be far too large for the request */
 }
 
 /* Takes what the request needs out of the smallest run of a world that has it: PENDING. Null if no

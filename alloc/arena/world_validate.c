@@ -93,6 +93,14 @@ static const char *validate_lists(const tnri_world *world)
     for (const tnri_block *hole = world->holes; hole != NULL; hole = hole->next, holes++)
         if (hole->state != TNRI_HOLE)
             return BROKEN("the list of holes has a %s record", tnri_state_name(hole->state));
+    size_t lent = 0;
+    for (const tnri_block *block = world->lent; block != NULL; block = block->next, lent++)
+        if (block->state != TNRI_LENT)
+            return BROKEN("the list of what is lent has a %s record",
+                          tnri_state_name(block->state));
+    if (lent != world->count_in[TNRI_LENT])
+        return BROKEN("%zu records are in the list of what is lent, the totals say %zu", lent,
+                      world->count_in[TNRI_LENT]);
     size_t binned = 0;
     const tnri_bins *bins = &world->bins;
     for (unsigned slot = 0; slot < TNRI_BIN_SLOTS; slot++) {
@@ -134,8 +142,12 @@ const char *tnri_world_validate(const tnri_world *world)
     walk sum = {{0}, {0}};
     size_t span_bytes = 0;
     size_t records = 0;
-    for (size_t i = 0; i < world->spans_count; i++)
-        for (const tnri_block *block = world->span_first[i]; block != NULL; block = block->above) {
+    for (size_t i = 0; i < world->spans_count; i++) {
+        const tnri_block *first = world->span_first[i];
+        if (first->below != NULL || tnri_world_owns(world, first->base) != (i < world->spans_own))
+            return BROKEN("the addresses from %#zx are %s", (size_t)first->base,
+                          first->below != NULL ? "not all there are" : "of the wrong kind");
+        for (const tnri_block *block = first; block != NULL; block = block->above) {
             const char *broken = validate_record(world, block);
             if (broken != NULL)
                 return broken;
@@ -144,6 +156,7 @@ const char *tnri_world_validate(const tnri_world *world)
             span_bytes += block->bytes;
             records++;
         }
+    }
     for (unsigned state = 0; state < TNRI_STATE_COUNT; state++)
         if (sum.bytes_in[state] != world->bytes_in[state] ||
             sum.count_in[state] != world->count_in[state])

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "arena/world.h"
 #include "base/host_memory.h"
 #include "space/block_map.h"
 
@@ -17,6 +18,7 @@
 enum { GRANULES = 64 };
 
 static tnri_block_map map;
+static tnri_world nobody; /* the blocks' world, of no arena */
 
 static int map_start(void **state)
 {
@@ -38,6 +40,7 @@ static void live(tnri_block *block, uintptr_t base, size_t bytes, int many)
     block->base = base;
     block->bytes = bytes;
     block->state = TNRI_LIVE;
+    block->world = &nobody;
     tnri_block_map_enter(&map, block);
 }
 
