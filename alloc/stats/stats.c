@@ -265,7 +265,8 @@ static const char *pool_validate_loans(tnr_pool pool)
 {
     size_t lent = 0;
     size_t borrowed = 0;
-    uintptr_t base, end;
+    uintptr_t base = 0;
+    uintptr_t end = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
         for (int w = 0; w < TNRI_WORLDS; w++) {
             const tnri_world *world = &arena->worlds[w];
