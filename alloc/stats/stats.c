@@ -247,6 +247,8 @@ static int pool_has_lent(tnr_pool pool, uintptr_t base, uintptr_t end)
 static int borrowed_range(tnri_arena *arena, const tnri_world *world, size_t i, uintptr_t *base,
                           uintptr_t *end)
 {
+    *base = 0;
+    *end = 0;
     tnri_arena_enter(arena);
     int is_there = world->spans_own + i < world->spans_count;
     if (is_there) {
