@@ -9,6 +9,7 @@
 #include "conf/conf.h"
 #include "conf/environment.h"
 #include "base/ticks.h"
+#include "pool/graph_end.h"
 #include "pool/reclaim.h"
 #include "snapshot/trigger.h"
 
@@ -180,8 +181,7 @@ static tnr_status device_check_idle(tnri_device *device)
 {
     uint64_t live = 0;
     tnr_pool pool = NULL;
-    const tnri_captures *captures = tnri_captures_get();
-    tnr_status status = captures == NULL ? TNR_OK : captures->device_ending(device, 0);
+    tnr_status status = tnri_graph_end_await_device(device);
     if (status != TNR_OK)
         return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)

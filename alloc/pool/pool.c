@@ -378,6 +378,13 @@ static size_t pool_held_blocks(tnr_pool pool)
     return held;
 }
 
+int tnri_pool_is_kept(tnr_pool pool)
+{
+    if (atomic_load(&pool->keepers) == 0 && pool_held_blocks(pool) == 0)
+        return 0;
+    return pool_live_blocks(pool) == 0;
+}
+
 /* Frees every live block of a world, for a forced end. Under the arena's lock. */
 static void world_free_all(tnri_arena *arena, tnri_world *world)
 {
