@@ -85,6 +85,8 @@ static void environment_set(const fuzz_setup *setup, int is_gated)
     setenv("TENURE_SIM_RACES", "1", 1);
     setenv("TENURE_SIM_STRICT", "report", 1);
     setenv("TENURE_SIM_RESERVE", "16T", 1);
+    /* Contents are looked at by operations only; what gates do is done by the host. */
+    setenv("TENURE_SIM_VIEW", is_gated ? "0" : "1", 1);
     setenv("TENURE_SIM_KEEP_PAGES", "1", 1); /* a program touches few of them */
     if (is_gated)
         gate_environment();
