@@ -29,6 +29,7 @@ static void library_mark_forked(void)
         return; /* the child may start afresh */
     atomic_store(&library_forked, 1);
     atomic_store(&tnri_generation, 0);
+    tnri_gate_set(0, TNRI_GATE_STOPPED);
 }
 
 static void library_watch_forks(void)
@@ -74,6 +75,7 @@ static tnr_status library_start_locked(void)
         return status;
     atomic_fetch_add(&tnri_library_epoch, 1);
     atomic_store(&tnri_generation, ++generation_last);
+    tnri_gate_set(TNRI_GATE_STOPPED, 0);
     return TNR_OK;
 }
 
@@ -260,6 +262,7 @@ tnr_status tnr_shutdown(int force)
         return status;
     }
     tnri_lock_take(&tnri_library_lock);
+    tnri_gate_set(0, TNRI_GATE_STOPPED);
     atomic_store(&tnri_generation, 0);
     atomic_fetch_add(&tnri_library_epoch, 1); /* threads still routed somewhere are so no more */
     tnri_devices_forget();

@@ -358,9 +358,7 @@ static size_t pool_live_blocks(tnr_pool pool)
     size_t live = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
-        for (int i = 0; i < TNRI_WORLDS; i++)
-            live += arena->worlds[i].count_in[TNRI_LIVE];
-        live += arena->growable.is_bare ? 1 : 0;
+        live += (size_t)tnri_arena_live_count(arena);
         tnri_lock_release(&arena->lock);
     }
     return live;
