@@ -182,7 +182,7 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
+        block = tnri_block_map_containing(&device->space.map, arena, (uintptr_t)ptr);
         int is_bare =
             block == NULL && arena->growable.is_bare && arena->growable.base == (uintptr_t)ptr;
         if (is_bare)

@@ -4,6 +4,7 @@
 #include "arena/ladder.h"
 
 #include "arena/execute.h"
+#include "arena/lend.h"
 #include "arena/plan.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
@@ -17,6 +18,7 @@
 
 enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
+    OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
     RECLAIMS_MAX = 3,          /* climbs after reclaiming, before the user's callback is asked */
     CALLBACKS_MAX = 8          /* times the user's callback is asked for one request */
 };
@@ -50,7 +52,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     }
     tnr_status status = TNR_OK;
     tnri_arena_enter(arena);
-    if (world->spans_count == TNRI_SPANS_MAX)
+    if (world->spans_own == TNRI_SPANS_MAX)
         status = tnri_error(TNR_ERR_ADDRESS_SPACE,
                             "a stream of device %d has used up its %d ranges of addresses.",
                             arena->device->index, TNRI_SPANS_MAX);
@@ -161,6 +163,31 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
     return block != NULL;
 }
 
+/* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
+ * own chunks need no wait, so a few are moved rather. */
+static int plan_would_borrow(const tnri_plan *plan)
+{
+    if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
+        return 0;
+    if (plan->moves == TNRI_MOVES_NONE) /* the moving budget is used up, and this needs none */
+        return arena_retired_bytes(plan->arena) < plan->request->bytes;
+    return plan->moves == TNRI_MOVES_ALL &&
+           (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
+}
+
+/* Steps 4 to 7 of a request with a plan. */
+static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    if (plan_would_borrow(plan)) {
+        tnr_status status = tnri_lend(plan->arena, plan->request, ptr);
+        if (status != TNR_OK || *ptr != NULL) {
+            tnri_execute_not(plan);
+            return status;
+        }
+    }
+    return tnri_execute(plan, reclaimed, ptr);
+}
+
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
 static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
@@ -190,7 +217,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
         status = ladder_plan(&plan, arena, request, moves, ptr);
     }
     if (status == TNR_OK && *ptr == NULL)
-        status = tnri_execute(&plan, reclaimed, ptr);
+        status = ladder_lend_or_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
     return status;
 }

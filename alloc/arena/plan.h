@@ -108,6 +108,10 @@ void tnri_plan_undo(tnri_plan *plan);
 /* Frees the plan's own memory. */
 void tnri_plan_free(tnri_plan *plan);
 
+/* The whole chunks inside a FREE run: its pages [*first, *end). 0 if there are none. */
+int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
+                          size_t *end);
+
 /* Cuts wholly free chunks out of an arena's runs, at most `pages_max` pages, and passes each cut to
  * `taker`: for giving memory back. The lock is held. Returns the pages cut. */
 typedef void (*tnri_cut_taker)(void *user, tnri_block *stale);

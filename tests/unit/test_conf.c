@@ -44,6 +44,7 @@ static const struct {
     {"garbage_collection_threshold",
      {"0", "1", "0.5", ".25", "0.999"},
      {"1.01", "-0.5", "nan", "inf", "0.5x", "0.5.5", ".", "0x1", "1e-1", "50%", ""}},
+    {"lend", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"gpu_direct_rdma", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"graph_end_ms", {"0", "100", "60000"}, {"60001", "-1", "1s"}},
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},

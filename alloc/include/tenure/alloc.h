@@ -299,6 +299,7 @@ typedef enum tnr_driver_kind {
     X(INDEX, "index")         /* a free run of this arena, best fit */                             \
     X(FLUSH, "flush")         /* the same, after the bins had been emptied into the index */       \
     X(RETIRED, "retired")     /* the same, after blocks used by other streams had been ended */  \
+    X(LENT, "lent")           /* a free run of another arena of the pool, with its memory */       \
     X(MOVED, "moved")         /* chunks moved under a run that nearly fitted */                    \
     X(SHARED, "shared")       /* the same, with chunks from another arena of the pool */           \
     X(GROWN, "grown")         /* new chunks */                                                     \
