@@ -11,6 +11,7 @@
 #include "conf/conf.h"
 #include "driver/capturing.h"
 #include "pool/asleep.h"
+#include "pool/lane.h"
 #include "pool/oom.h"
 #include "pool/pool.h"
 #include "pool/reclaim.h"
@@ -125,6 +126,18 @@ static tnri_moves ladder_moves_max(const tnri_arena *arena)
     return TNRI_MOVES_ALL;
 }
 
+/* The same of all lanes of the arena's stream. */
+static size_t stream_retired_bytes(tnri_arena *arena)
+{
+    size_t retired = arena_retired_bytes(arena);
+    if (tnri_likely(!tnri_lane_has_sisters(arena)))
+        return retired;
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
+        retired += arena_retired_bytes(sisters[i]);
+    return retired;
+}
+
 /* What this request may move. */
 static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
 {
@@ -132,22 +145,43 @@ static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
         return TNRI_MOVES_NONE;
     if (!tnri_device_may_move(arena->device))
         return TNRI_MOVES_NONE;
-    return arena_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+    return stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+}
+
+/* Has retired blocks of an arena become free, as far as the settings allow. Returns their bytes. */
+static size_t retired_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    const tnri_conf *conf = tnri_conf_get();
+    uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
+    size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
+    if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
+        freed += upper->collect(arena, tnri_request_span(request), TNRI_COLLECT_ORDER);
+    return freed;
+}
+
+/* The same for the other lanes of its stream that have some. */
+static size_t sisters_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    size_t freed = 0;
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
+        if (tnri_lane_is_sister(arena, sisters[i]) && arena_retired_bytes(sisters[i]) > 0)
+            freed += retired_collect(sisters[i], request, retired);
+    return freed;
 }
 
 /* Step 3: serves from retired blocks, as far as the settings allow. Blocks whose uses are over, or
  * ordered already, cost nothing more; to make this stream wait is worth it when much is retired. */
 static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
 {
-    const tnri_upper *upper = tnri_upper_get();
-    const tnri_conf *conf = tnri_conf_get();
-    if (upper == NULL)
+    if (tnri_upper_get() == NULL)
         return 0;
-    size_t retired = arena_retired_bytes(arena);
-    uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
-    size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
-    if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
-        freed += upper->collect(arena, tnri_request_span(request), TNRI_COLLECT_ORDER);
+    int has_sisters = tnri_lane_has_sisters(arena);
+    size_t retired = stream_retired_bytes(arena);
+    size_t freed = retired_collect(arena, request, retired);
+    if (has_sisters)
+        freed += sisters_collect(arena, request, retired);
     if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
         return 0;
     int no_host;
@@ -158,7 +192,8 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
         *ptr = (void *)block->base;
     }
     tnri_lock_release(&arena->lock);
-    return block != NULL;
+    return block != NULL ||
+           (has_sisters && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
 }
 
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
@@ -265,9 +300,45 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     return status;
 }
 
+/* Serves by moving chunks to a lane that borrows most of what it serves. Returns 0 if that did not
+ * come about, which costs the request nothing. */
+static int ladder_enrich(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
+                         void **ptr)
+{
+    tnri_plan plan = {0};
+    tnri_visit visit;
+    if (tnri_capturing() || !tnri_device_may_move(arena->device) ||
+        tnri_chunk_check(arena->pool, tnri_request_span(request)) != TNR_OK ||
+        tnri_device_enter(arena->device, &visit) != TNR_OK)
+        return 0;
+    tnr_status status = TNR_ERR_BUSY;
+    if (tnri_pool_work_begin(arena->pool)) {
+        *ptr = NULL;
+        status = ladder_plan(&plan, arena, request, moves, ptr);
+        if (status == TNR_OK && *ptr == NULL)
+            status = tnri_execute(&plan, 0, ptr);
+        tnri_plan_free(&plan);
+        tnri_pool_work_end(arena->pool);
+    }
+    tnri_device_leave(&visit);
+    return status == TNR_OK;
+}
+
+/* Serves from other lanes of the arena's stream: see pool/lane.h. */
+static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnri_moves moves;
+    if (tnri_lane_is_poor(arena, request, &moves) && ladder_enrich(arena, request, moves, ptr))
+        return 1;
+    return tnri_lane_borrow(arena, request, TNR_SERVED_BIN, ptr) ||
+           tnri_lane_borrow(arena, request, TNR_SERVED_FLUSH, ptr);
+}
+
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     if (ladder_serve_flushed(arena, request, ptr))
+        return TNR_OK;
+    if (tnri_lane_has_sisters(arena) && ladder_serve_sisters(arena, request, ptr))
         return TNR_OK;
     return ladder_ascend(arena, request, ptr);
 }

@@ -79,8 +79,8 @@ void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank);
 void tnri_lock_owners_start(void);
 
 /* The slow half of tnri_lock_take: takes the lock away from its owner, spins, then yields, then
- * naps. */
-void tnri_lock_wait(tnri_lock *lock);
+ * naps. 1 if it had to do any of that. */
+int tnri_lock_wait(tnri_lock *lock);
 
 /* Book-keeping of what the calling thread holds, for the rank check. */
 void tnri_lock_note_taken(const tnri_lock *lock);
@@ -119,17 +119,20 @@ static inline int tnri_lock_take_own(tnri_lock *lock)
     return 1;
 }
 
-static inline void tnri_lock_take(tnri_lock *lock)
+/* 1 if another thread was in the way. */
+static inline int tnri_lock_take(tnri_lock *lock)
 {
     uint8_t expected = 0;
+    int has_met = 0;
     if (!tnri_lock_take_own(lock) &&
         (lock->is_ownable ||
          tnri_unlikely(!atomic_compare_exchange_strong_explicit(
              &lock->taken, &expected, 1, memory_order_acquire, memory_order_relaxed))))
-        tnri_lock_wait(lock);
+        has_met = tnri_lock_wait(lock);
 #if TNR_CHECK >= 2
     tnri_lock_note_taken(lock);
 #endif
+    return has_met;
 }
 
 static inline void tnri_lock_release(tnri_lock *lock)
