@@ -62,11 +62,12 @@ typedef struct tnri_lane {
      * given up. The pool's lock. */
     uint64_t tenants[TNRI_LANE_TENANTS];
     uint64_t tenants_ever;
-    _Atomic uint32_t borrowed;   /* blocks, since memory was last asked for; no lock */
-    _Atomic uint32_t met_wanted; /* waits in a row that make a thread move on; no lock */
-    uint32_t met_count;          /* waits since met_ticks; the arena's lock */
-    uint64_t met_ticks;          /* the arena's lock */
-    uint64_t served_before;      /* blocks served when `borrowed` was last 0; the arena's lock */
+    _Atomic uint32_t
+        borrowing; /* rests at sisters' locks, since memory was last asked for; no lock */
+    /* What `waited` is when a thread moves on; 0: as at first. No lock. */
+    _Atomic uint32_t waits_wanted;
+    uint32_t waited;       /* rests that allocations made since waited_ticks; the lock */
+    uint64_t waited_ticks; /* the lock */
 } tnri_lane;
 
 typedef struct tnri_arena {
@@ -111,14 +112,15 @@ typedef struct tnri_arena {
 } tnri_arena;
 
 /* Takes the arena's lock; everyone who may change something takes it so. If a picture is being
- * taken that this arena is not in yet, it is copied first. 1 if another thread was in the way. */
+ * taken that this arena is not in yet, it is copied first. Returns what
+ * tnri_lock_take does. */
 void tnri_arena_copy_now(tnri_arena *arena);
 static inline int tnri_arena_enter(tnri_arena *arena)
 {
-    int has_met = tnri_lock_take(&arena->lock);
+    int waited = tnri_lock_take(&arena->lock);
     if (tnri_unlikely((tnri_gate() & TNRI_GATE_CUT) != 0))
         tnri_arena_copy_now(arena);
-    return has_met;
+    return waited;
 }
 
 /* Makes the arena of a stream; null if there is no host memory. */

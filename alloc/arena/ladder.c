@@ -300,7 +300,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     return status;
 }
 
-/* Serves by moving chunks to a lane that borrows most of what it serves. Returns 0 if that did not
+/* Serves by moving chunks to a lane that waits where it borrows. Returns 0 if that did not
  * come about, which costs the request nothing. */
 static int ladder_enrich(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
                          void **ptr)

@@ -144,10 +144,10 @@ int tnri_lock_wait(tnri_lock *lock)
                                                    memory_order_relaxed))
             continue;
         if (!lock->is_ownable)
-            return round > 0;
+            return (int)round;
         if (tnri_likely(atomic_load_explicit(&lock->owner, memory_order_relaxed) == 0)) {
             lock_count_turn(lock);
-            return round > 0;
+            return (int)round;
         }
         atomic_store_explicit(&lock->taken, 0, memory_order_release); /* it had just become owned */
     }

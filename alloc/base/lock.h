@@ -79,7 +79,7 @@ void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank);
 void tnri_lock_owners_start(void);
 
 /* The slow half of tnri_lock_take: takes the lock away from its owner, spins, then yields, then
- * naps. 1 if it had to do any of that. */
+ * naps. Returns how many rounds of that were needed. */
 int tnri_lock_wait(tnri_lock *lock);
 
 /* Book-keeping of what the calling thread holds, for the rank check. */
@@ -119,20 +119,21 @@ static inline int tnri_lock_take_own(tnri_lock *lock)
     return 1;
 }
 
-/* 1 if another thread was in the way. */
+/* Returns 0, or how many rounds it waited, each about twice as long as the one before at first,
+ * because another thread was in the way. */
 static inline int tnri_lock_take(tnri_lock *lock)
 {
     uint8_t expected = 0;
-    int has_met = 0;
+    int waited = 0;
     if (!tnri_lock_take_own(lock) &&
         (lock->is_ownable ||
          tnri_unlikely(!atomic_compare_exchange_strong_explicit(
              &lock->taken, &expected, 1, memory_order_acquire, memory_order_relaxed))))
-        has_met = tnri_lock_wait(lock);
+        waited = tnri_lock_wait(lock);
 #if TNR_CHECK >= 2
     tnri_lock_note_taken(lock);
 #endif
-    return has_met;
+    return waited;
 }
 
 static inline void tnri_lock_release(tnri_lock *lock)

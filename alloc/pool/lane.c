@@ -14,11 +14,15 @@
 #include "pool/library.h"
 
 enum {
-    MEETS_FIRST = 32,     /* waits within WINDOW_TICKS that make a thread move on, */
-    MEETS_LAST = 1 << 20, /* twice as many each time that there was nowhere to go */
+    WAITS_FIRST = 512,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on
+                           * for: some ten microseconds; */
+    WAITS_LAST = 1 << 20, /* twice as many each time that there was nowhere to go */
+    ROUNDS_MAX = 6,       /* what one wait counts for at most: a holder that was stopped by the
+                           * scheduler is not what lanes are against */
     LANES_DEFAULT_MAX = 16,
-    BORROWS = 64,   /* blocks borrowed before the lane asks for memory of its own, */
-    OWN_SHARE = 16, /* if it has served less than so many times as many itself */
+    WAITS_BORROWING = 4096, /* rests at sisters' locks before the lane asks for memory of its own */
+    FORCED_BORROWING =
+        64,         /* what a borrowed block counts for if lanes are forced, where nobody waits */
     OWN_PART = 1024 /* of the pool (1/n): what a lane may have from the driver for that */
 };
 
@@ -43,24 +47,33 @@ static size_t lanes_most(void)
     return count < LANES_DEFAULT_MAX ? (size_t)count : LANES_DEFAULT_MAX;
 }
 
-static uint32_t meets_wanted(const tnri_arena *arena)
+static uint32_t waits_most(const tnri_arena *arena)
 {
-    uint32_t wanted = atomic_load_explicit(&arena->lane.met_wanted, memory_order_relaxed);
-    return wanted == 0 ? MEETS_FIRST : wanted;
+    uint32_t wanted = atomic_load_explicit(&arena->lane.waits_wanted, memory_order_relaxed);
+    return wanted == 0 ? WAITS_FIRST : wanted;
 }
 
-TNRI_SELDOM void tnri_lane_met(tnri_arena *arena)
+/* The shortest rests of a lock that so many rounds of waiting are, about. */
+static uint32_t rests_of(int rounds)
+{
+    if (rounds == 0)
+        return 0;
+    return 1u << (rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX);
+}
+
+TNRI_SELDOM void tnri_lane_waited(tnri_arena *arena, int rounds)
 {
     tnri_assert_held(&arena->lock);
     tnri_lane *lane = &arena->lane;
     uint64_t now = tnri_ticks();
-    if (now - lane->met_ticks > WINDOW_TICKS) {
-        lane->met_ticks = now;
-        lane->met_count = 0;
+    if (now - lane->waited_ticks > WINDOW_TICKS) {
+        lane->waited_ticks = now;
+        lane->waited = 0;
     }
-    if (++lane->met_count < meets_wanted(arena))
+    lane->waited += rests_of(rounds);
+    if (lane->waited < waits_most(arena))
         return;
-    lane->met_count = 0;
+    lane->waited = 0;
     tnri_library_arena_leave(arena);
 }
 
@@ -123,9 +136,9 @@ static tnri_arena *lane_move_on(tnri_arena *left, tnri_arena *const *sisters, si
         if (tenants_count(best) < tenants)
             return best;
     }
-    uint32_t wanted = meets_wanted(left);
-    if (wanted < MEETS_LAST)
-        atomic_store_explicit(&left->lane.met_wanted, wanted * 2, memory_order_relaxed);
+    uint32_t wanted = waits_most(left);
+    if (wanted < WAITS_LAST)
+        atomic_store_explicit(&left->lane.waits_wanted, wanted * 2, memory_order_relaxed);
     return left;
 }
 
@@ -198,7 +211,7 @@ void tnri_lane_part(tnri_arena *arena)
     atomic_store(&arena->lane.sister, NULL);
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
         arena->lane.tenants[i] = 0;
-    atomic_store(&arena->lane.met_wanted, 0);
+    atomic_store(&arena->lane.waits_wanted, 0);
 }
 
 /* ---- memory of sisters ----------------------------------------------------------------------- */
@@ -239,39 +252,36 @@ int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served 
 {
     tnri_arena *sisters[TNRI_LANES_MAX];
     size_t count = tnri_lane_sisters(arena, sisters);
-    for (size_t i = 0; i < count; i++) {
+    uint32_t waited = 0;
+    int is_served = 0;
+    for (size_t i = 0; i < count && !is_served; i++) {
         tnr_served how = served;
-        tnri_arena_enter(sisters[i]);
+        waited += rests_of(tnri_arena_enter(sisters[i]));
         tnri_block *block = sister_serve(arena, sisters[i], request, &how);
         if (block != NULL) {
             tnri_arena_count_served(sisters[i], block, request, how);
             *ptr = (void *)block->base;
         }
         tnri_lock_release(&sisters[i]->lock);
-        if (block == NULL)
-            continue;
-        atomic_store_explicit(&arena->lane.lender, sisters[i], memory_order_relaxed);
-        return 1;
+        if (block != NULL)
+            atomic_store_explicit(&arena->lane.lender, sisters[i], memory_order_relaxed);
+        is_served = block != NULL;
     }
-    return 0;
-}
-
-/* Blocks that the arena has served itself, ever. Under the lock. */
-static uint64_t blocks_served(const tnri_arena *arena)
-{
-    return arena->tally[TNRI_SMALL].blocks_allocated + arena->tally[TNRI_LARGE].blocks_allocated;
+    if (waited > 0)
+        atomic_fetch_add_explicit(&arena->lane.borrowing, waited, memory_order_relaxed);
+    return is_served;
 }
 
 int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, tnri_moves *moves)
 {
     tnri_lane *lane = &arena->lane;
-    if (atomic_fetch_add_explicit(&lane->borrowed, 1, memory_order_relaxed) + 1 < BORROWS)
+    if (tnri_conf_get()->lanes_forced != 0)
+        atomic_fetch_add_explicit(&lane->borrowing, FORCED_BORROWING, memory_order_relaxed);
+    if (atomic_load_explicit(&lane->borrowing, memory_order_relaxed) < WAITS_BORROWING)
         return 0;
-    atomic_store_explicit(&lane->borrowed, 0, memory_order_relaxed);
+    atomic_store_explicit(&lane->borrowing, 0, memory_order_relaxed);
     tnri_arena_enter(arena);
     const tnri_world *world = tnri_arena_world(arena, request->bytes);
-    uint64_t served = blocks_served(arena) - lane->served_before;
-    lane->served_before += served;
     uint64_t mapped = world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_BINNED] +
                       world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_RETIRED];
     tnri_lock_release(&arena->lock);
@@ -280,5 +290,5 @@ int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, tnri_moves
     part = part / OWN_PART > page ? part / OWN_PART : page;
     uint64_t wanted = (tnri_request_span(request) + page - 1) & ~(page - 1);
     *moves = mapped + wanted <= part ? TNRI_MOVES_OWN : TNRI_MOVES_SISTERS;
-    return served < (uint64_t)BORROWS * OWN_SHARE;
+    return 1;
 }

@@ -3,7 +3,7 @@
  * Lanes: several arenas for one stream of a pool, where threads meet.
  *
  * One arena is one lock, so threads that share a stream wait for each other. An arena counts how
- * often an allocation had to wait. A thread that waits too often in too short a time leaves for
+ * long allocations had to wait. A thread that waits too long in too short a time leaves for
  * another arena of the same stream, a lane of its own as long as there are processors (lanes_max),
  * and stays there. Threads that seldom meet, and a thread alone, never see a second lane.
  *
@@ -11,9 +11,9 @@
  * once: the order of the stream is the same. So a lane that lacks memory borrows a block of a
  * sister: the block is served from the sister's arena, belongs to it, and goes back to it when it
  * is freed. Only when no sister can serve is more memory taken, so lanes cost what their borders
- * cost. A lane that borrows most of what it serves would meet the others at their locks; after some
- * time chunks move to it from its sisters, or, for a lane that has next to nothing, it gets a chunk
- * of its own.
+ * cost. A lane that borrows much meets the others at their locks; when it has waited there for some
+ * time, chunks move to it from its sisters, or, if it has next to nothing, it gets a chunk of its
+ * own.
  *
  * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
  * done to a stream (end, capture) is done to every arena of its key.
@@ -30,8 +30,9 @@ enum { TNRI_LANES_MAX = 64 };
 
 /* ---- who goes where -------------------------------------------------------------------------- */
 
-/* An allocation had to wait for the arena's lock, which the calling thread has now. */
-void tnri_lane_met(tnri_arena *arena);
+/* An allocation had to wait for the arena's lock, which the calling thread has now, as many rounds
+ * as tnri_lock_take has returned. */
+void tnri_lane_waited(tnri_arena *arena, int rounds);
 
 /* The lane of a stream for the calling thread, `first` being one of them; null if one more should
  * be opened. Under the pool's lock. */
