@@ -7,6 +7,7 @@
 #include "arena/plan.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
+#include "arena/window.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "driver/capturing.h"
@@ -334,12 +335,45 @@ static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, 
            tnri_lane_borrow(arena, request, TNR_SERVED_FLUSH, ptr);
 }
 
+/* Pages that the arena's best place for the request lacks; SIZE_MAX if it has none, or is no arena
+ * of the stream with this key any more. */
+static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request *request)
+{
+    tnri_window window = {0};
+    tnri_arena_enter(arena);
+    int has_place =
+        arena->key == key && arena->seal == NULL &&
+        tnri_window_find(tnri_arena_world(arena, request->bytes), tnri_request_span(request),
+                         tnri_run_bytes_max(request->bytes), &window);
+    tnri_lock_release(&arena->lock);
+    return has_place ? window.pages_missing : SIZE_MAX;
+}
+
+/* The lane that serves the request with the fewest pages, whether they move or are new. */
+static tnri_arena *ladder_lane(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *best = arena;
+    size_t fewest = pages_lacking(arena, arena->key, request);
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0 && fewest > 1;) {
+        size_t lacking = pages_lacking(sisters[i], arena->key, request);
+        if (lacking < fewest) {
+            fewest = lacking;
+            best = sisters[i];
+        }
+    }
+    return best;
+}
+
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     if (ladder_serve_flushed(arena, request, ptr))
         return TNR_OK;
-    if (tnri_lane_has_sisters(arena) && ladder_serve_sisters(arena, request, ptr))
-        return TNR_OK;
+    if (tnri_unlikely(tnri_lane_has_sisters(arena))) {
+        if (ladder_serve_sisters(arena, request, ptr))
+            return TNR_OK;
+        arena = ladder_lane(arena, request);
+    }
     return ladder_ascend(arena, request, ptr);
 }
 
