@@ -160,7 +160,18 @@ TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int devi
     status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
     if (status == TNR_OK)
         *slot = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
+    if (tnri_unlikely(tnri_conf_get()->lanes_forced != 0))
+        slot->generation = 0; /* another lane with each allocation */
     return status;
+}
+
+TNRI_SELDOM void tnri_library_arena_leave(const tnri_arena *arena)
+{
+    tnri_thread *thread = tnri_thread_here();
+    for (int i = 0; i < TNRI_CACHED_ARENAS; i++)
+        if (thread->cached[i].arena == arena)
+            thread->cached[i].generation = 0;
+    thread->lane_left = arena;
 }
 
 tnr_status tnri_library_pool(int device_index, tnr_pool *pool)

@@ -3,8 +3,8 @@
  * Pools: arenas under one policy.
  *
  * Each device has a default pool; users make more. A pool has an arena for each stream that has
- * allocated from it, found through a small table that is behind a lock; the thread's own cache
- * (pool/thread.h) spares the cached path that lock.
+ * allocated from it, or several where threads meet (pool/lane.h), found through a small table that
+ * is behind a lock; the thread's own cache (pool/thread.h) spares the cached path that lock.
  *
  * A tnr_pool is the address of the structure. Structures of destroyed pools are kept and marked
  * dead until shutdown, so that later use of the handle is recognised instead of being undefined;

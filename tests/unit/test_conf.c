@@ -50,6 +50,8 @@ static const struct {
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
     {"history", {"light", "full", "off"}, {"", "on", "Light", "full|off"}},
     {"history_records", {"1", "262144"}, {"0", "1073741825", "1k"}},
+    {"lanes_forced", {"0", "64"}, {"65", "-1", "all"}},
+    {"lanes_max", {"0", "1", "64"}, {"65", "-1", "all"}},
     {"max_split_size_mb", {"0", "1048576"}, {"1048577", "-2"}},
     {"move_burst_ms", {"0", "1000000"}, {"1000001", "-1", "0.5"}},
     {"move_percent", {"0", "100"}, {"101", "1%"}},
