@@ -73,6 +73,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->grows = NULL;
     plan->sources_count = 0;
     plan->own_count = 0;
+    plan->kin_count = 0;
 }
 
 /* Makes room for the sources, and claims the window from [base, end), which begins in `first`. */

@@ -44,7 +44,10 @@ enum { TNRI_GAPS_MAX = 32, TNRI_PLAN_RECORDS = 2 * TNRI_GAPS_MAX + TNRI_CARVE_RE
 typedef enum tnri_moves {
     TNRI_MOVES_NONE, /* only new ones: the moving budget is used up */
     TNRI_MOVES_OWN, /* this arena's: it has retired memory that will be free again soon, and to take
-                        another stream's would mean to wait for all that it was given so far */
+                        another stream's would mean to wait for all that it was given so far. Those
+                        of the stream's other lanes too */
+    TNRI_MOVES_SISTERS, /* the same, and no new chunk: the plan fails with TNR_ERR_OUT_OF_MEMORY and
+                           without a sentence if they do not suffice */
     TNRI_MOVES_ALL
 } tnri_moves;
 
@@ -65,6 +68,7 @@ typedef struct tnri_plan {
     tnri_source *sources; /* sources_count used of sources_max */
     size_t sources_count, sources_max;
     size_t own_count; /* the first so many are this arena's own */
+    size_t kin_count; /* the first so many are of this arena's stream */
 } tnri_plan;
 
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;

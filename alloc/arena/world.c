@@ -226,37 +226,45 @@ void tnri_world_retire(tnri_world *world, tnri_block *block)
 
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 {
-    tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_BINNED ||
-                    block->state == TNRI_RETIRED || block->state == TNRI_PENDING);
+    tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_RETIRED ||
+                    block->state == TNRI_PENDING);
     tnri_record_leave(world, block);
     return tnri_record_merge(world, block, TNRI_FREE);
 }
 
-/* The first slot from `slot` on that is not empty, going round. There is one. */
-static unsigned bins_next(const tnri_bins *bins, unsigned slot)
+/* The first slot from `slot` on that is not empty, going round. There is one. A block that is
+ * handed out again leaves its slot's bit behind; it goes here. */
+static unsigned bins_next(tnri_bins *bins, unsigned slot)
 {
     unsigned word = slot / 64;
     uint64_t bits = bins->words[word] & ~(uint64_t)0 << slot % 64;
-    if (bits == 0) {
-        uint64_t above = bins->summary & ~(uint64_t)0 << word << 1;
-        word = (unsigned)__builtin_ctzll(above != 0 ? above : bins->summary);
-        bits = bins->words[word];
+    for (;;) {
+        while (bits == 0) {
+            word = (word + 1) % (TNRI_BIN_SLOTS / 64);
+            bits = bins->words[word];
+        }
+        slot = word * 64 + (unsigned)__builtin_ctzll(bits);
+        if (tnri_likely(bins->slots[slot] != NULL))
+            return slot;
+        bits &= bits - 1;
+        bins->words[word] &= ~((uint64_t)1 << slot % 64);
     }
-    return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
 void tnri_world_evict(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
     bins->hand = bins_next(bins, (bins->hand + 1) % TNRI_BIN_SLOTS);
-    (void)tnri_world_free(world, tnri_bin_pop(bins, bins->hand));
+    (void)tnri_world_free(world, tnri_bin_pop(world, bins->hand));
 }
 
 int tnri_world_flush(tnri_world *world)
 {
-    tnri_bins *bins = &world->bins;
-    int flushed = bins->count > 0;
-    while (bins->count > 0)
-        (void)tnri_world_free(world, tnri_bin_pop(bins, bins_next(bins, 0)));
+    int flushed = world->count_in[TNRI_BINNED] > 0;
+    unsigned slot = 0;
+    while (world->count_in[TNRI_BINNED] > 0) {
+        slot = bins_next(&world->bins, slot);
+        (void)tnri_world_free(world, tnri_bin_pop(world, slot));
+    }
     return flushed;
 }

@@ -105,12 +105,11 @@ static const char *validate_lists(const tnri_world *world)
     const tnri_bins *bins = &world->bins;
     for (unsigned slot = 0; slot < TNRI_BIN_SLOTS; slot++) {
         uint64_t word = bins->words[slot / 64];
-        if ((word >> slot % 64 & 1) != (bins->slots[slot] != NULL) ||
-            (bins->summary >> slot / 64 & 1) != (word != 0))
+        if ((word >> slot % 64 & 1) == 0 && bins->slots[slot] != NULL)
             return BROKEN("the bitmap of the bins is wrong about slot %u", slot);
         for (const tnri_block *block = bins->slots[slot]; block != NULL; block = block->next) {
-            if (block->state != TNRI_BINNED || tnri_bin_slot(block->bytes) != slot ||
-                block->bytes != bins->slots[slot]->bytes)
+            if (block->state != TNRI_BINNED || block->uses != NULL ||
+                tnri_bin_slot(block->bytes) != slot || block->bytes != bins->slots[slot]->bytes)
                 return BROKEN("the bins hold %#zx wrongly", (size_t)block->base);
             binned++;
         }
@@ -120,7 +119,7 @@ static const char *validate_lists(const tnri_world *world)
         if (spare->state != TNRI_UNUSED)
             return BROKEN("a %s record is listed as spare", tnri_state_name(spare->state));
     if (holes != world->count_in[TNRI_HOLE] || binned != world->count_in[TNRI_BINNED] ||
-        binned != bins->count || binned > bins->max || spares != world->spares_count)
+        binned > bins->max || spares != world->spares_count)
         return BROKEN("%zu holes, %zu binned, %zu spare were found; the totals say %zu, %zu, %zu",
                       holes, binned, spares, world->count_in[TNRI_HOLE],
                       world->count_in[TNRI_BINNED], world->spares_count);
@@ -153,6 +152,8 @@ const char *tnri_world_validate(const tnri_world *world)
                 return broken;
             sum.bytes_in[block->state] += block->bytes;
             sum.count_in[block->state]++;
+            sum.bytes_in[TNRI_LIVE] += block->state == TNRI_BINNED ? block->bytes : 0;
+            sum.count_in[TNRI_LIVE] += block->state == TNRI_BINNED;
             span_bytes += block->bytes;
             records++;
         }

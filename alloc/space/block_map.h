@@ -99,12 +99,9 @@ static inline unsigned tnri_map_slot(uintptr_t address)
     return (unsigned)(address >> TNRI_SLOT_SHIFT) % TNRI_SLOTS_COUNT;
 }
 
-/* The record that became live at `address` if one did since another became live in its granule or
- * part, else that one, or null: the caller checks it under its arena's lock. `address` lies in the
- * map's range. */
-static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
+/* As tnri_block_map_at, for who knows the granule. */
+static inline tnri_block *tnri_granule_at(const tnri_granule *granule, uintptr_t address)
 {
-    const tnri_granule *granule = &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
     if ((start & 1) == 0)
         return (tnri_block *)start;
@@ -114,6 +111,14 @@ static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t
         return (tnri_block *)start;
     const tnri_slots *slots = (const tnri_slots *)(start - 1);
     return atomic_load_explicit(&slots->slot[tnri_map_slot(address)], memory_order_acquire);
+}
+
+/* The record that became live at `address` if one did since another became live in its granule or
+ * part, else that one, or null: the caller checks it under its arena's lock. `address` lies in the
+ * map's range. */
+static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
+{
+    return tnri_granule_at(&map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT], address);
 }
 
 /* Any record that may contain `address`, for finding the arena to lock: null if nothing ever lived
