@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "conf/conf.h"
+#include "pool/graph_end.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
 
@@ -181,7 +182,7 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
+        block = tnri_block_map_containing(&device->space.map, arena, (uintptr_t)ptr);
         int is_bare =
             block == NULL && arena->growable.is_bare && arena->growable.base == (uintptr_t)ptr;
         if (is_bare)
@@ -241,7 +242,7 @@ tnr_status tnr_pool_destroy(tnr_pool pool)
     if (pool->is_private)
         return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" belongs to a graph and ends with it.",
                           pool->name);
-    tnri_captures_settle(pool->device); /* graphs that have ended need it no more */
+    tnri_graph_end_await(pool);
     if (atomic_load(&pool->routed_threads) > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
                           atomic_load(&pool->routed_threads), pool->name);

@@ -12,6 +12,7 @@
 #include "conf/conf.h"
 #include "device/device.h"
 #include "history/note.h"
+#include "pool/lane.h"
 #include "pool/thread.h"
 
 _Atomic(const tnri_upper *) tnri_upper_table;
@@ -293,10 +294,9 @@ static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena 
     int no_host = 0;
     tnri_thread *thread = seen ? tnri_thread_here() : NULL;
     uint64_t ticks = seen ? tnri_ticks() : 0;
-    if (seen)
-        tnri_arena_enter(arena);
-    else
-        tnri_lock_take(&arena->lock);
+    int waited = seen ? tnri_arena_enter(arena) : tnri_lock_take(&arena->lock);
+    if (tnri_unlikely(waited != 0))
+        tnri_lane_waited(arena, waited);
     tnri_block *block = serve_bin(arena, request);
     if (block == NULL) {
         served = TNR_SERVED_INDEX;
@@ -487,7 +487,7 @@ tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        const tnri_block *containing = tnri_block_map_containing(&device->space.map, address);
+        const tnri_block *containing = tnri_block_map_containing(&device->space.map, arena, address);
         if (containing != NULL)
             base = containing->base;
         tnri_lock_release(&arena->lock);

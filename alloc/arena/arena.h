@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An arena: what one stream of one pool allocates from. It has its own lock, so threads that work
- * on different streams never meet.
+ * on different streams never meet. Where threads meet on one stream, it has several (pool/lane.h).
  *
  * This file is the cached path: steps 1 and 2 of the ladder (bins, index) and the free. It makes no
  * driver call. What it cannot serve goes to ladder.h.
@@ -39,6 +39,25 @@ typedef struct tnri_growable {
     int is_growing;   /* 1: a thread is committing memory; the lock */
 } tnri_growable;
 
+enum { TNRI_LANE_TENANTS = 8 };
+
+/* An arena as one of several of its stream: see pool/lane.h. */
+typedef struct tnri_lane {
+    struct tnri_arena *_Atomic sister; /* the next in the ring of the stream's arenas; null: it is
+                                        * the only one; the pool's lock to write */
+    struct tnri_arena *_Atomic lender; /* the sister that lent last: where to ask first; no lock */
+    /* Threads that allocate here, by number, the latest at `tenants_ever - 1`; 0: a place that was
+     * given up. The pool's lock. */
+    uint64_t tenants[TNRI_LANE_TENANTS];
+    uint64_t tenants_ever;
+    _Atomic uint32_t
+        borrowing; /* rests at sisters' locks, since memory was last asked for; no lock */
+    /* What `waited` is when a thread moves on; 0: as at first. No lock. */
+    _Atomic uint32_t waits_wanted;
+    uint32_t waited;       /* rests that allocations made since waited_ticks; the lock */
+    uint64_t waited_ticks; /* the lock */
+} tnri_lane;
+
 typedef struct tnri_arena {
     tnri_lock lock;
 
@@ -71,6 +90,7 @@ typedef struct tnri_arena {
     size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
     int is_witness; /* 1: has no memory, only tells of its stream: pool/witness.h; constant */
+    tnri_lane lane;
 
     /* For history and snapshots. */
     uint32_t number;             /* no other arena's, ever; constant */
@@ -82,13 +102,15 @@ typedef struct tnri_arena {
 } tnri_arena;
 
 /* Takes the arena's lock; everyone who may change something takes it so. If a picture is being
- * taken that this arena is not in yet, it is copied first. */
+ * taken that this arena is not in yet, it is copied first. Returns what
+ * tnri_lock_take does. */
 void tnri_arena_copy_now(tnri_arena *arena);
-static inline void tnri_arena_enter(tnri_arena *arena)
+static inline int tnri_arena_enter(tnri_arena *arena)
 {
-    tnri_lock_take(&arena->lock);
+    int waited = tnri_lock_take(&arena->lock);
     if (tnri_unlikely((tnri_gate() & TNRI_GATE_CUT) != 0))
         tnri_arena_copy_now(arena);
+    return waited;
 }
 
 /* Makes the arena of a stream; null if there is no host memory. */

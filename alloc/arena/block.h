@@ -30,7 +30,10 @@
  *   HOLE     addresses without memory, page by page; two HOLE records are never neighbours
  *   STALE    the old mapping of chunks that moved away or are to be released; unusable until it
  *            is unmapped, which needs proof that the work using it has ended
- *   PENDING  being given memory outside the lock by the thread that planned it
+ *   PENDING  being given memory outside the lock by the thread that planned it; or on its way to
+ *            another world, with its memory
+ *   LENT     addresses that another world of the pool has now, with the memory that is mapped
+ *            there; two LENT records are never neighbours. See arena/lend.h
  *
  * Records are host memory of the arena that are never returned while it lives, so a pointer to one
  * that the block map still holds may always be looked at. All fields are protected by the
@@ -53,6 +56,7 @@ typedef enum tnri_state {
     TNRI_HOLE,
     TNRI_STALE,
     TNRI_PENDING,
+    TNRI_LENT,
     TNRI_STATE_COUNT
 } tnri_state;
 
@@ -71,11 +75,12 @@ typedef struct tnri_block {
     };
     struct tnri_world *world;
     union {
-        struct tnri_block *next; /* in the list of its state: class, bin, holes, stale, spares */
-        uint64_t stamp;          /* LIVE and RETIRED, in no list: of the history; see note.h */
+        struct tnri_block
+            *next;      /* in the list of its state: class, bin, holes, lent, stale, spares */
+        uint64_t stamp; /* LIVE and RETIRED, in no list: of the history; see note.h */
     };
     union {
-        struct tnri_block *prev;  /* in a doubly linked list: FREE and HOLE */
+        struct tnri_block *prev;  /* in a doubly linked list: FREE, HOLE, LENT */
         struct tnri_event *event; /* STALE: what must be over; null: nothing */
         struct tnri_uses *uses; /* LIVE and RETIRED: the layer above's; null: none. BINNED: null */
     };

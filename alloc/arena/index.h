@@ -39,8 +39,8 @@ typedef struct tnri_index {
 } tnri_index;
 
 /* The class of a size: that of the largest class bound not above it. The last one has no upper end:
- * callers may ask for up to an EiB. From the first two doublings' exact classes on, the highest bits
- * of the size count the classes, and each doubling adds as many. */
+ * callers may ask for up to an EiB. Above the exact classes the highest bits of the size count the
+ * classes, and each doubling adds as many. */
 static inline unsigned tnri_index_class(size_t bytes)
 {
     size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
@@ -54,7 +54,7 @@ static inline unsigned tnri_index_class(size_t bytes)
 /*
  * Makes a record a FREE run, and the reverse: afterwards it is UNUSED, so that nothing merges with
  * it. Both without branches on what is in a list, which nothing can predict: where there is no
- * neighbour, a record of nobody's is written to. A run keeps its class, so that it is computed once.
+ * neighbour, a record of nobody's is written to. A run keeps its class: it is computed once.
  */
 static inline void tnri_index_insert(tnri_index *index, tnri_block *run)
 {

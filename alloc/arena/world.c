@@ -8,8 +8,8 @@
 
 const char *tnri_state_name(unsigned state)
 {
-    static const char *const names[TNRI_STATE_COUNT] = {"unused",  "free", "live",  "binned",
-                                                        "retired", "hole", "stale", "pending"};
+    static const char *const names[TNRI_STATE_COUNT] = {
+        "unused", "free", "live", "binned", "retired", "hole", "stale", "pending", "lent"};
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }
 
@@ -20,6 +20,7 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
     world->space = space;
     world->is_small = is_small;
     world->has_many = 1;
+    world->span_first = world->spans_few;
     world->bins.max = bin_blocks;
 }
 
@@ -30,6 +31,10 @@ void tnri_world_destroy(tnri_world *world)
         world->spans = span->next;
         tnri_space_return(world->space, span);
     }
+    if (world->borrows_room > 0)
+        tnri_host_free(world->span_first,
+                       (TNRI_SPANS_MAX + world->borrows_room) * sizeof(world->span_first[0]));
+    world->span_first = NULL;
     while (world->slabs != NULL) {
         tnri_slab *slab = world->slabs;
         world->slabs = slab->next;
@@ -81,12 +86,13 @@ void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
         return;
     }
     block->state = state;
-    if (state == TNRI_HOLE) {
+    if (state == TNRI_HOLE || state == TNRI_LENT) {
+        tnri_block **list = state == TNRI_HOLE ? &world->holes : &world->lent;
         block->prev = NULL;
-        block->next = world->holes;
-        if (world->holes != NULL)
-            world->holes->prev = block;
-        world->holes = block;
+        block->next = *list;
+        if (*list != NULL)
+            (*list)->prev = block;
+        *list = block;
     }
 }
 
@@ -97,13 +103,15 @@ void tnri_record_leave(tnri_world *world, tnri_block *block)
     world->count_in[state]--;
     if (state == TNRI_FREE) {
         tnri_index_remove(&world->index, block);
-    } else if (state == TNRI_HOLE) {
+    } else if (state == TNRI_HOLE || state == TNRI_LENT) {
         if (block->next != NULL)
             block->next->prev = block->prev;
         if (block->prev != NULL)
             block->prev->next = block->next;
-        else
+        else if (state == TNRI_HOLE)
             world->holes = block->next;
+        else
+            world->lent = block->next;
         block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
     }
 }
@@ -161,7 +169,7 @@ tnri_block *tnri_record_merge(tnri_world *world, tnri_block *block, tnri_state s
 void tnri_world_add_span(tnri_world *world, tnri_span *span)
 {
     tnri_assert(world->spares_count > 0);
-    tnri_assert(world->spans_count < TNRI_SPANS_MAX);
+    tnri_assert(world->spans_own < TNRI_SPANS_MAX);
     tnri_block *hole = world->spares;
     world->spares = hole->next;
     world->spares_count--;
@@ -173,13 +181,14 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span)
     span->next = world->spans;
     world->spans = span;
     world->spans_bytes += span->bytes;
-    world->span_first[world->spans_count++] = hole;
+    world->span_first[world->spans_count++] = world->span_first[world->spans_own];
+    world->span_first[world->spans_own++] = hole; /* before what is borrowed */
     tnri_record_enter(world, hole, TNRI_HOLE);
 }
 
 /* ---- serving and freeing -------------------------------------------------------------------- */
 
-/* Takes a run off the front of which a block is wanted out of the index, and puts the rest there. */
+/* Takes a run out of the index of whose front a block is made, and puts the rest there. */
 static inline void run_take_front(tnri_world *world, tnri_block *run, size_t bytes)
 {
     size_t left = run->bytes - bytes;

@@ -24,13 +24,14 @@
 #include "space/address_space.h"
 
 enum {
-    TNRI_BIN_SLOTS = 1024,  /* hash slots for exact sizes */
-    TNRI_BIN_MISSES = 8,    /* after so many in a row the large world's bin is hardly used, */
-    TNRI_BIN_TRIES = 16,    /* but for one free in so many */
-    TNRI_SLAB_RECORDS = 63, /* records to a slab, so that a slab is 4 KiB */
-    TNRI_CARVE_RECORDS = 2, /* new records that one carve can need */
-    TNRI_CUT_RECORDS = 2,   /* new records that one cut can need */
-    TNRI_SPANS_MAX = 48     /* spans of a world; each new one doubles its addresses */
+    TNRI_BIN_SLOTS = 1024,   /* hash slots for exact sizes */
+    TNRI_BIN_MISSES = 8,     /* after so many in a row the large world's bin is hardly used, */
+    TNRI_BIN_TRIES = 16,     /* but for one free in so many */
+    TNRI_SLAB_RECORDS = 63,  /* records to a slab, so that a slab is 4 KiB */
+    TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
+    TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */
+    TNRI_SPANS_MAX = 48,     /* spans of a world; each new one doubles its addresses */
+    TNRI_RECEIVE_RECORDS = 2 /* new records that tnri_world_receive can need */
 };
 
 /* A slab of records. Never returned while the arena lives. */
@@ -81,6 +82,7 @@ typedef struct tnri_world {
     tnri_bins bins;
     tnri_index index;
     tnri_block *holes; /* HOLE records, doubly linked, newest first */
+    tnri_block *lent;  /* LENT records, likewise */
     tnri_block *spares;
     size_t spares_count;
     size_t spares_promised; /* of these, to plans that may have to be undone */
@@ -88,8 +90,14 @@ typedef struct tnri_world {
     size_t slabs_count;
     tnri_span *spans;
     size_t spans_bytes;
-    tnri_block *span_first[TNRI_SPANS_MAX]; /* lowest record of each span */
-    size_t spans_count;
+    /* The lowest record of each range of addresses that it has: its own spans, spans_own of them,
+     * and then what it has borrowed from other worlds, borrowed_bytes in all. */
+    tnri_block **span_first;
+    size_t spans_count, spans_own;
+    size_t borrowed_bytes;
+    size_t borrows_promised; /* places for more, besides those of all the spans there may be */
+    size_t borrows_room;
+    tnri_block *spans_few[TNRI_SPANS_MAX]; /* what span_first is while nothing is borrowed */
 } tnri_world;
 
 /* Prepares a zeroed world. */
@@ -178,6 +186,26 @@ void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
 /* PENDING -> LIVE: the memory above a live block becomes part of it; with no block (null), the
  * memory becomes one. Returns the live block, whose slack the caller sets. */
 tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *pending);
+
+/* ---- lending (world_lend.c) ----------------------------------------------------------------- */
+
+/* Sets a place aside for a range that is borrowed, or cut in two by a loan; 0 if there is no host
+ * memory. tnri_world_unpromise_borrow makes it usable. */
+int tnri_world_promise_borrow(tnri_world *world);
+void tnri_world_unpromise_borrow(tnri_world *world);
+
+/* PENDING -> LENT, or, if the addresses are borrowed themselves, -> no record of this world: whole
+ * pages that tnri_world_claim has taken out of a run leave the world, with their memory. The block
+ * map forgets them. Needs a place for a borrowed range. */
+void tnri_world_lend(tnri_world *world, tnri_block *pending);
+
+/* -> FREE: takes over what tnri_world_lend of another world has let go. Addresses of one of this
+ * world's own spans are back; others are borrowed. Returns the run. Needs TNRI_RECEIVE_RECORDS
+ * spares and a place for a borrowed range. */
+tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes);
+
+/* 1 if the address lies in a span of the world's own, lent or not. */
+int tnri_world_owns(const tnri_world *world, uintptr_t address);
 
 /* Length of the longest FREE run. */
 size_t tnri_world_largest_free(const tnri_world *world);

@@ -9,6 +9,7 @@
 #include "conf/conf.h"
 #include "conf/environment.h"
 #include "base/ticks.h"
+#include "pool/graph_end.h"
 #include "pool/reclaim.h"
 #include "snapshot/trigger.h"
 
@@ -159,7 +160,18 @@ TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int devi
     status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
     if (status == TNR_OK)
         *slot = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
+    if (tnri_unlikely(tnri_conf_get()->lanes_forced != 0))
+        slot->generation = 0; /* another lane with each allocation */
     return status;
+}
+
+TNRI_SELDOM void tnri_library_arena_leave(const tnri_arena *arena)
+{
+    tnri_thread *thread = tnri_thread_here();
+    for (int i = 0; i < TNRI_CACHED_ARENAS; i++)
+        if (thread->cached[i].arena == arena)
+            thread->cached[i].generation = 0;
+    thread->lane_left = arena;
 }
 
 tnr_status tnri_library_pool(int device_index, tnr_pool *pool)
@@ -182,8 +194,7 @@ static tnr_status device_check_idle(tnri_device *device)
 {
     uint64_t live = 0;
     tnr_pool pool = NULL;
-    const tnri_captures *captures = tnri_captures_get();
-    tnr_status status = captures == NULL ? TNR_OK : captures->device_ending(device, 0);
+    tnr_status status = tnri_graph_end_await_device(device);
     if (status != TNR_OK)
         return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)

@@ -72,6 +72,10 @@ static inline tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_strea
     return tnri_library_arena_find(slot, device, pool, stream, arena);
 }
 
+/* Forgets that the calling thread allocates from the arena; it is to find another lane of the same
+ * stream, if there is one. */
+void tnri_library_arena_leave(const tnri_arena *arena);
+
 /* The pool that the calling thread is routed to on a device, else the device's default pool. */
 tnr_status tnri_library_pool(int device, tnr_pool *pool);
 

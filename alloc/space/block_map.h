@@ -83,6 +83,10 @@ void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t fro
 /* Forgets a range that no block lies in any more. */
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
 
+/* The same, but the tables stay, and so may be looked at meanwhile: for a range that goes to another
+ * arena, under the lock of the one that has it. */
+void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes);
+
 static inline unsigned tnri_map_part(uintptr_t address)
 {
     return (unsigned)(address >> TNRI_PART_SHIFT) % TNRI_PARTS_COUNT;
@@ -119,8 +123,10 @@ static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t
  * there. */
 tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address);
 
-/* The live block that contains `address`, or null. Under the lock of the arena that
- * tnri_block_map_near led to. */
-tnri_block *tnri_block_map_containing(const tnri_block_map *map, uintptr_t address);
+/* The live block of `arena` that contains `address`, or null. Under the lock of that arena, which
+ * tnri_block_map_near led to: the addresses may have gone to another meanwhile. */
+struct tnri_arena;
+tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_arena *arena,
+                                      uintptr_t address);
 
 #endif

@@ -240,6 +240,57 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
     return broken;
 }
 
+/* 1 if an arena of the pool has lent all of [base, end). */
+static int pool_has_lent(tnr_pool pool, uintptr_t base, uintptr_t end)
+{
+    int has = 0;
+    for (tnri_arena *arena = NULL; !has && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            for (const tnri_block *lent = arena->worlds[i].lent; lent != NULL; lent = lent->next)
+                has |= lent->base <= base && end <= tnri_block_end(lent);
+        tnri_lock_release(&arena->lock);
+    }
+    return has;
+}
+
+/* A borrowed range of a world; 0 if it has no more. */
+static int borrowed_range(tnri_arena *arena, const tnri_world *world, size_t i, uintptr_t *base,
+                          uintptr_t *end)
+{
+    tnri_arena_enter(arena);
+    int is_there = world->spans_own + i < world->spans_count;
+    if (is_there) {
+        const tnri_block *block = world->span_first[world->spans_own + i];
+        *base = block->base;
+        while (block->above != NULL)
+            block = block->above;
+        *end = tnri_block_end(block);
+    }
+    tnri_lock_release(&arena->lock);
+    return is_there;
+}
+
+/* What the arenas of a pool have borrowed, its arenas have lent, and nothing else. */
+static const char *pool_validate_loans(tnr_pool pool)
+{
+    size_t lent = 0;
+    size_t borrowed = 0;
+    uintptr_t base, end;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+        for (int w = 0; w < TNRI_WORLDS; w++) {
+            const tnri_world *world = &arena->worlds[w];
+            for (size_t i = 0; borrowed_range(arena, world, i, &base, &end); i++)
+                if (!pool_has_lent(pool, base, end))
+                    return "a stream has addresses that no other has lent";
+            tnri_arena_enter(arena);
+            lent += world->bytes_in[TNRI_LENT];
+            borrowed += world->borrowed_bytes;
+            tnri_lock_release(&arena->lock);
+        }
+    return lent == borrowed ? NULL : "what streams have lent is not what others have borrowed";
+}
+
 static tnr_status device_validate(tnri_device *device)
 {
     size_t mapped = 0;
@@ -255,6 +306,16 @@ static tnr_status device_validate(tnri_device *device)
                 return tnri_error(TNR_ERR_INTERNAL, "device %d, pool \"%s\", stream %p: %s.",
                                   device->index, pool->name, (void *)arena->stream, broken);
             }
+        }
+    }
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        const char *broken = pool_validate_loans(pool);
+        if (broken != NULL) {
+            tnri_pool_walk_end(device, pool);
+            return tnri_error(TNR_ERR_INTERNAL,
+                              "device %d, pool \"%s\": %s (true only while no other thread "
+                              "allocates).",
+                              device->index, pool->name, broken);
         }
     }
     if (reserved != atomic_load(&device->reserved_bytes))

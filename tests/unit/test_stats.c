@@ -109,6 +109,7 @@ static void served_adds_up(void **state)
     assert_int_equal(sum, s.allocation[TNR_WORLD_ALL].allocated);
     assert_true(s.served[TNR_SERVED_INDEX] > 0 && s.served[TNR_SERVED_GROWN] > 0);
     assert_true(s.served[TNR_SERVED_MOVED] > 0 && s.served[TNR_SERVED_SHARED] > 0);
+    assert_true(s.served[TNR_SERVED_LENT] > 0);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
