@@ -335,8 +335,8 @@ static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, 
            tnri_lane_borrow(arena, request, TNR_SERVED_FLUSH, ptr);
 }
 
-/* Pages that the arena's best place for the request lacks; SIZE_MAX if it has none, or is no arena
- * of the stream with this key any more. */
+/* Pages that the arena's best place for the request lacks: all of them if it has none, or is no
+ * arena of the stream with this key any more. */
 static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request *request)
 {
     tnri_window window = {0};
@@ -346,7 +346,10 @@ static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request
         tnri_window_find(tnri_arena_world(arena, request->bytes), tnri_request_span(request),
                          tnri_run_bytes_max(request->bytes), &window);
     tnri_lock_release(&arena->lock);
-    return has_place ? window.pages_missing : SIZE_MAX;
+    if (has_place)
+        return window.pages_missing;
+    const tnri_space *space = &arena->device->space;
+    return (tnri_request_span(request) + tnri_page_bytes(space) - 1) >> space->page_shift;
 }
 
 /* The lane that serves the request with the fewest pages, whether they move or are new. */
