@@ -58,32 +58,39 @@ static void group_set_event(tnri_plan *plan, size_t from, size_t end, tnri_event
     }
 }
 
-/* Makes the plan's stream safe to use what `donor` gave from number `from` on. */
-static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, int policy,
+tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, tnri_event **event,
                               int *refused)
 {
-    tnri_event *event = NULL;
+    *event = NULL;
     const tnri_upper *upper = tnri_upper_get();
     uint64_t number = upper == NULL ? 0 : upper->number();
     uintptr_t key;
-    int is_kin = tnri_lane_is_sister(plan->arena, donor);
+    int is_kin = tnri_lane_is_sister(arena, donor);
     tnr_status status =
-        is_kin ? tnri_arena_mark(donor, &event, &key) : tnri_arena_mark_other(donor, &event, &key);
+        is_kin ? tnri_arena_mark(donor, event, &key) : tnri_arena_mark_other(donor, event, &key);
     if (status == TNR_ERR_CAPTURE) { /* another thread has just begun to capture */
         *refused = 1;
         return TNR_OK;
     }
     if (status != TNR_OK)
         return status;
-    is_kin = is_kin && key == plan->arena->key; /* else its stream has just ended */
-    *refused = !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);
+    is_kin = is_kin && key == arena->key; /* else its stream has just ended */
+    *refused = !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
     if (!*refused && !is_kin)
-        status = tnri_event_order(event, plan->arena->stream);
-    if (status == TNR_OK && !*refused) {
+        status = tnri_event_order(*event, arena->stream);
+    if (status == TNR_OK && !*refused && !is_kin && upper != NULL)
+        upper->waited(arena, key, number);
+    return status;
+}
+
+/* Makes the plan's stream safe to use what `donor` gave from number `from` on. */
+static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, int policy,
+                              int *refused)
+{
+    tnri_event *event;
+    tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, refused);
+    if (status == TNR_OK && !*refused)
         group_set_event(plan, from, plan->sources_count, event);
-        if (upper != NULL && !is_kin)
-            upper->waited(plan->arena, key, number);
-    }
     tnri_event_drop(donor->device, event);
     return status;
 }
@@ -127,12 +134,18 @@ static tnr_status sisters_take(tnri_plan *plan)
     return status;
 }
 
-static tnr_status donors_take(tnri_plan *plan)
+int tnri_cross_policy(void)
 {
     const tnri_conf *conf = tnri_conf_get();
     int policy = conf->cross_stream;
     if (policy == TNRI_CROSS_WAIT && conf->reuse != TNRI_REUSE_WAIT)
         policy = TNRI_CROSS_IDLE;
+    return policy;
+}
+
+static tnr_status donors_take(tnri_plan *plan)
+{
+    int policy = tnri_cross_policy();
     if (policy == TNRI_CROSS_OFF || plan->moves != TNRI_MOVES_ALL)
         return TNR_OK;
     tnri_arena *donor = NULL;
@@ -276,6 +289,14 @@ static void sources_return(tnri_plan *plan)
     }
 }
 
+void tnri_execute_not(tnri_plan *plan)
+{
+    sources_return(plan);
+    tnri_arena_enter(plan->arena);
+    tnri_plan_undo(plan);
+    tnri_lock_release(&plan->arena->lock);
+}
+
 /* Enters the chunks at their new pages. Under the arena's lock, although the window is PENDING and
  * of no interest to anybody: an audit asks about any address. */
 static void sources_settle(tnri_plan *plan)
@@ -382,8 +403,6 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     plan->kin_count = plan->sources_count;
     if (status == TNR_OK)
         status = donors_take(plan);
-    if (status == TNR_OK && plan->moves == TNRI_MOVES_SISTERS && plan->pages_missing > 0)
-        status = TNR_ERR_OUT_OF_MEMORY;
     if (status != TNR_OK)
         goto fail_sources;
     status = chunks_create(plan);
@@ -407,9 +426,6 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
 fail_map:
     sources_unmap(plan, mapped);
 fail_sources:
-    sources_return(plan);
-    tnri_arena_enter(arena);
-    tnri_plan_undo(plan);
-    tnri_lock_release(&arena->lock);
+    tnri_execute_not(plan);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "arena/ladder.h"
 
 #include "arena/execute.h"
+#include "arena/lend.h"
 #include "arena/plan.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
@@ -19,6 +20,7 @@
 
 enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
+    OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
     RECLAIMS_MAX = 3,          /* climbs after reclaiming, before the user's callback is asked */
     CALLBACKS_MAX = 8          /* times the user's callback is asked for one request */
 };
@@ -52,7 +54,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     }
     tnr_status status = TNR_OK;
     tnri_arena_enter(arena);
-    if (world->spans_count == TNRI_SPANS_MAX)
+    if (world->spans_own == TNRI_SPANS_MAX)
         status = tnri_error(TNR_ERR_ADDRESS_SPACE,
                             "a stream of device %d has used up its %d ranges of addresses.",
                             arena->device->index, TNRI_SPANS_MAX);
@@ -197,6 +199,31 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
            (has_sisters && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
 }
 
+/* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
+ * own chunks need no wait, so a few are moved rather. */
+static int plan_would_borrow(const tnri_plan *plan)
+{
+    if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
+        return 0;
+    if (plan->moves == TNRI_MOVES_NONE) /* the moving budget is used up, and this needs none */
+        return stream_retired_bytes(plan->arena) < plan->request->bytes;
+    return plan->moves == TNRI_MOVES_ALL &&
+           (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
+}
+
+/* Steps 4 to 7 of a request with a plan. */
+static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    if (plan_would_borrow(plan)) {
+        tnr_status status = tnri_lend(plan->arena, plan->request, ptr);
+        if (status != TNR_OK || *ptr != NULL) {
+            tnri_execute_not(plan);
+            return status;
+        }
+    }
+    return tnri_execute(plan, reclaimed, ptr);
+}
+
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
 static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
@@ -226,7 +253,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
         status = ladder_plan(&plan, arena, request, moves, ptr);
     }
     if (status == TNR_OK && *ptr == NULL)
-        status = tnri_execute(&plan, reclaimed, ptr);
+        status = ladder_lend_or_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
     return status;
 }
@@ -301,35 +328,36 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     return status;
 }
 
-/* Serves by moving chunks to a lane that waits where it borrows. Returns 0 if that did not
- * come about, which costs the request nothing. */
-static int ladder_enrich(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
-                         void **ptr)
+/* Gives a lane that waits where it borrows memory of its own: a run of a sister, or else a new
+ * chunk if that is next to nothing. Serves the request with it; returns 0 if nothing came of it,
+ * which costs the request nothing. */
+static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may_grow, void **ptr)
 {
     tnri_plan plan = {0};
     tnri_visit visit;
-    if (tnri_capturing() || !tnri_device_may_move(arena->device) ||
-        tnri_chunk_check(arena->pool, tnri_request_span(request)) != TNR_OK ||
-        tnri_device_enter(arena->device, &visit) != TNR_OK)
+    *ptr = NULL;
+    if (!tnri_pool_work_begin(arena->pool))
         return 0;
-    tnr_status status = TNR_ERR_BUSY;
-    if (tnri_pool_work_begin(arena->pool)) {
-        *ptr = NULL;
-        status = ladder_plan(&plan, arena, request, moves, ptr);
+    tnr_status status = tnri_lend_kin(arena, request, ptr);
+    if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
+        tnri_chunk_check(arena->pool, tnri_request_span(request)) == TNR_OK &&
+        tnri_device_enter(arena->device, &visit) == TNR_OK) {
+        status = ladder_plan(&plan, arena, request, TNRI_MOVES_OWN, ptr);
         if (status == TNR_OK && *ptr == NULL)
             status = tnri_execute(&plan, 0, ptr);
         tnri_plan_free(&plan);
-        tnri_pool_work_end(arena->pool);
+        tnri_device_leave(&visit);
     }
-    tnri_device_leave(&visit);
-    return status == TNR_OK;
+    tnri_pool_work_end(arena->pool);
+    return *ptr != NULL;
 }
 
 /* Serves from other lanes of the arena's stream: see pool/lane.h. */
 static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    tnri_moves moves;
-    if (tnri_lane_is_poor(arena, request, &moves) && ladder_enrich(arena, request, moves, ptr))
+    int may_grow;
+    if (tnri_lane_is_poor(arena, request, &may_grow) &&
+        ladder_enrich(arena, request, may_grow, ptr))
         return 1;
     return tnri_lane_borrow(arena, request, TNR_SERVED_BIN, ptr) ||
            tnri_lane_borrow(arena, request, TNR_SERVED_FLUSH, ptr);

@@ -46,8 +46,6 @@ typedef enum tnri_moves {
     TNRI_MOVES_OWN, /* this arena's: it has retired memory that will be free again soon, and to take
                         another stream's would mean to wait for all that it was given so far. Those
                         of the stream's other lanes too */
-    TNRI_MOVES_SISTERS, /* the same, and no new chunk: the plan fails with TNR_ERR_OUT_OF_MEMORY and
-                           without a sentence if they do not suffice */
     TNRI_MOVES_ALL
 } tnri_moves;
 
@@ -111,6 +109,10 @@ void tnri_plan_undo(tnri_plan *plan);
 
 /* Frees the plan's own memory. */
 void tnri_plan_free(tnri_plan *plan);
+
+/* The whole chunks inside a FREE run: its pages [*first, *end). 0 if there are none. */
+int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
+                          size_t *end);
 
 /* Cuts wholly free chunks out of an arena's runs, at most `pages_max` pages, and passes each cut to
  * `taker`: for giving memory back. The lock is held. Returns the pages cut. */

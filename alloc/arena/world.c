@@ -8,8 +8,8 @@
 
 const char *tnri_state_name(unsigned state)
 {
-    static const char *const names[TNRI_STATE_COUNT] = {"unused",  "free", "live",  "binned",
-                                                        "retired", "hole", "stale", "pending"};
+    static const char *const names[TNRI_STATE_COUNT] = {
+        "unused", "free", "live", "binned", "retired", "hole", "stale", "pending", "lent"};
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }
 
@@ -20,6 +20,7 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
     world->space = space;
     world->is_small = is_small;
     world->has_many = 1;
+    world->span_first = world->spans_few;
     world->bins.max = bin_blocks;
 }
 
@@ -30,6 +31,10 @@ void tnri_world_destroy(tnri_world *world)
         world->spans = span->next;
         tnri_space_return(world->space, span);
     }
+    if (world->borrows_room > 0)
+        tnri_host_free(world->span_first,
+                       (TNRI_SPANS_MAX + world->borrows_room) * sizeof(world->span_first[0]));
+    world->span_first = NULL;
     while (world->slabs != NULL) {
         tnri_slab *slab = world->slabs;
         world->slabs = slab->next;
@@ -79,12 +84,13 @@ void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
     world->count_in[state]++;
     if (state == TNRI_FREE) {
         tnri_index_insert(&world->index, block);
-    } else if (state == TNRI_HOLE) {
+    } else if (state == TNRI_HOLE || state == TNRI_LENT) {
+        tnri_block **list = state == TNRI_HOLE ? &world->holes : &world->lent;
         block->prev = NULL;
-        block->next = world->holes;
-        if (world->holes != NULL)
-            world->holes->prev = block;
-        world->holes = block;
+        block->next = *list;
+        if (*list != NULL)
+            (*list)->prev = block;
+        *list = block;
     }
 }
 
@@ -96,13 +102,15 @@ void tnri_record_leave(tnri_world *world, tnri_block *block)
     if (state == TNRI_FREE) {
         tnri_index_remove(&world->index, block);
         block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
-    } else if (state == TNRI_HOLE) {
+    } else if (state == TNRI_HOLE || state == TNRI_LENT) {
         if (block->next != NULL)
             block->next->prev = block->prev;
         if (block->prev != NULL)
             block->prev->next = block->next;
-        else
+        else if (state == TNRI_HOLE)
             world->holes = block->next;
+        else
+            world->lent = block->next;
         block->state = TNRI_UNUSED;
     }
 }
@@ -160,7 +168,7 @@ tnri_block *tnri_record_merge(tnri_world *world, tnri_block *block, tnri_state s
 void tnri_world_add_span(tnri_world *world, tnri_span *span)
 {
     tnri_assert(world->spares_count > 0);
-    tnri_assert(world->spans_count < TNRI_SPANS_MAX);
+    tnri_assert(world->spans_own < TNRI_SPANS_MAX);
     tnri_block *hole = world->spares;
     world->spares = hole->next;
     world->spares_count--;
@@ -172,7 +180,8 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span)
     span->next = world->spans;
     world->spans = span;
     world->spans_bytes += span->bytes;
-    world->span_first[world->spans_count++] = hole;
+    world->span_first[world->spans_count++] = world->span_first[world->spans_own];
+    world->span_first[world->spans_own++] = hole; /* before what is borrowed */
     tnri_record_enter(world, hole, TNRI_HOLE);
 }
 
@@ -217,37 +226,45 @@ void tnri_world_retire(tnri_world *world, tnri_block *block)
 
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 {
-    tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_BINNED ||
-                    block->state == TNRI_RETIRED || block->state == TNRI_PENDING);
+    tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_RETIRED ||
+                    block->state == TNRI_PENDING);
     tnri_record_leave(world, block);
     return tnri_record_merge(world, block, TNRI_FREE);
 }
 
-/* The first slot from `slot` on that is not empty, going round. There is one. */
-static unsigned bins_next(const tnri_bins *bins, unsigned slot)
+/* The first slot from `slot` on that is not empty, going round. There is one. A block that is
+ * handed out again leaves its slot's bit behind; it goes here. */
+static unsigned bins_next(tnri_bins *bins, unsigned slot)
 {
     unsigned word = slot / 64;
     uint64_t bits = bins->words[word] & ~(uint64_t)0 << slot % 64;
-    if (bits == 0) {
-        uint64_t above = bins->summary & ~(uint64_t)0 << word << 1;
-        word = (unsigned)__builtin_ctzll(above != 0 ? above : bins->summary);
-        bits = bins->words[word];
+    for (;;) {
+        while (bits == 0) {
+            word = (word + 1) % (TNRI_BIN_SLOTS / 64);
+            bits = bins->words[word];
+        }
+        slot = word * 64 + (unsigned)__builtin_ctzll(bits);
+        if (tnri_likely(bins->slots[slot] != NULL))
+            return slot;
+        bits &= bits - 1;
+        bins->words[word] &= ~((uint64_t)1 << slot % 64);
     }
-    return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
 void tnri_world_evict(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
     bins->hand = bins_next(bins, (bins->hand + 1) % TNRI_BIN_SLOTS);
-    (void)tnri_world_free(world, tnri_bin_pop(bins, bins->hand));
+    (void)tnri_world_free(world, tnri_bin_pop(world, bins->hand));
 }
 
 int tnri_world_flush(tnri_world *world)
 {
-    tnri_bins *bins = &world->bins;
-    int flushed = bins->count > 0;
-    while (bins->count > 0)
-        (void)tnri_world_free(world, tnri_bin_pop(bins, bins_next(bins, 0)));
+    int flushed = world->count_in[TNRI_BINNED] > 0;
+    unsigned slot = 0;
+    while (world->count_in[TNRI_BINNED] > 0) {
+        slot = bins_next(&world->bins, slot);
+        (void)tnri_world_free(world, tnri_bin_pop(world, slot));
+    }
     return flushed;
 }

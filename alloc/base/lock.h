@@ -136,6 +136,17 @@ static inline int tnri_lock_take(tnri_lock *lock)
     return waited;
 }
 
+/* Takes a lock that the calling thread owns; 0, and nothing is taken, if it does not. */
+static inline int tnri_lock_try_own(tnri_lock *lock)
+{
+    int is_taken = tnri_lock_take_own(lock);
+#if TNR_CHECK >= 2
+    if (is_taken)
+        tnri_lock_note_taken(lock);
+#endif
+    return is_taken;
+}
+
 static inline void tnri_lock_release(tnri_lock *lock)
 {
 #if TNR_CHECK >= 2

@@ -391,9 +391,7 @@ static size_t pool_live_blocks(tnr_pool pool)
     size_t live = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
-        for (int i = 0; i < TNRI_WORLDS; i++)
-            live += arena->worlds[i].count_in[TNRI_LIVE];
-        live += arena->growable.is_bare ? 1 : 0;
+        live += (size_t)tnri_arena_live_count(arena);
         tnri_lock_release(&arena->lock);
     }
     return live;
@@ -409,6 +407,13 @@ static size_t pool_held_blocks(tnr_pool pool)
         tnri_lock_release(&arena->lock);
     }
     return held;
+}
+
+int tnri_pool_is_kept(tnr_pool pool)
+{
+    if (atomic_load(&pool->keepers) == 0 && pool_held_blocks(pool) == 0)
+        return 0;
+    return pool_live_blocks(pool) == 0;
 }
 
 /* Frees every live block of a world, for a forced end. Under the arena's lock. */

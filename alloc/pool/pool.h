@@ -75,6 +75,9 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
  * or, with null, its capture is over: tnri_arena_capture for its arenas in all pools. */
 void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event);
 
+/* 1: graphs need memory of the pool, and they are all that does: no block of it is live. */
+int tnri_pool_is_kept(tnr_pool pool);
+
 /* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live,
  * unless `force`. In the device's context. The structure stays, marked dead. */
 tnr_status tnri_pool_end(tnr_pool pool, int force);

@@ -5,6 +5,7 @@
  * Run on a real GPU and on the simulated device, the two outputs must not differ where a result is
  * expected; where it is only observed ('?') a difference is something to look into.
  */
+#include "child.h"
 #include "scenario.h"
 
 #include <errno.h>
@@ -14,19 +15,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SCENARIO_SECONDS 60
+#define SCENARIO_SECONDS 30
 #define EXIT_DIFFERS 1
 #define EXIT_USAGE 2
+#define EXIT_HUNG 3
 #define EXIT_SKIPPED 77
 
 /* ---- The line of one scenario --------------------------------------------------------------- */
 
-static char line[8192];
-static size_t line_length;
+/* Shared with the children: of one that hangs or dies, what it had found is still told. */
+struct line {
+    size_t length;
+    char text[8192];
+};
+
+static struct line *line;
 static bool differs;
+
+static void line_share(void)
+{
+    void *made =
+        mmap(NULL, sizeof *line, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) {
+        fprintf(stderr, "conformance: mmap: %s\n", strerror(errno));
+        exit(EXIT_USAGE);
+    }
+    line = made;
+}
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -34,11 +53,11 @@ static void say(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    int wrote = vsnprintf(line + line_length, sizeof line - line_length, format, arguments);
+    size_t room = sizeof line->text - line->length;
+    int wrote = vsnprintf(line->text + line->length, room, format, arguments);
     va_end(arguments);
     if (wrote > 0) {
-        line_length += (size_t)wrote;
-        line_length = line_length < sizeof line ? line_length : sizeof line - 1;
+        line->length += (size_t)wrote < room ? (size_t)wrote : room - 1;
     }
 }
 
@@ -104,7 +123,7 @@ static void finish(const char *name) __attribute__((noreturn));
 /* The process ends without the driver's own clean-up, which may wait for gated work. */
 static void finish(const char *name)
 {
-    printf("%-32s %s%s\n", name, differs ? "DIFFERS" : "ok", line);
+    printf("%-32s %s%s\n", name, differs ? "DIFFERS" : "ok", line->text);
     fflush(stdout);
     _exit(differs ? EXIT_DIFFERS : 0);
 }
@@ -278,31 +297,39 @@ bool watch_stop(struct gate *gate)
 struct options {
     const char *library;
     const char *only; /* scenarios whose name contains this */
+    unsigned limit_s; /* for each */
     bool list;
+    bool self_test; /* the runner's own scenarios instead */
 };
 
-static void scenario_run(const struct scenario *scenario, const char *library)
+struct task {
+    const struct scenario *scenario; /* null: the probe */
+    const char *library;
+};
+
+static void scenario_run(const void *data)
 {
-    running = scenario->name;
-    (void)alarm(SCENARIO_SECONDS);
-    const char *missing = driver_load(library);
+    const struct task *task = data;
+    running = task->scenario->name;
+    const char *missing = driver_load(task->library);
     if (missing != NULL) {
-        fprintf(stderr, "conformance: %s: %s\n", library, missing);
+        fprintf(stderr, "conformance: %s: %s\n", task->library, missing);
         _exit(EXIT_USAGE);
     }
-    if (!scenario->bare) {
+    if (!task->scenario->bare) {
         CUcontext context = NULL;
         need("init", cu.Init(0));
         need("retain", cu.DevicePrimaryCtxRetain(&context, 0));
         need("current", cu.CtxSetCurrent(context));
     }
-    scenario->run();
-    finish(scenario->name);
+    task->scenario->run();
+    finish(running);
 }
 
 /* In a child, because a driver once initialised does not work in children. */
-static void probe(const char *library)
+static void probe(const void *data)
 {
+    const char *library = ((const struct task *)data)->library;
     int count = 0;
     const char *missing = driver_load(library);
     if (missing != NULL) {
@@ -328,34 +355,70 @@ static void probe(const char *library)
     _exit(0);
 }
 
-/* Runs a scenario, or the probe for null, in a child; its exit code, or EXIT_DIFFERS if it died. */
-static int in_child(const struct scenario *scenario, const char *library)
+/*
+ * Runs a scenario, or the probe for null, in a child; its exit code, EXIT_DIFFERS if it died, or
+ * EXIT_HUNG. Of one that did not come to its end the line says how far it came.
+ */
+static int in_child(const struct scenario *scenario, const struct options *options)
 {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child < 0) {
+    const struct task task = {scenario, options->library};
+    const char *name = scenario == NULL ? "probe" : scenario->name;
+    struct child_end end;
+    line->length = 0;
+    line->text[0] = '\0';
+    if (!child_run(name, scenario == NULL ? probe : scenario_run, &task, options->limit_s, &end)) {
         fprintf(stderr, "conformance: fork: %s\n", strerror(errno));
         exit(EXIT_USAGE);
     }
-    if (child == 0) {
-        if (scenario == NULL) {
-            probe(library);
-        }
-        scenario_run(scenario, library);
+    if (end.seconds >= 2.0) {
+        fprintf(stderr, "conformance: %s: took %.1f s\n", name, end.seconds);
     }
-    int status = 0;
-    if (waitpid(child, &status, 0) != child) {
-        fprintf(stderr, "conformance: waitpid: %s\n", strerror(errno));
-        exit(EXIT_USAGE);
+    if (end.hung) {
+        printf("%-32s HUNG: killed after %.0f s%s; until then:%s\n", name, end.seconds,
+               end.left ? " and still there" : "", line->text);
+    } else if (end.code < 0) {
+        printf("%-32s DIED of signal %d; until then:%s\n", name, end.signal, line->text);
     }
-    if (WIFSIGNALED(status)) {
-        int number = WTERMSIG(status);
-        printf("%-32s DIED of signal %d%s\n", scenario == NULL ? "probe" : scenario->name, number,
-               number == SIGALRM ? " (it did not end in time)" : "");
-        return EXIT_DIFFERS;
-    }
-    return WEXITSTATUS(status);
+    fflush(stdout);
+    return end.hung ? EXIT_HUNG : end.code < 0 ? EXIT_DIFFERS : end.code;
 }
+
+/* ---- The runner's own scenarios ------------------------------------------------------------- */
+
+/* Nothing but SIGKILL ends it. */
+static void hangs(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    need("query", cu.StreamQuery(NULL));
+    observe("before", CUDA_SUCCESS);
+    for (;;) {
+        (void)pause();
+    }
+}
+
+static void dies(void)
+{
+    observe("before", CUDA_SUCCESS);
+    (void)raise(SIGKILL);
+}
+
+static void slow(void)
+{
+    struct timespec time = {2, 400000000};
+    (void)nanosleep(&time, NULL);
+    expect("query", cu.StreamQuery(NULL), CUDA_SUCCESS);
+}
+
+static const struct scenario self_scenarios[] = {
+    {"hangs", hangs, false},
+    {"dies", dies, false},
+    {"slow", slow, false},
+    {NULL, NULL, false},
+};
+
+/* ---- All of them ---------------------------------------------------------------------------- */
 
 struct group {
     const struct scenario *scenarios;
@@ -378,72 +441,104 @@ static const struct group groups[] = {
     {graph_update_device_scenarios, true},
 };
 
+static const struct group self_groups[] = {{self_scenarios, false}};
+
+struct counts {
+    int run;
+    int differ;
+    int hung;
+};
+
 /* Asked in a child, as everything of the library is. */
-static bool library_simulated(const char *library)
+static void ask_simulated(const void *library)
 {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        _exit(driver_load(library) == NULL && driver_simulated() ? 1 : 0);
-    }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 1;
+    _exit(driver_load(library) == NULL && driver_simulated() ? 1 : 0);
 }
 
-/* Runs or lists the scenarios; how many differ, or a code to end with as a negative number. */
-static int run_all(const struct options *options, int *count)
+static bool library_simulated(const struct options *options)
 {
-    int bad = 0;
-    bool simulated = !options->list && library_simulated(options->library);
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        const struct scenario *scenario = groups[i].scenarios;
-        for (; scenario->name != NULL && !(simulated && groups[i].device_only); scenario++) {
+    struct child_end end;
+    return child_run("probe", ask_simulated, options->library, options->limit_s, &end) &&
+           end.code == 1;
+}
+
+/* Runs or lists the scenarios; 0, or a code to end with because no scenario can run. */
+static int run_all(const struct options *options, struct counts *counts)
+{
+    bool simulated = !options->list && library_simulated(options);
+    const struct group *all = options->self_test ? self_groups : groups;
+    size_t count = options->self_test ? 1 : sizeof groups / sizeof groups[0];
+    for (size_t i = 0; i < count; i++) {
+        const struct scenario *scenario = all[i].scenarios;
+        for (; scenario->name != NULL && !(simulated && all[i].device_only); scenario++) {
             if (options->only != NULL && strstr(scenario->name, options->only) == NULL) {
                 continue;
             }
-            ++*count;
+            counts->run++;
             if (options->list) {
                 printf("%s\n", scenario->name);
                 continue;
             }
-            int code = in_child(scenario, options->library);
-            if (code != 0 && code != EXIT_DIFFERS) {
-                return -code;
+            int code = in_child(scenario, options);
+            if (code != 0 && code != EXIT_DIFFERS && code != EXIT_HUNG) {
+                return code;
             }
-            bad += code == EXIT_DIFFERS;
+            counts->differ += code == EXIT_DIFFERS;
+            counts->hung += code == EXIT_HUNG;
         }
     }
-    return bad;
+    return 0;
 }
 
 static void usage(FILE *out)
 {
     fprintf(out,
-            "usage: conformance [--only TEXT] [--list] LIBRARY\n"
+            "usage: conformance [--only TEXT] [--limit SECONDS] [--list] LIBRARY\n"
             "\n"
             "Runs scripted scenarios on a CUDA driver library and prints one line for each.\n"
-            "LIBRARY   cuda (libcuda.so.1), sim (libtenure_simcuda.so, found by the dynamic\n"
-            "          loader) or the path of a library\n"
-            "--only    runs the scenarios whose name contains TEXT\n"
-            "--list    prints the names and runs nothing\n"
+            "LIBRARY      cuda (libcuda.so.1), sim (libtenure_simcuda.so, found by the dynamic\n"
+            "             loader) or the path of a library\n"
+            "--only       runs the scenarios whose name contains TEXT\n"
+            "--limit      kills a scenario after so many seconds (%d) and goes on with the next\n"
+            "--list       prints the names and runs nothing\n"
+            "--self-test  instead runs one scenario that hangs, one that dies and a slow one\n"
             "\n"
-            "Results after '=' are checked; those after '?=' are only reported.\n"
-            "Exit code: 0 all as expected, 1 something differs, 2 bad usage, 77 no driver or no\n"
-            "device.\n");
+            "Results after '=' are checked; those after '?=' are only reported. Starting a real\n"
+            "driver for each scenario takes about a third of a second: all take over a minute.\n"
+            "Exit code: 0 all as expected, 1 something differs, 2 bad usage, 3 a scenario hung,\n"
+            "77 no driver or no device.\n",
+            SCENARIO_SECONDS);
+}
+
+/* Whole seconds from 1 on. */
+static bool seconds_parse(const char *word, unsigned *seconds)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long number = strtoul(word, &end, 10);
+    *seconds = (unsigned)number;
+    return errno == 0 && *end == '\0' && word[0] >= '0' && word[0] <= '9' && number >= 1 &&
+           number <= 86400;
 }
 
 static bool options_parse(int count, char **words, struct options *options)
 {
     memset(options, 0, sizeof *options);
+    options->limit_s = SCENARIO_SECONDS;
     for (int i = 1; i < count; i++) {
         if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) {
             usage(stdout);
             exit(0);
         } else if (strcmp(words[i], "--list") == 0) {
             options->list = true;
+        } else if (strcmp(words[i], "--self-test") == 0) {
+            options->self_test = true;
         } else if (strcmp(words[i], "--only") == 0 && i + 1 < count) {
             options->only = words[++i];
+        } else if (strcmp(words[i], "--limit") == 0 && i + 1 < count) {
+            if (!seconds_parse(words[++i], &options->limit_s)) {
+                return false;
+            }
         } else if (words[i][0] == '-' || options->library != NULL) {
             return false;
         } else {
@@ -461,27 +556,28 @@ static bool options_parse(int count, char **words, struct options *options)
 int main(int argc, char **argv)
 {
     struct options options;
-    int count = 0;
+    struct counts counts = {0, 0, 0};
     if (!options_parse(argc, argv, &options)) {
         usage(stderr);
         return EXIT_USAGE;
     }
-    if (!options.list) {
-        int code = in_child(NULL, options.library);
-        if (code != 0) {
-            return code;
-        }
+    line_share();
+    child_watch();
+    double from = seconds_now();
+    int code = options.list ? 0 : in_child(NULL, &options);
+    if (code == 0) {
+        code = run_all(&options, &counts);
     }
-    int bad = run_all(&options, &count);
-    if (bad < 0) {
-        return -bad;
+    if (code != 0) {
+        return code;
     }
-    if (count == 0) {
+    if (counts.run == 0) {
         fprintf(stderr, "conformance: no scenario's name contains '%s'\n", options.only);
         return EXIT_USAGE;
     }
     if (!options.list) {
-        fprintf(stderr, "conformance: %d scenarios, %d differ\n", count, bad);
+        fprintf(stderr, "conformance: %d scenarios, %d differ, %d hung, %.1f s\n", counts.run,
+                counts.differ, counts.hung, seconds_now() - from);
     }
-    return bad == 0 ? 0 : EXIT_DIFFERS;
+    return counts.hung != 0 ? EXIT_HUNG : counts.differ != 0 ? EXIT_DIFFERS : 0;
 }

@@ -5,9 +5,10 @@
 #include "campaign.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +17,10 @@ typedef struct campaign {
     fuzz_device *device;
     fuzz_totals *totals;
     fuzz_child children[FUZZ_JOBS_MAX];
+    /* Of each child: what its program gave in a process that was not new, while it is run again in
+     * one that is. OK: nothing of that kind. */
+    fuzz_result first[FUZZ_JOBS_MAX];
+    char first_seeds[FUZZ_JOBS_MAX][64];
     int running;
     uint64_t seed_next;
     uint64_t began_ns;
@@ -121,16 +126,52 @@ static int has_time(const campaign *self)
     return limit == 0 || now_ns() - self->began_ns < limit;
 }
 
+/* Gives the child a program, or lets its process go where there is none. */
 static int child_next(campaign *self, fuzz_child *child)
 {
-    if (self->is_stopping || self->seed_next > self->options->seed_last || !has_time(self))
+    if (self->is_stopping || self->seed_next > self->options->seed_last || !has_time(self)) {
+        if (child->pid != 0)
+            fuzz_child_dismiss(child);
         return 0;
+    }
     if (fuzz_child_draw(child, self->device, self->seed_next, &self->options->limits,
                         self->options->program_seconds_max) != 0)
         return -1;
     self->seed_next++;
     self->running++;
     return 0;
+}
+
+/*
+ * A failure after other programs in the same process: is it the program's? Then it fails alone, and
+ * that is what counts. Returns 1 if it has been started again.
+ */
+static int child_again(campaign *self, int number)
+{
+    fuzz_child *child = &self->children[number];
+    fuzz_result *result = &child->shared->result;
+    if (child->programs == 0 || !fuzz_is_failure(result->verdict) || child->pid != 0)
+        return 0;
+    self->first[number] = *result;
+    snprintf(self->first_seeds[number], sizeof(self->first_seeds[number]),
+             "%" PRIu64 " and %d others before %" PRIu64, child->seed_first, child->programs - 1,
+             child->seed);
+    return fuzz_child_draw(child, self->device, child->seed, &self->options->limits,
+                           self->options->program_seconds_max) == 0;
+}
+
+/* It has been run alone: where that went well, what the programs before it left is the failure. */
+static void child_compare(campaign *self, int number)
+{
+    fuzz_result *first = &self->first[number];
+    fuzz_result *result = &self->children[number].shared->result;
+    if (first->verdict != FUZZ_VERDICT_OK && !fuzz_is_failure(result->verdict)) {
+        *result = *first;
+        snprintf(result->text, sizeof(result->text),
+                 "only in a process that ran seeds %s, not in a new one: %.1200s",
+                 self->first_seeds[number], first->text);
+    }
+    first->verdict = FUZZ_VERDICT_OK;
 }
 
 /* Ends what still runs: their programs are incomplete, and count for nothing. */
@@ -149,26 +190,32 @@ static void children_stop(campaign *self)
     }
 }
 
-/* Waits for one process, a tenth of a second at most. */
-static int child_reap(campaign *self)
+static int child_ended(campaign *self, int number)
 {
-    struct timespec nap = {0, 500000};
-    for (int tries = 0; tries < 200; tries++) {
-        for (int i = 0; i < self->options->jobs; i++) {
-            fuzz_child *child = &self->children[i];
-            int status = 0;
-            if (child->pid == 0 || waitpid(child->pid, &status, WNOHANG) != child->pid)
-                continue;
-            int stopped = child->is_stopped;
-            fuzz_child_ended(child, status);
-            self->running--;
-            if (!stopped)
-                result_add(self, child);
-            return child_next(self, child);
-        }
-        nanosleep(&nap, NULL);
+    fuzz_child *child = &self->children[number];
+    if (!child->is_stopped) {
+        if (child_again(self, number))
+            return 0;
+        child_compare(self, number);
+        result_add(self, child);
     }
-    return 0;
+    self->running--;
+    return child_next(self, child);
+}
+
+/* Waits for programs to end, a tenth of a second at most. */
+static int children_hear(campaign *self)
+{
+    struct pollfd links[FUZZ_JOBS_MAX];
+    int failed = 0;
+    for (int i = 0; i < self->options->jobs; i++)
+        links[i] = (struct pollfd){self->children[i].link, POLLIN, 0}; /* -1: left out */
+    if (poll(links, (nfds_t)self->options->jobs, 100) <= 0)
+        return 0;
+    for (int i = 0; i < self->options->jobs; i++)
+        if (links[i].revents != 0 && fuzz_child_hear(&self->children[i]) != FUZZ_CHILD_RUNS)
+            failed |= child_ended(self, i) != 0;
+    return failed;
 }
 
 static void progress_tell(campaign *self)
@@ -190,7 +237,7 @@ static int campaign_run(campaign *self)
         /* A real device is left in peace: what runs there when the time is up may end. */
         if (failed || self->is_stopping || (!has_time(self) && !self->options->limits.gated))
             children_stop(self);
-        failed |= child_reap(self) != 0;
+        failed |= children_hear(self);
         progress_tell(self);
     }
     return failed ? -1 : 0;

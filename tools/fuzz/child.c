@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ int fuzz_child_open(fuzz_child *child, size_t ops_max, char *error, size_t error
     }
     child->shared = memory;
     child->shared->room = ops_max;
+    child->link = -1;
     return 0;
 }
 
@@ -71,6 +73,8 @@ static void child_draw(fuzz_shared *shared, fuzz_device *device, uint64_t seed,
             shared->count--;
     }
     fuzz_run_end(&run);
+    if (shared->result.verdict == FUZZ_VERDICT_OK && !device->is_gated)
+        (void)device->reset(); /* counts as the program's */
     shared->result.ns = now_ns() - began;
 }
 
@@ -96,25 +100,76 @@ static void child_replay(fuzz_shared *shared, fuzz_device *device, uint64_t chec
 
 /* ---- in the parent -------------------------------------------------------------------------- */
 
-static pid_t child_fork(fuzz_child *child, unsigned seconds_max, int keep_output)
+/* What the program finds: no result, no output of others, its time still to come. */
+static void program_begin(fuzz_child *child, unsigned seconds_max, int keep_output)
+{
+    child->shared->result.verdict = FUZZ_VERDICT_OK;
+    if (!keep_output)
+        (void)lseek(child->output, 0, SEEK_SET);
+    alarm(seconds_max); /* a program that hangs ends by SIGALRM */
+}
+
+/* The result says that it crashed until it says otherwise. */
+static int program_prepare(fuzz_child *child)
 {
     memset(&child->shared->result, 0, sizeof(child->shared->result));
-    child->shared->result.verdict = FUZZ_VERDICT_CRASH; /* until it says otherwise */
+    child->shared->result.verdict = FUZZ_VERDICT_CRASH;
     child->is_stopped = 0;
-    if (ftruncate(child->output, 0) != 0)
+    return ftruncate(child->output, 0);
+}
+
+static pid_t child_fork(fuzz_child *child, unsigned seconds_max, int keep_output)
+{
+    if (program_prepare(child) != 0)
         return -1;
     pid_t pid = fork();
     if (pid == 0) {
-        child->shared->result.verdict = FUZZ_VERDICT_OK;
-        if (!keep_output) {
-            (void)lseek(child->output, 0, SEEK_SET);
+        if (!keep_output)
             (void)dup2(child->output, STDERR_FILENO);
-        }
-        alarm(seconds_max); /* a program that hangs ends by SIGALRM */
+        program_begin(child, seconds_max, keep_output);
     } else if (pid > 0) {
         child->pid = pid;
+        child->programs = 0;
+        child->seed_first = child->seed;
     }
     return pid;
+}
+
+/* A process that runs programs: the first one, then those whose seeds come by the link. */
+static void worker_run(fuzz_child *child, int link, fuzz_device *device, const fuzz_limits *limits,
+                       unsigned seconds_max)
+{
+    uint64_t seed = child->seed;
+    int is_fresh_each = device->is_gated || limits->illegal;
+    for (int programs = 1;; programs++) {
+        child_draw(child->shared, device, seed, limits);
+        alarm(0);
+        if (child->shared->result.verdict != FUZZ_VERDICT_OK || is_fresh_each ||
+            programs == FUZZ_PROGRAMS_EACH || write(link, "", 1) != 1 ||
+            read(link, &seed, sizeof(seed)) != sizeof(seed))
+            _exit(0);
+        program_begin(child, seconds_max, 0);
+    }
+}
+
+static int worker_start(fuzz_child *child, fuzz_device *device, const fuzz_limits *limits,
+                        unsigned seconds_max)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return -1;
+    pid_t pid = child_fork(child, seconds_max, 0);
+    if (pid == 0) {
+        close(ends[0]);
+        worker_run(child, ends[1], device, limits, seconds_max);
+    }
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return -1;
+    }
+    child->link = ends[0];
+    return 0;
 }
 
 int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
@@ -122,12 +177,12 @@ int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
 {
     child->seed = seed;
     child->shared->count = 0;
-    pid_t pid = child_fork(child, seconds_max, 0);
-    if (pid == 0) {
-        child_draw(child->shared, device, seed, limits);
-        _exit(0);
-    }
-    return pid < 0 ? -1 : 0;
+    if (child->pid == 0)
+        return worker_start(child, device, limits, seconds_max);
+    if (program_prepare(child) != 0)
+        return -1;
+    child->programs++;
+    return send(child->link, &seed, sizeof(seed), MSG_NOSIGNAL) == sizeof(seed) ? 0 : -1;
 }
 
 int fuzz_child_replay(fuzz_child *child, fuzz_device *device, const fuzz_program *program,
@@ -160,7 +215,8 @@ static void output_append(const fuzz_child *child, char *text, size_t bytes)
     text[length + 1 + (got > 0 ? (size_t)got : 0)] = '\0';
 }
 
-void fuzz_child_ended(fuzz_child *child, int status)
+/* The process has ended with that status: completes the result if it could not. */
+static void child_ended(fuzz_child *child, int status)
 {
     fuzz_result *result = &child->shared->result;
     child->pid = 0;
@@ -186,5 +242,28 @@ void fuzz_child_wait(fuzz_child *child)
     int status = 0;
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
-    fuzz_child_ended(child, status);
+    child_ended(child, status);
+}
+
+fuzz_child_news fuzz_child_hear(fuzz_child *child)
+{
+    char byte;
+    ssize_t got = recv(child->link, &byte, sizeof(byte), MSG_DONTWAIT);
+    if (got == 1)
+        return FUZZ_CHILD_DONE;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return FUZZ_CHILD_RUNS;
+    close(child->link);
+    child->link = -1;
+    fuzz_child_wait(child);
+    return FUZZ_CHILD_GONE;
+}
+
+void fuzz_child_dismiss(fuzz_child *child)
+{
+    fuzz_result kept = child->shared->result;
+    close(child->link);
+    child->link = -1;
+    fuzz_child_wait(child);
+    child->shared->result = kept;
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One program in a process of its own, so that a crash is a verdict and not the end of the fuzzer,
- * and every run begins with a library that has never been used.
+ * Programs in processes of their own, so that a crash is a verdict and not the end of the fuzzer.
+ *
+ * A drawn program that ends well leaves a library and a simulated device that have been shut down,
+ * and its process goes on with the next one: FUZZ_PROGRAMS_EACH at most, then there is a new process.
+ * So a fault's pages and a process's start are paid for once. After any other verdict the process
+ * ends; and what failed in a process that was not new is run again in one that is (campaign.c).
+ * Replays, planted errors and programs on other drivers have a process each.
  *
  * The operations are written into shared memory before they run, and so is the result: whatever
  * becomes of the process, its parent has the program that led there.
@@ -23,28 +28,42 @@ typedef struct fuzz_shared {
     fuzz_op ops[];
 } fuzz_shared;
 
+enum { FUZZ_PROGRAMS_EACH = 256 };
+
 typedef struct fuzz_child {
     fuzz_shared *shared;
     size_t shared_bytes;
     pid_t pid;  /* 0: none runs */
     int output; /* what the child says on stderr: an anonymous file */
+    int link;   /* a socket: seeds there, a byte back for each program that ended well; -1: none */
     uint64_t seed;
-    int is_stopped; /* the fuzzer itself has ended it, for lack of time */
+    int programs;        /* that its process had run before this one */
+    uint64_t seed_first; /* the first of them */
+    int is_stopped;      /* the fuzzer itself has ended it, for lack of time */
 } fuzz_child;
+
+typedef enum fuzz_child_news {
+    FUZZ_CHILD_RUNS,
+    FUZZ_CHILD_DONE, /* the program has ended, and the process is ready for another */
+    FUZZ_CHILD_GONE, /* the process has ended, and the program with it */
+} fuzz_child_news;
 
 /* Room for programs of so many operations. Returns 0, or -1 with a sentence. */
 int fuzz_child_open(fuzz_child *child, size_t ops_max, char *error, size_t error_bytes);
 void fuzz_child_close(fuzz_child *child);
 
-/* Starts a process that draws the program of the seed and runs it. Returns 0, or -1. */
+/* Has the program of the seed drawn and run, by the child's process if there is one that is ready,
+ * else by a new one. Returns 0, or -1. */
 int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
                     const fuzz_limits *limits, unsigned seconds_max);
+/* What has become of it, for one whose link has something to say; the result is complete. */
+fuzz_child_news fuzz_child_hear(fuzz_child *child);
+/* Ends a process that is ready for another program. */
+void fuzz_child_dismiss(fuzz_child *child);
 /* Starts a process that runs a given program; `check_every` as fuzz_run_start has it. */
 int fuzz_child_replay(fuzz_child *child, fuzz_device *device, const fuzz_program *program,
                       uint64_t check_every, int is_verbose, unsigned seconds_max);
-/* The process has ended with that status: completes the result if it could not. */
-void fuzz_child_ended(fuzz_child *child, int status);
-/* Waits for the process. */
+/* Waits for the process of a replay. */
 void fuzz_child_wait(fuzz_child *child);
 
 #endif

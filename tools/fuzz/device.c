@@ -14,11 +14,15 @@ fuzz_mismatch fuzz_mismatches;
 
 /* ---- the kernel ----------------------------------------------------------------------------- */
 
+static void *(*memory_at)(CUdeviceptr); /* the simulated device's */
+
 static void word_check(const fuzz_launch *launch, const fuzz_touch *touch, uint64_t at)
 {
     uint64_t found;
-    memcpy(&found, (const void *)(uintptr_t)at, sizeof(found));
-    if (found == touch->tag || touch->tag == 0)
+    if (touch->tag == 0)
+        return;
+    memcpy(&found, memory_at(at), sizeof(found));
+    if (found == touch->tag)
         return;
     if (fuzz_mismatches.count++ == 0)
         fuzz_mismatches = (fuzz_mismatch){1, launch->step, at, touch->tag, found};
@@ -34,8 +38,8 @@ static void touch_run(void *const *params)
             continue;
         uint64_t last = touch->address + (touch->bytes & ~UINT64_C(7)) - 8;
         if (touch->is_write) {
-            memcpy((void *)(uintptr_t)touch->address, &touch->tag, sizeof(touch->tag));
-            memcpy((void *)(uintptr_t)last, &touch->tag, sizeof(touch->tag));
+            memcpy(memory_at(touch->address), &touch->tag, sizeof(touch->tag));
+            memcpy(memory_at(last), &touch->tag, sizeof(touch->tag));
         } else {
             word_check(launch, touch, touch->address);
             word_check(launch, touch, last);
@@ -96,6 +100,7 @@ int fuzz_device_start(fuzz_device *device, int devices, char *error, size_t erro
     CUmodule module;
     if (device->is_gated)
         return gate_device_start(device, devices, error, error_bytes);
+    memory_at = device->memory_at;
     int bad = device->kernel_register("fuzz_touch", 1, &bytes, touch_run, touch_accesses) != 0;
     bad = bad || device->init(0) != CUDA_SUCCESS;
     device->devices = devices;

@@ -53,6 +53,8 @@
     X(void (*)(const char *, uint64_t, int, CUresult), simcuda_fail, fail)                         \
     X(void (*)(void), simcuda_fail_clear, fail_clear)                                              \
     X(uint64_t (*)(void), simcuda_fail_hits, fail_hits)                                            \
+    X(int (*)(void), simcuda_reset, reset)                                                         \
+    X(void *(*)(CUdeviceptr), simcuda_memory_at, memory_at)                                        \
     X(int (*)(int, simcuda_live *), simcuda_live_get, live_get)                                    \
     X(uint64_t (*)(void), simcuda_violations, violations)                                          \
     X(const char *(*)(void), simcuda_violation_last, violation_last)                               \

@@ -39,6 +39,7 @@ static void setup_draw(fuzz_draw *draw, fuzz_setup *setup)
     static const char *const cross[] = {"cross_stream:off", "cross_stream:idle"};
     static const char *const others[] = {"bin_blocks:0",
                                          "bin_blocks:2",
+                                         "lend:off",
                                          "stale_mappings_max:0",
                                          "stale_mappings_max:2",
                                          "move_percent:100",

@@ -17,18 +17,29 @@ struct sim_device *sim_device(CUdevice ordinal)
     return ordinal >= 0 && ordinal < sim.device_count ? &sim.devices[ordinal] : NULL;
 }
 
+/* A new file for a device's memory; negative if the kernel refuses. */
+int sim_device_file(void)
+{
+    int file = memfd_create("simcuda", MFD_CLOEXEC);
+    if (file >= 0 && ftruncate(file, FILE_BYTES) != 0) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
 bool sim_device_open(struct sim_device *device, int ordinal)
 {
     memset(device, 0, sizeof *device);
     device->ordinal = ordinal;
     device->capacity_bytes = sim.settings.memory_bytes;
-    device->file = memfd_create("simcuda", MFD_CLOEXEC);
-    if (device->file < 0 || ftruncate(device->file, FILE_BYTES) != 0) {
+    if (sim.view) {
+        if (!sim_view_open(device)) {
+            return false;
+        }
+    } else if ((device->file = sim_device_file()) < 0) {
         sim_note("no memory file for device %d: the kernel refuses memfd_create or its size",
                  ordinal);
-        if (device->file >= 0) {
-            close(device->file);
-        }
         return false;
     }
     device->primary.device = device;
@@ -39,7 +50,11 @@ bool sim_device_open(struct sim_device *device, int ordinal)
 
 void sim_device_close(struct sim_device *device)
 {
-    close(device->file);
+    if (device->view != NULL) {
+        sim_view_close(device);
+    } else {
+        close(device->file);
+    }
     memset(device, 0, sizeof *device);
 }
 

@@ -13,9 +13,9 @@
 
 static uint64_t value_load(const struct sim_op *op)
 {
-    uintptr_t address = (uintptr_t)op->access[0].address;
-    return op->value.wide ? __atomic_load_n((const uint64_t *)address, __ATOMIC_ACQUIRE)
-                          : __atomic_load_n((const uint32_t *)address, __ATOMIC_ACQUIRE);
+    const void *at = sim_bytes(op->access[0].address);
+    return op->value.wide ? __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE)
+                          : __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE);
 }
 
 /* Whether a value wait may pass. The caller has checked that the memory can be read. */
@@ -40,20 +40,35 @@ bool sim_value_reached(const struct sim_op *op)
 
 static void value_store(const struct sim_op *op)
 {
-    uintptr_t address = (uintptr_t)op->access[0].address;
+    void *at = sim_bytes(op->access[0].address);
     if (op->value.wide) {
-        __atomic_store_n((uint64_t *)address, op->value.value, __ATOMIC_RELEASE);
+        __atomic_store_n((uint64_t *)at, op->value.value, __ATOMIC_RELEASE);
     } else {
-        __atomic_store_n((uint32_t *)address, (uint32_t)op->value.value, __ATOMIC_RELEASE);
+        __atomic_store_n((uint32_t *)at, (uint32_t)op->value.value, __ATOMIC_RELEASE);
     }
 }
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
-static void set_run(const struct sim_op *op)
+/* How much of `bytes` is in one piece from an address on: what is left of its granule. */
+static uint64_t piece_after(CUdeviceptr address, uint64_t bytes)
 {
-    void *to = (void *)(uintptr_t)op->access[0].address;
-    size_t count = op->access[0].bytes / op->set.width;
+    uint64_t granule = sim.settings.granularity_bytes;
+    uint64_t left = granule - (address & (granule - 1));
+    return !sim.view || bytes < left ? bytes : left;
+}
+
+/* And how much of it before an address, where it ends. */
+static uint64_t piece_before(CUdeviceptr end, uint64_t bytes)
+{
+    uint64_t granule = sim.settings.granularity_bytes;
+    uint64_t left = ((end - 1) & (granule - 1)) + 1;
+    return !sim.view || bytes < left ? bytes : left;
+}
+
+static void piece_set(const struct sim_op *op, void *to, uint64_t bytes)
+{
+    size_t count = bytes / op->set.width;
     if (op->set.width == 1) {
         memset(to, (int)op->set.pattern, count);
     } else if (op->set.width == 2) {
@@ -69,10 +84,48 @@ static void set_run(const struct sim_op *op)
     }
 }
 
+/* Elements are aligned, so none of them is in two granules. */
+static void set_run(const struct sim_op *op)
+{
+    CUdeviceptr at = op->access[0].address;
+    uint64_t left = op->access[0].bytes;
+    while (left != 0) {
+        uint64_t bytes = piece_after(at, left);
+        piece_set(op, sim_bytes(at), bytes);
+        at += bytes;
+        left -= bytes;
+    }
+}
+
+static void staged_run(const struct sim_op *op)
+{
+    const unsigned char *from = op->copy.staged;
+    for (uint64_t done = 0; done < op->copy.bytes;) {
+        uint64_t bytes = piece_after(op->copy.to + done, op->copy.bytes - done);
+        memcpy(sim_bytes(op->copy.to + done), from + done, bytes);
+        done += bytes;
+    }
+}
+
+/* From the end on if what is to be copied would be overwritten otherwise. */
 static void copy_run(const struct sim_op *op)
 {
-    const void *from = op->copy.staged != NULL ? op->copy.staged : (const void *)op->copy.from;
-    memmove((void *)op->copy.to, from, op->copy.bytes);
+    uint64_t left = op->copy.bytes;
+    if (op->copy.staged != NULL) {
+        staged_run(op);
+        return;
+    }
+    bool backwards = op->copy.to > op->copy.from && op->copy.to - op->copy.from < left;
+    while (left != 0) {
+        uint64_t done = op->copy.bytes - left;
+        CUdeviceptr to = op->copy.to + (backwards ? left : done);
+        CUdeviceptr from = op->copy.from + (backwards ? left : done);
+        uint64_t bytes = backwards ? piece_before(from, piece_before(to, left))
+                                   : piece_after(from, piece_after(to, left));
+        uint64_t back = backwards ? bytes : 0;
+        memmove(sim_bytes(to - back), sim_bytes(from - back), bytes);
+        left -= bytes;
+    }
 }
 
 /* ---- The program's own functions ------------------------------------------------------------ */

@@ -216,14 +216,17 @@ static const struct owner *live_owner(CUdeviceptr begin, CUdeviceptr end)
 
 static void owner_fill(struct owner *owner, CUdeviceptr address, uint64_t bytes, const char *label)
 {
-    memset(owner, 0, sizeof *owner);
     sim_text_copy(owner->label, sizeof owner->label, label == NULL ? "" : label);
     sim_text_copy(owner->begun_by, sizeof owner->begun_by, sim_label_text(sim_thread()->origin));
+    owner->ended_by[0] = '\0';
     owner->base = address;
     owner->bytes = bytes;
     owner->begun = sim.ticket;
+    owner->ended = 0;
+    owner->pieces = 0;
     owner->name = sim_label_new(owner->label);
     owner->live = true;
+    owner->next_free = NULL;
 }
 
 static int owner_begin(CUdeviceptr address, uint64_t bytes, const char *label)

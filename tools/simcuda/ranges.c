@@ -58,42 +58,44 @@ static struct sim_range *place_range(const struct sim_ranges *map, struct sim_pl
     return place->leaf < map->leaf_count ? &map->leaf[place->leaf]->range[place->index] : NULL;
 }
 
-/* The last leaf that begins at or before the address, or the first one. */
+/* The last leaf that begins at or before the address, or the first one; there is one. */
 static size_t leaf_of(const struct sim_ranges *map, uint64_t at)
 {
     size_t low = 0;
-    size_t high = map->leaf_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (map->leaf[middle]->range[0].begin <= at) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    for (size_t count = map->leaf_count; count > 1;) {
+        size_t half = count / 2;
+        low = map->leaf[low + half]->range[0].begin <= at ? low + half : low;
+        count -= half;
     }
-    return low == 0 ? 0 : low - 1;
+    return low;
+}
+
+/*
+ * How many ranges of the leaf end at or before the address. Nobody can predict which way a search
+ * goes, so the processor is not asked to: each step is a conditional move.
+ */
+static uint32_t leaf_rank(const struct sim_leaf *leaf, uint64_t at)
+{
+    uint32_t low = 0;
+    uint32_t count = leaf->count;
+    while (count > 1) {
+        uint32_t half = count / 2;
+        low = leaf->range[low + half - 1].end <= at ? low + half : low;
+        count -= half;
+    }
+    return low + (count != 0 && leaf->range[low].end <= at ? 1 : 0);
 }
 
 /* The first range that ends after the address, or null. */
 struct sim_range *sim_ranges_seek(const struct sim_ranges *map, uint64_t at,
                                   struct sim_place *place)
 {
-    *place = (struct sim_place){leaf_of(map, at), 0};
+    *place = (struct sim_place){0, 0};
     if (map->leaf_count == 0) {
         return NULL;
     }
-    const struct sim_leaf *leaf = map->leaf[place->leaf];
-    size_t low = 0;
-    size_t high = leaf->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (leaf->range[middle].end <= at) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    place->index = low;
+    place->leaf = leaf_of(map, at);
+    place->index = leaf_rank(map->leaf[place->leaf], at);
     return place_range(map, place);
 }
 

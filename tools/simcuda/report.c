@@ -3,7 +3,7 @@
  * What the race detector says: labels of origins, and reports.
  *
  * Labels are kept in a ring of 65,536 and known by their number: a label given before the latest
- * 65,536 reads "(forgotten)".
+ * 65,536 reads "(forgotten)". A text that comes again soon has the number it had.
  */
 #include "race.h"
 
@@ -13,10 +13,12 @@
 
 #define LABELS (UINT32_C(1) << 16)
 #define LABEL_BYTES 64
+#define LABEL_HASHES 256u
 #define PRINTED 50u /* reports printed; further ones are only counted */
 
 static char (*labels)[LABEL_BYTES]; /* made when first needed */
 static uint32_t label_last;
+static uint32_t label_recent[LABEL_HASHES]; /* the latest number of a text with that hash, or 0 */
 
 static uint64_t counts[SIMCUDA_REPORT_KINDS];
 static uint64_t total;
@@ -33,6 +35,15 @@ void sim_text_copy(char *to, size_t room, const char *from)
     to[length] = '\0';
 }
 
+static uint32_t label_hash(const char *text)
+{
+    uint32_t hash = UINT32_C(2166136261);
+    for (int i = 0; i < LABEL_BYTES - 1 && text[i] != '\0'; i++) {
+        hash = (hash ^ (unsigned char)text[i]) * UINT32_C(16777619);
+    }
+    return (hash ^ hash >> 16) % LABEL_HASHES;
+}
+
 /* A number for the text; 0, which stands for no label, when memory is short. */
 uint32_t sim_label_new(const char *text)
 {
@@ -42,7 +53,12 @@ uint32_t sim_label_new(const char *text)
             return 0;
         }
     }
-    label_last++;
+    uint32_t *recent = &label_recent[label_hash(text)];
+    if (*recent != 0 && label_last - *recent < LABELS / 2 &&
+        strncmp(labels[*recent % LABELS], text, LABEL_BYTES - 1) == 0) {
+        return *recent;
+    }
+    *recent = ++label_last;
     sim_text_copy(labels[label_last % LABELS], LABEL_BYTES, text);
     return label_last;
 }
@@ -235,9 +251,8 @@ void simcuda_races_callback(simcuda_report_function function, void *data)
 void sim_report_reset(void)
 {
     clear_counts();
-    free(labels);
-    labels = NULL;
-    label_last = 0;
+    label_last = 0; /* their memory stays, for the next ones */
+    memset(label_recent, 0, sizeof label_recent);
     callback = NULL;
     callback_data = NULL;
 }

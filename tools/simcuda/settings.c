@@ -144,6 +144,12 @@ static bool parse_keep_pages(const char *text, struct sim_settings *settings)
     return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
 }
 
+static bool parse_view(const char *text, struct sim_settings *settings)
+{
+    settings->view = strcmp(text, "0") != 0;
+    return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+}
+
 static bool parse_races(const char *text, struct sim_settings *settings)
 {
     settings->races = strcmp(text, "0") != 0;
@@ -227,6 +233,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_STRICT", "report or abort", parse_strict},
     {"TENURE_SIM_VMM", "0 or 1", parse_vmm},
     {"TENURE_SIM_KEEP_PAGES", "0 or 1", parse_keep_pages},
+    {"TENURE_SIM_VIEW", "0 or 1", parse_view},
     {"TENURE_SIM_RACES", "0 or 1", parse_races},
     {"TENURE_SIM_VERSION", "a version from 2000 to 13000, such as 12080", parse_version},
     {"TENURE_SIM_MISSING", "names of entry points the simulation has, by commas", parse_missing},

@@ -274,14 +274,13 @@ static void shadow_read(struct sim_ranges *cells, uint64_t begin, uint64_t end, 
             cell->read = later->touch;
             begin = until;
         } else {
-            if (range->begin < begin && !range_cut(cells, &place, begin)) {
+            bool early = range->begin < begin;
+            bool late = range->end > end;
+            if ((early && !range_cut(cells, &place, begin)) ||
+                (late && !range_cut(cells, &place, end))) {
                 return;
             }
-            range = sim_ranges_seek(cells, begin, &place);
-            if (range->end > end && !range_cut(cells, &place, end)) {
-                return;
-            }
-            range = sim_ranges_seek(cells, begin, &place);
+            range = early || late ? sim_ranges_seek(cells, begin, &place) : range;
             compare_cell(range->value, later, range->begin, range->end);
             cell_read(range->value, later);
             begin = range->end;

@@ -97,6 +97,9 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
         memory->properties.requestedHandleTypes != handleType) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     }
+    if (sim.view) {
+        return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
     int exported = -1;
     CUresult result = memory_export(memory->origin != NULL ? memory->origin : memory, &exported);
     if (result == CUDA_SUCCESS) {
@@ -177,6 +180,9 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     SIM_ENTER(cuMemImportFromShareableHandle, SIM_NEEDS_VMM);
     if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (sim.view) {
+        return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     return sim_leave(memory_import(handle, (int)(intptr_t)osHandle));
 }

@@ -76,6 +76,7 @@ struct sim_settings {
     enum sim_schedule schedule;
     bool vmm;
     bool keep_pages; /* what is in released memory is given back at the end only */
+    bool view;       /* device memory is reached by operations only: view.c */
     bool races;      /* the race detector starts with cuInit */
     bool abort_on_violation;
     bool missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
@@ -152,7 +153,8 @@ struct sim_device {
     struct sim_slot *pool;      /* default memory pool */
     uint64_t capacity_bytes;
     uint64_t used_bytes;
-    uint64_t next_offset; /* next unused offset of the file; offsets are never used twice */
+    uint64_t next_offset; /* next unused offset of the file; used again in a view only */
+    unsigned char *view;  /* the whole file, mapped; null without views */
     uint64_t clock_ns;    /* moves as operations run; what events measure */
     int file;             /* memfd with the memory of all VMM handles, sparse */
     int ordinal;
@@ -381,6 +383,7 @@ struct sim_state {
     bool configured;     /* the environment has been read */
     bool configuration_bad;
     bool initialised;
+    bool view; /* as the settings want it and the schedule allows it, from cuInit on */
     bool shut_down;
     bool races_on;     /* the race detector works */
     bool races_forced; /* switched by the program: the environment does not count */
@@ -488,6 +491,7 @@ void sim_slot_reset(void);
 
 /* device.c */
 struct sim_device *sim_device(CUdevice ordinal); /* null if there is none */
+int sim_device_file(void);
 bool sim_device_open(struct sim_device *device, int ordinal);
 void sim_device_close(struct sim_device *device);
 
@@ -510,6 +514,14 @@ void sim_memory_put(struct sim_memory *memory); /* gives memory back if nothing 
 struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocationProp *prop);
 struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const char *what);
 void sim_memory_reset(void);
+
+/* view.c */
+bool sim_view_open(struct sim_device *device);
+void sim_view_close(const struct sim_device *device);
+void sim_view_forked(void);
+bool sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset);
+void sim_view_give(const struct sim_device *device, uint64_t offset, uint64_t bytes);
+void *sim_bytes(CUdeviceptr address); /* where the memory at a device address is */
 
 /* share.c */
 bool sim_lease_last(const struct sim_memory *memory);

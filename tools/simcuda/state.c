@@ -93,6 +93,7 @@ void *sim_grow(void *array, size_t *room, size_t need, size_t element_bytes)
 static void state_forked(void)
 {
     sim_schedule_forked();
+    sim_view_forked();
     pthread_mutex_init(&sim.lock, NULL);
     pthread_cond_init(&sim.work, NULL);
     pthread_cond_init(&sim.done, NULL);
@@ -120,6 +121,7 @@ CUresult sim_start(void)
     if (sim.settings.devices == 0) {
         return CUDA_ERROR_NO_DEVICE;
     }
+    sim.view = sim.settings.view && sim.settings.schedule != SIM_THREADS;
     for (int i = 0; i < (int)sim.settings.devices; i++) {
         if (!sim_device_open(&sim.devices[i], i)) {
             while (i-- > 0) {

@@ -101,7 +101,9 @@ static void memory_end(struct sim_memory *memory)
         sim_memory_put(origin);
         return;
     }
-    if (!sim.forked && sim_lease_last(memory) && !sim.settings.keep_pages) {
+    if (memory->device->view != NULL) {
+        sim_view_give(memory->device, memory->offset, memory->bytes);
+    } else if (!sim.forked && sim_lease_last(memory) && !sim.settings.keep_pages) {
         (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                         (off_t)memory->offset, (off_t)memory->bytes);
     }
@@ -180,14 +182,19 @@ static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
     if (size > device->capacity_bytes - device->used_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    uint64_t offset = device->next_offset;
+    if (!sim.view) {
+        device->next_offset += size;
+    } else if (!sim_view_take(device, size, &offset)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     struct sim_memory *memory = sim_memory_new(device, prop);
     if (memory == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    memory->offset = offset;
     memory->file = device->file;
-    memory->offset = device->next_offset;
     memory->bytes = size;
-    device->next_offset += size;
     device->used_bytes += size;
     sim_cost_add(SIM_cuMemCreate, SIM_COST_CREATE, size);
     *handle = memory->id;
@@ -366,10 +373,11 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     return sim_leave(map(ptr, size, offset, handle, flags));
 }
 
-/* Makes a range of a reservation fault again. */
+/* Makes a range of a reservation fault again; with a view it always does. */
 static bool range_hide(CUdeviceptr base, uint64_t bytes)
 {
-    return mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
+    return sim.view ||
+           mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
@@ -516,7 +524,8 @@ static bool range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_mem
     if (protection == PROT_NONE) {
         return range_hide(base, bytes);
     }
-    return mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED, first->file,
+    return sim.view ||
+           mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED, first->file,
                 (off_t)first->offset) != MAP_FAILED;
 }
 

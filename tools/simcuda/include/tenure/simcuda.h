@@ -48,6 +48,13 @@ typedef size_t (*simcuda_kernel_accesses)(void *const *params, simcuda_access *o
                                           size_t capacity);
 
 /*
+ * Where a kernel function finds the memory at a device address: there, or with TENURE_SIM_VIEW=1 in
+ * the simulation's view of it. In one piece to the next multiple of the granularity; null if nothing
+ * is mapped there. For as long as the memory stays mapped.
+ */
+void *simcuda_memory_at(CUdeviceptr address);
+
+/*
  * Makes a host function available as a kernel: cuModuleLoadData (any image) followed by
  * cuModuleGetFunction(name) finds it. Names are copied; a second registration of a name replaces
  * the first for modules loaded later. Registrations survive simcuda_reset.

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the bytes of device memory are for the operations that touch them.
+ *
+ * As a rule they are at the device address itself, which cuMemSetAccess maps. With TENURE_SIM_VIEW=1
+ * the memory of VMM handles is mapped once for all, as a view of the device's file, and the
+ * addresses that the program sees stay without access: a mapping costs the kernel nothing, a page
+ * that has been touched faults never again, whatever is mapped where, and host code that touches
+ * device memory crashes, as it does with a real device. Ranges of the file are given out again, the
+ * latest first, and what is in them is what was left there. File and view survive simcuda_reset, so
+ * that many short programs in one process pay for their pages once. Not in `threads` mode, where
+ * operations run without the lock.
+ *
+ * All under the lock; kernels, which run without it, have simcuda_memory_at.
+ */
+#include "sim.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VIEW_BYTES (UINT64_C(1) << 40)    /* address space, of which little is ever touched */
+#define SPARE_PAGES (UINT64_C(256) << 20) /* what a reset leaves resident, for each device */
+
+/* A released range of the file. */
+struct spare {
+    uint64_t offset;
+    uint64_t bytes;
+};
+
+static struct view {
+    unsigned char *base; /* null: none yet */
+    int file;
+    struct spare *spares; /* a stack */
+    size_t spare_count;
+    size_t spare_room;
+} views[SIM_MAX_DEVICES];
+
+/* ---- Their life ----------------------------------------------------------------------------- */
+
+/* The device's view, made if there is none. False if there is no memory or address space for it. */
+bool sim_view_open(struct sim_device *device)
+{
+    struct view *view = &views[device->ordinal];
+    view->spare_count = 0;
+    if (view->base == NULL) {
+        int file = sim_device_file();
+        void *base = file < 0 ? MAP_FAILED
+                              : mmap(NULL, VIEW_BYTES, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_NORESERVE, file, 0);
+        if (base == MAP_FAILED) {
+            sim_note("no view of device %d's memory: the kernel refuses its file or a mapping of "
+                     "1 TiB; unset TENURE_SIM_VIEW",
+                     device->ordinal);
+            if (file >= 0) {
+                close(file);
+            }
+            return false;
+        }
+        view->base = base;
+        view->file = file;
+    }
+    device->file = view->file;
+    device->view = view->base;
+    return true;
+}
+
+/* The device ends and the view stays, for the next one; but not with any number of pages. */
+void sim_view_close(const struct sim_device *device)
+{
+    struct stat status;
+    if (fstat(device->file, &status) == 0 && (uint64_t)status.st_blocks * 512 > SPARE_PAGES) {
+        (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, VIEW_BYTES);
+    }
+}
+
+/* A child has the parent's files mapped; they are the parent's memory. */
+void sim_view_forked(void)
+{
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        views[i].base = NULL;
+    }
+}
+
+/* ---- Ranges of the file --------------------------------------------------------------------- */
+
+/* Where the next handle lies in the file. False if the view is too small for it. */
+bool sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset)
+{
+    struct view *view = &views[device->ordinal];
+    for (size_t i = view->spare_count; i-- > 0;) {
+        if (view->spares[i].bytes == bytes) {
+            *offset = view->spares[i].offset;
+            view->spares[i] = view->spares[--view->spare_count];
+            return true;
+        }
+    }
+    if (bytes > VIEW_BYTES - device->next_offset) {
+        return false;
+    }
+    *offset = device->next_offset;
+    device->next_offset += bytes;
+    return true;
+}
+
+void sim_view_give(const struct sim_device *device, uint64_t offset, uint64_t bytes)
+{
+    struct view *view = &views[device->ordinal];
+    struct spare *larger =
+        sim_grow(view->spares, &view->spare_room, view->spare_count + 1, sizeof *larger);
+    if (larger != NULL) { /* otherwise the range is not used again, which does no harm */
+        view->spares = larger;
+        larger[view->spare_count++] = (struct spare){offset, bytes};
+    }
+}
+
+/* ---- Bytes ---------------------------------------------------------------------------------- */
+
+/* Where the memory at an address is: in one piece to the end of the granule at least. */
+void *sim_bytes(CUdeviceptr address)
+{
+    if (sim.view) {
+        const struct sim_region *region = sim_region_find(address);
+        if (region != NULL && region->kind == SIM_RESERVED) {
+            const struct sim_mapping *mapping = sim_mapping_find(region, address);
+            return mapping == NULL ? NULL
+                                   : mapping->memory->device->view + mapping->memory->offset +
+                                         (address - mapping->base);
+        }
+    }
+    return (void *)(uintptr_t)address;
+}
+
+void *simcuda_memory_at(CUdeviceptr address)
+{
+    if (!sim.view) { /* changes only where no kernel can be running */
+        return (void *)(uintptr_t)address;
+    }
+    sim_lock();
+    void *bytes = sim_bytes(address);
+    sim_unlock();
+    return bytes;
+}
