@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "conf/conf.h"
+#include "pool/graph_end.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
 
@@ -52,13 +53,13 @@ static inline tnr_status request_make(tnri_request *request, size_t bytes, size_
     if (tnri_unlikely(conf->roundup_power2_divisions.any))
         rounded = tnri_steps_round(&conf->roundup_power2_divisions, bytes);
     request->bytes_requested = bytes;
-    request->bytes = (rounded + TNR_ALIGNMENT_DEFAULT - 1) & ~(TNR_ALIGNMENT_DEFAULT - 1);
+    request->bytes = tnri_bytes_rounded(rounded);
     request->alignment = alignment;
     return TNR_OK;
 }
 
-static inline tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int device,
-                                      tnr_pool pool, tnr_stream stream)
+static tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int device,
+                               tnr_pool pool, tnr_stream stream)
 {
     tnri_arena *arena;
     tnri_request request;
@@ -82,6 +83,11 @@ static inline tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment
 
 tnr_status tnr_malloc(void **ptr, size_t bytes, int device, tnr_stream stream)
 {
+    if (tnri_likely(tnri_gate() == 0 && bytes - 1 < TNR_BYTES_MAX && ptr != NULL)) {
+        tnri_arena *arena = tnri_library_arena_cached(device, stream);
+        if (tnri_likely(arena != NULL))
+            return tnri_arena_malloc_quick(arena, bytes, ptr);
+    }
     return block_malloc(ptr, bytes, TNR_ALIGNMENT_DEFAULT, device, NULL, stream);
 }
 
@@ -132,9 +138,10 @@ static tnr_status foreign_error(const void *ptr)
                       "%p was not allocated by Tenure. Free it with what allocated it.", ptr);
 }
 
-tnr_status tnr_free(void *ptr)
+/* The free of an address that is not the first device's, or while the gate is open. */
+static TNRI_SELDOM tnr_status free_slowly(void *ptr)
 {
-    if (tnri_unlikely(ptr == NULL))
+    if (ptr == NULL)
         return TNR_OK;
     if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
         return foreign_error(ptr);
@@ -151,6 +158,16 @@ tnr_status tnr_free(void *ptr)
     return tnri_arena_free(block, ptr);
 }
 
+tnr_status tnr_free(void *ptr)
+{
+    if (tnri_likely(tnri_gate() == 0)) {
+        tnri_block *block = tnri_device_first_block((uintptr_t)ptr);
+        if (tnri_likely(block != NULL))
+            return tnri_arena_free_quick(block, ptr);
+    }
+    return free_slowly(ptr);
+}
+
 tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
 {
     if (info == NULL)
@@ -165,7 +182,7 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
+        block = tnri_block_map_containing(&device->space.map, arena, (uintptr_t)ptr);
         int is_bare =
             block == NULL && arena->growable.is_bare && arena->growable.base == (uintptr_t)ptr;
         if (is_bare)
@@ -225,7 +242,7 @@ tnr_status tnr_pool_destroy(tnr_pool pool)
     if (pool->is_private)
         return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" belongs to a graph and ends with it.",
                           pool->name);
-    tnri_captures_settle(pool->device); /* graphs that have ended need it no more */
+    tnri_graph_end_await(pool);
     if (atomic_load(&pool->routed_threads) > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
                           atomic_load(&pool->routed_threads), pool->name);

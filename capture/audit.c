@@ -195,10 +195,12 @@ static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *f
         return at;
     tnri_device *device = span->arena->device;
     const tnri_space *space = &device->space;
-    at.arena = span->arena;
+    /* What another arena has borrowed, its blocks lead to. */
+    const tnri_block *near = tnri_block_map_near(&space->map, address);
+    at.arena = near != NULL ? near->world->arena : span->arena;
     tnri_arena_enter(at.arena);
     at.is_mapped = space->pages[tnri_page_of(space, address)] != NULL;
-    const tnri_block *block = tnri_block_map_containing(&space->map, address);
+    const tnri_block *block = tnri_block_map_containing(&space->map, at.arena, address);
     if (block != NULL) {
         finding->block = block->base;
         finding->bytes = block->bytes;

@@ -236,7 +236,7 @@ void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count,
  * arena's lock. */
 static tnri_block *block_to_hold(tnri_arena *arena, tnri_block *near, uintptr_t address)
 {
-    tnri_block *block = tnri_block_map_containing(&arena->device->space.map, address);
+    tnri_block *block = tnri_block_map_containing(&arena->device->space.map, arena, address);
     if (block != NULL)
         return block;
     block = tnri_world_find(near->world, near, address);

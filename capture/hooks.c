@@ -150,7 +150,8 @@ static void use_outside(tnri_arena *arena, const void *ptr)
 {
     (void)tnri_room_enter();
     tnri_arena_enter(arena);
-    const tnri_block *block = tnri_block_map_containing(&arena->device->space.map, (uintptr_t)ptr);
+    const tnri_block *block =
+        tnri_block_map_containing(&arena->device->space.map, arena, (uintptr_t)ptr);
     tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     if (captured != NULL && captured->capture != NULL)
         captured->is_kept = 1;

@@ -327,7 +327,7 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
     tnri_block_map *map = &arena->device->space.map;
     tnr_status status = TNR_OK;
     tnri_arena_enter(arena);
-    tnri_block *block = tnri_block_map_containing(map, (uintptr_t)ptr);
+    tnri_block *block = tnri_block_map_containing(map, arena, (uintptr_t)ptr);
     tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     int is_own = captured != NULL && captured->capture == capture;
     if (block == NULL)

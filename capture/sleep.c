@@ -509,7 +509,7 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        block = tnri_block_map_containing(&device->space.map, (uintptr_t)ptr);
+        block = tnri_block_map_containing(&device->space.map, arena, (uintptr_t)ptr);
         if (block != NULL)
             block->content = (uint64_t)content & 3;
         tnri_lock_release(&arena->lock);

@@ -218,9 +218,9 @@ static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **bl
     tnri_arena_enter(arena);
     *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
     if (tnri_likely(*block != NULL && (*block)->base == (uintptr_t)ptr &&
-                    (*block)->state == TNRI_LIVE))
+                    (*block)->state == TNRI_LIVE && (*block)->world->arena == arena))
         return TNR_OK; /* the usual case: the block's start */
-    *block = tnri_block_map_containing(&arena->device->space.map, (uintptr_t)ptr);
+    *block = tnri_block_map_containing(&arena->device->space.map, arena, (uintptr_t)ptr);
     if (*block != NULL)
         return TNR_OK;
     tnri_lock_release(&arena->lock);

@@ -12,6 +12,7 @@
 #include "conf/conf.h"
 #include "device/device.h"
 #include "history/note.h"
+#include "pool/lane.h"
 #include "pool/thread.h"
 
 _Atomic(const tnri_upper *) tnri_upper_table;
@@ -52,54 +53,85 @@ void tnri_arena_destroy(tnri_arena *arena)
 
 /* ---- serving -------------------------------------------------------------------------------- */
 
-static inline void peak_raise(uint64_t *peak, uint64_t live)
+/* Takes what becomes live from the room below a peak; raises the peak if it does not suffice. */
+static inline void room_take(uint64_t *room, uint64_t *peak, uint64_t amount)
 {
-    if (tnri_unlikely(live > *peak))
-        *peak = live;
-}
-
-static inline tnri_tally *tally_of(tnri_arena *arena, const tnri_world *world)
-{
-    return &arena->tally[world->is_small ? TNRI_SMALL : TNRI_LARGE];
-}
-
-/* Live blocks that have no record: the growable one without memory. */
-static inline uint64_t bare_count(const tnri_arena *arena)
-{
-    return arena->growable.is_bare ? 1 : 0;
-}
-
-/* Raises the peaks after a block has become live, or grown, in the world. */
-static inline void peaks_raise(tnri_arena *arena, const tnri_world *world)
-{
-    int index = world->is_small ? TNRI_SMALL : TNRI_LARGE;
-    const tnri_world *other = &arena->worlds[TNRI_LARGE - index];
-    tnri_peaks *own = &arena->peaks[index == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE];
-    tnri_peaks *all = &arena->peaks[TNR_WORLD_ALL];
-    uint64_t blocks = world->count_in[TNRI_LIVE] + bare_count(arena);
-    uint64_t bytes = world->bytes_in[TNRI_LIVE];
-    uint64_t requested = arena->tally[index].requested_live;
-    peak_raise(&own->blocks, blocks);
-    peak_raise(&own->bytes, bytes);
-    peak_raise(&own->requested, requested);
-    peak_raise(&all->blocks, blocks + other->count_in[TNRI_LIVE]);
-    peak_raise(&all->bytes, bytes + other->bytes_in[TNRI_LIVE]);
-    peak_raise(&all->requested, requested + arena->tally[TNRI_LARGE - index].requested_live);
-}
-
-tnri_peaks tnri_arena_live(const tnri_arena *arena, int tnr_world)
-{
-    tnri_peaks live = {0, 0, 0};
-    for (int i = 0; i < TNRI_WORLDS; i++) {
-        if (tnr_world == (i == TNRI_SMALL ? TNR_WORLD_LARGE : TNR_WORLD_SMALL))
-            continue;
-        live.blocks += arena->worlds[i].count_in[TNRI_LIVE];
-        live.bytes += arena->worlds[i].bytes_in[TNRI_LIVE];
-        live.requested += arena->tally[i].requested_live;
-        if (i == TNRI_LARGE)
-            live.blocks += bare_count(arena);
+    if (tnri_unlikely(__builtin_sub_overflow(*room, amount, room))) {
+        *peak -= *room; /* which is below zero */
+        *room = 0;
     }
+}
+
+/* What becomes live in a world, in its own room and in that of both. */
+static inline void live_add(tnri_arena *arena, tnri_world *world, uint64_t blocks, uint64_t bytes,
+                            uint64_t requested)
+{
+    room_take(&world->room.blocks, &world->peak.blocks, blocks);
+    room_take(&world->room.bytes, &world->peak.bytes, bytes);
+    room_take(&world->room.requested, &world->peak.requested, requested);
+    room_take(&arena->room.blocks, &arena->peak.blocks, blocks);
+    room_take(&arena->room.bytes, &arena->peak.bytes, bytes);
+    room_take(&arena->room.requested, &arena->peak.requested, requested);
+    world->ever.blocks += blocks;
+    world->ever.bytes += bytes;
+    world->ever.requested += requested;
+}
+
+static inline void live_subtract(tnri_arena *arena, tnri_world *world, uint64_t blocks,
+                                 uint64_t bytes, uint64_t requested)
+{
+    world->room.blocks += blocks;
+    world->room.bytes += bytes;
+    world->room.requested += requested;
+    arena->room.blocks += blocks;
+    arena->room.bytes += bytes;
+    arena->room.requested += requested;
+}
+
+static const tnri_world *world_of(const tnri_arena *arena, int tnr_world)
+{
+    return &arena->worlds[tnr_world == TNR_WORLD_SMALL ? TNRI_SMALL : TNRI_LARGE];
+}
+
+tnri_count tnri_arena_peak(const tnri_arena *arena, int tnr_world)
+{
+    return tnr_world == TNR_WORLD_ALL ? arena->peak : world_of(arena, tnr_world)->peak;
+}
+
+tnri_count tnri_arena_live(const tnri_arena *arena, int tnr_world)
+{
+    const tnri_count *room =
+        tnr_world == TNR_WORLD_ALL ? &arena->room : &world_of(arena, tnr_world)->room;
+    tnri_count live = tnri_arena_peak(arena, tnr_world);
+    live.blocks -= room->blocks;
+    live.bytes -= room->bytes;
+    live.requested -= room->requested;
     return live;
+}
+
+tnri_count tnri_arena_ever(const tnri_arena *arena, int tnr_world)
+{
+    tnri_count ever = world_of(arena, tnr_world)->ever;
+    if (tnr_world == TNR_WORLD_ALL) {
+        const tnri_count *small = &arena->worlds[TNRI_SMALL].ever;
+        ever.blocks += small->blocks;
+        ever.bytes += small->bytes;
+        ever.requested += small->requested;
+    }
+    return ever;
+}
+
+void tnri_arena_reset_peaks(tnri_arena *arena)
+{
+    tnri_assert_held(&arena->lock);
+    const tnri_count none = {0, 0, 0};
+    arena->peak = tnri_arena_live(arena, TNR_WORLD_ALL);
+    arena->room = none;
+    for (int i = 0; i < TNRI_WORLDS; i++) {
+        tnri_world *world = &arena->worlds[i];
+        world->peak = tnri_arena_live(arena, i == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE);
+        world->room = none;
+    }
 }
 
 uint64_t tnri_arena_live_count(const tnri_arena *arena)
@@ -107,25 +139,20 @@ uint64_t tnri_arena_live_count(const tnri_arena *arena)
     return tnri_arena_live(arena, TNR_WORLD_ALL).blocks;
 }
 
-static inline void count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
-                                tnr_served served)
+static inline __attribute__((always_inline)) void count_served(tnri_arena *arena, tnri_world *world,
+                                                               tnri_block *block, size_t bytes,
+                                                               size_t requested, tnr_served served)
 {
-    tnri_assert_hot(block->state == TNRI_LIVE);
-    tnri_tally *tally = tally_of(arena, block->world);
-    block->slack = (block->bytes - request->bytes_requested) & TNRI_SLACK_MASK;
-    block->stamped = 0;
-    tally->blocks_allocated++;
-    tally->bytes_allocated += block->bytes;
-    tally->requested_allocated += request->bytes_requested;
-    tally->requested_live += request->bytes_requested;
-    peaks_raise(arena, block->world);
+    tnri_assert_hot(block->state == TNRI_LIVE && block->bytes == bytes && block->world == world);
+    block->what = tnri_block_what(TNRI_LIVE, bytes - requested);
+    live_add(arena, world, 1, bytes, requested);
     arena->served[served]++;
 }
 
 void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
                              tnr_served served)
 {
-    count_served(arena, block, request, served);
+    count_served(arena, block->world, block, block->bytes, request->bytes_requested, served);
     if (tnri_is_noting())
         tnri_note_served(tnri_thread_here(), tnri_ticks(), arena, block, request->bytes_requested,
                          served);
@@ -134,30 +161,29 @@ void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_re
 void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested)
 {
     tnri_assert(block->state == TNRI_LIVE);
-    tnri_tally *tally = tally_of(arena, block->world);
     size_t before = block->bytes - bytes - block->slack;
-    tally->bytes_allocated += bytes;
-    tally->requested_allocated += requested - before;
-    tally->requested_live += requested - before;
+    live_add(arena, block->world, 0, bytes, requested - before);
     block->slack = (block->bytes - requested) & TNRI_SLACK_MASK;
-    peaks_raise(arena, block->world);
     if (bytes > 0)
         tnri_note_memory(arena, TNRI_NOTED_GROW, block->base, block->bytes, requested, bytes);
 }
 
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed)
 {
-    if (is_freed)
+    tnri_world *world = &arena->worlds[TNRI_LARGE];
+    if (is_freed) {
+        live_subtract(arena, world, 1, 0, 0);
         return;
-    arena->tally[TNRI_LARGE].blocks_allocated++;
-    peaks_raise(arena, &arena->worlds[TNRI_LARGE]);
+    }
+    live_add(arena, world, 1, 0, 0);
     arena->served[TNR_SERVED_GROWN]++;
 }
 
+/* Keeps whether the block is stamped. */
 static inline void count_freed(tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_hot(block->state == TNRI_LIVE);
-    tally_of(arena, block->world)->requested_live -= tnri_block_requested(block);
+    live_subtract(arena, block->world, 1, block->bytes, tnri_block_requested(block));
     block->slack = 0;
     block->content = 0;
 }
@@ -182,10 +208,10 @@ size_t tnri_run_bytes_max(size_t bytes)
     return max_split == 0 || bytes >= max_split ? SIZE_MAX : max_split - TNR_ALIGNMENT_DEFAULT;
 }
 
-tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
+static inline tnri_block *world_serve(tnri_world *world, tnri_block *run,
+                                      const tnri_request *request)
 {
-    tnri_assert_held(&arena->lock);
-    tnri_world *world = run->world;
+    tnri_assert_hot(run->world == world);
     uintptr_t base = (run->base + request->alignment - 1) & ~(request->alignment - 1);
     tnri_assert_hot(tnri_block_end(run) - base >= request->bytes);
     if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
@@ -195,16 +221,27 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
     return tnri_world_carve(world, run, request->bytes, request->alignment);
 }
 
-tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
+tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
 {
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    tnri_assert_held(&arena->lock);
+    return world_serve(run->world, run, request);
+}
+
+static inline tnri_block *serve_index(tnri_world *world, const tnri_request *request, int *no_host)
+{
     tnri_block *run = tnri_index_find(&world->index, tnri_request_span(request),
                                       tnri_run_bytes_max(request->bytes));
-    if (run == NULL)
+    if (tnri_unlikely(run == NULL))
         return NULL;
-    tnri_block *block = tnri_arena_carve(arena, run, request);
+    tnri_block *block = world_serve(world, run, request);
     *no_host = block == NULL;
     return block;
+}
+
+tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
+{
+    tnri_assert_held(&arena->lock);
+    return serve_index(tnri_arena_world(arena, request->bytes), request, no_host);
 }
 
 /* A block of the bins, or null. */
@@ -217,16 +254,14 @@ static inline tnri_block *serve_bin(tnri_arena *arena, const tnri_request *reque
 
 /* What the bins could not serve. The single block that the large world's bin may hold is merged
  * first, so that a run is chosen from all there is. */
-static __attribute__((noinline)) tnri_block *serve_unbinned(tnri_arena *arena,
-                                                            const tnri_request *request,
-                                                            int *no_host)
+static inline tnri_block *serve_unbinned(tnri_world *world, const tnri_request *request,
+                                         int *no_host)
 {
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
-    if (!world->is_small && world->bins.count > 0) {
+    if (!world->is_small && world->count_in[TNRI_BINNED] > 0) {
         world->bins.misses++;
         tnri_world_evict(world);
     }
-    return tnri_arena_serve_index(arena, request, no_host);
+    return serve_index(world, request, no_host);
 }
 
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
@@ -235,7 +270,19 @@ tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *reque
     tnri_assert_held(&arena->lock);
     tnri_block *block = serve_bin(arena, request);
     *served = block != NULL ? TNR_SERVED_BIN : TNR_SERVED_INDEX;
-    return block != NULL ? block : serve_unbinned(arena, request, no_host);
+    return block != NULL
+               ? block
+               : serve_unbinned(tnri_arena_world(arena, request->bytes), request, no_host);
+}
+
+/* Goes on where the cached path ends; releases the lock. */
+static TNRI_SELDOM tnr_status arena_malloc_end(tnri_arena *arena, const tnri_request *request,
+                                               int no_host, void **ptr)
+{
+    tnri_lock_release(&arena->lock);
+    if (no_host)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+    return tnri_ladder_malloc(arena, request, ptr);
 }
 
 /* `seen`, a constant, is 1 if somebody looks: see history/gate.h. */
@@ -247,17 +294,16 @@ static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena 
     int no_host = 0;
     tnri_thread *thread = seen ? tnri_thread_here() : NULL;
     uint64_t ticks = seen ? tnri_ticks() : 0;
-    if (seen)
-        tnri_arena_enter(arena);
-    else
-        tnri_lock_take(&arena->lock);
+    int waited = seen ? tnri_arena_enter(arena) : tnri_lock_take(&arena->lock);
+    if (tnri_unlikely(waited != 0))
+        tnri_lane_waited(arena, waited);
     tnri_block *block = serve_bin(arena, request);
     if (block == NULL) {
         served = TNR_SERVED_INDEX;
-        block = serve_unbinned(arena, request, &no_host);
+        block = serve_unbinned(tnri_arena_world(arena, request->bytes), request, &no_host);
     }
     if (tnri_likely(block != NULL)) {
-        count_served(arena, block, request, served);
+        count_served(arena, block->world, block, block->bytes, request->bytes_requested, served);
         if (seen && tnri_is_noting())
             tnri_note_served(thread, ticks, arena, block, request->bytes_requested, served);
         void *base = (void *)block->base;
@@ -265,10 +311,7 @@ static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena 
         *ptr = base;
         return TNR_OK;
     }
-    tnri_lock_release(&arena->lock);
-    if (no_host)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
-    return tnri_ladder_malloc(arena, request, ptr);
+    return arena_malloc_end(arena, request, no_host, ptr);
 }
 
 static __attribute__((noinline)) tnr_status arena_malloc_seen(tnri_arena *arena,
@@ -283,9 +326,65 @@ static __attribute__((noinline)) tnr_status arena_malloc_seen(tnri_arena *arena,
 
 tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    if (tnri_unlikely(tnri_gate() != 0))
+    if (tnri_unlikely((tnri_gate() & TNRI_GATE_OPEN) != 0))
         return arena_malloc_seen(arena, request, ptr);
     return arena_malloc(arena, request, ptr, 0);
+}
+
+/* The request of somebody who only said how many bytes. */
+static inline tnri_request request_of(size_t bytes)
+{
+    return (tnri_request){bytes, tnri_bytes_rounded(bytes), TNR_ALIGNMENT_DEFAULT};
+}
+
+static TNRI_SELDOM tnr_status arena_malloc_end_quick(tnri_arena *arena, size_t bytes, int no_host,
+                                                     void **ptr)
+{
+    tnri_request request = request_of(bytes);
+    return arena_malloc_end(arena, &request, no_host, ptr);
+}
+
+/* For a thread that does not own the lock. */
+static __attribute__((noinline)) tnr_status arena_malloc_shared(tnri_arena *arena, size_t bytes,
+                                                                void **ptr)
+{
+    tnri_request request = request_of(bytes);
+    *ptr = NULL;
+    return arena_malloc(arena, &request, ptr, 0);
+}
+
+/* What no bin holds. The calling thread, which owns the lock, has it, and gives it back. */
+static __attribute__((noinline)) tnr_status arena_malloc_unbinned(tnri_arena *arena,
+                                                                  tnri_world *world, size_t bytes,
+                                                                  void **ptr)
+{
+    tnri_request request = request_of(bytes);
+    int no_host = 0;
+    tnri_block *block = serve_unbinned(world, &request, &no_host);
+    *ptr = NULL;
+    if (tnri_likely(block != NULL)) {
+        count_served(arena, world, block, request.bytes, bytes, TNR_SERVED_INDEX);
+        *ptr = (void *)block->base;
+        tnri_lock_release(&arena->lock);
+        return TNR_OK;
+    }
+    return arena_malloc_end_quick(arena, bytes, no_host, ptr);
+}
+
+tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr)
+{
+    if (tnri_unlikely(!tnri_lock_try_own(&arena->lock)))
+        return arena_malloc_shared(arena, bytes, ptr);
+    size_t rounded = tnri_bytes_rounded(bytes);
+    tnri_world *world = tnri_arena_world(arena, rounded);
+    __asm__("" : "+r"(world)); /* so that it is computed once: there are registers enough */
+    tnri_block *block = tnri_world_unbin(world, rounded);
+    if (block == NULL)
+        return arena_malloc_unbinned(arena, world, bytes, ptr);
+    count_served(arena, world, block, rounded, bytes, TNR_SERVED_BIN);
+    *ptr = (void *)block->base;
+    tnri_lock_release(&arena->lock);
+    return TNR_OK;
 }
 
 /* ---- marking -------------------------------------------------------------------------------- */
@@ -388,7 +487,8 @@ tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        const tnri_block *containing = tnri_block_map_containing(&device->space.map, address);
+        const tnri_block *containing =
+            tnri_block_map_containing(&device->space.map, arena, address);
         if (containing != NULL)
             base = containing->base;
         tnri_lock_release(&arena->lock);
@@ -404,6 +504,22 @@ tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
                       ptr, (size_t)(address - base), (void *)base);
 }
 
+/* Counts a live block that is freed as this file frees. Under the lock. */
+static inline void count_freed_here(tnri_arena *arena, tnri_world *world, const tnri_block *block)
+{
+    live_subtract(arena, world, 1, block->bytes, tnri_block_requested(block));
+    arena->freed_because[TNR_REUSE_SAME_STREAM]++;
+}
+
+/* Frees a counted block without uses, which goes to a bin if it may. Under the lock. */
+static inline void free_counted(tnri_world *world, tnri_block *block)
+{
+    if (!tnri_world_bin(world, block)) {
+        block->what = tnri_block_what(TNRI_LIVE, 0);
+        tnri_world_free(world, block);
+    }
+}
+
 static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *arena,
                                                                    tnri_block *block, void *ptr,
                                                                    int seen)
@@ -414,9 +530,6 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         tnri_arena_enter(arena);
     else
         tnri_lock_take(&arena->lock);
-    /* They are looked at when the block is merged, maybe with the next call. */
-    __builtin_prefetch(block->above);
-    __builtin_prefetch(block->below);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
         int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
         tnri_lock_release(&arena->lock);
@@ -430,10 +543,8 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
     }
     if (seen && tnri_is_noting())
         tnri_note_freed(thread, ticks, arena, block);
-    count_freed(arena, block);
-    arena->freed_because[TNR_REUSE_SAME_STREAM]++;
-    if (!tnri_world_bin(block->world, block))
-        tnri_world_free(block->world, block);
+    count_freed_here(arena, block->world, block);
+    free_counted(block->world, block);
     tnri_lock_release(&arena->lock);
     return TNR_OK;
 }
@@ -450,9 +561,44 @@ static __attribute__((noinline)) tnr_status arena_free_seen(tnri_arena *arena, t
 tnr_status tnri_arena_free(tnri_block *block, void *ptr)
 {
     tnri_arena *arena = block->world->arena;
-    if (tnri_unlikely(tnri_gate() != 0))
+    if (tnri_unlikely((tnri_gate() & TNRI_GATE_OPEN) != 0))
         return arena_free_seen(arena, block, ptr);
     return arena_free(arena, block, ptr, 0);
+}
+
+/* A counted block that a bin does not take as it is. The calling thread, which owns the lock, has
+ * it, and gives it back. */
+static __attribute__((noinline)) tnr_status arena_free_unbinned(tnri_arena *arena,
+                                                                tnri_block *block)
+{
+    __builtin_prefetch(block->above);
+    __builtin_prefetch(block->below);
+    free_counted(block->world, block);
+    tnri_lock_release(&arena->lock);
+    return TNR_OK;
+}
+
+/* The same where the lock is taken and the block is not one for the cached path. */
+static TNRI_SELDOM tnr_status arena_free_other(tnri_arena *arena, tnri_block *block, void *ptr)
+{
+    tnri_lock_release(&arena->lock);
+    return arena_free(arena, block, ptr, 0);
+}
+
+tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr)
+{
+    tnri_world *world = block->world;
+    tnri_arena *arena = world->arena;
+    if (tnri_unlikely(!tnri_lock_try_own(&arena->lock)))
+        return tnri_arena_free(block, ptr);
+    if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE ||
+                      block->uses != NULL))
+        return arena_free_other(arena, block, ptr);
+    count_freed_here(arena, world, block);
+    if (tnri_unlikely(!tnri_world_bin_quick(world, block)))
+        return arena_free_unbinned(arena, block);
+    tnri_lock_release(&arena->lock);
+    return TNR_OK;
 }
 
 void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)

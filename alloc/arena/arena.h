@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An arena: what one stream of one pool allocates from. It has its own lock, so threads that work
- * on different streams never meet.
+ * on different streams never meet. Where threads meet on one stream, it has several (pool/lane.h).
  *
  * This file is the cached path: steps 1 and 2 of the ladder (bins, index) and the free. It makes no
  * driver call. What it cannot serve goes to ladder.h.
@@ -31,18 +31,6 @@ enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
 /* The one arena of a graph pool, which belongs to no stream. */
 #define TNRI_KEY_GRAPH ((uintptr_t)4)
 
-/* Counters of one world, kept as few as can be: how many blocks and bytes are live, the world knows
- * itself. Under the arena's lock. */
-typedef struct tnri_tally {
-    uint64_t blocks_allocated, bytes_allocated, requested_allocated; /* ever */
-    uint64_t requested_live;
-} tnri_tally;
-
-/* The most that was live at once, in one world or in both. Under the arena's lock. */
-typedef struct tnri_peaks {
-    uint64_t blocks, bytes, requested;
-} tnri_peaks;
-
 /* What an arena that a growable block has for itself knows of it: see arena/grow.h. */
 typedef struct tnri_growable {
     uintptr_t base;   /* of the arena's one span; 0: the arena is a stream's. Constant */
@@ -51,14 +39,39 @@ typedef struct tnri_growable {
     int is_growing;   /* 1: a thread is committing memory; the lock */
 } tnri_growable;
 
+enum { TNRI_LANE_TENANTS = 8 };
+
+/* An arena as one of several of its stream: see pool/lane.h. */
+typedef struct tnri_lane {
+    struct tnri_arena *_Atomic sister; /* the next in the ring of the stream's arenas; null: it is
+                                        * the only one; the pool's lock to write */
+    struct tnri_arena *_Atomic lender; /* the sister that lent last: where to ask first; no lock */
+    /* Threads that allocate here, by number, the latest at `tenants_ever - 1`; 0: a place that was
+     * given up. The pool's lock. */
+    uint64_t tenants[TNRI_LANE_TENANTS];
+    uint64_t tenants_ever;
+    _Atomic uint32_t
+        borrowing; /* rests at sisters' locks, since memory was last asked for; no lock */
+    /* What `waited` is when a thread moves on; 0: as at first. No lock. */
+    _Atomic uint32_t waits_wanted;
+    uint32_t waited;       /* rests that allocations made since waited_ticks; the lock */
+    uint64_t waited_ticks; /* the lock */
+} tnri_lane;
+
 typedef struct tnri_arena {
     tnri_lock lock;
+
+    /* Under the lock: as `room` and `peak` of a world, of both worlds together. */
+    size_t small_limit_bytes; /* constant */
+    tnri_count room;
+    tnri_count peak;
+    uint64_t served[TNR_SERVED_COUNT];
+    uint64_t freed_because[TNR_REUSE_COUNT];
 
     /* Constant while the arena belongs to its stream; another may adopt it when that has ended. */
     _Atomic(tnr_stream) stream;
     _Atomic uintptr_t key;   /* of the stream in the pool's table: see tnri_stream_key */
     _Atomic uint64_t thread; /* of the per-thread default stream: its thread's number; else 0 */
-    size_t small_limit_bytes;
     struct tnr_pool_st *pool;
     struct tnri_device *device;
     void *_Atomic life;              /* the layer above's; set once */
@@ -68,10 +81,6 @@ typedef struct tnri_arena {
 
     /* Under the lock. */
     tnri_world worlds[TNRI_WORLDS];
-    tnri_tally tally[TNRI_WORLDS];
-    tnri_peaks peaks[TNR_WORLD_COUNT];
-    uint64_t served[TNR_SERVED_COUNT];
-    uint64_t freed_because[TNR_REUSE_COUNT];
     tnri_event *_Atomic seal; /* the stream was destroyed: the end of its work; else null */
     /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
     tnri_event *_Atomic capture_mark;
@@ -81,6 +90,7 @@ typedef struct tnri_arena {
     size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
     int is_witness; /* 1: has no memory, only tells of its stream: pool/witness.h; constant */
+    tnri_lane lane;
 
     /* For history and snapshots. */
     uint32_t number;             /* no other arena's, ever; constant */
@@ -92,13 +102,15 @@ typedef struct tnri_arena {
 } tnri_arena;
 
 /* Takes the arena's lock; everyone who may change something takes it so. If a picture is being
- * taken that this arena is not in yet, it is copied first. */
+ * taken that this arena is not in yet, it is copied first. Returns what
+ * tnri_lock_take does. */
 void tnri_arena_copy_now(tnri_arena *arena);
-static inline void tnri_arena_enter(tnri_arena *arena)
+static inline int tnri_arena_enter(tnri_arena *arena)
 {
-    tnri_lock_take(&arena->lock);
+    int waited = tnri_lock_take(&arena->lock);
     if (tnri_unlikely((tnri_gate() & TNRI_GATE_CUT) != 0))
         tnri_arena_copy_now(arena);
+    return waited;
 }
 
 /* Makes the arena of a stream; null if there is no host memory. */
@@ -150,6 +162,16 @@ typedef struct tnri_request {
 /* Serves a request: bins, index, then the ladder. */
 tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
 
+/* The same for `bytes`, above 0, of the default alignment, while the gate is shut: no size is to be
+ * rounded otherwise, nothing is captured, and nobody looks. */
+tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr);
+
+/* What a block for so many bytes has. */
+static inline size_t tnri_bytes_rounded(size_t bytes)
+{
+    return (bytes + TNR_ALIGNMENT_DEFAULT - 1) & ~(TNR_ALIGNMENT_DEFAULT - 1);
+}
+
 /* Steps 1 and 2 alone, under the lock. `served` tells which. Null: neither could. *no_host is set
  * when host memory was what lacked. */
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
@@ -176,8 +198,15 @@ void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, 
  * lock. */
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
 
-/* What is live in a world, or in both; under the lock. */
-tnri_peaks tnri_arena_live(const tnri_arena *arena, int tnr_world);
+/* What is live in a world, or in both: the peak, less what there is room for below it. So a block
+ * that becomes live takes from the room, and only where there is not enough does a peak change:
+ * what is live and the peaks are counted in one. Under the lock. */
+tnri_count tnri_arena_live(const tnri_arena *arena, int tnr_world);
+/* The most that was live, and what became live in all. Under the lock. */
+tnri_count tnri_arena_peak(const tnri_arena *arena, int tnr_world);
+tnri_count tnri_arena_ever(const tnri_arena *arena, int tnr_world);
+/* From here on: the most that is live. Under the lock. */
+void tnri_arena_reset_peaks(tnri_arena *arena);
 /* The number of live blocks; under the lock. */
 uint64_t tnri_arena_live_count(const tnri_arena *arena);
 
@@ -189,6 +218,8 @@ void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_re
 /* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
  * live. */
 tnr_status tnri_arena_free(tnri_block *block, void *ptr);
+/* The same while the gate is shut. */
+tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr);
 
 /* The error for an address of the device that no block starts at. */
 tnr_status tnri_free_refused(struct tnri_device *device, void *ptr);

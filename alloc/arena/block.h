@@ -30,7 +30,10 @@
  *   HOLE     addresses without memory, page by page; two HOLE records are never neighbours
  *   STALE    the old mapping of chunks that moved away or are to be released; unusable until it
  *            is unmapped, which needs proof that the work using it has ended
- *   PENDING  being given memory outside the lock by the thread that planned it
+ *   PENDING  being given memory outside the lock by the thread that planned it; or on its way to
+ *            another world, with its memory
+ *   LENT     addresses that another world of the pool has now, with the memory that is mapped
+ *            there; two LENT records are never neighbours. See arena/lend.h
  *
  * Records are host memory of the arena that are never returned while it lives, so a pointer to one
  * that the block map still holds may always be looked at. All fields are protected by the
@@ -53,26 +56,33 @@ typedef enum tnri_state {
     TNRI_HOLE,
     TNRI_STALE,
     TNRI_PENDING,
+    TNRI_LENT,
     TNRI_STATE_COUNT
 } tnri_state;
 
 typedef struct tnri_block {
     uintptr_t base;
-    size_t bytes;         /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
-    uint64_t slack : 52;  /* LIVE: bytes not asked for; STALE: mappings; else 0 */
-    uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own, to be released with it */
-    uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
-    uint64_t content : 2; /* LIVE: what its owner wants of a sleep, of the layer above; else 0 */
-    uint64_t state : 8;   /* tnri_state */
+    size_t bytes; /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
+    union {
+        struct {
+            uint64_t slack : 52;  /* LIVE: bytes not asked for; STALE: mappings; FREE: class */
+            uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own: released with it */
+            uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
+            uint64_t content : 2; /* LIVE: what its owner wants of a sleep; else 0 */
+            uint64_t state : 8;   /* tnri_state */
+        };
+        uint64_t what; /* all of them: see tnri_block_what */
+    };
     struct tnri_world *world;
     union {
-        struct tnri_block *next; /* in the list of its state: class, bin, holes, stale, spares */
-        uint64_t stamp;          /* LIVE and RETIRED, in no list: of the history; see note.h */
+        struct tnri_block
+            *next;      /* in the list of its state: class, bin, holes, lent, stale, spares */
+        uint64_t stamp; /* LIVE and RETIRED, in no list: of the history; see note.h */
     };
     union {
-        struct tnri_block *prev;  /* in a doubly linked list: FREE and HOLE */
+        struct tnri_block *prev;  /* in a doubly linked list: FREE, HOLE, LENT */
         struct tnri_event *event; /* STALE: what must be over; null: nothing */
-        struct tnri_uses *uses;   /* LIVE and RETIRED: the layer above's; null: none */
+        struct tnri_uses *uses; /* LIVE and RETIRED: the layer above's; null: none. BINNED: null */
     };
     struct tnri_block *below, *above; /* address neighbours in the span; null at its ends */
 } tnri_block;
@@ -81,6 +91,14 @@ typedef struct tnri_block {
 #define TNRI_SLACK_MASK (((uint64_t)1 << 52) - 1)
 
 _Static_assert(sizeof(void *) != 8 || sizeof(tnri_block) == 64, "a record is one cache line");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tnri_block_what knows where `state` is");
+
+/* What a record says that is in a state, has this slack, and none of the other marks. Written and
+ * read as one word: a processor does not forward a store to a load of more than was stored. */
+static inline uint64_t tnri_block_what(tnri_state state, size_t slack)
+{
+    return (uint64_t)state << 56 | (slack & TNRI_SLACK_MASK);
+}
 
 static inline uintptr_t tnri_block_end(const tnri_block *block)
 {

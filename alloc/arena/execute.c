@@ -4,7 +4,8 @@
  *
  *   1. donors of the pool's other arenas: cut under that arena's lock, then an event on its stream,
  *      which this arena's stream is made to wait for (cross_stream:wait), or which must be over
- *      already (cross_stream:idle)
+ *      already (cross_stream:idle). Other lanes of the same stream come first; nobody waits for
+ *      them, and the event only tells when the old mapping may go
  *   2. new chunks, as large as chunk_share and the gap allow
  *   3. map each chunk, give access to each gap
  *   4. an event on this arena's stream, for the old mappings of its own chunks
@@ -21,6 +22,7 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "history/note.h"
+#include "pool/lane.h"
 #include "pool/pool.h"
 
 /* ---- donors of other arenas ----------------------------------------------------------------- */
@@ -56,29 +58,39 @@ static void group_set_event(tnri_plan *plan, size_t from, size_t end, tnri_event
     }
 }
 
-/* Makes the plan's stream safe to use what `donor` gave from number `from` on. */
-static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, int policy,
+tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, tnri_event **event,
                               int *refused)
 {
-    tnri_event *event = NULL;
+    *event = NULL;
     const tnri_upper *upper = tnri_upper_get();
     uint64_t number = upper == NULL ? 0 : upper->number();
     uintptr_t key;
-    tnr_status status = tnri_arena_mark_other(donor, &event, &key);
+    int is_kin = tnri_lane_is_sister(arena, donor);
+    tnr_status status =
+        is_kin ? tnri_arena_mark(donor, event, &key) : tnri_arena_mark_other(donor, event, &key);
     if (status == TNR_ERR_CAPTURE) { /* another thread has just begun to capture */
         *refused = 1;
         return TNR_OK;
     }
     if (status != TNR_OK)
         return status;
-    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);
-    if (!*refused)
-        status = tnri_event_order(event, plan->arena->stream);
-    if (status == TNR_OK && !*refused) {
+    is_kin = is_kin && key == arena->key; /* else its stream has just ended */
+    *refused = !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
+    if (!*refused && !is_kin)
+        status = tnri_event_order(*event, arena->stream);
+    if (status == TNR_OK && !*refused && !is_kin && upper != NULL)
+        upper->waited(arena, key, number);
+    return status;
+}
+
+/* Makes the plan's stream safe to use what `donor` gave from number `from` on. */
+static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, int policy,
+                              int *refused)
+{
+    tnri_event *event;
+    tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, refused);
+    if (status == TNR_OK && !*refused)
         group_set_event(plan, from, plan->sources_count, event);
-        if (upper != NULL)
-            upper->waited(plan->arena, key, number);
-    }
     tnri_event_drop(donor->device, event);
     return status;
 }
@@ -108,17 +120,38 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
     return status;
 }
 
-static tnr_status donors_take(tnri_plan *plan)
+/* The same from all lanes of the plan's own stream. */
+static tnr_status sisters_take(tnri_plan *plan)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnr_status status = TNR_OK;
+    if (plan->moves == TNRI_MOVES_NONE || !tnri_lane_has_sisters(plan->arena))
+        return TNR_OK;
+    size_t count = tnri_lane_sisters(plan->arena, sisters);
+    for (size_t i = 0; i < count && plan->pages_missing > 0 && status == TNR_OK; i++)
+        if (tnri_lane_is_sister(plan->arena, sisters[i]))
+            status = donor_take(plan, sisters[i], TNRI_CROSS_WAIT);
+    return status;
+}
+
+int tnri_cross_policy(void)
 {
     const tnri_conf *conf = tnri_conf_get();
     int policy = conf->cross_stream;
     if (policy == TNRI_CROSS_WAIT && conf->reuse != TNRI_REUSE_WAIT)
         policy = TNRI_CROSS_IDLE;
+    return policy;
+}
+
+static tnr_status donors_take(tnri_plan *plan)
+{
+    int policy = tnri_cross_policy();
     if (policy == TNRI_CROSS_OFF || plan->moves != TNRI_MOVES_ALL)
         return TNR_OK;
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
-        if (donor == plan->arena || !tnri_arena_is_markable(donor) || !tnri_arena_has_mark(donor))
+        if (donor == plan->arena || tnri_lane_is_sister(plan->arena, donor) ||
+            !tnri_arena_is_markable(donor) || !tnri_arena_has_mark(donor))
             continue;
         tnr_status status = donor_take(plan, donor, policy);
         if (status != TNR_OK)
@@ -256,6 +289,14 @@ static void sources_return(tnri_plan *plan)
     }
 }
 
+void tnri_execute_not(tnri_plan *plan)
+{
+    sources_return(plan);
+    tnri_arena_enter(plan->arena);
+    tnri_plan_undo(plan);
+    tnri_lock_release(&plan->arena->lock);
+}
+
 /* Enters the chunks at their new pages. Under the arena's lock, although the window is PENDING and
  * of no interest to anybody: an audit asks about any address. */
 static void sources_settle(tnri_plan *plan)
@@ -348,7 +389,7 @@ static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
         return TNR_SERVED_RECLAIMED;
     if (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
         return TNR_SERVED_GROWN;
-    return plan->sources_count > plan->own_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
+    return plan->sources_count > plan->kin_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
 }
 
 tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
@@ -358,7 +399,10 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     size_t mapped = 0;
     tnri_assert_none_held();
     group_set_event(plan, 0, plan->own_count, NULL);
-    tnr_status status = donors_take(plan);
+    tnr_status status = sisters_take(plan);
+    plan->kin_count = plan->sources_count;
+    if (status == TNR_OK)
+        status = donors_take(plan);
     if (status != TNR_OK)
         goto fail_sources;
     status = chunks_create(plan);
@@ -382,9 +426,6 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
 fail_map:
     sources_unmap(plan, mapped);
 fail_sources:
-    sources_return(plan);
-    tnri_arena_enter(arena);
-    tnri_plan_undo(plan);
-    tnri_lock_release(&arena->lock);
+    tnri_execute_not(plan);
     return status;
 }

@@ -4,19 +4,23 @@
 #include "arena/ladder.h"
 
 #include "arena/execute.h"
+#include "arena/lend.h"
 #include "arena/plan.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
+#include "arena/window.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "driver/capturing.h"
 #include "pool/asleep.h"
+#include "pool/lane.h"
 #include "pool/oom.h"
 #include "pool/pool.h"
 #include "pool/reclaim.h"
 
 enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
+    OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
     RECLAIMS_MAX = 3,          /* climbs after reclaiming, before the user's callback is asked */
     CALLBACKS_MAX = 8          /* times the user's callback is asked for one request */
 };
@@ -50,7 +54,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     }
     tnr_status status = TNR_OK;
     tnri_arena_enter(arena);
-    if (world->spans_count == TNRI_SPANS_MAX)
+    if (world->spans_own == TNRI_SPANS_MAX)
         status = tnri_error(TNR_ERR_ADDRESS_SPACE,
                             "a stream of device %d has used up its %d ranges of addresses.",
                             arena->device->index, TNRI_SPANS_MAX);
@@ -125,6 +129,18 @@ static tnri_moves ladder_moves_max(const tnri_arena *arena)
     return TNRI_MOVES_ALL;
 }
 
+/* The same of all lanes of the arena's stream. */
+static size_t stream_retired_bytes(tnri_arena *arena)
+{
+    size_t retired = arena_retired_bytes(arena);
+    if (tnri_likely(!tnri_lane_has_sisters(arena)))
+        return retired;
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
+        retired += arena_retired_bytes(sisters[i]);
+    return retired;
+}
+
 /* What this request may move. */
 static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
 {
@@ -132,22 +148,43 @@ static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
         return TNRI_MOVES_NONE;
     if (!tnri_device_may_move(arena->device))
         return TNRI_MOVES_NONE;
-    return arena_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+    return stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+}
+
+/* Has retired blocks of an arena become free, as far as the settings allow. Returns their bytes. */
+static size_t retired_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    const tnri_conf *conf = tnri_conf_get();
+    uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
+    size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
+    if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
+        freed += upper->collect(arena, tnri_request_span(request), TNRI_COLLECT_ORDER);
+    return freed;
+}
+
+/* The same for the other lanes of its stream that have some. */
+static size_t sisters_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    size_t freed = 0;
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
+        if (tnri_lane_is_sister(arena, sisters[i]) && arena_retired_bytes(sisters[i]) > 0)
+            freed += retired_collect(sisters[i], request, retired);
+    return freed;
 }
 
 /* Step 3: serves from retired blocks, as far as the settings allow. Blocks whose uses are over, or
  * ordered already, cost nothing more; to make this stream wait is worth it when much is retired. */
 static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
 {
-    const tnri_upper *upper = tnri_upper_get();
-    const tnri_conf *conf = tnri_conf_get();
-    if (upper == NULL)
+    if (tnri_upper_get() == NULL)
         return 0;
-    size_t retired = arena_retired_bytes(arena);
-    uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
-    size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
-    if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
-        freed += upper->collect(arena, tnri_request_span(request), TNRI_COLLECT_ORDER);
+    int has_sisters = tnri_lane_has_sisters(arena);
+    size_t retired = stream_retired_bytes(arena);
+    size_t freed = retired_collect(arena, request, retired);
+    if (has_sisters)
+        freed += sisters_collect(arena, request, retired);
     if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
         return 0;
     int no_host;
@@ -158,7 +195,33 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
         *ptr = (void *)block->base;
     }
     tnri_lock_release(&arena->lock);
-    return block != NULL;
+    return block != NULL ||
+           (has_sisters && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
+}
+
+/* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
+ * own chunks need no wait, so a few are moved rather. */
+static int plan_would_borrow(const tnri_plan *plan)
+{
+    if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
+        return 0;
+    if (plan->moves == TNRI_MOVES_NONE) /* the moving budget is used up, and this needs none */
+        return stream_retired_bytes(plan->arena) < plan->request->bytes;
+    return plan->moves == TNRI_MOVES_ALL &&
+           (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
+}
+
+/* Steps 4 to 7 for a request with a plan. */
+static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    if (plan_would_borrow(plan)) {
+        tnr_status status = tnri_lend(plan->arena, plan->request, ptr);
+        if (status != TNR_OK || *ptr != NULL) {
+            tnri_execute_not(plan);
+            return status;
+        }
+    }
+    return tnri_execute(plan, reclaimed, ptr);
 }
 
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
@@ -190,7 +253,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
         status = ladder_plan(&plan, arena, request, moves, ptr);
     }
     if (status == TNR_OK && *ptr == NULL)
-        status = tnri_execute(&plan, reclaimed, ptr);
+        status = ladder_lend_or_execute(&plan, reclaimed, ptr);
     tnri_plan_free(&plan);
     return status;
 }
@@ -265,10 +328,83 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     return status;
 }
 
+/* Gives a lane that waits where it borrows memory of its own: a run of a sister, or else a new
+ * chunk if that is next to nothing. Serves the request with it; returns 0 if nothing came of it,
+ * which costs the request nothing. */
+static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may_grow, void **ptr)
+{
+    tnri_plan plan = {0};
+    tnri_visit visit;
+    *ptr = NULL;
+    if (!tnri_pool_work_begin(arena->pool))
+        return 0;
+    tnr_status status = tnri_lend_kin(arena, request, ptr);
+    if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
+        tnri_chunk_check(arena->pool, tnri_request_span(request)) == TNR_OK &&
+        tnri_device_enter(arena->device, &visit) == TNR_OK) {
+        status = ladder_plan(&plan, arena, request, TNRI_MOVES_OWN, ptr);
+        if (status == TNR_OK && *ptr == NULL)
+            status = tnri_execute(&plan, 0, ptr);
+        tnri_plan_free(&plan);
+        tnri_device_leave(&visit);
+    }
+    tnri_pool_work_end(arena->pool);
+    return *ptr != NULL;
+}
+
+/* Serves from other lanes of the arena's stream: see pool/lane.h. */
+static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    int may_grow;
+    if (tnri_lane_is_poor(arena, request, &may_grow) &&
+        ladder_enrich(arena, request, may_grow, ptr))
+        return 1;
+    return tnri_lane_borrow(arena, request, TNR_SERVED_BIN, ptr) ||
+           tnri_lane_borrow(arena, request, TNR_SERVED_FLUSH, ptr);
+}
+
+/* Pages that the arena's best place for the request lacks: all of them if it has none, or is no
+ * arena of the stream with this key any more. */
+static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request *request)
+{
+    tnri_window window = {0};
+    tnri_arena_enter(arena);
+    int has_place =
+        arena->key == key && arena->seal == NULL &&
+        tnri_window_find(tnri_arena_world(arena, request->bytes), tnri_request_span(request),
+                         tnri_run_bytes_max(request->bytes), &window);
+    tnri_lock_release(&arena->lock);
+    if (has_place)
+        return window.pages_missing;
+    const tnri_space *space = &arena->device->space;
+    return (tnri_request_span(request) + tnri_page_bytes(space) - 1) >> space->page_shift;
+}
+
+/* The lane that serves the request with the fewest pages, whether they move or are new. */
+static tnri_arena *ladder_lane(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *best = arena;
+    size_t fewest = pages_lacking(arena, arena->key, request);
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0 && fewest > 1;) {
+        size_t lacking = pages_lacking(sisters[i], arena->key, request);
+        if (lacking < fewest) {
+            fewest = lacking;
+            best = sisters[i];
+        }
+    }
+    return best;
+}
+
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     if (ladder_serve_flushed(arena, request, ptr))
         return TNR_OK;
+    if (tnri_unlikely(tnri_lane_has_sisters(arena))) {
+        if (ladder_serve_sisters(arena, request, ptr))
+            return TNR_OK;
+        arena = ladder_lane(arena, request);
+    }
     return ladder_ascend(arena, request, ptr);
 }
 

@@ -73,6 +73,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->grows = NULL;
     plan->sources_count = 0;
     plan->own_count = 0;
+    plan->kin_count = 0;
 }
 
 /* Makes room for the sources, and claims the window from [base, end), which begins in `first`. */
@@ -184,9 +185,8 @@ void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk)
 
 /* ---- donors --------------------------------------------------------------------------------- */
 
-/* The whole chunks inside a FREE run: its pages [*first, *end). 0 if there are none. */
-static int run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
-                            size_t *end)
+int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
+                          size_t *end)
 {
     uintptr_t page_mask = tnri_page_bytes(space) - 1;
     size_t page = tnri_page_of(space, (run->base + page_mask) & ~page_mask);
@@ -211,7 +211,7 @@ static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
 {
     const tnri_space *space = donor->space;
     size_t first, end;
-    if (!run_whole_chunks(space, run, &first, &end))
+    if (!tnri_run_whole_chunks(space, run, &first, &end))
         return 0;
     size_t from = plan->sources_count;
     size_t page = end;
@@ -364,7 +364,7 @@ static int world_cut_idle(tnri_world *world, size_t pages_max, size_t *cut, tnri
         while (run != NULL && *cut < pages_max) {
             tnri_block *next = run->next;
             size_t first, end;
-            if (run_whole_chunks(world->space, run, &first, &end)) {
+            if (tnri_run_whole_chunks(world->space, run, &first, &end)) {
                 if (!tnri_world_spares(world, TNRI_CUT_RECORDS))
                     return 0;
                 taker(user, run_cut_idle(world, run, first, end, pages_max, cut));

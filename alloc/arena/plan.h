@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plan: how an arena that has no run large enough gets one, from as little new memory as
- * possible. (Steps 4 to 6 of the ladder.)
+ * possible. (Steps 4, 6 and 7 of the ladder.)
  *
  *   1. Window. Free addresses come in stretches of FREE runs and HOLEs. Among all places in them
  *      where the request fits, take the one with the fewest pages without memory. A stretch that
@@ -44,7 +44,8 @@ enum { TNRI_GAPS_MAX = 32, TNRI_PLAN_RECORDS = 2 * TNRI_GAPS_MAX + TNRI_CARVE_RE
 typedef enum tnri_moves {
     TNRI_MOVES_NONE, /* only new ones: the moving budget is used up */
     TNRI_MOVES_OWN, /* this arena's: it has retired memory that will be free again soon, and to take
-                        another stream's would mean to wait for all that it was given so far */
+                        another stream's would mean to wait for all that it was given so far. Those
+                        of the stream's other lanes too */
     TNRI_MOVES_ALL
 } tnri_moves;
 
@@ -65,6 +66,7 @@ typedef struct tnri_plan {
     tnri_source *sources; /* sources_count used of sources_max */
     size_t sources_count, sources_max;
     size_t own_count; /* the first so many are this arena's own */
+    size_t kin_count; /* the first so many are of this arena's stream */
 } tnri_plan;
 
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;
@@ -107,6 +109,10 @@ void tnri_plan_undo(tnri_plan *plan);
 
 /* Frees the plan's own memory. */
 void tnri_plan_free(tnri_plan *plan);
+
+/* The whole chunks inside a FREE run: its pages [*first, *end). 0 if there are none. */
+int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
+                          size_t *end);
 
 /* Cuts wholly free chunks out of an arena's runs, at most `pages_max` pages, and passes each cut to
  * `taker`: for giving memory back. The lock is held. Returns the pages cut. */

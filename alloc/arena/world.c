@@ -8,8 +8,8 @@
 
 const char *tnri_state_name(unsigned state)
 {
-    static const char *const names[TNRI_STATE_COUNT] = {"unused",  "free", "live",  "binned",
-                                                        "retired", "hole", "stale", "pending"};
+    static const char *const names[TNRI_STATE_COUNT] = {
+        "unused", "free", "live", "binned", "retired", "hole", "stale", "pending", "lent"};
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }
 
@@ -20,6 +20,7 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
     world->space = space;
     world->is_small = is_small;
     world->has_many = 1;
+    world->span_first = world->spans_few;
     world->bins.max = bin_blocks;
 }
 
@@ -30,6 +31,10 @@ void tnri_world_destroy(tnri_world *world)
         world->spans = span->next;
         tnri_space_return(world->space, span);
     }
+    if (world->borrows_room > 0)
+        tnri_host_free(world->span_first,
+                       (TNRI_SPANS_MAX + world->borrows_room) * sizeof(world->span_first[0]));
+    world->span_first = NULL;
     while (world->slabs != NULL) {
         tnri_slab *slab = world->slabs;
         world->slabs = slab->next;
@@ -51,7 +56,7 @@ void tnri_world_unpromise(tnri_world *world, size_t count)
     world->spares_promised -= count;
 }
 
-int tnri_world_spares(tnri_world *world, size_t count)
+int tnri_world_spares_more(tnri_world *world, size_t count)
 {
     while (world->spares_count < count + world->spares_promised) {
         tnri_slab *slab = tnri_host_alloc(sizeof(*slab));
@@ -74,17 +79,20 @@ int tnri_world_spares(tnri_world *world, size_t count)
 
 void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
 {
-    block->state = state;
     world->bytes_in[state] += block->bytes;
     world->count_in[state]++;
     if (state == TNRI_FREE) {
         tnri_index_insert(&world->index, block);
-    } else if (state == TNRI_HOLE) {
+        return;
+    }
+    block->state = state;
+    if (state == TNRI_HOLE || state == TNRI_LENT) {
+        tnri_block **list = state == TNRI_HOLE ? &world->holes : &world->lent;
         block->prev = NULL;
-        block->next = world->holes;
-        if (world->holes != NULL)
-            world->holes->prev = block;
-        world->holes = block;
+        block->next = *list;
+        if (*list != NULL)
+            (*list)->prev = block;
+        *list = block;
     }
 }
 
@@ -95,15 +103,16 @@ void tnri_record_leave(tnri_world *world, tnri_block *block)
     world->count_in[state]--;
     if (state == TNRI_FREE) {
         tnri_index_remove(&world->index, block);
-        block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
-    } else if (state == TNRI_HOLE) {
+    } else if (state == TNRI_HOLE || state == TNRI_LENT) {
         if (block->next != NULL)
             block->next->prev = block->prev;
         if (block->prev != NULL)
             block->prev->next = block->next;
-        else
+        else if (state == TNRI_HOLE)
             world->holes = block->next;
-        block->state = TNRI_UNUSED;
+        else
+            world->lent = block->next;
+        block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
     }
 }
 
@@ -160,7 +169,7 @@ tnri_block *tnri_record_merge(tnri_world *world, tnri_block *block, tnri_state s
 void tnri_world_add_span(tnri_world *world, tnri_span *span)
 {
     tnri_assert(world->spares_count > 0);
-    tnri_assert(world->spans_count < TNRI_SPANS_MAX);
+    tnri_assert(world->spans_own < TNRI_SPANS_MAX);
     tnri_block *hole = world->spares;
     world->spares = hole->next;
     world->spares_count--;
@@ -172,40 +181,63 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span)
     span->next = world->spans;
     world->spans = span;
     world->spans_bytes += span->bytes;
-    world->span_first[world->spans_count++] = hole;
+    world->span_first[world->spans_count++] = world->span_first[world->spans_own];
+    world->span_first[world->spans_own++] = hole; /* before what is borrowed */
     tnri_record_enter(world, hole, TNRI_HOLE);
 }
 
 /* ---- serving and freeing -------------------------------------------------------------------- */
 
-/* Cuts a record that is in no list down to `bytes` at `alignment`; the rest becomes FREE. */
-static void block_fit(tnri_world *world, tnri_block *block, size_t bytes, size_t alignment,
-                      tnri_block **fitted)
+/* Takes a run out of the index of whose front a block is made, and puts the rest there. */
+static inline void run_take_front(tnri_world *world, tnri_block *run, size_t bytes)
 {
-    size_t lead = (0 - block->base) & (alignment - 1);
-    if (lead > 0) {
-        tnri_block *upper = tnri_record_split(world, block, lead);
-        tnri_record_merge(world, block, TNRI_FREE);
-        block = upper;
+    size_t left = run->bytes - bytes;
+    tnri_index_remove(&world->index, run);
+    world->bytes_in[TNRI_FREE] -= bytes;
+    if (left == 0) {
+        world->count_in[TNRI_FREE]--;
+        return;
     }
-    if (block->bytes > bytes) {
-        tnri_block *rest = tnri_record_split(world, block, bytes);
-        tnri_record_merge(world, rest, TNRI_FREE);
-    }
-    *fitted = block;
+    tnri_block *rest = world->spares;
+    tnri_block *above = run->above;
+    tnri_assert(rest != NULL);
+    world->spares = rest->next;
+    world->spares_count--;
+    rest->base = run->base + bytes;
+    rest->bytes = left;
+    rest->below = run;
+    rest->above = above;
+    run->above = rest;
+    run->bytes = bytes;
+    if (tnri_likely(above != NULL))
+        above->below = rest;
+    tnri_index_insert(&world->index, rest);
+}
+
+/* Cuts off a run what lies below the first address of an alignment. Returns the rest, a run too. */
+static TNRI_SELDOM tnri_block *run_cut_lead(tnri_world *world, tnri_block *run, size_t lead)
+{
+    tnri_record_leave(world, run);
+    tnri_block *upper = tnri_record_split(world, run, lead);
+    tnri_record_enter(world, run, TNRI_FREE);
+    tnri_record_enter(world, upper, TNRI_FREE);
+    return upper;
 }
 
 tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment)
 {
     tnri_assert_hot(run->state == TNRI_FREE);
-    tnri_record_leave(world, run);
-    tnri_block *block;
-    block_fit(world, run, bytes, alignment, &block);
-    tnri_assert_hot(block->bytes == bytes);
-    tnri_record_enter(world, block, TNRI_LIVE);
-    block->uses = NULL;
-    tnri_block_map_enter(&world->space->map, block);
-    return block;
+    size_t lead = (0 - run->base) & (alignment - 1);
+    if (tnri_unlikely(lead > 0))
+        run = run_cut_lead(world, run, lead);
+    run_take_front(world, run, bytes);
+    tnri_assert_hot(run->bytes == bytes);
+    world->bytes_in[TNRI_LIVE] += bytes;
+    world->count_in[TNRI_LIVE]++;
+    run->what = tnri_block_what(TNRI_LIVE, 0);
+    run->uses = NULL;
+    tnri_block_map_enter(&world->space->map, run);
+    return run;
 }
 
 void tnri_world_retire(tnri_world *world, tnri_block *block)
@@ -215,39 +247,89 @@ void tnri_world_retire(tnri_world *world, tnri_block *block)
     tnri_record_enter(world, block, TNRI_RETIRED);
 }
 
-tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
+static inline void spare_give(tnri_world *world, tnri_block *record)
 {
-    tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_BINNED ||
-                    block->state == TNRI_RETIRED || block->state == TNRI_PENDING);
-    tnri_record_leave(world, block);
-    return tnri_record_merge(world, block, TNRI_FREE);
+    record->next = world->spares;
+    world->spares = record;
+    world->spares_count++;
 }
 
-/* The first slot from `slot` on that is not empty, going round. There is one. */
-static unsigned bins_next(const tnri_bins *bins, unsigned slot)
+static inline int is_free_run(const tnri_block *block)
+{
+    return block != NULL && block->state == TNRI_FREE;
+}
+
+/* As tnri_record_merge into FREE, with the sums changed once. */
+tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
+{
+    unsigned state = block->state;
+    tnri_assert_hot(state == TNRI_LIVE || state == TNRI_RETIRED || state == TNRI_PENDING);
+    tnri_block *above = block->above;
+    tnri_block *below = block->below;
+    size_t bytes = block->bytes;
+    world->bytes_in[state] -= bytes;
+    world->count_in[state]--;
+    world->bytes_in[TNRI_FREE] += bytes;
+    world->count_in[TNRI_FREE]++;
+    if (is_free_run(above)) {
+        tnri_index_remove(&world->index, above);
+        world->count_in[TNRI_FREE]--;
+        bytes += above->bytes;
+        spare_give(world, above);
+        above = above->above;
+        block->above = above;
+        if (tnri_likely(above != NULL))
+            above->below = block;
+    }
+    if (is_free_run(below)) {
+        tnri_index_remove(&world->index, below);
+        world->count_in[TNRI_FREE]--;
+        bytes += below->bytes;
+        block->what = tnri_block_what(TNRI_UNUSED, 0);
+        spare_give(world, block);
+        block = below;
+        block->above = above;
+        if (tnri_likely(above != NULL))
+            above->below = block;
+    }
+    block->bytes = bytes;
+    tnri_index_insert(&world->index, block);
+    return block;
+}
+
+/* The first slot from `slot` on that is not empty, going round. There is one. A block that is
+ * handed out again leaves its slot's bit behind; it goes here. */
+static unsigned bins_next(tnri_bins *bins, unsigned slot)
 {
     unsigned word = slot / 64;
     uint64_t bits = bins->words[word] & ~(uint64_t)0 << slot % 64;
-    if (bits == 0) {
-        uint64_t above = bins->summary & ~(uint64_t)0 << word << 1;
-        word = (unsigned)__builtin_ctzll(above != 0 ? above : bins->summary);
-        bits = bins->words[word];
+    for (;;) {
+        while (bits == 0) {
+            word = (word + 1) % (TNRI_BIN_SLOTS / 64);
+            bits = bins->words[word];
+        }
+        slot = word * 64 + (unsigned)__builtin_ctzll(bits);
+        if (tnri_likely(bins->slots[slot] != NULL))
+            return slot;
+        bits &= bits - 1;
+        bins->words[word] &= ~((uint64_t)1 << slot % 64);
     }
-    return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
 void tnri_world_evict(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
     bins->hand = bins_next(bins, (bins->hand + 1) % TNRI_BIN_SLOTS);
-    (void)tnri_world_free(world, tnri_bin_pop(bins, bins->hand));
+    (void)tnri_world_free(world, tnri_bin_pop(world, bins->hand));
 }
 
 int tnri_world_flush(tnri_world *world)
 {
-    tnri_bins *bins = &world->bins;
-    int flushed = bins->count > 0;
-    while (bins->count > 0)
-        (void)tnri_world_free(world, tnri_bin_pop(bins, bins_next(bins, 0)));
+    int flushed = world->count_in[TNRI_BINNED] > 0;
+    unsigned slot = 0;
+    while (world->count_in[TNRI_BINNED] > 0) {
+        slot = bins_next(&world->bins, slot);
+        (void)tnri_world_free(world, tnri_bin_pop(world, slot));
+    }
     return flushed;
 }

@@ -9,8 +9,9 @@
  * no policy (arena/plan.h, arena/ladder.h do).
  *
  * Equations, checked by tnri_world_validate:
- *   records tile each span, in address order, without gap or overlap
- *   index.bytes == sum of FREE records; bytes_in[s] == sum of records in state s
+ *   records tile each span and each borrowed range, in address order, without gap or overlap
+ *   the index holds the FREE records; bytes_in[s] == sum of records in state s, but that of LIVE
+ *   has the BINNED ones in it, so that a block that goes between the two changes one sum
  *   every mapped page of a span lies in FREE, LIVE or BINNED records, every page of a HOLE is
  *   unmapped
  *
@@ -23,13 +24,14 @@
 #include "space/address_space.h"
 
 enum {
-    TNRI_BIN_SLOTS = 1024,  /* hash slots for exact sizes */
-    TNRI_BIN_MISSES = 8,    /* after so many in a row the large world's bin is hardly used, */
-    TNRI_BIN_TRIES = 16,    /* but for one free in so many */
-    TNRI_SLAB_RECORDS = 63, /* records to a slab, so that a slab is 4 KiB */
-    TNRI_CARVE_RECORDS = 2, /* new records that one carve can need */
-    TNRI_CUT_RECORDS = 2,   /* new records that one cut can need */
-    TNRI_SPANS_MAX = 48     /* spans of a world; each new one doubles its addresses */
+    TNRI_BIN_SLOTS = 1024,   /* hash slots for exact sizes */
+    TNRI_BIN_MISSES = 8,     /* after so many in a row the large world's bin is hardly used, */
+    TNRI_BIN_TRIES = 16,     /* but for one free in so many */
+    TNRI_SLAB_RECORDS = 63,  /* records to a slab, so that a slab is 4 KiB */
+    TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
+    TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */
+    TNRI_SPANS_MAX = 48,     /* spans of a world; each new one doubles its addresses */
+    TNRI_RECEIVE_RECORDS = 2 /* new records that tnri_world_receive can need */
 };
 
 /* A slab of records. Never returned while the arena lives. */
@@ -50,14 +52,18 @@ typedef struct tnri_slab {
  * asks for the same size again would pay for both; so after some misses only a few frees try.
  */
 typedef struct tnri_bins {
-    size_t count, max;                   /* BINNED records; max is constant */
+    size_t max;                          /* BINNED records; constant */
     unsigned hand;                       /* the slot of the last block that had to go */
     unsigned misses;                     /* of the large world's bin, in a row */
     unsigned passed;                     /* frees since it mostly misses */
-    uint64_t summary;                    /* bit w: words[w] is not zero */
-    uint64_t words[TNRI_BIN_SLOTS / 64]; /* bit s: slots[s] is not empty */
+    uint64_t words[TNRI_BIN_SLOTS / 64]; /* bit s: slots[s] may hold a block; 0: it is empty */
     tnri_block *slots[TNRI_BIN_SLOTS];
 } tnri_bins;
+
+/* Numbers of blocks, of their bytes, and of the bytes that were asked for. */
+typedef struct tnri_count {
+    uint64_t blocks, bytes, requested;
+} tnri_count;
 
 typedef struct tnri_world {
     struct tnri_arena *arena; /* constant */
@@ -65,9 +71,18 @@ typedef struct tnri_world {
     int is_small;             /* constant */
     int has_many;             /* several of its blocks may begin in a granule; constant */
 
-    tnri_index index;
+    /* The arena's statistics of this world: see tnri_arena_live. */
+    tnri_count room; /* what may become live before more is live than ever was */
+    tnri_count ever; /* what became live, in all */
+    tnri_count peak; /* the most that was live */
+
+    size_t bytes_in[TNRI_STATE_COUNT]; /* by state; LIVE: those of LIVE and BINNED */
+    size_t count_in[TNRI_STATE_COUNT];
+
     tnri_bins bins;
+    tnri_index index;
     tnri_block *holes; /* HOLE records, doubly linked, newest first */
+    tnri_block *lent;  /* LENT records, likewise */
     tnri_block *spares;
     size_t spares_count;
     size_t spares_promised; /* of these, to plans that may have to be undone */
@@ -75,11 +90,14 @@ typedef struct tnri_world {
     size_t slabs_count;
     tnri_span *spans;
     size_t spans_bytes;
-    tnri_block *span_first[TNRI_SPANS_MAX]; /* lowest record of each span */
-    size_t spans_count;
-
-    size_t bytes_in[TNRI_STATE_COUNT]; /* by state */
-    size_t count_in[TNRI_STATE_COUNT];
+    /* The lowest record of each range of addresses that it has: its own spans, spans_own of them,
+     * and then what it has borrowed from other worlds, borrowed_bytes in all. */
+    tnri_block **span_first;
+    size_t spans_count, spans_own;
+    size_t borrowed_bytes;
+    size_t borrows_promised; /* places for more, besides those of all the spans there may be */
+    size_t borrows_room;
+    tnri_block *spans_few[TNRI_SPANS_MAX]; /* what span_first is while nothing is borrowed */
 } tnri_world;
 
 /* Prepares a zeroed world. */
@@ -89,7 +107,12 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
 void tnri_world_destroy(tnri_world *world);
 
 /* Has at least `count` spare records besides those promised. 0 if there is no host memory. */
-int tnri_world_spares(tnri_world *world, size_t count);
+int tnri_world_spares_more(tnri_world *world, size_t count);
+static inline int tnri_world_spares(tnri_world *world, size_t count)
+{
+    return tnri_likely(world->spares_count >= count + world->spares_promised) ||
+           tnri_world_spares_more(world, count);
+}
 /* Sets `count` spare records aside for a later change that must not fail; 0 if there is no host
  * memory. tnri_world_unpromise makes them usable. */
 int tnri_world_promise(tnri_world *world, size_t count);
@@ -101,14 +124,13 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span);
 /* ---- serving and freeing -------------------------------------------------------------------- */
 
 /* FREE -> LIVE: takes `bytes` at `alignment` from a run that is large enough. Needs
- * TNRI_CARVE_RECORDS spares and a prepared map entry. */
+ * TNRI_CARVE_RECORDS spares and a prepared map entry. The caller sets the slack. */
 tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
 
 /* LIVE -> RETIRED: keeps block->uses. */
 void tnri_world_retire(tnri_world *world, tnri_block *block);
 
-/* LIVE, BINNED, RETIRED or PENDING -> FREE, merged with free neighbours. Returns the resulting
- * run. */
+/* LIVE, RETIRED or PENDING -> FREE, merged with free neighbours. Returns the resulting run. */
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block);
 
 /* BINNED -> FREE for all. Returns 1 if there were any. */
@@ -117,7 +139,7 @@ int tnri_world_flush(tnri_world *world);
 /* Makes room in full bins: BINNED -> FREE for one. */
 void tnri_world_evict(tnri_world *world);
 
-/* LIVE -> BINNED if the bins may hold it; else 0 and nothing changed. */
+/* LIVE, without uses, -> BINNED if the bins may hold it; else 0 and nothing changed. */
 static inline int tnri_world_bin(tnri_world *world, tnri_block *block);
 
 /* BINNED -> LIVE: a block of exactly `bytes`, or null. */
@@ -165,6 +187,26 @@ void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
  * memory becomes one. Returns the live block, whose slack the caller sets. */
 tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *pending);
 
+/* ---- lending (world_lend.c) ----------------------------------------------------------------- */
+
+/* Sets a place aside for a range that is borrowed, or cut in two by a loan; 0 if there is no host
+ * memory. tnri_world_unpromise_borrow makes it usable. */
+int tnri_world_promise_borrow(tnri_world *world);
+void tnri_world_unpromise_borrow(tnri_world *world);
+
+/* PENDING -> LENT, or, if the addresses are borrowed themselves, -> no record of this world: whole
+ * pages that tnri_world_claim has taken out of a run leave the world, with their memory. The block
+ * map forgets them. Needs a place for a borrowed range. */
+void tnri_world_lend(tnri_world *world, tnri_block *pending);
+
+/* -> FREE: takes over what tnri_world_lend of another world has let go. Addresses of one of this
+ * world's own spans are back; others are borrowed. Returns the run. Needs TNRI_RECEIVE_RECORDS
+ * spares and a place for a borrowed range. */
+tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes);
+
+/* 1 if the address lies in a span of the world's own, lent or not. */
+int tnri_world_owns(const tnri_world *world, uintptr_t address);
+
 /* Length of the longest FREE run. */
 size_t tnri_world_largest_free(const tnri_world *world);
 
@@ -181,73 +223,92 @@ const char *tnri_world_validate(const tnri_world *world);
 static inline unsigned tnri_bin_slot(size_t bytes)
 {
     size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
-    return (unsigned)(units ^ units >> 10 ^ units >> 20) % TNRI_BIN_SLOTS;
+    return (unsigned)(units ^ units >> 10) % TNRI_BIN_SLOTS;
 }
 
-/* Between LIVE and BINNED, which both are in no sum but these two. */
-static inline void tnri_record_turn(tnri_world *world, tnri_block *block, tnri_state from,
-                                    tnri_state to)
+/* BINNED -> LIVE for the first block of a slot. */
+static inline tnri_block *tnri_bin_pop(tnri_world *world, unsigned slot)
 {
-    tnri_assert_hot(block->state == from);
-    block->state = to;
-    world->bytes_in[from] -= block->bytes;
-    world->count_in[from]--;
-    world->bytes_in[to] += block->bytes;
-    world->count_in[to]++;
-}
-
-/* Takes the first block out of a slot; its state is the caller's business. */
-static inline tnri_block *tnri_bin_pop(tnri_bins *bins, unsigned slot)
-{
-    tnri_block *block = bins->slots[slot];
-    tnri_block *next = block->next;
-    bins->slots[slot] = next;
-    bins->count--;
-    if (next == NULL) {
-        bins->words[slot / 64] &= ~((uint64_t)1 << slot % 64);
-        if (bins->words[slot / 64] == 0)
-            bins->summary &= ~((uint64_t)1 << slot / 64);
-    }
+    tnri_block *block = world->bins.slots[slot];
+    tnri_assert_hot(block->state == TNRI_BINNED && block->uses == NULL);
+    world->bins.slots[slot] = block->next;
+    block->what = tnri_block_what(TNRI_LIVE, 0);
+    world->bytes_in[TNRI_BINNED] -= block->bytes;
+    world->count_in[TNRI_BINNED]--;
     return block;
+}
+
+/* Puts a block into a slot, which is empty or has blocks of its size. */
+static inline void tnri_bin_push(tnri_world *world, tnri_block *block, unsigned slot)
+{
+    tnri_bins *bins = &world->bins;
+    block->what = tnri_block_what(TNRI_BINNED, 0);
+    block->next = bins->slots[slot];
+    bins->slots[slot] = block;
+    bins->words[slot / 64] |= (uint64_t)1 << slot % 64;
+    world->bytes_in[TNRI_BINNED] += block->bytes;
+    world->count_in[TNRI_BINNED]++;
+}
+
+/* 1 if the slot may take a block of the size. */
+static inline int tnri_bin_fits(const tnri_bins *bins, unsigned slot, size_t bytes)
+{
+    const tnri_block *head = bins->slots[slot];
+    return head == NULL || head->bytes == bytes;
 }
 
 static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
 {
     tnri_bins *bins = &world->bins;
+    tnri_assert_hot(block->state == TNRI_LIVE && block->uses == NULL);
     unsigned slot = tnri_bin_slot(block->bytes);
-    tnri_block *head = bins->slots[slot];
     if (bins->misses >= TNRI_BIN_MISSES && ++bins->passed % TNRI_BIN_TRIES != 0)
         return 0;
-    if (tnri_unlikely(bins->count == bins->max)) {
-        if (bins->max == 0 || (head != NULL && head->bytes != block->bytes))
+    if (!tnri_bin_fits(bins, slot, block->bytes))
+        return 0;
+    if (world->count_in[TNRI_BINNED] >= bins->max) {
+        if (bins->max == 0)
             return 0;
         bins->misses += !world->is_small;
         tnri_world_evict(world);
-        head = bins->slots[slot];
     }
-    if (head != NULL && head->bytes != block->bytes)
+    tnri_bin_push(world, block, slot);
+    return 1;
+}
+
+/* The same, but 0 also where it takes more than that. */
+static inline int tnri_world_bin_quick(tnri_world *world, tnri_block *block)
+{
+    tnri_bins *bins = &world->bins;
+    tnri_assert_hot(block->state == TNRI_LIVE && block->uses == NULL);
+    unsigned slot = tnri_bin_slot(block->bytes);
+    if (tnri_unlikely(bins->misses >= TNRI_BIN_MISSES ||
+                      world->count_in[TNRI_BINNED] >= bins->max ||
+                      !tnri_bin_fits(bins, slot, block->bytes)))
         return 0;
-    tnri_record_turn(world, block, TNRI_LIVE, TNRI_BINNED);
-    block->next = head;
-    bins->slots[slot] = block;
-    bins->words[slot / 64] |= (uint64_t)1 << slot % 64;
-    bins->summary |= (uint64_t)1 << slot / 64;
-    bins->count++;
+    tnri_bin_push(world, block, slot);
     return 1;
 }
 
 static inline tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
 {
-    tnri_bins *bins = &world->bins;
     unsigned slot = tnri_bin_slot(bytes);
-    tnri_block *block = bins->slots[slot];
-    if (block == NULL || block->bytes != bytes)
+    const tnri_block *head = world->bins.slots[slot];
+    if (head == NULL || head->bytes != bytes)
         return NULL;
-    (void)tnri_bin_pop(bins, slot);
-    bins->misses = 0;
-    tnri_record_turn(world, block, TNRI_BINNED, TNRI_LIVE);
-    block->uses = NULL;
-    return block;
+    world->bins.misses = 0;
+    return tnri_bin_pop(world, slot);
+}
+
+/* What is live. */
+static inline size_t tnri_world_live_bytes(const tnri_world *world)
+{
+    return world->bytes_in[TNRI_LIVE] - world->bytes_in[TNRI_BINNED];
+}
+
+static inline size_t tnri_world_live_count(const tnri_world *world)
+{
+    return world->count_in[TNRI_LIVE] - world->count_in[TNRI_BINNED];
 }
 
 #endif

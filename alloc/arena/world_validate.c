@@ -21,6 +21,8 @@ static const char *validate_pages(const tnri_space *space, const tnri_block *blo
     unsigned state = block->state;
     if (state == TNRI_PENDING || state == TNRI_STALE)
         return NULL; /* on their way between the two */
+    if (state == TNRI_LENT)
+        return NULL; /* what is there is another arena's business */
     size_t first = tnri_page_of(space, block->base);
     size_t last = tnri_page_of(space, tnri_block_end(block) - 1);
     for (size_t page = first; page <= last; page++) {
@@ -45,10 +47,10 @@ static const char *validate_record(const tnri_world *world, const tnri_block *bl
         return BROKEN("the records at %#zx and %#zx are not neighbours", (size_t)block->base,
                       (size_t)above->base);
     if (above != NULL && above->state == block->state &&
-        (block->state == TNRI_FREE || block->state == TNRI_HOLE))
+        (block->state == TNRI_FREE || block->state == TNRI_HOLE || block->state == TNRI_LENT))
         return BROKEN("two %s records meet at %#zx", tnri_state_name(block->state),
                       (size_t)above->base);
-    if ((block->state == TNRI_HOLE || block->state == TNRI_STALE) &&
+    if ((block->state == TNRI_HOLE || block->state == TNRI_STALE || block->state == TNRI_LENT) &&
         ((block->base | block->bytes) & page_mask) != 0)
         return BROKEN("the %s record at %#zx does not consist of pages",
                       tnri_state_name(block->state), (size_t)block->base);
@@ -70,7 +72,8 @@ static const char *validate_index(const tnri_world *world)
     const tnri_block *run;
     while ((run = tnri_index_from(&world->index, class_index, &found)) != NULL) {
         for (; run != NULL; run = run->next) {
-            if (run->state != TNRI_FREE || tnri_index_class(run->bytes) != found)
+            if (run->state != TNRI_FREE || tnri_index_class(run->bytes) != found ||
+                run->slack != found)
                 return BROKEN("the index lists %#zx (%s) in class %u", (size_t)run->base,
                               tnri_state_name(run->state), found);
             bytes += run->bytes;
@@ -78,10 +81,9 @@ static const char *validate_index(const tnri_world *world)
         }
         class_index = found + 1;
     }
-    if (bytes != world->index.bytes || count != world->index.count ||
-        bytes != world->bytes_in[TNRI_FREE] || count != world->count_in[TNRI_FREE])
-        return BROKEN("the index holds %zu bytes in %zu runs, its totals say %zu in %zu", bytes,
-                      count, world->index.bytes, world->index.count);
+    if (bytes != world->bytes_in[TNRI_FREE] || count != world->count_in[TNRI_FREE])
+        return BROKEN("the index holds %zu bytes in %zu runs, the totals say %zu in %zu", bytes,
+                      count, world->bytes_in[TNRI_FREE], world->count_in[TNRI_FREE]);
     return NULL;
 }
 
@@ -91,16 +93,23 @@ static const char *validate_lists(const tnri_world *world)
     for (const tnri_block *hole = world->holes; hole != NULL; hole = hole->next, holes++)
         if (hole->state != TNRI_HOLE)
             return BROKEN("the list of holes has a %s record", tnri_state_name(hole->state));
+    size_t lent = 0;
+    for (const tnri_block *block = world->lent; block != NULL; block = block->next, lent++)
+        if (block->state != TNRI_LENT)
+            return BROKEN("the list of what is lent has a %s record",
+                          tnri_state_name(block->state));
+    if (lent != world->count_in[TNRI_LENT])
+        return BROKEN("%zu records are in the list of what is lent, the totals say %zu", lent,
+                      world->count_in[TNRI_LENT]);
     size_t binned = 0;
     const tnri_bins *bins = &world->bins;
     for (unsigned slot = 0; slot < TNRI_BIN_SLOTS; slot++) {
         uint64_t word = bins->words[slot / 64];
-        if ((word >> slot % 64 & 1) != (bins->slots[slot] != NULL) ||
-            (bins->summary >> slot / 64 & 1) != (word != 0))
+        if ((word >> slot % 64 & 1) == 0 && bins->slots[slot] != NULL)
             return BROKEN("the bitmap of the bins is wrong about slot %u", slot);
         for (const tnri_block *block = bins->slots[slot]; block != NULL; block = block->next) {
-            if (block->state != TNRI_BINNED || tnri_bin_slot(block->bytes) != slot ||
-                block->bytes != bins->slots[slot]->bytes)
+            if (block->state != TNRI_BINNED || block->uses != NULL ||
+                tnri_bin_slot(block->bytes) != slot || block->bytes != bins->slots[slot]->bytes)
                 return BROKEN("the bins hold %#zx wrongly", (size_t)block->base);
             binned++;
         }
@@ -110,7 +119,7 @@ static const char *validate_lists(const tnri_world *world)
         if (spare->state != TNRI_UNUSED)
             return BROKEN("a %s record is listed as spare", tnri_state_name(spare->state));
     if (holes != world->count_in[TNRI_HOLE] || binned != world->count_in[TNRI_BINNED] ||
-        binned != bins->count || binned > bins->max || spares != world->spares_count)
+        binned > bins->max || spares != world->spares_count)
         return BROKEN("%zu holes, %zu binned, %zu spare were found; the totals say %zu, %zu, %zu",
                       holes, binned, spares, world->count_in[TNRI_HOLE],
                       world->count_in[TNRI_BINNED], world->spares_count);
@@ -132,24 +141,32 @@ const char *tnri_world_validate(const tnri_world *world)
     walk sum = {{0}, {0}};
     size_t span_bytes = 0;
     size_t records = 0;
-    for (size_t i = 0; i < world->spans_count; i++)
-        for (const tnri_block *block = world->span_first[i]; block != NULL; block = block->above) {
+    for (size_t i = 0; i < world->spans_count; i++) {
+        const tnri_block *first = world->span_first[i];
+        if (first->below != NULL || tnri_world_owns(world, first->base) != (i < world->spans_own))
+            return BROKEN("the addresses from %#zx are %s", (size_t)first->base,
+                          first->below != NULL ? "not all there are" : "of the wrong kind");
+        for (const tnri_block *block = first; block != NULL; block = block->above) {
             const char *broken = validate_record(world, block);
             if (broken != NULL)
                 return broken;
             sum.bytes_in[block->state] += block->bytes;
             sum.count_in[block->state]++;
+            sum.bytes_in[TNRI_LIVE] += block->state == TNRI_BINNED ? block->bytes : 0;
+            sum.count_in[TNRI_LIVE] += block->state == TNRI_BINNED;
             span_bytes += block->bytes;
             records++;
         }
+    }
     for (unsigned state = 0; state < TNRI_STATE_COUNT; state++)
         if (sum.bytes_in[state] != world->bytes_in[state] ||
             sum.count_in[state] != world->count_in[state])
             return BROKEN("%zu bytes in %zu %s records were found; the totals say %zu in %zu",
                           sum.bytes_in[state], sum.count_in[state], tnri_state_name(state),
                           world->bytes_in[state], world->count_in[state]);
-    if (span_bytes != world->spans_bytes)
-        return BROKEN("the records tile %zu bytes of %zu", span_bytes, world->spans_bytes);
+    if (span_bytes != world->spans_bytes + world->borrowed_bytes)
+        return BROKEN("the records tile %zu bytes of %zu", span_bytes,
+                      world->spans_bytes + world->borrowed_bytes);
     if (records + world->spares_count != world->slabs_count * TNRI_SLAB_RECORDS)
         return BROKEN("%zu records and %zu spares do not make %zu slabs", records,
                       world->spares_count, world->slabs_count);

@@ -126,7 +126,7 @@ static void lock_count_turn(tnri_lock *lock)
     }
 }
 
-void tnri_lock_wait(tnri_lock *lock)
+int tnri_lock_wait(tnri_lock *lock)
 {
     for (unsigned round = 0;; round++) {
         if (round > 0)
@@ -144,10 +144,10 @@ void tnri_lock_wait(tnri_lock *lock)
                                                    memory_order_relaxed))
             continue;
         if (!lock->is_ownable)
-            return;
+            return (int)round;
         if (tnri_likely(atomic_load_explicit(&lock->owner, memory_order_relaxed) == 0)) {
             lock_count_turn(lock);
-            return;
+            return (int)round;
         }
         atomic_store_explicit(&lock->taken, 0, memory_order_release); /* it had just become owned */
     }

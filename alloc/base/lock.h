@@ -79,8 +79,8 @@ void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank);
 void tnri_lock_owners_start(void);
 
 /* The slow half of tnri_lock_take: takes the lock away from its owner, spins, then yields, then
- * naps. */
-void tnri_lock_wait(tnri_lock *lock);
+ * naps. Returns how many rounds of that were needed. */
+int tnri_lock_wait(tnri_lock *lock);
 
 /* Book-keeping of what the calling thread holds, for the rank check. */
 void tnri_lock_note_taken(const tnri_lock *lock);
@@ -119,17 +119,32 @@ static inline int tnri_lock_take_own(tnri_lock *lock)
     return 1;
 }
 
-static inline void tnri_lock_take(tnri_lock *lock)
+/* Returns 0, or how many rounds it waited, each about twice as long as the one before at first,
+ * because another thread was in the way. */
+static inline int tnri_lock_take(tnri_lock *lock)
 {
     uint8_t expected = 0;
+    int waited = 0;
     if (!tnri_lock_take_own(lock) &&
         (lock->is_ownable ||
          tnri_unlikely(!atomic_compare_exchange_strong_explicit(
              &lock->taken, &expected, 1, memory_order_acquire, memory_order_relaxed))))
-        tnri_lock_wait(lock);
+        waited = tnri_lock_wait(lock);
 #if TNR_CHECK >= 2
     tnri_lock_note_taken(lock);
 #endif
+    return waited;
+}
+
+/* Takes a lock that the calling thread owns; 0, and nothing is taken, if it does not. */
+static inline int tnri_lock_try_own(tnri_lock *lock)
+{
+    int is_taken = tnri_lock_take_own(lock);
+#if TNR_CHECK >= 2
+    if (is_taken)
+        tnri_lock_note_taken(lock);
+#endif
+    return is_taken;
 }
 
 static inline void tnri_lock_release(tnri_lock *lock)

@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "history/gate.h"
 #include "snapshot/trigger.h"
 
 typedef enum setting_type { COUNT, RATIO, SWITCH, CHOICE, STEPS, TEXT } setting_type;
@@ -360,6 +361,16 @@ static tnr_status conf_check(const tnri_conf *conf, const char *origin)
     return TNR_OK;
 }
 
+/* Who finds the gate shut does not look at the settings: it opens before and shuts after. */
+static void conf_publish(const tnri_conf *conf)
+{
+    if (conf->roundup_power2_divisions.any)
+        tnri_gate_set(0, TNRI_GATE_STEPS);
+    atomic_store_explicit(&tnri_conf_current, conf, memory_order_release);
+    if (!conf->roundup_power2_divisions.any)
+        tnri_gate_set(TNRI_GATE_STEPS, 0);
+}
+
 tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
 {
     if (conf_defaults.chunk_mb == 0)
@@ -387,13 +398,14 @@ tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
     if (status != TNR_OK)
         tnri_host_free(conf, sizeof(*conf));
     else
-        atomic_store_explicit(&tnri_conf_current, conf, memory_order_release);
+        conf_publish(conf);
     return status;
 }
 
 void tnri_conf_reset(void)
 {
-    const tnri_conf *conf = atomic_exchange(&tnri_conf_current, &conf_defaults);
+    const tnri_conf *conf = tnri_conf_get();
+    conf_publish(&conf_defaults);
     while (conf != &conf_defaults && conf != NULL) {
         tnri_conf *previous = conf->previous;
         tnri_host_free((void *)(uintptr_t)conf, sizeof(*conf));

@@ -16,6 +16,7 @@ static _Atomic int devices_count;
 
 tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
 _Atomic int tnri_device_ranges_count;
+tnri_device_first_range tnri_device_first;
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
@@ -100,10 +101,26 @@ tnr_status tnri_devices_find(void)
     return TNR_OK;
 }
 
+/* Writes down which device is the first in use. Two that change places do so while no other thread
+ * is inside. */
+static void first_follow(void)
+{
+    tnri_device_first_range *first = &tnri_device_first;
+    if (atomic_load(&tnri_device_ranges_count) == 0) {
+        atomic_store(&first->bytes, 0);
+        return;
+    }
+    const tnri_device_range *range = &tnri_device_ranges[0];
+    atomic_store(&first->base, range->base);
+    atomic_store(&first->granules, range->device->space.map.granules);
+    atomic_store(&first->bytes, range->bytes);
+}
+
 void tnri_devices_forget(void)
 {
     int count = atomic_exchange(&devices_count, 0);
     atomic_store(&tnri_device_ranges_count, 0);
+    first_follow();
     tnri_host_free(devices, (size_t)count * sizeof(*devices));
     devices = NULL;
 }
@@ -273,6 +290,8 @@ void tnri_device_publish(tnri_device *device)
     tnri_device_ranges[count].bytes = device->space.bytes;
     tnri_device_ranges[count].device = device;
     atomic_store_explicit(&tnri_device_ranges_count, count + 1, memory_order_release);
+    if (count == 0)
+        first_follow();
     atomic_store_explicit(&device->in_use, 1, memory_order_release);
 }
 
@@ -283,6 +302,7 @@ void tnri_device_withdraw(tnri_device *device)
         if (tnri_device_ranges[i].device == device) {
             tnri_device_ranges[i] = tnri_device_ranges[count - 1];
             atomic_store(&tnri_device_ranges_count, count - 1);
+            first_follow();
             break;
         }
     atomic_store(&device->in_use, 0);

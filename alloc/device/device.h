@@ -95,6 +95,27 @@ typedef struct tnri_device_range {
 extern tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
 extern _Atomic int tnri_device_ranges_count;
 
+/* The first of them, so that an address of it is recognised, and its block found, in few loads.
+ * `bytes` is 0 while there is none, and written last. */
+typedef struct tnri_device_first_range {
+    _Atomic uintptr_t base;
+    _Atomic size_t bytes;
+    tnri_granule *_Atomic granules; /* of its block map */
+} tnri_device_first_range;
+extern tnri_device_first_range tnri_device_first;
+
+/* tnri_block_map_at for an address of the first device in use; null for any other. No lock. */
+static inline tnri_block *tnri_device_first_block(uintptr_t address)
+{
+    const tnri_device_first_range *first = &tnri_device_first;
+    size_t bytes = atomic_load_explicit(&first->bytes, memory_order_acquire);
+    uintptr_t offset = address - atomic_load_explicit(&first->base, memory_order_relaxed);
+    if (tnri_unlikely(offset >= bytes))
+        return NULL;
+    const tnri_granule *granules = atomic_load_explicit(&first->granules, memory_order_relaxed);
+    return tnri_granule_at(&granules[offset >> TNRI_GRANULE_SHIFT], address);
+}
+
 /* The device in use whose range contains the address; null for a foreign address. No lock. */
 static inline tnri_device *tnri_device_of(uintptr_t address)
 {

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
+#include "history/gate.h"
 
 _Atomic uint32_t tnri_captures_count;
 
@@ -15,6 +16,9 @@ static _Thread_local uint32_t plain_visits_own; /* of these, the thread's */
 void tnri_captures_enter(void)
 {
     tnri_assert_none_held();
+    uint64_t before = atomic_fetch_add(&tnri_gate_word, UINT64_C(1) << TNRI_GATE_CAPTURES_SHIFT);
+    tnri_assert((before & TNRI_GATE_CAPTURES_MASK) != TNRI_GATE_CAPTURES_MASK);
+    (void)before;
     /* Either a visit sees this count, or this thread sees the visit: both are in one order. */
     atomic_fetch_add(&tnri_captures_count, 1);
     while (atomic_load(&plain_visits) > plain_visits_own)
@@ -26,6 +30,7 @@ void tnri_captures_leave(void)
     uint32_t before = atomic_fetch_sub(&tnri_captures_count, 1);
     tnri_assert(before > 0);
     (void)before;
+    atomic_fetch_sub(&tnri_gate_word, UINT64_C(1) << TNRI_GATE_CAPTURES_SHIFT);
 }
 
 CUresult tnri_relaxed_enter(tnri_relaxed *relaxed)

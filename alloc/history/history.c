@@ -29,13 +29,6 @@ void tnri_history_lock_release(void)
 
 static const uint64_t gate_modes[] = {0, TNRI_GATE_LIGHT, TNRI_GATE_LIGHT | TNRI_GATE_STACKS};
 
-/* Under the lock. */
-static void gate_set(uint64_t clear, uint64_t set)
-{
-    uint64_t now = atomic_load(&tnri_gate_word);
-    atomic_store(&tnri_gate_word, (now & ~clear) | set);
-}
-
 tnr_history_mode tnri_history_mode(void)
 {
     uint64_t gate = tnri_gate();
@@ -44,20 +37,19 @@ tnr_history_mode tnri_history_mode(void)
     return (gate & TNRI_GATE_LIGHT) != 0 ? TNR_HISTORY_LIGHT : TNR_HISTORY_OFF;
 }
 
-/* While a picture is taken the number shares the word with the bits; otherwise the word is the
- * modes alone, so that with the history off it is 0. */
+/* In the word only while a picture is taken. */
 static uint64_t picture_last; /* the lock */
 
 uint64_t tnri_gate_cut_begin(void)
 {
     picture_last++;
-    gate_set(0, TNRI_GATE_CUT | picture_last << TNRI_GATE_NUMBER_SHIFT);
+    tnri_gate_set(0, TNRI_GATE_CUT | picture_last << TNRI_GATE_NUMBER_SHIFT);
     return picture_last;
 }
 
 void tnri_gate_cut_end(void)
 {
-    gate_set(~(uint64_t)(TNRI_GATE_LIGHT | TNRI_GATE_STACKS), 0);
+    tnri_gate_set(TNRI_GATE_CUT | ~(uint64_t)0 << TNRI_GATE_NUMBER_SHIFT, 0);
 }
 
 /* ---- the switch ----------------------------------------------------------------------------- */
@@ -73,7 +65,7 @@ static tnr_status history_set(tnr_history_mode mode, size_t records)
     }
     if (tnri_history_mode() == TNR_HISTORY_OFF)
         tnri_ring_interrupt(); /* what happened meanwhile is not there */
-    gate_set(TNRI_GATE_LIGHT | TNRI_GATE_STACKS, gate_modes[mode]);
+    tnri_gate_set(TNRI_GATE_LIGHT | TNRI_GATE_STACKS, gate_modes[mode]);
     return TNR_OK;
 }
 
@@ -92,7 +84,7 @@ tnr_status tnri_history_follow(const tnri_conf *before, const tnri_conf *after)
 void tnri_history_end(void)
 {
     tnri_history_lock_take();
-    gate_set(TNRI_GATE_LIGHT | TNRI_GATE_STACKS, 0);
+    tnri_gate_set(TNRI_GATE_LIGHT | TNRI_GATE_STACKS, 0);
     tnri_ring_free();
     tnri_origins_free();
     tnri_texts_free();

@@ -10,7 +10,7 @@
 #include "history/texts.h"
 #include "pool/library.h"
 
-_Atomic uint64_t tnri_gate_word;
+_Atomic uint64_t tnri_gate_word = TNRI_GATE_STOPPED;
 
 /* ---- words for what there is ---------------------------------------------------------------- */
 

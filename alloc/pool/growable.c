@@ -106,13 +106,6 @@ void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
     }
 }
 
-void tnri_growables_capture(tnr_pool pool, uintptr_t key, tnri_event *event)
-{
-    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
-        if (arena->growable.base != 0 && arena->key == key)
-            tnri_arena_capture(arena, event);
-}
-
 /* ---- public functions ----------------------------------------------------------------------- */
 
 tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stream)

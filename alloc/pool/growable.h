@@ -12,7 +12,4 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
  * witness. */
 void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
 
-/* The stream with this key is about to be captured, or its capture is over: tnri_pools_capture. */
-void tnri_growables_capture(tnr_pool pool, uintptr_t key, tnri_event *event);
-
 #endif

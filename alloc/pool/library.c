@@ -9,6 +9,7 @@
 #include "conf/conf.h"
 #include "conf/environment.h"
 #include "base/ticks.h"
+#include "pool/graph_end.h"
 #include "pool/reclaim.h"
 #include "snapshot/trigger.h"
 
@@ -28,6 +29,7 @@ static void library_mark_forked(void)
         return; /* the child may start afresh */
     atomic_store(&library_forked, 1);
     atomic_store(&tnri_generation, 0);
+    tnri_gate_set(0, TNRI_GATE_STOPPED);
 }
 
 static void library_watch_forks(void)
@@ -73,6 +75,7 @@ static tnr_status library_start_locked(void)
         return status;
     atomic_fetch_add(&tnri_library_epoch, 1);
     atomic_store(&tnri_generation, ++generation_last);
+    tnri_gate_set(TNRI_GATE_STOPPED, 0);
     return TNR_OK;
 }
 
@@ -155,9 +158,18 @@ TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int devi
         return status;
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
-    if (status == TNR_OK)
+    if (status == TNR_OK && tnri_likely(tnri_conf_get()->lanes_forced == 0)) /* else one in turn */
         *slot = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
     return status;
+}
+
+TNRI_SELDOM void tnri_library_arena_leave(const tnri_arena *arena)
+{
+    tnri_thread *thread = tnri_thread_here();
+    for (int i = 0; i < TNRI_CACHED_ARENAS; i++)
+        if (thread->cached[i].arena == arena)
+            thread->cached[i] = (tnri_cached_arena){0};
+    thread->lane_left = arena;
 }
 
 tnr_status tnri_library_pool(int device_index, tnr_pool *pool)
@@ -180,8 +192,7 @@ static tnr_status device_check_idle(tnri_device *device)
 {
     uint64_t live = 0;
     tnr_pool pool = NULL;
-    const tnri_captures *captures = tnri_captures_get();
-    tnr_status status = captures == NULL ? TNR_OK : captures->device_ending(device, 0);
+    tnr_status status = tnri_graph_end_await_device(device);
     if (status != TNR_OK)
         return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
@@ -260,6 +271,7 @@ tnr_status tnr_shutdown(int force)
         return status;
     }
     tnri_lock_take(&tnri_library_lock);
+    tnri_gate_set(0, TNRI_GATE_STOPPED);
     atomic_store(&tnri_generation, 0);
     atomic_fetch_add(&tnri_library_epoch, 1); /* threads still routed somewhere are so no more */
     tnri_devices_forget();

@@ -34,15 +34,35 @@ tnr_pool tnri_thread_route(tnri_thread *thread, int device);
  * remembers it in the slot. */
 tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device, tnr_pool pool,
                                    tnr_stream stream, tnri_arena **arena);
+
+/* The slot of the calling thread's cache for a stream of a pool. */
+static inline tnri_cached_arena *tnri_cached_slot(tnri_thread *thread, int device, tnr_pool pool,
+                                                  tnr_stream stream)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)stream + (uint64_t)(uintptr_t)pool + (unsigned)device) *
+                     UINT64_C(0x9e3779b97f4a7c15);
+    return &thread->cached[(mixed >> 40) % TNRI_CACHED_ARENAS];
+}
+
+/* The arena of a stream where the thread is not routed, if the thread remembers it; else null. */
+static inline tnri_arena *tnri_library_arena_cached(int device, tnr_stream stream)
+{
+    tnri_thread *thread = tnri_thread_here();
+    const tnri_cached_arena *slot = tnri_cached_slot(thread, device, NULL, stream);
+    uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
+    if (tnri_unlikely(slot->generation != generation || slot->stream != stream ||
+                      slot->pool != NULL || slot->device != device || thread->routes_count != 0))
+        return NULL;
+    return slot->arena; /* null where nothing is cached, and the library not running */
+}
+
 static inline tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream,
                                             tnri_arena **arena)
 {
     tnri_thread *thread = tnri_thread_here();
     if (tnri_unlikely(thread->routes_count != 0) && pool == NULL)
         pool = tnri_thread_route(thread, device);
-    uint64_t mixed = ((uint64_t)(uintptr_t)stream + (uint64_t)(uintptr_t)pool + (unsigned)device) *
-                     UINT64_C(0x9e3779b97f4a7c15);
-    tnri_cached_arena *slot = &thread->cached[(mixed >> 40) % TNRI_CACHED_ARENAS];
+    tnri_cached_arena *slot = tnri_cached_slot(thread, device, pool, stream);
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     if (tnri_likely(slot->generation == generation && slot->stream == stream &&
                     slot->pool == pool && slot->device == device && generation != 0)) {
@@ -51,6 +71,10 @@ static inline tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_strea
     }
     return tnri_library_arena_find(slot, device, pool, stream, arena);
 }
+
+/* Forgets that the calling thread allocates from the arena; it is to find another lane of the same
+ * stream, if there is one. */
+void tnri_library_arena_leave(const tnri_arena *arena);
 
 /* The pool that the calling thread is routed to on a device, else the device's default pool. */
 tnr_status tnri_library_pool(int device, tnr_pool *pool);

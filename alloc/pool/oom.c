@@ -54,7 +54,7 @@ static holder holder_of(tnri_arena *arena)
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++) {
         const tnri_world *world = &arena->worlds[i];
-        h.live += world->bytes_in[TNRI_LIVE];
+        h.live += tnri_world_live_bytes(world);
         h.idle += world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_BINNED];
         h.retired += world->bytes_in[TNRI_RETIRED];
         size_t largest = tnri_world_largest_free(world);

@@ -15,6 +15,7 @@
 #include "conf/conf.h"
 #include "pool/asleep.h"
 #include "pool/growable.h"
+#include "pool/lane.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
 #include "pool/witness.h"
@@ -254,9 +255,11 @@ static tnri_arena *sealed_take(tnr_pool pool)
     return arena;
 }
 
-/* Gives a sealed arena to a new stream, which is made to wait for the end of the old one's work; so
- * destroyed streams leave no islands of memory behind. On failure the arena stays sealed. */
-static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream stream, uintptr_t key)
+/* Gives a sealed arena to a new stream, or as one more lane to the stream of `first`, which is made
+ * to wait for the end of the old one's work; so destroyed streams leave no islands of memory
+ * behind. On failure the arena stays sealed. */
+static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnri_arena *first,
+                              tnr_stream stream, uintptr_t key)
 {
     tnri_visit visit;
     tnr_status status = tnri_device_enter(pool->device, &visit);
@@ -265,6 +268,8 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream strea
         tnri_device_leave(&visit);
     }
     tnri_lock_take(&pool->lock);
+    if (first != NULL && tnri_capturing()) /* it would have to be marked as its sisters are */
+        status = TNR_ERR_CAPTURE;
     arena->is_adopted = 0;
     if (status == TNR_OK) {
         tnri_arena_enter(arena);
@@ -277,11 +282,31 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnr_stream strea
         tnri_lock_release(&arena->lock);
         tnri_event_drop(pool->device, seal);
         table_insert(pool, arena);
+        tnri_lane_settle(arena);
+        if (first != NULL)
+            tnri_lane_join(first, arena);
     } else {
         pool->sealed_count++;
     }
     tnri_lock_release(&pool->lock);
     return status;
+}
+
+/* Makes a sealed arena one more lane of the stream of `first`, if that stream can be named now, and
+ * is not captured before the arena is among its arenas. Returns the lane to be used. */
+static tnri_arena *lane_adopt(tnr_pool pool, tnri_arena *sealed, tnri_arena *first)
+{
+    tnr_status status = TNR_ERR_CAPTURE;
+    if (!tnri_capturing() && tnri_arena_name_begin(first)) {
+        status = arena_adopt(pool, sealed, first, first->stream, first->key);
+        tnri_arena_name_end(first);
+        return status == TNR_OK ? sealed : first;
+    }
+    tnri_lock_take(&pool->lock);
+    sealed->is_adopted = 0;
+    pool->sealed_count++;
+    tnri_lock_release(&pool->lock);
+    return first;
 }
 
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
@@ -301,18 +326,25 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
         return status;
     tnri_lock_take(&pool->lock);
     tnri_arena *sealed = NULL;
-    tnri_arena *arena = table_find(pool, key);
+    tnri_arena *first = table_find(pool, key);
+    tnri_arena *arena = first == NULL ? NULL : tnri_lane_choose(first);
     if (arena == NULL) {
         sealed = sealed_take(pool);
-        if (sealed == NULL)
-            arena = arena_make(pool, stream, key);
+        if (sealed == NULL && (arena = arena_make(pool, stream, key)) != NULL && first != NULL)
+            tnri_lane_join(first, arena);
     }
+    if (arena == NULL && sealed == NULL)
+        arena = first; /* for want of host memory for one more lane */
+    if (arena != NULL)
+        tnri_lane_settle(arena);
     tnri_lock_release(&pool->lock);
-    *found = arena;
-    if (sealed != NULL) {
+    if (sealed != NULL && first == NULL) {
         *found = sealed;
-        return arena_adopt(pool, sealed, stream, key);
+        return arena_adopt(pool, sealed, NULL, stream, key);
     }
+    if (sealed != NULL)
+        arena = lane_adopt(pool, sealed, first);
+    *found = arena;
     if (arena == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a stream.");
     return TNR_OK;
@@ -326,6 +358,7 @@ void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
         tnri_arena *arena = table_find(pool, key);
         if (arena != NULL) {
             table_remove(pool, arena);
+            tnri_lane_part(arena);
             arena->key = TNRI_KEY_UNTABLED;
         }
         tnri_lock_release(&pool->lock);
@@ -342,12 +375,12 @@ void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
 void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event)
 {
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        /* Who has looked before the capture was known makes a lane under this lock, if at all. */
         tnri_lock_take(&pool->lock);
-        tnri_arena *arena = table_find(pool, key);
         tnri_lock_release(&pool->lock);
-        if (arena != NULL)
-            tnri_arena_capture(arena, event);
-        tnri_growables_capture(pool, key, event);
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+            if (arena->key == key && !arena->is_witness)
+                tnri_arena_capture(arena, event);
     }
 }
 
@@ -358,9 +391,7 @@ static size_t pool_live_blocks(tnr_pool pool)
     size_t live = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
-        for (int i = 0; i < TNRI_WORLDS; i++)
-            live += arena->worlds[i].count_in[TNRI_LIVE];
-        live += arena->growable.is_bare ? 1 : 0;
+        live += (size_t)tnri_arena_live_count(arena);
         tnri_lock_release(&arena->lock);
     }
     return live;
@@ -376,6 +407,13 @@ static size_t pool_held_blocks(tnr_pool pool)
         tnri_lock_release(&arena->lock);
     }
     return held;
+}
+
+int tnri_pool_is_kept(tnr_pool pool)
+{
+    if (atomic_load(&pool->keepers) == 0 && pool_held_blocks(pool) == 0)
+        return 0;
+    return pool_live_blocks(pool) == 0;
 }
 
 /* Frees every live block of a world, for a forced end. Under the arena's lock. */

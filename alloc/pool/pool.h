@@ -3,8 +3,8 @@
  * Pools: arenas under one policy.
  *
  * Each device has a default pool; users make more. A pool has an arena for each stream that has
- * allocated from it, found through a small table that is behind a lock; the thread's own cache
- * (pool/thread.h) spares the cached path that lock.
+ * allocated from it, or several where threads meet (pool/lane.h), found through a small table that
+ * is behind a lock; the thread's own cache (pool/thread.h) spares the cached path that lock.
  *
  * A tnr_pool is the address of the structure. Structures of destroyed pools are kept and marked
  * dead until shutdown, so that later use of the handle is recognised instead of being undefined;
@@ -74,6 +74,9 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
 /* The stream with this key is about to be captured, and `event` marks the end of its work before;
  * or, with null, its capture is over: tnri_arena_capture for its arenas in all pools. */
 void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event);
+
+/* 1: graphs need memory of the pool, and they are all that does: no block of it is live. */
+int tnri_pool_is_kept(tnr_pool pool);
 
 /* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live,
  * unless `force`. In the device's context. The structure stays, marked dead. */

@@ -34,7 +34,8 @@ typedef struct tnri_thread {
     tnr_pool routes[TNRI_ROUTES_MAX];
     uint64_t routes_epoch; /* of the start that the routes belong to */
     int routes_count;
-    uint64_t number; /* 0: not given yet */
+    uint64_t number;             /* 0: not given yet */
+    const tnri_arena *lane_left; /* an arena that it waited for too often; only compared */
 
     /* Its part in the history: */
     tnri_writer writer;

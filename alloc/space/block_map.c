@@ -2,6 +2,7 @@
 /* The block map: see block_map.h. */
 #include "space/block_map.h"
 
+#include "arena/world.h"
 #include "base/assert.h"
 #include "base/host_memory.h"
 
@@ -97,12 +98,30 @@ static inline tnri_granule *granule_enter(tnri_block_map *map, tnri_block *block
     return granule;
 }
 
+/* Enters a block in granule `i` of those that it reaches into, or again in the last of them. */
+static inline void cover_enter(tnri_granule *granules, size_t i, size_t last, tnri_block *block)
+{
+    atomic_store_explicit(&granules[TNRI_EITHER(i < last) ? i : last].cover, block,
+                          memory_order_release);
+}
+
 /* Enters a block in the granules above `granule`, up to its end. */
 static inline void granules_cover(tnri_block_map *map, tnri_granule *granule, tnri_block *block)
 {
-    tnri_granule *last = granule_of(map, tnri_block_end(block) - 1);
-    while (granule++ < last)
-        atomic_store_explicit(&granule->cover, block, memory_order_release);
+    size_t last = (size_t)(granule_of(map, tnri_block_end(block) - 1) - granule);
+    if (last == 0)
+        return;
+    /* How many there are cannot be predicted; so a few are always written, without a branch. */
+    cover_enter(granule, 1, last, block);
+    cover_enter(granule, 2, last, block);
+    cover_enter(granule, 3, last, block);
+    cover_enter(granule, 4, last, block);
+    cover_enter(granule, 5, last, block);
+    cover_enter(granule, 6, last, block);
+    cover_enter(granule, 7, last, block);
+    cover_enter(granule, 8, last, block);
+    for (size_t i = 9; i <= last; i++)
+        atomic_store_explicit(&granule[i].cover, block, memory_order_release);
 }
 
 void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
@@ -134,6 +153,20 @@ static void parts_free(tnri_parts *parts)
     tnri_host_free(parts, sizeof(*parts));
 }
 
+static void parts_clear(tnri_parts *parts)
+{
+    for (size_t i = 0; i < TNRI_PARTS_COUNT; i++) {
+        uintptr_t start = atomic_load_explicit(&parts->part[i], memory_order_relaxed);
+        if ((start & 1) == 0) {
+            atomic_store_explicit(&parts->part[i], 0, memory_order_release);
+            continue;
+        }
+        tnri_slots *slots = (tnri_slots *)(start - 1);
+        for (size_t s = 0; s < TNRI_SLOTS_COUNT; s++)
+            atomic_store_explicit(&slots->slot[s], NULL, memory_order_release);
+    }
+}
+
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)
 {
     tnri_assert(base % TNRI_GRANULE_BYTES == 0 && bytes % TNRI_GRANULE_BYTES == 0);
@@ -146,6 +179,21 @@ void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)
             parts_free((tnri_parts *)(start - 1));
         atomic_store_explicit(&granule[i].start, 0, memory_order_release);
         atomic_store_explicit(&granule[i].cover, NULL, memory_order_release);
+    }
+}
+
+void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes)
+{
+    tnri_assert(base % TNRI_GRANULE_BYTES == 0 && bytes % TNRI_GRANULE_BYTES == 0);
+    tnri_granule *granule = granule_of(map, base);
+    for (size_t i = 0; i < bytes / TNRI_GRANULE_BYTES; i++) {
+        uintptr_t start = atomic_load_explicit(&granule[i].start, memory_order_relaxed);
+        if (start & 1)
+            parts_clear((tnri_parts *)(start - 1));
+        else if (start != 0)
+            atomic_store_explicit(&granule[i].start, 0, memory_order_release);
+        if (atomic_load_explicit(&granule[i].cover, memory_order_relaxed) != NULL)
+            atomic_store_explicit(&granule[i].cover, NULL, memory_order_release);
     }
 }
 
@@ -180,30 +228,33 @@ tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address)
 }
 
 /* `block` if it is live and contains the address, else null. */
-static tnri_block *block_if_containing(tnri_block *block, uintptr_t address)
+static tnri_block *block_if_containing(tnri_block *block, const struct tnri_arena *arena,
+                                       uintptr_t address)
 {
-    if (block != NULL && block->state == TNRI_LIVE && address >= block->base &&
-        address - block->base < block->bytes)
+    if (block != NULL && block->world->arena == arena && block->state == TNRI_LIVE &&
+        address >= block->base && address - block->base < block->bytes)
         return block;
     return NULL;
 }
 
 /* The block of a part that contains the address. Only entries of dead blocks lie between the
  * address and its own block's start; no slot above `last` can be that. */
-static tnri_block *part_containing(const tnri_map_entry *part, uintptr_t address, size_t last)
+static tnri_block *part_containing(const tnri_map_entry *part, const struct tnri_arena *arena,
+                                   uintptr_t address, size_t last)
 {
     uintptr_t start = atomic_load_explicit(part, memory_order_acquire);
     if ((start & 1) == 0)
-        return block_if_containing((tnri_block *)start, address);
+        return block_if_containing((tnri_block *)start, arena, address);
     const tnri_slots *slots = (const tnri_slots *)(start - 1);
     tnri_block *block = NULL;
     for (size_t i = last + 1; i-- > 0 && block == NULL;)
         block = block_if_containing(atomic_load_explicit(&slots->slot[i], memory_order_acquire),
-                                    address);
+                                    arena, address);
     return block;
 }
 
-tnri_block *tnri_block_map_containing(const tnri_block_map *map, uintptr_t address)
+tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_arena *arena,
+                                      uintptr_t address)
 {
     const tnri_granule *granule = granule_of(map, address);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
@@ -211,14 +262,14 @@ tnri_block *tnri_block_map_containing(const tnri_block_map *map, uintptr_t addre
     if (start & 1) {
         const tnri_parts *parts = (const tnri_parts *)(start - 1);
         unsigned own = tnri_map_part(address);
-        block = part_containing(&parts->part[own], address, tnri_map_slot(address));
+        block = part_containing(&parts->part[own], arena, address, tnri_map_slot(address));
         for (size_t i = own; i-- > 0 && block == NULL;)
-            block = part_containing(&parts->part[i], address, TNRI_SLOTS_COUNT - 1);
+            block = part_containing(&parts->part[i], arena, address, TNRI_SLOTS_COUNT - 1);
     } else {
-        block = block_if_containing((tnri_block *)start, address);
+        block = block_if_containing((tnri_block *)start, arena, address);
     }
     if (block != NULL)
         return block;
-    return block_if_containing(atomic_load_explicit(&granule->cover, memory_order_acquire),
+    return block_if_containing(atomic_load_explicit(&granule->cover, memory_order_acquire), arena,
                                address);
 }

@@ -18,7 +18,9 @@
  * stale entry can therefore mislead nobody, and a free writes nothing. Records stay readable as
  * long as their arena lives (arena/block.h), and a span that is given back has its entries wiped.
  *
- * Reading takes no lock. Writing is done under the lock of the arena whose span it is.
+ * Reading takes no lock. Writing is done under the lock of the arena that has the addresses. When
+ * they go to another arena (arena/lend.h), whole granules are cleared first: so what a granule's
+ * entries lead to are always records of one arena.
  */
 #ifndef TNRI_SPACE_BLOCK_MAP_H
 #define TNRI_SPACE_BLOCK_MAP_H
@@ -83,6 +85,10 @@ void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t fro
 /* Forgets a range that no block lies in any more. */
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
 
+/* The same, but the tables stay, and so may be looked at meanwhile: for a range that goes to
+ * another arena, under the lock of the one that has it. */
+void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes);
+
 static inline unsigned tnri_map_part(uintptr_t address)
 {
     return (unsigned)(address >> TNRI_PART_SHIFT) % TNRI_PARTS_COUNT;
@@ -93,12 +99,9 @@ static inline unsigned tnri_map_slot(uintptr_t address)
     return (unsigned)(address >> TNRI_SLOT_SHIFT) % TNRI_SLOTS_COUNT;
 }
 
-/* The record that became live at `address` if one did since another became live in its granule or
- * part, else that one, or null: the caller checks it under its arena's lock. `address` lies in the
- * map's range. */
-static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
+/* As tnri_block_map_at, for who knows the granule. */
+static inline tnri_block *tnri_granule_at(const tnri_granule *granule, uintptr_t address)
 {
-    const tnri_granule *granule = &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
     if ((start & 1) == 0)
         return (tnri_block *)start;
@@ -110,12 +113,22 @@ static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t
     return atomic_load_explicit(&slots->slot[tnri_map_slot(address)], memory_order_acquire);
 }
 
+/* The record that became live at `address` if one did since another became live in its granule or
+ * part, else that one, or null: the caller checks it under its arena's lock. `address` lies in the
+ * map's range. */
+static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
+{
+    return tnri_granule_at(&map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT], address);
+}
+
 /* Any record that may contain `address`, for finding the arena to lock: null if nothing ever lived
  * there. */
 tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address);
 
-/* The live block that contains `address`, or null. Under the lock of the arena that
- * tnri_block_map_near led to. */
-tnri_block *tnri_block_map_containing(const tnri_block_map *map, uintptr_t address);
+/* The live block of `arena` that contains `address`, or null. Under the lock of that arena, which
+ * tnri_block_map_near led to: the addresses may have gone to another meanwhile. */
+struct tnri_arena;
+tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_arena *arena,
+                                      uintptr_t address);
 
 #endif

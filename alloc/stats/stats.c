@@ -24,18 +24,12 @@ static void stat_add(tnr_stat *stat, uint64_t allocated, uint64_t live, uint64_t
 static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
 {
     for (int w = 0; w < TNR_WORLD_COUNT; w++) {
-        tnri_peaks live = tnri_arena_live(arena, w);
-        const tnri_peaks *peaks = &arena->peaks[w];
-        tnri_tally ever = arena->tally[w == TNR_WORLD_SMALL ? TNRI_SMALL : TNRI_LARGE];
-        if (w == TNR_WORLD_ALL) {
-            ever.blocks_allocated += arena->tally[TNRI_SMALL].blocks_allocated;
-            ever.bytes_allocated += arena->tally[TNRI_SMALL].bytes_allocated;
-            ever.requested_allocated += arena->tally[TNRI_SMALL].requested_allocated;
-        }
-        stat_add(&stats->allocation[w], ever.blocks_allocated, live.blocks, peaks->blocks);
-        stat_add(&stats->allocated_bytes[w], ever.bytes_allocated, live.bytes, peaks->bytes);
-        stat_add(&stats->requested_bytes[w], ever.requested_allocated, live.requested,
-                 peaks->requested);
+        tnri_count live = tnri_arena_live(arena, w);
+        tnri_count peak = tnri_arena_peak(arena, w);
+        tnri_count ever = tnri_arena_ever(arena, w);
+        stat_add(&stats->allocation[w], ever.blocks, live.blocks, peak.blocks);
+        stat_add(&stats->allocated_bytes[w], ever.bytes, live.bytes, peak.bytes);
+        stat_add(&stats->requested_bytes[w], ever.requested, live.requested, peak.requested);
     }
     for (int s = 0; s < TNR_SERVED_COUNT; s++)
         stats->served[s] += arena->served[s];
@@ -181,8 +175,7 @@ tnr_status tnr_stats_reset_peaks(int device_index)
                      atomic_load(&pool->chunks_created) - atomic_load(&pool->chunks_released));
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             tnri_arena_enter(arena);
-            for (int w = 0; w < TNR_WORLD_COUNT; w++)
-                arena->peaks[w] = tnri_arena_live(arena, w);
+            tnri_arena_reset_peaks(arena);
             tnri_lock_release(&arena->lock);
         }
     }
@@ -194,6 +187,27 @@ tnr_status tnr_stats_reset_peaks(int device_index)
 
 /* ---- validating ----------------------------------------------------------------------------- */
 
+/* Compares what is live in each world, and ever was, with what the two have together. */
+static const char *counts_validate(const tnri_arena *arena)
+{
+    for (int w = 0; w < TNR_WORLD_COUNT; w++) {
+        tnri_count live = tnri_arena_live(arena, w);
+        tnri_count peak = tnri_arena_peak(arena, w);
+        tnri_count ever = tnri_arena_ever(arena, w);
+        if (live.blocks > peak.blocks || live.bytes > peak.bytes || live.requested > peak.requested)
+            return "more is live than ever was";
+        if (live.blocks > ever.blocks || live.bytes > ever.bytes || live.requested > ever.requested)
+            return "more is live than was handed out";
+    }
+    tnri_count all = tnri_arena_live(arena, TNR_WORLD_ALL);
+    tnri_count small = tnri_arena_live(arena, TNR_WORLD_SMALL);
+    tnri_count large = tnri_arena_live(arena, TNR_WORLD_LARGE);
+    if (all.blocks != small.blocks + large.blocks || all.bytes != small.bytes + large.bytes ||
+        all.requested != small.requested + large.requested)
+        return "what is live in the two worlds is not what is live in both";
+    return NULL;
+}
+
 /* Checks one arena; adds the bytes of its chunks to `mapped`. */
 static const char *arena_validate(tnri_arena *arena, size_t *mapped)
 {
@@ -203,30 +217,81 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
     for (int i = 0; i < TNRI_WORLDS && broken == NULL; i++) {
         const tnri_world *world = &arena->worlds[i];
         broken = tnri_world_validate(world);
-        const tnri_tally *tally = &arena->tally[i];
-        if (broken == NULL && (tally->requested_live != tnri_world_requested(world) ||
-                               tally->bytes_allocated < world->bytes_in[TNRI_LIVE] ||
-                               tally->blocks_allocated < world->count_in[TNRI_LIVE]))
+        tnri_count live =
+            tnri_arena_live(arena, i == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE);
+        uint64_t bare = i == TNRI_LARGE && arena->growable.is_bare; /* has no record */
+        if (broken == NULL && (live.blocks != tnri_world_live_count(world) + bare ||
+                               live.bytes != tnri_world_live_bytes(world) ||
+                               live.requested != tnri_world_requested(world)))
             broken = "the counters of live blocks disagree with the records";
-        *mapped += world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
-                   world->bytes_in[TNRI_BINNED] + world->bytes_in[TNRI_RETIRED];
+        *mapped +=
+            world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_RETIRED];
     }
     if (broken == NULL)
         broken = tnri_grow_validate(arena);
     *mapped += tnri_stale_held_bytes(arena);
     for (const tnri_block *block = arena->stale_first; block != NULL; block = block->next)
         stale++;
-    for (int w = 0; w < TNR_WORLD_COUNT && broken == NULL; w++) {
-        tnri_peaks live = tnri_arena_live(arena, w);
-        const tnri_peaks *peaks = &arena->peaks[w];
-        if (live.blocks > peaks->blocks || live.bytes > peaks->bytes ||
-            live.requested > peaks->requested)
-            broken = "more is live than ever was";
-    }
+    if (broken == NULL)
+        broken = counts_validate(arena);
     if (broken == NULL && stale != arena->stale_count)
         broken = "the queue of stale mappings disagrees with its count";
     tnri_lock_release(&arena->lock);
     return broken;
+}
+
+/* 1 if an arena of the pool has lent all of [base, end). */
+static int pool_has_lent(tnr_pool pool, uintptr_t base, uintptr_t end)
+{
+    int has = 0;
+    for (tnri_arena *arena = NULL; !has && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            for (const tnri_block *lent = arena->worlds[i].lent; lent != NULL; lent = lent->next)
+                has |= lent->base <= base && end <= tnri_block_end(lent);
+        tnri_lock_release(&arena->lock);
+    }
+    return has;
+}
+
+/* A borrowed range of a world; 0 if it has no more. */
+static int borrowed_range(tnri_arena *arena, const tnri_world *world, size_t i, uintptr_t *base,
+                          uintptr_t *end)
+{
+    *base = 0;
+    *end = 0;
+    tnri_arena_enter(arena);
+    int is_there = world->spans_own + i < world->spans_count;
+    if (is_there) {
+        const tnri_block *block = world->span_first[world->spans_own + i];
+        *base = block->base;
+        while (block->above != NULL)
+            block = block->above;
+        *end = tnri_block_end(block);
+    }
+    tnri_lock_release(&arena->lock);
+    return is_there;
+}
+
+/* What the arenas of a pool have borrowed, its arenas have lent, and nothing else. */
+static const char *pool_validate_loans(tnr_pool pool)
+{
+    size_t lent = 0;
+    size_t borrowed = 0;
+    uintptr_t base = 0;
+    uintptr_t end = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+        for (int w = 0; w < TNRI_WORLDS; w++) {
+            const tnri_world *world = &arena->worlds[w];
+            for (size_t i = 0; borrowed_range(arena, world, i, &base, &end); i++)
+                if (!pool_has_lent(pool, base, end))
+                    return "a stream has addresses that no other has lent";
+            tnri_arena_enter(arena);
+            lent += world->bytes_in[TNRI_LENT];
+            borrowed += world->borrowed_bytes;
+            tnri_lock_release(&arena->lock);
+        }
+    return lent == borrowed ? NULL : "what streams have lent is not what others have borrowed";
 }
 
 static tnr_status device_validate(tnri_device *device)
@@ -244,6 +309,16 @@ static tnr_status device_validate(tnri_device *device)
                 return tnri_error(TNR_ERR_INTERNAL, "device %d, pool \"%s\", stream %p: %s.",
                                   device->index, pool->name, (void *)arena->stream, broken);
             }
+        }
+    }
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        const char *broken = pool_validate_loans(pool);
+        if (broken != NULL) {
+            tnri_pool_walk_end(device, pool);
+            return tnri_error(TNR_ERR_INTERNAL,
+                              "device %d, pool \"%s\": %s (true only while no other thread "
+                              "allocates).",
+                              device->index, pool->name, broken);
         }
     }
     if (reserved != atomic_load(&device->reserved_bytes))

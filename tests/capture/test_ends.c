@@ -5,6 +5,9 @@
  */
 #include "steps.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #define BYTES (4 * MIB)
 
 /* A capture with something of everything in it: blocks live and freed on two streams, an ordinary
@@ -372,6 +375,61 @@ static void many_graphs_end(void **state)
     check_all_given_back();
 }
 
+/* ---- a driver that lets go late ---------------------------------------------------------------
+ * */
+
+/* Another thread of the driver: destructors run a little after the graph was destroyed. */
+static void *lets_go_late(void *of)
+{
+    (void)of;
+    usleep(20000);
+    simcuda_run(UINT64_MAX);
+    return NULL;
+}
+
+static void begin_letting_go(pthread_t *thread)
+{
+    assert_int_equal(pthread_create(thread, NULL, lets_go_late, NULL), 0);
+}
+
+/* A graph pool whose graph was just destroyed is not refused, only because the driver has not let
+ * go yet; with graph_end_ms:0 it is. */
+static void a_pool_waits_for_graphs_that_end(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    steps_start("graph_end_ms:0", NULL);
+    tnr_pool pool = graph_pool("shared");
+    capture_begin(ORIGIN, pool);
+    assert_ok(tnr_free(captured_block(ORIGIN, 1)));
+    recorded graph = capture_end(ORIGIN);
+    recorded_launch(&graph, ORIGIN);
+    recorded_destroy(&graph);
+    assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "Destroy the graphs");
+    assert_ok(tnr_configure("graph_end_ms:60000"));
+    begin_letting_go(&thread);
+    assert_ok(tnr_pool_destroy(pool));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    check_all_given_back();
+}
+
+static void a_shutdown_waits_for_graphs_that_end(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    unsigned char *block;
+    tnr_pool pool;
+    steps_start("graph_end_ms:0", NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    recorded_launch(&graph, ORIGIN);
+    recorded_destroy(&graph);
+    assert_error(tnr_shutdown(0), TNR_ERR_BUSY, "graph");
+    assert_ok(tnr_configure("graph_end_ms:60000"));
+    begin_letting_go(&thread);
+    assert_ok(tnr_shutdown(0));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 /* ---- the library's end ----------------------------------------------------------------------- */
 
 static void a_shutdown_with_graphs_alive(void **state)
@@ -433,6 +491,8 @@ int main(void)
         cmocka_unit_test_teardown(a_clone_keeps_it, steps_stop),
         cmocka_unit_test_teardown(a_parent_keeps_it, steps_stop),
         cmocka_unit_test_teardown(many_graphs_end, steps_stop),
+        cmocka_unit_test_teardown(a_pool_waits_for_graphs_that_end, steps_stop),
+        cmocka_unit_test_teardown(a_shutdown_waits_for_graphs_that_end, steps_stop),
         cmocka_unit_test_teardown(a_shutdown_with_graphs_alive, steps_stop),
         cmocka_unit_test_teardown(a_shutdown_during_a_capture, steps_stop),
     };

@@ -107,6 +107,19 @@ static void donors_body(fault_run *run)
     step_malloc(run, 23, 9 * MIB, 0, -1, 1);
 }
 
+/* Blocks that free runs of other streams are large enough for, lent on and given back. */
+static void loans_body(fault_run *run)
+{
+    step_malloc(run, 20, 4 * MIB, 0, -1, 2);
+    step_malloc(run, 21, 3 * MIB, 0, -1, 2);
+    step_malloc(run, 22, 4 * MIB, 0, -1, 2);
+    free_slots(run, 20, 3, 1);
+    step_malloc(run, 23, 4 * MIB, 0, -1, 0);
+    step_malloc(run, 24, 4 * MIB, 0, -1, 1);
+    step_malloc(run, 25, 4 * MIB, 0, -1, 1);
+    step_malloc(run, 26, 11 * MIB, 0, -1, 0);
+}
+
 /* Both worlds: small blocks' chunks become large ones' and the reverse. */
 static void worlds_prepare(fault_run *run)
 {
@@ -287,9 +300,11 @@ static const fault_scenario scenarios[] = {
     {"growth", NULL, "256M", growth_prepare, growth_body},
     {"moves", NULL, "256M", moves_prepare, moves_body},
     {"moves, few old mappings", "stale_mappings_max:1", "256M", moves_prepare, moves_body},
-    {"donors, wait", "cross_stream:wait", "256M", donors_prepare, donors_body},
-    {"donors, idle", "cross_stream:idle", "256M", donors_idle_prepare, donors_body},
+    {"donors, wait", "cross_stream:wait,lend:off", "256M", donors_prepare, donors_body},
+    {"donors, idle", "cross_stream:idle,lend:off", "256M", donors_idle_prepare, donors_body},
     {"donors, not idle", "cross_stream:idle", "256M", donors_prepare, donors_body},
+    {"loans, wait", "cross_stream:wait", "256M", donors_prepare, loans_body},
+    {"loans, idle", "cross_stream:idle", "256M", donors_idle_prepare, loans_body},
     {"worlds", NULL, "256M", worlds_prepare, worlds_body},
     {"trim", NULL, "256M", trim_prepare, trim_body},
     {"pools", NULL, "256M", growth_prepare, pools_body},

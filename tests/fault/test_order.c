@@ -382,6 +382,7 @@ static void many_schedules(void **state)
     program_run(1, "eager", served);
     /* The programs must have gone through every step that they are about. */
     assert_true(served[TNR_SERVED_MOVED] > 0);
+    assert_true(served[TNR_SERVED_LENT] > 0);
     assert_true(served[TNR_SERVED_SHARED] > 0);
     assert_true(served[TNR_SERVED_GROWN] > 0);
     assert_true(served[TNR_SERVED_RECLAIMED] > 0);

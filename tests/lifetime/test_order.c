@@ -467,8 +467,11 @@ static void stolen_twice(void **state)
 {
     static const char *const schedules[] = {"SCHEDULE=lazy", "SCHEDULE=eager", "SCHEDULE=random"};
     (void)state;
-    for (int s = 0; s < 3; s++) {
-        life_start("reuse:wait,cross_stream:wait", schedules[s], NULL);
+    for (int i = 0; i < 6; i++) {
+        int s = i % 3;
+        int lends = i < 3;
+        life_start(lends ? "reuse:wait,cross_stream:wait" : "reuse:wait,cross_stream:wait,lend:off",
+                   schedules[s], NULL);
         assert_ok(tnr_limit_set(0, 8 * MIB));
         void *first = unit_malloc(8 * MIB, life_streams[0]);
         life_fill(first, 8 * MIB, 1, life_streams[0]);
@@ -482,7 +485,7 @@ static void stolen_twice(void **state)
         void *third = unit_malloc(8 * MIB, life_streams[2]);
         life_fill(third, 8 * MIB, 3, life_streams[2]);
         unsigned char *last = life_read(third, 8 * MIB, life_streams[2]);
-        assert_int_equal(unit_stats().served[TNR_SERVED_SHARED], 2);
+        assert_int_equal(unit_stats().served[lends ? TNR_SERVED_LENT : TNR_SERVED_SHARED], 2);
         assert_int_equal(life_host_waits(), 0);
         simcuda_run(UINT64_MAX);
         assert_true(life_all(last, 8 * MIB, 0xee));
@@ -498,21 +501,25 @@ static void stolen_twice(void **state)
 /* The wait behind such a theft is order that uses profit from. */
 static void thefts_are_remembered(void **state)
 {
-    (void)state;
-    life_start("reuse:follow,cross_stream:off", NULL, NULL);
-    assert_ok(tnr_stream_created(0, life_streams[0]));
-    assert_ok(tnr_stream_created(0, life_streams[1]));
-    void *used = unit_malloc(BYTES, life_streams[1]);
-    assert_ok(tnr_configure("reuse:wait,cross_stream:wait"));
-    assert_ok(tnr_limit_set(0, 12 * MIB));
-    void *first = unit_malloc(8 * MIB, life_streams[0]);
-    life_gate_close(0, life_streams[0]);
-    assert_ok(tnr_record_use(used, life_streams[0]));
-    assert_ok(tnr_free(first));
-    void *second = unit_malloc(8 * MIB, life_streams[1]);
-    assert_int_equal(unit_stats().served[TNR_SERVED_SHARED], 1);
-    assert_ordered(used, life_streams[1]);
-    assert_ok(tnr_free(second));
+    for (int lends = 0; lends < 2; lends++) {
+        life_start("reuse:follow,cross_stream:off", NULL, NULL);
+        assert_ok(tnr_stream_created(0, life_streams[0]));
+        assert_ok(tnr_stream_created(0, life_streams[1]));
+        void *used = unit_malloc(BYTES, life_streams[1]);
+        assert_ok(tnr_configure(lends ? "reuse:wait,cross_stream:wait,lend:on"
+                                      : "reuse:wait,cross_stream:wait,lend:off"));
+        assert_ok(tnr_limit_set(0, 12 * MIB));
+        void *first = unit_malloc(8 * MIB, life_streams[0]);
+        life_gate_close(0, life_streams[0]);
+        assert_ok(tnr_record_use(used, life_streams[0]));
+        assert_ok(tnr_free(first));
+        void *second = unit_malloc(8 * MIB, life_streams[1]);
+        assert_int_equal(unit_stats().served[lends ? TNR_SERVED_LENT : TNR_SERVED_SHARED], 1);
+        assert_ordered(used, life_streams[1]);
+        assert_ok(tnr_free(second));
+        assert_int_equal(life_stop(state), 0);
+    }
+    life_start(NULL, NULL, NULL);
 }
 
 int main(void)

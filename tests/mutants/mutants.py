@@ -172,21 +172,21 @@ MUTANTS = [
     # ---- alloc: other streams' memory
     ("donor_no_wait", "alloc/arena/execute.c",
      "    if (!*refused)\n"
-     "        status = tnri_event_order(event, plan->arena->stream);",
+     "        status = tnri_event_order(*event, arena->stream);",
      "    if (0)\n"
-     "        status = tnri_event_order(event, plan->arena->stream);",
+     "        status = tnri_event_order(*event, arena->stream);",
      "memory of another stream is taken without a wait"),
     ("donor_idle_ignored", "alloc/arena/execute.c",
-     "    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(event);\n"
+     "    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);\n"
      "    if (!*refused)\n"
-     "        status = tnri_event_order(event, plan->arena->stream);",
+     "        status = tnri_event_order(*event, arena->stream);",
      "    *refused = 0;\n"
      "    if (policy != TNRI_CROSS_IDLE)\n"
-     "        status = tnri_event_order(event, plan->arena->stream);",
+     "        status = tnri_event_order(*event, arena->stream);",
      "cross_stream:idle takes memory that is not idle"),
     ("donor_waited_all", "alloc/arena/execute.c",
-     "            upper->waited(plan->arena, key, number);",
-     "            upper->waited(plan->arena, key, number + 1000);",
+     "        upper->waited(arena, key, number);",
+     "        upper->waited(arena, key, number + 1000);",
      "the library credits its own wait with later marks"),
     ("stale_not_proved", "alloc/arena/stale.c",
      "    *over = stale->event == NULL || tnri_event_is_over(stale->event);",

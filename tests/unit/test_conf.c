@@ -44,10 +44,14 @@ static const struct {
     {"garbage_collection_threshold",
      {"0", "1", "0.5", ".25", "0.999"},
      {"1.01", "-0.5", "nan", "inf", "0.5x", "0.5.5", ".", "0x1", "1e-1", "50%", ""}},
+    {"lend", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"gpu_direct_rdma", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
+    {"graph_end_ms", {"0", "100", "60000"}, {"60001", "-1", "1s"}},
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
     {"history", {"light", "full", "off"}, {"", "on", "Light", "full|off"}},
     {"history_records", {"1", "262144"}, {"0", "1073741825", "1k"}},
+    {"lanes_forced", {"0", "64"}, {"65", "-1", "all"}},
+    {"lanes_max", {"0", "1", "64"}, {"65", "-1", "all"}},
     {"max_split_size_mb", {"0", "1048576"}, {"1048577", "-2"}},
     {"move_burst_ms", {"0", "1000000"}, {"1000001", "-1", "0.5"}},
     {"move_percent", {"0", "100"}, {"101", "1%"}},
@@ -256,11 +260,9 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8",
-                                        "chunk_mb:4",
-                                        "gpu_direct_rdma:off",
-                                        "handle_type:none",
-                                        "per_process_memory_fraction:0.5",
+    static const char *const fixed[] = {"address_space_gb:8",  "chunk_mb:4",
+                                        "gpu_direct_rdma:off", "handle_type:none",
+                                        "lanes_forced:2",      "per_process_memory_fraction:0.5",
                                         "small_limit_kb:64"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */

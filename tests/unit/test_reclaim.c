@@ -57,7 +57,7 @@ static void trim_flushes_bins(void **state)
 static void trim_after_moves(void **state)
 {
     (void)state;
-    unit_start("chunk_max_mb:2", NULL);
+    unit_start("chunk_max_mb:2,lend:off", NULL);
     tnr_stream other = unit_stream(0);
     void *a = unit_malloc(16 * MIB, NULL);
     assert_ok(tnr_free(a));

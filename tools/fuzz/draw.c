@@ -39,6 +39,7 @@ static void setup_draw(fuzz_draw *draw, fuzz_setup *setup)
     static const char *const cross[] = {"cross_stream:off", "cross_stream:idle"};
     static const char *const others[] = {"bin_blocks:0",
                                          "bin_blocks:2",
+                                         "lend:off",
                                          "stale_mappings_max:0",
                                          "stale_mappings_max:2",
                                          "move_percent:100",
@@ -46,6 +47,8 @@ static void setup_draw(fuzz_draw *draw, fuzz_setup *setup)
                                          "release_threshold_mb:4",
                                          "garbage_collection_threshold:0.3",
                                          "max_split_size_mb:4",
+                                         "lanes_forced:2",
+                                         "lanes_forced:5",
                                          "chunk_share:1,chunk_max_mb:16",
                                          "chunk_mb:4",
                                          "small_limit_kb:64",

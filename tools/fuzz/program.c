@@ -37,6 +37,8 @@ const char *const fuzz_settings[] = {
     "cross_stream:wait",
     "cross_stream:idle",
     "cross_stream:off",
+    "lend:off",
+    "lend:on",
     "bin_blocks:0",
     "bin_blocks:3",
     "bin_blocks:32",

@@ -128,7 +128,7 @@ int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, 
     run->streams[1] = CU_STREAM_PER_THREAD;
     for (int i = 0; i < FUZZ_BLOCKS; i++)
         snprintf(run->labels[i], sizeof(run->labels[i]), "b%d", i);
-    tnr_status status = tnr_configure("address_space_gb:1024");
+    tnr_status status = tnr_configure("address_space_gb:1024,graph_end_ms:0");
     if (status == TNR_OK && setup->conf[0] != '\0')
         status = tnr_configure(setup->conf);
     if (status == TNR_OK)

@@ -102,7 +102,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
  * zero: then they are freed too. Only the calling thread may be inside Tenure. Afterwards the
  * library is as before tnr_init and may be started again. Pools become invalid. If it fails, part
  * of the memory may have gone back already, and with `force` blocks too; calling it again goes on.
- * Errors: TNR_ERR_BUSY (live blocks), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * Without `force` graphs that need memory are an error too; those that were destroyed a moment ago
+ * are waited for up to graph_end_ms.
+ * Errors: TNR_ERR_BUSY (live blocks, graphs), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
 /* ---- allocate and free --------------------------------------------------------------------- */
@@ -220,9 +222,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
                                                  const tnr_pool_options *options);
 
 /* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. The
- * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). Errors:
- * TNR_ERR_BUSY (live blocks, or some thread is routed to it), TNR_ERR_INVALID_POOL,
- * TNR_ERR_DRIVER. Since 0.1.0. */
+ * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). If graphs
+ * need its memory, waits up to graph_end_ms for the driver to let go of those that were destroyed.
+ * Errors: TNR_ERR_BUSY (live blocks, a thread is routed to it, or graphs need it),
+ * TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
@@ -296,6 +299,7 @@ typedef enum tnr_driver_kind {
     X(INDEX, "index")         /* a free run of this arena, best fit */                             \
     X(FLUSH, "flush")         /* the same, after the bins had been emptied into the index */       \
     X(RETIRED, "retired")     /* the same, after blocks used by other streams had been ended */  \
+    X(LENT, "lent")           /* a free run of another arena of the pool, with its memory */       \
     X(MOVED, "moved")         /* chunks moved under a run that nearly fitted */                    \
     X(SHARED, "shared")       /* the same, with chunks from another arena of the pool */           \
     X(GROWN, "grown")         /* new chunks */                                                     \

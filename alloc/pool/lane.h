@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lanes: several arenas for one stream of a pool, where threads meet.
+ *
+ * One arena is one lock, so threads that share a stream wait for each other. An arena counts how
+ * long allocations had to wait. A thread that waits too long in too short a time leaves for
+ * another arena of the same stream, a lane of its own as long as there are processors (lanes_max),
+ * and stays there. Threads that seldom meet, and a thread alone, never see a second lane.
+ *
+ * Lanes of one stream are sisters, in a ring. What is freed in one may be handed out by another at
+ * once: the order of the stream is the same. So a lane that lacks memory borrows a block of a
+ * sister: the block is served from the sister's arena, belongs to it, and goes back to it when it
+ * is freed. Only when no sister can serve is more memory taken, so lanes cost what their borders
+ * cost. A lane that borrows much meets the others at their locks; when it has waited there for some
+ * time, a sister lends it a run (arena/lend.h), or, if it has next to nothing, it gets a chunk.
+ *
+ * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
+ * done to a stream (end, capture) is done to every arena of its key.
+ *
+ * A thread's tenancy is a hint: threads end without a word, and their places are taken over.
+ */
+#ifndef TNRI_POOL_LANE_H
+#define TNRI_POOL_LANE_H
+
+#include "arena/arena.h"
+
+enum { TNRI_LANES_MAX = 64 };
+
+/* ---- who goes where -------------------------------------------------------------------------- */
+
+/* An allocation had to wait for the arena's lock, which the calling thread has now, as many rounds
+ * as tnri_lock_take has returned. */
+void tnri_lane_waited(tnri_arena *arena, int rounds);
+
+/* The lane of a stream for the calling thread, `first` being one of them; null if one more should
+ * be opened. Under the pool's lock. */
+tnri_arena *tnri_lane_choose(tnri_arena *first);
+
+/* The calling thread allocates from the arena from now on. Under the pool's lock. */
+void tnri_lane_settle(tnri_arena *arena);
+
+/* Enters a new arena of the same stream into the ring of `first`, or takes one out whose stream
+ * ends. Under the pool's lock. */
+void tnri_lane_join(tnri_arena *first, tnri_arena *arena);
+void tnri_lane_part(tnri_arena *arena);
+
+/* ---- memory of sisters ----------------------------------------------------------------------- */
+
+/* 1 if the arena's stream has others. */
+static inline int tnri_lane_has_sisters(const tnri_arena *arena)
+{
+    return atomic_load_explicit(&arena->lane.sister, memory_order_acquire) != NULL;
+}
+
+/* 1 if both are lanes of one stream. */
+static inline int tnri_lane_is_sister(const tnri_arena *arena, const tnri_arena *other)
+{
+    return tnri_lane_has_sisters(arena) && tnri_lane_has_sisters(other) && arena->key == other->key;
+}
+
+/* Lists the sisters, the one that lent last first. Returns how many. They may have changed by the
+ * time they are looked at, but no arena goes before its pool. */
+size_t tnri_lane_sisters(const tnri_arena *arena, tnri_arena *sisters[TNRI_LANES_MAX]);
+
+/* Serves a request from a sister's memory: with TNR_SERVED_BIN as she would herself, with
+ * TNR_SERVED_FLUSH after flushing her bins, with TNR_SERVED_RETIRED from her index, where retired
+ * blocks have just come to. Returns 1 if one could. No lock is held. */
+int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served served, void **ptr);
+
+/* 1 if the lane has waited for sisters so long that it should have memory of its own, and then
+ * whether it has so little that a new chunk may be made for that. To be asked once for each request
+ * that it cannot serve. No lock is held. */
+int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_grow);
+
+#endif
