@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lending: a free run goes from one world of a pool to another as it is, addresses, chunks and
- * mappings together. (Steps 4 and 6 of the ladder.)
+ * mappings together. (Step 5 of the ladder.)
  *
  * Moving a chunk costs two mappings and a removal, each paid by the chunk. Where another world has
  * a free run that the request fits into, none of that is needed:
