@@ -20,10 +20,9 @@ enum {
     ROUNDS_MAX = 6,       /* what one wait counts for at most: a holder that was stopped by the
                            * scheduler is not what lanes are against */
     LANES_DEFAULT_MAX = 16,
-    WAITS_BORROWING = 512, /* rests at sisters' locks before the lane asks for memory of its own */
-    FORCED_BORROWING =
-        64,         /* what a borrowed block counts for if lanes are forced, where nobody waits */
-    OWN_PART = 1024 /* of the pool (1/n): what a lane may have from the driver for that */
+    WAITS_BORROWING = 4096, /* rests at sisters' locks before the lane asks for memory of its own */
+    FORCED_BORROWING = 64,  /* what a borrowed block counts for if lanes are forced */
+    OWN_PART = 1024         /* of the pool (1/n): what a lane may have from the driver for that */
 };
 
 /* Some milliseconds, in any of the clocks that ticks may be. */
