@@ -487,7 +487,8 @@ tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        const tnri_block *containing = tnri_block_map_containing(&device->space.map, arena, address);
+        const tnri_block *containing =
+            tnri_block_map_containing(&device->space.map, arena, address);
         if (containing != NULL)
             base = containing->base;
         tnri_lock_release(&arena->lock);
