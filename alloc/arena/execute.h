@@ -18,8 +18,8 @@ int tnri_cross_policy(void);
 
 /* Makes the arena's stream safe to use what has been taken from `donor`, which is free there: by
  * waiting on the device for an event, of which the caller holds one reference, or, with
- * TNRI_CROSS_IDLE, only if that is over. *refused: it is not, or cannot be asked now. In the device's
- * context, no lock held. */
+ * TNRI_CROSS_IDLE, only if that is over. *refused: it is not, or cannot be asked now. In the
+ * device's context, no lock held. */
 tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, tnri_event **event,
                               int *refused);
 

@@ -11,7 +11,7 @@
  *     freed                  as any block: RETIRED or FREE, then whatever becomes of free memory
  *
  * The arena is in its pool's list but not in its table, so no request ever finds it: its free
- * memory serves others as chunks that move (step 5 of the ladder), or goes back to the driver. When
+ * memory serves others as chunks that move (step 6 of the ladder), or goes back to the driver. When
  * all of it is HOLE again, the arena serves the next reservation, of any stream.
  *
  * A committed page never moves while the block lives: only FREE memory moves, and the arena has

@@ -211,7 +211,7 @@ static int plan_would_borrow(const tnri_plan *plan)
            (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
 }
 
-/* Steps 4 to 7 of a request with a plan. */
+/* Steps 4 to 7 for a request with a plan. */
 static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
 {
     if (plan_would_borrow(plan)) {

@@ -7,11 +7,13 @@
  *      flush                 the bins are merged into the index, which is asked once more
  *   3. retired blocks        the layer above ends them (upper.h); this stream may be made to wait
  *   4. moved chunks          plan.c; this arena's own, nothing waits
- *   5. other arenas' chunks  execute.c; this stream waits for theirs on the device
- *   6. new chunks            from the driver, within the limits
- *   7. reclaim               retired blocks are waited for, idle memory of other pools and streams
+ *   5. lent runs             lend.c; another arena's free run as it is, if more than one chunk
+ *                            would have to move; this stream waits for that one on the device
+ *   6. other arenas' chunks  execute.c; this stream waits for theirs on the device
+ *   7. new chunks            from the driver, within the limits
+ *   8. reclaim               retired blocks are waited for, idle memory of other pools and streams
  *                            goes back to the driver, the user's callback is asked
- *   8. out of memory         a report; nothing has changed
+ *   9. out of memory         a report; nothing has changed
  *
  * Driver calls are made without any lock. The window that is being given memory is PENDING
  * meanwhile, and the chunks on their way to it are STALE where they were, so that no other thread
@@ -23,10 +25,10 @@
 
 #include "arena/arena.h"
 
-/* Serves the request by steps 2 (flush) to 8. No lock is held. */
+/* Serves the request by steps 2 (flush) to 9. No lock is held. */
 tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
 
-/* Gives a growable block `request->bytes` more, a multiple of the page, by steps 5 to 8; in all it
+/* Gives a growable block `request->bytes` more, a multiple of the page, by steps 6 to 9; in all it
  * then has the `request->bytes_requested` that its owner asked for. The block is marked as growing.
  * No lock is held. */
 tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request);

@@ -17,8 +17,9 @@ enum {
 /* ---- finding what to take ------------------------------------------------------------------- */
 
 /* The pages [*first, *end) of whole chunks at the upper end of a run that have room for `pages`; 0
- * if there are none, or only much more than that. A rest that is no more than a few times as large goes along: it will serve the
- * next such request there, and what streams with blocks of other sizes have is not cut up. */
+ * if there are none, or only much more than that. A rest that is no more than a few times as large
+ * goes along: it will serve the next such request there, and what streams with blocks of other
+ * sizes have is not cut up. */
 static int run_offer(const tnri_space *space, const tnri_block *run, size_t pages, size_t *first,
                      size_t *end)
 {

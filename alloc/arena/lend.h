@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lending: a free run goes from one world of a pool to another as it is, addresses, chunks and
- * mappings together. (Steps 4 and 6 of the ladder.)
+ * mappings together. (Step 5 of the ladder.)
  *
  * Moving a chunk costs two mappings and a removal, each paid by the chunk. Where another world has
  * a free run that the request fits into, none of that is needed:
@@ -11,7 +11,8 @@
  *   2. This arena's stream is made to wait for the other's, as for chunks that move.
  *   3. The giving world keeps a LENT record for addresses of its own spans, so that they still tile
  *      them, and no record for addresses that it had borrowed itself (arena/world_lend.c).
- *   4. The receiving world has the addresses as a range of its own, in which it carves and merges as
+ *   4. The receiving world has the addresses as a range of its own, in which it carves and merges
+ * as
  *      in a span. If they are of one of its own spans, they are just back.
  *
  * So each byte that is lent is in one LENT record, of the world whose span it lies in, and in one

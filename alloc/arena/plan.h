@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plan: how an arena that has no run large enough gets one, from as little new memory as
- * possible. (Steps 4 to 6 of the ladder.)
+ * possible. (Steps 4, 6 and 7 of the ladder.)
  *
  *   1. Window. Free addresses come in stretches of FREE runs and HOLEs. Among all places in them
  *      where the request fits, take the one with the fewest pages without memory. A stretch that

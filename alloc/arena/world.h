@@ -9,7 +9,7 @@
  * no policy (arena/plan.h, arena/ladder.h do).
  *
  * Equations, checked by tnri_world_validate:
- *   records tile each span, in address order, without gap or overlap
+ *   records tile each span and each borrowed range, in address order, without gap or overlap
  *   the index holds the FREE records; bytes_in[s] == sum of records in state s, but that of LIVE
  *   has the BINNED ones in it, so that a block that goes between the two changes one sum
  *   every mapped page of a span lies in FREE, LIVE or BINNED records, every page of a HOLE is

@@ -4,7 +4,7 @@
  *
  * What a world borrows is a range of addresses of its own, like a span: records tile it, and the
  * lowest and the highest have no neighbour, so nothing merges with what other worlds have. Two
- * borrowed ranges that touch become one.
+ * borrowed ranges of one span that touch become one.
  */
 #include <string.h>
 
@@ -151,36 +151,43 @@ static tnri_block *range_last(const tnri_world *world, size_t i)
     return last;
 }
 
+/* 1 if a span may begin at the address. Ranges do not join there: what is lent out of one, or goes
+ * home, must lie in one span. */
+static int is_span_border(const tnri_world *world, uintptr_t address)
+{
+    size_t mask = ((size_t)1 << TNRI_SPAN_LOG2_MIN) - 1;
+    return ((address - world->space->base) & (mask | (tnri_page_bytes(world->space) - 1))) == 0;
+}
+
 /* Joins a record that is in no list, and has no neighbour, with the borrowed ranges that it
  * touches; without one, it becomes a range. */
 static void borrow_join(tnri_world *world, tnri_block *block)
 {
-    size_t joined = 0; /* the place of the range that it is in, plus 1 */
-    for (size_t i = world->spans_own; i < world->spans_count; i++) {
-        tnri_block *first = world->span_first[i];
-        if (first->base > block->base || (joined > 0 && i == joined - 1))
+    uintptr_t end = tnri_block_end(block);
+    size_t joined = SIZE_MAX; /* the place of the range that it is in */
+    for (size_t i = world->spans_own; i < world->spans_count && joined == SIZE_MAX; i++) {
+        if (world->span_first[i]->base > block->base || is_span_border(world, block->base))
             continue;
         tnri_block *last = range_last(world, i);
         if (tnri_block_end(last) != block->base)
             continue;
         last->above = block;
         block->below = last;
-        joined = i + 1;
-        break;
+        joined = i;
     }
     for (size_t i = world->spans_own; i < world->spans_count; i++) {
         tnri_block *first = world->span_first[i];
-        if (first->base != tnri_block_end(block))
+        if (first->base != end || is_span_border(world, end))
             continue;
         block->above = first;
         first->below = block;
-        if (joined > 0)
+        if (joined != SIZE_MAX)
             borrow_remove(world, i);
         else
             world->span_first[i] = block;
         return;
     }
-    if (joined == 0)
+    if (joined == SIZE_MAX)
         borrow_add(world, block);
 }
 

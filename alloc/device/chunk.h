@@ -7,7 +7,7 @@
  * large requests get large chunks.
  *
  * A chunk belongs to a pool, and at any time has one address that counts, `page`; the page table
- * (space/address_space.h) points back at it. It is owned by the arena whose span `page` lies in and
+ * (space/address_space.h) points back at it. It is owned by the arena that has the addresses and
  * protected by that arena's lock, except while a thread has taken it out (cut, not yet mapped).
  */
 #ifndef TNRI_DEVICE_CHUNK_H

@@ -18,7 +18,9 @@
  * stale entry can therefore mislead nobody, and a free writes nothing. Records stay readable as
  * long as their arena lives (arena/block.h), and a span that is given back has its entries wiped.
  *
- * Reading takes no lock. Writing is done under the lock of the arena whose span it is.
+ * Reading takes no lock. Writing is done under the lock of the arena that has the addresses. When
+ * they go to another arena (arena/lend.h), whole granules are cleared first: so what a granule's
+ * entries lead to are always records of one arena.
  */
 #ifndef TNRI_SPACE_BLOCK_MAP_H
 #define TNRI_SPACE_BLOCK_MAP_H
@@ -83,8 +85,8 @@ void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t fro
 /* Forgets a range that no block lies in any more. */
 void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
 
-/* The same, but the tables stay, and so may be looked at meanwhile: for a range that goes to another
- * arena, under the lock of the one that has it. */
+/* The same, but the tables stay, and so may be looked at meanwhile: for a range that goes to
+ * another arena, under the lock of the one that has it. */
 void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes);
 
 static inline unsigned tnri_map_part(uintptr_t address)

@@ -258,6 +258,8 @@ static int pool_has_lent(tnr_pool pool, uintptr_t base, uintptr_t end)
 static int borrowed_range(tnri_arena *arena, const tnri_world *world, size_t i, uintptr_t *base,
                           uintptr_t *end)
 {
+    *base = 0;
+    *end = 0;
     tnri_arena_enter(arena);
     int is_there = world->spans_own + i < world->spans_count;
     if (is_there) {
@@ -276,7 +278,8 @@ static const char *pool_validate_loans(tnr_pool pool)
 {
     size_t lent = 0;
     size_t borrowed = 0;
-    uintptr_t base, end;
+    uintptr_t base = 0;
+    uintptr_t end = 0;
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
         for (int w = 0; w < TNRI_WORLDS; w++) {
             const tnri_world *world = &arena->worlds[w];

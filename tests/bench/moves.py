@@ -24,9 +24,12 @@ import sys
 SETTINGS = {
     "default": [""],
     "chunk_share": ["32", "64", "128", "256", "512", "2048"],
-    "chunk_exact_mb": ["2", "8", "16", "32"],
+    "lend": ["off"],
+    "chunk_exact_mb": ["2", "4", "8", "32"],
     "move_burst_ms": ["0", "20", "80"],
-    "before": ["chunk_share:512,chunk_exact_mb:2,chunk_whole_mb:1048576,chunk_max_mb:1024"],
+    "before": ["lend:off,chunk_exact_mb:4",
+               "lend:off,chunk_share:512,chunk_exact_mb:2,chunk_whole_mb:1048576,"
+               "chunk_max_mb:1024"],
 }
 SCHEDULES = ({"TENURE_SIM_SCHEDULE": "eager"},
              {"TENURE_SIM_SCHEDULE": "random", "TENURE_SIM_SEED": "1"},

@@ -391,12 +391,11 @@ ends; "at most" is the largest of the three.
 Why the default is what it is. With `chunk_share:384` the driver time of every trace of one stream
 is below 1 % of the recorded run with room to spare, and each stays within 1.02 of what is live in
 the mean of the schedules, which `llama_generate` and `moe_infer` do not with 256; larger chunks
-save little more time and cost up to a tenth of the memory. `chunk_exact_mb:4` costs no memory to
-speak of and halves the moves of blocks of one size between streams; from 8 on `offload_streams`
-needs 7 % more, for a quarter of the moves or fewer: for such programs it is the setting to raise.
-Moving less, by a smaller `move_burst_ms`, costs most: `serve_streams`, whose five streams peak at
-different times, holds 1.7 times what is live. Its driver time, and that of `offload_streams`, is
-above 1 % at every setting that keeps the limits of memory.
+save little more time and cost up to a tenth of the memory. With `lend`, a free run of another
+stream is taken over as it is, so that chunks need not move one by one, and larger ones cost no
+memory: `chunk_exact_mb:16` is where `offload_streams` spends least without needing more. Without
+it, 8 MiB and more cost that trace 7 % more memory. Moving less, by a smaller `move_burst_ms`, costs
+`serve_streams` most, whose five streams peak at different times.
 
 ## Scale
 

@@ -165,8 +165,9 @@ static uint64_t reached_driver(uint64_t *ns)
     *ns = 0;
     for (int device = 0; device < DEVICES; device++) {
         tnr_stats stats = stats_of(device);
-        sum += stats.served[TNR_SERVED_MOVED] + stats.served[TNR_SERVED_SHARED] +
-               stats.served[TNR_SERVED_GROWN] + stats.served[TNR_SERVED_RECLAIMED];
+        sum += stats.served[TNR_SERVED_LENT] + stats.served[TNR_SERVED_MOVED] +
+               stats.served[TNR_SERVED_SHARED] + stats.served[TNR_SERVED_GROWN] +
+               stats.served[TNR_SERVED_RECLAIMED];
         for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
             *ns += stats.driver_ns[kind];
     }

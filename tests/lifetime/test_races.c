@@ -75,7 +75,8 @@ static void step_adopt(void)
 static void an_adopted_donor_is_not_credited(void **state)
 {
     (void)state;
-    life_start("reuse:wait,cross_stream:wait,reuse_mark_percent:100,lend:off,chunk_max_mb:4", NULL, NULL);
+    life_start("reuse:wait,cross_stream:wait,reuse_mark_percent:100,lend:off,chunk_max_mb:4", NULL,
+               NULL);
     tnr_stream donor = life_stream(CU_STREAM_NON_BLOCKING);
     void *used = unit_malloc(BYTES, OWN);
     assert_ok(tnr_free(unit_malloc(8 * MIB, donor)));

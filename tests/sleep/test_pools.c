@@ -166,7 +166,7 @@ static void frees_go_on(void **state)
 static void work_is_waited_for(void **state)
 {
     (void)state;
-    unit_start("chunk_max_mb:2", "SCHEDULE=lazy", "RACES=1", NULL);
+    unit_start("chunk_max_mb:2,lend:off", "SCHEDULE=lazy", "RACES=1", NULL);
     sleep_context_enter();
     tnr_stream a = unit_stream(0), b = unit_stream(0);
     void *first = unit_malloc(16 * MIB, a);
@@ -188,6 +188,35 @@ static void work_is_waited_for(void **state)
     assert_ok(tnr_device_wake(0));
     sleep_check(second, 12 * MIB, 2);
     assert_ok(tnr_free(second));
+    assert_int_equal(simcuda_races(), 0);
+    sleep_context_leave();
+}
+
+/* What a stream has borrowed keeps its contents and its address, and can be given back after. */
+static void lent_memory_sleeps(void **state)
+{
+    (void)state;
+    unit_start("chunk_max_mb:2", "SCHEDULE=lazy", "RACES=1", NULL);
+    sleep_context_enter();
+    tnr_stream a = unit_stream(0), b = unit_stream(0);
+    unsigned char *first = unit_malloc(64 * MIB, a);
+    sleep_fill(first, 64 * MIB, 1, a);
+    assert_ok(tnr_free(first));
+    unsigned char *lent = unit_malloc(8 * MIB, b);
+    assert_ptr_equal(lent, first + 56 * MIB);
+    assert_int_equal(unit_stats().served[TNR_SERVED_LENT], 1);
+    sleep_fill(lent, 8 * MIB, 2, b);
+    assert_ok(tnr_device_sleep(0, NULL));
+    assert_int_equal(sleep_device_bytes(), 0);
+    (void)unit_stats();
+    assert_ok(tnr_device_wake(0));
+    sleep_check(lent, 8 * MIB, 2);
+    assert_ok(tnr_free(lent));
+    assert_ok(tnr_device_sleep(0, NULL));
+    assert_ok(tnr_device_wake(0));
+    assert_ptr_equal(unit_malloc(56 * MIB, a), first);
+    assert_ptr_equal(unit_malloc(8 * MIB, a), lent);
+    assert_int_equal(unit_stats().served[TNR_SERVED_LENT], 2);
     assert_int_equal(simcuda_races(), 0);
     sleep_context_leave();
 }
@@ -463,6 +492,7 @@ int main(void)
         cmocka_unit_test_teardown(sleeping_pools_serve_nobody, unit_stop),
         cmocka_unit_test_teardown(frees_go_on, unit_stop),
         cmocka_unit_test_teardown(work_is_waited_for, unit_stop),
+        cmocka_unit_test_teardown(lent_memory_sleeps, unit_stop),
         cmocka_unit_test_teardown(callbacks_and_generations, unit_stop),
         cmocka_unit_test_teardown(callbacks_do_not_sleep, unit_stop),
         cmocka_unit_test_teardown(idempotent, unit_stop),

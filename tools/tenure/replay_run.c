@@ -99,11 +99,12 @@ static int stats_read(replay *run, tnr_stats *stats)
     return status == TNR_OK ? 0 : fail_library(run, "tnr_stats_get", status);
 }
 
-/* Allocations that needed the driver or other arenas' memory: everything from MOVED on. */
+/* Allocations that needed the driver or other arenas' memory: everything from LENT on. */
 static uint64_t served_by_driver(const tnr_stats *stats)
 {
-    return stats->served[TNR_SERVED_MOVED] + stats->served[TNR_SERVED_SHARED] +
-           stats->served[TNR_SERVED_GROWN] + stats->served[TNR_SERVED_RECLAIMED];
+    return stats->served[TNR_SERVED_LENT] + stats->served[TNR_SERVED_MOVED] +
+           stats->served[TNR_SERVED_SHARED] + stats->served[TNR_SERVED_GROWN] +
+           stats->served[TNR_SERVED_RECLAIMED];
 }
 
 static uint64_t driver_ns_sum(const tnr_stats *stats)
