@@ -4,10 +4,9 @@
  * the ordinary, in a thread that has gone that way before, too; and what it counts is exact.
  *
  * In conf_publish, the bit left out: a_new_rounding_is_followed failed. In
- * tnri_library_arena_cached, the look at the routes left out: a_route_is_followed failed. In
- * room_take, the peak not raised: peaks_are_exact failed. In arena_malloc_unbinned, `*ptr = NULL`
- * left out: a_failure_leaves_null failed. In tnri_library_arena_cached, the look at the generation
- * left out: a_new_start_forgets failed.
+ * tnri_library_arena_cached, the look at the routes left out: a_route_is_followed failed; the look
+ * at the generation left out: a_new_start_forgets crashed. In room_take, the peak not raised:
+ * peaks_are_exact failed, and others.
  */
 #include "unit.h"
 
