@@ -208,10 +208,10 @@ size_t tnri_run_bytes_max(size_t bytes)
     return max_split == 0 || bytes >= max_split ? SIZE_MAX : max_split - TNR_ALIGNMENT_DEFAULT;
 }
 
-tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
+static inline tnri_block *world_serve(tnri_world *world, tnri_block *run,
+                                      const tnri_request *request)
 {
-    tnri_assert_held(&arena->lock);
-    tnri_world *world = run->world;
+    tnri_assert_hot(run->world == world);
     uintptr_t base = (run->base + request->alignment - 1) & ~(request->alignment - 1);
     tnri_assert_hot(tnri_block_end(run) - base >= request->bytes);
     if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
@@ -221,16 +221,27 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
     return tnri_world_carve(world, run, request->bytes, request->alignment);
 }
 
-tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
+tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
 {
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    tnri_assert_held(&arena->lock);
+    return world_serve(run->world, run, request);
+}
+
+static inline tnri_block *serve_index(tnri_world *world, const tnri_request *request, int *no_host)
+{
     tnri_block *run = tnri_index_find(&world->index, tnri_request_span(request),
                                       tnri_run_bytes_max(request->bytes));
-    if (run == NULL)
+    if (tnri_unlikely(run == NULL))
         return NULL;
-    tnri_block *block = tnri_arena_carve(arena, run, request);
+    tnri_block *block = world_serve(world, run, request);
     *no_host = block == NULL;
     return block;
+}
+
+tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
+{
+    tnri_assert_held(&arena->lock);
+    return serve_index(tnri_arena_world(arena, request->bytes), request, no_host);
 }
 
 /* A block of the bins, or null. */
@@ -243,16 +254,14 @@ static inline tnri_block *serve_bin(tnri_arena *arena, const tnri_request *reque
 
 /* What the bins could not serve. The single block that the large world's bin may hold is merged
  * first, so that a run is chosen from all there is. */
-static __attribute__((noinline)) tnri_block *serve_unbinned(tnri_arena *arena,
-                                                            const tnri_request *request,
-                                                            int *no_host)
+static inline tnri_block *serve_unbinned(tnri_world *world, const tnri_request *request,
+                                         int *no_host)
 {
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
     if (!world->is_small && world->count_in[TNRI_BINNED] > 0) {
         world->bins.misses++;
         tnri_world_evict(world);
     }
-    return tnri_arena_serve_index(arena, request, no_host);
+    return serve_index(world, request, no_host);
 }
 
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
@@ -261,7 +270,9 @@ tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *reque
     tnri_assert_held(&arena->lock);
     tnri_block *block = serve_bin(arena, request);
     *served = block != NULL ? TNR_SERVED_BIN : TNR_SERVED_INDEX;
-    return block != NULL ? block : serve_unbinned(arena, request, no_host);
+    return block != NULL
+               ? block
+               : serve_unbinned(tnri_arena_world(arena, request->bytes), request, no_host);
 }
 
 /* Goes on where the cached path ends; releases the lock. */
@@ -289,7 +300,7 @@ static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena 
     tnri_block *block = serve_bin(arena, request);
     if (block == NULL) {
         served = TNR_SERVED_INDEX;
-        block = serve_unbinned(arena, request, &no_host);
+        block = serve_unbinned(tnri_arena_world(arena, request->bytes), request, &no_host);
     }
     if (tnri_likely(block != NULL)) {
         count_served(arena, block->world, block, block->bytes, request->bytes_requested, served);
@@ -326,6 +337,13 @@ static inline tnri_request request_of(size_t bytes)
     return (tnri_request){bytes, tnri_bytes_rounded(bytes), TNR_ALIGNMENT_DEFAULT};
 }
 
+static TNRI_SELDOM tnr_status arena_malloc_end_quick(tnri_arena *arena, size_t bytes, int no_host,
+                                                     void **ptr)
+{
+    tnri_request request = request_of(bytes);
+    return arena_malloc_end(arena, &request, no_host, ptr);
+}
+
 /* For a thread that does not own the lock. */
 static __attribute__((noinline)) tnr_status arena_malloc_shared(tnri_arena *arena, size_t bytes,
                                                                 void **ptr)
@@ -336,20 +354,21 @@ static __attribute__((noinline)) tnr_status arena_malloc_shared(tnri_arena *aren
 }
 
 /* What no bin holds. The calling thread, which owns the lock, has it, and gives it back. */
-static __attribute__((noinline)) tnr_status arena_malloc_unbinned(tnri_arena *arena, size_t bytes,
+static __attribute__((noinline)) tnr_status arena_malloc_unbinned(tnri_arena *arena,
+                                                                  tnri_world *world, size_t bytes,
                                                                   void **ptr)
 {
     tnri_request request = request_of(bytes);
     int no_host = 0;
-    tnri_block *block = serve_unbinned(arena, &request, &no_host);
+    tnri_block *block = serve_unbinned(world, &request, &no_host);
     *ptr = NULL;
     if (tnri_likely(block != NULL)) {
-        count_served(arena, block->world, block, request.bytes, bytes, TNR_SERVED_INDEX);
+        count_served(arena, world, block, request.bytes, bytes, TNR_SERVED_INDEX);
         *ptr = (void *)block->base;
         tnri_lock_release(&arena->lock);
         return TNR_OK;
     }
-    return arena_malloc_end(arena, &request, no_host, ptr);
+    return arena_malloc_end_quick(arena, bytes, no_host, ptr);
 }
 
 tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr)
@@ -361,7 +380,7 @@ tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr)
     __asm__("" : "+r"(world)); /* so that it is computed once: there are registers enough */
     tnri_block *block = tnri_world_unbin(world, rounded);
     if (block == NULL)
-        return arena_malloc_unbinned(arena, bytes, ptr);
+        return arena_malloc_unbinned(arena, world, bytes, ptr);
     count_served(arena, world, block, rounded, bytes, TNR_SERVED_BIN);
     *ptr = (void *)block->base;
     tnri_lock_release(&arena->lock);
@@ -552,6 +571,8 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
 static __attribute__((noinline)) tnr_status arena_free_unbinned(tnri_arena *arena,
                                                                 tnri_block *block)
 {
+    __builtin_prefetch(block->above);
+    __builtin_prefetch(block->below);
     free_counted(block->world, block);
     tnri_lock_release(&arena->lock);
     return TNR_OK;

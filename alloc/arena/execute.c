@@ -403,8 +403,6 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     plan->kin_count = plan->sources_count;
     if (status == TNR_OK)
         status = donors_take(plan);
-    if (status == TNR_OK && plan->moves == TNRI_MOVES_SISTERS && plan->pages_missing > 0)
-        status = TNR_ERR_OUT_OF_MEMORY;
     if (status != TNR_OK)
         goto fail_sources;
     status = chunks_create(plan);

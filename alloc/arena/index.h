@@ -28,72 +28,67 @@ enum {
     TNRI_INDEX_WORDS = (TNRI_INDEX_CLASSES + 63) / 64,
     TNRI_INDEX_LOOKS = 16 /* runs looked at in one class */
 };
-_Static_assert(TNRI_INDEX_WORDS <= 64, "one word sums up the bitmap");
+_Static_assert(TNRI_INDEX_WORDS < 64, "one word sums up the bitmap");
+_Static_assert(TNRI_INDEX_CLASSES <= UINT16_MAX, "a class is read as 16 bits");
 
 typedef struct tnri_index {
-    uint64_t summary;                 /* bit w: words[w] is not zero */
-    uint64_t words[TNRI_INDEX_WORDS]; /* bit c: classes[c] is not empty */
+    uint64_t summary;   /* bit w: words[w] is not zero */
+    uint64_t words[64]; /* bit c: classes[c] is not empty; some are never set */
     tnri_block *classes[TNRI_INDEX_CLASSES];
-    size_t bytes; /* sum over all runs in the index */
-    size_t count;
     tnri_block nobody; /* written to where there is no neighbour; never read */
 } tnri_index;
 
 /* The class of a size: that of the largest class bound not above it. The last one has no upper end:
- * callers may ask for up to an EiB. */
+ * callers may ask for up to an EiB. Above the exact classes the highest bits of the size count the
+ * classes, and each doubling adds as many. */
 static inline unsigned tnri_index_class(size_t bytes)
 {
     size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
-    if (units < TNRI_INDEX_EXACT)
-        return (unsigned)units;
-    unsigned log2 = 63u - (unsigned)__builtin_clzll(units);
-    if (tnri_unlikely(log2 >= TNRI_INDEX_SUB_BITS + 1 + TNRI_INDEX_DOUBLINGS))
-        return TNRI_INDEX_CLASSES - 1; /* a request that no device can serve */
-    unsigned doubling = log2 - (TNRI_INDEX_SUB_BITS + 1);
-    unsigned sub =
-        (unsigned)(units >> (log2 - TNRI_INDEX_SUB_BITS)) & ((1u << TNRI_INDEX_SUB_BITS) - 1);
-    unsigned class_index = TNRI_INDEX_EXACT + (doubling << TNRI_INDEX_SUB_BITS) + sub;
-    tnri_assert_hot(class_index < TNRI_INDEX_CLASSES);
-    return class_index;
+    unsigned log2 = 63u - (unsigned)__builtin_clzll(units | 1u << TNRI_INDEX_SUB_BITS);
+    unsigned shift = log2 - TNRI_INDEX_SUB_BITS;
+    size_t class_index = (units >> shift) + ((size_t)shift << TNRI_INDEX_SUB_BITS);
+    /* More is a request that no device can serve. */
+    return class_index < TNRI_INDEX_CLASSES ? (unsigned)class_index : TNRI_INDEX_CLASSES - 1;
 }
 
 /*
- * Both without branches on what is in a list, which nothing can predict: where there is no
- * neighbour, a record of nobody's is written to.
+ * Makes a record a FREE run, and the reverse: afterwards it is UNUSED, so that nothing merges with
+ * it. Both without branches on what is in a list, which nothing can predict: where there is no
+ * neighbour, a record of nobody's is written to. A run keeps its class: it is computed once.
  */
 static inline void tnri_index_insert(tnri_index *index, tnri_block *run)
 {
-    tnri_assert_hot(run->state == TNRI_FREE);
     unsigned class_index = tnri_index_class(run->bytes);
     tnri_block *head = index->classes[class_index];
     tnri_block *above = head != NULL ? head : &index->nobody;
+    uint64_t word = index->words[class_index / 64];
+    run->what = tnri_block_what(TNRI_FREE, class_index);
     run->prev = NULL;
     run->next = head;
     above->prev = run;
     index->classes[class_index] = run;
-    index->words[class_index / 64] |= (uint64_t)1 << class_index % 64;
-    index->summary |= (uint64_t)1 << class_index / 64;
-    index->bytes += run->bytes;
-    index->count++;
+    index->words[class_index / 64] = word | (uint64_t)1 << class_index % 64;
+    if (tnri_unlikely(word == 0))
+        index->summary |= (uint64_t)1 << class_index / 64;
 }
 
 static inline void tnri_index_remove(tnri_index *index, tnri_block *run)
 {
-    tnri_assert_hot(run->state == TNRI_FREE);
-    unsigned class_index = tnri_index_class(run->bytes);
+    tnri_assert_hot(run->state == TNRI_FREE && run->slack == tnri_index_class(run->bytes));
+    unsigned class_index = (unsigned)(uint16_t)run->what;
     tnri_block *next = run->next;
     tnri_block *prev = run->prev;
     tnri_assert_hot(prev != NULL || index->classes[class_index] == run);
     tnri_block **link = prev != NULL ? &prev->next : &index->classes[class_index];
     tnri_block *above = next != NULL ? next : &index->nobody;
+    run->what = tnri_block_what(TNRI_UNUSED, 0);
     *link = next;
     above->prev = prev;
     uint64_t emptied = index->classes[class_index] == NULL;
     uint64_t word = index->words[class_index / 64] & ~(emptied << class_index % 64);
     index->words[class_index / 64] = word;
-    index->summary &= ~((uint64_t)(word == 0) << class_index / 64);
-    index->bytes -= run->bytes;
-    index->count--;
+    if (tnri_unlikely(word == 0))
+        index->summary &= ~((uint64_t)1 << class_index / 64);
 }
 
 /* The run to carve `bytes` from: the smallest that was found, not above `bytes_max`; null if there
@@ -114,7 +109,7 @@ static inline tnri_block *tnri_index_from(const tnri_index *index, unsigned clas
         return NULL;
     /* Both are computed, and one is chosen, so that nothing has to be predicted. */
     unsigned word_above = (unsigned)__builtin_ctzll(above | (uint64_t)1 << 63);
-    uint64_t bits_above = index->words[word_above % TNRI_INDEX_WORDS];
+    uint64_t bits_above = index->words[word_above];
     word = bits != 0 ? word : word_above;
     bits = bits != 0 ? bits : bits_above;
     *class_found = word * 64 + (unsigned)__builtin_ctzll(bits);

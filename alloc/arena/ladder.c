@@ -206,7 +206,7 @@ static int plan_would_borrow(const tnri_plan *plan)
     if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
         return 0;
     if (plan->moves == TNRI_MOVES_NONE) /* the moving budget is used up, and this needs none */
-        return arena_retired_bytes(plan->arena) < plan->request->bytes;
+        return stream_retired_bytes(plan->arena) < plan->request->bytes;
     return plan->moves == TNRI_MOVES_ALL &&
            (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
 }
@@ -328,42 +328,43 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     return status;
 }
 
-/* Serves by moving chunks to a lane that waits where it borrows. Returns 0 if that did not
- * come about, which costs the request nothing. */
-static int ladder_enrich(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
-                         void **ptr)
+/* Gives a lane that waits where it borrows memory of its own: a run of a sister, or else a new
+ * chunk if that is next to nothing. Serves the request with it; returns 0 if nothing came of it,
+ * which costs the request nothing. */
+static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may_grow, void **ptr)
 {
     tnri_plan plan = {0};
     tnri_visit visit;
-    if (tnri_capturing() || !tnri_device_may_move(arena->device) ||
-        tnri_chunk_check(arena->pool, tnri_request_span(request)) != TNR_OK ||
-        tnri_device_enter(arena->device, &visit) != TNR_OK)
+    *ptr = NULL;
+    if (!tnri_pool_work_begin(arena->pool))
         return 0;
-    tnr_status status = TNR_ERR_BUSY;
-    if (tnri_pool_work_begin(arena->pool)) {
-        *ptr = NULL;
-        status = ladder_plan(&plan, arena, request, moves, ptr);
+    tnr_status status = tnri_lend_kin(arena, request, ptr);
+    if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
+        tnri_chunk_check(arena->pool, tnri_request_span(request)) == TNR_OK &&
+        tnri_device_enter(arena->device, &visit) == TNR_OK) {
+        status = ladder_plan(&plan, arena, request, TNRI_MOVES_OWN, ptr);
         if (status == TNR_OK && *ptr == NULL)
             status = tnri_execute(&plan, 0, ptr);
         tnri_plan_free(&plan);
-        tnri_pool_work_end(arena->pool);
+        tnri_device_leave(&visit);
     }
-    tnri_device_leave(&visit);
-    return status == TNR_OK;
+    tnri_pool_work_end(arena->pool);
+    return *ptr != NULL;
 }
 
 /* Serves from other lanes of the arena's stream: see pool/lane.h. */
 static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
-    tnri_moves moves;
-    if (tnri_lane_is_poor(arena, request, &moves) && ladder_enrich(arena, request, moves, ptr))
+    int may_grow;
+    if (tnri_lane_is_poor(arena, request, &may_grow) &&
+        ladder_enrich(arena, request, may_grow, ptr))
         return 1;
     return tnri_lane_borrow(arena, request, TNR_SERVED_BIN, ptr) ||
            tnri_lane_borrow(arena, request, TNR_SERVED_FLUSH, ptr);
 }
 
-/* Pages that the arena's best place for the request lacks; SIZE_MAX if it has none, or is no arena
- * of the stream with this key any more. */
+/* Pages that the arena's best place for the request lacks: all of them if it has none, or is no
+ * arena of the stream with this key any more. */
 static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request *request)
 {
     tnri_window window = {0};
@@ -373,7 +374,10 @@ static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request
         tnri_window_find(tnri_arena_world(arena, request->bytes), tnri_request_span(request),
                          tnri_run_bytes_max(request->bytes), &window);
     tnri_lock_release(&arena->lock);
-    return has_place ? window.pages_missing : SIZE_MAX;
+    if (has_place)
+        return window.pages_missing;
+    const tnri_space *space = &arena->device->space;
+    return (tnri_request_span(request) + tnri_page_bytes(space) - 1) >> space->page_shift;
 }
 
 /* The lane that serves the request with the fewest pages, whether they move or are new. */

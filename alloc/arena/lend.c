@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "history/note.h"
+#include "pool/lane.h"
 #include "pool/pool.h"
 
 enum {
@@ -146,7 +147,9 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
         return TNR_OK;
     int refused = 0;
     tnri_event *event = NULL;
-    tnr_status status = tnri_execute_order(arena, lender, policy, &event, &refused);
+    tnr_status status = TNR_OK;
+    if (!tnri_lane_is_sister(arena, lender)) /* else it is one stream, and has its order */
+        status = tnri_execute_order(arena, lender, policy, &event, &refused);
     tnri_event_drop(lender->device, event);
     if (status != TNR_OK || refused) {
         loan_undo(lender, pending);
@@ -174,12 +177,40 @@ static int arena_may_lend(const tnri_arena *lender)
            tnri_arena_is_markable(lender) && tnri_arena_has_mark(lender);
 }
 
-tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
+/* Tries the lanes of the arena's own stream. */
+static tnr_status sisters_lend(tnri_arena *arena, const tnri_request *request, int *is_over,
+                               void **ptr)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnr_status status = TNR_OK;
+    size_t count = tnri_lane_sisters(arena, sisters);
+    for (size_t i = 0; i < count && !*is_over && status == TNR_OK; i++)
+        if (tnri_lane_is_sister(arena, sisters[i]))
+            status = lend_from(arena, sisters[i], request, TNRI_CROSS_WAIT, is_over, ptr);
+    return status;
+}
+
+/* Tries the arenas of other streams. */
+static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, int *is_over,
+                              void **ptr)
 {
     int policy = tnri_cross_policy();
+    tnr_status status = TNR_OK;
+    tnri_arena *lender = NULL;
+    if (policy == TNRI_CROSS_OFF)
+        return TNR_OK;
+    while (!*is_over && status == TNR_OK && (lender = tnri_arena_walk(arena->pool, lender)) != NULL)
+        if (lender != arena && !tnri_lane_is_sister(arena, lender) && arena_may_lend(lender))
+            status = lend_from(arena, lender, request, policy, is_over, ptr);
+    return status;
+}
+
+/* Tries the sisters, then, unless `kin`, the others. */
+static tnr_status lend(tnri_arena *arena, const tnri_request *request, int kin, void **ptr)
+{
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     tnri_assert_none_held();
-    if (!tnri_conf_get()->lend || policy == TNRI_CROSS_OFF)
+    if (!tnri_conf_get()->lend)
         return TNR_OK;
     tnri_arena_enter(arena);
     int is_over = !loan_prepare(world);
@@ -187,14 +218,24 @@ tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
     if (is_over)
         return TNR_OK;
     tnr_status status = TNR_OK;
-    tnri_arena *lender = NULL;
-    while (!is_over && status == TNR_OK && (lender = tnri_arena_walk(arena->pool, lender)) != NULL)
-        if (lender != arena && arena_may_lend(lender))
-            status = lend_from(arena, lender, request, policy, &is_over, ptr);
+    if (tnri_lane_has_sisters(arena))
+        status = sisters_lend(arena, request, &is_over, ptr);
+    if (status == TNR_OK && !kin)
+        status = others_lend(arena, request, &is_over, ptr);
     if (!is_over) {
         tnri_arena_enter(arena);
         loan_unprepare(world);
         tnri_lock_release(&arena->lock);
     }
     return status;
+}
+
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    return lend(arena, request, 0, ptr);
+}
+
+tnr_status tnri_lend_kin(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    return lend(arena, request, 1, ptr);
 }

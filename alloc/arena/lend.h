@@ -8,7 +8,8 @@
  *
  *   1. Under the giving arena's lock the run's whole chunks that the request needs are taken out
  *      of it (PENDING).
- *   2. This arena's stream is made to wait for the other's, as for chunks that move.
+ *   2. This arena's stream is made to wait for the other's, as for chunks that move; unless both
+ *      are lanes of one stream, which come first.
  *   3. The giving world keeps a LENT record for addresses of its own spans, so that they still tile
  *      them, and no record for addresses that it had borrowed itself (arena/world_lend.c).
  *   4. The receiving world has the addresses as a range of its own, in which it carves and merges
@@ -32,5 +33,8 @@
  * In the device's context, no lock held. Errors: the driver's, and TNR_ERR_HOST_MEMORY for the
  * record of the block; that no host memory is left for a loan is none. */
 tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr);
+
+/* The same from other lanes of the arena's stream alone: no driver call at all, and no context. */
+tnr_status tnri_lend_kin(tnri_arena *arena, const tnri_request *request, void **ptr);
 
 #endif

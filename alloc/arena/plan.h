@@ -46,8 +46,6 @@ typedef enum tnri_moves {
     TNRI_MOVES_OWN, /* this arena's: it has retired memory that will be free again soon, and to take
                         another stream's would mean to wait for all that it was given so far. Those
                         of the stream's other lanes too */
-    TNRI_MOVES_SISTERS, /* the same, and no new chunk: the plan fails with TNR_ERR_OUT_OF_MEMORY and
-                           without a sentence if they do not suffice */
     TNRI_MOVES_ALL
 } tnri_moves;
 

@@ -56,7 +56,7 @@ void tnri_world_unpromise(tnri_world *world, size_t count)
     world->spares_promised -= count;
 }
 
-int tnri_world_spares(tnri_world *world, size_t count)
+int tnri_world_spares_more(tnri_world *world, size_t count)
 {
     while (world->spares_count < count + world->spares_promised) {
         tnri_slab *slab = tnri_host_alloc(sizeof(*slab));
@@ -79,12 +79,14 @@ int tnri_world_spares(tnri_world *world, size_t count)
 
 void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
 {
-    block->state = state;
     world->bytes_in[state] += block->bytes;
     world->count_in[state]++;
     if (state == TNRI_FREE) {
         tnri_index_insert(&world->index, block);
-    } else if (state == TNRI_HOLE || state == TNRI_LENT) {
+        return;
+    }
+    block->state = state;
+    if (state == TNRI_HOLE || state == TNRI_LENT) {
         tnri_block **list = state == TNRI_HOLE ? &world->holes : &world->lent;
         block->prev = NULL;
         block->next = *list;
@@ -101,7 +103,6 @@ void tnri_record_leave(tnri_world *world, tnri_block *block)
     world->count_in[state]--;
     if (state == TNRI_FREE) {
         tnri_index_remove(&world->index, block);
-        block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
     } else if (state == TNRI_HOLE || state == TNRI_LENT) {
         if (block->next != NULL)
             block->next->prev = block->prev;
@@ -111,7 +112,7 @@ void tnri_record_leave(tnri_world *world, tnri_block *block)
             world->holes = block->next;
         else
             world->lent = block->next;
-        block->state = TNRI_UNUSED;
+        block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
     }
 }
 
@@ -187,34 +188,56 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span)
 
 /* ---- serving and freeing -------------------------------------------------------------------- */
 
-/* Cuts a record that is in no list down to `bytes` at `alignment`; the rest becomes FREE. */
-static void block_fit(tnri_world *world, tnri_block *block, size_t bytes, size_t alignment,
-                      tnri_block **fitted)
+/* Takes a run out of the index of whose front a block is made, and puts the rest there. */
+static inline void run_take_front(tnri_world *world, tnri_block *run, size_t bytes)
 {
-    size_t lead = (0 - block->base) & (alignment - 1);
-    if (lead > 0) {
-        tnri_block *upper = tnri_record_split(world, block, lead);
-        tnri_record_merge(world, block, TNRI_FREE);
-        block = upper;
+    size_t left = run->bytes - bytes;
+    tnri_index_remove(&world->index, run);
+    world->bytes_in[TNRI_FREE] -= bytes;
+    if (left == 0) {
+        world->count_in[TNRI_FREE]--;
+        return;
     }
-    if (block->bytes > bytes) {
-        tnri_block *rest = tnri_record_split(world, block, bytes);
-        tnri_record_merge(world, rest, TNRI_FREE);
-    }
-    *fitted = block;
+    tnri_block *rest = world->spares;
+    tnri_block *above = run->above;
+    tnri_assert(rest != NULL);
+    world->spares = rest->next;
+    world->spares_count--;
+    rest->base = run->base + bytes;
+    rest->bytes = left;
+    rest->below = run;
+    rest->above = above;
+    run->above = rest;
+    run->bytes = bytes;
+    if (tnri_likely(above != NULL))
+        above->below = rest;
+    tnri_index_insert(&world->index, rest);
+}
+
+/* Cuts off a run what lies below the first address of an alignment. Returns the rest, a run too. */
+static TNRI_SELDOM tnri_block *run_cut_lead(tnri_world *world, tnri_block *run, size_t lead)
+{
+    tnri_record_leave(world, run);
+    tnri_block *upper = tnri_record_split(world, run, lead);
+    tnri_record_enter(world, run, TNRI_FREE);
+    tnri_record_enter(world, upper, TNRI_FREE);
+    return upper;
 }
 
 tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment)
 {
     tnri_assert_hot(run->state == TNRI_FREE);
-    tnri_record_leave(world, run);
-    tnri_block *block;
-    block_fit(world, run, bytes, alignment, &block);
-    tnri_assert_hot(block->bytes == bytes);
-    tnri_record_enter(world, block, TNRI_LIVE);
-    block->uses = NULL;
-    tnri_block_map_enter(&world->space->map, block);
-    return block;
+    size_t lead = (0 - run->base) & (alignment - 1);
+    if (tnri_unlikely(lead > 0))
+        run = run_cut_lead(world, run, lead);
+    run_take_front(world, run, bytes);
+    tnri_assert_hot(run->bytes == bytes);
+    world->bytes_in[TNRI_LIVE] += bytes;
+    world->count_in[TNRI_LIVE]++;
+    run->what = tnri_block_what(TNRI_LIVE, 0);
+    run->uses = NULL;
+    tnri_block_map_enter(&world->space->map, run);
+    return run;
 }
 
 void tnri_world_retire(tnri_world *world, tnri_block *block)
@@ -224,12 +247,54 @@ void tnri_world_retire(tnri_world *world, tnri_block *block)
     tnri_record_enter(world, block, TNRI_RETIRED);
 }
 
+static inline void spare_give(tnri_world *world, tnri_block *record)
+{
+    record->next = world->spares;
+    world->spares = record;
+    world->spares_count++;
+}
+
+static inline int is_free_run(const tnri_block *block)
+{
+    return block != NULL && block->state == TNRI_FREE;
+}
+
+/* As tnri_record_merge into FREE, with the sums changed once. */
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 {
-    tnri_assert_hot(block->state == TNRI_LIVE || block->state == TNRI_RETIRED ||
-                    block->state == TNRI_PENDING);
-    tnri_record_leave(world, block);
-    return tnri_record_merge(world, block, TNRI_FREE);
+    unsigned state = block->state;
+    tnri_assert_hot(state == TNRI_LIVE || state == TNRI_RETIRED || state == TNRI_PENDING);
+    tnri_block *above = block->above;
+    tnri_block *below = block->below;
+    size_t bytes = block->bytes;
+    world->bytes_in[state] -= bytes;
+    world->count_in[state]--;
+    world->bytes_in[TNRI_FREE] += bytes;
+    world->count_in[TNRI_FREE]++;
+    if (is_free_run(above)) {
+        tnri_index_remove(&world->index, above);
+        world->count_in[TNRI_FREE]--;
+        bytes += above->bytes;
+        spare_give(world, above);
+        above = above->above;
+        block->above = above;
+        if (tnri_likely(above != NULL))
+            above->below = block;
+    }
+    if (is_free_run(below)) {
+        tnri_index_remove(&world->index, below);
+        world->count_in[TNRI_FREE]--;
+        bytes += below->bytes;
+        block->what = tnri_block_what(TNRI_UNUSED, 0);
+        spare_give(world, block);
+        block = below;
+        block->above = above;
+        if (tnri_likely(above != NULL))
+            above->below = block;
+    }
+    block->bytes = bytes;
+    tnri_index_insert(&world->index, block);
+    return block;
 }
 
 /* The first slot from `slot` on that is not empty, going round. There is one. A block that is

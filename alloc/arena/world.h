@@ -10,8 +10,8 @@
  *
  * Equations, checked by tnri_world_validate:
  *   records tile each span and each borrowed range, in address order, without gap or overlap
- *   index.bytes == sum of FREE records; bytes_in[s] == sum of records in state s, but that of
- *   LIVE has the BINNED ones in it, so that a block that goes between the two changes one sum
+ *   the index holds the FREE records; bytes_in[s] == sum of records in state s, but that of LIVE
+ *   has the BINNED ones in it, so that a block that goes between the two changes one sum
  *   every mapped page of a span lies in FREE, LIVE or BINNED records, every page of a HOLE is
  *   unmapped
  *
@@ -107,7 +107,12 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
 void tnri_world_destroy(tnri_world *world);
 
 /* Has at least `count` spare records besides those promised. 0 if there is no host memory. */
-int tnri_world_spares(tnri_world *world, size_t count);
+int tnri_world_spares_more(tnri_world *world, size_t count);
+static inline int tnri_world_spares(tnri_world *world, size_t count)
+{
+    return tnri_likely(world->spares_count >= count + world->spares_promised) ||
+           tnri_world_spares_more(world, count);
+}
 /* Sets `count` spare records aside for a later change that must not fail; 0 if there is no host
  * memory. tnri_world_unpromise makes them usable. */
 int tnri_world_promise(tnri_world *world, size_t count);
@@ -119,7 +124,7 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span);
 /* ---- serving and freeing -------------------------------------------------------------------- */
 
 /* FREE -> LIVE: takes `bytes` at `alignment` from a run that is large enough. Needs
- * TNRI_CARVE_RECORDS spares and a prepared map entry. */
+ * TNRI_CARVE_RECORDS spares and a prepared map entry. The caller sets the slack. */
 tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
 
 /* LIVE -> RETIRED: keeps block->uses. */

@@ -20,7 +20,7 @@ enum {
     ROUNDS_MAX = 6,       /* what one wait counts for at most: a holder that was stopped by the
                            * scheduler is not what lanes are against */
     LANES_DEFAULT_MAX = 16,
-    WAITS_BORROWING = 4096, /* rests at sisters' locks before the lane asks for memory of its own */
+    WAITS_BORROWING = 512, /* rests at sisters' locks before the lane asks for memory of its own */
     FORCED_BORROWING =
         64,         /* what a borrowed block counts for if lanes are forced, where nobody waits */
     OWN_PART = 1024 /* of the pool (1/n): what a lane may have from the driver for that */
@@ -272,7 +272,7 @@ int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served 
     return is_served;
 }
 
-int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, tnri_moves *moves)
+int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_grow)
 {
     tnri_lane *lane = &arena->lane;
     if (tnri_conf_get()->lanes_forced != 0)
@@ -289,6 +289,6 @@ int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, tnri_moves
     uint64_t part = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
     part = part / OWN_PART > page ? part / OWN_PART : page;
     uint64_t wanted = (tnri_request_span(request) + page - 1) & ~(page - 1);
-    *moves = mapped + wanted <= part ? TNRI_MOVES_OWN : TNRI_MOVES_SISTERS;
+    *may_grow = mapped + wanted <= part;
     return 1;
 }

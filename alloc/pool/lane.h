@@ -12,8 +12,7 @@
  * sister: the block is served from the sister's arena, belongs to it, and goes back to it when it
  * is freed. Only when no sister can serve is more memory taken, so lanes cost what their borders
  * cost. A lane that borrows much meets the others at their locks; when it has waited there for some
- * time, chunks move to it from its sisters, or, if it has next to nothing, it gets a chunk of its
- * own.
+ * time, a sister lends it a run (arena/lend.h), or, if it has next to nothing, it gets a chunk.
  *
  * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
  * done to a stream (end, capture) is done to every arena of its key.
@@ -24,7 +23,6 @@
 #define TNRI_POOL_LANE_H
 
 #include "arena/arena.h"
-#include "arena/plan.h"
 
 enum { TNRI_LANES_MAX = 64 };
 
@@ -69,8 +67,9 @@ size_t tnri_lane_sisters(const tnri_arena *arena, tnri_arena *sisters[TNRI_LANES
  * blocks have just come to. Returns 1 if one could. No lock is held. */
 int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served served, void **ptr);
 
-/* 1 if the lane has borrowed so much that memory should move to it, and then what may: *moves.
- * To be asked once for each request that it cannot serve. No lock is held. */
-int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, tnri_moves *moves);
+/* 1 if the lane has waited for sisters so long that it should have memory of its own, and then
+ * whether it has so little that a new chunk may be made for that. To be asked once for each request
+ * that it cannot serve. No lock is held. */
+int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_grow);
 
 #endif

@@ -158,10 +158,8 @@ TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int devi
         return status;
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
-    if (status == TNR_OK)
+    if (status == TNR_OK && tnri_likely(tnri_conf_get()->lanes_forced == 0)) /* else one in turn */
         *slot = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
-    if (tnri_unlikely(tnri_conf_get()->lanes_forced != 0))
-        slot->generation = 0; /* another lane with each allocation */
     return status;
 }
 
@@ -170,7 +168,7 @@ TNRI_SELDOM void tnri_library_arena_leave(const tnri_arena *arena)
     tnri_thread *thread = tnri_thread_here();
     for (int i = 0; i < TNRI_CACHED_ARENAS; i++)
         if (thread->cached[i].arena == arena)
-            thread->cached[i].generation = 0;
+            thread->cached[i] = (tnri_cached_arena){0};
     thread->lane_left = arena;
 }
 

@@ -98,12 +98,30 @@ static inline tnri_granule *granule_enter(tnri_block_map *map, tnri_block *block
     return granule;
 }
 
+/* Enters a block in granule `i` of those that it reaches into, or again in the last of them. */
+static inline void cover_enter(tnri_granule *granules, size_t i, size_t last, tnri_block *block)
+{
+    atomic_store_explicit(&granules[TNRI_EITHER(i < last) ? i : last].cover, block,
+                          memory_order_release);
+}
+
 /* Enters a block in the granules above `granule`, up to its end. */
 static inline void granules_cover(tnri_block_map *map, tnri_granule *granule, tnri_block *block)
 {
-    tnri_granule *last = granule_of(map, tnri_block_end(block) - 1);
-    while (granule++ < last)
-        atomic_store_explicit(&granule->cover, block, memory_order_release);
+    size_t last = (size_t)(granule_of(map, tnri_block_end(block) - 1) - granule);
+    if (last == 0)
+        return;
+    /* How many there are cannot be predicted; so a few are always written, without a branch. */
+    cover_enter(granule, 1, last, block);
+    cover_enter(granule, 2, last, block);
+    cover_enter(granule, 3, last, block);
+    cover_enter(granule, 4, last, block);
+    cover_enter(granule, 5, last, block);
+    cover_enter(granule, 6, last, block);
+    cover_enter(granule, 7, last, block);
+    cover_enter(granule, 8, last, block);
+    for (size_t i = 9; i <= last; i++)
+        atomic_store_explicit(&granule[i].cover, block, memory_order_release);
 }
 
 void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)

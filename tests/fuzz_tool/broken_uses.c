@@ -7,6 +7,7 @@
  *   forget   a use is forgotten if it is recorded with a pointer into the block, not to its start
  *   leak     the free of a block of an odd number of bytes is forgotten
  *   crash    the 10th free ends the process
+ *   worn     the 10th free after a tnr_shutdown ends the process
  *   hang     the 10th free does not come back
  *   stuck    the stream of the 10th recorded use waits from then on for a word that nobody writes
  */
@@ -21,6 +22,7 @@
 enum { FREE_AT = 10, USE_AT = 10 };
 
 static unsigned frees, uses;
+static unsigned shutdowns;
 
 static int bug_is(const char *name)
 {
@@ -61,6 +63,15 @@ TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream)
     return real(ptr, stream);
 }
 
+TNR_API tnr_status tnr_shutdown(int force)
+{
+    tnr_status (*real)(int);
+    void *symbol = dlsym(RTLD_NEXT, "tnr_shutdown");
+    memcpy(&real, &symbol, sizeof(symbol));
+    shutdowns++;
+    return real(force);
+}
+
 TNR_API tnr_status tnr_free(void *ptr)
 {
     tnr_status (*real)(void *);
@@ -71,6 +82,8 @@ TNR_API tnr_status tnr_free(void *ptr)
         info.bytes_requested % 2 != 0)
         return TNR_OK;
     if (bug_is("crash") && ++frees == FREE_AT)
+        abort();
+    if (bug_is("worn") && shutdowns != 0 && ++frees == FREE_AT)
         abort();
     while (bug_is("hang") && frees + 1 >= FREE_AT)
         pause();

@@ -126,6 +126,20 @@ class Fuzz(unittest.TestCase):
         self.assertIn("signal 6", failure["text"])
         self.assertLess(len(program), 60)
 
+    def test_a_program_that_fails_after_others_only(self):
+        """Programs share a process, and what the one leaves must not be the next one's failure. If
+        it is, the report says so."""
+        report = self.report("--seeds", "1..3", "--jobs", "1", "--ops", "500", "--no-shrink",
+                             code=CRASH, bug="worn")
+        self.assertEqual(report["failure"]["seed"], 2)
+        self.assertIn("only in a process that ran seeds 1 and 0 others before 2",
+                      report["failure"]["text"])
+
+    def test_it_ends_with_more_processes_than_programs(self):
+        for jobs, seeds in ((8, 3), (3, 7), (2, 2)):
+            report = self.report("--seeds", f"1..{seeds}", "--jobs", jobs, "--ops", "200")
+            self.assertEqual(report["programs"], seeds)
+
     # ---- the command line
 
     def test_bad_usage(self):

@@ -13,6 +13,8 @@
  *   maintenance       all of these together, while one thread trims, asks for statistics, validates
  *                     and moves the limit
  *   failures          the same, while one thread makes driver calls fail, now this one, now that
+ *   lanes             maintenance, with three arenas for each stream, which all threads use in turn
+ *   one_with_lanes    all threads on one stream, which gets lanes as they meet
  *
  * Each runs on free-running workers and on a seeded schedule inside the calls. The work is bounded
  * by a number of operations, given as the first argument; the second is the seed.
@@ -55,6 +57,7 @@ enum { WORKERS = 4, LIVE = 16, HANDOVER = 32 };
 typedef struct plan {
     const char *schedule;
     int one_stream, hand_over, make_pools, maintain, sabotage;
+    const char *conf; /* null: the defaults */
 } plan;
 
 typedef struct stress_block {
@@ -282,13 +285,15 @@ static void *maintain_run(void *argument)
 
 static void stress_begin(const plan *work, uint64_t seed)
 {
-    char text[32];
+    char text[96];
     setenv("TENURE_SIM_SCHEDULE", work->schedule, 1);
     snprintf(text, sizeof(text), "%llu", (unsigned long long)seed);
     setenv("TENURE_SIM_SEED", text, 1);
     setenv("TENURE_SIM_MEMORY", "64M", 1);
     setenv("TENURE_SIM_THREADS", "2", 1);
-    setenv("TENURE_CONF", "address_space_gb:32", 1);
+    snprintf(text, sizeof(text), "address_space_gb:32%s%s", work->conf == NULL ? "" : ",",
+             work->conf == NULL ? "" : work->conf);
+    setenv("TENURE_CONF", text, 1);
     (void)simcuda_reset();
     simcuda_violations_clear();
     assert_int_equal(cuInit(0), CUDA_SUCCESS);
@@ -377,12 +382,14 @@ static int group_end(void **state)
 
 int main(int argc, char **argv)
 {
-    static plan own_streams = {NULL, 0, 0, 0, 0, 0};
-    static plan shared_stream = {NULL, 1, 0, 0, 0, 0};
-    static plan producers = {NULL, 0, 1, 0, 0, 0};
-    static plan pools = {NULL, 0, 0, 1, 0, 0};
-    static plan maintenance = {NULL, 0, 1, 1, 1, 0};
-    static plan failures = {NULL, 0, 1, 1, 1, 1};
+    static plan own_streams = {NULL, 0, 0, 0, 0, 0, NULL};
+    static plan shared_stream = {NULL, 1, 0, 0, 0, 0, NULL};
+    static plan producers = {NULL, 0, 1, 0, 0, 0, NULL};
+    static plan pools = {NULL, 0, 0, 1, 0, 0, NULL};
+    static plan maintenance = {NULL, 0, 1, 1, 1, 0, NULL};
+    static plan failures = {NULL, 0, 1, 1, 1, 1, NULL};
+    static plan lanes = {NULL, 0, 1, 1, 1, 0, "lanes_forced:3"};
+    static plan one_with_lanes = {NULL, 1, 1, 0, 1, 0, "lanes_max:4"};
     const struct CMUnitTest tests[] = {
         {"own_streams", stress_test, NULL, NULL, &own_streams},
         {"shared_stream", stress_test, NULL, NULL, &shared_stream},
@@ -390,6 +397,8 @@ int main(int argc, char **argv)
         {"pools", stress_test, NULL, NULL, &pools},
         {"maintenance", stress_test, NULL, NULL, &maintenance},
         {"failures", stress_test, NULL, NULL, &failures},
+        {"lanes", stress_test, NULL, NULL, &lanes},
+        {"one_with_lanes", stress_test, NULL, NULL, &one_with_lanes},
     };
     if (argc > 1)
         operations = strtoull(argv[1], NULL, 10);

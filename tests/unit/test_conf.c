@@ -260,11 +260,9 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8",
-                                        "chunk_mb:4",
-                                        "gpu_direct_rdma:off",
-                                        "handle_type:none",
-                                        "per_process_memory_fraction:0.5",
+    static const char *const fixed[] = {"address_space_gb:8",  "chunk_mb:4",
+                                        "gpu_direct_rdma:off", "handle_type:none",
+                                        "lanes_forced:2",      "per_process_memory_fraction:0.5",
                                         "small_limit_kb:64"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */

@@ -274,9 +274,12 @@ static void the_validator_finds_mistakes(void **state)
     chunks[1].page = 7;
     assert_non_null(tnri_world_validate(world));
     chunks[1].page = 1;
-    world->index.bytes += 512;
+    world->bytes_in[TNRI_FREE] += 512;
     assert_non_null(tnri_world_validate(world));
-    world->index.bytes -= 512;
+    world->bytes_in[TNRI_FREE] -= 512;
+    block->above->slack++;
+    assert_non_null(tnri_world_validate(world));
+    block->above->slack--;
     world->spares_count++;
     assert_non_null(tnri_world_validate(world));
     world->spares_count--;

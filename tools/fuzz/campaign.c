@@ -21,7 +21,6 @@ typedef struct campaign {
      * one that is. OK: nothing of that kind. */
     fuzz_result first[FUZZ_JOBS_MAX];
     char first_seeds[FUZZ_JOBS_MAX][64];
-    int running;
     uint64_t seed_next;
     uint64_t began_ns;
     int is_stopping;
@@ -126,19 +125,24 @@ static int has_time(const campaign *self)
     return limit == 0 || now_ns() - self->began_ns < limit;
 }
 
-/* Gives the child a program, or lets its process go where there is none. */
-static int child_next(campaign *self, fuzz_child *child)
+static int seed_draw(campaign *self, fuzz_child *child, uint64_t seed)
 {
-    if (self->is_stopping || self->seed_next > self->options->seed_last || !has_time(self)) {
-        if (child->pid != 0)
-            fuzz_child_dismiss(child);
-        return 0;
-    }
-    if (fuzz_child_draw(child, self->device, self->seed_next, &self->options->limits,
-                        self->options->program_seconds_max) != 0)
-        return -1;
-    self->seed_next++;
-    self->running++;
+    return fuzz_child_draw(child, self->device, seed, &self->options->limits,
+                           self->options->program_seconds_max);
+}
+
+static int has_seeds(const campaign *self)
+{
+    return !self->is_stopping && self->seed_next <= self->options->seed_last && has_time(self);
+}
+
+/* A program for a child that has none, and one ahead where its process may run several. */
+static int child_feed(campaign *self, fuzz_child *child)
+{
+    int is_one_each = self->device->is_gated || self->options->limits.illegal;
+    while (has_seeds(self) && (child->pid == 0 || (!is_one_each && !child->has_ahead)))
+        if (seed_draw(self, child, self->seed_next++) != 0)
+            return -1;
     return 0;
 }
 
@@ -156,8 +160,7 @@ static int child_again(campaign *self, int number)
     snprintf(self->first_seeds[number], sizeof(self->first_seeds[number]),
              "%" PRIu64 " and %d others before %" PRIu64, child->seed_first, child->programs - 1,
              child->seed);
-    return fuzz_child_draw(child, self->device, child->seed, &self->options->limits,
-                           self->options->program_seconds_max) == 0;
+    return seed_draw(self, child, child->seed) == 0;
 }
 
 /* It has been run alone: where that went well, what the programs before it left is the failure. */
@@ -190,17 +193,33 @@ static void children_stop(campaign *self)
     }
 }
 
-static int child_ended(campaign *self, int number)
+/* The process is ready for another program, and has none or one that was ahead. */
+static int child_done(campaign *self, int number)
 {
     fuzz_child *child = &self->children[number];
-    if (!child->is_stopped) {
-        if (child_again(self, number))
-            return 0;
+    child_compare(self, number);
+    result_add(self, child);
+    if (!fuzz_child_advance(child))
+        fuzz_child_dismiss(child);
+    return child_feed(self, child);
+}
+
+/* The process has ended, with its program; what was ahead has not begun. */
+static int child_gone(campaign *self, int number)
+{
+    fuzz_child *child = &self->children[number];
+    int failed = 0;
+    int was_ahead = child->has_ahead;
+    child->has_ahead = 0;
+    if (child->is_stopped)
+        return 0;
+    if (!child_again(self, number)) {
         child_compare(self, number);
         result_add(self, child);
     }
-    self->running--;
-    return child_next(self, child);
+    if (was_ahead)
+        failed |= seed_draw(self, child, child->ahead) != 0;
+    return failed | (child_feed(self, child) != 0);
 }
 
 /* Waits for programs to end, a tenth of a second at most. */
@@ -212,10 +231,23 @@ static int children_hear(campaign *self)
         links[i] = (struct pollfd){self->children[i].link, POLLIN, 0}; /* -1: left out */
     if (poll(links, (nfds_t)self->options->jobs, 100) <= 0)
         return 0;
-    for (int i = 0; i < self->options->jobs; i++)
-        if (links[i].revents != 0 && fuzz_child_hear(&self->children[i]) != FUZZ_CHILD_RUNS)
-            failed |= child_ended(self, i) != 0;
+    for (int i = 0; i < self->options->jobs; i++) {
+        fuzz_child_news news =
+            links[i].revents == 0 ? FUZZ_CHILD_RUNS : fuzz_child_hear(&self->children[i]);
+        if (news == FUZZ_CHILD_DONE)
+            failed |= child_done(self, i) != 0;
+        else if (news == FUZZ_CHILD_GONE)
+            failed |= child_gone(self, i) != 0;
+    }
     return failed;
+}
+
+static int are_running(const campaign *self)
+{
+    int running = 0;
+    for (int i = 0; i < self->options->jobs; i++)
+        running |= self->children[i].pid != 0;
+    return running;
 }
 
 static void progress_tell(campaign *self)
@@ -232,8 +264,8 @@ static int campaign_run(campaign *self)
 {
     int failed = 0;
     for (int i = 0; i < self->options->jobs && !failed; i++)
-        failed = child_next(self, &self->children[i]) != 0;
-    while (self->running > 0) {
+        failed = child_feed(self, &self->children[i]) != 0;
+    while (are_running(self)) {
         /* A real device is left in peace: what runs there when the time is up may end. */
         if (failed || self->is_stopping || (!has_time(self) && !self->options->limits.gated))
             children_stop(self);

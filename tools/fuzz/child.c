@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -16,29 +17,34 @@
 int fuzz_child_open(fuzz_child *child, size_t ops_max, char *error, size_t error_bytes)
 {
     memset(child, 0, sizeof(*child));
+    child->link = -1;
     child->shared_bytes = sizeof(fuzz_shared) + ops_max * sizeof(fuzz_op);
-    void *memory =
-        mmap(NULL, child->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    child->output = memory == MAP_FAILED ? -1 : memfd_create("tenure-fuzz-output", MFD_CLOEXEC);
-    if (child->output < 0) {
+    for (int i = 0; i < 2; i++) {
+        void *memory = mmap(NULL, child->shared_bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        child->slots[i] = memory == MAP_FAILED ? NULL : memory;
+    }
+    child->output = memfd_create("tenure-fuzz-output", MFD_CLOEXEC);
+    if (child->slots[0] == NULL || child->slots[1] == NULL || child->output < 0) {
         snprintf(error, error_bytes, "no memory for programs of %zu operations", ops_max);
-        if (memory != MAP_FAILED)
-            munmap(memory, child->shared_bytes);
+        fuzz_child_close(child);
         return -1;
     }
-    child->shared = memory;
-    child->shared->room = ops_max;
-    child->link = -1;
+    child->slots[0]->room = child->slots[1]->room = ops_max;
+    child->shared = child->slots[0];
     return 0;
 }
 
 void fuzz_child_close(fuzz_child *child)
 {
-    if (child->shared == NULL)
+    if (child->shared_bytes == 0)
         return;
-    munmap(child->shared, child->shared_bytes);
-    close(child->output);
-    child->shared = NULL;
+    for (int i = 0; i < 2; i++)
+        if (child->slots[i] != NULL)
+            munmap(child->slots[i], child->shared_bytes);
+    if (child->output >= 0)
+        close(child->output);
+    memset(child, 0, sizeof(*child));
 }
 
 /* Operations between two complete checks: no power of two, so that they fall everywhere. */
@@ -101,36 +107,27 @@ static void child_replay(fuzz_shared *shared, fuzz_device *device, uint64_t chec
 /* ---- in the parent -------------------------------------------------------------------------- */
 
 /* What the program finds: no result, no output of others, its time still to come. */
-static void program_begin(fuzz_child *child, unsigned seconds_max, int keep_output)
+static void program_begin(const fuzz_child *child, unsigned seconds_max)
 {
-    child->shared->result.verdict = FUZZ_VERDICT_OK;
-    if (!keep_output)
+    memset(&child->shared->result, 0, sizeof(child->shared->result));
+    if (ftruncate(child->output, 0) == 0)
         (void)lseek(child->output, 0, SEEK_SET);
     alarm(seconds_max); /* a program that hangs ends by SIGALRM */
 }
 
-/* The result says that it crashed until it says otherwise. */
-static int program_prepare(fuzz_child *child)
-{
-    memset(&child->shared->result, 0, sizeof(child->shared->result));
-    child->shared->result.verdict = FUZZ_VERDICT_CRASH;
-    child->is_stopped = 0;
-    return ftruncate(child->output, 0);
-}
-
 static pid_t child_fork(fuzz_child *child, unsigned seconds_max, int keep_output)
 {
-    if (program_prepare(child) != 0)
-        return -1;
+    child->shared = child->slots[0];
+    child->is_stopped = 0;
+    child->programs = 0;
+    child->seed_first = child->seed;
     pid_t pid = fork();
     if (pid == 0) {
         if (!keep_output)
             (void)dup2(child->output, STDERR_FILENO);
-        program_begin(child, seconds_max, keep_output);
+        program_begin(child, seconds_max);
     } else if (pid > 0) {
         child->pid = pid;
-        child->programs = 0;
-        child->seed_first = child->seed;
     }
     return pid;
 }
@@ -139,16 +136,17 @@ static pid_t child_fork(fuzz_child *child, unsigned seconds_max, int keep_output
 static void worker_run(fuzz_child *child, int link, fuzz_device *device, const fuzz_limits *limits,
                        unsigned seconds_max)
 {
-    uint64_t seed = child->seed;
     int is_fresh_each = device->is_gated || limits->illegal;
     for (int programs = 1;; programs++) {
-        child_draw(child->shared, device, seed, limits);
+        child->shared->count = 0;
+        child_draw(child->shared, device, child->seed, limits);
         alarm(0);
         if (child->shared->result.verdict != FUZZ_VERDICT_OK || is_fresh_each ||
             programs == FUZZ_PROGRAMS_EACH || write(link, "", 1) != 1 ||
-            read(link, &seed, sizeof(seed)) != sizeof(seed))
+            read(link, &child->seed, sizeof(child->seed)) != sizeof(child->seed))
             _exit(0);
-        program_begin(child, seconds_max, 0);
+        child->shared = child->slots[programs % 2];
+        program_begin(child, seconds_max);
     }
 }
 
@@ -161,6 +159,7 @@ static int worker_start(fuzz_child *child, fuzz_device *device, const fuzz_limit
     pid_t pid = child_fork(child, seconds_max, 0);
     if (pid == 0) {
         close(ends[0]);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* no worker waits for a fuzzer that is no more */
         worker_run(child, ends[1], device, limits, seconds_max);
     }
     close(ends[1]);
@@ -175,20 +174,33 @@ static int worker_start(fuzz_child *child, fuzz_device *device, const fuzz_limit
 int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
                     const fuzz_limits *limits, unsigned seconds_max)
 {
-    child->seed = seed;
-    child->shared->count = 0;
-    if (child->pid == 0)
+    if (child->pid == 0) {
+        child->seed = seed;
         return worker_start(child, device, limits, seconds_max);
-    if (program_prepare(child) != 0)
-        return -1;
+    }
+    child->ahead = seed;
+    child->has_ahead = 1;
+    /* If the process has ended meanwhile, that will be heard, and the seed is dealt out again. */
+    (void)send(child->link, &seed, sizeof(seed), MSG_NOSIGNAL);
+    return 0;
+}
+
+int fuzz_child_advance(fuzz_child *child)
+{
+    if (!child->has_ahead)
+        return 0;
+    child->has_ahead = 0;
+    child->seed = child->ahead;
     child->programs++;
-    return send(child->link, &seed, sizeof(seed), MSG_NOSIGNAL) == sizeof(seed) ? 0 : -1;
+    child->shared = child->slots[child->programs % 2];
+    return 1;
 }
 
 int fuzz_child_replay(fuzz_child *child, fuzz_device *device, const fuzz_program *program,
                       uint64_t check_every, int is_verbose, unsigned seconds_max)
 {
     child->seed = program->setup.seed;
+    child->shared = child->slots[0];
     child->shared->setup = program->setup;
     child->shared->count = program->count;
     if (program->count > 0)
@@ -261,9 +273,9 @@ fuzz_child_news fuzz_child_hear(fuzz_child *child)
 
 void fuzz_child_dismiss(fuzz_child *child)
 {
-    fuzz_result kept = child->shared->result;
+    /* Closing is not enough: the processes that were begun later have the socket too. */
+    (void)shutdown(child->link, SHUT_RDWR);
     close(child->link);
     child->link = -1;
     fuzz_child_wait(child);
-    child->shared->result = kept;
 }

@@ -3,10 +3,10 @@
  * Programs in processes of their own, so that a crash is a verdict and not the end of the fuzzer.
  *
  * A drawn program that ends well leaves a library and a simulated device that have been shut down,
- * and its process goes on with the next one: FUZZ_PROGRAMS_EACH at most, then there is a new process.
- * So a fault's pages and a process's start are paid for once. After any other verdict the process
- * ends; and what failed in a process that was not new is run again in one that is (campaign.c).
- * Replays, planted errors and programs on other drivers have a process each.
+ * and its process goes on with the next one: FUZZ_PROGRAMS_EACH at most, then there is a new
+ * process. So a fault's pages and a process's start are paid for once. After any other verdict the
+ * process ends; and what failed in a process that was not new is run again in one that is
+ * (campaign.c). Replays, planted errors and programs on other drivers have a process each.
  *
  * The operations are written into shared memory before they run, and so is the result: whatever
  * becomes of the process, its parent has the program that led there.
@@ -30,13 +30,21 @@ typedef struct fuzz_shared {
 
 enum { FUZZ_PROGRAMS_EACH = 256 };
 
+/*
+ * A process has one seed ahead of the program that it runs, and the two programs have a slot each:
+ * it never waits for the fuzzer, which reads one slot while the other is being written.
+ */
 typedef struct fuzz_child {
-    fuzz_shared *shared;
-    size_t shared_bytes;
-    pid_t pid;  /* 0: none runs */
-    int output; /* what the child says on stderr: an anonymous file */
-    int link;   /* a socket: seeds there, a byte back for each program that ended well; -1: none */
-    uint64_t seed;
+    fuzz_shared *slots[2];
+    fuzz_shared *shared; /* that of the program `seed` */
+    size_t shared_bytes; /* of each */
+    pid_t pid;           /* 0: none runs */
+    int output;          /* what the child says on stderr: an anonymous file */
+    int link;            /* a socket: seeds there, a byte back for each program that ended well and
+                            was not the last; -1: none */
+    uint64_t seed;       /* of the program that is run, or was run last */
+    uint64_t ahead;      /* the next one's, if has_ahead */
+    int has_ahead;
     int programs;        /* that its process had run before this one */
     uint64_t seed_first; /* the first of them */
     int is_stopped;      /* the fuzzer itself has ended it, for lack of time */
@@ -52,13 +60,16 @@ typedef enum fuzz_child_news {
 int fuzz_child_open(fuzz_child *child, size_t ops_max, char *error, size_t error_bytes);
 void fuzz_child_close(fuzz_child *child);
 
-/* Has the program of the seed drawn and run, by the child's process if there is one that is ready,
- * else by a new one. Returns 0, or -1. */
+/* Has the program of the seed drawn and run: by a new process, or if there is one, by that after
+ * the program that it runs; there must be none ahead. Returns 0, or -1. */
 int fuzz_child_draw(fuzz_child *child, fuzz_device *device, uint64_t seed,
                     const fuzz_limits *limits, unsigned seconds_max);
 /* What has become of it, for one whose link has something to say; the result is complete. */
 fuzz_child_news fuzz_child_hear(fuzz_child *child);
-/* Ends a process that is ready for another program. */
+/* After FUZZ_CHILD_DONE: the child now stands for the program that was ahead. 0 if there is none.
+ * */
+int fuzz_child_advance(fuzz_child *child);
+/* Ends a process that has no program. */
 void fuzz_child_dismiss(fuzz_child *child);
 /* Starts a process that runs a given program; `check_every` as fuzz_run_start has it. */
 int fuzz_child_replay(fuzz_child *child, fuzz_device *device, const fuzz_program *program,

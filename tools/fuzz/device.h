@@ -5,8 +5,8 @@
  *
  * Reads and writes of blocks are a kernel, `touch`, that declares a whole block as touched, so that
  * the race detector sees all of it. Of some blocks it really visits the first and last words, so
- * that contents are checked without the detector too; of all blocks that would cost more in page
- * faults than everything else together.
+ * that contents are checked without the detector too. It finds them with simcuda_memory_at: with
+ * TENURE_SIM_VIEW=1 nothing is mapped at the addresses of blocks.
  */
 #ifndef TENURE_FUZZ_DEVICE_H
 #define TENURE_FUZZ_DEVICE_H

@@ -3,9 +3,9 @@
  * Running a program: each operation as calls of the public API and of the simulated device, with
  * the verdicts (verdict.h) after it.
  *
- * One process runs one program: the library is started, used and shut down once. What a run leaves
- * for its parent (fuzz_result, the operations it ran) lies in shared memory, so that it is there
- * too if the process crashes.
+ * The library is started, used and shut down once for each program. What a run leaves for its
+ * parent (fuzz_result, the operations it ran) lies in shared memory, so that it is there too if the
+ * process crashes.
  */
 #ifndef TENURE_FUZZ_RUN_H
 #define TENURE_FUZZ_RUN_H

@@ -524,9 +524,8 @@ static bool range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_mem
     if (protection == PROT_NONE) {
         return range_hide(base, bytes);
     }
-    return sim.view ||
-           mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED, first->file,
-                (off_t)first->offset) != MAP_FAILED;
+    return sim.view || mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED,
+                            first->file, (off_t)first->offset) != MAP_FAILED;
 }
 
 /* Applies the change up to end; the kernel is called once per stretch that it can take as one. */

@@ -49,8 +49,8 @@ typedef size_t (*simcuda_kernel_accesses)(void *const *params, simcuda_access *o
 
 /*
  * Where a kernel function finds the memory at a device address: there, or with TENURE_SIM_VIEW=1 in
- * the simulation's view of it. In one piece to the next multiple of the granularity; null if nothing
- * is mapped there. For as long as the memory stays mapped.
+ * the simulation's view of it, for as long as it stays mapped. In one piece to the next multiple of
+ * the granularity; null if nothing is mapped at a reserved address.
  */
 void *simcuda_memory_at(CUdeviceptr address);
 
