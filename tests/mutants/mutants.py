@@ -171,23 +171,35 @@ MUTANTS = [
      "keep_until marks without waiting for the event"),
     # ---- alloc: other streams' memory
     ("donor_no_wait", "alloc/arena/execute.c",
-     "    if (!*refused)\n"
+     "    if (!*refused && !is_kin)\n"
      "        status = tnri_event_order(*event, arena->stream);",
      "    if (0)\n"
      "        status = tnri_event_order(*event, arena->stream);",
      "memory of another stream is taken without a wait"),
     ("donor_idle_ignored", "alloc/arena/execute.c",
-     "    *refused = policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);\n"
-     "    if (!*refused)\n"
+     "    *refused = !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);\n"
+     "    if (!*refused && !is_kin)\n"
      "        status = tnri_event_order(*event, arena->stream);",
      "    *refused = 0;\n"
-     "    if (policy != TNRI_CROSS_IDLE)\n"
+     "    if (policy != TNRI_CROSS_IDLE && !is_kin)\n"
      "        status = tnri_event_order(*event, arena->stream);",
      "cross_stream:idle takes memory that is not idle"),
     ("donor_waited_all", "alloc/arena/execute.c",
      "        upper->waited(arena, key, number);",
      "        upper->waited(arena, key, number + 1000);",
      "the library credits its own wait with later marks"),
+    ("lend_map_kept", "alloc/arena/world_lend.c",
+     "    tnri_block_map_clear(&world->space->map, pending->base, pending->bytes);\n",
+     "",
+     "the map leads to the records of the arena that has lent the addresses"),
+    ("lend_over_spans", "alloc/arena/world_lend.c",
+     "        if (first->base != end || is_span_border(world, end))\n",
+     "        if (first->base != end)\n",
+     "borrowed ranges of two spans become one"),
+    ("lend_all", "alloc/arena/lend.c",
+     "    return *end - *first <= most;",
+     "    return most > 0;",
+     "a request borrows a chunk of any size"),
     ("stale_not_proved", "alloc/arena/stale.c",
      "    *over = stale->event == NULL || tnri_event_is_over(stale->event);",
      "    *over = 1;",
