@@ -186,6 +186,17 @@ int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses)
     return 0;
 }
 
+int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena)
+{
+    for (size_t i = 0; i < graph->holds_count; i++)
+        if (graph->holds[i]->arena == arena)
+            return 1;
+    for (size_t i = 0; i < graph->late_count; i++)
+        if (graph->late[i]->arena == arena)
+            return 1;
+    return 0;
+}
+
 /* Notes that a block of the pool is kept; 0 if there is no host memory. */
 static int graph_note_pool(tnri_graph *graph, tnr_pool pool)
 {

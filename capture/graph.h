@@ -80,6 +80,8 @@ void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count,
 void tnri_graph_drop_late(tnri_graph *graph);
 /* 1 if the graph keeps the block. */
 int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses);
+/* 1 if the graph keeps a block of the arena. */
+int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena);
 
 /* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read:
  * all nodes have been read. On failure what was kept stays kept. */

@@ -5,6 +5,8 @@
  * Launches of graphs that share a pool use the same memory, so each is ordered after the one before
  * it. Nothing is recorded for that as long as they follow each other on one stream; when the stream
  * changes, the end of the work on the former one is marked then, which is at or after the launch.
+ * The same orders a launch after those of other graphs that refer to freed blocks of its pool, which
+ * it writes to again.
  *
  * A place's mutex makes launches into it take turns. It is taken outside of the room, and kept
  * during cuGraphLaunch, which may take long; the room is not.
@@ -101,42 +103,108 @@ static tnr_status launch_refused(const launch *self)
 
 /* ---- order ---------------------------------------------------------------------------------- */
 
-/* The stream of the latest launch, with a reference, if it is another one; and its mark if that was
- * recorded, with a reference. */
-static tnri_stream *launch_before(const launch *self, tnri_event **mark)
+/* The latest launch into a place: its stream, and its mark if that was recorded, with a reference to
+ * each. */
+typedef struct latest {
+    tnri_stream *stream; /* null: there is none to wait for */
+    tnri_event *mark;
+} latest;
+
+/* Of a place, unless it was on this launch's own stream. In the room. */
+static latest latest_of(const launch *self, const tnri_place *place)
 {
-    tnri_stream *before = NULL;
-    *mark = NULL;
-    (void)tnri_room_enter();
-    if (self->place->launch_stream != NULL && self->place->launch_stream != self->stream) {
-        before = self->place->launch_stream;
-        tnri_stream_hold(before);
-        *mark = self->place->launch_mark;
-        if (*mark != NULL)
-            tnri_event_hold(*mark);
+    latest found = {NULL, NULL};
+    if (place == NULL || place->launch_stream == NULL || place->launch_stream == self->stream)
+        return found;
+    found = (latest){place->launch_stream, place->launch_mark};
+    tnri_stream_hold(found.stream);
+    if (found.mark != NULL)
+        tnri_event_hold(found.mark);
+    return found;
+}
+
+static void latest_drop(const launch *self, latest before)
+{
+    if (before.stream == NULL)
+        return;
+    tnri_event_drop(self->device, before.mark);
+    tnri_stream_drop(before.stream);
+}
+
+/* Orders the stream after a latest launch, and drops its references. */
+static tnr_status latest_order(const launch *self, latest before)
+{
+    uint64_t number = 0;
+    if (before.stream == NULL)
+        return TNR_OK;
+    tnr_status status = TNR_OK;
+    if (before.mark == NULL)
+        status = tnri_stream_mark(before.stream, &before.mark, &number);
+    if (status == TNR_OK) {
+        status = tnri_event_order(before.mark, self->handle);
+        if (status == TNR_OK && number != 0)
+            tnri_stream_waits(self->stream, NULL, before.stream->index, number);
     }
-    tnri_room_leave();
-    return before;
+    latest_drop(self, before);
+    return status;
 }
 
 /* Orders the stream after the latest launch into the place. */
 static tnr_status launch_order(const launch *self)
 {
-    tnri_event *mark;
-    uint64_t number = 0;
-    tnri_stream *before = launch_before(self, &mark);
-    if (before == NULL)
-        return TNR_OK;
-    tnr_status status = TNR_OK;
-    if (mark == NULL)
-        status = tnri_stream_mark(before, &mark, &number);
-    if (status == TNR_OK) {
-        status = tnri_event_order(mark, self->handle);
-        if (status == TNR_OK && number != 0)
-            tnri_stream_waits(self->stream, NULL, before->index, number);
-        tnri_event_drop(self->device, mark);
+    (void)tnri_room_enter();
+    latest before = latest_of(self, self->place);
+    tnri_room_leave();
+    return latest_order(self, before);
+}
+
+static int has_held_blocks(tnri_arena *arena)
+{
+    tnri_arena_enter(arena);
+    int has = arena->held_count > 0;
+    tnri_lock_release(&arena->lock);
+    return has;
+}
+
+/* The latest launches of the graphs that keep blocks of the place, but for its own. Stores those
+ * that fit in `found`, if it is not null; returns how many there are. In the room. */
+static size_t holders_find(const launch *self, latest *found)
+{
+    size_t count = 0;
+    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;) {
+        if (graph->place == self->place || !tnri_graph_keeps_of(graph, self->place->arena))
+            continue;
+        if (found != NULL)
+            found[count] = latest_of(self, graph->place);
+        count++;
     }
-    tnri_stream_drop(before);
+    return count;
+}
+
+/* Blocks that this place's graphs write to, and that were freed while graphs of other pools refer to
+ * them: what those have launched until now uses them still. Orders the stream after it. */
+static tnr_status launch_order_holders(const launch *self)
+{
+    if (!has_held_blocks(self->place->arena))
+        return TNR_OK;
+    (void)tnri_room_enter();
+    size_t count = holders_find(self, NULL);
+    size_t bytes = count * sizeof(latest);
+    latest *found = count == 0 ? NULL : tnri_host_alloc(bytes);
+    if (found != NULL)
+        (void)holders_find(self, found);
+    tnri_room_leave();
+    if (count > 0 && found == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (status == TNR_OK)
+            status = latest_order(self, found[i]);
+        else
+            latest_drop(self, found[i]);
+    }
+    if (found != NULL)
+        tnri_host_free(found, bytes);
     return status;
 }
 
@@ -146,6 +214,8 @@ static tnr_status launch_prepare(const launch *self)
     if (status != TNR_OK || self->place == NULL)
         return status;
     status = launch_order(self);
+    if (status == TNR_OK)
+        status = launch_order_holders(self);
     if (status != TNR_OK)
         return status;
     status = tnri_collect_order_after(self->place->arena, self->stream);

@@ -215,8 +215,8 @@ MUTANTS = [
      "who adopts a destroyed stream's memory does not wait for its end"),
     # ---- alloc: geometry and accounting
     ("carve_alignment", "alloc/arena/world.c",
-     "    size_t lead = (0 - block->base) & (alignment - 1);",
-     "    size_t lead = (0 - block->base) & (alignment / 2 - 1);",
+     "    size_t lead = (0 - run->base) & (alignment - 1);",
+     "    size_t lead = (0 - run->base) & (alignment / 2 - 1);",
      "half the alignment that was asked for"),
     ("merge_forgets_above", "alloc/arena/world.c",
      "    block->bytes += upper->bytes;\n"
@@ -225,28 +225,28 @@ MUTANTS = [
      "    block->above = upper->above;",
      "a merge loses 512 bytes"),
     ("unbin_wrong_size", "alloc/arena/world.h",
-     "    if (block == NULL || block->bytes != bytes)\n"
+     "    if (head == NULL || head->bytes != bytes)\n"
      "        return NULL;",
-     "    if (block == NULL)\n"
+     "    if (head == NULL)\n"
      "        return NULL;",
      "a bin serves blocks of another size"),
     ("bin_keeps_first", "alloc/arena/world.h",
-     "    bins->slots[slot] = next;\n"
-     "    bins->count--;",
-     "    bins->count--;",
-     "a block that was taken from its bin can be taken again"),
-    ("bin_bit_stays", "alloc/arena/world.h",
-     "        bins->words[slot / 64] &= ~((uint64_t)1 << slot % 64);\n",
+     "    world->bins.slots[slot] = block->next;\n",
      "",
+     "a block that was taken from its bin can be taken again"),
+    ("bin_bit_stays", "alloc/arena/world.c",
+     "        if (tnri_likely(bins->slots[slot] != NULL))\n"
+     "            return slot;\n",
+     "        return slot;\n",
      "a bin that has become empty still counts as one with blocks"),
     ("carve_keeps_uses", "alloc/arena/world.c",
-     "    tnri_record_enter(world, block, TNRI_LIVE);\n"
-     "    block->uses = NULL;\n",
-     "    tnri_record_enter(world, block, TNRI_LIVE);\n",
+     "    run->what = tnri_block_what(TNRI_LIVE, 0);\n"
+     "    run->uses = NULL;\n",
+     "    run->what = tnri_block_what(TNRI_LIVE, 0);\n",
      "a block from the index keeps what was left in its record"),
     ("count_freed_slot", "alloc/arena/arena.c",
-     "->requested_live -= tnri_block_requested(block);",
-     "->requested_live -= block->bytes;",
+     "    live_subtract(arena, world, 1, block->bytes, tnri_block_requested(block));",
+     "    live_subtract(arena, world, 1, block->bytes, block->bytes);",
      "what was asked for and what was set aside are confused at the free"),
     ("double_free", "alloc/arena/arena.c",
      "block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {",
@@ -303,10 +303,14 @@ MUTANTS = [
      "    int goes_on = uses->holds <= 1 && uses->is_freed;",
      "the first of two graphs that ends lets a block go"),
     ("launch_not_ordered", "capture/launch.c",
-     "        status = tnri_event_order(mark, self->handle);\n"
+     "        status = tnri_event_order(before.mark, self->handle);\n"
      "        if (status == TNR_OK && number",
      "        if (status == TNR_OK && number",
      "launches into a shared pool are not ordered"),
+    ("launch_holders", "capture/launch.c",
+     "    if (!has_held_blocks(self->place->arena))\n",
+     "    if (has_held_blocks(self->place->arena))\n",
+     "a launch is not ordered after those of graphs that refer to freed blocks of its pool"),
     ("launch_overwrites", "capture/launch.c",
      "    if (base == 0)\n"
      "        return TNR_OK;",
