@@ -5,8 +5,8 @@
  * Launches of graphs that share a pool use the same memory, so each is ordered after the one before
  * it. Nothing is recorded for that as long as they follow each other on one stream; when the stream
  * changes, the end of the work on the former one is marked then, which is at or after the launch.
- * The same orders a launch after those of other graphs that refer to freed blocks of its pool, which
- * it writes to again.
+ * The same orders a launch after those of other graphs that refer to freed blocks of its pool,
+ * which it writes to again.
  *
  * A place's mutex makes launches into it take turns. It is taken outside of the room, and kept
  * during cuGraphLaunch, which may take long; the room is not.
@@ -103,8 +103,8 @@ static tnr_status launch_refused(const launch *self)
 
 /* ---- order ---------------------------------------------------------------------------------- */
 
-/* The latest launch into a place: its stream, and its mark if that was recorded, with a reference to
- * each. */
+/* The latest launch into a place: its stream, and its mark if that was recorded, with a reference
+ * to each. */
 typedef struct latest {
     tnri_stream *stream; /* null: there is none to wait for */
     tnri_event *mark;
@@ -181,8 +181,8 @@ static size_t holders_find(const launch *self, latest *found)
     return count;
 }
 
-/* Blocks that this place's graphs write to, and that were freed while graphs of other pools refer to
- * them: what those have launched until now uses them still. Orders the stream after it. */
+/* Blocks that this place's graphs write to, and that were freed while graphs of other pools refer
+ * to them: what those have launched until now uses them still. Orders the stream after it. */
 static tnr_status launch_order_holders(const launch *self)
 {
     if (!has_held_blocks(self->place->arena))
