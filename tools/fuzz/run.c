@@ -208,6 +208,8 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
     int is_planted =
         op->is_illegal && run->last[op->block].is_fresh &&
         (why != NULL || op->kind == FUZZ_FREE_WRONG || op->kind == FUZZ_STREAM_DESTROY);
+    if (why == NULL && op->is_illegal && op->kind == FUZZ_STREAM_DESTROY && !is_planted)
+        why = "the steps before the planted error did not take place";
     if (why == NULL && run->device->is_gated && (why = gate_refuses(op)) != NULL)
         run->result->unavailable[op->kind]++;
     if (why != NULL && !is_planted) {
