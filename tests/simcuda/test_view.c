@@ -175,10 +175,11 @@ static void test_it_outlives_a_reset(void **state)
 
 static void child_starts(void *data)
 {
+    (void)data;
     (void)simcuda_reset();
     fixture_start("VIEW=1", NULL);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
-    if (simcuda_memory_at(at) == data || cuMemsetD8(at, 9, CHUNK) != CUDA_SUCCESS) {
+    if (cuMemsetD8(at, 9, CHUNK) != CUDA_SUCCESS) {
         abort();
     }
 }
@@ -190,7 +191,7 @@ static void test_a_child_has_its_own(void **state)
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     unsigned char byte = 0;
     assert_ok(cuMemsetD8(at, 3, CHUNK));
-    assert_true(survives(child_starts, simcuda_memory_at(at)));
+    assert_true(survives(child_starts, NULL));
     assert_ok(cuMemcpyDtoH(&byte, at, 1));
     assert_int_equal(byte, 3);
     chunk_unmapped(at, CHUNK);

@@ -21,7 +21,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define VIEW_BYTES (UINT64_C(1) << 40)    /* address space, of which little is ever touched */
+/* Address space, of which little is ever touched; under the thread sanitizer, which needs several
+ * times as much for each mapping, the kernel does not always have that many. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VIEW_BYTES (UINT64_C(1) << 37)
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define VIEW_BYTES (UINT64_C(1) << 37)
+#endif
+#ifndef VIEW_BYTES
+#define VIEW_BYTES (UINT64_C(1) << 40)
+#endif
 #define SPARE_PAGES (UINT64_C(256) << 20) /* what a reset leaves resident, for each device */
 
 /* A released range of the file. */
@@ -33,6 +44,7 @@ struct spare {
 static struct view {
     unsigned char *base; /* null: none yet */
     int file;
+    bool is_parents;      /* inherited by a fork */
     struct spare *spares; /* a stack */
     size_t spare_count;
     size_t spare_room;
@@ -45,6 +57,12 @@ bool sim_view_open(struct sim_device *device)
 {
     struct view *view = &views[device->ordinal];
     view->spare_count = 0;
+    if (view->is_parents) { /* there may be no address space for two of them */
+        (void)munmap(view->base, VIEW_BYTES);
+        (void)close(view->file);
+        view->base = NULL;
+        view->is_parents = false;
+    }
     if (view->base == NULL) {
         int file = sim_device_file();
         void *base = file < 0 ? MAP_FAILED
@@ -52,8 +70,8 @@ bool sim_view_open(struct sim_device *device)
                                      MAP_SHARED | MAP_NORESERVE, file, 0);
         if (base == MAP_FAILED) {
             sim_note("no view of device %d's memory: the kernel refuses its file or a mapping of "
-                     "1 TiB; unset TENURE_SIM_VIEW",
-                     device->ordinal);
+                     "%d GiB; unset TENURE_SIM_VIEW",
+                     device->ordinal, (int)(VIEW_BYTES >> 30));
             if (file >= 0) {
                 close(file);
             }
@@ -76,11 +94,12 @@ void sim_view_close(const struct sim_device *device)
     }
 }
 
-/* A child has the parent's files mapped; they are the parent's memory. */
+/* A child has the parent's files mapped; they are the parent's memory, which it may look at until it
+ * has a view of its own. */
 void sim_view_forked(void)
 {
     for (int i = 0; i < SIM_MAX_DEVICES; i++) {
-        views[i].base = NULL;
+        views[i].is_parents = views[i].base != NULL;
     }
 }
 
