@@ -94,8 +94,8 @@ void sim_view_close(const struct sim_device *device)
     }
 }
 
-/* A child has the parent's files mapped; they are the parent's memory, which it may look at until it
- * has a view of its own. */
+/* A child has the parent's files mapped; they are the parent's memory, which it may look at until
+ * it has a view of its own. */
 void sim_view_forked(void)
 {
     for (int i = 0; i < SIM_MAX_DEVICES; i++) {
