@@ -21,18 +21,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Address space, of which little is ever touched; under the thread sanitizer, which needs several
- * times as much for each mapping, the kernel does not always have that many. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define VIEW_BYTES (UINT64_C(1) << 37)
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define VIEW_BYTES (UINT64_C(1) << 37)
-#endif
-#ifndef VIEW_BYTES
-#define VIEW_BYTES (UINT64_C(1) << 40)
-#endif
+/* Address space, of which little is ever touched: as much as can be had, a quarter after each
+ * refusal. Valgrind and the thread sanitizer, which needs several times as much for each mapping,
+ * do not always have the most. */
+#define VIEW_MOST (UINT64_C(1) << 40)
+#define VIEW_LEAST (UINT64_C(1) << 34)
 #define SPARE_PAGES (UINT64_C(256) << 20) /* what a reset leaves resident, for each device */
 
 /* A released range of the file. */
@@ -43,6 +36,7 @@ struct spare {
 
 static struct view {
     unsigned char *base; /* null: none yet */
+    uint64_t bytes;
     int file;
     bool is_parents;      /* inherited by a fork */
     struct spare *spares; /* a stack */
@@ -52,33 +46,44 @@ static struct view {
 
 /* ---- Their life ----------------------------------------------------------------------------- */
 
+/* Makes the file and maps it. */
+static bool view_map(struct view *view)
+{
+    int file = sim_device_file();
+    if (file < 0) {
+        return false;
+    }
+    for (uint64_t bytes = VIEW_MOST; bytes >= VIEW_LEAST; bytes /= 4) {
+        void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+        if (base != MAP_FAILED) {
+            view->base = base;
+            view->bytes = bytes;
+            view->file = file;
+            return true;
+        }
+    }
+    close(file);
+    return false;
+}
+
 /* The device's view, made if there is none. False if there is no memory or address space for it. */
 bool sim_view_open(struct sim_device *device)
 {
     struct view *view = &views[device->ordinal];
     view->spare_count = 0;
     if (view->is_parents) { /* there may be no address space for two of them */
-        (void)munmap(view->base, VIEW_BYTES);
+        (void)munmap(view->base, view->bytes);
         (void)close(view->file);
         view->base = NULL;
         view->is_parents = false;
     }
     if (view->base == NULL) {
-        int file = sim_device_file();
-        void *base = file < 0 ? MAP_FAILED
-                              : mmap(NULL, VIEW_BYTES, PROT_READ | PROT_WRITE,
-                                     MAP_SHARED | MAP_NORESERVE, file, 0);
-        if (base == MAP_FAILED) {
+        if (!view_map(view)) {
             sim_note("no view of device %d's memory: the kernel refuses its file or a mapping of "
                      "%d GiB; unset TENURE_SIM_VIEW",
-                     device->ordinal, (int)(VIEW_BYTES >> 30));
-            if (file >= 0) {
-                close(file);
-            }
+                     device->ordinal, (int)(VIEW_LEAST >> 30));
             return false;
         }
-        view->base = base;
-        view->file = file;
     }
     device->file = view->file;
     device->view = view->base;
@@ -90,7 +95,8 @@ void sim_view_close(const struct sim_device *device)
 {
     struct stat status;
     if (fstat(device->file, &status) == 0 && (uint64_t)status.st_blocks * 512 > SPARE_PAGES) {
-        (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, VIEW_BYTES);
+        (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                        (off_t)views[device->ordinal].bytes);
     }
 }
 
@@ -116,7 +122,7 @@ bool sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset)
             return true;
         }
     }
-    if (bytes > VIEW_BYTES - device->next_offset) {
+    if (bytes > view->bytes - device->next_offset) {
         return false;
     }
     *offset = device->next_offset;
