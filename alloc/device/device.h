@@ -138,15 +138,20 @@ tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
 void tnri_device_leave(tnri_visit *visit);
 
 /*
- * The moving budget. A move costs driver time that a larger pool would not need, so moves may take
- * a burst of it, and in the long run a share of the running time; beyond that the pool grows. The
- * cost of a move is a constant, and on the simulated device no time passes, so the decision is a
- * function of the inputs alone.
+ * The moving budget. Moves and loans cost time that a larger pool would not need, so they may take
+ * a burst of it, and in the long run a share of the running time; beyond that the pool grows. What
+ * is charged is the time that they took: threads that call the driver at once wait for each other,
+ * so that a move may cost twenty times what it costs alone. On the simulated device no time passes
+ * and each costs a constant, so that the decision is a function of the inputs alone.
  *
- * tnri_device_may_move: 1 if the budget is not used up. tnri_device_moved: charges so many moves.
+ * tnri_device_may_move: 1 if the budget is not used up. tnri_device_time_ns: when something began
+ * that is to be charged. tnri_device_moved: charges for a request that moved `chunks` of its
+ * `chunks_all` chunks. tnri_device_lent: charges a loan.
  */
 int tnri_device_may_move(tnri_device *device);
-void tnri_device_moved(tnri_device *device, size_t chunks);
+uint64_t tnri_device_time_ns(const tnri_device *device);
+void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns);
+void tnri_device_lent(tnri_device *device, uint64_t began_ns);
 
 /* Raises an atomic peak to `value`. */
 void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value);
