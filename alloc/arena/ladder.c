@@ -300,8 +300,10 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     tnri_moves moves = ladder_moves(arena, request);
     tnri_moves most = ladder_moves_max(arena);
     status = ladder_climb(arena, request, moves, 0, ptr);
-    if (is_shortage(status) && moves != most) /* what cannot grow moves at any cost */
+    if (is_shortage(status) && moves != most) { /* what cannot grow moves at any cost */
+        tnri_device_short(device);
         status = ladder_climb(arena, request, most, 0, ptr);
+    }
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;

@@ -187,6 +187,7 @@ static tnr_status device_build(tnri_device *device)
                           device->index);
     device->started_ns = tnri_driver_loaded.simulated ? 0 : tnri_clock_ns();
     atomic_store(&device->move_spent_ns, 0);
+    atomic_store(&device->moves_granted, 0);
     return TNR_OK;
 }
 
@@ -350,6 +351,8 @@ void tnri_device_leave(tnri_visit *visit)
  * event, and a wait for it. */
 enum { MOVE_NS = 34000, LOAN_NS = 3000 };
 
+enum { SHORT_GRANT = 64 }; /* requests that move first after one that could not grow */
+
 /* Time that moves and loans may have taken until now, counted from the device's start. */
 static uint64_t move_allowed_ns(const tnri_device *device, uint64_t *burst_ns)
 {
@@ -362,8 +365,20 @@ static uint64_t move_allowed_ns(const tnri_device *device, uint64_t *burst_ns)
 int tnri_device_may_move(tnri_device *device)
 {
     uint64_t burst_ns;
-    return atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed) <
-           move_allowed_ns(device, &burst_ns);
+    if (atomic_load_explicit(&device->move_spent_ns, memory_order_relaxed) <
+        move_allowed_ns(device, &burst_ns))
+        return 1;
+    uint32_t granted = atomic_load_explicit(&device->moves_granted, memory_order_relaxed);
+    while (granted > 0 &&
+           !atomic_compare_exchange_weak_explicit(&device->moves_granted, &granted, granted - 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return granted > 0;
+}
+
+void tnri_device_short(tnri_device *device)
+{
+    atomic_store_explicit(&device->moves_granted, SHORT_GRANT, memory_order_relaxed);
 }
 
 uint64_t tnri_device_time_ns(const tnri_device *device)
