@@ -3,11 +3,14 @@
  * The block map: from an address to the block that contains it, in two dependent loads, or three
  * where small blocks are dense.
  *
- * The device's address range is cut into granules of 1 MiB, each with an entry of two words:
+ * The device's address range is cut into granules of 1 MiB, each with an entry: the block that
+ * begins in it; or, where several do (always so in the small world), a table with an entry for each
+ * part of 32 KiB, marked by its lowest bit. And it is cut into reaches of 64 MiB, each with
  *
- *   start   the block that begins in the granule; or, where several do (always so in the small
- *           world), a table with an entry for each part of 32 KiB, marked by its lowest bit
- *   cover   the block that covers the granule's first byte, if it began in an earlier one
+ *   cover   the block that covers the reach's first byte, if it began in an earlier one
+ *
+ * so that an address inside a block finds it by looking at the granules below, as far down as the
+ * reach goes, and then at its cover; a block is entered where it begins, and seldom elsewhere.
  *
  * A part's entry is the block that begins there; or, where several do, a table with a slot for each
  * 512 bytes, marked likewise. So what the map takes in caches and in memory goes with the number of
@@ -35,6 +38,8 @@ enum {
     TNRI_GRANULE_SHIFT = 20,
     TNRI_PART_SHIFT = 15,
     TNRI_SLOT_SHIFT = 9,
+    TNRI_REACH_SHIFT = 26,
+    TNRI_REACH_GRANULES = 1 << (TNRI_REACH_SHIFT - TNRI_GRANULE_SHIFT),
     TNRI_PARTS_COUNT = 1 << (TNRI_GRANULE_SHIFT - TNRI_PART_SHIFT),
     TNRI_SLOTS_COUNT = 1 << (TNRI_PART_SHIFT - TNRI_SLOT_SHIFT)
 };
@@ -56,14 +61,14 @@ typedef struct tnri_slots {
 
 typedef struct tnri_granule {
     tnri_map_entry start; /* tnri_block *, or tnri_parts * + 1 */
-    _Atomic(tnri_block *) cover;
 } tnri_granule;
 
-/* Constant after creation, except what `granules` points to. */
+/* Constant after creation, except what the tables hold. */
 typedef struct tnri_block_map {
     uintptr_t base; /* of the device's range, a multiple of a granule */
     size_t bytes;
     tnri_granule *granules;
+    _Atomic(tnri_block *) *covers; /* of the reaches, counted from the base */
 } tnri_block_map;
 
 /* Makes the map of a range; 0 if there is no host memory. */
