@@ -54,9 +54,11 @@ typedef struct bench_setup {
     CUstream streams[BENCH_THREADS_MAX];
     bench_allocator allocators[BENCH_ALLOCATORS_MAX]; /* Tenure is the first */
     size_t allocators_count;
-    int has_driver; /* the driver's own calls are timed, beside its pool */
+    int has_driver; /* the driver's own calls are timed */
+    int has_pool;   /* and its pool */
     int rounds;
     int is_quick;
+    size_t mix_live; /* blocks of a thread of the mix, and in all of the shared one; 0: 2,000 */
     int threads[16]; /* the thread counts, rising */
     size_t threads_count;
     uint64_t clock_ns;        /* what two readings of the clock take */

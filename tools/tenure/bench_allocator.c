@@ -121,7 +121,8 @@ static int pool_release(void *ptr, CUstream stream)
 static void pool_trim(void)
 {
     bench.active->gpu.cuCtxSynchronize();
-    bench.active->gpu.cuMemPoolTrimTo(bench.pool, 0);
+    if (!bench.active->simulated)
+        bench.active->gpu.cuMemPoolTrimTo(bench.pool, 0);
 }
 
 static const char *pool_error(void)
@@ -130,11 +131,13 @@ static const char *pool_error(void)
                           sizeof(pool_error_text));
 }
 
-/* Makes the pool keep what it has: otherwise it gives everything back at each synchronisation and
- * the comparison would be with mapping memory, not with a cache. */
+/* Makes the pool keep what it has (the simulated one cannot): otherwise it gives everything back at
+ * each synchronisation and the comparison would be with mapping memory, not with a cache. */
 static int pool_open(char *error, size_t error_bytes)
 {
     const gpu_driver *gpu = &bench.active->gpu;
+    if (bench.active->simulated && gpu->cuMemAllocAsync && gpu->cuMemFreeAsync)
+        return 0;
     if (!gpu->cuMemAllocAsync || !gpu->cuMemFreeAsync || !gpu->cuDeviceGetDefaultMemPool ||
         !gpu->cuMemPoolSetAttribute || !gpu->cuMemPoolTrimTo) {
         snprintf(error, error_bytes, "the driver has no memory pools");
@@ -234,8 +237,7 @@ int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *er
     bench_allocator *next = setup->allocators;
     *next++ = (bench_allocator){"Tenure",      "tenure",    tenure_allocate, tenure_release,
                                 context_enter, tenure_trim, tenure_error};
-    /* The simulated driver's pool is a stand-in whose speed means nothing. */
-    if (setup->has_driver && !setup->active->simulated) {
+    if (setup->has_pool) {
         if (pool_open(error, error_bytes) != 0)
             return -1;
         *next++ = (bench_allocator){"driver pool", "driver_pool", pool_allocate, pool_release,

@@ -24,8 +24,8 @@ enum {
     LIVE_WANTED_QUICK = 200,
     QUICK_LIVE_SHARE = 20, /* of the counts of the live sections, in a quick run */
     SETTLE_OPS = 256,
-    WARM_UP_PER_BLOCK = 100,
-    WARM_UP_PER_BLOCK_MANY = 10, /* with many live blocks the filling is half of the warm-up */
+    WARM_UP_PER_BLOCK = 1000,
+    WARM_UP_PER_BLOCK_MANY = 100, /* with many live blocks the filling is part of the warm-up */
     WARM_UP_PER_BLOCK_QUICK = 5,
 };
 
@@ -226,7 +226,9 @@ static exit_code row_run(const bench_setup *setup, const mix_kind *kind, int thr
 exit_code bench_mix_run(const bench_setup *setup, bench_rows *out)
 {
     exit_code code = EXIT_CODE_OK;
-    size_t live = setup->is_quick ? LIVE_WANTED_QUICK : LIVE_WANTED;
+    size_t live = setup->mix_live   ? setup->mix_live
+                  : setup->is_quick ? LIVE_WANTED_QUICK
+                                    : LIVE_WANTED;
     for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++)
         code = row_run(setup, &mix_own, setup->threads[i], live, out);
     for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++) {
