@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alive.h"
+#include "base/ticks.h"
 
 enum {
     SPINS_MAX = 10,   /* each twice as long as the one before: some tens of microseconds in all */
@@ -21,6 +22,11 @@ enum {
  * much as some hundred turns of its owner save, so even a lock that is taken away at the worst
  * moment each time costs little more than one without owners. */
 enum { STREAK_FIRST = 128, STREAK_LAST = 1 << 20 };
+
+/* An owner that had the lock for so long, a millisecond or some in any clock that ticks may be, has
+ * saved far more than it costs to take it away: that was somebody who looks in now and then, such
+ * as one who reads statistics, and no reason to make owners rarer. */
+#define OWNED_LONG_TICKS (INT64_C(1) << 21)
 
 /* Threads' addresses are multiples of this; what an owner's place is told by. */
 enum { OWNER_ALIGNMENT = 16 };
@@ -86,11 +92,17 @@ static void lock_rest(unsigned round)
     }
 }
 
-/* From now on it takes twice as many turns to own the lock. */
+/* From now on it takes twice as many turns to own the lock, or half as many. */
 static void lock_own_later(tnri_lock *lock)
 {
     if (lock->streak_wanted < STREAK_LAST)
         lock->streak_wanted *= 2;
+}
+
+static void lock_own_sooner(tnri_lock *lock)
+{
+    if (lock->streak_wanted > STREAK_FIRST)
+        lock->streak_wanted /= 2;
 }
 
 /* Takes the lock away from its owner, if nobody else is doing that. */
@@ -104,7 +116,9 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
     _Atomic uint8_t *inside = &lock->inside[place];
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
         lock_rest(round);
-    if (!tnri_alive_is_gone(owner - place, lock->owner_id))
+    if ((int64_t)(tnri_ticks() - lock->owned_ticks) > OWNED_LONG_TICKS)
+        lock_own_sooner(lock);
+    else if (!tnri_alive_is_gone(owner - place, lock->owner_id))
         lock_own_later(lock);
     lock->latest = 0;
     atomic_store_explicit(&lock->owner, 0, memory_order_release);
@@ -140,7 +154,8 @@ static void lock_own(tnri_lock *lock, uintptr_t self)
     atomic_store_explicit(&lock->inside[place], 0, memory_order_relaxed); /* nobody else writes */
     lock->owners[place] = self;
     lock->owner_id = tnri_alive_id();
-    /* Who takes the lock away reads the id. */
+    lock->owned_ticks = tnri_ticks();
+    /* Who takes the lock away reads both. */
     atomic_store_explicit(&lock->owner, self + place, memory_order_release);
 }
 

@@ -15,9 +15,10 @@
  * on all processors that run this process (membarrier), and waits until the owner is outside. From
  * the barrier on the owner sees that it is none any more, or is seen inside: Dekker's algorithm
  * with the price paid by who comes seldom. To take a lock away costs some microseconds, so with
- * each time it takes twice as many turns in a row to own it again, and a lock that threads share
- * never has an owner. Only arenas' and streams' locks may have one. After Dice, Huang and Yang,
- * "Asymmetric Dekker Synchronization" (2001), and the biased locks of the Java machines.
+ * each time it takes twice as many turns in a row to own it again, or half as many if the owner had
+ * it for long: a lock that threads share has no owner. Only arenas' and streams' locks may have
+ * one. After Dice, Huang and Yang, "Asymmetric Dekker Synchronization" (2001), and the biased locks
+ * of the Java machines.
  *
  * An owner may be stopped between its first look and its plain store, for as long as the scheduler
  * likes, so that the store comes when it is no owner any more. That is why each owner that a lock
@@ -77,8 +78,11 @@ typedef struct tnri_lock {
         uint32_t streak;   /* turns in a row of `latest`; */
         uint32_t owner_id; /* while there is an owner: his kernel id, when he became it */
     };
-    uint32_t streak_wanted;             /* that make it the owner */
-    uintptr_t latest;                   /* thread */
+    uint32_t streak_wanted; /* that make it the owner */
+    union {
+        uintptr_t latest;     /* thread that had the last turn; */
+        uint64_t owned_ticks; /* while there is an owner: when he became it */
+    };
     uintptr_t owners[TNRI_LOCK_OWNERS]; /* threads, by place; 0: free */
 } tnri_lock;
 

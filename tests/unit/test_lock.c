@@ -10,7 +10,8 @@
  * owners: a_late_owner_disturbs_nobody failed. In owner_place, without the places of addresses that
  * no thread has: threads_that_are_gone_leave_their_places and two more failed; with those of all
  * addresses: places_of_the_living_are_kept and an_heir_keeps_the_place failed. In lock_disown, with
- * twice the turns in any case: an_owner_that_is_gone_shared_nothing failed.
+ * twice the turns in any case: an_owner_that_is_gone_shared_nothing failed; without regard to how
+ * long it was the owner: who_comes_seldom_disturbs_no_owner failed.
  */
 #include "unit.h"
 
@@ -23,6 +24,7 @@
 
 #include "base/alive.h"
 #include "base/lock.h"
+#include "base/ticks.h"
 
 static tnri_lock outer, inner, same;
 
@@ -218,6 +220,12 @@ static void *other_owns(void *user)
     return NULL;
 }
 
+/* As if the calling thread, the owner, had been it for no time at all, or for long. */
+static void owned_since(int64_t ticks_ago)
+{
+    owned.owned_ticks = tnri_ticks() - (uint64_t)ticks_ago;
+}
+
 static void many_turns_make_an_owner(void **state)
 {
     (void)state;
@@ -227,6 +235,7 @@ static void many_turns_make_an_owner(void **state)
     assert_int_equal(atomic_load(&owned.owner), 0);
     turns(TURNS);
     assert_int_equal(atomic_load(&owned.owner), tnri_lock_self());
+    owned_since(-(INT64_C(1) << 40));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, other_takes, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -241,6 +250,24 @@ static void many_turns_make_an_owner(void **state)
     tnri_lock_init(&owned, TNRI_RANK_HOST);
     turns(4 * TURNS);
     assert_int_equal(atomic_load(&owned.owner), 0);
+}
+
+/* Somebody who looks in now and then, and not at once, does not make owners rarer. */
+static void who_comes_seldom_disturbs_no_owner(void **state)
+{
+    enum { VISITS = 30 };
+    (void)state;
+    if (!owned_init())
+        skip();
+    for (int i = 0; i < VISITS; i++) {
+        turns(200);
+        assert_int_equal(atomic_load(&owned.owner), tnri_lock_self());
+        owned_since(INT64_C(1) << 40);
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, other_takes, NULL), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(atomic_load(&owned.owner), 0);
+    }
 }
 
 static void an_owner_inside_keeps_others_out(void **state)
@@ -434,6 +461,7 @@ static void an_owner_that_is_gone_shared_nothing(void **state)
     }
     /* One that lives did. */
     turns(TURNS);
+    owned_since(-(INT64_C(1) << 40));
     comer_start(&comers[1], 1, 0);
     comer_end(&comers[1]);
     assert_int_equal(owned.streak_wanted, 2 * wanted);
@@ -494,6 +522,7 @@ int main(void)
         cmocka_unit_test(violations_end_the_process),
         cmocka_unit_test(threads_exclude_each_other),
         cmocka_unit_test(many_turns_make_an_owner),
+        cmocka_unit_test(who_comes_seldom_disturbs_no_owner),
         cmocka_unit_test(an_owner_inside_keeps_others_out),
         cmocka_unit_test(a_late_owner_disturbs_nobody),
         cmocka_unit_test(owners_exclude_others),
