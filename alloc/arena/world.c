@@ -298,7 +298,8 @@ tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 }
 
 /* The first slot from `slot` on that is not empty, going round. There is one. A block that is
- * handed out again leaves its slot's bit behind; it goes here. */
+ * handed out again leaves its slot's bit behind; it goes here. One that is merged does not: else
+ * each second slot that is looked at would be empty, and nothing could predict which. */
 static unsigned bins_next(tnri_bins *bins, unsigned slot)
 {
     unsigned word = slot / 64;
@@ -316,11 +317,21 @@ static unsigned bins_next(tnri_bins *bins, unsigned slot)
     }
 }
 
+/* BINNED -> FREE for the first block of a slot. */
+static void slot_evict(tnri_world *world, unsigned slot)
+{
+    tnri_bins *bins = &world->bins;
+    tnri_block *block = tnri_bin_pop(world, slot);
+    uint64_t emptied = bins->slots[slot] == NULL;
+    bins->words[slot / 64] &= ~(emptied << slot % 64);
+    (void)tnri_world_free(world, block);
+}
+
 void tnri_world_evict(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
     bins->hand = bins_next(bins, (bins->hand + 1) % TNRI_BIN_SLOTS);
-    (void)tnri_world_free(world, tnri_bin_pop(world, bins->hand));
+    slot_evict(world, bins->hand);
 }
 
 int tnri_world_flush(tnri_world *world)
@@ -329,7 +340,7 @@ int tnri_world_flush(tnri_world *world)
     unsigned slot = 0;
     while (world->count_in[TNRI_BINNED] > 0) {
         slot = bins_next(&world->bins, slot);
-        (void)tnri_world_free(world, tnri_bin_pop(world, slot));
+        slot_evict(world, slot);
     }
     return flushed;
 }
