@@ -257,9 +257,14 @@ static inline tnri_block *serve_bin(tnri_arena *arena, const tnri_request *reque
 static inline tnri_block *serve_unbinned(tnri_world *world, const tnri_request *request,
                                          int *no_host)
 {
-    if (!world->is_small && world->count_in[TNRI_BINNED] > 0) {
-        world->bins.misses++;
-        tnri_world_evict(world);
+    if (!world->is_small) {
+        if (tnri_unlikely(world->count_in[TNRI_BINNED] > 0)) {
+            world->bins.misses++;
+            tnri_world_evict(world);
+        }
+        if (tnri_unlikely(request->bytes == world->bins.passed_bytes))
+            world->bins.misses = 0; /* that would have been a hit */
+        world->bins.passed_bytes = 0;
     }
     return serve_index(world, request, no_host);
 }
