@@ -224,8 +224,9 @@ static TNRI_SELDOM tnri_block *world_serve_aligned(tnri_world *world, tnri_block
 }
 
 /* Takes a block out of a run that has room for it; null if there is no host memory. */
-static inline tnri_block *world_serve(tnri_world *world, tnri_block *run, size_t bytes,
-                                      size_t alignment)
+static inline __attribute__((always_inline)) tnri_block *world_serve(tnri_world *world,
+                                                                     tnri_block *run, size_t bytes,
+                                                                     size_t alignment)
 {
     tnri_assert_hot(run->world == world);
     if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
@@ -245,8 +246,9 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
     return world_serve(run->world, run, request->bytes, request->alignment);
 }
 
-static inline tnri_block *serve_index(tnri_world *world, size_t bytes, size_t alignment,
-                                      int *no_host)
+static inline __attribute__((always_inline)) tnri_block *serve_index(tnri_world *world,
+                                                                     size_t bytes, size_t alignment,
+                                                                     int *no_host)
 {
     tnri_block *run = tnri_index_find(&world->index, bytes + (alignment - TNR_ALIGNMENT_DEFAULT),
                                       tnri_run_bytes_max(bytes));
@@ -545,7 +547,7 @@ static inline void count_freed_here(tnri_arena *arena, tnri_world *world, const 
 }
 
 /* Frees a counted block without uses, which goes to a bin if it may. Under the lock. */
-static inline void free_counted(tnri_world *world, tnri_block *block)
+static inline __attribute__((always_inline)) void free_counted(tnri_world *world, tnri_block *block)
 {
     if (!tnri_world_bin(world, block)) {
         block->what = tnri_block_what(TNRI_LIVE, 0);

@@ -24,8 +24,9 @@ static inline tnri_map_entry *tnri_run_entry(const tnri_world *world, uintptr_t 
 
 /* FREE -> LIVE: takes `bytes` from the front of a run that is large enough. Needs a spare record
  * and the place for its base. The caller sets the slack. */
-static inline void tnri_run_carve(tnri_world *world, tnri_block *run, size_t bytes,
-                                  tnri_map_entry *entry)
+static inline __attribute__((always_inline)) void tnri_run_carve(tnri_world *world, tnri_block *run,
+                                                                 size_t bytes,
+                                                                 tnri_map_entry *entry)
 {
     tnri_assert_hot(run->state == TNRI_FREE && run->bytes >= bytes);
     size_t left = run->bytes - bytes;
@@ -70,7 +71,9 @@ static inline int tnri_run_is_free(const tnri_block *block)
 
 /* `state`, the block's, which is in no list, -> FREE, merged with free neighbours. Returns the
  * resulting run. */
-static inline tnri_block *tnri_run_merge(tnri_world *world, tnri_block *block, tnri_state state)
+static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_world *world,
+                                                                        tnri_block *block,
+                                                                        tnri_state state)
 {
     tnri_assert_hot(block->state == state);
     tnri_block *above = block->above;
