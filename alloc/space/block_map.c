@@ -43,104 +43,95 @@ void tnri_block_map_destroy(tnri_block_map *map)
 static tnri_granule *granule_of(const tnri_block_map *map, uintptr_t address)
 {
     tnri_assert_hot(address - map->base < map->bytes);
-    return &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
+    return tnri_granule_of(map, address);
 }
 
-static size_t reach_of(const tnri_block_map *map, uintptr_t address)
+/* What an entry leads to that leads to nothing; never written to. */
+static tnri_block nobody;
+
+/* 1 if a block other than one at `address` is at its place in [base, base + bytes), and so must
+ * keep its entry. Computed without branches: each part of the answer is unpredictable, and the
+ * whole is hardly ever 1. */
+static inline int is_taken(const tnri_block *resident, uintptr_t address, uintptr_t base,
+                           size_t bytes)
 {
-    return (address - map->base) >> TNRI_REACH_SHIFT;
+    resident = resident != NULL ? resident : &nobody;
+    unsigned state = resident->state;
+    int is_live = (state == TNRI_LIVE) | (state == TNRI_BINNED);
+    return is_live & (resident->base - base < bytes) & (resident->base != address);
 }
 
-/* 1 if the record is at its place in [base, base + bytes): its entry must not be overwritten by
- * another block. */
-static int block_is_entered(const tnri_block *block, uintptr_t base, size_t bytes)
-{
-    return block != NULL && (block->state == TNRI_LIVE || block->state == TNRI_BINNED) &&
-           block->base >= base && block->base - base < bytes;
-}
-
-/* Makes a table of a part, if more than one block begins there. */
-static int part_prepare(tnri_map_entry *part, uintptr_t address)
+/* The entry in a part; makes a table of it, if more than one block begins there. */
+static tnri_map_entry *part_place(tnri_map_entry *part, uintptr_t address)
 {
     uintptr_t start = atomic_load_explicit(part, memory_order_relaxed);
     if (start & 1)
-        return 1;
+        return &((tnri_slots *)(start - 1))->slot[tnri_map_slot(address)];
     tnri_block *resident = (tnri_block *)start;
-    uintptr_t base = address & ~(PART_BYTES - 1);
-    if (!block_is_entered(resident, base, PART_BYTES) || resident->base == address)
-        return 1;
+    if (tnri_likely(!is_taken(resident, address, address & ~(PART_BYTES - 1), PART_BYTES)))
+        return part;
     tnri_slots *slots = tnri_host_alloc(sizeof(*slots));
     if (slots == NULL)
-        return 0;
-    atomic_store_explicit(&slots->slot[tnri_map_slot(resident->base)], resident,
+        return NULL;
+    atomic_store_explicit(&slots->slot[tnri_map_slot(resident->base)], (uintptr_t)resident,
                           memory_order_relaxed);
     atomic_store_explicit(part, (uintptr_t)slots + 1, memory_order_release);
-    return 1;
+    return &slots->slot[tnri_map_slot(address)];
 }
 
-int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
+tnri_map_entry *tnri_block_map_place(tnri_block_map *map, uintptr_t address, int many)
 {
     tnri_granule *granule = granule_of(map, address);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_relaxed);
-    if (start & 1)
-        return part_prepare(&((tnri_parts *)(start - 1))->part[tnri_map_part(address)], address);
+    if (tnri_likely(start & 1))
+        return part_place(&((tnri_parts *)(start - 1))->part[tnri_map_part(address)], address);
     tnri_block *resident = (tnri_block *)start;
-    int entered =
-        block_is_entered(resident, address & ~(TNRI_GRANULE_BYTES - 1), TNRI_GRANULE_BYTES);
-    if (!many && (!entered || resident->base == address))
-        return 1;
+    uintptr_t base = address & ~(TNRI_GRANULE_BYTES - 1);
+    if (!many && !is_taken(resident, address, base, TNRI_GRANULE_BYTES))
+        return &granule->start;
     tnri_parts *parts = tnri_host_alloc(sizeof(*parts));
     if (parts == NULL)
-        return 0;
-    if (entered)
+        return NULL;
+    /* No address is SIZE_MAX: whoever is at its place. */
+    if (is_taken(resident, SIZE_MAX, base, TNRI_GRANULE_BYTES))
         atomic_store_explicit(&parts->part[tnri_map_part(resident->base)], (uintptr_t)resident,
                               memory_order_relaxed);
     /* The granule's table stays if the part's lacks memory: it says the same as the entry did. */
     atomic_store_explicit(&granule->start, (uintptr_t)parts + 1, memory_order_release);
-    return part_prepare(&parts->part[tnri_map_part(address)], address);
+    return part_place(&parts->part[tnri_map_part(address)], address);
 }
 
-/* Enters a block in the reaches above the one of `from`, up to its end: most blocks in none. */
-static inline void reaches_cover(tnri_block_map *map, tnri_block *block, uintptr_t from)
+int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
 {
-    size_t last = reach_of(map, tnri_block_end(block) - 1);
-    for (size_t i = reach_of(map, from) + 1; tnri_unlikely(i <= last); i++)
-        atomic_store_explicit(&map->covers[i], block, memory_order_release);
+    return tnri_block_map_place(map, address, many) != NULL;
 }
 
-/* Enters a record in the granule that it begins in. */
-static inline void granule_enter(tnri_block_map *map, tnri_block *block)
+/* The entry for a block that begins at `address`, as the tables are. */
+static tnri_map_entry *entry_of(const tnri_block_map *map, uintptr_t address)
 {
-    tnri_map_entry *entry = &granule_of(map, block->base)->start;
+    tnri_map_entry *entry = &granule_of(map, address)->start;
     uintptr_t start = atomic_load_explicit(entry, memory_order_relaxed);
-    if (start & 1) {
-        entry = &((tnri_parts *)(start - 1))->part[tnri_map_part(block->base)];
-        start = atomic_load_explicit(entry, memory_order_relaxed);
-    }
-    if (start & 1) {
-        tnri_slots *slots = (tnri_slots *)(start - 1);
-        atomic_store_explicit(&slots->slot[tnri_map_slot(block->base)], block,
-                              memory_order_release);
-    } else {
-        atomic_store_explicit(entry, (uintptr_t)block, memory_order_release);
-    }
+    if ((start & 1) == 0)
+        return entry;
+    entry = &((tnri_parts *)(start - 1))->part[tnri_map_part(address)];
+    start = atomic_load_explicit(entry, memory_order_relaxed);
+    return start & 1 ? &((tnri_slots *)(start - 1))->slot[tnri_map_slot(address)] : entry;
 }
 
 void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
 {
-    granule_enter(map, block);
-    reaches_cover(map, block, block->base);
+    tnri_block_map_put(map, entry_of(map, block->base), block);
 }
 
 void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block)
 {
-    granule_enter(map, block);
+    atomic_store_explicit(entry_of(map, block->base), (uintptr_t)block, memory_order_release);
 }
 
 void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t from)
 {
     tnri_assert(from >= block->base && from < tnri_block_end(block));
-    reaches_cover(map, block, from == block->base ? from : from - 1);
+    tnri_block_map_cover(map, block, from == block->base ? from : from - 1);
 }
 
 /* Forgets the covers of the reaches whose first byte lies in the range. */
@@ -172,7 +163,7 @@ static void parts_clear(tnri_parts *parts)
         }
         tnri_slots *slots = (tnri_slots *)(start - 1);
         for (size_t s = 0; s < TNRI_SLOTS_COUNT; s++)
-            atomic_store_explicit(&slots->slot[s], NULL, memory_order_release);
+            atomic_store_explicit(&slots->slot[s], 0, memory_order_release);
     }
 }
 
@@ -214,7 +205,7 @@ static tnri_block *part_any(const tnri_map_entry *part)
     const tnri_slots *slots = (const tnri_slots *)(start - 1);
     tnri_block *block = NULL;
     for (size_t i = 0; i < TNRI_SLOTS_COUNT && block == NULL; i++)
-        block = atomic_load_explicit(&slots->slot[i], memory_order_acquire);
+        block = (tnri_block *)atomic_load_explicit(&slots->slot[i], memory_order_acquire);
     return block;
 }
 
@@ -236,7 +227,7 @@ static tnri_block *granule_any(const tnri_granule *granule)
  * leads to the same arena. */
 tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address)
 {
-    size_t reach = reach_of(map, address);
+    size_t reach = tnri_reach_of(map, address);
     const tnri_granule *first = &map->granules[reach * TNRI_REACH_GRANULES];
     for (const tnri_granule *granule = granule_of(map, address); granule >= first; granule--) {
         tnri_block *block = granule_any(granule);
@@ -300,7 +291,7 @@ tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tn
                                       uintptr_t address)
 {
     const search what = {arena, address};
-    size_t reach = reach_of(map, address);
+    size_t reach = tnri_reach_of(map, address);
     size_t granule = (address - map->base) >> TNRI_GRANULE_SHIFT;
     tnri_block *block = NULL;
     for (size_t i = granule + 1; i-- > reach * TNRI_REACH_GRANULES && block == NULL;)

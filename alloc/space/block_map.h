@@ -33,6 +33,7 @@
 #include <stdint.h>
 
 #include "arena/block.h"
+#include "base/assert.h"
 
 enum {
     TNRI_GRANULE_SHIFT = 20,
@@ -56,7 +57,7 @@ typedef struct tnri_parts {
 
 /* A slot for each possible start in a part. */
 typedef struct tnri_slots {
-    _Atomic(tnri_block *) slot[TNRI_SLOTS_COUNT];
+    tnri_map_entry slot[TNRI_SLOTS_COUNT]; /* never tables */
 } tnri_slots;
 
 typedef struct tnri_granule {
@@ -75,6 +76,10 @@ typedef struct tnri_block_map {
 int tnri_block_map_create(tnri_block_map *map, uintptr_t base, size_t bytes);
 void tnri_block_map_destroy(tnri_block_map *map);
 
+/* The entry for a block that begins at `address`, with the tables that it needs; null if there is no
+ * host memory for them. `many`: the world has small blocks. What tnri_block_map_put writes. */
+tnri_map_entry *tnri_block_map_place(tnri_block_map *map, uintptr_t address, int many);
+
 /* Makes sure that a block may begin at `address` without needing memory any more. `many`: the
  * world has small blocks, so a table is needed. Returns 0 if there is no host memory for it. */
 int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many);
@@ -84,6 +89,7 @@ void tnri_block_map_enter(tnri_block_map *map, tnri_block *block);
 
 /* Enters only the start of a record, for a block that has addresses and no memory yet. */
 void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block);
+
 /* Enters a live block, which began before `from` or there, for its bytes from `from` on. */
 void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t from);
 
@@ -93,6 +99,37 @@ void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes);
 /* The same, but the tables stay, and so may be looked at meanwhile: for a range that goes to
  * another arena, under the lock of the one that has it. */
 void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes);
+
+static inline tnri_granule *tnri_granule_of(const tnri_block_map *map, uintptr_t address)
+{
+    return &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
+}
+
+static inline size_t tnri_reach_of(const tnri_block_map *map, uintptr_t address)
+{
+    return (address - map->base) >> TNRI_REACH_SHIFT;
+}
+
+/* 1 if an entry is a table. */
+static inline int tnri_map_is_table(const tnri_map_entry *entry)
+{
+    return (int)(atomic_load_explicit(entry, memory_order_relaxed) & 1);
+}
+
+/* Enters a block in the reaches above the one of `from`, up to its end: most blocks in none. */
+static inline void tnri_block_map_cover(tnri_block_map *map, tnri_block *block, uintptr_t from)
+{
+    size_t last = tnri_reach_of(map, tnri_block_end(block) - 1);
+    for (size_t i = tnri_reach_of(map, from) + 1; tnri_unlikely(i <= last); i++)
+        atomic_store_explicit(&map->covers[i], block, memory_order_release);
+}
+
+/* Enters a block that is becoming live where tnri_block_map_place said. */
+static inline void tnri_block_map_put(tnri_block_map *map, tnri_map_entry *entry, tnri_block *block)
+{
+    atomic_store_explicit(entry, (uintptr_t)block, memory_order_release);
+    tnri_block_map_cover(map, block, block->base);
+}
 
 static inline unsigned tnri_map_part(uintptr_t address)
 {
@@ -115,7 +152,8 @@ static inline tnri_block *tnri_granule_at(const tnri_granule *granule, uintptr_t
     if ((start & 1) == 0)
         return (tnri_block *)start;
     const tnri_slots *slots = (const tnri_slots *)(start - 1);
-    return atomic_load_explicit(&slots->slot[tnri_map_slot(address)], memory_order_acquire);
+    return (tnri_block *)atomic_load_explicit(&slots->slot[tnri_map_slot(address)],
+                                              memory_order_acquire);
 }
 
 /* The record that became live at `address` if one did since another became live in its granule or
@@ -123,7 +161,7 @@ static inline tnri_block *tnri_granule_at(const tnri_granule *granule, uintptr_t
  * map's range. */
 static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t address)
 {
-    return tnri_granule_at(&map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT], address);
+    return tnri_granule_at(tnri_granule_of(map, address), address);
 }
 
 /* Any record that may contain `address`, for finding the arena to lock: null if nothing ever lived
