@@ -23,10 +23,10 @@ enum {
  * moment each time costs little more than one without owners. */
 enum { STREAK_FIRST = 128, STREAK_LAST = 1 << 20 };
 
-/* An owner that had the lock for so long, a millisecond or some in any clock that ticks may be, has
+/* An owner that had the lock for so long, a tenth of a millisecond or some in any clock, has
  * saved far more than it costs to take it away: that was somebody who looks in now and then, such
  * as one who reads statistics, and no reason to make owners rarer. */
-#define OWNED_LONG_TICKS (INT64_C(1) << 21)
+#define OWNED_LONG_TICKS (INT64_C(1) << 18)
 
 /* Threads' addresses are multiples of this; what an owner's place is told by. */
 enum { OWNER_ALIGNMENT = 16 };
