@@ -100,7 +100,7 @@ static const bench_section sections[] = {
     {"replay",
      "the TRACEs, in ns per operation",
      bench_replay_run,
-     {.rows_per_trace = 1, .tenure_s = 0.6, .driver_s = 3, .torch_s = 1.5}},
+     {.rows_per_trace = 1, .tenure_s = 0.6, .driver_s = 4, .torch_s = 1.5}},
     {"threads",
      "cached pairs on several threads: own streams, one stream for all, new threads",
      bench_threads_run,
