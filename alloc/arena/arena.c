@@ -6,6 +6,7 @@
 
 #include "arena/grow.h"
 #include "arena/ladder.h"
+#include "arena/run.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -205,35 +206,55 @@ void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_re
 size_t tnri_run_bytes_max(size_t bytes)
 {
     size_t max_split = (size_t)tnri_conf_get()->max_split_size_mb << 20;
-    return max_split == 0 || bytes >= max_split ? SIZE_MAX : max_split - TNR_ALIGNMENT_DEFAULT;
+    if (tnri_likely(max_split == 0 || bytes >= max_split))
+        return SIZE_MAX;
+    return max_split - TNR_ALIGNMENT_DEFAULT;
 }
 
-static inline tnri_block *world_serve(tnri_world *world, tnri_block *run,
-                                      const tnri_request *request)
+/* The same at an alignment above the default one. */
+static TNRI_SELDOM tnri_block *world_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes,
+                                                   size_t alignment)
+{
+    uintptr_t base = (run->base + alignment - 1) & ~(alignment - 1);
+    tnri_assert_hot(tnri_block_end(run) - base >= bytes);
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+        !tnri_block_map_prepare(&world->space->map, base, world->is_small))
+        return NULL;
+    return tnri_world_carve(world, run, bytes, alignment);
+}
+
+/* Takes a block out of a run that has room for it; null if there is no host memory. */
+static inline __attribute__((always_inline)) tnri_block *world_serve(tnri_world *world,
+                                                                     tnri_block *run, size_t bytes,
+                                                                     size_t alignment)
 {
     tnri_assert_hot(run->world == world);
-    uintptr_t base = (run->base + request->alignment - 1) & ~(request->alignment - 1);
-    tnri_assert_hot(tnri_block_end(run) - base >= request->bytes);
-    if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
-                      (world->has_many &&
-                       !tnri_block_map_prepare(&world->space->map, base, world->is_small))))
+    if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
+        return world_serve_aligned(world, run, bytes, alignment);
+    if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS)))
         return NULL;
-    return tnri_world_carve(world, run, request->bytes, request->alignment);
+    tnri_map_entry *entry = tnri_run_entry(world, run->base);
+    if (tnri_unlikely(entry == NULL))
+        return NULL;
+    tnri_run_carve(world, run, bytes, entry);
+    return run;
 }
 
 tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
 {
     tnri_assert_held(&arena->lock);
-    return world_serve(run->world, run, request);
+    return world_serve(run->world, run, request->bytes, request->alignment);
 }
 
-static inline tnri_block *serve_index(tnri_world *world, const tnri_request *request, int *no_host)
+static inline __attribute__((always_inline)) tnri_block *serve_index(tnri_world *world,
+                                                                     size_t bytes, size_t alignment,
+                                                                     int *no_host)
 {
-    tnri_block *run = tnri_index_find(&world->index, tnri_request_span(request),
-                                      tnri_run_bytes_max(request->bytes));
+    tnri_block *run = tnri_index_find(&world->index, bytes + (alignment - TNR_ALIGNMENT_DEFAULT),
+                                      tnri_run_bytes_max(bytes));
     if (tnri_unlikely(run == NULL))
         return NULL;
-    tnri_block *block = world_serve(world, run, request);
+    tnri_block *block = world_serve(world, run, bytes, alignment);
     *no_host = block == NULL;
     return block;
 }
@@ -241,7 +262,8 @@ static inline tnri_block *serve_index(tnri_world *world, const tnri_request *req
 tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host)
 {
     tnri_assert_held(&arena->lock);
-    return serve_index(tnri_arena_world(arena, request->bytes), request, no_host);
+    return serve_index(tnri_arena_world(arena, request->bytes), request->bytes, request->alignment,
+                       no_host);
 }
 
 /* A block of the bins, or null. */
@@ -254,14 +276,29 @@ static inline tnri_block *serve_bin(tnri_arena *arena, const tnri_request *reque
 
 /* What the bins could not serve. The single block that the large world's bin may hold is merged
  * first, so that a run is chosen from all there is. */
-static inline tnri_block *serve_unbinned(tnri_world *world, const tnri_request *request,
-                                         int *no_host)
+static inline __attribute__((always_inline)) tnri_block *serve_unbinned(tnri_world *world,
+                                                                        size_t bytes,
+                                                                        size_t alignment,
+                                                                        int *no_host)
 {
-    if (!world->is_small && world->count_in[TNRI_BINNED] > 0) {
-        world->bins.misses++;
-        tnri_world_evict(world);
+    if (!world->is_small) {
+        if (tnri_unlikely(world->count_in[TNRI_BINNED] > 0)) {
+            world->bins.misses++;
+            tnri_world_evict(world);
+        }
+        if (tnri_unlikely(bytes == world->bins.passed_bytes))
+            world->bins.misses = 0; /* that would have been a hit */
+        world->bins.passed_bytes = 0;
     }
-    return serve_index(world, request, no_host);
+    return serve_index(world, bytes, alignment, no_host);
+}
+
+/* The same for all but the quickest way. */
+static __attribute__((noinline)) tnri_block *serve_fresh(tnri_arena *arena,
+                                                         const tnri_request *request, int *no_host)
+{
+    return serve_unbinned(tnri_arena_world(arena, request->bytes), request->bytes,
+                          request->alignment, no_host);
 }
 
 tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
@@ -270,9 +307,7 @@ tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *reque
     tnri_assert_held(&arena->lock);
     tnri_block *block = serve_bin(arena, request);
     *served = block != NULL ? TNR_SERVED_BIN : TNR_SERVED_INDEX;
-    return block != NULL
-               ? block
-               : serve_unbinned(tnri_arena_world(arena, request->bytes), request, no_host);
+    return block != NULL ? block : serve_fresh(arena, request, no_host);
 }
 
 /* Goes on where the cached path ends; releases the lock. */
@@ -300,7 +335,7 @@ static inline __attribute__((always_inline)) tnr_status arena_malloc(tnri_arena 
     tnri_block *block = serve_bin(arena, request);
     if (block == NULL) {
         served = TNR_SERVED_INDEX;
-        block = serve_unbinned(tnri_arena_world(arena, request->bytes), request, &no_host);
+        block = serve_fresh(arena, request, &no_host);
     }
     if (tnri_likely(block != NULL)) {
         count_served(arena, block->world, block, block->bytes, request->bytes_requested, served);
@@ -358,12 +393,12 @@ static __attribute__((noinline)) tnr_status arena_malloc_unbinned(tnri_arena *ar
                                                                   tnri_world *world, size_t bytes,
                                                                   void **ptr)
 {
-    tnri_request request = request_of(bytes);
+    size_t rounded = tnri_bytes_rounded(bytes);
     int no_host = 0;
-    tnri_block *block = serve_unbinned(world, &request, &no_host);
+    tnri_block *block = serve_unbinned(world, rounded, TNR_ALIGNMENT_DEFAULT, &no_host);
     *ptr = NULL;
     if (tnri_likely(block != NULL)) {
-        count_served(arena, world, block, request.bytes, bytes, TNR_SERVED_INDEX);
+        count_served(arena, world, block, rounded, bytes, TNR_SERVED_INDEX);
         *ptr = (void *)block->base;
         tnri_lock_release(&arena->lock);
         return TNR_OK;
@@ -512,11 +547,11 @@ static inline void count_freed_here(tnri_arena *arena, tnri_world *world, const 
 }
 
 /* Frees a counted block without uses, which goes to a bin if it may. Under the lock. */
-static inline void free_counted(tnri_world *world, tnri_block *block)
+static inline __attribute__((always_inline)) void free_counted(tnri_world *world, tnri_block *block)
 {
     if (!tnri_world_bin(world, block)) {
         block->what = tnri_block_what(TNRI_LIVE, 0);
-        tnri_world_free(world, block);
+        (void)tnri_run_merge(world, block, TNRI_LIVE);
     }
 }
 

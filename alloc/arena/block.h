@@ -80,7 +80,8 @@ typedef struct tnri_block {
         uint64_t stamp; /* LIVE and RETIRED, in no list: of the history; see note.h */
     };
     union {
-        struct tnri_block *prev;  /* in a doubly linked list: FREE, HOLE, LENT */
+        struct tnri_block *prev;  /* in a doubly linked list: HOLE, LENT */
+        struct tnri_block **link; /* FREE: what points to it, in the list of its class */
         struct tnri_event *event; /* STALE: what must be over; null: nothing */
         struct tnri_uses *uses; /* LIVE and RETIRED: the layer above's; null: none. BINNED: null */
     };

@@ -17,7 +17,7 @@ static tnri_block *index_best_of(tnri_block *run, size_t bytes)
     return best;
 }
 
-tnri_block *tnri_index_find(const tnri_index *index, size_t bytes, size_t bytes_max)
+tnri_block *tnri_index_choose(const tnri_index *index, size_t bytes)
 {
     unsigned class_index = tnri_index_class(bytes);
     unsigned found;
@@ -25,11 +25,8 @@ tnri_block *tnri_index_find(const tnri_index *index, size_t bytes, size_t bytes_
     if (head != NULL && found == class_index) {
         tnri_block *run = index_best_of(head, bytes);
         if (run != NULL)
-            return run->bytes <= bytes_max ? run : NULL;
+            return run;
         head = tnri_index_from(index, class_index + 1, &found);
     }
-    if (head == NULL)
-        return NULL;
-    tnri_block *run = index_best_of(head, bytes);
-    return run->bytes <= bytes_max ? run : NULL;
+    return head != NULL ? index_best_of(head, bytes) : NULL;
 }

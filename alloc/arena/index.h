@@ -3,13 +3,15 @@
  * The index of free runs: best fit in constant time.
  *
  * Sizes, in units of 512 bytes, fall into classes: exact up to 256 units, then 128 classes to each
- * doubling (0.8 % apart). Each class is a doubly linked list; a two-level bitmap finds the next
- * class that is not empty. In the request's own class, where some runs are too small, and in the
+ * doubling (0.8 % apart). Each class is a list; a two-level bitmap finds the next class that is not
+ * empty. In the request's own class, where some runs are too small, and in the
  * first larger class the best of the first few runs is taken; what is lost against an exact best
  * fit is below 0.8 % of the run's size. This is the idea of TLSF (Masmano et al., ECRTS 2004) with
  * finer classes.
  *
- * Runs of one class are kept newest first. Everything is under the arena's lock.
+ * Runs of one class are kept newest first, each with the address of the pointer that leads to it.
+ * What comes and goes at random is handled without branches, which nothing could predict. Everything
+ * is under the arena's lock.
  */
 #ifndef TNRI_ARENA_INDEX_H
 #define TNRI_ARENA_INDEX_H
@@ -51,49 +53,51 @@ static inline unsigned tnri_index_class(size_t bytes)
     return class_index < TNRI_INDEX_CLASSES ? (unsigned)class_index : TNRI_INDEX_CLASSES - 1;
 }
 
+/* Says whether a word of the bitmap has become empty or not. */
+static inline void tnri_index_sum_up(tnri_index *index, unsigned word, uint64_t bits)
+{
+    uint64_t any = bits != 0;
+    index->summary = (index->summary & ~((uint64_t)1 << word)) | any << word;
+}
+
 /*
  * Makes a record a FREE run, and the reverse: afterwards it is UNUSED, so that nothing merges with
- * it. Both without branches on what is in a list, which nothing can predict: where there is no
- * neighbour, a record of nobody's is written to. A run keeps its class: it is computed once.
+ * it. Where there is no neighbour, a record of nobody's is written to. A run keeps its class: it is
+ * computed once.
  */
 static inline void tnri_index_insert(tnri_index *index, tnri_block *run)
 {
     unsigned class_index = tnri_index_class(run->bytes);
-    tnri_block *head = index->classes[class_index];
-    tnri_block *above = head != NULL ? head : &index->nobody;
-    uint64_t word = index->words[class_index / 64];
+    unsigned word = class_index / 64;
+    tnri_block **first = &index->classes[class_index];
+    tnri_block *head = *first;
+    tnri_block *after = head != NULL ? head : &index->nobody;
     run->what = tnri_block_what(TNRI_FREE, class_index);
-    run->prev = NULL;
+    run->link = first;
     run->next = head;
-    above->prev = run;
-    index->classes[class_index] = run;
-    index->words[class_index / 64] = word | (uint64_t)1 << class_index % 64;
-    if (tnri_unlikely(word == 0))
-        index->summary |= (uint64_t)1 << class_index / 64;
+    after->link = &run->next;
+    *first = run;
+    index->words[word] |= (uint64_t)1 << class_index % 64;
+    index->summary |= (uint64_t)1 << word;
 }
 
 static inline void tnri_index_remove(tnri_index *index, tnri_block *run)
 {
     tnri_assert_hot(run->state == TNRI_FREE && run->slack == tnri_index_class(run->bytes));
     unsigned class_index = (unsigned)(uint16_t)run->what;
+    unsigned word = class_index / 64;
     tnri_block *next = run->next;
-    tnri_block *prev = run->prev;
-    tnri_assert_hot(prev != NULL || index->classes[class_index] == run);
-    tnri_block **link = prev != NULL ? &prev->next : &index->classes[class_index];
-    tnri_block *above = next != NULL ? next : &index->nobody;
+    tnri_block **link = run->link;
+    tnri_assert_hot(*link == run);
+    tnri_block *after = next != NULL ? next : &index->nobody;
     run->what = tnri_block_what(TNRI_UNUSED, 0);
     *link = next;
-    above->prev = prev;
+    after->link = link;
     uint64_t emptied = index->classes[class_index] == NULL;
-    uint64_t word = index->words[class_index / 64] & ~(emptied << class_index % 64);
-    index->words[class_index / 64] = word;
-    if (tnri_unlikely(word == 0))
-        index->summary &= ~((uint64_t)1 << class_index / 64);
+    uint64_t bits = index->words[word] & ~(emptied << class_index % 64);
+    index->words[word] = bits;
+    tnri_index_sum_up(index, word, bits);
 }
-
-/* The run to carve `bytes` from: the smallest that was found, not above `bytes_max`; null if there
- * is none. Leaves it in the index. */
-tnri_block *tnri_index_find(const tnri_index *index, size_t bytes, size_t bytes_max);
 
 /* The first run of the first class from `class` on that is not empty; null past the last. For walks
  * by size: the next run of the same class is run->next, the next class is one above. */
@@ -107,13 +111,31 @@ static inline tnri_block *tnri_index_from(const tnri_index *index, unsigned clas
     uint64_t above = index->summary & ~(uint64_t)1 << word;
     if (tnri_unlikely((bits | above) == 0))
         return NULL;
-    /* Both are computed, and one is chosen, so that nothing has to be predicted. */
+    /* Both are computed, and one is chosen by arithmetic: a compiler makes a branch of less. */
     unsigned word_above = (unsigned)__builtin_ctzll(above | (uint64_t)1 << 63);
-    uint64_t bits_above = index->words[word_above];
-    word = bits != 0 ? word : word_above;
-    bits = bits != 0 ? bits : bits_above;
+    uint64_t choice = (uint64_t)0 - (uint64_t)(bits == 0);
+    bits |= index->words[word_above] & choice;
+    word ^= (word ^ word_above) & (unsigned)choice;
     *class_found = word * 64 + (unsigned)__builtin_ctzll(bits);
     return index->classes[*class_found];
+}
+
+/* tnri_index_find where there are several runs to choose from, or one that may be too small. */
+tnri_block *tnri_index_choose(const tnri_index *index, size_t bytes);
+
+/* The run to carve `bytes` from: the smallest that was found, not above `bytes_max`; null if there
+ * is none. Leaves it in the index. */
+static inline tnri_block *tnri_index_find(const tnri_index *index, size_t bytes, size_t bytes_max)
+{
+    unsigned found;
+    tnri_block *run = tnri_index_from(index, tnri_index_class(bytes), &found);
+    if (tnri_unlikely(run == NULL))
+        return NULL;
+    int is_best = (run->bytes >= bytes) &
+                  ((run->next == NULL) | (found < TNRI_INDEX_EXACT) | (run->bytes == bytes));
+    if (!is_best)
+        run = tnri_index_choose(index, bytes);
+    return run != NULL && run->bytes <= bytes_max ? run : NULL;
 }
 
 #endif

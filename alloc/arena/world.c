@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "arena/run.h"
 #include "base/host_memory.h"
 
 const char *tnri_state_name(unsigned state)
@@ -188,32 +189,6 @@ void tnri_world_add_span(tnri_world *world, tnri_span *span)
 
 /* ---- serving and freeing -------------------------------------------------------------------- */
 
-/* Takes a run out of the index of whose front a block is made, and puts the rest there. */
-static inline void run_take_front(tnri_world *world, tnri_block *run, size_t bytes)
-{
-    size_t left = run->bytes - bytes;
-    tnri_index_remove(&world->index, run);
-    world->bytes_in[TNRI_FREE] -= bytes;
-    if (left == 0) {
-        world->count_in[TNRI_FREE]--;
-        return;
-    }
-    tnri_block *rest = world->spares;
-    tnri_block *above = run->above;
-    tnri_assert(rest != NULL);
-    world->spares = rest->next;
-    world->spares_count--;
-    rest->base = run->base + bytes;
-    rest->bytes = left;
-    rest->below = run;
-    rest->above = above;
-    run->above = rest;
-    run->bytes = bytes;
-    if (tnri_likely(above != NULL))
-        above->below = rest;
-    tnri_index_insert(&world->index, rest);
-}
-
 /* Cuts off a run what lies below the first address of an alignment. Returns the rest, a run too. */
 static TNRI_SELDOM tnri_block *run_cut_lead(tnri_world *world, tnri_block *run, size_t lead)
 {
@@ -230,13 +205,9 @@ tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, s
     size_t lead = (0 - run->base) & (alignment - 1);
     if (tnri_unlikely(lead > 0))
         run = run_cut_lead(world, run, lead);
-    run_take_front(world, run, bytes);
-    tnri_assert_hot(run->bytes == bytes);
-    world->bytes_in[TNRI_LIVE] += bytes;
-    world->count_in[TNRI_LIVE]++;
-    run->what = tnri_block_what(TNRI_LIVE, 0);
-    run->uses = NULL;
-    tnri_block_map_enter(&world->space->map, run);
+    tnri_map_entry *entry = tnri_run_entry(world, run->base);
+    tnri_assert(entry != NULL);
+    tnri_run_carve(world, run, bytes, entry);
     return run;
 }
 
@@ -247,58 +218,16 @@ void tnri_world_retire(tnri_world *world, tnri_block *block)
     tnri_record_enter(world, block, TNRI_RETIRED);
 }
 
-static inline void spare_give(tnri_world *world, tnri_block *record)
-{
-    record->next = world->spares;
-    world->spares = record;
-    world->spares_count++;
-}
-
-static inline int is_free_run(const tnri_block *block)
-{
-    return block != NULL && block->state == TNRI_FREE;
-}
-
-/* As tnri_record_merge into FREE, with the sums changed once. */
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 {
-    unsigned state = block->state;
+    tnri_state state = (tnri_state)block->state;
     tnri_assert_hot(state == TNRI_LIVE || state == TNRI_RETIRED || state == TNRI_PENDING);
-    tnri_block *above = block->above;
-    tnri_block *below = block->below;
-    size_t bytes = block->bytes;
-    world->bytes_in[state] -= bytes;
-    world->count_in[state]--;
-    world->bytes_in[TNRI_FREE] += bytes;
-    world->count_in[TNRI_FREE]++;
-    if (is_free_run(above)) {
-        tnri_index_remove(&world->index, above);
-        world->count_in[TNRI_FREE]--;
-        bytes += above->bytes;
-        spare_give(world, above);
-        above = above->above;
-        block->above = above;
-        if (tnri_likely(above != NULL))
-            above->below = block;
-    }
-    if (is_free_run(below)) {
-        tnri_index_remove(&world->index, below);
-        world->count_in[TNRI_FREE]--;
-        bytes += below->bytes;
-        block->what = tnri_block_what(TNRI_UNUSED, 0);
-        spare_give(world, block);
-        block = below;
-        block->above = above;
-        if (tnri_likely(above != NULL))
-            above->below = block;
-    }
-    block->bytes = bytes;
-    tnri_index_insert(&world->index, block);
-    return block;
+    return tnri_run_merge(world, block, state);
 }
 
 /* The first slot from `slot` on that is not empty, going round. There is one. A block that is
- * handed out again leaves its slot's bit behind; it goes here. */
+ * handed out again leaves its slot's bit behind; it goes here. One that is merged does not: else
+ * each second slot that is looked at would be empty, and nothing could predict which. */
 static unsigned bins_next(tnri_bins *bins, unsigned slot)
 {
     unsigned word = slot / 64;
@@ -316,11 +245,21 @@ static unsigned bins_next(tnri_bins *bins, unsigned slot)
     }
 }
 
+/* BINNED -> FREE for the first block of a slot. */
+static void slot_evict(tnri_world *world, unsigned slot)
+{
+    tnri_bins *bins = &world->bins;
+    tnri_block *block = tnri_bin_pop(world, slot);
+    uint64_t emptied = bins->slots[slot] == NULL;
+    bins->words[slot / 64] &= ~(emptied << slot % 64);
+    (void)tnri_run_merge(world, block, TNRI_LIVE);
+}
+
 void tnri_world_evict(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
     bins->hand = bins_next(bins, (bins->hand + 1) % TNRI_BIN_SLOTS);
-    (void)tnri_world_free(world, tnri_bin_pop(world, bins->hand));
+    slot_evict(world, bins->hand);
 }
 
 int tnri_world_flush(tnri_world *world)
@@ -329,7 +268,7 @@ int tnri_world_flush(tnri_world *world)
     unsigned slot = 0;
     while (world->count_in[TNRI_BINNED] > 0) {
         slot = bins_next(&world->bins, slot);
-        (void)tnri_world_free(world, tnri_bin_pop(world, slot));
+        slot_evict(world, slot);
     }
     return flushed;
 }

@@ -25,8 +25,7 @@
 
 enum {
     TNRI_BIN_SLOTS = 1024,   /* hash slots for exact sizes */
-    TNRI_BIN_MISSES = 8,     /* after so many in a row the large world's bin is hardly used, */
-    TNRI_BIN_TRIES = 16,     /* but for one free in so many */
+    TNRI_BIN_MISSES = 8,     /* after so many in a row the large world's bin is not used */
     TNRI_SLAB_RECORDS = 63,  /* records to a slab, so that a slab is 4 KiB */
     TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
     TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */
@@ -49,13 +48,14 @@ typedef struct tnri_slab {
  * The large world has a single bin, for the block freed last: it keeps what is allocated and freed
  * again and again from being merged and carved again each time. It is merged as soon as another
  * size is asked for, so large runs are as large as can be when one is chosen. A program that never
- * asks for the same size again would pay for both; so after some misses only a few frees try.
+ * asks for the same size again would pay for both; so after some misses only the size of the block
+ * freed last is kept, until any size is asked for.
  */
 typedef struct tnri_bins {
     size_t max;                          /* BINNED records; constant */
     unsigned hand;                       /* the slot of the last block that had to go */
     unsigned misses;                     /* of the large world's bin, in a row */
-    unsigned passed;                     /* frees since it mostly misses */
+    size_t passed_bytes;                 /* freed last since it misses; 0: none */
     uint64_t words[TNRI_BIN_SLOTS / 64]; /* bit s: slots[s] may hold a block; 0: it is empty */
     tnri_block *slots[TNRI_BIN_SLOTS];
 } tnri_bins;
@@ -262,8 +262,10 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
     tnri_bins *bins = &world->bins;
     tnri_assert_hot(block->state == TNRI_LIVE && block->uses == NULL);
     unsigned slot = tnri_bin_slot(block->bytes);
-    if (bins->misses >= TNRI_BIN_MISSES && ++bins->passed % TNRI_BIN_TRIES != 0)
+    if (bins->misses >= TNRI_BIN_MISSES) {
+        bins->passed_bytes = block->bytes;
         return 0;
+    }
     if (!tnri_bin_fits(bins, slot, block->bytes))
         return 0;
     if (world->count_in[TNRI_BINNED] >= bins->max) {

@@ -73,7 +73,7 @@ static const char *validate_index(const tnri_world *world)
     while ((run = tnri_index_from(&world->index, class_index, &found)) != NULL) {
         for (; run != NULL; run = run->next) {
             if (run->state != TNRI_FREE || tnri_index_class(run->bytes) != found ||
-                run->slack != found)
+                run->slack != found || *run->link != run)
                 return BROKEN("the index lists %#zx (%s) in class %u", (size_t)run->base,
                               tnri_state_name(run->state), found);
             bytes += run->bytes;

@@ -8,6 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alive.h"
+#include "base/ticks.h"
+
 enum {
     SPINS_MAX = 10,   /* each twice as long as the one before: some tens of microseconds in all */
     YIELDS_MAX = 100, /* then the holder has been preempted: let it run */
@@ -19,6 +22,11 @@ enum {
  * much as some hundred turns of its owner save, so even a lock that is taken away at the worst
  * moment each time costs little more than one without owners. */
 enum { STREAK_FIRST = 128, STREAK_LAST = 1 << 20 };
+
+/* An owner that had the lock for so long, a millisecond or some in any clock that ticks may be, has
+ * saved far more than it costs to take it away: that was somebody who looks in now and then, such
+ * as one who reads statistics, and no reason to make owners rarer. */
+#define OWNED_LONG_TICKS (INT64_C(1) << 21)
 
 /* Threads' addresses are multiples of this; what an owner's place is told by. */
 enum { OWNER_ALIGNMENT = 16 };
@@ -43,6 +51,7 @@ void tnri_lock_owners_start(void)
 {
     if (!OWNERS_WANTED || atomic_load(&owners_possible))
         return;
+    tnri_alive_start();
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
         atomic_store(&owners_possible, 1);
 }
@@ -83,6 +92,19 @@ static void lock_rest(unsigned round)
     }
 }
 
+/* From now on it takes twice as many turns to own the lock, or half as many. */
+static void lock_own_later(tnri_lock *lock)
+{
+    if (lock->streak_wanted < STREAK_LAST)
+        lock->streak_wanted *= 2;
+}
+
+static void lock_own_sooner(tnri_lock *lock)
+{
+    if (lock->streak_wanted > STREAK_FIRST)
+        lock->streak_wanted /= 2;
+}
+
 /* Takes the lock away from its owner, if nobody else is doing that. */
 static void lock_disown(tnri_lock *lock, uintptr_t owner)
 {
@@ -90,27 +112,51 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
         return;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
         tnri_assert_failed("membarrier serves who has registered", __FILE__, __LINE__);
-    _Atomic uint8_t *inside = &lock->inside[owner % OWNER_ALIGNMENT];
+    uintptr_t place = owner % OWNER_ALIGNMENT;
+    _Atomic uint8_t *inside = &lock->inside[place];
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
         lock_rest(round);
-    if (lock->streak_wanted < STREAK_LAST)
-        lock->streak_wanted *= 2;
+    if ((int64_t)(tnri_ticks() - lock->owned_ticks) > OWNED_LONG_TICKS)
+        lock_own_sooner(lock);
+    else if (!tnri_alive_is_gone(owner - place, lock->owner_id))
+        lock_own_later(lock);
     lock->latest = 0;
     atomic_store_explicit(&lock->owner, 0, memory_order_release);
 }
 
-/* The calling thread becomes the owner, if it was before or a place is left. Under the lock. */
+/* The place of a thread that wants to be the owner: its own, an unused one, or one whose address no
+ * thread has; TNRI_LOCK_OWNERS: none. Under the lock, without an owner. */
+static unsigned owner_place(const tnri_lock *lock, uintptr_t self)
+{
+    unsigned unused = TNRI_LOCK_OWNERS;
+    for (unsigned place = 0; place < TNRI_LOCK_OWNERS; place++) {
+        if (lock->owners[place] == self)
+            return place;
+        if (lock->owners[place] == 0 && unused == TNRI_LOCK_OWNERS)
+            unused = place;
+    }
+    for (unsigned place = 0; place < TNRI_LOCK_OWNERS && unused == TNRI_LOCK_OWNERS; place++)
+        if (tnri_alive_none_at(lock->owners[place]))
+            unused = place;
+    return unused;
+}
+
+/* The calling thread becomes the owner, if there is a place for it. Under the lock. */
 static void lock_own(tnri_lock *lock, uintptr_t self)
 {
     tnri_assert(self % OWNER_ALIGNMENT == 0);
-    lock->streak = 0;
-    for (unsigned place = 0; place < TNRI_LOCK_OWNERS; place++) {
-        if (lock->owners[place] != 0 && lock->owners[place] != self)
-            continue;
-        lock->owners[place] = self;
-        atomic_store_explicit(&lock->owner, self + place, memory_order_relaxed);
+    unsigned place = owner_place(lock, self);
+    if (place == TNRI_LOCK_OWNERS) {
+        lock->streak = 0;
+        lock_own_later(lock); /* so that it is asked for seldom who lives */
         return;
     }
+    atomic_store_explicit(&lock->inside[place], 0, memory_order_relaxed); /* nobody else writes */
+    lock->owners[place] = self;
+    lock->owner_id = tnri_alive_id();
+    lock->owned_ticks = tnri_ticks();
+    /* Who takes the lock away reads both. */
+    atomic_store_explicit(&lock->owner, self + place, memory_order_release);
 }
 
 /* Under the lock, which the calling thread has got by `taken`. */

@@ -6,19 +6,36 @@
 #include "base/assert.h"
 #include "base/host_memory.h"
 
+/* Reaches, the last of which may be cut off. */
+static size_t reaches_count(size_t bytes)
+{
+    return (bytes + ((size_t)1 << TNRI_REACH_SHIFT) - 1) >> TNRI_REACH_SHIFT;
+}
+
+/* What both tables of a range take, which are reserved as one. */
+static size_t tables_bytes(size_t bytes)
+{
+    return (bytes >> TNRI_GRANULE_SHIFT) * sizeof(tnri_granule) +
+           reaches_count(bytes) * sizeof(tnri_block *);
+}
+
 int tnri_block_map_create(tnri_block_map *map, uintptr_t base, size_t bytes)
 {
     tnri_assert(base % TNRI_GRANULE_BYTES == 0 && bytes % TNRI_GRANULE_BYTES == 0);
     map->base = base;
     map->bytes = bytes;
-    map->granules = tnri_host_reserve((bytes >> TNRI_GRANULE_SHIFT) * sizeof(tnri_granule));
-    return map->granules != NULL;
+    map->granules = tnri_host_reserve(tables_bytes(bytes));
+    if (map->granules == NULL)
+        return 0;
+    map->covers = (void *)(map->granules + (bytes >> TNRI_GRANULE_SHIFT));
+    return 1;
 }
 
 void tnri_block_map_destroy(tnri_block_map *map)
 {
-    tnri_host_unreserve(map->granules, (map->bytes >> TNRI_GRANULE_SHIFT) * sizeof(tnri_granule));
+    tnri_host_unreserve(map->granules, tables_bytes(map->bytes));
     map->granules = NULL;
+    map->covers = NULL;
 }
 
 #define PART_BYTES ((uintptr_t)1 << TNRI_PART_SHIFT)
@@ -26,121 +43,104 @@ void tnri_block_map_destroy(tnri_block_map *map)
 static tnri_granule *granule_of(const tnri_block_map *map, uintptr_t address)
 {
     tnri_assert_hot(address - map->base < map->bytes);
-    return &map->granules[(address - map->base) >> TNRI_GRANULE_SHIFT];
+    return tnri_granule_of(map, address);
 }
 
-/* 1 if the record is at its place in [base, base + bytes): its entry must not be overwritten by
- * another block. */
-static int block_is_entered(const tnri_block *block, uintptr_t base, size_t bytes)
+/* What an entry leads to that leads to nothing; never written to. */
+static tnri_block nobody;
+
+/* 1 if a block other than one at `address` is at its place in [base, base + bytes), and so must
+ * keep its entry. Computed without branches: each part of the answer is unpredictable, and the
+ * whole is hardly ever 1. */
+static inline int is_taken(const tnri_block *resident, uintptr_t address, uintptr_t base,
+                           size_t bytes)
 {
-    return block != NULL && (block->state == TNRI_LIVE || block->state == TNRI_BINNED) &&
-           block->base >= base && block->base - base < bytes;
+    resident = resident != NULL ? resident : &nobody;
+    unsigned state = resident->state;
+    int is_live = (state == TNRI_LIVE) | (state == TNRI_BINNED);
+    return is_live & (resident->base - base < bytes) & (resident->base != address);
 }
 
-/* Makes a table of a part, if more than one block begins there. */
-static int part_prepare(tnri_map_entry *part, uintptr_t address)
+/* The entry in a part; makes a table of it, if more than one block begins there. */
+static tnri_map_entry *part_place(tnri_map_entry *part, uintptr_t address)
 {
     uintptr_t start = atomic_load_explicit(part, memory_order_relaxed);
     if (start & 1)
-        return 1;
+        return &((tnri_slots *)(start - 1))->slot[tnri_map_slot(address)];
     tnri_block *resident = (tnri_block *)start;
-    uintptr_t base = address & ~(PART_BYTES - 1);
-    if (!block_is_entered(resident, base, PART_BYTES) || resident->base == address)
-        return 1;
+    if (tnri_likely(!is_taken(resident, address, address & ~(PART_BYTES - 1), PART_BYTES)))
+        return part;
     tnri_slots *slots = tnri_host_alloc(sizeof(*slots));
     if (slots == NULL)
-        return 0;
-    atomic_store_explicit(&slots->slot[tnri_map_slot(resident->base)], resident,
+        return NULL;
+    atomic_store_explicit(&slots->slot[tnri_map_slot(resident->base)], (uintptr_t)resident,
                           memory_order_relaxed);
     atomic_store_explicit(part, (uintptr_t)slots + 1, memory_order_release);
-    return 1;
+    return &slots->slot[tnri_map_slot(address)];
 }
 
-int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
+tnri_map_entry *tnri_block_map_place(tnri_block_map *map, uintptr_t address, int many)
 {
     tnri_granule *granule = granule_of(map, address);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_relaxed);
-    if (start & 1)
-        return part_prepare(&((tnri_parts *)(start - 1))->part[tnri_map_part(address)], address);
+    if (tnri_likely(start & 1))
+        return part_place(&((tnri_parts *)(start - 1))->part[tnri_map_part(address)], address);
     tnri_block *resident = (tnri_block *)start;
-    int entered =
-        block_is_entered(resident, address & ~(TNRI_GRANULE_BYTES - 1), TNRI_GRANULE_BYTES);
-    if (!many && (!entered || resident->base == address))
-        return 1;
+    uintptr_t base = address & ~(TNRI_GRANULE_BYTES - 1);
+    if (!many && !is_taken(resident, address, base, TNRI_GRANULE_BYTES))
+        return &granule->start;
     tnri_parts *parts = tnri_host_alloc(sizeof(*parts));
     if (parts == NULL)
-        return 0;
-    if (entered)
+        return NULL;
+    /* No address is SIZE_MAX: whoever is at its place. */
+    if (is_taken(resident, SIZE_MAX, base, TNRI_GRANULE_BYTES))
         atomic_store_explicit(&parts->part[tnri_map_part(resident->base)], (uintptr_t)resident,
                               memory_order_relaxed);
     /* The granule's table stays if the part's lacks memory: it says the same as the entry did. */
     atomic_store_explicit(&granule->start, (uintptr_t)parts + 1, memory_order_release);
-    return part_prepare(&parts->part[tnri_map_part(address)], address);
+    return part_place(&parts->part[tnri_map_part(address)], address);
 }
 
-/* Enters a record in the granule that it begins in. */
-static inline tnri_granule *granule_enter(tnri_block_map *map, tnri_block *block)
+int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
 {
-    tnri_granule *granule = granule_of(map, block->base);
-    tnri_map_entry *entry = &granule->start;
+    return tnri_block_map_place(map, address, many) != NULL;
+}
+
+/* The entry for a block that begins at `address`, as the tables are. */
+static tnri_map_entry *entry_of(const tnri_block_map *map, uintptr_t address)
+{
+    tnri_map_entry *entry = &granule_of(map, address)->start;
     uintptr_t start = atomic_load_explicit(entry, memory_order_relaxed);
-    if (start & 1) {
-        entry = &((tnri_parts *)(start - 1))->part[tnri_map_part(block->base)];
-        start = atomic_load_explicit(entry, memory_order_relaxed);
-    }
-    if (start & 1) {
-        tnri_slots *slots = (tnri_slots *)(start - 1);
-        atomic_store_explicit(&slots->slot[tnri_map_slot(block->base)], block,
-                              memory_order_release);
-    } else {
-        atomic_store_explicit(entry, (uintptr_t)block, memory_order_release);
-    }
-    return granule;
-}
-
-/* Enters a block in granule `i` of those that it reaches into, or again in the last of them. */
-static inline void cover_enter(tnri_granule *granules, size_t i, size_t last, tnri_block *block)
-{
-    atomic_store_explicit(&granules[TNRI_EITHER(i < last) ? i : last].cover, block,
-                          memory_order_release);
-}
-
-/* Enters a block in the granules above `granule`, up to its end. */
-static inline void granules_cover(tnri_block_map *map, tnri_granule *granule, tnri_block *block)
-{
-    size_t last = (size_t)(granule_of(map, tnri_block_end(block) - 1) - granule);
-    if (last == 0)
-        return;
-    /* How many there are cannot be predicted; so a few are always written, without a branch. */
-    cover_enter(granule, 1, last, block);
-    cover_enter(granule, 2, last, block);
-    cover_enter(granule, 3, last, block);
-    cover_enter(granule, 4, last, block);
-    cover_enter(granule, 5, last, block);
-    cover_enter(granule, 6, last, block);
-    cover_enter(granule, 7, last, block);
-    cover_enter(granule, 8, last, block);
-    for (size_t i = 9; i <= last; i++)
-        atomic_store_explicit(&granule[i].cover, block, memory_order_release);
+    if ((start & 1) == 0)
+        return entry;
+    entry = &((tnri_parts *)(start - 1))->part[tnri_map_part(address)];
+    start = atomic_load_explicit(entry, memory_order_relaxed);
+    return start & 1 ? &((tnri_slots *)(start - 1))->slot[tnri_map_slot(address)] : entry;
 }
 
 void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
 {
-    granules_cover(map, granule_enter(map, block), block);
+    tnri_block_map_put(map, entry_of(map, block->base), block);
 }
 
 void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block)
 {
-    (void)granule_enter(map, block);
+    atomic_store_explicit(entry_of(map, block->base), (uintptr_t)block, memory_order_release);
 }
 
 void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t from)
 {
     tnri_assert(from >= block->base && from < tnri_block_end(block));
-    if (from == block->base)
-        granules_cover(map, granule_of(map, from), block);
-    else
-        granules_cover(map, granule_of(map, from - 1), block);
+    tnri_block_map_cover(map, block, from == block->base ? from : from - 1);
+}
+
+/* Forgets the covers of the reaches whose first byte lies in the range. */
+static void covers_clear(tnri_block_map *map, uintptr_t base, size_t bytes)
+{
+    size_t end = reaches_count(base - map->base + bytes);
+    for (size_t i = reaches_count(base - map->base); i < end; i++)
+        if (atomic_load_explicit(&map->covers[i], memory_order_relaxed) != NULL)
+            atomic_store_explicit(&map->covers[i], NULL, memory_order_release);
 }
 
 static void parts_free(tnri_parts *parts)
@@ -163,7 +163,7 @@ static void parts_clear(tnri_parts *parts)
         }
         tnri_slots *slots = (tnri_slots *)(start - 1);
         for (size_t s = 0; s < TNRI_SLOTS_COUNT; s++)
-            atomic_store_explicit(&slots->slot[s], NULL, memory_order_release);
+            atomic_store_explicit(&slots->slot[s], 0, memory_order_release);
     }
 }
 
@@ -173,13 +173,13 @@ void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)
     tnri_granule *granule = granule_of(map, base);
     for (size_t i = 0; i < bytes / TNRI_GRANULE_BYTES; i++) {
         uintptr_t start = atomic_load_explicit(&granule[i].start, memory_order_relaxed);
-        if (start == 0 && atomic_load_explicit(&granule[i].cover, memory_order_relaxed) == NULL)
+        if (start == 0)
             continue; /* never touched: reading a reserved table costs no memory, writing does */
         if (start & 1)
             parts_free((tnri_parts *)(start - 1));
         atomic_store_explicit(&granule[i].start, 0, memory_order_release);
-        atomic_store_explicit(&granule[i].cover, NULL, memory_order_release);
     }
+    covers_clear(map, base, bytes);
 }
 
 void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes)
@@ -192,9 +192,8 @@ void tnri_block_map_clear(tnri_block_map *map, uintptr_t base, size_t bytes)
             parts_clear((tnri_parts *)(start - 1));
         else if (start != 0)
             atomic_store_explicit(&granule[i].start, 0, memory_order_release);
-        if (atomic_load_explicit(&granule[i].cover, memory_order_relaxed) != NULL)
-            atomic_store_explicit(&granule[i].cover, NULL, memory_order_release);
     }
+    covers_clear(map, base, bytes);
 }
 
 /* Any record that a part leads to; null if none. */
@@ -206,70 +205,99 @@ static tnri_block *part_any(const tnri_map_entry *part)
     const tnri_slots *slots = (const tnri_slots *)(start - 1);
     tnri_block *block = NULL;
     for (size_t i = 0; i < TNRI_SLOTS_COUNT && block == NULL; i++)
-        block = atomic_load_explicit(&slots->slot[i], memory_order_acquire);
+        block = (tnri_block *)atomic_load_explicit(&slots->slot[i], memory_order_acquire);
     return block;
 }
 
-tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address)
+/* Any record that a granule leads to; null if none. */
+static tnri_block *granule_any(const tnri_granule *granule)
 {
-    const tnri_granule *granule = granule_of(map, address);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
-    if (start != 0 && (start & 1) == 0)
+    if ((start & 1) == 0)
         return (tnri_block *)start;
-    if (start & 1) {
-        const tnri_parts *parts = (const tnri_parts *)(start - 1);
-        for (size_t i = 0; i < TNRI_PARTS_COUNT; i++) {
-            tnri_block *block = part_any(&parts->part[i]);
-            if (block != NULL)
-                return block;
-        }
-    }
-    return atomic_load_explicit(&granule->cover, memory_order_acquire);
+    const tnri_parts *parts = (const tnri_parts *)(start - 1);
+    tnri_block *block = NULL;
+    for (size_t i = 0; i < TNRI_PARTS_COUNT && block == NULL; i++)
+        block = part_any(&parts->part[i]);
+    return block;
 }
 
-/* `block` if it is live and contains the address, else null. */
-static tnri_block *block_if_containing(tnri_block *block, const struct tnri_arena *arena,
-                                       uintptr_t address)
+/* A live block that contains the address began in a granule that is looked at, or covers the
+ * reach. What is found in between was once part of the same block or of its arena's memory, so it
+ * leads to the same arena. */
+tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address)
 {
-    if (block != NULL && block->world->arena == arena && block->state == TNRI_LIVE &&
-        address >= block->base && address - block->base < block->bytes)
+    size_t reach = tnri_reach_of(map, address);
+    const tnri_granule *first = &map->granules[reach * TNRI_REACH_GRANULES];
+    for (const tnri_granule *granule = granule_of(map, address); granule >= first; granule--) {
+        tnri_block *block = granule_any(granule);
+        if (block != NULL)
+            return block;
+    }
+    return atomic_load_explicit(&map->covers[reach], memory_order_acquire);
+}
+
+/* What is looked for: the live block of an arena that begins highest, and not above an address.
+ * That one contains the address, or none does. */
+typedef struct search {
+    const struct tnri_arena *arena;
+    uintptr_t address;
+} search;
+
+/* The entry's block if it is one of them and begins at `place` or above: one that begins elsewhere
+ * has an entry there. */
+static tnri_block *block_if_live(uintptr_t entry, const search *what, uintptr_t place)
+{
+    tnri_block *block = (tnri_block *)entry;
+    if (block != NULL && block->world->arena == what->arena && block->state == TNRI_LIVE &&
+        block->base >= place && block->base <= what->address)
         return block;
     return NULL;
 }
 
-/* The block of a part that contains the address. Only entries of dead blocks lie between the
- * address and its own block's start; no slot above `last` can be that. */
-static tnri_block *part_containing(const tnri_map_entry *part, const struct tnri_arena *arena,
-                                   uintptr_t address, size_t last)
+/* The highest of them in a part, whose first address is `place`. */
+static tnri_block *part_search(const tnri_map_entry *part, const search *what, uintptr_t place)
 {
     uintptr_t start = atomic_load_explicit(part, memory_order_acquire);
     if ((start & 1) == 0)
-        return block_if_containing((tnri_block *)start, arena, address);
+        return block_if_live(start, what, place);
     const tnri_slots *slots = (const tnri_slots *)(start - 1);
+    size_t offset = what->address - place;
+    size_t last = offset < PART_BYTES ? offset >> TNRI_SLOT_SHIFT : TNRI_SLOTS_COUNT - 1;
     tnri_block *block = NULL;
     for (size_t i = last + 1; i-- > 0 && block == NULL;)
-        block = block_if_containing(atomic_load_explicit(&slots->slot[i], memory_order_acquire),
-                                    arena, address);
+        block =
+            block_if_live((uintptr_t)atomic_load_explicit(&slots->slot[i], memory_order_acquire),
+                          what, place + (i << TNRI_SLOT_SHIFT));
+    return block;
+}
+
+/* The same of a granule. */
+static tnri_block *granule_search(const tnri_granule *granule, const search *what, uintptr_t place)
+{
+    uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
+    if ((start & 1) == 0)
+        return block_if_live(start, what, place);
+    const tnri_parts *parts = (const tnri_parts *)(start - 1);
+    size_t offset = what->address - place;
+    size_t last = offset < TNRI_GRANULE_BYTES ? offset >> TNRI_PART_SHIFT : TNRI_PARTS_COUNT - 1;
+    tnri_block *block = NULL;
+    for (size_t i = last + 1; i-- > 0 && block == NULL;)
+        block = part_search(&parts->part[i], what, place + (i << TNRI_PART_SHIFT));
     return block;
 }
 
 tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_arena *arena,
                                       uintptr_t address)
 {
-    const tnri_granule *granule = granule_of(map, address);
-    uintptr_t start = atomic_load_explicit(&granule->start, memory_order_acquire);
+    const search what = {arena, address};
+    size_t reach = tnri_reach_of(map, address);
+    size_t granule = (address - map->base) >> TNRI_GRANULE_SHIFT;
     tnri_block *block = NULL;
-    if (start & 1) {
-        const tnri_parts *parts = (const tnri_parts *)(start - 1);
-        unsigned own = tnri_map_part(address);
-        block = part_containing(&parts->part[own], arena, address, tnri_map_slot(address));
-        for (size_t i = own; i-- > 0 && block == NULL;)
-            block = part_containing(&parts->part[i], arena, address, TNRI_SLOTS_COUNT - 1);
-    } else {
-        block = block_if_containing((tnri_block *)start, arena, address);
-    }
-    if (block != NULL)
-        return block;
-    return block_if_containing(atomic_load_explicit(&granule->cover, memory_order_acquire), arena,
-                               address);
+    for (size_t i = granule + 1; i-- > reach * TNRI_REACH_GRANULES && block == NULL;)
+        block = granule_search(&map->granules[i], &what, map->base + (i << TNRI_GRANULE_SHIFT));
+    if (block == NULL)
+        block = block_if_live(
+            (uintptr_t)atomic_load_explicit(&map->covers[reach], memory_order_acquire), &what, 0);
+    return block != NULL && address - block->base < block->bytes ? block : NULL;
 }

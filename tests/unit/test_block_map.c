@@ -2,8 +2,9 @@
 /*
  * The block map: from any address to the live block that contains it, whatever lay there before.
  *
- * In block_if_containing, the test of the state removed: a_stale_entry_misleads_nobody failed. In
- * tnri_block_map_enter, the loop over `cover` removed: interiors_over_granule_borders failed.
+ * In block_if_live, the test of the state removed: a_stale_entry_misleads_nobody failed; that of
+ * `place`: random_blocks. In reaches_cover, the loop left out: interiors_over_reaches failed. In
+ * tnri_block_map_wipe or _clear, covers_clear left out: covers_are_forgotten.
  */
 #include "unit.h"
 
@@ -15,7 +16,8 @@
 
 #define BASE ((uintptr_t)1 << 40)
 #define GRANULE ((size_t)1 << TNRI_GRANULE_SHIFT)
-enum { GRANULES = 64 };
+#define REACH ((size_t)1 << TNRI_REACH_SHIFT)
+enum { GRANULES = 4 * TNRI_REACH_GRANULES + 2 };
 
 static tnri_block_map map;
 static tnri_world nobody; /* the blocks' world, of no arena */
@@ -73,6 +75,61 @@ static void interiors_over_granule_borders(void **state)
     assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 8 * GRANULE + 511), &a);
     assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 8 * GRANULE + 512), &b);
     assert_null(tnri_block_map_containing(&map, NULL, BASE + 3 * GRANULE - 513));
+}
+
+/* A block is entered where it begins, and as the cover of each reach whose first byte it has. */
+static void interiors_over_reaches(void **state)
+{
+    (void)state;
+    tnri_block a = {0};
+    tnri_block b = {0};
+    live(&a, BASE + REACH - GRANULE, 3 * REACH + GRANULE + 512, 0); /* ends 512 bytes into one */
+    live(&b, BASE + 4 * REACH + 512, GRANULE, 1);
+    for (size_t at = REACH - GRANULE; at < 4 * REACH + 512; at += GRANULE / 2) {
+        assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + at), &a);
+        assert_ptr_equal(tnri_block_map_near(&map, BASE + at)->world, &nobody);
+    }
+    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 4 * REACH + 511), &a);
+    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 4 * REACH + 512), &b);
+    assert_null(tnri_block_map_containing(&map, NULL, BASE + REACH - GRANULE - 1));
+    assert_null(tnri_block_map_near(&map, BASE + REACH - GRANULE - 1));
+    /* It grows where it is. */
+    b.state = TNRI_FREE;
+    uintptr_t end = tnri_block_end(&a);
+    a.bytes += GRANULE;
+    tnri_block_map_extend(&map, &a, end);
+    assert_ptr_equal(tnri_block_map_containing(&map, NULL, end + 511), &a);
+    a.state = TNRI_FREE;
+    live(&b, BASE + 2 * REACH - 512, 512, 0);
+    tnri_block_map_extend(&map, &b, b.base);
+    assert_null(tnri_block_map_containing(&map, NULL, BASE + 2 * REACH));
+    b.bytes += 512;
+    tnri_block_map_extend(&map, &b, BASE + 2 * REACH);
+    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 2 * REACH), &b);
+}
+
+/* Addresses that go to another arena, or are given back, lead to nothing. */
+static void covers_are_forgotten(void **state)
+{
+    (void)state;
+    tnri_block a = {0};
+    tnri_block b = {0};
+    live(&a, BASE + REACH - GRANULE, 2 * REACH + GRANULE, 0);
+    assert_ptr_equal(tnri_block_map_near(&map, BASE + REACH), &a);
+    assert_ptr_equal(tnri_block_map_near(&map, BASE + 3 * REACH - 1), &a);
+    a.state = TNRI_FREE;
+    tnri_block_map_clear(&map, BASE + REACH, GRANULE);
+    assert_null(tnri_block_map_near(&map, BASE + REACH));
+    assert_ptr_equal(tnri_block_map_near(&map, BASE + 2 * REACH), &a);
+    tnri_block_map_clear(&map, BASE + 2 * REACH - GRANULE, GRANULE);
+    assert_ptr_equal(tnri_block_map_near(&map, BASE + 2 * REACH), &a);
+    tnri_block_map_wipe(&map, BASE + 2 * REACH, REACH);
+    assert_null(tnri_block_map_near(&map, BASE + 2 * REACH));
+    /* The last reach, of which the map has a part. */
+    live(&b, BASE + 4 * REACH - GRANULE, 2 * GRANULE, 0);
+    assert_ptr_equal(tnri_block_map_near(&map, BASE + 4 * REACH), &b);
+    tnri_block_map_wipe(&map, BASE + 4 * REACH, GRANULE);
+    assert_null(tnri_block_map_near(&map, BASE + 4 * REACH));
 }
 
 /* A second start in a granule of large blocks turns the entry into a table, and the first stays. */
@@ -141,11 +198,12 @@ static void a_wipe_forgets(void **state)
     assert_ptr_equal(tnri_block_map_at(&map, BASE + 4 * GRANULE), &b);
 }
 
-/* Random blocks in a naive array of 512-byte cells. */
+/* Random blocks in a naive array of 512-byte cells, with the border of a reach among them. */
 static void random_blocks(void **state)
 {
     (void)state;
     enum { CELLS = 16 * 2048, BLOCKS = 300 };
+    const uintptr_t cells_base = BASE + REACH - 11 * GRANULE;
     static tnri_block blocks[BLOCKS];
     static tnri_block *owner[CELLS];
     memset(blocks, 0, sizeof(blocks));
@@ -155,7 +213,7 @@ static void random_blocks(void **state)
         tnri_block *block = &blocks[unit_below(&random, BLOCKS)];
         if (block->state == TNRI_LIVE) {
             for (size_t c = 0; c < block->bytes / 512; c++)
-                owner[(block->base - BASE) / 512 + c] = NULL;
+                owner[(block->base - cells_base) / 512 + c] = NULL;
             block->state = TNRI_FREE;
         } else {
             size_t cells = 1 + unit_below(&random, unit_below(&random, 4) == 0 ? 5000 : 8);
@@ -167,11 +225,14 @@ static void random_blocks(void **state)
                 continue;
             for (c = 0; c < cells; c++)
                 owner[at + c] = block;
-            live(block, BASE + at * 512, cells * 512, at < CELLS / 2);
+            live(block, cells_base + at * 512, cells * 512, at < CELLS / 2);
         }
         for (int look = 0; look < 20; look++) {
             size_t at = unit_below(&random, (uint64_t)CELLS * 512);
-            assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + at), owner[at / 512]);
+            const tnri_block *found = tnri_block_map_containing(&map, NULL, cells_base + at);
+            assert_ptr_equal(found, owner[at / 512]);
+            if (found != NULL)
+                assert_non_null(tnri_block_map_near(&map, cells_base + at));
         }
     }
 }
@@ -198,6 +259,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(starts_and_interiors, map_start, map_stop),
         cmocka_unit_test_setup_teardown(interiors_over_granule_borders, map_start, map_stop),
+        cmocka_unit_test_setup_teardown(interiors_over_reaches, map_start, map_stop),
+        cmocka_unit_test_setup_teardown(covers_are_forgotten, map_start, map_stop),
         cmocka_unit_test_setup_teardown(several_starts_in_a_granule, map_start, map_stop),
         cmocka_unit_test_setup_teardown(a_stale_entry_misleads_nobody, map_start, map_stop),
         cmocka_unit_test_setup_teardown(a_wipe_forgets, map_start, map_stop),

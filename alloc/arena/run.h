@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two changes that an allocation and a free without a bin make: a block out of the front of a
+ * free run, and a free run out of a block and its free neighbours. Inline, for the cached path;
+ * tnri_world_carve and tnri_world_free do the same for everyone else.
+ *
+ * Each sum is changed once, and a run leaves or enters the index once.
+ */
+#ifndef TNRI_ARENA_RUN_H
+#define TNRI_ARENA_RUN_H
+
+#include "arena/world.h"
+
+/* Where the block map is to have a block that begins at `address`; null if there is no host memory
+ * for it. Blocks of a world without many in a granule find the place in one load. */
+static inline tnri_map_entry *tnri_run_entry(const tnri_world *world, uintptr_t address)
+{
+    tnri_block_map *map = &world->space->map;
+    tnri_map_entry *entry = &tnri_granule_of(map, address)->start;
+    if (!world->has_many && tnri_likely(!tnri_map_is_table(entry)))
+        return entry;
+    return tnri_block_map_place(map, address, world->is_small);
+}
+
+/* FREE -> LIVE: takes `bytes` from the front of a run that is large enough. Needs a spare record
+ * and the place for its base. The caller sets the slack. */
+static inline __attribute__((always_inline)) void tnri_run_carve(tnri_world *world, tnri_block *run,
+                                                                 size_t bytes,
+                                                                 tnri_map_entry *entry)
+{
+    tnri_assert_hot(run->state == TNRI_FREE && run->bytes >= bytes);
+    size_t left = run->bytes - bytes;
+    tnri_index_remove(&world->index, run);
+    world->bytes_in[TNRI_FREE] -= bytes;
+    world->bytes_in[TNRI_LIVE] += bytes;
+    world->count_in[TNRI_LIVE]++;
+    if (tnri_likely(left != 0)) {
+        tnri_block *rest = world->spares;
+        tnri_block *above = run->above;
+        tnri_assert(rest != NULL);
+        world->spares = rest->next;
+        world->spares_count--;
+        rest->base = run->base + bytes;
+        rest->bytes = left;
+        rest->below = run;
+        rest->above = above;
+        run->above = rest;
+        run->bytes = bytes;
+        if (tnri_likely(above != NULL))
+            above->below = rest;
+        tnri_index_insert(&world->index, rest);
+    } else {
+        world->count_in[TNRI_FREE]--;
+    }
+    run->what = tnri_block_what(TNRI_LIVE, 0);
+    run->uses = NULL;
+    tnri_block_map_put(&world->space->map, entry, run);
+}
+
+static inline void tnri_run_spare(tnri_world *world, tnri_block *record)
+{
+    record->next = world->spares;
+    world->spares = record;
+    world->spares_count++;
+}
+
+static inline int tnri_run_is_free(const tnri_block *block)
+{
+    return block != NULL && block->state == TNRI_FREE;
+}
+
+/* `state`, the block's, which is in no list, -> FREE, merged with free neighbours. Returns the
+ * resulting run. */
+static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_world *world,
+                                                                        tnri_block *block,
+                                                                        tnri_state state)
+{
+    tnri_assert_hot(block->state == state);
+    tnri_block *above = block->above;
+    tnri_block *below = block->below;
+    size_t bytes = block->bytes;
+    world->bytes_in[state] -= bytes;
+    world->count_in[state]--;
+    world->bytes_in[TNRI_FREE] += bytes;
+    world->count_in[TNRI_FREE]++;
+    if (tnri_run_is_free(above)) {
+        tnri_index_remove(&world->index, above);
+        world->count_in[TNRI_FREE]--;
+        bytes += above->bytes;
+        tnri_run_spare(world, above);
+        above = above->above;
+        block->above = above;
+        if (tnri_likely(above != NULL))
+            above->below = block;
+    }
+    if (tnri_run_is_free(below)) {
+        tnri_index_remove(&world->index, below);
+        world->count_in[TNRI_FREE]--;
+        bytes += below->bytes;
+        block->what = tnri_block_what(TNRI_UNUSED, 0);
+        tnri_run_spare(world, block);
+        block = below;
+        block->above = above;
+        if (tnri_likely(above != NULL))
+            above->below = block;
+    }
+    block->bytes = bytes;
+    tnri_index_insert(&world->index, block);
+    return block;
+}
+
+#endif
