@@ -65,7 +65,9 @@ static const cli_syntax syntax = {
     "Beside Tenure on a GPU: cuMemAllocAsync with cuMemFreeAsync (its pool told to keep memory),\n"
     "where it fits cuMemAlloc and cuEventRecord, and PyTorch's allocator with --torch. --beside "
     "none\n"
-    "times Tenure alone. The simulated device has no pool, and its numbers are not for quoting.\n"
+    "times Tenure alone. The pool of the simulated device is only timed if --beside names it, and "
+    "no\n"
+    "number from there is for quoting.\n"
     "\n"
     "Exit codes: 0 done; 1 allocators did different work; 2 bad options; 3 no driver or device;\n"
     "4 Tenure ran out of memory.\n",
