@@ -10,8 +10,8 @@
  * finer classes.
  *
  * Runs of one class are kept newest first, each with the address of the pointer that leads to it.
- * What comes and goes at random is handled without branches, which nothing could predict. Everything
- * is under the arena's lock.
+ * What comes and goes at random is handled without branches, which nothing could predict.
+ * Everything is under the arena's lock.
  */
 #ifndef TNRI_ARENA_INDEX_H
 #define TNRI_ARENA_INDEX_H
