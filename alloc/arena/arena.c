@@ -287,7 +287,7 @@ static inline __attribute__((always_inline)) tnri_block *serve_unbinned(tnri_wor
             tnri_world_evict(world);
         }
         if (tnri_unlikely(bytes == world->bins.passed_bytes))
-            world->bins.misses = 0; /* that would have been a hit */
+            world->bins.misses = TNRI_BIN_MISSES - 1; /* it would have been a hit: once more */
         world->bins.passed_bytes = 0;
     }
     return serve_index(world, bytes, alignment, no_host);
