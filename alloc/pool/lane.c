@@ -15,14 +15,15 @@
 #include "pool/library.h"
 
 enum {
-    WAITS_FIRST = 512,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on
-                           * for: some ten microseconds; */
+    WAITS_FIRST = 256,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on
+                           * for: four waits at least, some ten microseconds; */
+    WAITS_NEXT = 128,     /* where the stream has lanes, so that threads do meet there; */
     WAITS_LAST = 1 << 20, /* twice as many each time that there was nowhere to go */
     ROUNDS_MAX = 6,       /* what one wait counts for at most: a holder that was stopped by the
                            * scheduler is not what lanes are against */
     LANES_DEFAULT_MAX = 16,
-    WAITS_BORROWING = 4096, /* rests at sisters' locks before the lane asks for memory of its own */
-    FORCED_BORROWING = 64,  /* what a borrowed block counts for if lanes are forced */
+    WAITS_BORROWING = 1024, /* rests at sisters' locks before the lane asks for memory of its own */
+    FORCED_BORROWING = 16,  /* what a borrowed block counts for if lanes are forced */
     OWN_PART = 1024         /* of the pool (1/n): what a lane may have from the driver for that */
 };
 
@@ -50,7 +51,9 @@ static size_t lanes_most(void)
 static uint32_t waits_most(const tnri_arena *arena)
 {
     uint32_t wanted = atomic_load_explicit(&arena->lane.waits_wanted, memory_order_relaxed);
-    return wanted == 0 ? WAITS_FIRST : wanted;
+    if (wanted != 0)
+        return wanted;
+    return tnri_lane_has_sisters(arena) ? WAITS_NEXT : WAITS_FIRST;
 }
 
 /* The shortest rests of a lock that so many rounds of waiting are, about. */

@@ -11,6 +11,7 @@
  *   the loop in tnri_pool_seal: the_end_of_the_stream_seals_every_lane
  *   the call of sisters_collect in ladder_retired: retired_in_one_served_to_the_other
  *   the test of `others` in lane_move_on: one_tenant_stays_alone
+ *   the beginning of a new window in tnri_lane_waited: who_meets_seldom_shares_a_lane
  *   the calls of tenants_check: who_comes_later_gets_the_free_lane
  *   the last line of lane_move_on, but for `left`: idle_tenants_are_in_nobody_s_way
  */
@@ -402,6 +403,27 @@ static void who_waits_too_long_gets_a_lane(void **state)
     assert_ok(tnr_free(mine));
 }
 
+/* Waits, but no more than three in some milliseconds. */
+static void who_meets_seldom_shares_a_lane(void **state)
+{
+    (void)state;
+    life_start("lanes_max:16", NULL, NULL);
+    void *mine = unit_malloc(4096, life_streams[0]);
+    tnri_arena *home = arena_of(mine);
+    visitor v;
+    visitor_start(&v);
+    for (int i = 0; i < 12; i++) {
+        if (i % 3 == 0) {
+            struct timespec nap = {0, 50000000};
+            nanosleep(&nap, NULL);
+        }
+        visitor_turn(&v, home);
+    }
+    visitor_end(&v);
+    assert_int_equal(stats_now().arenas, 1);
+    assert_ok(tnr_free(mine));
+}
+
 /* The lane of a thread that is gone is the next one's, again and again, however many there were. */
 static void who_comes_later_gets_the_free_lane(void **state)
 {
@@ -497,6 +519,7 @@ int main(void)
         cmocka_unit_test_teardown(pictures_show_every_lane, life_stop),
         cmocka_unit_test_teardown(pools_end_with_their_lanes, life_stop),
         cmocka_unit_test_teardown(who_waits_too_long_gets_a_lane, life_stop),
+        cmocka_unit_test_teardown(who_meets_seldom_shares_a_lane, life_stop),
         cmocka_unit_test_teardown(who_comes_later_gets_the_free_lane, life_stop),
         cmocka_unit_test_teardown(idle_tenants_are_in_nobody_s_way, life_stop),
         cmocka_unit_test_teardown(one_tenant_stays_alone, life_stop),
