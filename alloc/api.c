@@ -163,7 +163,7 @@ tnr_status tnr_free(void *ptr)
     if (tnri_likely(tnri_gate() == 0)) {
         tnri_block *block = tnri_device_first_block((uintptr_t)ptr);
         if (tnri_likely(block != NULL))
-            return tnri_arena_free_quick(block, ptr);
+            return tnri_arena_free_quick(block, ptr, tnri_thread_here()->recent);
     }
     return free_slowly(ptr);
 }

@@ -287,7 +287,7 @@ static inline __attribute__((always_inline)) tnri_block *serve_unbinned(tnri_wor
             tnri_world_evict(world);
         }
         if (tnri_unlikely(bytes == world->bins.passed_bytes))
-            world->bins.misses = 0; /* that would have been a hit */
+            world->bins.misses = TNRI_BIN_MISSES - 1; /* it would have been a hit: once more */
         world->bins.passed_bytes = 0;
     }
     return serve_index(world, bytes, alignment, no_host);
@@ -604,11 +604,12 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr)
 /* A counted block that a bin does not take as it is. The calling thread, which owns the lock, has
  * it, and gives it back. */
 static __attribute__((noinline)) tnr_status arena_free_unbinned(tnri_arena *arena,
+                                                                tnri_world *world,
                                                                 tnri_block *block)
 {
     __builtin_prefetch(block->above);
     __builtin_prefetch(block->below);
-    free_counted(block->world, block);
+    free_counted(world, block);
     tnri_lock_release(&arena->lock);
     return TNR_OK;
 }
@@ -620,10 +621,11 @@ static TNRI_SELDOM tnr_status arena_free_other(tnri_arena *arena, tnri_block *bl
     return arena_free(arena, block, ptr, 0);
 }
 
-tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr)
+/* tnri_arena_free_quick in a world that the block is in. */
+static inline __attribute__((always_inline)) tnr_status free_quick(tnri_arena *arena,
+                                                                   tnri_world *world,
+                                                                   tnri_block *block, void *ptr)
 {
-    tnri_world *world = block->world;
-    tnri_arena *arena = world->arena;
     if (tnri_unlikely(!tnri_lock_try_own(&arena->lock)))
         return tnri_arena_free(block, ptr);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE ||
@@ -631,9 +633,38 @@ tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr)
         return arena_free_other(arena, block, ptr);
     count_freed_here(arena, world, block);
     if (tnri_unlikely(!tnri_world_bin_quick(world, block)))
-        return arena_free_unbinned(arena, block);
+        return arena_free_unbinned(arena, world, block);
     tnri_lock_release(&arena->lock);
     return TNR_OK;
+}
+
+static __attribute__((noinline)) tnr_status arena_free_elsewhere(tnri_block *block, void *ptr)
+{
+    return free_quick(block->world->arena, block->world, block, ptr);
+}
+
+/* 1 if a block is in a world, so that the compiler does not learn that block->world is `world`. */
+static inline int is_in(const tnri_block *block, const tnri_world *world)
+{
+    uintptr_t difference = (uintptr_t)block->world ^ (uintptr_t)world;
+    __asm__("" : "+r"(difference));
+    return difference == 0;
+}
+
+/* The record of a block that was live for long is in no cache, and arena and world are what it
+ * says. Nothing waits for it that goes on with a guess, which is only compared with it: a processor
+ * takes for granted that branches go as they always did. */
+tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent)
+{
+    tnri_arena *arena = (tnri_arena *)recent;
+    tnri_world *world = (tnri_world *)(recent + offsetof(tnri_arena, worlds[TNRI_LARGE]));
+    if (!is_in(block, world)) {
+        world = (tnri_world *)(recent + offsetof(tnri_arena, worlds[TNRI_SMALL]));
+        __asm__ volatile("" : "+r"(world)); /* so that it is a branch */
+        if (tnri_unlikely(!is_in(block, world)))
+            return arena_free_elsewhere(block, ptr);
+    }
+    return free_quick(arena, world, block, ptr);
 }
 
 void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)

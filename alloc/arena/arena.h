@@ -223,8 +223,9 @@ void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_re
 /* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
  * live. */
 tnr_status tnri_arena_free(tnri_block *block, void *ptr);
-/* The same while the gate is shut. */
-tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr);
+/* The same while the gate is shut. `recent` is the address of the arena that the block is likely to
+ * be of, or anything else. */
+tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent);
 
 /* The error for an address of the device that no block starts at. */
 tnr_status tnri_free_refused(struct tnri_device *device, void *ptr);

@@ -10,8 +10,8 @@
  * finer classes.
  *
  * Runs of one class are kept newest first, each with the address of the pointer that leads to it.
- * What comes and goes at random is handled without branches, which nothing could predict. Everything
- * is under the arena's lock.
+ * What comes and goes at random is handled without branches, which nothing could predict.
+ * Everything is under the arena's lock.
  */
 #ifndef TNRI_ARENA_INDEX_H
 #define TNRI_ARENA_INDEX_H
@@ -53,13 +53,6 @@ static inline unsigned tnri_index_class(size_t bytes)
     return class_index < TNRI_INDEX_CLASSES ? (unsigned)class_index : TNRI_INDEX_CLASSES - 1;
 }
 
-/* Says whether a word of the bitmap has become empty or not. */
-static inline void tnri_index_sum_up(tnri_index *index, unsigned word, uint64_t bits)
-{
-    uint64_t any = bits != 0;
-    index->summary = (index->summary & ~((uint64_t)1 << word)) | any << word;
-}
-
 /*
  * Makes a record a FREE run, and the reverse: afterwards it is UNUSED, so that nothing merges with
  * it. Where there is no neighbour, a record of nobody's is written to. A run keeps its class: it is
@@ -77,8 +70,10 @@ static inline void tnri_index_insert(tnri_index *index, tnri_block *run)
     run->next = head;
     after->link = &run->next;
     *first = run;
-    index->words[word] |= (uint64_t)1 << class_index % 64;
-    index->summary |= (uint64_t)1 << word;
+    uint64_t bits = index->words[word];
+    index->words[word] = bits | (uint64_t)1 << class_index % 64;
+    if (tnri_unlikely(bits == 0))
+        index->summary |= (uint64_t)1 << word;
 }
 
 static inline void tnri_index_remove(tnri_index *index, tnri_block *run)
@@ -96,7 +91,8 @@ static inline void tnri_index_remove(tnri_index *index, tnri_block *run)
     uint64_t emptied = index->classes[class_index] == NULL;
     uint64_t bits = index->words[word] & ~(emptied << class_index % 64);
     index->words[word] = bits;
-    tnri_index_sum_up(index, word, bits);
+    if (tnri_unlikely(bits == 0))
+        index->summary &= ~((uint64_t)1 << word);
 }
 
 /* The first run of the first class from `class` on that is not empty; null past the last. For walks

@@ -205,9 +205,7 @@ tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, s
     size_t lead = (0 - run->base) & (alignment - 1);
     if (tnri_unlikely(lead > 0))
         run = run_cut_lead(world, run, lead);
-    tnri_map_entry *entry = tnri_run_entry(world, run->base);
-    tnri_assert(entry != NULL);
-    tnri_run_carve(world, run, bytes, entry);
+    tnri_run_carve(world, run, bytes, tnri_block_map_entry(&world->space->map, run->base));
     return run;
 }
 

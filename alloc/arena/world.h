@@ -49,7 +49,7 @@ typedef struct tnri_slab {
  * again and again from being merged and carved again each time. It is merged as soon as another
  * size is asked for, so large runs are as large as can be when one is chosen. A program that never
  * asks for the same size again would pay for both; so after some misses only the size of the block
- * freed last is kept, until any size is asked for.
+ * freed last is kept, until any size is asked for: if it is that one, the bin gets another try.
  */
 typedef struct tnri_bins {
     size_t max;                          /* BINNED records; constant */

@@ -12,8 +12,9 @@
 #include "base/ticks.h"
 
 enum {
-    SPINS_MAX = 10,   /* each twice as long as the one before: some tens of microseconds in all */
-    YIELDS_MAX = 100, /* then the holder has been preempted: let it run */
+    DOUBLED_MAX = 6,  /* rests each twice as long as the one before: a microsecond or two, */
+    SPINS_MAX = 30,   /* then as long as the last of those: some tens of microseconds in all; */
+    YIELDS_MAX = 100, /* then the holder has been preempted: let it run; */
     NAP_NS = 50000,   /* then it is starved: get out of its way */
     HELD_MAX = 8      /* deepest nesting of locks; the ranks allow no more */
 };
@@ -23,10 +24,10 @@ enum {
  * moment each time costs little more than one without owners. */
 enum { STREAK_FIRST = 128, STREAK_LAST = 1 << 20 };
 
-/* An owner that had the lock for so long, a millisecond or some in any clock that ticks may be, has
+/* An owner that had the lock for so long, a tenth of a millisecond or some in any clock, has
  * saved far more than it costs to take it away: that was somebody who looks in now and then, such
  * as one who reads statistics, and no reason to make owners rarer. */
-#define OWNED_LONG_TICKS (INT64_C(1) << 21)
+#define OWNED_LONG_TICKS (INT64_C(1) << 18)
 
 /* Threads' addresses are multiples of this; what an owner's place is told by. */
 enum { OWNER_ALIGNMENT = 16 };
@@ -77,12 +78,13 @@ static inline void lock_pause(void)
  * Leaves the processor to others, the longer the more. Each time doubled, because where many
  * threads want one lock the work is done fastest by whoever has the arena in his cache: he takes
  * the lock again and again while the others rest, and each of them gets a long turn in turn.
- * Looking more often would only take the cache line away from him.
+ * Looking more often would only take the cache line away from him. But not for long: most waits
+ * are for a few list operations, and what a rest is too long is the tail of the waiter's latency.
  */
 static void lock_rest(unsigned round)
 {
     if (round < SPINS_MAX) {
-        for (unsigned i = 0; i < 1u << round; i++)
+        for (unsigned i = 0; i < 1u << (round < DOUBLED_MAX ? round : DOUBLED_MAX); i++)
             lock_pause();
     } else if (round < SPINS_MAX + YIELDS_MAX) {
         sched_yield();

@@ -5,8 +5,8 @@
  * Why not pthread_mutex_t: the cached path takes one lock per call and its whole budget is twenty
  * nanoseconds. Nothing long happens under one of these: no driver call, no user callback, no system
  * call but those few that ask for owners (growth and moves go through an intermediate block state
- * instead), so a waiter hardly ever
- * waits longer than a few list operations. A release is a plain store.
+ * instead), so a waiter hardly ever waits longer than a few list operations. A release is a plain
+ * store.
  *
  * Owners. A locked instruction waits until all earlier stores are done, which is a third of the
  * cached path. So a lock that one thread takes again and again becomes that thread's own: the owner

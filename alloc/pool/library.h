@@ -53,6 +53,7 @@ static inline tnri_arena *tnri_library_arena_cached(int device, tnr_stream strea
     if (tnri_unlikely(slot->generation != generation || slot->stream != stream ||
                       slot->pool != NULL || slot->device != device || thread->routes_count != 0))
         return NULL;
+    thread->recent = (uintptr_t)slot->arena;
     return slot->arena; /* null where nothing is cached, and the library not running */
 }
 

@@ -36,6 +36,7 @@ typedef struct tnri_thread {
     int routes_count;
     uint64_t number;             /* 0: not given yet */
     const tnri_arena *lane_left; /* an arena that it waited for too often; only compared */
+    uintptr_t recent;            /* the arena that it allocated from last; only compared */
 
     /* Its part in the history: */
     tnri_writer writer;

@@ -106,8 +106,7 @@ int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
     return tnri_block_map_place(map, address, many) != NULL;
 }
 
-/* The entry for a block that begins at `address`, as the tables are. */
-static tnri_map_entry *entry_of(const tnri_block_map *map, uintptr_t address)
+tnri_map_entry *tnri_block_map_entry(const tnri_block_map *map, uintptr_t address)
 {
     tnri_map_entry *entry = &granule_of(map, address)->start;
     uintptr_t start = atomic_load_explicit(entry, memory_order_relaxed);
@@ -120,12 +119,13 @@ static tnri_map_entry *entry_of(const tnri_block_map *map, uintptr_t address)
 
 void tnri_block_map_enter(tnri_block_map *map, tnri_block *block)
 {
-    tnri_block_map_put(map, entry_of(map, block->base), block);
+    tnri_block_map_put(map, tnri_block_map_entry(map, block->base), block);
 }
 
 void tnri_block_map_enter_start(tnri_block_map *map, tnri_block *block)
 {
-    atomic_store_explicit(entry_of(map, block->base), (uintptr_t)block, memory_order_release);
+    atomic_store_explicit(tnri_block_map_entry(map, block->base), (uintptr_t)block,
+                          memory_order_release);
 }
 
 void tnri_block_map_extend(tnri_block_map *map, tnri_block *block, uintptr_t from)

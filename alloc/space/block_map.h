@@ -76,9 +76,12 @@ typedef struct tnri_block_map {
 int tnri_block_map_create(tnri_block_map *map, uintptr_t base, size_t bytes);
 void tnri_block_map_destroy(tnri_block_map *map);
 
-/* The entry for a block that begins at `address`, with the tables that it needs; null if there is no
- * host memory for them. `many`: the world has small blocks. What tnri_block_map_put writes. */
+/* The entry for a block that begins at `address`, with the tables that it needs; null if there is
+ * no host memory for them. `many`: the world has small blocks. What tnri_block_map_put writes. */
 tnri_map_entry *tnri_block_map_place(tnri_block_map *map, uintptr_t address, int many);
+
+/* The same where it has been prepared. */
+tnri_map_entry *tnri_block_map_entry(const tnri_block_map *map, uintptr_t address);
 
 /* Makes sure that a block may begin at `address` without needing memory any more. `many`: the
  * world has small blocks, so a table is needed. Returns 0 if there is no host memory for it. */

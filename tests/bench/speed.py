@@ -257,7 +257,8 @@ def traces_table(bench):
 
 
 SINGLE = {"pair": "cached malloc of {block}", "pair_own": "cached malloc, own streams",
-          "pair_shared": "cached malloc, one stream", "pair_new": "malloc of new threads", "mix": "mix, own streams",
+          "pair_shared": "cached malloc, one stream", "pair_new": "malloc of new threads",
+          "mix": "mix, own streams",
           "mix_shared": "mix, one stream", "handover": "malloc or free, handed over",
           "storm": "malloc, four uses, free", "live": "mix of small blocks, {live:,} live",
           "live_large": "mix of large blocks, {live:,} live"}

@@ -207,6 +207,7 @@ class Bench(CommandTest):
         self.assertIn("SIMULATED", text)
         self.assertNotIn("driver pool", text)
         self.assertIn("live/thread", text)
+        self.assertRegex(text, r"How Tenure served the mixes.*\n.*reserved/live\nmix +1 +200 ")
 
     def test_uses(self):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "uses", "--json"))

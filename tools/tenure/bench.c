@@ -65,7 +65,9 @@ static const cli_syntax syntax = {
     "Beside Tenure on a GPU: cuMemAllocAsync with cuMemFreeAsync (its pool told to keep memory),\n"
     "where it fits cuMemAlloc and cuEventRecord, and PyTorch's allocator with --torch. --beside "
     "none\n"
-    "times Tenure alone. The simulated device has no pool, and its numbers are not for quoting.\n"
+    "times Tenure alone. The pool of the simulated device is only timed if --beside names it, and "
+    "no\n"
+    "number from there is for quoting.\n"
     "\n"
     "Exit codes: 0 done; 1 allocators did different work; 2 bad options; 3 no driver or device;\n"
     "4 Tenure ran out of memory.\n",
@@ -100,7 +102,7 @@ static const bench_section sections[] = {
     {"replay",
      "the TRACEs, in ns per operation",
      bench_replay_run,
-     {.rows_per_trace = 1, .tenure_s = 0.6, .driver_s = 3, .torch_s = 1.5}},
+     {.rows_per_trace = 1, .tenure_s = 0.6, .driver_s = 4, .torch_s = 1.5}},
     {"threads",
      "cached pairs on several threads: own streams, one stream for all, new threads",
      bench_threads_run,

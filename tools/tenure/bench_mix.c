@@ -193,7 +193,7 @@ static void mix_plan(const bench_setup *setup, const mix_kind *kind, int threads
     if (setup->is_quick)
         row->warm_up_per_block = WARM_UP_PER_BLOCK_QUICK;
     uint64_t ops = (setup->is_quick ? kind->ops / 16 : kind->ops) / (unsigned)threads;
-    uint64_t ops_min = setup->is_quick ? 1024 : 32768;
+    uint64_t ops_min = setup->is_quick ? 1024 : 131072; /* a dozen milliseconds */
     row->ops = (ops > ops_min ? ops : ops_min) / BENCH_BATCH * BENCH_BATCH;
 }
 

@@ -235,10 +235,74 @@ static void bench_table(const bench_setup *setup, const bench_row *rows, size_t 
     table_release(&out);
 }
 
+/* ---- what Tenure counted -------------------------------------------------------------------- */
+
+/* In the order of the CSV's columns. */
+enum { COUNT_NUMBERS = 5 };
+static const char *const count_keys[COUNT_NUMBERS] = {"driver_calls", "served_moved", "served_lent",
+                                                      "served_shared", "served_grown"};
+
+static int count_is_known(const bench_cell *cell, int index)
+{
+    return index == 0 ? cell->counts.has_calls : cell->counts.has_served;
+}
+
+static uint64_t count_number(const bench_cell *cell, int index)
+{
+    const bench_counts *counts = &cell->counts;
+    const uint64_t numbers[COUNT_NUMBERS] = {counts->driver_calls, counts->moved, counts->lent,
+                                             counts->shared, counts->grown};
+    return numbers[index];
+}
+
+/* Memory held over memory in live blocks; 0 if nothing is live. */
+static double cell_reserved(const bench_cell *cell)
+{
+    if (!cell->counts.has_served || cell->counts.live_bytes == 0)
+        return 0;
+    return (double)cell->counts.reserved_bytes / (double)cell->counts.live_bytes;
+}
+
+/* Of the mixes: what still went to the driver, or to other streams' memory, in the timed rounds. */
+static void counts_table(const bench_row *rows, size_t count, FILE *file)
+{
+    static const char *const headings[] = {"mix",   "threads", "live/thread", "driver calls",
+                                           "moved", "lent",    "shared",      "grown"};
+    table out;
+    int is_started = 0;
+    for (size_t i = 0; i < count; i++) {
+        const bench_cell *cell = &rows[i].cells[0];
+        if (cell_reserved(cell) == 0 || cell->failed)
+            continue;
+        if (!is_started) {
+            table_start(&out, 9);
+            table_row(&out);
+            for (size_t k = 0; k < sizeof(headings) / sizeof(headings[0]); k++)
+                table_cell(&out, "%s", headings[k]);
+            table_cell(&out, "reserved/live");
+            is_started = 1;
+        }
+        double ops = (double)cell->rounds * (double)cell->ops * rows[i].threads;
+        table_row(&out);
+        table_cell(&out, "%s", rows[i].bench);
+        table_cell(&out, "%d", rows[i].threads);
+        table_cell(&out, "%zu", rows[i].live);
+        for (int k = 0; k < COUNT_NUMBERS; k++)
+            table_cell(&out, "%.1f", (double)count_number(cell, k) / ops * 1e6);
+        table_cell(&out, "%.3f", cell_reserved(cell));
+    }
+    if (!is_started)
+        return;
+    fputs("\nHow Tenure served the mixes: of 1,000,000 operations of the timed rounds\n", file);
+    table_print(&out, file);
+    table_release(&out);
+}
+
 void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count, FILE *file)
 {
     for (size_t i = 0; i < GROUPS; i++)
         bench_table(setup, rows, count, &groups[i], file);
+    counts_table(rows, count, file);
     bench_uses_table(rows, count, file);
     fprintf(
         file,
@@ -284,32 +348,6 @@ static double cell_p99_ns(const bench_cell *cell)
 static int cell_has_p99(const bench_cell *cell)
 {
     return cell->batches.total > 0 || cell->samples.total > 0;
-}
-
-/* What Tenure counted, in the order of the CSV's columns. */
-enum { COUNT_NUMBERS = 5 };
-static const char *const count_keys[COUNT_NUMBERS] = {"driver_calls", "served_moved", "served_lent",
-                                                      "served_shared", "served_grown"};
-
-static int count_is_known(const bench_cell *cell, int index)
-{
-    return index == 0 ? cell->counts.has_calls : cell->counts.has_served;
-}
-
-static uint64_t count_number(const bench_cell *cell, int index)
-{
-    const bench_counts *counts = &cell->counts;
-    const uint64_t numbers[COUNT_NUMBERS] = {counts->driver_calls, counts->moved, counts->lent,
-                                             counts->shared, counts->grown};
-    return numbers[index];
-}
-
-/* Memory held over memory in live blocks; 0 if nothing is live. */
-static double cell_reserved(const bench_cell *cell)
-{
-    if (!cell->counts.has_served || cell->counts.live_bytes == 0)
-        return 0;
-    return (double)cell->counts.reserved_bytes / (double)cell->counts.live_bytes;
 }
 
 void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
