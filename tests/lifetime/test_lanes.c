@@ -14,6 +14,7 @@
  *   the test of `others` in lane_move_on: one_tenant_stays_alone
  *   the beginning of a new window in tnri_lane_waited: who_meets_seldom_shares_a_lane
  *   the calls of lanes_check: who_comes_later_gets_the_free_lane
+ *   `>` in is_emptier, replaced by `<`: who_comes_alone_gets_the_first_lane
  *   the last line of lane_move_on, but for `left`: idle_tenants_are_in_nobody_s_way
  */
 #include "life.h"
@@ -463,6 +464,30 @@ static void who_comes_later_gets_the_free_lane(void **state)
     assert_ok(tnr_free(mine));
 }
 
+/* Threads that come one after the other do not wander from lane to lane, with memory in each. */
+static void who_comes_alone_gets_the_first_lane(void **state)
+{
+    (void)state;
+    life_start("lanes_max:2", NULL, NULL);
+    void *mine = unit_malloc(4096, life_streams[0]);
+    tnri_arena *home = arena_of(mine);
+    (void)visit(home, 200);
+    assert_int_equal(stats_now().arenas, 2);
+    tnri_lock_take(&home->pool->lock);
+    for (int i = 0; i < TNRI_LANE_TENANTS; i++)
+        home->lane.tenants[i] = (tnri_tenant){0}; /* as if this thread were gone */
+    tnri_lock_release(&home->pool->lock);
+    for (int i = 0; i < 4; i++) {
+        visitor v;
+        visitor_start(&v);
+        visitor_turn(&v, NULL);
+        int in_home = tenants_of(home, v.number);
+        visitor_end(&v);
+        assert_int_equal(in_home, 1);
+    }
+    assert_ok(tnr_free(mine));
+}
+
 /* Both lanes have a tenant that lives, and one of them never comes again: who waits for the other
  * finds its way to that one's lane, and stays. */
 static void idle_tenants_are_in_nobody_s_way(void **state)
@@ -538,6 +563,7 @@ int main(void)
         cmocka_unit_test_teardown(who_waits_too_long_gets_a_lane, life_stop),
         cmocka_unit_test_teardown(who_meets_seldom_shares_a_lane, life_stop),
         cmocka_unit_test_teardown(who_comes_later_gets_the_free_lane, life_stop),
+        cmocka_unit_test_teardown(who_comes_alone_gets_the_first_lane, life_stop),
         cmocka_unit_test_teardown(idle_tenants_are_in_nobody_s_way, life_stop),
         cmocka_unit_test_teardown(one_tenant_stays_alone, life_stop),
         cmocka_unit_test_teardown(one_is_off, life_stop),
