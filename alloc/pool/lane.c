@@ -88,7 +88,8 @@ static size_t tenants_count(const tnri_arena *arena)
     return count;
 }
 
-/* Strikes those off that are gone; who stays waits as at first for a place elsewhere. */
+/* Strikes those off that are gone, which takes a system call for each; who stays waits as at first
+ * for a place elsewhere. */
 static void tenants_check(tnri_arena *arena)
 {
     for (int i = 0; i < TNRI_LANE_TENANTS; i++) {
@@ -147,10 +148,18 @@ static tnri_arena *emptiest(tnri_arena *first, tnri_arena *const *sisters, size_
     return first;
 }
 
+static void lanes_check(tnri_arena *first, tnri_arena *const *sisters, size_t count)
+{
+    tenants_check(first);
+    for (size_t i = 0; i < count; i++)
+        tenants_check(sisters[i]);
+}
+
 /* Where a thread goes that has waited too often at `left`; null: to a lane that is to be opened. */
 static tnri_arena *lane_move_on(tnri_arena *left, tnri_arena *const *sisters, size_t count)
 {
     tenant_leave(left);
+    lanes_check(left, sisters, count);
     size_t others = tenants_count(left);
     tnri_arena *best = count > 0 ? emptiest(sisters[0], sisters + 1, count - 1) : left;
     if (others > 0) { /* else those that it waited for free blocks, or borrow: they would follow */
@@ -194,9 +203,6 @@ tnri_arena *tnri_lane_choose(tnri_arena *first)
     size_t count = tnri_lane_sisters(first, sisters);
     if (is_forced)
         return lane_in_turn(first, sisters, count);
-    tenants_check(first);
-    for (size_t i = 0; i < count; i++)
-        tenants_check(sisters[i]);
     for (size_t i = 0; i < count && left != first; i++)
         if (sisters[i] == left) {
             tnri_arena *lane = sisters[i];
@@ -213,6 +219,7 @@ tnri_arena *tnri_lane_choose(tnri_arena *first)
     for (size_t i = 0; i < count; i++)
         if (tenant_place(sisters[i], number) != NULL)
             return sisters[i];
+    lanes_check(first, sisters, count);
     return emptiest(first, sisters, count);
 }
 

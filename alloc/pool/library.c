@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "arena/upper.h"
+#include "base/alive.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
@@ -63,6 +64,7 @@ static tnr_status library_start_locked(void)
 {
     const char *text = tnri_environment_conf();
     tnri_ticks_start();
+    tnri_alive_start();
     tnri_lock_owners_start();
     tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
     if (status == TNR_OK) {

@@ -12,7 +12,7 @@
  *   the call of sisters_collect in ladder_retired: retired_in_one_served_to_the_other
  *   the test of `others` in lane_move_on: one_tenant_stays_alone
  *   the beginning of a new window in tnri_lane_waited: who_meets_seldom_shares_a_lane
- *   the calls of tenants_check: who_comes_later_gets_the_free_lane
+ *   the calls of lanes_check: who_comes_later_gets_the_free_lane
  *   the last line of lane_move_on, but for `left`: idle_tenants_are_in_nobody_s_way
  */
 #include "life.h"
