@@ -41,15 +41,20 @@ typedef struct tnri_growable {
 
 enum { TNRI_LANE_TENANTS = 8 };
 
+/* A thread that allocates from an arena. */
+typedef struct tnri_tenant {
+    uint64_t number;   /* the thread's; 0: a free place */
+    uintptr_t address; /* of the thread, and its kernel id: see base/alive.h */
+    uint32_t id;
+} tnri_tenant;
+
 /* An arena as one of several of its stream: see pool/lane.h. */
 typedef struct tnri_lane {
     struct tnri_arena *_Atomic sister; /* the next in the ring of the stream's arenas; null: it is
                                         * the only one; the pool's lock to write */
     struct tnri_arena *_Atomic lender; /* the sister that lent last: where to ask first; no lock */
-    /* Threads that allocate here, by number, the latest at `tenants_ever - 1`; 0: a place that was
-     * given up. The pool's lock. */
-    uint64_t tenants[TNRI_LANE_TENANTS];
-    uint64_t tenants_ever;
+    tnri_tenant tenants[TNRI_LANE_TENANTS]; /* the latest, in any order; the pool's lock */
+    uint64_t tenants_ever;                  /* the pool's lock */
     _Atomic uint32_t
         borrowing; /* rests at sisters' locks, since memory was last asked for; no lock */
     /* What `waited` is when a thread moves on; 0: as at first. No lock. */

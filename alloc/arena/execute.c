@@ -358,7 +358,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     }
     if (from > 0) {
         atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
-        tnri_device_moved(plan->arena->device, from);
+        tnri_device_moved(plan->arena->device, from, plan->sources_count, plan->began_ns);
     }
 
     tnri_arena *arena = plan->arena;

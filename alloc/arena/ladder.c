@@ -21,8 +21,9 @@
 enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
     OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
-    RECLAIMS_MAX = 3,          /* climbs after reclaiming, before the user's callback is asked */
-    CALLBACKS_MAX = 8          /* times the user's callback is asked for one request */
+    LOAN_SHARE = 256, /* this part (1/n) of the pool's memory is worth a loan at any time */
+    RECLAIMS_MAX = 3, /* climbs after reclaiming, before the user's callback is asked */
+    CALLBACKS_MAX = 8 /* times the user's callback is asked for one request */
 };
 
 /* Adds a span with room for the request, twice as large as all that the world has. Addresses may
@@ -200,13 +201,19 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
 }
 
 /* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
- * own chunks need no wait, so a few are moved rather. */
+ * own chunks need no wait, so a few are moved rather. With the moving budget used up, only what
+ * would be much to grow by is: streams that all want a little more now and then would lend to each
+ * other for ever. */
 static int plan_would_borrow(const tnri_plan *plan)
 {
     if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
         return 0;
-    if (plan->moves == TNRI_MOVES_NONE) /* the moving budget is used up, and this needs none */
-        return stream_retired_bytes(plan->arena) < plan->request->bytes;
+    if (plan->moves == TNRI_MOVES_NONE) {
+        const tnr_pool pool = plan->arena->pool;
+        uint64_t mapped = atomic_load_explicit(&pool->reserved_bytes, memory_order_relaxed);
+        return plan->request->bytes >= mapped / LOAN_SHARE &&
+               stream_retired_bytes(plan->arena) < plan->request->bytes;
+    }
     return plan->moves == TNRI_MOVES_ALL &&
            (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
 }
@@ -293,8 +300,10 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     tnri_moves moves = ladder_moves(arena, request);
     tnri_moves most = ladder_moves_max(arena);
     status = ladder_climb(arena, request, moves, 0, ptr);
-    if (is_shortage(status) && moves != most) /* what cannot grow moves at any cost */
+    if (is_shortage(status) && moves != most) { /* what cannot grow moves at any cost */
+        tnri_device_short(device);
         status = ladder_climb(arena, request, most, 0, ptr);
+    }
     if (is_shortage(status)) {
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;

@@ -142,13 +142,15 @@ static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request)
 static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_request *request,
                             int policy, int *is_over, void **ptr)
 {
+    uint64_t began_ns = tnri_device_time_ns(arena->device);
     tnri_block *pending = lender_offer(lender, request);
     if (pending == NULL)
         return TNR_OK;
     int refused = 0;
     tnri_event *event = NULL;
     tnr_status status = TNR_OK;
-    if (!tnri_lane_is_sister(arena, lender)) /* else it is one stream, and has its order */
+    int is_kin = tnri_lane_is_sister(arena, lender); /* one stream, which has its order */
+    if (!is_kin)
         status = tnri_execute_order(arena, lender, policy, &event, &refused);
     tnri_event_drop(lender->device, event);
     if (status != TNR_OK || refused) {
@@ -164,6 +166,8 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
         *ptr = (void *)block->base;
     tnri_lock_release(&arena->lock);
     *is_over = 1;
+    if (!is_kin)
+        tnri_device_lent(arena->device, began_ns);
     if (block == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
     return TNR_OK;

@@ -13,8 +13,7 @@
  *   3. The giving world keeps a LENT record for addresses of its own spans, so that they still tile
  *      them, and no record for addresses that it had borrowed itself (arena/world_lend.c).
  *   4. The receiving world has the addresses as a range of its own, in which it carves and merges
- * as
- *      in a span. If they are of one of its own spans, they are just back.
+ *      as in a span. If they are of one of its own spans, they are just back.
  *
  * So each byte that is lent is in one LENT record, of the world whose span it lies in, and in one
  * borrowed range, of whichever world of the pool has it now. A mapping is never touched.

@@ -6,6 +6,7 @@
 #include "arena/window.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "device/device.h"
 #include "history/note.h"
 
 /* ---- the window ----------------------------------------------------------------------------- */
@@ -74,6 +75,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->sources_count = 0;
     plan->own_count = 0;
     plan->kin_count = 0;
+    plan->began_ns = tnri_device_time_ns(arena->device);
 }
 
 /* Makes room for the sources, and claims the window from [base, end), which begins in `first`. */

@@ -8,9 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alive.h"
+#include "base/ticks.h"
+
 enum {
-    SPINS_MAX = 10,   /* each twice as long as the one before: some tens of microseconds in all */
-    YIELDS_MAX = 100, /* then the holder has been preempted: let it run */
+    DOUBLED_MAX = 6,  /* rests each twice as long as the one before: a microsecond or two, */
+    SPINS_MAX = 30,   /* then as long as the last of those: some tens of microseconds in all; */
+    YIELDS_MAX = 100, /* then the holder has been preempted: let it run; */
     NAP_NS = 50000,   /* then it is starved: get out of its way */
     HELD_MAX = 8      /* deepest nesting of locks; the ranks allow no more */
 };
@@ -19,6 +23,11 @@ enum {
  * much as some hundred turns of its owner save, so even a lock that is taken away at the worst
  * moment each time costs little more than one without owners. */
 enum { STREAK_FIRST = 128, STREAK_LAST = 1 << 20 };
+
+/* An owner that had the lock for so long, a tenth of a millisecond or some in any clock, has
+ * saved far more than it costs to take it away: that was somebody who looks in now and then, such
+ * as one who reads statistics, and no reason to make owners rarer. */
+#define OWNED_LONG_TICKS (INT64_C(1) << 18)
 
 /* Threads' addresses are multiples of this; what an owner's place is told by. */
 enum { OWNER_ALIGNMENT = 16 };
@@ -43,6 +52,7 @@ void tnri_lock_owners_start(void)
 {
     if (!OWNERS_WANTED || atomic_load(&owners_possible))
         return;
+    tnri_alive_start();
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
         atomic_store(&owners_possible, 1);
 }
@@ -68,12 +78,13 @@ static inline void lock_pause(void)
  * Leaves the processor to others, the longer the more. Each time doubled, because where many
  * threads want one lock the work is done fastest by whoever has the arena in his cache: he takes
  * the lock again and again while the others rest, and each of them gets a long turn in turn.
- * Looking more often would only take the cache line away from him.
+ * Looking more often would only take the cache line away from him. But not for long: most waits
+ * are for a few list operations, and what a rest is too long is the tail of the waiter's latency.
  */
 static void lock_rest(unsigned round)
 {
     if (round < SPINS_MAX) {
-        for (unsigned i = 0; i < 1u << round; i++)
+        for (unsigned i = 0; i < 1u << (round < DOUBLED_MAX ? round : DOUBLED_MAX); i++)
             lock_pause();
     } else if (round < SPINS_MAX + YIELDS_MAX) {
         sched_yield();
@@ -83,6 +94,19 @@ static void lock_rest(unsigned round)
     }
 }
 
+/* From now on it takes twice as many turns to own the lock, or half as many. */
+static void lock_own_later(tnri_lock *lock)
+{
+    if (lock->streak_wanted < STREAK_LAST)
+        lock->streak_wanted *= 2;
+}
+
+static void lock_own_sooner(tnri_lock *lock)
+{
+    if (lock->streak_wanted > STREAK_FIRST)
+        lock->streak_wanted /= 2;
+}
+
 /* Takes the lock away from its owner, if nobody else is doing that. */
 static void lock_disown(tnri_lock *lock, uintptr_t owner)
 {
@@ -90,27 +114,51 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
         return;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
         tnri_assert_failed("membarrier serves who has registered", __FILE__, __LINE__);
-    _Atomic uint8_t *inside = &lock->inside[owner % OWNER_ALIGNMENT];
+    uintptr_t place = owner % OWNER_ALIGNMENT;
+    _Atomic uint8_t *inside = &lock->inside[place];
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
         lock_rest(round);
-    if (lock->streak_wanted < STREAK_LAST)
-        lock->streak_wanted *= 2;
+    if ((int64_t)(tnri_ticks() - lock->owned_ticks) > OWNED_LONG_TICKS)
+        lock_own_sooner(lock);
+    else if (!tnri_alive_is_gone(owner - place, lock->owner_id))
+        lock_own_later(lock);
     lock->latest = 0;
     atomic_store_explicit(&lock->owner, 0, memory_order_release);
 }
 
-/* The calling thread becomes the owner, if it was before or a place is left. Under the lock. */
+/* The place of a thread that wants to be the owner: its own, an unused one, or one whose address no
+ * thread has; TNRI_LOCK_OWNERS: none. Under the lock, without an owner. */
+static unsigned owner_place(const tnri_lock *lock, uintptr_t self)
+{
+    unsigned unused = TNRI_LOCK_OWNERS;
+    for (unsigned place = 0; place < TNRI_LOCK_OWNERS; place++) {
+        if (lock->owners[place] == self)
+            return place;
+        if (lock->owners[place] == 0 && unused == TNRI_LOCK_OWNERS)
+            unused = place;
+    }
+    for (unsigned place = 0; place < TNRI_LOCK_OWNERS && unused == TNRI_LOCK_OWNERS; place++)
+        if (tnri_alive_none_at(lock->owners[place]))
+            unused = place;
+    return unused;
+}
+
+/* The calling thread becomes the owner, if there is a place for it. Under the lock. */
 static void lock_own(tnri_lock *lock, uintptr_t self)
 {
     tnri_assert(self % OWNER_ALIGNMENT == 0);
-    lock->streak = 0;
-    for (unsigned place = 0; place < TNRI_LOCK_OWNERS; place++) {
-        if (lock->owners[place] != 0 && lock->owners[place] != self)
-            continue;
-        lock->owners[place] = self;
-        atomic_store_explicit(&lock->owner, self + place, memory_order_relaxed);
+    unsigned place = owner_place(lock, self);
+    if (place == TNRI_LOCK_OWNERS) {
+        lock->streak = 0;
+        lock_own_later(lock); /* so that it is asked for seldom who lives */
         return;
     }
+    atomic_store_explicit(&lock->inside[place], 0, memory_order_relaxed); /* nobody else writes */
+    lock->owners[place] = self;
+    lock->owner_id = tnri_alive_id();
+    lock->owned_ticks = tnri_ticks();
+    /* Who takes the lock away reads both. */
+    atomic_store_explicit(&lock->owner, self + place, memory_order_release);
 }
 
 /* Under the lock, which the calling thread has got by `taken`. */

@@ -4,8 +4,9 @@
  *
  * Why not pthread_mutex_t: the cached path takes one lock per call and its whole budget is twenty
  * nanoseconds. Nothing long happens under one of these: no driver call, no user callback, no system
- * call (growth and moves go through an intermediate block state instead), so a waiter hardly ever
- * waits longer than a few list operations. A release is a plain store.
+ * call but those few that ask for owners (growth and moves go through an intermediate block state
+ * instead), so a waiter hardly ever waits longer than a few list operations. A release is a plain
+ * store.
  *
  * Owners. A locked instruction waits until all earlier stores are done, which is a third of the
  * cached path. So a lock that one thread takes again and again becomes that thread's own: the owner
@@ -14,14 +15,21 @@
  * on all processors that run this process (membarrier), and waits until the owner is outside. From
  * the barrier on the owner sees that it is none any more, or is seen inside: Dekker's algorithm
  * with the price paid by who comes seldom. To take a lock away costs some microseconds, so with
- * each time it takes twice as many turns in a row to own it again, and a lock that threads share
- * never has an owner. Only arenas' and streams' locks may have one. After Dice, Huang and Yang,
- * "Asymmetric Dekker Synchronization" (2001), and the biased locks of the Java machines.
+ * each time it takes twice as many turns in a row to own it again, or half as many if the owner had
+ * it for long: a lock that threads share has no owner. Only arenas' and streams' locks may have
+ * one. After Dice, Huang and Yang, "Asymmetric Dekker Synchronization" (2001), and the biased locks
+ * of the Java machines.
  *
  * An owner may be stopped between its first look and its plain store, for as long as the scheduler
  * likes, so that the store comes when it is no owner any more. That is why each owner that a lock
- * ever had keeps a place of its own in `inside`, which it alone writes; when the places are used
- * up, only those owners can be owners again.
+ * ever had keeps a place of its own in `inside`, which it alone writes. When the places are used
+ * up, one is given to another thread only after the kernel has said that no thread lives at its
+ * owner's address any more (base/alive.h). It is the address that must be free, not the thread that
+ * must be gone: a later thread with the same address is the owner as well, without a word, and may
+ * be stopped at the same point. When all live, only they can be owners again.
+ *
+ * A lock that is taken away from an owner that is gone was not shared, so it takes no more turns
+ * to own it again.
  *
  * Who is inside: the owner with place `k` if `holder` is k + 1; another thread, which has set
  * `taken` and seen then that there is no owner, if `holder` is 0.
@@ -53,7 +61,7 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_COUNT
 } tnri_lock_rank;
 
-enum { TNRI_LOCK_OWNERS = 4 }; /* different owners of a lock in its whole life */
+enum { TNRI_LOCK_OWNERS = 4 }; /* threads that have been the owner of a lock, and may live */
 
 /* tnri_lock.owner while somebody takes the lock away from its owner; no thread's. */
 #define TNRI_OWNER_LEAVING ((uintptr_t)1)
@@ -66,9 +74,15 @@ typedef struct tnri_lock {
     _Atomic uint8_t inside[TNRI_LOCK_OWNERS]; /* 1: that owner is inside, or looks; its owner's */
     _Atomic uintptr_t owner;                  /* thread, plus its place in `inside`; 0: none */
     /* Under the lock while there is no owner, or by the thread that takes it away. */
-    uint32_t streak;                    /* turns in a row of `latest` */
-    uint32_t streak_wanted;             /* that make it the owner */
-    uintptr_t latest;                   /* thread */
+    union {
+        uint32_t streak;   /* turns in a row of `latest`; */
+        uint32_t owner_id; /* while there is an owner: his kernel id, when he became it */
+    };
+    uint32_t streak_wanted; /* that make it the owner */
+    union {
+        uintptr_t latest;     /* thread that had the last turn; */
+        uint64_t owned_ticks; /* while there is an owner: when he became it */
+    };
     uintptr_t owners[TNRI_LOCK_OWNERS]; /* threads, by place; 0: free */
 } tnri_lock;
 

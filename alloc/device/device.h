@@ -57,6 +57,7 @@ typedef struct tnri_device {
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see tnri_device_may_move */
+    _Atomic uint32_t moves_granted; /* requests that may move all the same: see tnri_device_short */
     uint64_t started_ns;            /* constant while in use; 0 on the simulated device */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
     tnri_driver_counters counters;
@@ -138,15 +139,23 @@ tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
 void tnri_device_leave(tnri_visit *visit);
 
 /*
- * The moving budget. A move costs driver time that a larger pool would not need, so moves may take
- * a burst of it, and in the long run a share of the running time; beyond that the pool grows. The
- * cost of a move is a constant, and on the simulated device no time passes, so the decision is a
- * function of the inputs alone.
+ * The moving budget. Moves and loans cost time that a larger pool would not need, so they may take
+ * a burst of it, and in the long run a share of the running time; beyond that the pool grows. What
+ * is charged is the time that they took: threads that call the driver at once wait for each other,
+ * so that a move may cost twenty times what it costs alone. On the simulated device no time passes
+ * and each costs a constant, so that the decision is a function of the inputs alone.
  *
- * tnri_device_may_move: 1 if the budget is not used up. tnri_device_moved: charges so many moves.
+ * tnri_device_may_move: 1 if the budget is not used up; to be asked once for a request.
+ * tnri_device_short: the pool could not grow. The next requests without a budget move first,
+ * because the driver would most likely refuse again, and to ask it costs more than a move.
+ * tnri_device_time_ns: when something began that is to be charged. tnri_device_moved: charges for a
+ * request that moved `chunks` of its `chunks_all` chunks. tnri_device_lent: charges a loan.
  */
 int tnri_device_may_move(tnri_device *device);
-void tnri_device_moved(tnri_device *device, size_t chunks);
+void tnri_device_short(tnri_device *device);
+uint64_t tnri_device_time_ns(const tnri_device *device);
+void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns);
+void tnri_device_lent(tnri_device *device, uint64_t began_ns);
 
 /* Raises an atomic peak to `value`. */
 void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value);

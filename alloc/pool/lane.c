@@ -8,20 +8,22 @@
 
 #include <sched.h>
 
+#include "base/alive.h"
 #include "base/ticks.h"
 #include "conf/conf.h"
 #include "driver/capturing.h"
 #include "pool/library.h"
 
 enum {
-    WAITS_FIRST = 512,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on
-                           * for: some ten microseconds; */
+    WAITS_FIRST = 256,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on
+                           * for: four waits at least, some ten microseconds; */
+    WAITS_NEXT = 128,     /* where the stream has lanes, so that threads do meet there; */
     WAITS_LAST = 1 << 20, /* twice as many each time that there was nowhere to go */
     ROUNDS_MAX = 6,       /* what one wait counts for at most: a holder that was stopped by the
                            * scheduler is not what lanes are against */
     LANES_DEFAULT_MAX = 16,
-    WAITS_BORROWING = 4096, /* rests at sisters' locks before the lane asks for memory of its own */
-    FORCED_BORROWING = 64,  /* what a borrowed block counts for if lanes are forced */
+    WAITS_BORROWING = 1024, /* rests at sisters' locks before the lane asks for memory of its own */
+    FORCED_BORROWING = 16,  /* what a borrowed block counts for if lanes are forced */
     OWN_PART = 1024         /* of the pool (1/n): what a lane may have from the driver for that */
 };
 
@@ -49,7 +51,9 @@ static size_t lanes_most(void)
 static uint32_t waits_most(const tnri_arena *arena)
 {
     uint32_t wanted = atomic_load_explicit(&arena->lane.waits_wanted, memory_order_relaxed);
-    return wanted == 0 ? WAITS_FIRST : wanted;
+    if (wanted != 0)
+        return wanted;
+    return tnri_lane_has_sisters(arena) ? WAITS_NEXT : WAITS_FIRST;
 }
 
 /* The shortest rests of a lock that so many rounds of waiting are, about. */
@@ -80,25 +84,49 @@ static size_t tenants_count(const tnri_arena *arena)
 {
     size_t count = 0;
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
-        count += arena->lane.tenants[i] != 0;
+        count += arena->lane.tenants[i].number != 0;
     return count;
 }
 
-/* The place of a thread among the tenants; null if it has none. */
-static uint64_t *tenant_place(tnri_arena *arena, uint64_t thread)
+/* Strikes those off that are gone; who stays waits as at first for a place elsewhere. */
+static void tenants_check(tnri_arena *arena)
+{
+    for (int i = 0; i < TNRI_LANE_TENANTS; i++) {
+        tnri_tenant *tenant = &arena->lane.tenants[i];
+        if (tenant->number == 0 || !tnri_alive_is_gone(tenant->address, tenant->id))
+            continue;
+        *tenant = (tnri_tenant){0};
+        atomic_store_explicit(&arena->lane.waits_wanted, 0, memory_order_relaxed);
+    }
+}
+
+/* The place of a thread among the tenants; null if it has none. With 0, a free one. */
+static tnri_tenant *tenant_place(tnri_arena *arena, uint64_t thread)
 {
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
-        if (arena->lane.tenants[i] == thread)
+        if (arena->lane.tenants[i].number == thread)
             return &arena->lane.tenants[i];
     return NULL;
+}
+
+static void tenant_leave(tnri_arena *arena)
+{
+    tnri_tenant *place = tenant_place(arena, tnri_thread_number());
+    if (place != NULL)
+        *place = (tnri_tenant){0};
 }
 
 void tnri_lane_settle(tnri_arena *arena)
 {
     uint64_t thread = tnri_thread_number();
     tnri_assert_held(&arena->pool->lock);
-    if (tenant_place(arena, thread) == NULL)
-        arena->lane.tenants[arena->lane.tenants_ever++ % TNRI_LANE_TENANTS] = thread;
+    if (tenant_place(arena, thread) != NULL)
+        return;
+    tnri_tenant *place = tenant_place(arena, 0);
+    if (place == NULL)
+        place = &arena->lane.tenants[arena->lane.tenants_ever % TNRI_LANE_TENANTS];
+    *place = (tnri_tenant){thread, tnri_lock_self(), tnri_alive_id()};
+    arena->lane.tenants_ever++;
 }
 
 /* 1 if the first has fewer tenants; of two with as many, had fewer. */
@@ -122,23 +150,20 @@ static tnri_arena *emptiest(tnri_arena *first, tnri_arena *const *sisters, size_
 /* Where a thread goes that has waited too often at `left`; null: to a lane that is to be opened. */
 static tnri_arena *lane_move_on(tnri_arena *left, tnri_arena *const *sisters, size_t count)
 {
-    uint64_t *place = tenant_place(left, tnri_thread_number());
-    if (place != NULL)
-        *place = 0;
-    tnri_arena *best = emptiest(left, sisters, count);
-    size_t tenants = tenants_count(left);
-    if (tenants > 0) { /* else those that it waited for free blocks, or borrow: they would follow */
+    tenant_leave(left);
+    size_t others = tenants_count(left);
+    tnri_arena *best = count > 0 ? emptiest(sisters[0], sisters + 1, count - 1) : left;
+    if (others > 0) { /* else those that it waited for free blocks, or borrow: they would follow */
         if (best != left && tenants_count(best) == 0)
             return best;
         if (count + 1 < lanes_most() && !tnri_capturing())
             return NULL;
-        if (tenants_count(best) < tenants)
-            return best;
     }
     uint32_t wanted = waits_most(left);
     if (wanted < WAITS_LAST)
         atomic_store_explicit(&left->lane.waits_wanted, wanted * 2, memory_order_relaxed);
-    return left;
+    /* Tenants may live and never come again: of two lanes with as many, one may be free. */
+    return others > 0 && tenants_count(best) <= others ? best : left;
 }
 
 /* The next lane in turn, for tests; null: one that is to be opened. The lanes of a stream are told
@@ -153,9 +178,7 @@ static tnri_arena *lane_in_turn(tnri_arena *first, tnri_arena *const *sisters, s
             (sisters[i]->lane.tenants_ever == next->lane.tenants_ever &&
              sisters[i]->number < next->number))
             next = sisters[i];
-    uint64_t *place = tenant_place(next, tnri_thread_number());
-    if (place != NULL)
-        *place = 0;
+    tenant_leave(next);
     return next;
 }
 
@@ -171,6 +194,9 @@ tnri_arena *tnri_lane_choose(tnri_arena *first)
     size_t count = tnri_lane_sisters(first, sisters);
     if (is_forced)
         return lane_in_turn(first, sisters, count);
+    tenants_check(first);
+    for (size_t i = 0; i < count; i++)
+        tenants_check(sisters[i]);
     for (size_t i = 0; i < count && left != first; i++)
         if (sisters[i] == left) {
             tnri_arena *lane = sisters[i];
@@ -209,7 +235,7 @@ void tnri_lane_part(tnri_arena *arena)
         atomic_store(&before->lane.sister, next == before ? NULL : next);
     atomic_store(&arena->lane.sister, NULL);
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
-        arena->lane.tenants[i] = 0;
+        arena->lane.tenants[i] = (tnri_tenant){0};
     atomic_store(&arena->lane.waits_wanted, 0);
 }
 

@@ -17,7 +17,11 @@
  * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
  * done to a stream (end, capture) is done to every arena of its key.
  *
- * A thread's tenancy is a hint: threads end without a word, and their places are taken over.
+ * A thread's tenancy is a hint. Threads end without a word: when one chooses among lanes, the
+ * kernel is asked for all tenants, and those that are gone are struck off (base/alive.h), so that a
+ * thread that comes to the stream goes to a lane that nobody lives in. There may be tenants that
+ * live and never come again; so who waits too often, and finds tenants everywhere, tries another
+ * lane.
  */
 #ifndef TNRI_POOL_LANE_H
 #define TNRI_POOL_LANE_H

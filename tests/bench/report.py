@@ -26,7 +26,8 @@ from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_tabl
 from scaling import (moves_curve_picture, moves_curve_table, moves_default_table,
                      scale_table)
 from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
-                   picture_line, pictures_make, single_table, traces_table, uses_table)
+                   mix_rounds_text, picture_line, pictures_make, served_table, single_table,
+                   traces_table, uses_table)
 from targets import targets_table
 
 REPLAY_KEYS = """trace driver device ops streams peak_live_bytes peak_reserved_bytes driver_calls
@@ -269,7 +270,8 @@ work, *missing* that it was not measured. How to run it: [hacking.md](hacking.md
 ## Targets
 
 What the project wants, on one H200 in one run, and what the data of this page says. Each number is
-computed from the tables below.
+computed from the tables below. A pair is an allocation and its free, an operation of the mix a free
+and an allocation: each is counted and timed as one, though it is two calls.
 
 {targets}
 ## Cached pair
@@ -285,10 +287,14 @@ The same with 4 KiB on several threads, each on its own stream; M/s for all thre
 And all threads on one stream:
 
 {pair_shared}
+The first 1,024 pairs of threads that are new in each round, all on one stream; otherwise threads
+live for all rounds of an allocator:
+
+{pair_new}
 ## Random mix
 
 One operation is one free and one allocation of 512 B to 8 MiB, uniform, on the thread's own stream;
-ns as one thread sees it, M/s for all threads together.
+ns as one thread sees it, M/s for all threads together.{mix_rounds}
 
 {mix}
 {bench_from}
@@ -297,7 +303,13 @@ ns as one thread sees it, M/s for all threads together.
 The same with all threads on one stream, and 2,000 live blocks among them:
 
 {mix_shared}
-{shared_picture}## Live blocks
+{shared_picture}\
+How Tenure served the mixes, here and under "Live blocks": of 1,000,000 operations of the timed
+rounds, how many calls of the driver there were, and how many allocations got memory that was moved
+together, lent by another stream as it is, moved from another stream, or new.
+
+{served}
+## Live blocks
 
 The mix on one thread with more and more live blocks: of 512 B to 256 KiB, and of 1 to 1.25 MiB,
 which are managed differently. Blocks that do not fit in the device are left out, and the number
@@ -464,7 +476,8 @@ def page_make(bench, replay, recorded, docs, traces):
     work, kinds = driver_tables(replay, recorded)
     seeing, _ = csv_rows(docs / "benchmarks" / "seeing.csv")
     mixes = {kind: bench_table(bench, kind) for kind in (
-        "pair", "pair_own", "pair_shared", "mix", "mix_shared", "live", "live_large", "handover")}
+        "pair", "pair_own", "pair_shared", "pair_new", "mix", "mix_shared", "live", "live_large",
+        "handover")}
     return PAGE.format(
         **mixes, targets=targets_table(bench, replay, traces, seeing), clock=clock_text(bench),
         shared_picture=picture_line(bench, "shared", "Random mix: operations over threads"),
@@ -472,7 +485,9 @@ def page_make(bench, replay, recorded, docs, traces):
         single=single_table(bench), cold=cold_table(bench), growth=growth_table(bench),
         moves=moves_table(bench), traces=traces_table(bench),
         uses=uses_table(bench), offload=offload_table(docs),
-        bench_from=provenance(bench.facts, "bench.csv"), memory=memory_table(replay, recorded),
+        served=served_table(bench), mix_rounds=mix_rounds_text(bench),
+        bench_from=provenance(bench.facts, "bench.csv"),
+        memory=memory_table(replay, recorded),
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
         sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs),

@@ -10,8 +10,10 @@ from page import (BadInput, COLOURS, NOT_MEASURED, Picture, table, text_block, t
 BENCH_COLUMNS = """bench allocator bytes threads live_per_thread rounds ops_per_thread median_ns
                    min_ns p99_ns mops ratio_to_tenure checksum""".split()
 SAMPLE_COLUMNS = "samples op_p50_ns op_p99_ns op_p999_ns op_worst_ns driver_calls".split()
+COUNT_COLUMNS = "served_moved served_lent served_shared served_grown reserved_over_live".split()
 BENCH_FACTS = "command commit gpu driver_cuda cpus".split()
-NUMBERS = ("median_ns min_ns p99_ns mops ratio_to_tenure".split() + SAMPLE_COLUMNS)
+NUMBERS = ("rounds ops_per_thread median_ns min_ns p99_ns mops ratio_to_tenure".split() +
+           SAMPLE_COLUMNS + COUNT_COLUMNS)
 NAMES = {"tenure": "Tenure", "driver_pool": "driver pool", "pytorch": "PyTorch",
          "driver_event": "bare cuEventRecord", "driver_malloc": "cuMemAlloc"}
 
@@ -28,9 +30,11 @@ class Bench:
         if missing:
             raise BadInput(f"{path}: line 1 does not say {', '.join(missing)}")
         rows = csv.DictReader(lines[1:])
-        if rows.fieldnames not in (BENCH_COLUMNS, BENCH_COLUMNS + SAMPLE_COLUMNS):
+        if rows.fieldnames not in (BENCH_COLUMNS, BENCH_COLUMNS + SAMPLE_COLUMNS,
+                                   BENCH_COLUMNS + SAMPLE_COLUMNS + COUNT_COLUMNS):
             raise BadInput(f"{path}: line 2 has not the columns {','.join(BENCH_COLUMNS)}, or "
-                           f"these and {','.join(SAMPLE_COLUMNS)}")
+                           f"these and {','.join(SAMPLE_COLUMNS)}, or all these and "
+                           f"{','.join(COUNT_COLUMNS)}")
         self.allocators, self.cells = [], {}
         for number, row in enumerate(rows, 3):
             if None in row or None in row.values():
@@ -47,7 +51,7 @@ class Bench:
             numbers = {name: float(row[name]) if row.get(name) else None for name in NUMBERS}
         except ValueError as problem:
             raise BadInput(f"{path}: line {number}: {problem}") from None
-        cell = {**numbers, "checksum": row["checksum"], "rounds": row["rounds"]}
+        cell = {**numbers, "checksum": row["checksum"]}
         if self.cells.setdefault(key, {}).setdefault(row["allocator"], cell) is not cell:
             raise BadInput(f"{path}: line {number} repeats a configuration")
 
@@ -85,8 +89,11 @@ def bench_table(bench, kind):
     """One row for each configuration of the kind: Tenure first, then the others with ratios."""
     is_mix = kind != "pair"
     others = bench.others(bench.rows(kind))
+    has_memory = any(cells["tenure"]["reserved_over_live"] for _, cells in bench.rows(kind)
+                     if "tenure" in cells)
     headings = ["threads", "live blocks a thread"] if is_mix else ["block"]
     headings += ["Tenure ns", "min", "p99"] + (["M/s"] if is_mix else [])
+    headings += ["reserved / live"] if has_memory else []
     for name in others:
         shown = NAMES.get(name, name)
         headings += [f"{shown} ns"] + ([f"{shown} M/s"] if is_mix else []) + ["ratio"]
@@ -97,12 +104,43 @@ def bench_table(bench, kind):
         row += [bench_cell(own)[0], bench_number(own, "min_ns", text_ns),
                 bench_number(own, "p99_ns", text_ns)]
         row += [bench_number(own, "mops", "{:.2f}".format)] if is_mix else []
+        row += [bench_number(own, "reserved_over_live", "{:.3f}".format)] if has_memory else []
         for name in others:
             median, ratio = bench_cell(cells.get(name))
             speed = [bench_number(cells.get(name), "mops", "{:.2f}".format)] if is_mix else []
             row += [median, *speed, ratio]
         rows.append(row)
     return table(headings, rows) if rows else NOT_MEASURED
+
+
+MIXES = {"mix": "own streams", "mix_shared": "one stream", "live": "small blocks",
+         "live_large": "large blocks"}
+
+
+def served_table(bench):
+    """Of how many operations of the mixes Tenure's memory had to come from elsewhere."""
+    rows = []
+    for kind, shown in MIXES.items():
+        for (_, _, threads, live), cells in bench.rows(kind):
+            own = cells.get("tenure")
+            if own is None or own["served_moved"] is None or own["median_ns"] is None:
+                continue
+            ops = own["rounds"] * own["ops_per_thread"] * threads
+            rows.append([shown, threads, f"{live:,}", f"{ops:,.0f}",
+                         *(f"{own[key] / ops * 1e6:,.1f}" for key in
+                           ("driver_calls", *COUNT_COLUMNS[:4]))])
+    return (table(["mix", "threads", "live blocks a thread", "operations", "driver calls", "moved",
+                   "lent", "shared", "grown"], rows) if rows else NOT_MEASURED)
+
+
+def mix_rounds_text(bench):
+    """How the rounds of a mix were run, of which older runs know nothing."""
+    if not any(cells.get("tenure", {}).get("reserved_over_live")
+               for _, cells in bench.rows("mix")):
+        return ""
+    return (" Blocks stay live over all rounds, and no\nmemory is given back in between; where two "
+            "allocators do not fit side by side, all rounds of one\ncome before those of the next. "
+            '"reserved / live" is Tenure\'s memory at the end of the rounds.')
 
 
 USES = {"record_use": "`tnr_record_use`", "record_stream_free": "`tnr_record_stream`, `tnr_free`",
@@ -219,7 +257,8 @@ def traces_table(bench):
 
 
 SINGLE = {"pair": "cached malloc of {block}", "pair_own": "cached malloc, own streams",
-          "pair_shared": "cached malloc, one stream", "mix": "mix, own streams",
+          "pair_shared": "cached malloc, one stream", "pair_new": "malloc of new threads",
+          "mix": "mix, own streams",
           "mix_shared": "mix, one stream", "handover": "malloc or free, handed over",
           "storm": "malloc, four uses, free", "live": "mix of small blocks, {live:,} live",
           "live_large": "mix of large blocks, {live:,} live"}

@@ -146,7 +146,14 @@ def steady(facts):
 
 
 def tail(facts):
-    return at_most(facts.number("pair_own", "op_p999_ns", threads=FULL_THREADS), 1000, "{:.0f} ns")
+    """Both on own streams and on one for all."""
+    found = {text: facts.number(kind, "op_p999_ns", threads=FULL_THREADS)
+             for kind, text in (("pair_own", "own streams"), ("pair_shared", "one stream"))}
+    known = {text: ns for text, ns in found.items() if ns is not None}
+    if not known:
+        return None
+    return (", ".join(f"{ns:,.0f} ns {text}" for text, ns in known.items()),
+            len(known) == len(found) and max(known.values()) <= 1000)
 
 
 def record_use(facts):
@@ -176,10 +183,10 @@ def snapshot(facts):
 
 
 TARGETS = [
-    ("cached pair, every size", "<= 40 ns", pair_worst),
+    ("cached pair, an allocation and its free, every size", "<= 40 ns", pair_worst),
     ("cached pair beside PyTorch", ">= 10 x", pair_ratio("pytorch", 10)),
     ("cached pair beside the driver pool", ">= 15 x", pair_ratio("driver_pool", 15)),
-    ("random mix, one thread", "<= 110 ns", mix_one),
+    ("random mix, one thread, a free and an allocation", "<= 110 ns", mix_one),
     ("random mix, 16 threads on 16 streams", ">= 100 M/s", mix_full),
     ("random mix, 16 threads on one stream beside one thread", ">= 1 x", shared("mix_shared")),
     ("cached pair, 16 threads on one stream beside one thread", ">= 1 x", shared("pair_shared")),

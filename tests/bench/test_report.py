@@ -18,7 +18,8 @@ FIXTURE = HERE / "fixture"
 
 
 # What newer runs of `tenure bench` have beyond the fixture, which is of an older one: bench,
-# allocator, bytes, threads, live, median, mops, p99.9, worst, driver calls.
+# allocator, bytes, threads, live, median, mops, p99.9, worst, driver calls; and of newest runs how
+# Tenure served a mix: moved, lent, shared, grown, reserved over live.
 NEWER = [
     ("pair", "tenure", 512, 1, 1, 40, 25, 90, 5000, 0),
     ("pair", "pytorch", 512, 1, 1, 480, 2, 900, 9000, 0),
@@ -26,6 +27,7 @@ NEWER = [
     ("pair_own", "tenure", 4096, 16, 1, 80, 190, 1200, 5000, 0),
     ("pair_shared", "tenure", 4096, 1, 1, 40, 25, 90, 5000, 0),
     ("pair_shared", "tenure", 4096, 16, 1, 800, 20, 90, 5000, 0),
+    ("pair_new", "tenure", 4096, 16, 1, 900, 17, 91, 5000, 0),
     ("mix", "tenure", 0, 1, 2000, 100, 10, 300, 9000, 0),
     ("mix", "tenure", 0, 16, 2000, 120, 120, 300, 9000, 0),
     ("mix_shared", "tenure", 0, 1, 2000, 100, 10, 300, 9000, 0),
@@ -49,19 +51,28 @@ NEWER = [
 ]
 
 
-def newer_csv():
-    """A CSV of a newer run."""
+COUNTS = {("mix", 16): (3072, 6, 9, 12, 15, 1.0625), ("live", 1): (0, 0, 0, 0, 0, 1.5)}
+
+
+def newer_csv(with_counts=False):
+    """A CSV of a newer run, or of one of the newest."""
     lines = ['# command="tenure bench" commit=abc gpu="Made-up GPU" driver_cuda=13.0 cpus=16 '
              "clock_ns=21", "bench,allocator,bytes,threads,live_per_thread,rounds,ops_per_thread,"
              "median_ns,min_ns,p99_ns,mops,ratio_to_tenure,checksum,samples,op_p50_ns,op_p99_ns,"
-             "op_p999_ns,op_worst_ns,driver_calls"]
+             "op_p999_ns,op_worst_ns,driver_calls" +
+             (",served_moved,served_lent,served_shared,served_grown,reserved_over_live"
+              if with_counts else "")]
     own = {}
     for bench, name, size, threads, live, median, mops, p999, worst, calls in NEWER:
         base = own.setdefault((bench, size, threads, live), median)
         sampled = p999 != ""
+        counts = ""
+        if with_counts:
+            calls, *served = COUNTS.get((bench, threads), (calls, "", "", "", "", ""))
+            counts = "," + ",".join(map(str, served))
         lines.append(f"{bench},{name},{size},{threads},{live},3,64,{median},{median},,{mops},"
                      f"{median / base},7,{64 if sampled else 0},{30 if sampled else ''},"
-                     f"{60 if sampled else ''},{p999},{worst},{calls}")
+                     f"{60 if sampled else ''},{p999},{worst},{calls}{counts}")
     return "\n".join(lines) + "\n"
 
 
@@ -181,11 +192,13 @@ class Report(unittest.TestCase):
         page = self.make()
         self.assertGreater(page.count("Not measured yet."), 10)
         self.row(page, "4 GiB in one block beside cuMemAlloc", "<= 1.3 x", "not measured yet", "-")
-        self.row(page, "random mix, one thread", "<= 110 ns", "100.0 ns", "met")
+        self.row(page, "random mix, one thread, a free and an allocation", "<= 110 ns", "100.0 ns",
+                 "met")
         (self.top / "bench.csv").write_text(newer_csv(), "utf-8")
         page = self.make()
         for cells in [
-                ("cached pair, every size", "<= 40 ns", "40.0 ns at the worst size", "met"),
+                ("cached pair, an allocation and its free, every size", "<= 40 ns",
+                 "40.0 ns at the worst size", "met"),
                 ("cached pair beside PyTorch", ">= 10 x", "12.0 x at the worst size", "met"),
                 ("cached pair beside the driver pool", ">= 15 x", "not measured yet", "-"),
                 ("random mix, 16 threads on 16 streams", ">= 100 M/s", "120.0 M/s", "met"),
@@ -201,7 +214,8 @@ class Report(unittest.TestCase):
                 ("4 GiB in one block beside cuMemAlloc", "<= 1.3 x",
                  "1.20 x (600.00 us of 500.00 us)", "met"),
                 ("driver calls of a trace's second pass", "0", "3 (`other`)", "**missed**"),
-                ("p99.9 of a cached malloc, 16 threads", "<= 1 us", "1200 ns", "**missed**"),
+                ("p99.9 of a cached malloc, 16 threads", "<= 1 us",
+                 "1,200 ns own streams, 90 ns one stream", "**missed**"),
                 ("reserved / live, every one-stream trace", "<= 1.02", "1.010 (`small`)", "met")]:
             self.row(page, *cells)
         self.row(page, "16", "125", "1,600", "1,600", "-", "11.00")
@@ -217,6 +231,25 @@ class Report(unittest.TestCase):
         for name in ("shared", "live"):
             self.assertIn(f"(benchmarks/{name}.svg)", page)
             xml.etree.ElementTree.parse(self.docs / "benchmarks" / f"{name}.svg")
+        self.assertEqual(self.run_report("--check").returncode, 0)
+
+    def test_counts(self):
+        """Rates are of the operations of all threads and rounds: 3 x 64 x 16 here."""
+        (self.top / "bench.csv").write_text(newer_csv(), "utf-8")
+        page = self.make()
+        self.assertNotIn("Blocks stay live", page)
+        (self.top / "bench.csv").write_text(newer_csv(with_counts=True), "utf-8")
+        page = self.make()
+        self.assertIn("Blocks stay live", page)
+        self.row(page, "threads", "live blocks a thread", "Tenure ns", "min", "p99", "M/s",
+                 "reserved / live")
+        self.row(page, "1", "2,000", "100.0", "100.0", "-", "10.00", "-")
+        self.row(page, "16", "2,000", "120.0", "120.0", "-", "120.00", "1.062")
+        self.row(page, "own streams", "16", "2,000", "3,072", "1,000,000.0", "1,953.1", "2,929.7",
+                 "3,906.2", "4,882.8")
+        self.row(page, "small blocks", "1", "1,000", "192", "0.0", "0.0", "0.0", "0.0", "0.0")
+        self.row(page, "16", "1", "900.0", "900.0", "-", "17.00")
+        self.row(page, "malloc of new threads", "16", "30.0", "60.0", "91.0", "5,000")
         self.assertEqual(self.run_report("--check").returncode, 0)
 
     def test_driver_time_of_the_recorded_run(self):

@@ -35,9 +35,11 @@ class Bench(CommandTest):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "threads", "--threads", "1,3",
                                                "--json"))
         self.assertEqual([(one["bench"], one["threads"]) for one in rows],
-                         [("pair_own", 1), ("pair_own", 3), ("pair_shared", 1), ("pair_shared", 3)])
+                         [(bench, threads) for bench in ("pair_own", "pair_shared", "pair_new")
+                          for threads in (1, 3)])
         for one in rows:
             self.assertEqual(one["samples"], one["ops_per_thread"] * one["threads"])
+            self.assertEqual(one["ops_per_thread"], 1024 if one["bench"] == "pair_new" else 4096)
 
     def test_mix_repeats_its_work(self):
         runs = []
@@ -51,9 +53,77 @@ class Bench(CommandTest):
             for one in rows:
                 self.assertGreater(one["mops"], 0)
                 self.assertGreater(one["checksum"], 0)
+                # What Tenure counted during the rounds, and the memory at their end.
+                self.assertGreaterEqual(one["driver_calls"], one["served_grown"])
+                for kind in ("moved", "lent", "shared"):
+                    self.assertGreaterEqual(one[f"served_{kind}"], 0)
+                self.assertTrue(1 < one["reserved_over_live"] < 2, one)
             runs.append([one["checksum"] for one in rows])
         self.assertEqual(runs[0], runs[1])
         self.assertNotEqual(runs[0][0], runs[0][1])
+
+    def test_live_blocks_of_the_mix(self):
+        rows = self.json_lines(self.run_tenure(*QUICK, "--only", "mix", "--threads", "2", "--live",
+                                               "50", "--json"))
+        self.assertEqual([(one["bench"], one["live_per_thread"]) for one in rows],
+                         [("mix", 50), ("mix_shared", 25)])
+
+    def test_beside(self):
+        """Without the option it is the driver's own calls here, and its pool only if asked for."""
+        for beside, wanted in ((None, {"tenure", "driver_malloc"}), ("none", {"tenure"}),
+                               ("driver", {"tenure", "driver_malloc", "driver_pool"})):
+            option = ["--beside", beside] if beside else []
+            rows = self.json_lines(self.run_tenure(*QUICK, *option, "--only", "cold,growth,moves",
+                                                   "--json"))
+            self.assertEqual({one["allocator"] for one in rows}, wanted)
+            uses = self.json_lines(self.run_tenure(*QUICK, *option, "--only", "uses,storm",
+                                                   "--threads", "1", "--json"))
+            self.assertEqual({one["allocator"] for one in uses},
+                             {"tenure"} if beside == "none" else {"tenure", "driver_event"})
+        for beside, text in (("none,driver", '"none" is neither'), ("pool", '"pool" is neither'),
+                             ("torch", "needs --torch PLUGIN.so")):
+            result = self.run_tenure(*QUICK, "--beside", beside, code=BAD_INPUT)
+            self.assertIn(text, result.stderr)
+
+    def test_what_is_slow_does_less(self):
+        """The simulated pool maps and unmaps each block: its rounds are shorter than Tenure's, and
+        yet both did the same work as far as both went, and their rounds took no longer than
+        about a second."""
+        rows = self.json_lines(self.run_tenure(
+            "bench", "--driver", "sim", "--beside", "driver", "--only", "mix", "--threads", "1",
+            "--rounds", "2", "--live", "100", "--json"))
+        self.assertEqual([(one["bench"], one["allocator"]) for one in rows],
+                         [(bench, name) for bench in ("mix", "mix_shared")
+                          for name in ("tenure", "driver_pool")])
+        for own, pool in (rows[:2], rows[2:]):
+            self.assertEqual(own["checksum"], pool["checksum"])
+            self.assertLess(pool["ops_per_thread"], own["ops_per_thread"])
+            for one in (own, pool):
+                self.assertEqual(one["rounds"], 2)
+                self.assertEqual(one["samples"], one["ops_per_thread"])
+                self.assertLess(one["ops_per_thread"] * one["min_ns"], 1e9)
+            self.assertIn("served_moved", own)
+            self.assertNotIn("served_moved", pool)
+
+    def test_one_that_fails(self):
+        """When the pool runs out of memory Tenure's numbers are whole, and its own are void."""
+        rows = self.json_lines(self.run_tenure(
+            *QUICK, "--beside", "driver", "--only", "mix", "--threads", "2", "--json",
+            environment={"TENURE_SIM_FAIL": "cuMemAllocAsync:1000+"}))
+        for own, pool in (rows[:2], rows[2:]):
+            self.assertEqual((own["rounds"], own["error"]), (3, None))
+            self.assertEqual(own["samples"], 2 * own["ops_per_thread"])
+            self.assertIn("OUT_OF_MEMORY", pool["error"])
+            self.assertNotIn("median_ns", pool)
+
+    def test_what_does_not_fit_side_by_side(self):
+        """170 blocks of 4 MiB in 1 GiB: one allocator after the other."""
+        rows = self.json_lines(self.run_tenure(
+            *QUICK, "--beside", "driver", "--only", "mix", "--threads", "1", "--live", "170",
+            "--json", environment={"TENURE_SIM_MEMORY": "1G"}))
+        self.assertEqual([(one["allocator"], one["live_per_thread"], one["rounds"], one["error"])
+                          for one in rows],
+                         [("tenure", 170, 3, None), ("driver_pool", 170, 3, None)] * 2)
 
     def test_live(self):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "live", "--json"))
@@ -116,6 +186,12 @@ class Bench(CommandTest):
         result = self.run_tenure(*QUICK, "--only", "pair,moves")
         self.assertRegex(result.stderr, r"section pair +\d+\.\d s\nsection moves")
 
+    def test_times_are_predicted(self):
+        result = self.run_tenure("bench", "--driver", "sim", "--only", "handover,moves",
+                                 "--threads", "2", "--rounds", "1")
+        self.assertRegex(result.stderr, r"predicted moves +\d+ s\npredicted handover +\d+ s\n"
+                                        r"predicted in all +\d+ s\nsection moves")
+
     def test_budget(self):
         """No section begins after the time; the CSV has those before."""
         path = self.folder / "out.csv"
@@ -131,6 +207,7 @@ class Bench(CommandTest):
         self.assertIn("SIMULATED", text)
         self.assertNotIn("driver pool", text)
         self.assertIn("live/thread", text)
+        self.assertRegex(text, r"How Tenure served the mixes.*\n.*reserved/live\nmix +1 +200 ")
 
     def test_uses(self):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "uses", "--json"))
@@ -157,6 +234,8 @@ class Bench(CommandTest):
         for row in rows:
             self.assertGreater(float(row["median_ns"]), 0)
             self.assertNotIn(None, row)
+            self.assertNotIn(None, row.values())
+            self.assertEqual((row["served_grown"], row["reserved_over_live"]), ("0", ""))
 
     def test_csv_that_cannot_be_written(self):
         result = self.run_tenure(*QUICK, "--only", "pair", "--csv", "/nonexistent/out.csv",

@@ -3,10 +3,13 @@
 #
 # Runs `tenure bench` whole on a real GPU: beside the driver's pool, beside PyTorch's own allocator
 # if PyTorch is installed with its headers, and with the recorded traces. It ends within 9 minutes
-# on a machine with 16 cores: no section begins after BENCH_MS milliseconds (default 380000), and
-# how long each took is printed.
+# on a machine with 16 cores: six are predicted, and no section begins after BENCH_MS milliseconds
+# (default 380000). How long each section is predicted to take and took is printed.
 #
 #   tests/gpu/bench.sh [--csv FILE] [other options of tenure bench]
+#   tests/gpu/bench.sh --beside none --only threads,mix --csv mix.csv      Tenure alone
+#
+# The plugin is not built for a --beside that does not name torch.
 #
 # TENURE=/path/to/tenure chooses the command. Exit codes: those of tenure bench; 77 no GPU.
 set -euo pipefail
@@ -19,7 +22,14 @@ began=$SECONDS
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 plugin=()
-if path=$("$repository/tests/gpu/build_torch_plugin.sh" "$work/torch_allocator.so"); then
+wants_torch=1
+for ((i = 1; i < $#; i++)); do
+    next=$((i + 1))
+    [ "${!i}" != --beside ] || [[ ${!next} == *torch* ]] || wants_torch=0
+done
+if [ "$wants_torch" = 0 ]; then
+    :
+elif path=$("$repository/tests/gpu/build_torch_plugin.sh" "$work/torch_allocator.so"); then
     plugin=(--torch "$(tail -n 1 <<<"$path")")
 elif [ $? -ne 77 ]; then
     echo "building the PyTorch plugin failed" >&2

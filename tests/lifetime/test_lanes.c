@@ -10,7 +10,10 @@
  *   the loop over arenas in tnri_pools_capture, but for the first: captures_mark_every_lane
  *   the loop in tnri_pool_seal: the_end_of_the_stream_seals_every_lane
  *   the call of sisters_collect in ladder_retired: retired_in_one_served_to_the_other
- *   the test of `tenants` in lane_move_on: one_tenant_stays_alone
+ *   the test of `others` in lane_move_on: one_tenant_stays_alone
+ *   the beginning of a new window in tnri_lane_waited: who_meets_seldom_shares_a_lane
+ *   the calls of tenants_check: who_comes_later_gets_the_free_lane
+ *   the last line of lane_move_on, but for `left`: idle_tenants_are_in_nobody_s_way
  */
 #include "life.h"
 
@@ -23,6 +26,7 @@
 #include "device/device.h"
 #include "pool/lane.h"
 #include "pool/pool.h"
+#include "pool/thread.h"
 #include "snapshot/picture.h"
 
 static tnri_arena *arena_of(const void *ptr)
@@ -291,10 +295,11 @@ static void pools_end_with_their_lanes(void **state)
 
 /* ---- threads that meet ---------------------------------------------------------------------- */
 
-/* A thread that allocates, while the other one holds the lock of its arena and lets it go when it
- * has seen that the thread is on its way. */
+/* A thread that allocates when it is told to, while the other one may hold the lock of its arena
+ * and let it go when it has seen that the thread is on its way. */
 typedef struct visitor {
     pthread_t thread;
+    uint64_t number;   /* the thread's, after its first turn */
     _Atomic int turn;  /* the number of the allocation that is wanted; -1: the end */
     _Atomic int begun; /* the latest that began */
     _Atomic int done;
@@ -304,6 +309,7 @@ typedef struct visitor {
 static void *visitor_run(void *argument)
 {
     visitor *v = argument;
+    v->number = tnri_thread_number();
     for (int turn = 1;; turn++) {
         int wanted;
         while ((wanted = atomic_load(&v->turn)) < turn && wanted >= 0)
@@ -319,27 +325,60 @@ static void *visitor_run(void *argument)
     }
 }
 
-/* Has the visitor allocate, as often as `turns` at most, until it is not in `home` any more. Each
+static void visitor_start(visitor *v)
+{
+    *v = (visitor){0};
+    assert_int_equal(pthread_create(&v->thread, NULL, visitor_run, v), 0);
+}
+
+/* One allocation. It finds the lock of `held` taken, if that is not null. */
+static void visitor_turn(visitor *v, tnri_arena *held)
+{
+    int turn = atomic_load(&v->turn) + 1;
+    if (held != NULL)
+        tnri_arena_enter(held);
+    atomic_store(&v->turn, turn);
+    while (atomic_load(&v->begun) < turn)
+        sched_yield();
+    if (held != NULL) {
+        struct timespec nap = {0, 200000};
+        nanosleep(&nap, NULL); /* long enough for it to wait some rounds */
+        tnri_lock_release(&held->lock);
+    }
+    while (atomic_load(&v->done) < turn)
+        sched_yield();
+}
+
+static void visitor_end(visitor *v)
+{
+    atomic_store(&v->turn, -1);
+    assert_int_equal(pthread_join(v->thread, NULL), 0);
+}
+
+/* Has a visitor allocate, as often as `turns` at most, until it is not in `home` any more. Each
  * time it finds the lock taken. */
 static tnri_arena *visit(tnri_arena *home, int turns)
 {
-    visitor v = {0};
-    assert_int_equal(pthread_create(&v.thread, NULL, visitor_run, &v), 0);
+    visitor v;
+    visitor_start(&v);
     atomic_store(&v.arena, home);
-    for (int turn = 1; turn <= turns && atomic_load(&v.arena) == home; turn++) {
-        tnri_arena_enter(home);
-        atomic_store(&v.turn, turn);
-        while (atomic_load(&v.begun) < turn)
-            sched_yield();
-        struct timespec nap = {0, 200000};
-        nanosleep(&nap, NULL); /* long enough for it to wait some rounds */
-        tnri_lock_release(&home->lock);
-        while (atomic_load(&v.done) < turn)
-            sched_yield();
-    }
-    atomic_store(&v.turn, -1);
-    assert_int_equal(pthread_join(v.thread, NULL), 0);
+    for (int turn = 1; turn <= turns && atomic_load(&v.arena) == home; turn++)
+        visitor_turn(&v, home);
+    visitor_end(&v);
     return atomic_load(&v.arena);
+}
+
+/* How many tenants the arena has, the thread with that number (if it is not 0) being one. */
+static int tenants_of(tnri_arena *arena, uint64_t number)
+{
+    int count = 0, is_one = number == 0;
+    tnri_lock_take(&arena->pool->lock);
+    for (int i = 0; i < TNRI_LANE_TENANTS; i++) {
+        count += arena->lane.tenants[i].number != 0;
+        is_one |= arena->lane.tenants[i].number == number;
+    }
+    tnri_lock_release(&arena->pool->lock);
+    return is_one ? count : 0;
 }
 
 static void who_waits_too_long_gets_a_lane(void **state)
@@ -364,6 +403,82 @@ static void who_waits_too_long_gets_a_lane(void **state)
     assert_ok(tnr_free(mine));
 }
 
+/* Waits, but no more than three in some milliseconds. */
+static void who_meets_seldom_shares_a_lane(void **state)
+{
+    (void)state;
+    life_start("lanes_max:16", NULL, NULL);
+    void *mine = unit_malloc(4096, life_streams[0]);
+    tnri_arena *home = arena_of(mine);
+    visitor v;
+    visitor_start(&v);
+    for (int i = 0; i < 12; i++) {
+        if (i % 3 == 0) {
+            struct timespec nap = {0, 50000000};
+            nanosleep(&nap, NULL);
+        }
+        visitor_turn(&v, home);
+    }
+    visitor_end(&v);
+    assert_int_equal(stats_now().arenas, 1);
+    assert_ok(tnr_free(mine));
+}
+
+/* The lane of a thread that is gone is the next one's, again and again, however many there were. */
+static void who_comes_later_gets_the_free_lane(void **state)
+{
+    (void)state;
+    life_start("lanes_max:2", NULL, NULL);
+    void *mine = unit_malloc(4096, life_streams[0]);
+    tnri_arena *home = arena_of(mine);
+    (void)visit(home, 200);
+    assert_int_equal(stats_now().arenas, 2);
+    tnri_arena *lane = atomic_load(&home->lane.sister);
+    for (int i = 0; i < 2 * TNRI_LANE_TENANTS; i++) {
+        visitor v;
+        visitor_start(&v);
+        visitor_turn(&v, NULL);
+        int in_lane = tenants_of(lane, v.number);
+        int in_home = tenants_of(home, 0);
+        visitor_end(&v);
+        assert_int_equal(in_lane, 1);
+        assert_int_equal(in_home, 1);
+    }
+    assert_ok(tnr_free(mine));
+}
+
+/* Both lanes have a tenant that lives, and one of them never comes again: who waits for the other
+ * finds its way to that one's lane, and stays. */
+static void idle_tenants_are_in_nobody_s_way(void **state)
+{
+    (void)state;
+    life_start("lanes_max:2", NULL, NULL);
+    void *mine = unit_malloc(4096, life_streams[0]);
+    tnri_arena *home = arena_of(mine);
+    (void)visit(home, 200);
+    tnri_arena *lane = atomic_load(&home->lane.sister);
+    visitor first, second;
+    visitor_start(&first);
+    visitor_turn(&first, NULL);
+    int is_apart = tenants_of(lane, first.number) == 1;
+    visitor_start(&second);
+    visitor_turn(&second, NULL);
+    tnri_arena *busy = tenants_of(lane, second.number) > 0 ? lane : home;
+    tnri_arena *idle = busy == lane ? home : lane;
+    for (int i = 0; i < 200 && tenants_of(idle, second.number) == 0; i++)
+        visitor_turn(&second, busy);
+    int in_busy = tenants_of(busy, 0);
+    for (int i = 0; i < 50; i++)
+        visitor_turn(&second, NULL);
+    int in_idle = tenants_of(idle, second.number);
+    visitor_end(&second);
+    visitor_end(&first);
+    assert_true(is_apart);
+    assert_int_equal(in_busy, 1);
+    assert_int_equal(in_idle, 2);
+    assert_ok(tnr_free(mine));
+}
+
 /* The thread that allocates is the only one here; the other only frees, and would follow it. */
 static void one_tenant_stays_alone(void **state)
 {
@@ -374,7 +489,7 @@ static void one_tenant_stays_alone(void **state)
     tnri_arena *home = arena_of(first);
     tnri_lock_take(&home->pool->lock);
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
-        home->lane.tenants[i] = 0; /* as if this thread had only freed */
+        home->lane.tenants[i] = (tnri_tenant){0}; /* as if this thread had only freed */
     tnri_lock_release(&home->pool->lock);
     assert_ptr_equal(visit(home, 100), home);
     assert_int_equal(stats_now().arenas, 1);
@@ -404,6 +519,9 @@ int main(void)
         cmocka_unit_test_teardown(pictures_show_every_lane, life_stop),
         cmocka_unit_test_teardown(pools_end_with_their_lanes, life_stop),
         cmocka_unit_test_teardown(who_waits_too_long_gets_a_lane, life_stop),
+        cmocka_unit_test_teardown(who_meets_seldom_shares_a_lane, life_stop),
+        cmocka_unit_test_teardown(who_comes_later_gets_the_free_lane, life_stop),
+        cmocka_unit_test_teardown(idle_tenants_are_in_nobody_s_way, life_stop),
         cmocka_unit_test_teardown(one_tenant_stays_alone, life_stop),
         cmocka_unit_test_teardown(one_is_off, life_stop),
     };

@@ -249,7 +249,7 @@ static void memory_serves_others_after_the_free(void **state)
 static void addresses_are_used_again(void **state)
 {
     (void)state;
-    unit_start(NULL, "SCHEDULE=eager", NULL);
+    unit_start("move_burst_ms:100000", "SCHEDULE=eager", NULL);
     uint64_t arenas = 0;
     for (int i = 0; i < 3000; i++) { /* of 64 MiB: far more than there are addresses */
         void *ptr = reserve(64 * MIB, i % 2 == 0 ? NULL : (tnr_stream)1);

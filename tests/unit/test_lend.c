@@ -6,7 +6,9 @@
  * In tnri_lend's lend_from, the order left out: the_borrower_waits failed (races), and so did
  * test_order.c, stolen_twice. In tnri_world_lend, the map not cleared: old_pointers_lead_nowhere
  * failed. In run_offer, the rest never taken along: a_small_rest_goes_along failed. In
- * is_span_border, always 0: random_loans failed.
+ * is_span_border, always 0: random_loans failed. In lend_from, loans not charged:
+ * streams_do_not_lend_for_ever failed. In plan_would_borrow, always 0 without a budget:
+ * much_is_lent_at_any_time failed.
  */
 #include "unit.h"
 
@@ -214,6 +216,42 @@ static void settings_decide(void **state)
         assert_int_equal(unit_stop(state), 0);
     }
     start(NULL);
+}
+
+/* Two streams that want the same memory in turn do not lend it to each other for ever: once that
+ * has cost as much as moves may cost, the pool grows, and then the driver is left alone. */
+static void streams_do_not_lend_for_ever(void **state)
+{
+    enum { TURNS = 1000, LOANS_LEAST = 300, LOANS_MOST = 400 };
+    (void)state;
+    start("move_burst_ms:1");
+    (void)unit_malloc((size_t)4608 * MIB, c); /* beside which the others' memory is little */
+    uint64_t grown = 0;
+    uint64_t calls = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (turn == 1)
+            grown = unit_stats().served[TNR_SERVED_GROWN];
+        if (turn == TURNS - 2)
+            calls = simcuda_calls_total();
+        assert_ok(tnr_free(unit_malloc(16 * MIB, turn % 2 == 0 ? a : b)));
+    }
+    tnr_stats stats = unit_stats();
+    assert_in_range(stats.served[TNR_SERVED_LENT], LOANS_LEAST, LOANS_MOST);
+    assert_int_equal(stats.served[TNR_SERVED_GROWN], grown + 1);
+    assert_int_equal(stats.chunks_moved, 0);
+    assert_int_equal(simcuda_calls_total(), calls);
+}
+
+/* But what would be much to grow by is lent at any time. */
+static void much_is_lent_at_any_time(void **state)
+{
+    enum { TURNS = 1000 };
+    (void)state;
+    start("move_burst_ms:0,move_percent:0");
+    (void)unit_malloc((size_t)1024 * MIB, c);
+    for (int turn = 0; turn < TURNS; turn++)
+        assert_ok(tnr_free(unit_malloc(16 * MIB, turn % 2 == 0 ? a : b)));
+    assert_int_equal(unit_stats().served[TNR_SERVED_LENT], TURNS - 1);
 }
 
 /* Memory of another pool, and of a growable block, is not lent. */
@@ -471,6 +509,8 @@ int main(void)
         LEND_TEST(chunks_are_lent_whole),
         LEND_TEST(old_pointers_lead_nowhere),
         LEND_TEST(settings_decide),
+        LEND_TEST(streams_do_not_lend_for_ever),
+        LEND_TEST(much_is_lent_at_any_time),
         LEND_TEST(pools_and_growable_blocks_do_not_lend),
         LEND_TEST(few_own_chunks_are_moved),
         LEND_TEST(the_borrower_waits),

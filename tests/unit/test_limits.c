@@ -4,7 +4,8 @@
  * request that is refused has changed nothing.
  *
  * In account_charge (chunk.c), `now > limit - bytes` replaced by `now > limit`: the_device_s_limit
- * failed. In limit_excess (reclaim.c), 0 returned: the_excess_goes_first failed.
+ * failed. In limit_excess (reclaim.c), 0 returned: the_excess_goes_first failed. In ladder_ascend,
+ * tnri_device_short not called: a_full_device_is_seldom_asked failed.
  */
 #include "unit.h"
 
@@ -143,6 +144,31 @@ static void bad_arguments(void **state)
     assert_error(tnr_limit_set(-1, 1), TNR_ERR_INVALID_DEVICE, NULL);
 }
 
+/* A full device refuses each new chunk, which takes it longer than a move. So after one refusal
+ * the idle memory of other streams comes first, also where the moving budget is used up. */
+static void a_full_device_is_seldom_asked(void **state)
+{
+    enum { BLOCKS = 30 };
+    (void)state;
+    unit_start("move_burst_ms:0,move_percent:0,lend:off,chunk_max_mb:2", "MEMORY=64M",
+               "SCHEDULE=eager", NULL);
+    void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(2 * MIB, NULL);
+    for (int i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    tnr_stream other = unit_stream(0);
+    uint64_t asked = simcuda_calls("cuMemCreate");
+    uint64_t created = unit_stats().chunks_created;
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(2 * MIB, other);
+    uint64_t refused = simcuda_calls("cuMemCreate") - asked;
+    refused -= unit_stats().chunks_created - created;
+    assert_int_equal(refused, 1);
+    for (int i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_free(blocks[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +178,7 @@ int main(void)
         cmocka_unit_test_teardown(the_excess_goes_first, unit_stop),
         cmocka_unit_test_teardown(pools_share_the_device_s_limit, unit_stop),
         cmocka_unit_test_teardown(hopeless_requests_cost_nothing, unit_stop),
+        cmocka_unit_test_teardown(a_full_device_is_seldom_asked, unit_stop),
         cmocka_unit_test_teardown(bad_arguments, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,16 +7,24 @@
  * tnri_lock_take, the compare-exchange replaced by a store: threads_exclude_each_other failed. In
  * lock_disown, without the kernel's barrier: owners_exclude_others failed; without the wait for the
  * owner: that and an_owner_inside_keeps_others_out failed. With one place in `inside` for all
- * owners: a_late_owner_disturbs_nobody failed.
+ * owners: a_late_owner_disturbs_nobody failed. In owner_place, without the places of addresses that
+ * no thread has: threads_that_are_gone_leave_their_places and two more failed; with those of all
+ * addresses: places_of_the_living_are_kept and an_heir_keeps_the_place failed. In lock_disown, with
+ * twice the turns in any case: an_owner_that_is_gone_shared_nothing failed; without regard to how
+ * long it was the owner: who_comes_seldom_disturbs_no_owner failed.
  */
 #include "unit.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
+#include "base/alive.h"
 #include "base/lock.h"
+#include "base/ticks.h"
 
 static tnri_lock outer, inner, same;
 
@@ -212,6 +220,12 @@ static void *other_owns(void *user)
     return NULL;
 }
 
+/* As if the calling thread, the owner, had been it for no time at all, or for long. */
+static void owned_since(int64_t ticks_ago)
+{
+    owned.owned_ticks = tnri_ticks() - (uint64_t)ticks_ago;
+}
+
 static void many_turns_make_an_owner(void **state)
 {
     (void)state;
@@ -221,6 +235,7 @@ static void many_turns_make_an_owner(void **state)
     assert_int_equal(atomic_load(&owned.owner), 0);
     turns(TURNS);
     assert_int_equal(atomic_load(&owned.owner), tnri_lock_self());
+    owned_since(-(INT64_C(1) << 40));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, other_takes, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -235,6 +250,24 @@ static void many_turns_make_an_owner(void **state)
     tnri_lock_init(&owned, TNRI_RANK_HOST);
     turns(4 * TURNS);
     assert_int_equal(atomic_load(&owned.owner), 0);
+}
+
+/* Somebody who looks in now and then, and not at once, does not make owners rarer. */
+static void who_comes_seldom_disturbs_no_owner(void **state)
+{
+    enum { VISITS = 30 };
+    (void)state;
+    if (!owned_init())
+        skip();
+    for (int i = 0; i < VISITS; i++) {
+        turns(200);
+        assert_int_equal(atomic_load(&owned.owner), tnri_lock_self());
+        owned_since(INT64_C(1) << 40);
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, other_takes, NULL), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(atomic_load(&owned.owner), 0);
+    }
 }
 
 static void an_owner_inside_keeps_others_out(void **state)
@@ -317,6 +350,171 @@ static void owners_exclude_others(void **state)
     assert_int_equal(owned_counter, (uint64_t)THREADS * BURSTS * BURST_TURNS);
 }
 
+/* ---- owners that are gone ------------------------------------------------------------------- */
+
+enum { STACK_BYTES = 1 << 18, COMERS = 3 * TNRI_LOCK_OWNERS };
+
+/* A thread with a stack of its own, so that no two that are meant to differ have one address. */
+typedef struct comer {
+    pthread_t thread;
+    void *stack;
+    int turns;
+    int must_stay; /* after its turns, until it may go */
+    int was_owner; /* after its turns */
+    _Atomic int is_done, may_go;
+} comer;
+
+static comer comers[COMERS];
+
+static void *comer_run(void *user)
+{
+    comer *self = user;
+    turns(self->turns);
+    self->was_owner = atomic_load(&owned.owner) - tnri_lock_self() < TNRI_LOCK_OWNERS;
+    atomic_store(&self->is_done, 1);
+    while (self->must_stay && !atomic_load(&self->may_go))
+        sched_yield();
+    return NULL;
+}
+
+/* Starts a thread, on the stack that the comer had before if it had one, and waits for the end of
+ * its turns. */
+static void comer_start(comer *one, int count, int must_stay)
+{
+    pthread_attr_t attributes;
+    if (one->stack == NULL)
+        one->stack =
+            mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(one->stack, MAP_FAILED);
+    one->turns = count;
+    one->must_stay = must_stay;
+    atomic_store(&one->is_done, 0);
+    atomic_store(&one->may_go, 0);
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstack(&attributes, one->stack, STACK_BYTES), 0);
+    assert_int_equal(pthread_create(&one->thread, &attributes, comer_run, one), 0);
+    pthread_attr_destroy(&attributes);
+    while (!atomic_load(&one->is_done))
+        sched_yield();
+}
+
+static void comer_end(comer *one)
+{
+    atomic_store(&one->may_go, 1);
+    assert_int_equal(pthread_join(one->thread, NULL), 0);
+}
+
+static void comers_forget(void)
+{
+    for (int i = 0; i < COMERS; i++)
+        if (comers[i].stack != NULL)
+            munmap(comers[i].stack, STACK_BYTES);
+    memset(comers, 0, sizeof(comers));
+}
+
+/* 1 if owners are possible here, and the kernel can tell who is gone. */
+static int comers_init(void)
+{
+    comers_forget();
+    if (!owned_init())
+        return 0;
+    int gone;
+    comer_start(&comers[0], 1, 1);
+    uintptr_t address = owned.latest;
+    assert_int_equal(tnri_alive_none_at(address), 0);
+    assert_int_equal(tnri_alive_none_at(tnri_lock_self()), 0);
+    comer_end(&comers[0]);
+    gone = tnri_alive_none_at(address);
+    return owned_init() && gone;
+}
+
+/* Many more than there are places, one after the other; the memory of some stacks goes. */
+static void threads_that_are_gone_leave_their_places(void **state)
+{
+    (void)state;
+    if (!comers_init())
+        skip();
+    for (int i = 0; i < COMERS; i++) {
+        comer_start(&comers[i], TURNS, 0);
+        comer_end(&comers[i]);
+        if (!comers[i].was_owner)
+            fail_msg("thread %d of %d did not become the owner", i + 1, COMERS);
+        if (i % 3 == 0) {
+            assert_int_equal(munmap(comers[i].stack, STACK_BYTES), 0);
+            comers[i].stack = NULL;
+        }
+    }
+    comers_forget();
+}
+
+static void an_owner_that_is_gone_shared_nothing(void **state)
+{
+    (void)state;
+    if (!comers_init())
+        skip();
+    uint32_t wanted = owned.streak_wanted;
+    for (int i = 0; i < 3; i++) {
+        comer_start(&comers[i % 2], TURNS, 0);
+        comer_end(&comers[i % 2]);
+        assert_int_equal(comers[i % 2].was_owner, 1);
+        assert_int_equal(owned.streak_wanted, wanted);
+    }
+    /* One that lives did. */
+    turns(TURNS);
+    owned_since(-(INT64_C(1) << 40));
+    comer_start(&comers[1], 1, 0);
+    comer_end(&comers[1]);
+    assert_int_equal(owned.streak_wanted, 2 * wanted);
+    comers_forget();
+}
+
+static void places_of_the_living_are_kept(void **state)
+{
+    (void)state;
+    if (!comers_init())
+        skip();
+    int last = TNRI_LOCK_OWNERS;
+    for (int i = 0; i < last; i++) {
+        comer_start(&comers[i], 16 * TURNS, 1);
+        assert_int_equal(comers[i].was_owner, 1);
+    }
+    comer_start(&comers[last], 64 * TURNS, 0);
+    comer_end(&comers[last]);
+    assert_int_equal(comers[last].was_owner, 0);
+    assert_true(owned.streak_wanted > 128); /* it asks more and more seldom */
+    comer_end(&comers[1]);
+    comer_start(&comers[last], 64 * TURNS, 0);
+    comer_end(&comers[last]);
+    assert_int_equal(comers[last].was_owner, 1);
+    for (int i = 0; i < last; i++)
+        if (i != 1)
+            comer_end(&comers[i]);
+    comers_forget();
+}
+
+/* A thread that has the address of an owner that is gone is the owner too. As long as it lives,
+ * nobody else gets the place, even when it has never been seen at this lock. */
+static void an_heir_keeps_the_place(void **state)
+{
+    (void)state;
+    if (!comers_init())
+        skip();
+    comer_start(&comers[0], TURNS, 0);
+    comer_end(&comers[0]);
+    uintptr_t owner = atomic_load(&owned.owner);
+    uintptr_t place = owner % 16;
+    comer_start(&comers[0], 0, 1); /* the heir */
+    assert_int_equal(comers[0].was_owner, 1);
+    for (int i = 1; i < COMERS; i++) {
+        comer_start(&comers[i], 4 * TURNS, 0);
+        comer_end(&comers[i]);
+        assert_int_equal(comers[i].was_owner, 1);
+        assert_int_equal(owned.owners[place], owner - place);
+    }
+    comer_end(&comers[0]);
+    comers_forget();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,9 +522,14 @@ int main(void)
         cmocka_unit_test(violations_end_the_process),
         cmocka_unit_test(threads_exclude_each_other),
         cmocka_unit_test(many_turns_make_an_owner),
+        cmocka_unit_test(who_comes_seldom_disturbs_no_owner),
         cmocka_unit_test(an_owner_inside_keeps_others_out),
         cmocka_unit_test(a_late_owner_disturbs_nobody),
         cmocka_unit_test(owners_exclude_others),
+        cmocka_unit_test(threads_that_are_gone_leave_their_places),
+        cmocka_unit_test(an_owner_that_is_gone_shared_nothing),
+        cmocka_unit_test(places_of_the_living_are_kept),
+        cmocka_unit_test(an_heir_keeps_the_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

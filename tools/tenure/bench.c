@@ -15,8 +15,8 @@
 #include "progress.h"
 
 static session_options session_texts;
-static const char *torch_option, *threads_option, *only_option, *csv_option, *rounds_option,
-    *budget_option, *cold_child_option;
+static const char *beside_option, *torch_option, *threads_option, *only_option, *csv_option,
+    *rounds_option, *live_option, *budget_option, *cold_child_option;
 static int is_json, is_quick, is_list, wants_progress;
 
 static const cli_option options[] = {
@@ -29,11 +29,20 @@ static const cli_option options[] = {
      "thread counts (default 1,2,4,8,16, or 1,2,4 on the\n"
      "simulated device; no more than there are CPUs)",
      &threads_option, NULL},
-    {"rounds", "N", "rounds per configuration (default 15; fewer of what is slow)", &rounds_option,
-     NULL},
+    {"rounds", "N",
+     "rounds per configuration (default 15; fewer, and\nshorter ones, of what is slow)",
+     &rounds_option, NULL},
+    {"live", "N",
+     "live blocks of a thread in the section mix (default 2000);\n"
+     "with many threads they may fill the device",
+     &live_option, NULL},
     {"budget-ms", "N", "begin no section after so many ms (default: no limit)", &budget_option,
      NULL},
     {"quick", NULL, "fewer and shorter rounds, to see that it works", NULL, &is_quick},
+    {"beside", "LIST",
+     "what to time beside Tenure: driver, torch, or none\n"
+     "(default: the driver, and PyTorch with --torch)",
+     &beside_option, NULL},
     {"torch", "PLUGIN.so",
      "also time PyTorch's allocator, through the plugin that\n"
      "tests/gpu/build_torch_plugin.sh builds",
@@ -54,8 +63,11 @@ static const cli_syntax syntax = {
     "the other sections measure: tenure bench --list.\n"
     "\n"
     "Beside Tenure on a GPU: cuMemAllocAsync with cuMemFreeAsync (its pool told to keep memory),\n"
-    "and PyTorch's allocator with --torch. The simulated device has neither, and its numbers are\n"
-    "not for quoting.\n"
+    "where it fits cuMemAlloc and cuEventRecord, and PyTorch's allocator with --torch. --beside "
+    "none\n"
+    "times Tenure alone. The pool of the simulated device is only timed if --beside names it, and "
+    "no\n"
+    "number from there is for quoting.\n"
     "\n"
     "Exit codes: 0 done; 1 allocators did different work; 2 bad options; 3 no driver or device;\n"
     "4 Tenure ran out of memory.\n",
@@ -64,22 +76,53 @@ static const cli_syntax syntax = {
     64,
 };
 
-/* What takes long comes late: a budget then cuts little. */
+/* What takes long comes late: a budget then cuts little. The costs are what rows took on an H200
+ * with 16 CPUs, or, where that is not known, the most that they may take. */
 static const bench_section sections[] = {
-    {"pair", "a cached allocation and its free, 512 B to 16 MiB, one thread", bench_pair_run},
-    {"uses", "blocks that a second stream uses, and pairs while blocks wait", bench_uses_run},
-    {"cold", "the first block of a fresh process, and the second", bench_cold_run},
-    {"growth", "memory from the driver: 1, 4, 64 GiB in one block, 1 GiB in 16", bench_growth_run},
-    {"moves", "blocks that only fit when 2, 16 or 256 chunks move", bench_moves_run},
-    {"replay", "the TRACEs, in ns per operation", bench_replay_run},
-    {"threads", "cached pairs on several threads: own streams, and one stream for all",
-     bench_threads_run},
-    {"mix", "free and allocation of random sizes, 2,000 live blocks: own streams, and one for all",
-     bench_mix_run},
-    {"live", "the same on one thread with 1,000 to 100,000 live blocks, small and large",
-     bench_live_run},
-    {"handover", "allocations by one thread, frees by another", bench_handover_run},
-    {"storm", "blocks that four other streams use, on several threads", bench_storm_run},
+    {"pair",
+     "a cached allocation and its free, 512 B to 16 MiB, one thread",
+     bench_pair_run,
+     {.rows = 5, .tenure_s = 0.1, .driver_s = 0.8, .torch_s = 0.5}},
+    {"uses",
+     "blocks that a second stream uses, and pairs while blocks wait",
+     bench_uses_run,
+     {.rows = 6, .tenure_s = 0.2, .driver_s = 0.1, .torch_s = 0.2}},
+    {"cold",
+     "the first block of a fresh process, and the second",
+     bench_cold_run,
+     {.rows = 1, .tenure_s = 4, .driver_s = 8, .torch_s = 30}},
+    {"growth",
+     "memory from the driver: 1, 4, 64 GiB in one block, 1 GiB in 16",
+     bench_growth_run,
+     {.rows = 4, .tenure_s = 2, .driver_s = 2, .torch_s = 1}},
+    {"moves",
+     "blocks that only fit when 2, 16 or 256 chunks move",
+     bench_moves_run,
+     {.rows = 3, .tenure_s = 0.5, .driver_s = 0.1}},
+    {"replay",
+     "the TRACEs, in ns per operation",
+     bench_replay_run,
+     {.rows_per_trace = 1, .tenure_s = 0.6, .driver_s = 4, .torch_s = 1.5}},
+    {"threads",
+     "cached pairs on several threads: own streams, one stream for all, new threads",
+     bench_threads_run,
+     {.rows_per_threads = 3, .tenure_s = 0.2, .driver_s = 1.2, .torch_s = 1.2}},
+    {"mix",
+     "free and allocation of random sizes, 2,000 live blocks: own streams, and one for all",
+     bench_mix_run,
+     {.rows_per_threads = 2, .tenure_s = 4, .driver_s = 4, .torch_s = 4}},
+    {"live",
+     "the same on one thread with 1,000 to 100,000 live blocks, small and large",
+     bench_live_run,
+     {.rows = 8, .tenure_s = 2, .driver_s = 4, .torch_s = 3}},
+    {"handover",
+     "allocations by one thread, frees by another",
+     bench_handover_run,
+     {.rows_per_threads = 1, .tenure_s = 0.2, .driver_s = 1.4, .torch_s = 1.4}},
+    {"storm",
+     "blocks that four other streams use, on several threads",
+     bench_storm_run,
+     {.rows_per_threads = 1, .tenure_s = 1.2, .driver_s = 1.2, .torch_s = 1.2}},
 };
 enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
 
@@ -87,7 +130,7 @@ enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
 
 /* What is slow gets three rounds, and what is very slow one. */
 enum { ROUNDS_OF_SLOW = 3 };
-static const uint64_t slow_ns = UINT64_C(2000000000), very_slow_ns = UINT64_C(10000000000);
+static const uint64_t slow_ns = UINT64_C(1000000000), very_slow_ns = UINT64_C(10000000000);
 
 bench_row *bench_row_add(bench_rows *out, const char *bench)
 {
@@ -100,14 +143,9 @@ bench_row *bench_row_add(bench_rows *out, const char *bench)
     return row;
 }
 
-int bench_cell_is_void(const bench_cell *cell)
-{
-    return cell->failed || cell->spent_ns > very_slow_ns;
-}
-
 int bench_cell_goes_on(const bench_cell *cell, int rounds_max)
 {
-    if (bench_cell_is_void(cell) || cell->rounds >= rounds_max)
+    if (cell->failed || cell->spent_ns > very_slow_ns || cell->rounds >= rounds_max)
         return 0;
     return cell->rounds < ROUNDS_OF_SLOW || cell->spent_ns < slow_ns;
 }
@@ -209,10 +247,36 @@ static int only_check(void)
     return 0;
 }
 
+/* Sets what is timed beside Tenure. Returns 0, or an exit code after a usage error. */
+static int beside_choose(bench_setup *setup)
+{
+    char copy[64];
+    setup->has_driver = setup->has_pool = !beside_option;
+    setup->torch_plugin = beside_option ? NULL : torch_option;
+    if (!beside_option)
+        return 0;
+    if (strlen(beside_option) >= sizeof(copy))
+        return cli_usage_error(&syntax, "--beside: the list is too long");
+    snprintf(copy, sizeof(copy), "%s", beside_option);
+    char *rest = copy;
+    for (char *part = strsep(&rest, ","); part; part = strsep(&rest, ",")) {
+        if (strcmp(part, "driver") == 0)
+            setup->has_driver = setup->has_pool = 1;
+        else if (strcmp(part, "torch") == 0 && torch_option)
+            setup->torch_plugin = torch_option;
+        else if (strcmp(part, "torch") == 0)
+            return cli_usage_error(&syntax, "--beside torch: needs --torch PLUGIN.so");
+        else if (strcmp(beside_option, "none") != 0)
+            return cli_usage_error(
+                &syntax, "--beside: \"%s\" is neither driver nor torch, nor none alone", part);
+    }
+    return 0;
+}
+
 /* Everything that can be said about the options without a device. */
 static int options_check(bench_setup *setup, long *device, long *budget_ms)
 {
-    long rounds = is_quick ? 3 : 15;
+    long rounds = is_quick ? 3 : 15, live = 0;
     if (session_texts.device &&
         cli_number(&syntax, "device", session_texts.device, 0, 1023, device) != 0)
         return EXIT_CODE_BAD_INPUT;
@@ -222,11 +286,15 @@ static int options_check(bench_setup *setup, long *device, long *budget_ms)
     if (budget_option &&
         cli_number(&syntax, "budget-ms", budget_option, 1, 100000000, budget_ms) != 0)
         return EXIT_CODE_BAD_INPUT;
+    if (live_option && cli_number(&syntax, "live", live_option, 1, 10000000, &live) != 0)
+        return EXIT_CODE_BAD_INPUT;
     if (only_option && only_check() != 0)
         return EXIT_CODE_BAD_INPUT;
     setup->rounds = (int)rounds;
     setup->is_quick = is_quick;
-    setup->torch_plugin = torch_option;
+    setup->mix_live = (size_t)live;
+    if (beside_choose(setup) != 0)
+        return EXIT_CODE_BAD_INPUT;
     return threads_option ? threads_parse(setup, threads_option) : 0;
 }
 
@@ -272,6 +340,34 @@ static int section_is_left_out(const bench_setup *setup, const bench_section *se
     return 1;
 }
 
+/* How many seconds a section will take, by what such rows have taken on a GPU. */
+static double section_predict(const bench_setup *setup, const bench_section *section)
+{
+    const bench_cost *cost = &section->cost;
+    double rows = cost->rows + cost->rows_per_threads * (double)setup->threads_count +
+                  cost->rows_per_trace * setup->traces_count;
+    double row_s = cost->tenure_s;
+    row_s += setup->has_pool ? cost->driver_s : 0;
+    row_s += setup->torch_plugin ? cost->torch_s : 0;
+    return rows * row_s;
+}
+
+/* Says how long the sections will take, and all of them. A quick run has no rounds to speak of. */
+static void sections_predict(const bench_setup *setup)
+{
+    double sum_s = 0;
+    if (setup->is_quick)
+        return;
+    for (size_t i = 0; i < SECTIONS; i++) {
+        if (!section_is_wanted(&sections[i]))
+            continue;
+        double one_s = section_predict(setup, &sections[i]);
+        sum_s += one_s;
+        fprintf(stderr, "predicted %-9s %5.0f s\n", sections[i].name, one_s);
+    }
+    fprintf(stderr, "predicted in all    %5.0f s\n", sum_s);
+}
+
 /* Measures all sections, and says how long each took. */
 static exit_code sections_run(const bench_setup *setup, bench_rows *out, const char *command,
                               long budget_ms)
@@ -279,6 +375,7 @@ static exit_code sections_run(const bench_setup *setup, bench_rows *out, const c
     exit_code worst = EXIT_CODE_OK;
     uint64_t began = clock_now_ns();
     progress bar;
+    sections_predict(setup);
     progress_start(&bar, "bench", SECTIONS, wants_progress);
     for (size_t i = 0; i < SECTIONS; i++) {
         const bench_section *section = &sections[i];
@@ -316,8 +413,11 @@ static exit_code device_run(bench_setup *setup, bench_rows *out, const char *com
             session_describe(active, text, sizeof(text)));
     if (setup->threads_count == 0)
         threads_choose(setup);
+    /* The simulated driver's pool is a stand-in whose speed means nothing: only if asked for. */
+    if (active->simulated && !beside_option)
+        setup->has_pool = 0;
     setup->clock_ns = clock_overhead_ns();
-    if (bench_allocators_open(setup, torch_option, text, sizeof(text)) != 0) {
+    if (bench_allocators_open(setup, setup->torch_plugin, text, sizeof(text)) != 0) {
         fprintf(stderr, "tenure bench: %s\n", text);
         return EXIT_CODE_BAD_INPUT;
     }

@@ -7,6 +7,8 @@
  * All allocators run in one process, turn and turn about: each round runs every allocator once,
  * in an order that rotates, so that whatever disturbs the machine disturbs all of them. All are
  * called through the same table of function pointers and do the same work, proved by a checksum.
+ * An allocator that is slow gets fewer rounds, and fewer operations in each; the checksum is of
+ * the operations that all do.
  *
  * Two kinds of time are taken, in rounds of their own. *Rounds* give the time of an operation as
  * the mean of thousands, with the clock read once per 64: medians and minima are of these. In
@@ -27,7 +29,8 @@
 enum {
     BENCH_ALLOCATORS_MAX = 4,
     BENCH_THREADS_MAX = 64,
-    BENCH_BATCH = 64, /* operations between two readings of the clock */
+    BENCH_BATCH = 64,         /* operations between two readings of the clock */
+    BENCH_WARM_UP_STEPS = 10, /* of a mix, unless it still grows or time is over */
     BENCH_ROUNDS_MAX = 64,
     BENCH_ROWS_MAX = 160,
     BENCH_NAME_BYTES = 48,
@@ -51,16 +54,26 @@ typedef struct bench_setup {
     CUstream streams[BENCH_THREADS_MAX];
     bench_allocator allocators[BENCH_ALLOCATORS_MAX]; /* Tenure is the first */
     size_t allocators_count;
+    int has_driver; /* the driver's own calls are timed */
+    int has_pool;   /* and its pool */
     int rounds;
     int is_quick;
+    size_t mix_live; /* blocks of a thread of the mix, and in all of the shared one; 0: 2,000 */
     int threads[16]; /* the thread counts, rising */
     size_t threads_count;
     uint64_t clock_ns;        /* what two readings of the clock take */
-    const char *driver;       /* the options, for processes of its own */
     const char *torch_plugin; /* may be null */
     char **traces;            /* files to replay */
     int traces_count;
 } bench_setup;
+
+/* What Tenure counted. */
+typedef struct bench_counts {
+    int has_calls, has_served; /* measured: the first line of the numbers, and the others */
+    uint64_t driver_calls;     /* of all kinds */
+    uint64_t moved, lent, shared, grown;
+    uint64_t reserved_bytes, live_bytes; /* at the end */
+} bench_counts;
 
 /* What one allocator did in one configuration. */
 typedef struct bench_cell {
@@ -69,11 +82,12 @@ typedef struct bench_cell {
     double round_ns[BENCH_ROUNDS_MAX];   /* per operation, one thread's view */
     double round_mops[BENCH_ROUNDS_MAX]; /* million operations per second, all threads together */
     int rounds;
-    histogram batches;     /* ns of whole batches */
-    histogram samples;     /* ns of single operations, the clock taken off */
-    uint64_t spent_ns;     /* of the whole run, on this cell: a slow one gets fewer rounds */
-    uint64_t driver_calls; /* growth, moves, replay: by Tenure, in the last round */
-    uint64_t checksum;     /* of the sizes and places of all operations of the first round */
+    uint64_t ops;        /* of a round and thread: the row's, or fewer if that would take long */
+    histogram batches;   /* ns of whole batches */
+    histogram samples;   /* ns of single operations, the clock taken off */
+    uint64_t spent_ns;   /* on rounds of this cell: a slow one gets fewer */
+    bench_counts counts; /* of the last round, or, of a crew's rounds, of all */
+    uint64_t checksum;   /* of the sizes and places of the operations that all cells did */
 } bench_cell;
 
 /* What a cell belongs to where that is not one of the allocators. */
@@ -91,7 +105,7 @@ typedef struct bench_row {
     int threads;
     size_t live;              /* blocks per thread */
     size_t warm_up_per_block; /* mixes: operations per live block before the timing */
-    uint64_t ops;             /* per thread and round */
+    uint64_t ops;             /* per thread and round, at most */
     bench_cell cells[BENCH_ALLOCATORS_MAX];
 } bench_row;
 
@@ -101,11 +115,18 @@ typedef struct bench_rows {
     size_t count;
 } bench_rows;
 
+/* About how many seconds a row of a section takes an H200 and its host, for each allocator. */
+typedef struct bench_cost {
+    double rows, rows_per_threads, rows_per_trace; /* how many rows there are */
+    double tenure_s, driver_s, torch_s;
+} bench_cost;
+
 /* A section of the run. Returns an exit code only for what makes the rest pointless. */
 typedef struct bench_section {
     const char *name; /* for --only */
     const char *text;
     exit_code (*run)(const bench_setup *setup, bench_rows *out);
+    bench_cost cost;
 } bench_section;
 
 exit_code bench_pair_run(const bench_setup *setup, bench_rows *out); /* bench_pair.c */
@@ -125,7 +146,6 @@ bench_row *bench_row_add(bench_rows *out, const char *bench);
 
 /* 1 if the cell is to get another round: not if it has failed, nor if what it has had took long.
  * And which allocator is the k-th of a round? */
-int bench_cell_is_void(const bench_cell *cell); /* failed, or far too slow */
 int bench_cell_goes_on(const bench_cell *cell, int rounds_max);
 size_t bench_turn(const bench_setup *setup, int round, size_t k);
 
@@ -143,6 +163,12 @@ int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *er
 
 /* How many driver calls Tenure has made on the device, of all kinds. */
 uint64_t bench_driver_calls(const bench_setup *setup);
+/* Notes so many driver calls as the cell's. */
+void bench_cell_calls(bench_cell *cell, uint64_t calls);
+/* What Tenure has counted so far. Returns 0, or -1 if it does not say. */
+int bench_counts_read(const bench_setup *setup, bench_counts *counts);
+/* Adds what was counted from one reading to the next. */
+void bench_counts_add(bench_counts *sum, const bench_counts *before, const bench_counts *after);
 
 /* `tenure bench --cold-child KEY`: bench_cold.c. */
 int bench_cold_child(const char *driver, int device, const char *key, const char *torch_plugin);

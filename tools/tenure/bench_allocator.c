@@ -63,12 +63,44 @@ static const char *tenure_error(void)
 
 uint64_t bench_driver_calls(const bench_setup *setup)
 {
+    bench_counts counts;
+    return bench_counts_read(setup, &counts) == 0 ? counts.driver_calls : 0;
+}
+
+void bench_cell_calls(bench_cell *cell, uint64_t calls)
+{
+    cell->counts.has_calls = 1;
+    cell->counts.driver_calls = calls;
+}
+
+int bench_counts_read(const bench_setup *setup, bench_counts *counts)
+{
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    uint64_t sum = 0;
-    if (tnr_stats_get(setup->active->device, NULL, &stats) == TNR_OK)
-        for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
-            sum += stats.driver_calls[kind];
-    return sum;
+    if (tnr_stats_get(setup->active->device, NULL, &stats) != TNR_OK)
+        return -1;
+    *counts = (bench_counts){.has_calls = 1,
+                             .has_served = 1,
+                             .moved = stats.served[TNR_SERVED_MOVED],
+                             .lent = stats.served[TNR_SERVED_LENT],
+                             .shared = stats.served[TNR_SERVED_SHARED],
+                             .grown = stats.served[TNR_SERVED_GROWN],
+                             .reserved_bytes = stats.reserved_bytes.current,
+                             .live_bytes = stats.bytes_live};
+    for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
+        counts->driver_calls += stats.driver_calls[kind];
+    return 0;
+}
+
+void bench_counts_add(bench_counts *sum, const bench_counts *before, const bench_counts *after)
+{
+    sum->has_calls = sum->has_served = 1;
+    sum->driver_calls += after->driver_calls - before->driver_calls;
+    sum->moved += after->moved - before->moved;
+    sum->lent += after->lent - before->lent;
+    sum->shared += after->shared - before->shared;
+    sum->grown += after->grown - before->grown;
+    sum->reserved_bytes = after->reserved_bytes;
+    sum->live_bytes = after->live_bytes;
 }
 
 /* ---- the driver's pool --------------------------------------------------------------------- */
@@ -89,7 +121,8 @@ static int pool_release(void *ptr, CUstream stream)
 static void pool_trim(void)
 {
     bench.active->gpu.cuCtxSynchronize();
-    bench.active->gpu.cuMemPoolTrimTo(bench.pool, 0);
+    if (!bench.active->simulated)
+        bench.active->gpu.cuMemPoolTrimTo(bench.pool, 0);
 }
 
 static const char *pool_error(void)
@@ -98,11 +131,13 @@ static const char *pool_error(void)
                           sizeof(pool_error_text));
 }
 
-/* Makes the pool keep what it has: otherwise it gives everything back at each synchronisation and
- * the comparison would be with mapping memory, not with a cache. */
+/* Makes the pool keep what it has (the simulated one cannot): otherwise it gives everything back at
+ * each synchronisation and the comparison would be with mapping memory, not with a cache. */
 static int pool_open(char *error, size_t error_bytes)
 {
     const gpu_driver *gpu = &bench.active->gpu;
+    if (bench.active->simulated && gpu->cuMemAllocAsync && gpu->cuMemFreeAsync)
+        return 0;
     if (!gpu->cuMemAllocAsync || !gpu->cuMemFreeAsync || !gpu->cuDeviceGetDefaultMemPool ||
         !gpu->cuMemPoolSetAttribute || !gpu->cuMemPoolTrimTo) {
         snprintf(error, error_bytes, "the driver has no memory pools");
@@ -202,8 +237,7 @@ int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *er
     bench_allocator *next = setup->allocators;
     *next++ = (bench_allocator){"Tenure",      "tenure",    tenure_allocate, tenure_release,
                                 context_enter, tenure_trim, tenure_error};
-    /* The simulated driver's pool is a stand-in whose speed means nothing. */
-    if (!setup->active->simulated) {
+    if (setup->has_pool) {
         if (pool_open(error, error_bytes) != 0)
             return -1;
         *next++ = (bench_allocator){"driver pool", "driver_pool", pool_allocate, pool_release,

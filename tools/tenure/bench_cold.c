@@ -201,7 +201,7 @@ static int cold_measure(const bench_setup *setup, const char *key, int has_conte
 
 static int has_column(const bench_setup *setup, const char *key)
 {
-    if (strcmp(key, "tenure") == 0 || strcmp(key, "driver_malloc") == 0)
+    if (strcmp(key, "tenure") == 0 || (strcmp(key, "driver_malloc") == 0 && setup->has_driver))
         return 1;
     for (size_t i = 0; i < setup->allocators_count; i++)
         if (strcmp(setup->allocators[i].key, key) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round of an allocator on several threads: bench_crew.c.
+ * Threads that run an allocator over all rounds of a configuration: bench_crew.c.
  */
 #ifndef TENURE_TOOLS_BENCH_CREW_H
 #define TENURE_TOOLS_BENCH_CREW_H
@@ -9,25 +9,28 @@
 
 typedef struct bench_worker bench_worker;
 
-/* What the threads of a round do; shared, and only read by them. */
+/* What the threads of a crew do; written before they start, and then only read. Functions return
+ * 0, or -1 after bench_worker_fail. */
 typedef struct bench_job {
     const bench_setup *setup;
     const bench_row *row;
     const bench_allocator *allocator;
-    int is_shared;  /* all threads work on the first stream, not each on its own */
-    int is_sampled; /* a round whose single operations are timed */
+    int is_shared; /* all threads work on the first stream, not each on its own */
     const void *data;
-    /* Before the timing; may be null. 0, or -1 after bench_worker_fail. */
-    int (*prepare)(bench_worker *self);
-    int (*run)(bench_worker *self);     /* what is timed */
-    void (*finish)(bench_worker *self); /* always, if prepare was called; may be null */
+    int (*prepare)(bench_worker *self); /* once, before all else; may be null */
+    int (*warm)(bench_worker *self);    /* a step of warming up, again and again; may be null */
+    int (*settle)(bench_worker *self);  /* before each round, untimed; may be null */
+    int (*run)(bench_worker *self);     /* a round: what is timed */
+    void (*finish)(bench_worker *self); /* once, always; may be null */
 } bench_job;
 
-/* One thread. Written by it alone until it has been joined. */
+/* One thread. Written by it alone while it has an order, by the crew's owner between orders. */
 struct bench_worker {
     const bench_job *job;
     const bench_allocator *allocator;
     int index;
+    int is_sampled; /* in this round single operations are timed */
+    uint64_t ops;   /* of this round */
     CUstream stream;
     void **blocks; /* row->live of them, all null at first */
     uint64_t random;
@@ -41,17 +44,26 @@ struct bench_worker {
 /* Notes that the allocator failed. Returns -1. */
 int bench_worker_fail(bench_worker *self);
 
-/* The seed that a thread's random numbers start from. */
-uint64_t bench_worker_seed(int index);
+/* One allocator in a row, or whatever else stands in its column. */
+typedef struct bench_contestant {
+    bench_job job;
+    bench_cell *cell;
+} bench_contestant;
 
-/* One round. Adds it to the cell: the time of an operation is the mean of the threads' times, in
- * a sampled round only samples. Operations of the row are per thread. Returns 0, or -1 if the host
- * lacks memory. Ends the program if the host gives no more threads. */
-int bench_crew_round(const bench_job *job, bench_cell *cell);
+/* How the rounds of a row are run. */
+typedef struct bench_plan {
+    int rounds;       /* at most */
+    int is_exclusive; /* they do not fit side by side: all rounds of one, then of the next */
+    int is_fresh;     /* each round has threads of its own, which have never allocated */
+} bench_plan;
 
-/* All rounds of all allocators of a row, turn and turn about, then one sampled round of each if
- * `has_samples`. `job` says what, without row and allocator. */
-exit_code bench_crew_run(const bench_setup *setup, bench_row *row, const bench_job *job, int rounds,
-                         int has_samples, int must_trim);
+/* All rounds of a row, turn and turn about, then a sampled one of each. Ends the program if the
+ * host gives no more threads. */
+exit_code bench_crews_compete(const bench_setup *setup, const bench_contestant *list, size_t count,
+                              const bench_plan *plan);
+
+/* The same for all allocators of the setup. `job` says what, without row and allocator. */
+exit_code bench_crews_run(const bench_setup *setup, bench_row *row, const bench_job *job,
+                          const bench_plan *plan);
 
 #endif

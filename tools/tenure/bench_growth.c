@@ -99,7 +99,7 @@ static void allocator_round(const bench_setup *setup, const bench_allocator *all
     else
         bench_cell_round(cell, 1, (double)ns, bench_mixed(0, row->bytes * row->live));
     if (allocator == &setup->allocators[0])
-        cell->driver_calls = bench_driver_calls(setup) - calls;
+        bench_cell_calls(cell, bench_driver_calls(setup) - calls);
     while (count > 0)
         if (allocator->release(made[--count], stream) != 0)
             bench_cell_fail(cell, allocator->error());
@@ -120,7 +120,7 @@ static void row_run(const bench_setup *setup, bench_row *row)
                 continue;
             if (allocator)
                 allocator_round(setup, allocator, row, cell);
-            else if (column == COLUMN_DRIVER)
+            else if (column == COLUMN_DRIVER && setup->has_driver)
                 driver_round(setup, row, cell);
             cell->spent_ns += clock_now_ns() - began;
         }
@@ -193,7 +193,7 @@ static int move_measure(const bench_setup *setup, move_pool *self, size_t chunks
     tnr_status status =
         tnr_pool_malloc(&ptr, chunks * chunk_bytes, self->pool, device, setup->streams[0]);
     uint64_t ns = bench_net_ns(setup, clock_now_ns() - began);
-    cell->driver_calls = bench_driver_calls(setup) - calls;
+    bench_cell_calls(cell, bench_driver_calls(setup) - calls);
     if (status != TNR_OK || tnr_stats_get(device, NULL, &after) != TNR_OK ||
         tnr_free(ptr) != TNR_OK)
         return move_fail(cell);
@@ -235,7 +235,7 @@ exit_code bench_moves_run(const bench_setup *setup, bench_rows *out)
             if (move_prepare(setup, self, chunks, &row->cells[0]) == 0)
                 (void)move_measure(setup, self, chunks, &row->cells[0]);
             move_clean_up(setup, self, &row->cells[0]);
-            if (bench_cell_goes_on(&row->cells[COLUMN_DRIVER], rounds))
+            if (setup->has_driver && bench_cell_goes_on(&row->cells[COLUMN_DRIVER], rounds))
                 driver_round(setup, row, &row->cells[COLUMN_DRIVER]);
         }
     }

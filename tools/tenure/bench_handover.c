@@ -47,13 +47,19 @@ static ring *worker_ring(bench_worker *self)
 
 static int handover_prepare(bench_worker *self)
 {
+    self->stream = self->job->setup->streams[self->index / 2];
+    return 0;
+}
+
+/* The ring is empty between rounds. */
+static int handover_settle(bench_worker *self)
+{
     if (self->index % 2 == 0) {
         ring *own = worker_ring(self);
         atomic_store(&own->written, 0);
         atomic_store(&own->taken, 0);
         atomic_store(&own->has_failed, 0);
     }
-    self->stream = self->job->setup->streams[self->index / 2];
     return 0;
 }
 
@@ -78,11 +84,11 @@ static int handover_allocate(bench_worker *self, ring *own, uint64_t i)
 {
     if (i >= RING_SLOTS && ring_wait(own, &own->taken, i - RING_SLOTS + 1) != 0)
         return -1;
-    uint64_t before = self->job->is_sampled ? clock_now_ns() : 0;
+    uint64_t before = self->is_sampled ? clock_now_ns() : 0;
     void *ptr = self->allocator->allocate(BLOCK_BYTES, self->stream);
     if (!ptr)
         return bench_worker_fail(self);
-    if (self->job->is_sampled)
+    if (self->is_sampled)
         sample_add(self, before);
     own->slots[i % RING_SLOTS] = ptr;
     atomic_store_explicit(&own->written, i + 1, memory_order_release);
@@ -93,10 +99,10 @@ static int handover_free(bench_worker *self, ring *own, uint64_t i)
 {
     if (ring_wait(own, &own->written, i + 1) != 0)
         return -1;
-    uint64_t before = self->job->is_sampled ? clock_now_ns() : 0;
+    uint64_t before = self->is_sampled ? clock_now_ns() : 0;
     if (self->allocator->release(own->slots[i % RING_SLOTS], self->stream) != 0)
         return bench_worker_fail(self);
-    if (self->job->is_sampled)
+    if (self->is_sampled)
         sample_add(self, before);
     atomic_store_explicit(&own->taken, i + 1, memory_order_release);
     return 0;
@@ -107,13 +113,13 @@ static int handover_run(bench_worker *self)
     ring *own = worker_ring(self);
     int allocates = self->index % 2 == 0;
     uint64_t before = clock_now_ns();
-    for (uint64_t i = 0; i < self->job->row->ops; i++) {
+    for (uint64_t i = 0; i < self->ops; i++) {
         if ((allocates ? handover_allocate : handover_free)(self, own, i) != 0) {
             atomic_store(&own->has_failed, 1);
             return -1;
         }
         self->checksum = bench_mixed(self->checksum, i * BLOCK_BYTES);
-        if (i % BENCH_BATCH == BENCH_BATCH - 1 && !self->job->is_sampled) {
+        if (i % BENCH_BATCH == BENCH_BATCH - 1 && !self->is_sampled) {
             uint64_t now = clock_now_ns();
             histogram_add(&self->batches, now - before);
             before = now;
@@ -129,7 +135,11 @@ exit_code bench_handover_run(const bench_setup *setup, bench_rows *out)
     if (!table)
         return EXIT_CODE_NO_MEMORY;
     memset(table, 0, sizeof(*table));
-    bench_job job = {.data = &table, .prepare = handover_prepare, .run = handover_run};
+    bench_job job = {.data = &table,
+                     .prepare = handover_prepare,
+                     .settle = handover_settle,
+                     .run = handover_run};
+    bench_plan plan = {.rounds = setup->rounds > ROUNDS_MAX ? ROUNDS_MAX : setup->rounds};
     for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++) {
         if (setup->threads[i] % 2 != 0)
             continue;
@@ -137,8 +147,7 @@ exit_code bench_handover_run(const bench_setup *setup, bench_rows *out)
         row->bytes = BLOCK_BYTES;
         row->threads = setup->threads[i];
         row->ops = setup->is_quick ? 4096 : 32768;
-        code = bench_crew_run(setup, row, &job,
-                              setup->rounds > ROUNDS_MAX ? ROUNDS_MAX : setup->rounds, 1, 0);
+        code = bench_crews_run(setup, row, &job, &plan);
     }
     free(table);
     return code;
@@ -201,11 +210,11 @@ static int storm_run(bench_worker *self)
         what->torch->enter(self->job->setup->active->device, self->stream);
     int status = storm_operations(self, STORM_WARM_UP, others, events);
     uint64_t first = clock_now_ns();
-    uint64_t step = self->job->is_sampled ? 1 : BENCH_BATCH;
-    for (uint64_t done = 0; done < self->job->row->ops && status == 0; done += step) {
+    uint64_t step = self->is_sampled ? 1 : BENCH_BATCH;
+    for (uint64_t done = 0; done < self->ops && status == 0; done += step) {
         uint64_t before = clock_now_ns();
         status = storm_operations(self, step, others, events);
-        if (self->job->is_sampled)
+        if (self->is_sampled)
             sample_add(self, before);
         else
             histogram_add(&self->batches, clock_now_ns() - before);
@@ -219,41 +228,40 @@ static int storm_run(bench_worker *self)
     return status;
 }
 
-/* One round of one column. */
-static int storm_round(const bench_setup *setup, bench_row *row, const storm *what, int is_sampled)
+/* A row: the columns that there is something to run for. */
+static exit_code storm_row_run(const bench_setup *setup, bench_row *row)
 {
-    size_t last = setup->allocators_count - 1;
-    bench_job job = {.setup = setup, .row = row, .data = what, .run = storm_run};
-    job.is_sampled = is_sampled;
-    job.allocator = &setup->allocators[what->column == USES_TORCH ? last : 0];
-    return bench_crew_round(&job, &row->cells[what->column]);
+    const bench_torch_uses *torch = bench_allocators_torch_uses();
+    storm what[USES_COLUMNS];
+    bench_contestant list[USES_COLUMNS];
+    size_t count = 0;
+    for (int column = 0; column < USES_COLUMNS; column++) {
+        if ((column == USES_TORCH && !torch) || (column == USES_EVENT && !setup->has_driver))
+            continue;
+        size_t allocator = column == USES_TORCH ? setup->allocators_count - 1 : 0;
+        what[column] = (storm){.column = column, .torch = torch};
+        list[count++] = (bench_contestant){.job = {.setup = setup,
+                                                   .row = row,
+                                                   .allocator = &setup->allocators[allocator],
+                                                   .data = &what[column],
+                                                   .run = storm_run},
+                                           .cell = &row->cells[column]};
+    }
+    bench_plan plan = {.rounds = setup->rounds > ROUNDS_MAX ? ROUNDS_MAX : setup->rounds};
+    return bench_crews_compete(setup, list, count, &plan);
 }
 
 exit_code bench_storm_run(const bench_setup *setup, bench_rows *out)
 {
-    const bench_torch_uses *torch = bench_allocators_torch_uses();
-    int rounds = setup->rounds > ROUNDS_MAX ? ROUNDS_MAX : setup->rounds;
-    for (size_t i = 0; i < setup->threads_count; i++) {
+    exit_code code = EXIT_CODE_OK;
+    for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++) {
         bench_row *row = bench_row_add(out, "storm");
         row->bytes = BLOCK_BYTES;
         row->columns = bench_uses_columns;
         row->threads = setup->threads[i];
         row->live = 1;
         row->ops = setup->is_quick ? 1024 : 8192;
-        /* The last round is the sampled one. */
-        for (int round = 0; round <= rounds; round++) {
-            for (int k = 0; k < USES_COLUMNS; k++) {
-                storm what = {.column = (round + k) % USES_COLUMNS, .torch = torch};
-                const bench_cell *cell = &row->cells[what.column];
-                if ((what.column == USES_TORCH && !torch) ||
-                    (round == rounds ? bench_cell_is_void(cell)
-                                     : !bench_cell_goes_on(cell, rounds)))
-                    continue;
-                if (storm_round(setup, row, &what, round == rounds) != 0)
-                    return EXIT_CODE_NO_MEMORY;
-            }
-        }
-        bench_trim_all(setup);
+        code = storm_row_run(setup, row);
     }
-    return EXIT_CODE_OK;
+    return code;
 }

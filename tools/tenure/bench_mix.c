@@ -10,8 +10,10 @@
  *
  * One operation frees a block, chosen at random, and allocates another in its place. Sizes are
  * uniform. The random numbers are drawn inside the timed loop (about 2 ns) and are the same for
- * each allocator. On a device with too little memory fewer blocks are kept; the table says how
- * many.
+ * each allocator. The blocks stay live from round to round, so that all rounds are of the state
+ * that the allocator has come to; where two allocators' blocks do not fit side by side, all rounds
+ * of one come before those of the next. On a device with too little memory fewer blocks are kept;
+ * the table says how many.
  */
 #include "bench_crew.h"
 
@@ -21,16 +23,14 @@ enum {
     LIVE_WANTED = 2000,
     LIVE_WANTED_QUICK = 200,
     QUICK_LIVE_SHARE = 20, /* of the counts of the live sections, in a quick run */
-    MIX_ROUNDS_MAX = 5,
-    MIX_ROUNDS_TRIMMED = 3,
-    WARM_UP_PER_BLOCK = 100,
-    WARM_UP_PER_BLOCK_MANY = 10, /* with many live blocks the filling is half of the warm-up */
+    SETTLE_OPS = 256,
+    WARM_UP_PER_BLOCK = 1000,
+    WARM_UP_PER_BLOCK_MANY = 100, /* with many live blocks the filling is part of the warm-up */
     WARM_UP_PER_BLOCK_QUICK = 5,
 };
 
-/* Before the timing starts each allocator gets the same chance to grow its caches: so many
- * operations per live block, or so much time, whichever ends first. */
-static const uint64_t warm_up_ns_max = UINT64_C(1000000000);
+/* A step of the warm-up ends with its operations, or after so much time. */
+static const uint64_t warm_step_ns_max = UINT64_C(250000000);
 
 /* A round that takes longer than this is given up: an allocator that is out of memory, or that
  * searches long, would use up the time of all the others. */
@@ -48,11 +48,11 @@ typedef struct mix_kind {
     unsigned ops; /* a round, of all threads together */
 } mix_kind;
 
-static const mix_kind mix_own = {"mix", 512, 8 << 20, 0, 163840};
-static const mix_kind mix_shared = {"mix_shared", 512, 8 << 20, 1, 163840};
-static const mix_kind live_small = {"live", 512, 256 << 10, 0, 40960};
+static const mix_kind mix_own = {"mix", 512, 8 << 20, 0, 131072};
+static const mix_kind mix_shared = {"mix_shared", 512, 8 << 20, 1, 131072};
+static const mix_kind live_small = {"live", 512, 256 << 10, 0, 65536};
 static const mix_kind live_large = {"live_large", (1 << 20) + 512, (1 << 20) + (256 << 10), 0,
-                                    40960};
+                                    65536};
 
 static inline size_t random_bytes(uint64_t *state, const mix_kind *kind)
 {
@@ -85,13 +85,12 @@ static int time_check(bench_worker *self, uint64_t began, uint64_t now, uint64_t
     return -1;
 }
 
-/* Fills the table and works until the caches have their size. */
+/* Fills the table. */
 static int mix_prepare(bench_worker *self)
 {
     const mix_kind *kind = self->job->data;
-    const bench_row *row = self->job->row;
     uint64_t began = clock_now_ns();
-    for (size_t i = 0; i < row->live; i++) {
+    for (size_t i = 0; i < self->job->row->live; i++) {
         if (i % BENCH_BATCH == 0 && time_check(self, began, clock_now_ns(), i) != 0)
             return -1;
         self->blocks[i] =
@@ -99,13 +98,29 @@ static int mix_prepare(bench_worker *self)
         if (!self->blocks[i])
             return bench_worker_fail(self);
     }
-    began = clock_now_ns();
-    for (size_t done = 0; done < row->live * row->warm_up_per_block; done++) {
-        if (done % BENCH_BATCH == 0 && clock_now_ns() - began > warm_up_ns_max)
+    return 0;
+}
+
+/* A step on the way to caches that have their size. */
+static int mix_warm(bench_worker *self)
+{
+    const bench_row *row = self->job->row;
+    size_t ops = row->live * row->warm_up_per_block / BENCH_WARM_UP_STEPS + BENCH_BATCH;
+    uint64_t began = clock_now_ns();
+    for (size_t done = 0; done < ops; done++) {
+        if (done % BENCH_BATCH == 0 && clock_now_ns() - began > warm_step_ns_max)
             break;
-        if (operation(self, kind, row->live) != 0)
+        if (operation(self, self->job->data, row->live) != 0)
             return -1;
     }
+    return 0;
+}
+
+static int mix_settle(bench_worker *self)
+{
+    for (int i = 0; i < SETTLE_OPS; i++)
+        if (operation(self, self->job->data, self->job->row->live) != 0)
+            return -1;
     return 0;
 }
 
@@ -113,7 +128,7 @@ static int mix_prepare(bench_worker *self)
 static int mix_sample(bench_worker *self, const mix_kind *kind)
 {
     size_t live = self->job->row->live;
-    for (uint64_t done = 0; done < self->job->row->ops; done++) {
+    for (uint64_t done = 0; done < self->ops; done++) {
         uint64_t before = clock_now_ns();
         if (operation(self, kind, live) != 0)
             return -1;
@@ -128,9 +143,9 @@ static int mix_run(bench_worker *self)
 {
     const mix_kind *kind = self->job->data;
     size_t live = self->job->row->live;
-    if (self->job->is_sampled)
+    if (self->is_sampled)
         return mix_sample(self, kind);
-    for (uint64_t done = 0; done < self->job->row->ops; done += BENCH_BATCH) {
+    for (uint64_t done = 0; done < self->ops; done += BENCH_BATCH) {
         uint64_t before = clock_now_ns();
         for (int i = 0; i < BENCH_BATCH; i++) {
             if (operation(self, kind, live) != 0)
@@ -177,14 +192,13 @@ static void mix_plan(const bench_setup *setup, const mix_kind *kind, int threads
     row->warm_up_per_block = live > LIVE_WANTED ? WARM_UP_PER_BLOCK_MANY : WARM_UP_PER_BLOCK;
     if (setup->is_quick)
         row->warm_up_per_block = WARM_UP_PER_BLOCK_QUICK;
-    uint64_t ops = (setup->is_quick ? kind->ops / 10 : kind->ops) / (unsigned)threads;
-    uint64_t ops_min = setup->is_quick ? 1024 : 20480;
+    uint64_t ops = (setup->is_quick ? kind->ops / 16 : kind->ops) / (unsigned)threads;
+    uint64_t ops_min = setup->is_quick ? 1024 : 131072; /* a dozen milliseconds */
     row->ops = (ops > ops_min ? ops : ops_min) / BENCH_BATCH * BENCH_BATCH;
 }
 
-/* 1 if the allocators' caches do not fit in the device side by side, so that each must give its
- * memory back before the next one's turn. */
-static int must_trim(const bench_setup *setup, const mix_kind *kind, const bench_row *row)
+/* 1 if the allocators' caches do not fit in the device side by side. */
+static int is_exclusive(const bench_setup *setup, const mix_kind *kind, const bench_row *row)
 {
     double live =
         (double)row->live * row->threads * (double)(kind->bytes_min + kind->bytes_max) / 2;
@@ -198,21 +212,23 @@ static exit_code row_run(const bench_setup *setup, const mix_kind *kind, int thr
 {
     bench_row *row = bench_row_add(out, kind->bench);
     mix_plan(setup, kind, threads, live, row);
-    int trim = must_trim(setup, kind, row);
-    int rounds_max = trim ? MIX_ROUNDS_TRIMMED : MIX_ROUNDS_MAX;
+    bench_plan plan = {.rounds = setup->rounds, .is_exclusive = is_exclusive(setup, kind, row)};
     bench_job job = {.is_shared = kind->is_shared,
                      .data = kind,
                      .prepare = mix_prepare,
+                     .warm = mix_warm,
+                     .settle = mix_settle,
                      .run = mix_run,
                      .finish = mix_finish};
-    return bench_crew_run(setup, row, &job, setup->rounds > rounds_max ? rounds_max : setup->rounds,
-                          1, trim);
+    return bench_crews_run(setup, row, &job, &plan);
 }
 
 exit_code bench_mix_run(const bench_setup *setup, bench_rows *out)
 {
     exit_code code = EXIT_CODE_OK;
-    size_t live = setup->is_quick ? LIVE_WANTED_QUICK : LIVE_WANTED;
+    size_t live = setup->mix_live   ? setup->mix_live
+                  : setup->is_quick ? LIVE_WANTED_QUICK
+                                    : LIVE_WANTED;
     for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++)
         code = row_run(setup, &mix_own, setup->threads[i], live, out);
     for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++) {

@@ -6,14 +6,23 @@
  *   pair          one thread, one stream, blocks of 512 B to 16 MiB
  *   pair_own      4 KiB, each thread on its own stream
  *   pair_shared   4 KiB, all threads on one stream
+ *   pair_new      the same, but the first 1,024 operations of threads that are new in each round:
+ *                 what it costs an allocator to come to know a thread
  *
  * The clock is read once per batch of 64 pairs, so its own time is below 1 ns per pair. In sampled
  * rounds the allocation alone is timed, each one. The device is synchronised between rounds only:
- * the driver's pool enqueues its work.
+ * the driver's pool enqueues its work. Threads live for all rounds of an allocator, but for
+ * pair_new, and do some pairs untimed before each round, since others have just worked.
  */
 #include "bench_crew.h"
 
-enum { WARM_UP_PAIRS = 256, THREADS_BYTES = 4096 };
+enum {
+    WARM_UP_PAIRS = 2048,
+    SETTLE_PAIRS = 256,
+    THREADS_BYTES = 4096,
+    NEW_OPS = 1024,
+    NEW_ROUNDS_MAX = 5
+};
 
 /* So many pairs, untimed. */
 static int pairs_run(bench_worker *self, uint64_t count)
@@ -32,11 +41,16 @@ static int pair_prepare(bench_worker *self)
     return pairs_run(self, WARM_UP_PAIRS);
 }
 
+static int pair_settle(bench_worker *self)
+{
+    return pairs_run(self, SETTLE_PAIRS);
+}
+
 /* The operations of a sampled round. */
 static int pair_sample(bench_worker *self)
 {
     size_t bytes = self->job->row->bytes;
-    for (uint64_t done = 0; done < self->job->row->ops; done++) {
+    for (uint64_t done = 0; done < self->ops; done++) {
         uint64_t before = clock_now_ns();
         void *ptr = self->allocator->allocate(bytes, self->stream);
         uint64_t ns = clock_now_ns() - before;
@@ -49,9 +63,9 @@ static int pair_sample(bench_worker *self)
 
 static int pair_run(bench_worker *self)
 {
-    if (self->job->is_sampled)
+    if (self->is_sampled)
         return pair_sample(self);
-    for (uint64_t done = 0; done < self->job->row->ops; done += BENCH_BATCH) {
+    for (uint64_t done = 0; done < self->ops; done += BENCH_BATCH) {
         uint64_t before = clock_now_ns();
         if (pairs_run(self, BENCH_BATCH) != 0)
             return -1;
@@ -65,13 +79,29 @@ static exit_code row_run(const bench_setup *setup, const char *bench, size_t byt
                          int is_shared, bench_rows *out)
 {
     bench_row *row = bench_row_add(out, bench);
-    bench_job job = {.is_shared = is_shared, .prepare = pair_prepare, .run = pair_run};
+    bench_job job = {
+        .is_shared = is_shared, .prepare = pair_prepare, .settle = pair_settle, .run = pair_run};
+    bench_plan plan = {.rounds = setup->rounds};
     row->bytes = bytes;
     row->threads = threads;
     row->live = 1;
-    /* Many threads take longer, and there are more of them. */
-    row->ops = setup->is_quick ? 4096 : threads > 1 ? 16384 : 32768;
-    return bench_crew_run(setup, row, &job, setup->rounds, 1, 0);
+    /* A round of some milliseconds, if the allocator is fast. */
+    row->ops = setup->is_quick ? 4096 : 65536;
+    return bench_crews_run(setup, row, &job, &plan);
+}
+
+static exit_code new_row_run(const bench_setup *setup, int threads, bench_rows *out)
+{
+    bench_row *row = bench_row_add(out, "pair_new");
+    bench_job job = {.is_shared = 1, .run = pair_run};
+    bench_plan plan = {.rounds = setup->rounds, .is_fresh = 1};
+    if (plan.rounds > NEW_ROUNDS_MAX)
+        plan.rounds = NEW_ROUNDS_MAX;
+    row->bytes = THREADS_BYTES;
+    row->threads = threads;
+    row->live = 1;
+    row->ops = NEW_OPS;
+    return bench_crews_run(setup, row, &job, &plan);
 }
 
 exit_code bench_pair_run(const bench_setup *setup, bench_rows *out)
@@ -91,5 +121,7 @@ exit_code bench_threads_run(const bench_setup *setup, bench_rows *out)
             code = row_run(setup, is_shared ? "pair_shared" : "pair_own", THREADS_BYTES,
                            setup->threads[i], is_shared, out);
     }
+    for (size_t i = 0; i < setup->threads_count && code == EXIT_CODE_OK; i++)
+        code = new_row_run(setup, setup->threads[i], out);
     return code;
 }

@@ -73,7 +73,7 @@ static void round_run(const bench_setup *setup, size_t turn, const trace *source
         uint64_t calls = bench_driver_calls(setup);
         int status = pass_run(setup, allocator, source, blocks, cell);
         if (turn == 0)
-            cell->driver_calls = bench_driver_calls(setup) - calls;
+            bench_cell_calls(cell, bench_driver_calls(setup) - calls);
         blocks_release(setup, allocator, source, blocks);
         if (status != 0)
             break;

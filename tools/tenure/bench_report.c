@@ -91,6 +91,7 @@ static const bench_group groups[] = {
     {"pair", "Cached pair: ns per allocation and free, one thread, one stream", 0},
     {"pair_own", "Cached pair of 4 KiB, each thread on its own stream", 1},
     {"pair_shared", "Cached pair of 4 KiB, all threads on one stream", 1},
+    {"pair_new", "The first 1,024 pairs of new threads, all on one stream", 1},
     {"mix",
      "Random mix: ns per operation (one free and one allocation, 512 B to 8 MiB, uniform),\n"
      "as one thread sees it; M/s of all threads together",
@@ -234,10 +235,74 @@ static void bench_table(const bench_setup *setup, const bench_row *rows, size_t 
     table_release(&out);
 }
 
+/* ---- what Tenure counted -------------------------------------------------------------------- */
+
+/* In the order of the CSV's columns. */
+enum { COUNT_NUMBERS = 5 };
+static const char *const count_keys[COUNT_NUMBERS] = {"driver_calls", "served_moved", "served_lent",
+                                                      "served_shared", "served_grown"};
+
+static int count_is_known(const bench_cell *cell, int index)
+{
+    return index == 0 ? cell->counts.has_calls : cell->counts.has_served;
+}
+
+static uint64_t count_number(const bench_cell *cell, int index)
+{
+    const bench_counts *counts = &cell->counts;
+    const uint64_t numbers[COUNT_NUMBERS] = {counts->driver_calls, counts->moved, counts->lent,
+                                             counts->shared, counts->grown};
+    return numbers[index];
+}
+
+/* Memory held over memory in live blocks; 0 if nothing is live. */
+static double cell_reserved(const bench_cell *cell)
+{
+    if (!cell->counts.has_served || cell->counts.live_bytes == 0)
+        return 0;
+    return (double)cell->counts.reserved_bytes / (double)cell->counts.live_bytes;
+}
+
+/* Of the mixes: what still went to the driver, or to other streams' memory, in the timed rounds. */
+static void counts_table(const bench_row *rows, size_t count, FILE *file)
+{
+    static const char *const headings[] = {"mix",   "threads", "live/thread", "driver calls",
+                                           "moved", "lent",    "shared",      "grown"};
+    table out;
+    int is_started = 0;
+    for (size_t i = 0; i < count; i++) {
+        const bench_cell *cell = &rows[i].cells[0];
+        if (cell_reserved(cell) == 0 || cell->failed)
+            continue;
+        if (!is_started) {
+            table_start(&out, 9);
+            table_row(&out);
+            for (size_t k = 0; k < sizeof(headings) / sizeof(headings[0]); k++)
+                table_cell(&out, "%s", headings[k]);
+            table_cell(&out, "reserved/live");
+            is_started = 1;
+        }
+        double ops = (double)cell->rounds * (double)cell->ops * rows[i].threads;
+        table_row(&out);
+        table_cell(&out, "%s", rows[i].bench);
+        table_cell(&out, "%d", rows[i].threads);
+        table_cell(&out, "%zu", rows[i].live);
+        for (int k = 0; k < COUNT_NUMBERS; k++)
+            table_cell(&out, "%.1f", (double)count_number(cell, k) / ops * 1e6);
+        table_cell(&out, "%.3f", cell_reserved(cell));
+    }
+    if (!is_started)
+        return;
+    fputs("\nHow Tenure served the mixes: of 1,000,000 operations of the timed rounds\n", file);
+    table_print(&out, file);
+    table_release(&out);
+}
+
 void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count, FILE *file)
 {
     for (size_t i = 0; i < GROUPS; i++)
         bench_table(setup, rows, count, &groups[i], file);
+    counts_table(rows, count, file);
     bench_uses_table(rows, count, file);
     fprintf(
         file,
@@ -302,7 +367,7 @@ void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
         json_unsigned(&json, "threads", (uint64_t)row->threads);
         json_unsigned(&json, "live_per_thread", row->live);
         json_unsigned(&json, "rounds", (uint64_t)cell->rounds);
-        json_unsigned(&json, "ops_per_thread", row->ops);
+        json_unsigned(&json, "ops_per_thread", cell->ops ? cell->ops : row->ops);
         if (!cell->failed) {
             json_real(&json, "median_ns", bench_cell_median_ns(cell), 2);
             json_real(&json, "min_ns", bench_cell_min_ns(cell), 2);
@@ -315,7 +380,10 @@ void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
         json_unsigned(&json, "samples", cell->samples.total);
         for (int k = 0; k < SAMPLE_NUMBERS && cell->samples.total && !cell->failed; k++)
             json_real(&json, sample_keys[k], sample_number(cell, k), 0);
-        json_unsigned(&json, "driver_calls", cell->driver_calls);
+        for (int k = 0; k < COUNT_NUMBERS && count_is_known(cell, k); k++)
+            json_unsigned(&json, count_keys[k], count_number(cell, k));
+        if (cell_reserved(cell) > 0)
+            json_real(&json, "reserved_over_live", cell_reserved(cell), 4);
         json_text(&json, "error", cell->failed ? cell->error : NULL);
         json_object_end(&json);
         json_end(&json);
@@ -331,7 +399,7 @@ static void csv_row(const bench_setup *setup, const bench_row *row, size_t index
         return;
     fprintf(file, "%s,%s,%zu,%d,%zu,%d,%" PRIu64 ",", row->bench,
             bench_cell_column(setup, row, index).key, row->bytes, row->threads, row->live,
-            cell->rounds, row->ops);
+            cell->rounds, cell->ops ? cell->ops : row->ops);
     if (cell->failed) {
         fputs(",,,,", file);
     } else {
@@ -347,7 +415,16 @@ static void csv_row(const bench_setup *setup, const bench_row *row, size_t index
         else
             fprintf(file, ",%.0f", sample_number(cell, k));
     }
-    fprintf(file, ",%" PRIu64 "\n", cell->driver_calls);
+    for (int k = 0; k < COUNT_NUMBERS; k++) {
+        if (count_is_known(cell, k))
+            fprintf(file, ",%" PRIu64, count_number(cell, k));
+        else
+            fputc(',', file);
+    }
+    if (cell_reserved(cell) > 0)
+        fprintf(file, ",%.4f\n", cell_reserved(cell));
+    else
+        fputs(",\n", file);
 }
 
 int bench_csv(const bench_setup *setup, const bench_row *rows, size_t count, const char *command,
@@ -361,7 +438,8 @@ int bench_csv(const bench_setup *setup, const bench_row *rows, size_t count, con
             "# command=\"%s\" commit=%s gpu=\"%s%s\" driver_cuda=%d.%d cpus=%ld clock_ns=%" PRIu64
             "\nbench,allocator,bytes,threads,live_per_thread,rounds,ops_per_thread,"
             "median_ns,min_ns,p99_ns,mops,ratio_to_tenure,checksum,samples,op_p50_ns,op_p99_ns,"
-            "op_p999_ns,op_worst_ns,driver_calls\n",
+            "op_p999_ns,op_worst_ns,driver_calls,served_moved,served_lent,served_shared,"
+            "served_grown,reserved_over_live\n",
             command, TNR_COMMIT, active->simulated ? "simulated: " : "", active->device_info.name,
             active->version / 1000, active->version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN),
             setup->clock_ns);

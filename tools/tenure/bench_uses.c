@@ -337,6 +337,7 @@ exit_code bench_uses_run(const bench_setup *setup, bench_rows *out)
         for (int k = 0; k < 2; k++) {
             const uses_contender *contender = &uses_rows[index].contenders[(turn + k) % 2];
             if (contender->run && (contender->column != USES_TORCH || torch) &&
+                (contender->column != USES_EVENT || setup->has_driver) &&
                 !rows[index]->cells[contender->column].failed)
                 round_run(&self, &uses_rows[index], contender, rows[index]);
         }
