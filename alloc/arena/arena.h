@@ -55,8 +55,8 @@ typedef struct tnri_lane {
     struct tnri_arena *_Atomic lender; /* the sister that lent last: where to ask first; no lock */
     tnri_tenant tenants[TNRI_LANE_TENANTS]; /* the latest, in any order; the pool's lock */
     uint64_t tenants_ever;                  /* the pool's lock */
-    _Atomic uint32_t
-        borrowing; /* rests at sisters' locks, since memory was last asked for; no lock */
+    /* Rests at sisters' locks and blocks of theirs since memory was last asked for. No lock. */
+    _Atomic uint32_t borrowing;
     /* What `waited` is when a thread moves on; 0: as at first. No lock. */
     _Atomic uint32_t waits_wanted;
     uint32_t waited;       /* rests that allocations made since waited_ticks; the lock */

@@ -351,7 +351,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
     if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
         tnri_chunk_check(arena->pool, tnri_request_span(request)) == TNR_OK &&
         tnri_device_enter(arena->device, &visit) == TNR_OK) {
-        status = ladder_plan(&plan, arena, request, TNRI_MOVES_OWN, ptr);
+        status = ladder_plan(&plan, arena, request, TNRI_MOVES_NONE, ptr);
         if (status == TNR_OK && *ptr == NULL)
             status = tnri_execute(&plan, 0, ptr);
         tnri_plan_free(&plan);

@@ -113,26 +113,36 @@ static void loan_unprepare(tnri_world *world)
     tnri_world_unpromise(world, TNRI_RECEIVE_RECORDS);
 }
 
-/* It does not come about: the pending record becomes free memory again. */
-static void loan_undo(tnri_arena *lender, tnri_block *pending)
+/* It does not come about: the pending record becomes free memory again. Under the lender's lock. */
+static void loan_undo(tnri_block *pending)
 {
-    tnri_arena_enter(lender);
     tnri_world_unpromise_borrow(pending->world);
     (void)tnri_world_free(pending->world, pending);
-    tnri_lock_release(&lender->lock);
 }
 
 /* ---- lenders -------------------------------------------------------------------------------- */
 
+/* 1 if the world has at least as much without the run that it offers. */
+static int world_keeps_half(const tnri_block *pending)
+{
+    const size_t *bytes_in = pending->world->bytes_in;
+    return bytes_in[TNRI_LIVE] + bytes_in[TNRI_FREE] + bytes_in[TNRI_RETIRED] >= pending->bytes;
+}
+
 /* What another arena has for the request: PENDING, or null. */
-static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request)
+static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request, int must_keep_half)
 {
     tnri_block *pending = NULL;
     tnri_arena_enter(lender);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&lender->worlds[i]);
-    for (int i = TNRI_WORLDS; i-- > 0 && pending == NULL;)
+    for (int i = TNRI_WORLDS; i-- > 0 && pending == NULL;) {
         pending = world_offer(&lender->worlds[i], request);
+        if (pending != NULL && must_keep_half && !world_keeps_half(pending)) {
+            loan_undo(pending);
+            pending = NULL;
+        }
+    }
     tnri_lock_release(&lender->lock);
     return pending;
 }
@@ -140,10 +150,10 @@ static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request)
 /* Serves the request from one other arena; loan_prepare has been called. *is_over: nothing is left
  * to be tried, and what was prepared is used up. */
 static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_request *request,
-                            int policy, int *is_over, void **ptr)
+                            int policy, int must_keep_half, int *is_over, void **ptr)
 {
     uint64_t began_ns = tnri_device_time_ns(arena->device);
-    tnri_block *pending = lender_offer(lender, request);
+    tnri_block *pending = lender_offer(lender, request, must_keep_half);
     if (pending == NULL)
         return TNR_OK;
     int refused = 0;
@@ -154,7 +164,9 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
         status = tnri_execute_order(arena, lender, policy, &event, &refused);
     tnri_event_drop(lender->device, event);
     if (status != TNR_OK || refused) {
-        loan_undo(lender, pending);
+        tnri_arena_enter(lender);
+        loan_undo(pending);
+        tnri_lock_release(&lender->lock);
         return status;
     }
     tnri_arena_enter(lender);
@@ -181,16 +193,18 @@ static int arena_may_lend(const tnri_arena *lender)
            tnri_arena_is_markable(lender) && tnri_arena_has_mark(lender);
 }
 
-/* Tries the lanes of the arena's own stream. */
-static tnr_status sisters_lend(tnri_arena *arena, const tnri_request *request, int *is_over,
-                               void **ptr)
+/* Tries the lanes of the arena's own stream. With `must_keep_half` none gives what it would be the
+ * next to lack: two that share one chunk would take it from each other for ever. */
+static tnr_status sisters_lend(tnri_arena *arena, const tnri_request *request, int must_keep_half,
+                               int *is_over, void **ptr)
 {
     tnri_arena *sisters[TNRI_LANES_MAX];
     tnr_status status = TNR_OK;
     size_t count = tnri_lane_sisters(arena, sisters);
     for (size_t i = 0; i < count && !*is_over && status == TNR_OK; i++)
         if (tnri_lane_is_sister(arena, sisters[i]))
-            status = lend_from(arena, sisters[i], request, TNRI_CROSS_WAIT, is_over, ptr);
+            status = lend_from(arena, sisters[i], request, TNRI_CROSS_WAIT, must_keep_half, is_over,
+                               ptr);
     return status;
 }
 
@@ -205,7 +219,7 @@ static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, in
         return TNR_OK;
     while (!*is_over && status == TNR_OK && (lender = tnri_arena_walk(arena->pool, lender)) != NULL)
         if (lender != arena && !tnri_lane_is_sister(arena, lender) && arena_may_lend(lender))
-            status = lend_from(arena, lender, request, policy, is_over, ptr);
+            status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
     return status;
 }
 
@@ -223,7 +237,7 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int kin, 
         return TNR_OK;
     tnr_status status = TNR_OK;
     if (tnri_lane_has_sisters(arena))
-        status = sisters_lend(arena, request, &is_over, ptr);
+        status = sisters_lend(arena, request, kin, &is_over, ptr);
     if (status == TNR_OK && !kin)
         status = others_lend(arena, request, &is_over, ptr);
     if (!is_over) {

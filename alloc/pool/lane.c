@@ -18,7 +18,8 @@ enum {
     ROUNDS_MAX = 6,       /* what one wait counts for at most: a holder that was stopped by the
                            * scheduler is not what lanes are against */
     LANES_DEFAULT_MAX = 16,
-    WAITS_BORROWING = 1024, /* rests at sisters' locks before the lane asks for memory of its own */
+    WAITS_BORROWING = 1024, /* rests at sisters' locks, and blocks of theirs, before the lane asks
+                             * for memory of its own */
     FORCED_BORROWING = 16,  /* what a borrowed block counts for if lanes are forced */
     OWN_PART = 1024         /* of the pool (1/n): what a lane may have from the driver for that */
 };
@@ -127,13 +128,16 @@ void tnri_lane_settle(tnri_arena *arena)
     arena->lane.tenants_ever++;
 }
 
-/* 1 if the first has fewer tenants; of two with as many, had fewer. */
+/* 1 if the first has fewer tenants; of two with as many, had fewer. But of two with none, had more:
+ * threads that come one after the other find the memory of those before. */
 static int is_emptier(const tnri_arena *one, const tnri_arena *other)
 {
     size_t of_one = tenants_count(one);
     size_t of_other = tenants_count(other);
-    return of_one < of_other ||
-           (of_one == of_other && one->lane.tenants_ever < other->lane.tenants_ever);
+    if (of_one != of_other)
+        return of_one < of_other;
+    return of_one == 0 ? one->lane.tenants_ever > other->lane.tenants_ever
+                       : one->lane.tenants_ever < other->lane.tenants_ever;
 }
 
 /* The lane that has the fewest tenants, among `first` and the sisters. */
@@ -296,6 +300,7 @@ int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served 
             atomic_store_explicit(&arena->lane.lender, sisters[i], memory_order_relaxed);
         is_served = block != NULL;
     }
+    waited += (uint32_t)is_served; /* it has cost that much, wait or not */
     if (waited > 0)
         atomic_fetch_add_explicit(&arena->lane.borrowing, waited, memory_order_relaxed);
     return is_served;

@@ -11,8 +11,9 @@
  * once: the order of the stream is the same. So a lane that lacks memory borrows a block of a
  * sister: the block is served from the sister's arena, belongs to it, and goes back to it when it
  * is freed. Only when no sister can serve is more memory taken, so lanes cost what their borders
- * cost. A lane that borrows much meets the others at their locks; when it has waited there for some
- * time, a sister lends it a run (arena/lend.h), or, if it has next to nothing, it gets a chunk.
+ * cost. A lane that borrows much meets the others at their locks; when it has done so for some
+ * time, a sister that has at least twice as much lends it a run (arena/lend.h), or, if it has next
+ * to nothing, it gets a new chunk. A sister is never left with less: she would be the next.
  *
  * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
  * done to a stream (end, capture) is done to every arena of its key.

@@ -6,6 +6,7 @@
  *
  * Each of these was taken out once:
  *   the call of ladder_serve_sisters in tnri_ladder_malloc: freed_in_one_served_by_the_other
+ *   world_keeps_half in lender_offer: no_lane_strips_its_sister
  *   `!is_kin` before tnri_event_order in donor_order: chunks_move_without_a_wait
  *   the loop over arenas in tnri_pools_capture, but for the first: captures_mark_every_lane
  *   the loop in tnri_pool_seal: the_end_of_the_stream_seals_every_lane
@@ -77,6 +78,21 @@ static void freed_in_one_served_by_the_other(void **state)
     for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
         assert_int_equal(after.driver_calls[kind], before.driver_calls[kind]);
     assert_int_equal(simcuda_violations(), 0);
+}
+
+/* A lane that borrows often gets memory of its own, and leaves its sister what that one works with:
+ * no chunk goes to and fro. */
+static void no_lane_strips_its_sister(void **state)
+{
+    (void)state;
+    life_start("lanes_forced:2", NULL, NULL);
+    for (int i = 0; i < 4000; i++) {
+        void *ptr = unit_malloc(4096, life_streams[0]);
+        assert_ok(tnr_free(ptr));
+    }
+    assert_int_equal(stats_now().arenas, 2);
+    assert_int_equal(served(TNR_SERVED_LENT), 0);
+    assert_int_equal(stats_now().reserved_bytes.current, 4 * MIB);
 }
 
 /* What no lane has in one piece is put together of the chunks of both. */
@@ -510,6 +526,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(freed_in_one_served_by_the_other, life_stop),
+        cmocka_unit_test_teardown(no_lane_strips_its_sister, life_stop),
         cmocka_unit_test_teardown(chunks_move_without_a_wait, life_stop),
         cmocka_unit_test_teardown(retired_in_one_served_to_the_other, life_stop),
         cmocka_unit_test_teardown(statistics_are_sums, life_stop),
