@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing lanes, and borrowing between them: see lane.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
-#endif
-
 #include "pool/lane.h"
 
-#include <sched.h>
+#include <unistd.h>
 
 #include "base/alive.h"
 #include "base/ticks.h"
@@ -33,17 +29,18 @@ enum {
 
 /* ---- who goes where -------------------------------------------------------------------------- */
 
-/* The most lanes that a stream may have now. */
+/* The most lanes that a stream may have now. All processors count, not those that the calling
+ * thread may run on: threads that keep to one processor each want lanes most of all. */
 static size_t lanes_most(void)
 {
-    static _Atomic int processors; /* 0: not counted yet */
+    static _Atomic long processors; /* 0: not counted yet */
     uint64_t most = tnri_conf_get()->lanes_max;
     if (most > 0)
         return (size_t)most;
-    int count = atomic_load_explicit(&processors, memory_order_relaxed);
+    long count = atomic_load_explicit(&processors, memory_order_relaxed);
     if (count == 0) {
-        cpu_set_t set;
-        count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : LANES_DEFAULT_MAX;
+        count = sysconf(_SC_NPROCESSORS_ONLN);
+        count = count > 0 ? count : LANES_DEFAULT_MAX;
         atomic_store_explicit(&processors, count, memory_order_relaxed);
     }
     return count < LANES_DEFAULT_MAX ? (size_t)count : LANES_DEFAULT_MAX;

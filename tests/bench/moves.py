@@ -26,7 +26,7 @@ SETTINGS = {
     "chunk_share": ["32", "64", "128", "256", "512", "2048"],
     "lend": ["off"],
     "chunk_exact_mb": ["2", "4", "8", "32"],
-    "move_burst_ms": ["0", "20", "80"],
+    "move_burst_ms": ["0", "20", "80", "500"],
     "before": ["lend:off,chunk_exact_mb:4",
                "lend:off,chunk_share:512,chunk_exact_mb:2,chunk_whole_mb:1048576,"
                "chunk_max_mb:1024"],

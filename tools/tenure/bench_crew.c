@@ -4,10 +4,10 @@
  *
  * A crew is the threads of one allocator in one configuration, and lives for all of its rounds, as
  * a program's threads do. They sleep until the main thread gives an order, carry it out, and say
- * so; while one crew works the others sleep. In a round they meet at a line where they spin, so
- * that all start within a fraction of a microsecond, and are timed from there. The time of an
- * operation is the mean over the threads of what each saw; the throughput is all their operations
- * over the time from the first start to the last end.
+ * so; while one crew works the others sleep. Each thread keeps to a processor. In a round they meet
+ * at a line where they spin, so that all start within a fraction of a microsecond, and are timed
+ * from there. The time of an operation is the mean over the threads of what each saw; the
+ * throughput is all their operations over the time from the first start to the last end.
  *
  * What an allocator goes through:
  *
@@ -21,6 +21,10 @@
  *   sample    a round whose single operations are timed
  *   finish    once
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_setaffinity_np, CPU_SET */
+#endif
+
 #include "bench_crew.h"
 
 #include <pthread.h>
@@ -142,6 +146,21 @@ static void *thread_main(void *argument)
     }
 }
 
+/* Keeps thread `index` to a processor of its own, if the process has one for each of `count`
+ * threads: else the scheduler puts two on one now and then, and a round of some milliseconds is
+ * over before it moves one away. */
+static void thread_pin(pthread_t id, const cpu_set_t *processors, int index, int count)
+{
+    cpu_set_t one;
+    if (CPU_COUNT(processors) < count)
+        return;
+    CPU_ZERO(&one);
+    for (int cpu = 0, left = index; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, processors) && left-- == 0)
+            CPU_SET(cpu, &one);
+    pthread_setaffinity_np(id, sizeof(one), &one); /* one that runs anywhere is timed as well */
+}
+
 /* ---- the crew ------------------------------------------------------------------------------- */
 
 /* Gives an order and waits until all have carried it out. A failure of a thread becomes one of the
@@ -209,12 +228,16 @@ static crew *crew_open(const bench_contestant *contestant)
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->is_ordered, NULL);
     pthread_cond_init(&self->is_done, NULL);
+    cpu_set_t processors;
+    CPU_ZERO(&processors);
+    sched_getaffinity(0, sizeof(processors), &processors);
     for (int i = 0; i < self->count; i++) {
         if (pthread_create(&self->threads[i].id, NULL, thread_main, &self->threads[i]) != 0) {
             /* The threads that run wait at the line for one that cannot come. */
             fputs("tenure bench: the host gives no more threads\n", stderr);
             exit(EXIT_CODE_NO_MEMORY);
         }
+        thread_pin(self->threads[i].id, &processors, i, self->count);
     }
     return self;
 }
