@@ -32,38 +32,53 @@ static tnri_use *stream_take_over(tnri_stream *stream)
     return use;
 }
 
-/* The event and number of a stream's first pending use, with a reference; null if none pends. */
-static tnri_event *stream_first_event(tnri_stream *stream, uint64_t *number)
+/* The event and number of a stream's first pending use, or of its latest, with a reference; null if
+ * none pends. What came into the heap last is the first child of its root, if it is not the root.
+ * (Seldom it is another one, which is as good an answer.) */
+static tnri_event *stream_pending_event(tnri_stream *stream, int latest, uint64_t *number)
 {
     tnri_event *event = NULL;
     tnri_lock_take(&stream->lock);
-    if (stream->pending != NULL) {
-        event = stream->pending->event;
-        *number = stream->pending->number;
+    const tnri_use *use = stream->pending;
+    if (use != NULL) {
+        if (latest && use->child != NULL)
+            use = use->child;
+        event = use->event;
+        *number = use->number;
         tnri_event_hold(event);
     }
     tnri_lock_release(&stream->lock);
     return event;
 }
 
-/* Ends what is over on one stream, asking about the first of its heap until one is not. */
+/* Asks about one of them: 1 if it was over, and so all before it. */
+static int stream_ask(tnri_stream *stream, int latest)
+{
+    uint64_t number;
+    tnri_event *event = stream_pending_event(stream, latest, &number);
+    if (event == NULL)
+        return 0;
+    int over = tnri_event_is_over(event);
+    tnri_event_drop(stream->device, event);
+    if (over)
+        tnri_stream_completed(stream, number);
+    return over;
+}
+
+/* Ends what is over on one stream. An answer that a use is over is the driver's dearest, and each
+ * use has an event of its own: so once the first is over, the latest is asked for, which most often
+ * speaks for all; only where it is not over, each until one is not. */
 static size_t stream_poll(tnri_stream *stream)
 {
     size_t freed = 0;
-    for (;;) {
+    int asked = 0;
+    do {
         tnri_use *use;
         while ((use = stream_take_over(stream)) != NULL)
             freed += tnri_uses_over(use->owner, 1, TNR_REUSE_EVENT_DONE);
-        uint64_t number;
-        tnri_event *event = stream_first_event(stream, &number);
-        if (event == NULL)
-            return freed;
-        int over = tnri_event_is_over(event);
-        tnri_event_drop(stream->device, event);
-        if (!over)
-            return freed;
-        tnri_stream_completed(stream, number);
-    }
+        asked++;
+    } while ((asked == 2 && stream_ask(stream, 1)) || stream_ask(stream, 0));
+    return freed;
 }
 
 static size_t device_poll(tnri_device *device)

@@ -38,8 +38,11 @@ class Bench(CommandTest):
                          [(bench, threads) for bench in ("pair_own", "pair_shared", "pair_new")
                           for threads in (1, 3)])
         for one in rows:
-            self.assertEqual(one["samples"], one["ops_per_thread"] * one["threads"])
-            self.assertEqual(one["ops_per_thread"], 1024 if one["bench"] == "pair_new" else 4096)
+            # A round ends for all threads with the first that has done its operations.
+            most = 1024 if one["bench"] == "pair_new" else 4096
+            self.assertEqual(one["samples"], most * one["threads"])
+            self.assertLessEqual(one["ops_per_thread"], most)
+            self.assertGreaterEqual(one["ops_per_thread"] * one["threads"], most)
 
     def test_mix_repeats_its_work(self):
         runs = []
@@ -112,7 +115,7 @@ class Bench(CommandTest):
             environment={"TENURE_SIM_FAIL": "cuMemAllocAsync:1000+"}))
         for own, pool in (rows[:2], rows[2:]):
             self.assertEqual((own["rounds"], own["error"]), (3, None))
-            self.assertEqual(own["samples"], 2 * own["ops_per_thread"])
+            self.assertGreaterEqual(own["samples"], 2 * own["ops_per_thread"])
             self.assertIn("OUT_OF_MEMORY", pool["error"])
             self.assertNotIn("median_ns", pool)
 
@@ -140,7 +143,6 @@ class Bench(CommandTest):
                           for name in ("tenure", "driver_event")])
         for one in rows:
             self.assertIsNone(one["error"])
-            self.assertEqual(one["samples"], one["ops_per_thread"] * one["threads"])
 
     def test_cold(self):
         rows = self.json_lines(self.run_tenure(*QUICK, "--only", "cold", "--json"))

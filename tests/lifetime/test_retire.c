@@ -5,6 +5,7 @@
  *
  * Seen to fail with these lines changed in the library:
  *   only_heads_are_asked          collect.c, stream_poll: asks about the head twice
+ *   the_latest_speaks_for_all     collect.c, stream_poll: the latest never asked about
  *   trim_and_destroy_wait         pool.c, pool_give_back: the call of tnri_collect_pool
  *   out_of_memory_gives_idle_memory_back_too  reclaim.c, tnri_reclaim: the test of `thorough`
  *   an_ending_pool_takes_no_stream_away  pool.c, tnri_pool_arena: the call of tnri_witness_stream
@@ -54,7 +55,8 @@ static void cached_pairs_call_no_driver(void **state)
     assert_int_equal(unit_stats().blocks_retired, WAITING);
 }
 
-/* A miss asks about one use of each stream, and one more for each that turns out to be over. */
+/* A miss asks about one use of each stream; where that is over, about the latest, and if that one
+ * is not, about one more for each that turns out to be over. */
 static void only_heads_are_asked(void **state)
 {
     (void)state;
@@ -79,7 +81,7 @@ static void only_heads_are_asked(void **state)
     simcuda_run(UINT64_MAX);
     uint64_t queries = simcuda_calls("cuEventQuery");
     (void)unit_malloc(BYTES, life_streams[0]);
-    assert_true(simcuda_calls("cuEventQuery") - queries <= OVER + 3);
+    assert_true(simcuda_calls("cuEventQuery") - queries <= OVER + 4);
     assert_int_equal(unit_stats().blocks_retired, WAITING);
     queries = simcuda_calls("cuEventQuery");
     (void)unit_malloc(BYTES, life_streams[0]);
@@ -89,6 +91,27 @@ static void only_heads_are_asked(void **state)
     simcuda_run(UINT64_MAX);
     (void)unit_malloc(BYTES, life_streams[0]);
     assert_int_equal(unit_stats().blocks_retired, WAITING - OVER);
+}
+
+/* Where all uses are over, the latest of each stream says so for all of them. */
+static void the_latest_speaks_for_all(void **state)
+{
+    (void)state;
+    enum { WAITING = 60 };
+    void *blocks[WAITING];
+    life_start("reuse:poll,cross_stream:off", NULL, NULL);
+    for (int i = 0; i < WAITING; i++) {
+        blocks[i] = unit_malloc(BYTES, life_streams[0]);
+        for (int s = 1; s < LIFE_STREAMS; s++)
+            assert_ok(tnr_record_use(blocks[i], life_streams[s]));
+    }
+    for (int i = 0; i < WAITING; i++)
+        assert_ok(tnr_free(blocks[i]));
+    simcuda_run(UINT64_MAX);
+    uint64_t queries = simcuda_calls("cuEventQuery");
+    (void)unit_malloc(BYTES, life_streams[0]);
+    assert_int_equal(unit_stats().blocks_retired, 0);
+    assert_true(simcuda_calls("cuEventQuery") - queries <= 3 * (LIFE_STREAMS - 1));
 }
 
 /* ---- memory pressure ------------------------------------------------------------------------ */
@@ -409,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(cached_pairs_call_no_driver, life_stop),
         cmocka_unit_test_teardown(only_heads_are_asked, life_stop),
+        cmocka_unit_test_teardown(the_latest_speaks_for_all, life_stop),
         cmocka_unit_test_teardown(out_of_memory_waits_for_as_many_as_needed, life_stop),
         cmocka_unit_test_teardown(out_of_memory_prefers_the_device, life_stop),
         cmocka_unit_test_teardown(out_of_memory_looks_at_all_streams, life_stop),

@@ -70,10 +70,10 @@ MUTANTS = [
      "a block is ended one use too early"),
     # ---- lifetime: collecting
     ("poll_not_asked", "lifetime/collect.c",
-     "        int over = tnri_event_is_over(event);\n"
-     "        tnri_event_drop(stream->device, event);",
-     "        int over = 1;\n"
-     "        tnri_event_drop(stream->device, event);",
+     "    int over = tnri_event_is_over(event);\n"
+     "    tnri_event_drop(stream->device, event);",
+     "    int over = 1;\n"
+     "    tnri_event_drop(stream->device, event);",
      "the first pending event is taken for over"),
     ("before_ignores_wait", "lifetime/collect.c",
      "        status = tnri_event_order(use->event, own->handle);\n"

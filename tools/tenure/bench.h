@@ -85,6 +85,7 @@ typedef struct bench_cell {
     uint64_t ops;        /* of a round and thread: the row's, or fewer if that would take long */
     histogram batches;   /* ns of whole batches */
     histogram samples;   /* ns of single operations, the clock taken off */
+    uint64_t ops_done;   /* by all threads in all timed rounds */
     uint64_t spent_ns;   /* on rounds of this cell: a slow one gets fewer */
     bench_counts counts; /* of the last round, or, of a crew's rounds, of all */
     uint64_t checksum;   /* of the sizes and places of the operations that all cells did */

@@ -57,6 +57,8 @@ struct crew {
     crew_thread *threads;
     void **blocks;
     atomic_int at_line; /* threads that have come to the line, in all rounds together */
+    atomic_int is_over; /* this round, for all: see bench_round_is_over */
+    int ends_together;  /* 1: as soon as it is for one */
     pthread_mutex_t lock;
     pthread_cond_t is_ordered, is_done;
     crew_order order;
@@ -101,6 +103,7 @@ static void worker_round(crew *owner, bench_worker *self)
     self->random = worker_seed(self->index, owner->rounds_begun);
     self->checksum = 0;
     self->ended_ns = 0;
+    self->done = self->ops;
     /* Every thread comes to the line, failed or not: the others wait for it there. */
     line_wait(owner);
     self->started_ns = clock_now_ns();
@@ -109,6 +112,8 @@ static void worker_round(crew *owner, bench_worker *self)
     /* One that has more to do than what is timed says itself when that ended. */
     if (self->ended_ns == 0)
         self->ended_ns = clock_now_ns();
+    if (owner->ends_together)
+        atomic_store_explicit(&owner->is_over, 1, memory_order_relaxed);
 }
 
 static void worker_obey(crew *owner, bench_worker *self, crew_order order)
@@ -213,6 +218,7 @@ static crew *crew_make(const bench_contestant *contestant)
         worker->job = &self->job;
         worker->allocator = self->job.allocator;
         worker->index = i;
+        worker->is_over = &self->is_over;
         worker->stream = self->job.setup->streams[self->job.is_shared ? 0 : i];
         worker->blocks = self->blocks + (size_t)i * live;
         worker->random = worker_seed(i, 0);
@@ -263,6 +269,7 @@ static void crew_close(crew **place)
 /* What a round took: the sum of all threads' times, and from the first start to the last end. */
 typedef struct round_times {
     uint64_t sum_ns, wall_ns, checksum;
+    uint64_t ops; /* that all threads have done */
 } round_times;
 
 /* A round of so many operations a thread. What it took is only set if the cell has not failed. */
@@ -270,6 +277,7 @@ static void crew_round(crew *self, uint64_t ops, int is_sampled, round_times *ti
 {
     uint64_t first = UINT64_MAX, last = 0;
     *times = (round_times){0};
+    atomic_store(&self->is_over, 0);
     for (int i = 0; i < self->count; i++) {
         self->threads[i].worker.ops = ops;
         self->threads[i].worker.is_sampled = is_sampled;
@@ -281,6 +289,7 @@ static void crew_round(crew *self, uint64_t ops, int is_sampled, round_times *ti
         first = one->started_ns < first ? one->started_ns : first;
         last = one->ended_ns > last ? one->ended_ns : last;
         times->sum_ns += one->ended_ns - one->started_ns;
+        times->ops += one->done;
         times->checksum = bench_mixed(times->checksum, one->checksum);
     }
     times->wall_ns = last > first ? last - first : 1;
@@ -367,11 +376,14 @@ static void crew_timed_round(crew *self)
     bench_cell *cell = self->cell;
     int is_counted = crew_is_counted(self) && bench_counts_read(self->job.setup, &before) == 0;
     uint64_t began = clock_now_ns();
+    self->ends_together = 1;
     crew_round(self, cell->ops, 0, &times);
+    self->ends_together = 0;
     cell->spent_ns += clock_now_ns() - began;
     if (cell->failed)
         return;
-    double ops = (double)cell->ops * self->count;
+    double ops = (double)times.ops;
+    cell->ops_done += times.ops;
     bench_cell_round(cell, ops, (double)times.sum_ns,
                      cell->checksum ? cell->checksum : times.checksum);
     cell->round_mops[cell->rounds - 1] = ops / (double)times.wall_ns * 1e3;

@@ -5,6 +5,8 @@
 #ifndef TENURE_TOOLS_BENCH_CREW_H
 #define TENURE_TOOLS_BENCH_CREW_H
 
+#include <stdatomic.h>
+
 #include "bench.h"
 
 typedef struct bench_worker bench_worker;
@@ -30,7 +32,9 @@ struct bench_worker {
     const bench_allocator *allocator;
     int index;
     int is_sampled; /* in this round single operations are timed */
-    uint64_t ops;   /* of this round */
+    uint64_t ops;   /* of this round, at most */
+    uint64_t done;  /* of them, where the round was over before: see bench_round_is_over */
+    atomic_int *is_over;
     CUstream stream;
     void **blocks; /* row->live of them, all null at first */
     uint64_t random;
@@ -43,6 +47,17 @@ struct bench_worker {
 
 /* Notes that the allocator failed. Returns -1. */
 int bench_worker_fail(bench_worker *self);
+
+/* To be asked after each batch. A timed round is over for all threads as soon as one has done all
+ * of its operations: so that what is timed are all threads at once, and the throughput is not that
+ * of a few which had been interrupted and work on alone. */
+static inline int bench_round_is_over(bench_worker *self, uint64_t done)
+{
+    if (atomic_load_explicit(self->is_over, memory_order_relaxed) == 0)
+        return 0;
+    self->done = done;
+    return 1;
+}
 
 /* One allocator in a row, or whatever else stands in its column. */
 typedef struct bench_contestant {

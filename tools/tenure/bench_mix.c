@@ -155,6 +155,8 @@ static int mix_run(bench_worker *self)
         histogram_add(&self->batches, now - before);
         if (time_check(self, self->started_ns, now, done) != 0)
             return -1;
+        if (bench_round_is_over(self, done + BENCH_BATCH))
+            break;
     }
     return 0;
 }

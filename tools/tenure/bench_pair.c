@@ -71,6 +71,8 @@ static int pair_run(bench_worker *self)
             return -1;
         histogram_add(&self->batches, clock_now_ns() - before);
         self->checksum = bench_mixed(self->checksum, self->job->row->bytes * BENCH_BATCH);
+        if (bench_round_is_over(self, done + BENCH_BATCH))
+            break;
     }
     return 0;
 }

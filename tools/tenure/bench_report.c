@@ -247,6 +247,14 @@ static int count_is_known(const bench_cell *cell, int index)
     return index == 0 ? cell->counts.has_calls : cell->counts.has_served;
 }
 
+/* Operations of a thread in a timed round, in the mean. */
+static uint64_t cell_ops(const bench_row *row, const bench_cell *cell)
+{
+    if (cell->ops_done > 0)
+        return cell->ops_done / ((uint64_t)cell->rounds * (uint64_t)row->threads);
+    return cell->ops ? cell->ops : row->ops;
+}
+
 static uint64_t count_number(const bench_cell *cell, int index)
 {
     const bench_counts *counts = &cell->counts;
@@ -282,7 +290,7 @@ static void counts_table(const bench_row *rows, size_t count, FILE *file)
             table_cell(&out, "reserved/live");
             is_started = 1;
         }
-        double ops = (double)cell->rounds * (double)cell->ops * rows[i].threads;
+        double ops = cell->ops_done > 0 ? (double)cell->ops_done : 1.0;
         table_row(&out);
         table_cell(&out, "%s", rows[i].bench);
         table_cell(&out, "%d", rows[i].threads);
@@ -367,7 +375,7 @@ void bench_json(const bench_setup *setup, const bench_row *row, FILE *file)
         json_unsigned(&json, "threads", (uint64_t)row->threads);
         json_unsigned(&json, "live_per_thread", row->live);
         json_unsigned(&json, "rounds", (uint64_t)cell->rounds);
-        json_unsigned(&json, "ops_per_thread", cell->ops ? cell->ops : row->ops);
+        json_unsigned(&json, "ops_per_thread", cell_ops(row, cell));
         if (!cell->failed) {
             json_real(&json, "median_ns", bench_cell_median_ns(cell), 2);
             json_real(&json, "min_ns", bench_cell_min_ns(cell), 2);
@@ -399,7 +407,7 @@ static void csv_row(const bench_setup *setup, const bench_row *row, size_t index
         return;
     fprintf(file, "%s,%s,%zu,%d,%zu,%d,%" PRIu64 ",", row->bench,
             bench_cell_column(setup, row, index).key, row->bytes, row->threads, row->live,
-            cell->rounds, cell->ops ? cell->ops : row->ops);
+            cell->rounds, cell_ops(row, cell));
     if (cell->failed) {
         fputs(",,,,", file);
     } else {
