@@ -71,6 +71,7 @@ typedef struct tnri_arena {
     tnri_count room;
     tnri_count peak;
     uint64_t served[TNR_SERVED_COUNT];
+    uint64_t taken_before; /* blocks that were served from other streams: see ladder.c */
     uint64_t freed_because[TNR_REUSE_COUNT];
 
     /* Constant while the arena belongs to its stream; another may adopt it when that has ended. */

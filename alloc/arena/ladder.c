@@ -22,6 +22,7 @@ enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
     OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
     LOAN_SHARE = 256, /* this part (1/n) of the pool's memory is worth a loan at any time */
+    TAKES_MANY = 64,  /* so often a stream takes a little of others, then it grows once */
     RECLAIMS_MAX = 3, /* climbs after reclaiming, before the user's callback is asked */
     CALLBACKS_MAX = 8 /* times the user's callback is asked for one request */
 };
@@ -142,12 +143,35 @@ static size_t stream_retired_bytes(tnri_arena *arena)
     return retired;
 }
 
+/* 1 if a request is little beside what the pool has. */
+static int request_is_little(const tnri_arena *arena, const tnri_request *request)
+{
+    uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
+    return request->bytes < mapped / LOAN_SHARE;
+}
+
+/* 1 if the arena has taken memory of other streams many times since this was last so. Streams whose
+ * memory is free between two blocks would take it from each other for ever, if there is a little
+ * less of it than there are streams. */
+static int arena_takes_often(tnri_arena *arena)
+{
+    tnri_arena_enter(arena);
+    uint64_t taken = arena->served[TNR_SERVED_LENT] + arena->served[TNR_SERVED_SHARED];
+    int is_often = taken - arena->taken_before >= TAKES_MANY;
+    if (is_often)
+        arena->taken_before = taken;
+    tnri_lock_release(&arena->lock);
+    return is_often;
+}
+
 /* What this request may move. */
 static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
 {
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
         return TNRI_MOVES_NONE;
     if (!tnri_device_may_move(arena->device))
+        return TNRI_MOVES_NONE;
+    if (request_is_little(arena, request) && arena_takes_often(arena))
         return TNRI_MOVES_NONE;
     return stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
 }
@@ -208,12 +232,9 @@ static int plan_would_borrow(const tnri_plan *plan)
 {
     if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
         return 0;
-    if (plan->moves == TNRI_MOVES_NONE) {
-        const tnr_pool pool = plan->arena->pool;
-        uint64_t mapped = atomic_load_explicit(&pool->reserved_bytes, memory_order_relaxed);
-        return plan->request->bytes >= mapped / LOAN_SHARE &&
+    if (plan->moves == TNRI_MOVES_NONE)
+        return !request_is_little(plan->arena, plan->request) &&
                stream_retired_bytes(plan->arena) < plan->request->bytes;
-    }
     return plan->moves == TNRI_MOVES_ALL &&
            (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
 }

@@ -108,6 +108,13 @@ class Bench(CommandTest):
             self.assertIn("served_moved", own)
             self.assertNotIn("served_moved", pool)
 
+    def test_threads_of_two_allocators(self):
+        """Rounds end at different operations; what is compared is the same."""
+        rows = self.json_lines(self.run_tenure(*QUICK, "--beside", "driver", "--only", "threads",
+                                               "--threads", "2", "--json"))
+        for own, pool in zip(rows[::2], rows[1::2]):
+            self.assertEqual((own["bench"], own["checksum"]), (pool["bench"], pool["checksum"]))
+
     def test_one_that_fails(self):
         """When the pool runs out of memory Tenure's numbers are whole, and its own are void."""
         rows = self.json_lines(self.run_tenure(

@@ -59,6 +59,7 @@ struct crew {
     atomic_int at_line; /* threads that have come to the line, in all rounds together */
     atomic_int is_over; /* this round, for all: see bench_round_is_over */
     int ends_together;  /* 1: as soon as it is for one */
+    int has_trial;      /* 0: the checksum is that of whole rounds */
     pthread_mutex_t lock;
     pthread_cond_t is_ordered, is_done;
     crew_order order;
@@ -357,6 +358,7 @@ static void crew_start(crew *self)
     crew_round(self, trial, 0, &times);
     crew_histograms(self, 0);
     cell->checksum = times.checksum;
+    self->has_trial = 1;
     double one_ns = (double)times.wall_ns / (double)trial;
     uint64_t fits = (uint64_t)((double)round_ns_max / one_ns) / BENCH_BATCH * BENCH_BATCH;
     cell->ops = fits >= most ? most : fits > trial ? fits : trial;
@@ -376,7 +378,7 @@ static void crew_timed_round(crew *self)
     bench_cell *cell = self->cell;
     int is_counted = crew_is_counted(self) && bench_counts_read(self->job.setup, &before) == 0;
     uint64_t began = clock_now_ns();
-    self->ends_together = 1;
+    self->ends_together = self->has_trial;
     crew_round(self, cell->ops, 0, &times);
     self->ends_together = 0;
     cell->spent_ns += clock_now_ns() - began;
