@@ -26,8 +26,8 @@ from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_tabl
 from scaling import (moves_curve_picture, moves_curve_table, moves_default_table,
                      scale_table)
 from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
-                   mix_rounds_text, picture_line, pictures_make, served_table, single_table,
-                   traces_table, uses_table)
+                   mix_rounds_text, picture_line, pictures_make, runs_table, served_table,
+                   single_table, traces_table, uses_table)
 from targets import targets_table
 
 REPLAY_KEYS = """trace driver device ops streams peak_live_bytes peak_reserved_bytes driver_calls
@@ -274,6 +274,14 @@ computed from the tables below. A pair is an allocation and its free, an operati
 and an allocation: each is counted and timed as one, though it is two calls.
 
 {targets}
+## Other runs
+
+A machine with a GPU is often a virtual one, whose processors others use too: within one run all
+allocators may be half as fast again for some seconds. These are runs of the same command that were
+kept whole, the last one is this page's. What PyTorch took in the same minute says how fast the
+machine was; what changed between the commits is in the last section.
+
+{runs}
 ## Cached pair
 
 ns for one allocation and its free, one thread, one stream: the median over rounds. The allocators
@@ -485,7 +493,7 @@ def page_make(bench, replay, recorded, docs, traces):
         single=single_table(bench), cold=cold_table(bench), growth=growth_table(bench),
         moves=moves_table(bench), traces=traces_table(bench),
         uses=uses_table(bench), offload=offload_table(docs),
-        served=served_table(bench), mix_rounds=mix_rounds_text(bench),
+        runs=runs_table(docs, bench), served=served_table(bench), mix_rounds=mix_rounds_text(bench),
         bench_from=provenance(bench.facts, "bench.csv"),
         memory=memory_table(replay, recorded),
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),

@@ -113,6 +113,39 @@ def bench_table(bench, kind):
     return table(headings, rows) if rows else NOT_MEASURED
 
 
+def run_row(bench, data):
+    """The numbers of a run by which runs are compared; the other allocator's say how fast the
+    machine was."""
+    def number(kind, allocator, key, form, **wanted):
+        for (_, size, threads, live), cells in bench.rows(kind):
+            place = {"size": size, "threads": threads, "live": live}
+            if all(place[name] == value for name, value in wanted.items()) and allocator in cells:
+                return bench_number(cells[allocator], key, form)
+        return "-"
+    row = [f"[`{bench.facts['commit']}`](benchmarks/{data})"]
+    for kind, wanted in (("pair", {"size": 4096}), ("mix", {"threads": 1})):
+        row += [number(kind, name, "median_ns", text_ns, **wanted)
+                for name in ("tenure", "pytorch")]
+    row += [number(kind, "tenure", "mops", "{:.1f}".format, threads=16)
+            for kind in ("mix", "pair_shared", "mix_shared")]
+    row += [number("pair_own", "tenure", "op_p999_ns", "{:,.0f}".format, threads=16)]
+    return row + [number("live", "tenure", "median_ns", text_ns, live=live)
+                  for live in (1000, 100000)]
+
+
+def runs_table(docs, bench):
+    """The page's run beside the others that were kept, whole, in benchmarks/runs/."""
+    folder = docs / "benchmarks" / "runs"
+    rows = [run_row(Bench(path), f"runs/{path.name}") for path in sorted(folder.glob("*.csv"))]
+    if not rows:
+        return NOT_MEASURED
+    return table(["commit", "pair of 4 KiB, ns", "PyTorch", "mix, 1 thread, ns", "PyTorch",
+                  "mix, 16 threads, M/s", "pairs, 16 threads, one stream, M/s",
+                  "mix, 16 threads, one stream, M/s", "p99.9 of a pair's malloc, 16 threads, ns",
+                  "1,000 live small blocks, ns", "100,000, ns"],
+                 [*rows, run_row(bench, "bench.csv")])
+
+
 MIXES = {"mix": "own streams", "mix_shared": "one stream", "live": "small blocks",
          "live_large": "large blocks"}
 

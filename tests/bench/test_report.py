@@ -124,6 +124,19 @@ class Report(unittest.TestCase):
         self.row(page, "4", "2,000", "200.0", "180.0", "900.0", "20.00", "failed", "-", "-",
                  "8,000", "0.50", "40.0 x")
 
+    def test_other_runs(self):
+        """Whole runs that were kept stand beside the page's own, which comes last."""
+        page = self.make()
+        self.assertIn("## Other runs", page)
+        (self.docs / "benchmarks" / "runs").mkdir()
+        shutil.copyfile(self.docs / "benchmarks" / "bench.csv",
+                        self.docs / "benchmarks" / "runs" / "older.csv")
+        self.edit("docs/benchmarks/runs/older.csv", "163840,100.00", "163840,155.00")
+        page = self.make()
+        rows = [line for line in page.splitlines() if "benchmarks/runs/older.csv" in line]
+        self.assertEqual(len(rows), 1)
+        self.assertIn("| 155.0 | 500.0 |", rows[0])
+
     def test_offload(self):
         """Data of a run without --by-hand stays readable: it has no such ratio."""
         old = {"way": "use_wait", "device": "gpu", "in_use_bytes": 1e9, "peak_bytes": 1.2e9,
