@@ -5,7 +5,7 @@ import csv
 import shlex
 from xml.sax.saxutils import escape
 
-COLOURS = ("#0b6e99", "#c4570e", "#6b7785", "#7a4fa3", "#3f7d3a")
+COLOURS = ("#0b6e99", "#c4570e", "#6b7785", "#7a4fa3", "#3f7d3a", "#b0892b")
 NOT_MEASURED = "Not measured yet.\n"
 
 

@@ -335,7 +335,7 @@ class Lines:
         self.first, self.last = min(xs, default=1), max(xs, default=1)
         self.low = math.floor(math.log10(min(values, default=1)))
         self.high = max(math.ceil(math.log10(max(values, default=10))), self.low + 1)
-        self.out = Picture(620, 380, title)
+        self.out = Picture(660, 380, title)
         for power in range(self.low, self.high + 1):
             y = self.at_y(10 ** power)
             self.out.line(self.left, y, self.right, y)
