@@ -6,7 +6,8 @@
  * In tnri_world_unbin, the test of the size removed: sizes_that_share_a_slot failed. In
  * tnri_bin_pop, the clearing of the slot left out: sizes_that_share_a_slot failed. In
  * serve_unbinned, without the flush: the_large_block_freed_last failed. In tnri_world_evict, a
- * flush: one_goes_for_one failed.
+ * flush: one_goes_for_one failed. In serve_unbinned, `passed_bytes` never looked at:
+ * a_large_size_that_comes_again failed.
  */
 #include "unit.h"
 
@@ -113,6 +114,24 @@ static void the_large_block_freed_last(void **state)
     assert_int_equal(unit_stats().bytes_binned, 0);
 }
 
+/* Where sizes alternate the large world stops keeping blocks; a size that comes again, with no other
+ * in between, is served from there once more. */
+static void a_large_size_that_comes_again(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    void *rest = unit_malloc(64 * MIB, NULL); /* from which all is carved */
+    assert_ok(tnr_free(rest));
+    for (size_t i = 0; i < 4 * TNRI_BIN_MISSES; i++)
+        assert_ok(tnr_free(unit_malloc((2 + i % 2) * MIB, NULL)));
+    assert_int_equal(unit_stats().bytes_binned, 0);
+    uint64_t before = served(TNR_SERVED_BIN);
+    for (int i = 0; i < 3; i++)
+        assert_ok(tnr_free(unit_malloc(5 * MIB, NULL)));
+    assert_int_equal(served(TNR_SERVED_BIN), before + 1);
+    assert_int_equal(unit_stats().bytes_binned, 5 * MIB);
+}
+
 /* A full bin makes room for one block by merging one, not all. */
 static void one_goes_for_one(void **state)
 {
@@ -154,6 +173,7 @@ int main(void)
         cmocka_unit_test_teardown(sizes_that_share_a_slot, unit_stop),
         cmocka_unit_test_teardown(bins_are_bounded, unit_stop),
         cmocka_unit_test_teardown(the_large_block_freed_last, unit_stop),
+        cmocka_unit_test_teardown(a_large_size_that_comes_again, unit_stop),
         cmocka_unit_test_teardown(one_goes_for_one, unit_stop),
         cmocka_unit_test_teardown(none, unit_stop),
         cmocka_unit_test_teardown(bins_are_flushed_before_growth, unit_stop),
