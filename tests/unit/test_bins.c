@@ -114,8 +114,8 @@ static void the_large_block_freed_last(void **state)
     assert_int_equal(unit_stats().bytes_binned, 0);
 }
 
-/* Where sizes alternate the large world stops keeping blocks; a size that comes again, with no other
- * in between, is served from there once more. */
+/* Where sizes alternate the large world stops keeping blocks; a size that comes again, with no
+ * other in between, is served from there once more. */
 static void a_large_size_that_comes_again(void **state)
 {
     (void)state;
