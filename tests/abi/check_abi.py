@@ -5,6 +5,8 @@
  * The exported symbols are exactly those of exported_symbols.txt beside this script, which is
    changed by hand of the developer (--update), so that no change of the ABI goes unseen.
  * Each of them is declared in a public header with TNR_API, and the other way round.
+ * <tenure/tenure.h> alone declares all of them: a program that includes it, and takes the address
+   of each, compiles.
  * Nothing of CUDA and nothing of jemalloc is wanted from outside, and no library but libc's.
  * The library can be loaded by dlopen at any time: no initial-exec TLS, no text relocations, no
    executable stack; and never unloaded under the feet of threads that used it (NODELETE).
@@ -12,6 +14,7 @@
 import argparse
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -57,6 +60,27 @@ def check_exports(exported, expected, declared):
     return problems
 
 
+def check_whole_header(root, compiler, expected):
+    """What a compiler does not find in <tenure/tenure.h>: of the symbols, and of the headers."""
+    source = "#include <tenure/tenure.h>\n"
+    for name in sorted(expected):
+        source += f"void *tnr_address_{name}(void) {{ return (void *)&{name}; }}\n"
+    paths = [f"-I{folder}" for folder in sorted(root.glob("*/include"))]
+    made = subprocess.run([*shlex.split(compiler), "-fsyntax-only", "-x", "c", "-MD", "-MF",
+                           "/dev/stdout", *paths, "-"],
+                          input=source, capture_output=True, text=True)
+    missing = sorted(set(re.findall(r"['\"‘](tnr_\w+)['\"’] undeclared|"
+                                    r"undeclared identifier '(tnr_\w+)'", made.stderr)))
+    problems = [f"{''.join(names)} is exported, but <tenure/tenure.h> does not declare it"
+                for names in missing]
+    if made.returncode != 0 and not problems:
+        problems.append(f"<tenure/tenure.h> does not compile: {made.stderr}")
+    for header in sorted(root.glob("*/include/tenure/*.h")):
+        if f"include/tenure/{header.name}" not in made.stdout:
+            problems.append(f"<tenure/tenure.h> does not include {header}")
+    return problems
+
+
 def check_needs(library):
     problems = []
     for name in sorted(dynamic_symbols(library, "--undefined-only")):
@@ -84,6 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library", help="libtenure.so")
     parser.add_argument("--root", type=pathlib.Path, required=True, help="the repository")
+    parser.add_argument("--compiler", default="cc", help="a C compiler")
     parser.add_argument("--update", action="store_true", help="rewrite exported_symbols.txt")
     arguments = parser.parse_args()
 
@@ -94,6 +119,8 @@ def main():
         print(f"{listing}: {len(exported)} symbols")
     expected = set(listing.read_text().split())
     problems = check_exports(exported, expected, declared_in_headers(arguments.root))
+    problems += check_whole_header(arguments.root, arguments.compiler,
+                                   {name.split("@")[0] for name in expected})
     problems += check_needs(arguments.library)
     for problem in problems:
         print(f"{arguments.library}: {problem}")
