@@ -301,24 +301,21 @@ tnr_status tnr_capture_end(int device_index, tnr_stream stream, tnr_cuda_graph *
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_capture_end: the place for the graph is null. To throw it away, "
                           "call tnr_capture_abort.");
-    *cuda_graph = NULL;
-    if (graph != NULL)
-        *graph = 0;
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
         return status;
-    tnr_graph number = 0;
     if (tnri_room_enter() > 0)
         status = tnri_room_error("tnr_capture_end");
     else
         status = scope_find(device, stream, &capture);
+    /* From here on the capture is over, and only now the caller's handles are another graph's. */
     if (status == TNR_OK) {
-        number = capture->graph->number;
+        tnr_graph number = capture->graph->number;
         status = scope_end(capture, stream, 1, cuda_graph);
+        if (graph != NULL)
+            *graph = status == TNR_OK ? number : 0;
     }
     tnri_room_leave();
-    if (status == TNR_OK && graph != NULL)
-        *graph = number;
     return status;
 }
 

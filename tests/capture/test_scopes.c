@@ -209,26 +209,39 @@ static void an_old_driver_has_no_captures(void **state)
 
 /* ---- what end and abort refuse --------------------------------------------------------------- */
 
+/* An end that must be refused. The places for the graph hold those of the last capture, which the
+ * caller still needs. */
+static void check_end_refused(int device, tnr_stream stream, tnr_status status)
+{
+    tnr_cuda_graph cuda = (tnr_cuda_graph)&status;
+    tnr_graph number = 77;
+    assert_error(tnr_capture_end(device, stream, &cuda, &number), status, NULL);
+    assert_ptr_equal(cuda, &status);
+    assert_int_equal(number, 77);
+    assert_error(tnr_capture_end(device, stream, NULL, &number), TNR_ERR_INVALID_ARGUMENT,
+                 "tnr_capture_abort");
+    assert_int_equal(number, 77);
+}
+
 static void end_and_abort_refuse(void **state)
 {
     (void)state;
     steps_start(NULL, NULL);
-    tnr_cuda_graph cuda = NULL;
-    tnr_graph number = 0;
-    assert_error(tnr_capture_end(0, ORIGIN, &cuda, &number), TNR_ERR_CAPTURE, NULL);
+    check_end_refused(0, ORIGIN, TNR_ERR_CAPTURE);
+    check_end_refused(7, ORIGIN, TNR_ERR_INVALID_DEVICE);
     assert_error(tnr_capture_abort(0, ORIGIN), TNR_ERR_CAPTURE, NULL);
     capture_begin(ORIGIN, NULL);
     order_after(BRANCH, ORIGIN);
     unsigned char *block = captured_block(BRANCH, 3);
     /* Belongs to the capture, but it was not begun there. */
-    assert_error(tnr_capture_end(0, BRANCH, &cuda, &number), TNR_ERR_CAPTURE, NULL);
+    check_end_refused(0, BRANCH, TNR_ERR_CAPTURE);
     assert_error(tnr_capture_abort(0, BRANCH), TNR_ERR_CAPTURE, NULL);
-    assert_error(tnr_capture_end(0, OUTSIDE, &cuda, &number), TNR_ERR_CAPTURE, NULL);
+    check_end_refused(0, OUTSIDE, TNR_ERR_CAPTURE);
     assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
     order_after(ORIGIN, BRANCH);
     assert_ok(tnr_free(block));
     recorded graph = capture_end(ORIGIN);
-    assert_error(tnr_capture_end(0, ORIGIN, &cuda, &number), TNR_ERR_CAPTURE, NULL);
+    check_end_refused(0, ORIGIN, TNR_ERR_CAPTURE);
     recorded_destroy(&graph);
     check_all_given_back();
 }
@@ -236,15 +249,17 @@ static void end_and_abort_refuse(void **state)
 typedef struct ending {
     CUcontext context;
     tnr_status end, abort;
+    int is_handle_kept;
 } ending;
 
 static void *end_elsewhere(void *of)
 {
     ending *self = of;
-    tnr_cuda_graph cuda = NULL;
+    tnr_cuda_graph cuda = (tnr_cuda_graph)self;
     if (cuCtxSetCurrent(self->context) != CUDA_SUCCESS)
         return NULL;
     self->end = tnr_capture_end(0, ORIGIN, &cuda, NULL);
+    self->is_handle_kept = cuda == (tnr_cuda_graph)self;
     self->abort = tnr_capture_abort(0, ORIGIN);
     return NULL;
 }
@@ -254,7 +269,7 @@ static void another_thread_cannot_end_it(void **state)
 {
     (void)state;
     pthread_t thread;
-    ending other = {NULL, TNR_OK, TNR_OK};
+    ending other = {NULL, TNR_OK, TNR_OK, 0};
     steps_start(NULL, NULL);
     assert_int_equal(cuCtxGetCurrent(&other.context), CUDA_SUCCESS);
     capture_begin(ORIGIN, NULL);
@@ -262,6 +277,7 @@ static void another_thread_cannot_end_it(void **state)
     assert_int_equal(pthread_create(&thread, NULL, end_elsewhere, &other), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(other.end, TNR_ERR_CAPTURE);
+    assert_true(other.is_handle_kept);
     assert_int_equal(other.abort, TNR_ERR_CAPTURE);
     assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
     assert_ok(tnr_free(block));

@@ -103,11 +103,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream
 
 /* Ends the capture that tnr_capture_begin began on `stream`, and stores the CUDA graph, which the
  * caller owns, and its number (`graph` may be null). Blocks outside that the graph refers to are
- * kept for it from here on. In every case the capture is over afterwards; if it was invalid, or
- * streams have not joined again, there is no graph (*cuda_graph is null), and what the capture held
- * is given back; blocks allocated in it stay live until they are freed.
- * Errors: TNR_ERR_CAPTURE (none was begun there, or not by this thread; nothing has ended),
- * TNR_ERR_CAPTURE_INVALIDATED, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
+ * kept for it from here on.
+ * Errors that refuse the call, with nothing ended and *cuda_graph and *graph as they were:
+ * TNR_ERR_CAPTURE (none was begun there, or not by this thread), TNR_ERR_INVALID_ARGUMENT
+ * (cuda_graph is null), TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init.
+ * After any other the capture is over, and there is no graph (*cuda_graph is null, *graph is 0):
+ * it was invalid, or streams have not joined again (TNR_ERR_CAPTURE_INVALIDATED), or
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. What it held is given back; blocks allocated in it stay live
+ * until they are freed. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_end(int device, tnr_stream stream,
                                                  tnr_cuda_graph *cuda_graph, tnr_graph *graph);
 
