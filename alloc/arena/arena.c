@@ -246,15 +246,28 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
     return world_serve(run->world, run, request->bytes, request->alignment);
 }
 
+static TNRI_SELDOM tnri_block *serve_index_aligned(tnri_world *world, size_t bytes,
+                                                   size_t alignment, int *no_host)
+{
+    tnri_block *run =
+        tnri_index_find_aligned(&world->index, bytes, alignment, tnri_run_bytes_max(bytes));
+    if (run == NULL)
+        return NULL;
+    tnri_block *block = world_serve_aligned(world, run, bytes, alignment);
+    *no_host = block == NULL;
+    return block;
+}
+
 static inline __attribute__((always_inline)) tnri_block *serve_index(tnri_world *world,
                                                                      size_t bytes, size_t alignment,
                                                                      int *no_host)
 {
-    tnri_block *run = tnri_index_find(&world->index, bytes + (alignment - TNR_ALIGNMENT_DEFAULT),
-                                      tnri_run_bytes_max(bytes));
+    if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
+        return serve_index_aligned(world, bytes, alignment, no_host);
+    tnri_block *run = tnri_index_find(&world->index, bytes, tnri_run_bytes_max(bytes));
     if (tnri_unlikely(run == NULL))
         return NULL;
-    tnri_block *block = world_serve(world, run, bytes, alignment);
+    tnri_block *block = world_serve(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
     *no_host = block == NULL;
     return block;
 }

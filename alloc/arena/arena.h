@@ -236,7 +236,8 @@ static inline tnri_world *tnri_arena_world(tnri_arena *arena, size_t bytes)
     return &arena->worlds[bytes > arena->small_limit_bytes];
 }
 
-/* Addresses that a request may need at most, alignment included. */
+/* Addresses among which a request finds room wherever they begin. Memory it needs only for its
+ * bytes: the place is chosen at the alignment first. */
 static inline size_t tnri_request_span(const tnri_request *request)
 {
     return request->bytes + (request->alignment - TNR_ALIGNMENT_DEFAULT);

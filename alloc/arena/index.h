@@ -28,7 +28,8 @@ enum {
     TNRI_INDEX_DOUBLINGS = 28,                   /* up to 2^36 units: 32 TiB */
     TNRI_INDEX_CLASSES = TNRI_INDEX_EXACT + (TNRI_INDEX_DOUBLINGS << TNRI_INDEX_SUB_BITS),
     TNRI_INDEX_WORDS = (TNRI_INDEX_CLASSES + 63) / 64,
-    TNRI_INDEX_LOOKS = 16 /* runs looked at in one class */
+    TNRI_INDEX_LOOKS = 16,         /* runs looked at in one class */
+    TNRI_INDEX_ALIGNED_LOOKS = 512 /* runs looked at for an alignment, in all classes */
 };
 _Static_assert(TNRI_INDEX_WORDS < 64, "one word sums up the bitmap");
 _Static_assert(TNRI_INDEX_CLASSES <= UINT16_MAX, "a class is read as 16 bits");
@@ -133,5 +134,11 @@ static inline tnri_block *tnri_index_find(const tnri_index *index, size_t bytes,
         run = tnri_index_choose(index, bytes);
     return run != NULL && run->bytes <= bytes_max ? run : NULL;
 }
+
+/* The same for a block at a multiple of `alignment`, above the default one: the smallest run that
+ * has such a place. Looks at a bounded number of runs, and then at one so large that any place in
+ * it will do. */
+tnri_block *tnri_index_find_aligned(const tnri_index *index, size_t bytes, size_t alignment,
+                                    size_t bytes_max);
 
 #endif

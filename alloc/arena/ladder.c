@@ -184,7 +184,7 @@ static size_t retired_collect(tnri_arena *arena, const tnri_request *request, si
     uint64_t mapped = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
     size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
     if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
-        freed += upper->collect(arena, tnri_request_span(request), TNRI_COLLECT_ORDER);
+        freed += upper->collect(arena, request->bytes, TNRI_COLLECT_ORDER);
     return freed;
 }
 
@@ -259,7 +259,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
 {
     const tnri_conf *conf = tnri_conf_get();
     size_t released = 0;
-    tnr_status status = tnri_chunk_check(arena->pool, tnri_request_span(request));
+    tnr_status status = tnri_chunk_check(arena->pool, request->bytes);
     if (status != TNR_OK)
         return status;
     /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
@@ -317,7 +317,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         tnri_device_leave(&visit);
         return tnri_asleep_error(arena->pool);
     }
-    tnri_reclaim_above_threshold(arena->pool, tnri_request_span(request));
+    tnri_reclaim_above_threshold(arena->pool, request->bytes);
     tnri_moves moves = ladder_moves(arena, request);
     tnri_moves most = ladder_moves_max(arena);
     status = ladder_climb(arena, request, moves, 0, ptr);
@@ -330,7 +330,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         /* The first time may have ended retired blocks that this stream cannot use as they are;
          * they are idle memory for the next. */
         for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
-            if (tnri_reclaim(arena, tnri_request_span(request), i > 0) == 0)
+            if (tnri_reclaim(arena, request->bytes, i > 0) == 0)
                 break;
             status = ladder_climb(arena, request, most, 1, ptr);
         }
@@ -344,7 +344,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
             }
             if (!is_freed)
                 break;
-            (void)tnri_reclaim(arena, tnri_request_span(request), 1);
+            (void)tnri_reclaim(arena, request->bytes, 1);
             status = ladder_climb(arena, request, most, 1, ptr);
         }
         if (is_shortage(status)) {
@@ -370,7 +370,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
         return 0;
     tnr_status status = tnri_lend_kin(arena, request, ptr);
     if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
-        tnri_chunk_check(arena->pool, tnri_request_span(request)) == TNR_OK &&
+        tnri_chunk_check(arena->pool, request->bytes) == TNR_OK &&
         tnri_device_enter(arena->device, &visit) == TNR_OK) {
         status = ladder_plan(&plan, arena, request, TNRI_MOVES_NONE, ptr);
         if (status == TNR_OK && *ptr == NULL)
@@ -401,13 +401,13 @@ static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request
     tnri_arena_enter(arena);
     int has_place =
         arena->key == key && arena->seal == NULL &&
-        tnri_window_find(tnri_arena_world(arena, request->bytes), tnri_request_span(request),
-                         tnri_run_bytes_max(request->bytes), &window);
+        tnri_window_find(tnri_arena_world(arena, request->bytes), request->bytes,
+                         request->alignment, tnri_run_bytes_max(request->bytes), &window);
     tnri_lock_release(&arena->lock);
     if (has_place)
         return window.pages_missing;
     const tnri_space *space = &arena->device->space;
-    return (tnri_request_span(request) + tnri_page_bytes(space) - 1) >> space->page_shift;
+    return (request->bytes + tnri_page_bytes(space) - 1) >> space->page_shift;
 }
 
 /* The lane that serves the request with the fewest pages, whether they move or are new. */

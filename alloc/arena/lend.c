@@ -17,22 +17,37 @@ enum {
 
 /* ---- finding what to take ------------------------------------------------------------------- */
 
-/* The pages [*first, *end) of whole chunks at the upper end of a run that have room for `pages`; 0
- * if there are none, or only much more than that. A rest that is no more than a few times as large
- * goes along: it will serve the next such request there, and what streams with blocks of other
- * sizes have is not cut up. */
-static int run_offer(const tnri_space *space, const tnri_block *run, size_t pages, size_t *first,
-                     size_t *end)
+static size_t request_pages(const tnri_space *space, const tnri_request *request)
+{
+    return (request->bytes + tnri_page_bytes(space) - 1) >> space->page_shift;
+}
+
+/* The pages [*first, *end) of whole chunks at the upper end of a run that have room for the
+ * request; 0 if there are none, or only much more than that. A rest that is no more than a few
+ * times as large goes along: it will serve the next such request there, and what streams with
+ * blocks of other sizes have is not cut up. */
+static int run_offer(const tnri_space *space, const tnri_block *run, const tnri_request *request,
+                     size_t *first, size_t *end)
 {
     size_t lowest;
+    size_t pages = request_pages(space, request);
     if (!tnri_run_whole_chunks(space, run, &lowest, end) || *end - lowest < pages)
         return 0;
-    size_t page = *end;
-    while (*end - page < pages)
-        page = space->pages[page - 1]->page;
+    uintptr_t base = (tnri_page_address(space, *end) - request->bytes) & ~(request->alignment - 1);
+    if (base < tnri_page_address(space, lowest))
+        return 0;
     size_t most = pages * (1 + LEND_ALONG);
-    *first = *end - lowest <= most ? lowest : page;
-    return *end - *first <= most; /* a chunk may be far too large for the request */
+    *first = lowest;
+    if (*end - lowest <= most)
+        return 1;
+    size_t page = *end;
+    while (tnri_page_address(space, page) > base)
+        page = space->pages[page - 1]->page;
+    /* An alignment may leave chunks above the block. */
+    while (tnri_page_address(space, space->pages[*end - 1]->page) >= base + request->bytes)
+        *end = space->pages[*end - 1]->page;
+    *first = page;
+    return *end - page <= most; /* a chunk may be far too large for the request */
 }
 
 /* Takes what the request needs out of the smallest run of a world that has it: PENDING. Null if no
@@ -40,9 +55,8 @@ static int run_offer(const tnri_space *space, const tnri_block *run, size_t page
 static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
 {
     const tnri_space *space = world->space;
-    size_t pages = (tnri_request_span(request) + tnri_page_bytes(space) - 1) >> space->page_shift;
     size_t bytes_max = tnri_run_bytes_max(request->bytes);
-    unsigned class_index = tnri_index_class(pages << space->page_shift);
+    unsigned class_index = tnri_index_class(request_pages(space, request) << space->page_shift);
     unsigned found;
     tnri_block *run;
     for (int looks = 0; (run = tnri_index_from(&world->index, class_index, &found)) != NULL;
@@ -51,7 +65,7 @@ static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
             size_t first, end;
             if (++looks > LEND_LOOKS_MAX || run->bytes > bytes_max)
                 return NULL;
-            if (!run_offer(space, run, pages, &first, &end))
+            if (!run_offer(space, run, request, &first, &end))
                 continue;
             if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) || !tnri_world_promise_borrow(world))
                 return NULL;

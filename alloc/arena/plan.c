@@ -106,8 +106,8 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
     plan_begin(plan, arena, world, request, moves);
     tnri_window window;
     uintptr_t end;
-    if (!tnri_window_find(world, tnri_request_span(request), tnri_run_bytes_max(request->bytes),
-                          &window) ||
+    if (!tnri_window_find(world, request->bytes, request->alignment,
+                          tnri_run_bytes_max(request->bytes), &window) ||
         !window_gaps(plan, &window, &end))
         return TNR_ERR_ADDRESS_SPACE;
     tnr_status status = plan_claim(plan, window.first, window_claim_base(plan, &window), end);

@@ -322,7 +322,7 @@ int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_g
     uint64_t page = tnri_page_bytes(world->space);
     uint64_t part = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
     part = part / OWN_PART > page ? part / OWN_PART : page;
-    uint64_t wanted = (tnri_request_span(request) + page - 1) & ~(page - 1);
+    uint64_t wanted = (request->bytes + page - 1) & ~(page - 1);
     *may_grow = mapped + wanted <= part;
     return 1;
 }

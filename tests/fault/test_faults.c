@@ -79,6 +79,17 @@ static void moves_body(fault_run *run)
     step_trim(run, 16 * MIB);
 }
 
+/* At alignments above the page: own chunks, new ones, other streams' chunks and runs. */
+static void alignments_body(fault_run *run)
+{
+    step_malloc(run, 40, 11 * MIB, 8 * MIB, -1, 0);
+    step_malloc(run, 41, 3 * MIB, 4 * MIB, -1, 2);
+    step_free(run, 40);
+    step_malloc(run, 42, 300 * KIB, 16 * MIB, -1, 1);
+    step_malloc(run, 43, 17 * MIB, 16 * MIB, -1, 2);
+    step_malloc(run, 44, 40 * MIB, 64 * MIB, -1, 1);
+}
+
 /* ---- donors --------------------------------------------------------------------------------- */
 
 static void donors_prepare(fault_run *run)
@@ -305,6 +316,7 @@ static const fault_scenario scenarios[] = {
     {"donors, not idle", "cross_stream:idle", "256M", donors_prepare, donors_body},
     {"loans, wait", "cross_stream:wait", "256M", donors_prepare, loans_body},
     {"loans, idle", "cross_stream:idle", "256M", donors_idle_prepare, loans_body},
+    {"alignments", "lend:off", "256M", donors_prepare, alignments_body},
     {"worlds", NULL, "256M", worlds_prepare, worlds_body},
     {"trim", NULL, "256M", trim_prepare, trim_body},
     {"pools", NULL, "256M", growth_prepare, pools_body},

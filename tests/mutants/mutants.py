@@ -197,7 +197,7 @@ MUTANTS = [
      "        if (first->base != end)\n",
      "borrowed ranges of two spans become one"),
     ("lend_all", "alloc/arena/lend.c",
-     "    return *end - *first <= most;",
+     "    return *end - page <= most;",
      "    return most > 0;",
      "a request borrows a chunk of any size"),
     ("stale_not_proved", "alloc/arena/stale.c",

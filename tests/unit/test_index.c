@@ -5,7 +5,8 @@
  *
  * In tnri_index_remove, the clearing of the summary bit left out: random_operations failed. In
  * index_best_of, `run->bytes < bytes` replaced by `run->bytes + 512 < bytes`: it failed at the
- * first run that was too small.
+ * first run that was too small. In tnri_index_find_aligned, the last search left out:
+ * a_large_run_behind_many_small_ones failed.
  */
 #include "unit.h"
 
@@ -95,6 +96,44 @@ static void find_is_checked(const tnri_index *index, const tnri_block *runs, siz
     assert_int_equal(found->bytes, best->bytes);
 }
 
+/* The same for an alignment. No more runs are there than are looked at, so the best is found. */
+static void find_aligned_is_checked(const tnri_index *index, const tnri_block *runs, size_t bytes,
+                                    size_t alignment, size_t bytes_max)
+{
+    const tnri_block *found = tnri_index_find_aligned(index, bytes, alignment, bytes_max);
+    const tnri_block *best = NULL;
+    for (size_t i = 0; i < RUNS; i++) {
+        uintptr_t base = (runs[i].base + alignment - 1) & ~(alignment - 1);
+        if (runs[i].state == TNRI_FREE && base + bytes <= tnri_block_end(&runs[i]) &&
+            (best == NULL || runs[i].bytes < best->bytes))
+            best = &runs[i];
+    }
+    if (best == NULL || best->bytes > bytes_max) {
+        assert_null(found);
+        return;
+    }
+    assert_non_null(found);
+    assert_int_equal(found->bytes, best->bytes);
+    uintptr_t base = (found->base + alignment - 1) & ~(alignment - 1);
+    assert_true(base + bytes <= tnri_block_end(found));
+}
+
+static void a_large_run_behind_many_small_ones(void **state)
+{
+    (void)state;
+    enum { SMALL = TNRI_INDEX_ALIGNED_LOOKS + 10 };
+    static tnri_index index;
+    static tnri_block runs[SMALL + 1];
+    memset(&index, 0, sizeof(index));
+    for (size_t i = 0; i <= SMALL; i++) {
+        runs[i].base = 512;
+        runs[i].bytes = i < SMALL ? 8192 : 16384;
+        tnri_index_insert(&index, &runs[i]);
+    }
+    assert_ptr_equal(tnri_index_find_aligned(&index, 8192, 4096, SIZE_MAX), &runs[SMALL]);
+    assert_null(tnri_index_find_aligned(&index, 8192, 16384, SIZE_MAX));
+}
+
 static void random_operations(void **state)
 {
     (void)state;
@@ -113,6 +152,7 @@ static void random_operations(void **state)
             } else {
                 run->bytes = 512 * (1 + (size_t)(unit_random(&random) >>
                                                  (64 - 4 - unit_below(&random, seed * 6))));
+                run->base = 512 * (uintptr_t)(unit_random(&random) >> 32);
                 tnri_index_insert(&index, run);
                 count++;
             }
@@ -120,6 +160,11 @@ static void random_operations(void **state)
                                                 (64 - 4 - unit_below(&random, seed * 6))));
             find_is_checked(&index, runs, wanted, SIZE_MAX);
             find_is_checked(&index, runs, wanted, wanted + unit_below(&random, wanted));
+            if (step % 16 != 0)
+                continue;
+            size_t alignment = (size_t)1024 << unit_below(&random, 3 + seed * 4);
+            find_aligned_is_checked(&index, runs, wanted, alignment, SIZE_MAX);
+            find_aligned_is_checked(&index, runs, wanted, alignment, wanted * 2);
         }
         /* Every run is reached by a walk over the classes, in rising order, and only once. */
         unsigned class_index = 0;
@@ -162,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_monotone_and_narrow),
         cmocka_unit_test(sizes_beyond_any_device_have_a_class),
+        cmocka_unit_test(a_large_run_behind_many_small_ones),
         cmocka_unit_test(random_operations),
         cmocka_unit_test(newest_first),
     };

@@ -346,7 +346,7 @@ static void random_claim(uint64_t *random)
 {
     tnri_window window;
     size_t bytes = 512 * (1 + unit_below(random, 6 * PAGE / 512));
-    if (!tnri_window_find(world, bytes, SIZE_MAX, &window))
+    if (!tnri_window_find(world, bytes, (size_t)512 << unit_below(random, 14), SIZE_MAX, &window))
         return;
     uintptr_t base = window.base;
     uintptr_t end = window.end;

@@ -125,7 +125,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_malloc(void **ptr, size_t bytes, int device
                                             tnr_stream stream);
 
 /* As tnr_malloc, with the address at a multiple of `alignment`: a power of two between 1 and
- * TNR_ALIGNMENT_MAX. Adds TNR_ERR_INVALID_ALIGNMENT. Since 0.1.0. */
+ * TNR_ALIGNMENT_MAX. Costs addresses, of which there are plenty, and no more memory than a block of
+ * tnr_malloc. Adds TNR_ERR_INVALID_ALIGNMENT. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment,
                                                     int device, tnr_stream stream);
 
