@@ -139,6 +139,8 @@ tnr_status step_commit(fault_run *run, int slot, size_t bytes)
     if (run->slots[slot].ptr == NULL)
         return TNR_OK; /* its reservation was made to fail */
     tnr_status status = tnr_commit(run->slots[slot].ptr, bytes);
+    if (status == TNR_ERR_BUSY) /* one that was made to fail says still that it is under way */
+        FAULT_FAIL("a commit, alone: %s", tnr_last_error());
     if (status == TNR_OK)
         run->slots[slot].bytes = bytes;
     return step_status(run, status, "a commit");
@@ -350,71 +352,91 @@ static const char *const entries[] = {
 #undef DRIVER_ENTRY
 };
 
-/* The debug build goes through all places. Every third will do under AddressSanitizer, which makes
- * a run several times as slow, and in release builds. */
+/* What fails, as a rule. */
+static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
+                                  CUDA_ERROR_DEINITIALIZED};
+enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERROR_IN_TURN = -1 };
+
+/* A failure that goes on is tried at every so many places. Under AddressSanitizer, which makes a
+ * run several times as slow, and in release builds, fewer will do. */
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
-#define PLACES_STEP 3
+#define IS_SLOW 1
 #endif
 #endif
-#if defined(__SANITIZE_ADDRESS__) || (defined(NDEBUG) && !defined(PLACES_STEP))
-#define PLACES_STEP 3
+#if defined(__SANITIZE_ADDRESS__) || (defined(NDEBUG) && !defined(IS_SLOW))
+#define IS_SLOW 1
 #endif
-#ifndef PLACES_STEP
-#define PLACES_STEP 1
+#ifdef IS_SLOW
+enum { STICKY_STEP_SHORT = 7, STICKY_STEP_LONG = 3 };
+#else
+enum { STICKY_STEP_SHORT = 2, STICKY_STEP_LONG = 1 };
 #endif
 
-/* Runs with the nth call of one entry point failing, n = 1, 2, ... Returns the runs that had a
- * failure. */
+static int is_long(void)
+{
+    return getenv("TENURE_TEST_LONG") != NULL;
+}
+
+/* One run. Returns 1 if a call was made to fail. */
+static int drive_once(const fault_scenario *scenario, const char *entry, uint64_t nth, int sticky,
+                      CUresult error)
+{
+    fault_run run;
+    snprintf(fault_text, sizeof(fault_text), "%s: %s call %llu%s failing with %d", scenario->name,
+             entry, (unsigned long long)nth, sticky ? " and all later" : "", (int)error);
+    run_begin(&run, scenario);
+    simcuda_fail(entry, nth, sticky, error);
+    scenario->body(&run);
+    uint64_t hits = simcuda_fail_hits();
+    simcuda_fail_clear();
+    /* A pop that is refused for good cannot be made up for. */
+    run_end(&run, !sticky || (entry[0] != '*' && strcmp(entry, "cuCtxPopCurrent") != 0));
+    return hits > 0;
+}
+
+/* Runs with the nth call of one entry point failing, n = 1, 2, ..., with the error or with all of
+ * them in turn, each place with one. Returns the runs that had a failure. */
 static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, int sticky,
-                            CUresult error)
+                            int error)
 {
     /* Some that are optional for the library the simulated device does not have. */
     if (entry[0] != '*' && !simcuda_has(entry))
         return 0;
-    uint64_t runs = 0;
-    for (uint64_t nth = 1;; nth += PLACES_STEP) {
-        fault_run run;
-        snprintf(fault_text, sizeof(fault_text), "%s: %s call %llu%s failing with %d",
-                 scenario->name, entry, (unsigned long long)nth, sticky ? " and all later" : "",
-                 (int)error);
-        run_begin(&run, scenario);
-        simcuda_fail(entry, nth, sticky, error);
-        scenario->body(&run);
-        uint64_t hits = simcuda_fail_hits();
-        simcuda_fail_clear();
-        /* A pop that is refused for good cannot be made up for. */
-        run_end(&run, !sticky || (entry[0] != '*' && strcmp(entry, "cuCtxPopCurrent") != 0));
-        if (hits == 0)
+    uint64_t step = !sticky ? 1 : is_long() ? STICKY_STEP_LONG : STICKY_STEP_SHORT;
+    for (uint64_t runs = 0;; runs++)
+        if (!drive_once(scenario, entry, 1 + runs * step, sticky,
+                        error == ERROR_IN_TURN ? errors[runs % ERRORS] : (CUresult)error))
             return runs;
-        runs++;
-    }
 }
 
+/* A call that fails once is the nth of its entry point and the mth of all: to go through all calls
+ * is enough. A failure that goes on is another thing for each entry point. The short run gives each
+ * place one of the errors, the long one (TENURE_TEST_LONG) each of them. */
 void fault_drive(const fault_scenario *scenario)
 {
-    static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
-                                      CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_INVALID_HANDLE};
     uint64_t runs = 0;
-    for (size_t e = 0; e < sizeof(entries) / sizeof(entries[0]); e++)
-        for (int sticky = 0; sticky <= 1; sticky++)
-            for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-                /* Only an event's record can meet a handle that the program has destroyed. */
-                if (errors[i] == CUDA_ERROR_INVALID_HANDLE &&
-                    strcmp(entries[e], "cuEventRecord") != 0)
-                    continue;
-                runs += drive_entry(scenario, entries[e], sticky, errors[i]);
-            }
+    for (int i = 0; i < (is_long() ? ERRORS : 1); i++) {
+        int error = is_long() ? (int)errors[i] : ERROR_IN_TURN;
+        runs += drive_entry(scenario, "*", 0, error);
+        for (size_t e = 0; e < sizeof(entries) / sizeof(entries[0]); e++)
+            runs += drive_entry(scenario, entries[e], 1, error);
+    }
+    /* Only an event's record can meet a handle that the program has destroyed. */
+    for (int sticky = 0; sticky <= 1; sticky++)
+        runs += drive_entry(scenario, "cuEventRecord", sticky, CUDA_ERROR_INVALID_HANDLE);
     assert_true(runs > 0);
     print_message("%s: %llu runs with a failing driver call\n", scenario->name,
                   (unsigned long long)runs);
 }
 
+/* FAULT_HOST_STEP leaves places out: memcheck makes a run thirty times as slow. */
 void fault_starve(const fault_scenario *scenario)
 {
-    uint64_t runs = 0;
+    const char *text = getenv("FAULT_HOST_STEP");
+    uint64_t runs = 0, step = text == NULL ? 1 : strtoull(text, NULL, 10);
     for (int sticky = 0; sticky <= 1; sticky++)
-        for (uint64_t nth = 1;; nth++) {
+        for (uint64_t nth = 1;; nth += step) {
             fault_run run;
             snprintf(fault_text, sizeof(fault_text), "%s: host allocation %llu%s failing",
                      scenario->name, (unsigned long long)nth, sticky ? " and all later" : "");

@@ -58,8 +58,8 @@ typedef struct fault_scenario {
     void (*body)(fault_run *run);
 } fault_scenario;
 
-/* Makes every driver call fail: each entry point of the table on its own and all together, once
- * and from then on, with each of several errors. A failed test names the exact fault. */
+/* Makes every driver call fail: each once; and each entry point of the table on its own, and all
+ * together, from each call on. A failed test names the exact fault. */
 void fault_drive(const fault_scenario *scenario);
 
 /* The same for allocations of host memory. */
