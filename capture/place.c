@@ -154,14 +154,15 @@ static void block_take(tnri_capture *capture, tnr_stream stream, int view, tnri_
 
 /* Step 2. A callback that this calls back may free, but finds no way to allocate here. *is_reused
  * tells whether the block has memory of pieces. */
-static tnr_status serve_spread(tnri_capture *capture, int view, const tnri_request *request,
-                               tnri_block **block, int *is_reused)
+static tnr_status serve_spread(tnri_capture *capture, tnr_stream stream, int view,
+                               const tnri_request *request, tnri_block **block, int *is_reused)
 {
     tnri_spread spread = {0};
     tnr_status status = tnri_pieces_spread(&spread, capture, view, request);
     if (status != TNR_OK)
         return status;
     void *ptr = NULL;
+    tnri_thread_here()->asks_on = stream;
     status = tnri_arena_malloc(capture->place->arena, request, &ptr);
     *block = ptr == NULL
                  ? NULL
@@ -186,7 +187,7 @@ tnr_status tnri_place_malloc(tnri_capture *capture, tnr_stream stream, const tnr
     int is_reused = 0;
     status = tnri_pieces_serve(capture, view, request, &block, &is_reused);
     if (status == TNR_OK && block == NULL)
-        status = serve_spread(capture, view, request, &block, &is_reused);
+        status = serve_spread(capture, stream, view, request, &block, &is_reused);
     if (status != TNR_OK)
         return status;
     tnri_captured *captured = tnri_spare_take(place);

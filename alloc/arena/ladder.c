@@ -17,6 +17,7 @@
 #include "pool/oom.h"
 #include "pool/pool.h"
 #include "pool/reclaim.h"
+#include "pool/thread.h"
 
 enum {
     SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
@@ -164,6 +165,15 @@ static int arena_takes_often(tnri_arena *arena)
     return is_often;
 }
 
+/* The memory that must be mapped at once for a request to be served, whatever is free: all pages of
+ * the block. */
+static size_t request_least(const tnri_arena *arena, const tnri_request *request)
+{
+    size_t page = tnri_page_bytes(&arena->device->space);
+    size_t bytes = arena->growable.base != 0 ? request->bytes_requested : request->bytes;
+    return (bytes + page - 1) & ~(page - 1);
+}
+
 /* What this request may move. */
 static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
 {
@@ -259,7 +269,8 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
 {
     const tnri_conf *conf = tnri_conf_get();
     size_t released = 0;
-    tnr_status status = tnri_chunk_check(arena->pool, request->bytes);
+    tnri_thread_here()->lacks = TNR_OOM_DEVICE; /* until a limit refuses a chunk */
+    tnr_status status = tnri_chunk_check(arena->pool, request_least(arena, request));
     if (status != TNR_OK)
         return status;
     /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
@@ -305,6 +316,27 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
     return block != NULL;
 }
 
+/* The end of step 8: asks the user's callback, and climbs again as often as it has freed something.
+ * Not for what could not be had if everything were given back. TNR_ERR_ASLEEP: the callback has put
+ * the pool to sleep, and the caller's work there has ended. */
+static tnr_status ladder_ask(tnri_arena *arena, const tnri_request *request, tnri_moves most,
+                             tnr_status status, void **ptr)
+{
+    for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
+        if (tnri_chunk_check(arena->pool, request_least(arena, request)) != TNR_OK)
+            break;
+        tnri_pool_work_end(arena->pool);
+        int is_freed = tnri_oom_callback_run(arena, request);
+        if (!tnri_pool_work_begin(arena->pool))
+            return tnri_asleep_error(arena->pool);
+        if (!is_freed)
+            break;
+        (void)tnri_reclaim(arena, request->bytes, 1);
+        status = ladder_climb(arena, request, most, 1, ptr);
+    }
+    return status;
+}
+
 /* The steps that need the driver. */
 static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
@@ -334,18 +366,10 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
                 break;
             status = ladder_climb(arena, request, most, 1, ptr);
         }
-        for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
-            /* The callback may put this very pool to sleep. */
-            tnri_pool_work_end(arena->pool);
-            int is_freed = tnri_oom_callback_run(device->index, request->bytes_requested);
-            if (!tnri_pool_work_begin(arena->pool)) {
-                tnri_device_leave(&visit);
-                return tnri_asleep_error(arena->pool);
-            }
-            if (!is_freed)
-                break;
-            (void)tnri_reclaim(arena, request->bytes, 1);
-            status = ladder_climb(arena, request, most, 1, ptr);
+        status = ladder_ask(arena, request, most, status, ptr);
+        if (status == TNR_ERR_ASLEEP) {
+            tnri_device_leave(&visit);
+            return status;
         }
         if (is_shortage(status)) {
             atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);

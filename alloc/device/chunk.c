@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "pool/pool.h"
+#include "pool/thread.h"
 
 tnri_chunk tnri_chunk_stuck;
 
@@ -24,15 +25,18 @@ tnr_status tnri_chunk_charge(tnr_pool pool, size_t bytes)
 {
     tnri_device *device = pool->device;
     uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
-    if (!account_charge(&device->reserved_bytes, bytes, limit))
+    if (!account_charge(&device->reserved_bytes, bytes, limit)) {
+        tnri_thread_here()->lacks = TNR_OOM_DEVICE_LIMIT;
         return tnri_error(TNR_ERR_LIMIT,
                           "device %d may have %llu bytes mapped and has %llu; %zu more were "
                           "needed. Raise per_process_memory_fraction or tnr_limit_set.",
                           device->index, (unsigned long long)limit,
                           (unsigned long long)atomic_load(&device->reserved_bytes), bytes);
+    }
     limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
     if (!account_charge(&pool->reserved_bytes, bytes, limit)) {
         atomic_fetch_sub_explicit(&device->reserved_bytes, bytes, memory_order_relaxed);
+        tnri_thread_here()->lacks = TNR_OOM_POOL_LIMIT;
         return tnri_error(TNR_ERR_LIMIT,
                           "pool \"%s\" may have %llu bytes mapped and has %llu; %zu more were "
                           "needed. Make it with a larger limit_bytes.",

@@ -38,7 +38,8 @@ typedef struct tnri_chunk {
 /* Stands in the page table for a mapping that could not be removed: see tnri_world_unclaim. */
 extern tnri_chunk tnri_chunk_stuck;
 
-/* Takes `bytes` of the device's and the pool's limits. TNR_ERR_LIMIT if one would be exceeded. */
+/* Takes `bytes` of the device's and the pool's limits. TNR_ERR_LIMIT if one would be exceeded;
+ * which one, stands in the thread's `lacks`. */
 tnr_status tnri_chunk_charge(struct tnr_pool_st *pool, size_t bytes);
 /* Whether so many bytes could be mapped if everything else were given back: TNR_OK, or the error
  * that asking for them must end in. For refusing a request before anything is done for it. */

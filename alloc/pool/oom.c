@@ -31,14 +31,29 @@ void tnr_oom_callback_set(tnr_oom_callback callback, void *user)
     tnri_lock_release(&oom.lock);
 }
 
-int tnri_oom_callback_run(int device, size_t bytes)
+/* The stream that memory of an arena is asked for on, by this thread. */
+static tnr_stream asking_stream(const tnri_arena *arena)
+{
+    return arena->key == TNRI_KEY_GRAPH ? tnri_thread_here()->asks_on : arena->stream;
+}
+
+int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request)
 {
     tnri_lock_take(&oom.lock);
     tnr_oom_callback callback = oom.callback;
     void *user = oom.user;
     tnri_lock_release(&oom.lock);
     tnri_assert_none_held();
-    return callback != NULL && callback(device, bytes, user) != 0;
+    const tnri_device *device = arena->device;
+    tnr_oom_info info = {
+        .struct_bytes = sizeof(info),
+        .reason = tnri_thread_here()->lacks,
+        .device = device->index,
+        .pool = arena->pool == device->pool_default ? NULL : arena->pool,
+        .stream = asking_stream(arena),
+        .bytes = request->bytes_requested,
+    };
+    return callback != NULL && callback(&info, user) != 0;
 }
 
 /* One stream's share of a device. */
@@ -119,7 +134,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         "Tenure out of memory. Tried to allocate %s on stream %p of pool \"%s\". Device %d has a "
         "total capacity of %s, of which %s is free; Tenure has mapped %s, of which %s is live and "
         "%s free, the longest free run being %s. Cause: %s",
-        TNRI_BYTES(request->bytes_requested), (void *)arena->stream, arena->pool->name,
+        TNRI_BYTES(request->bytes_requested), (void *)asking_stream(arena), arena->pool->name,
         device->index,
         TNRI_BYTES(device_total), TNRI_BYTES(device_free),
         TNRI_BYTES(atomic_load(&device->reserved_bytes)),

@@ -5,9 +5,9 @@
 
 #include "pool/pool.h"
 
-/* Asks the user's callback, if there is one; 1 if it says that it has freed something. No lock is
- * held. */
-int tnri_oom_callback_run(int device, size_t bytes);
+/* Asks the user's callback, if there is one, about a request that met a shortage last: what it was
+ * stands in the thread's `lacks`. 1 if it says that it has freed something. No lock is held. */
+int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request);
 
 /* Writes the report for a request that failed with `status` (TNR_ERR_OUT_OF_MEMORY or
  * TNR_ERR_LIMIT) as the thread's last error, and returns the status. In the device's context. */

@@ -37,6 +37,8 @@ typedef struct tnri_thread {
     uint64_t number;             /* 0: not given yet */
     const tnri_arena *lane_left; /* an arena that it waited for too often; only compared */
     uintptr_t recent;            /* the arena that it allocated from last; only compared */
+    tnr_stream asks_on;   /* while it asks for memory of a graph: the stream that it is for */
+    tnr_oom_reason lacks; /* what its latest climb met: see arena/ladder.h */
 
     /* Its part in the history: */
     tnri_writer writer;

@@ -31,13 +31,12 @@ static void must_cu(CUresult result, const char *what)
     }
 }
 
-/* Asked when an allocation would fail. Frees the cache; 1 means: try again. */
-static int cache_drop(int device, size_t bytes, void *user)
+/* Asked when an allocation would fail. Frees the cache; 1 means: try again. Where a pool has met
+ * its own limit, the cache, which is of the default pool, would be freed in vain. */
+static int cache_drop(const tnr_oom_info *info, void *user)
 {
     void **cache = user;
-    (void)device;
-    (void)bytes;
-    if (*cache == NULL)
+    if (*cache == NULL || (info->reason == TNR_OOM_POOL_LIMIT && info->pool != NULL))
         return 0;
     must(tnr_free(*cache), "freeing the cache");
     *cache = NULL;

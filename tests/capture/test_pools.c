@@ -398,6 +398,46 @@ static void across_two_captures(void **state)
     recorded_destroy(&two);
 }
 
+/* ---- out of memory --------------------------------------------------------------------------- */
+
+static tnr_oom_info asked;
+
+static int note_what_is_asked(const tnr_oom_info *info, void *user)
+{
+    (void)user;
+    asked = *info;
+    return 0;
+}
+
+/* The callback is told the stream of the capture that the memory is for, though the pool's one
+ * arena belongs to none; the report too. */
+static void who_asks_in_a_capture(void **state)
+{
+    (void)state;
+    char stream[32];
+    steps_start(NULL, "MEMORY=64M");
+    unsigned char *full = unit_malloc(40 * MIB, OUTSIDE);
+    tnr_pool pool = graph_pool("shared");
+    capture_begin(ORIGIN, pool);
+    order_after(BRANCH, ORIGIN);
+    tnr_oom_callback_set(note_what_is_asked, NULL);
+    void *ptr;
+    snprintf(stream, sizeof(stream), "%p", (void *)BRANCH);
+    assert_error(tnr_malloc(&ptr, 50 * MIB, 0, BRANCH), TNR_ERR_OUT_OF_MEMORY, stream);
+    tnr_oom_callback_set(NULL, NULL);
+    assert_int_equal(asked.reason, TNR_OOM_DEVICE);
+    assert_ptr_equal(asked.pool, pool);
+    assert_ptr_equal(asked.stream, BRANCH);
+    assert_int_equal(asked.bytes, 50 * MIB);
+    order_after(ORIGIN, BRANCH);
+    recorded graph = capture_end(ORIGIN);
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_ok(tnr_pool_destroy(pool));
+    assert_ok(tnr_free(full));
+    check_all_given_back();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +454,7 @@ int main(void)
         cmocka_unit_test_teardown(capture_while_a_launch_runs, steps_stop),
         cmocka_unit_test_teardown(two_captures_into_one_pool, steps_stop),
         cmocka_unit_test_teardown(across_two_captures, steps_stop),
+        cmocka_unit_test_teardown(who_asks_in_a_capture, steps_stop),
     };
     return steps_run(tests);
 }

@@ -83,7 +83,7 @@ step_find_package() {
     # A version that is not compatible is refused.
     ! "$cmake" -S "$here/consumer" -B "$work/refused" -DCMAKE_C_COMPILER="$cc" \
         -DCMAKE_PREFIX_PATH="$prefix" -DWANTED_VERSION=7.0 >"$work/log" 2>&1 ||
-        fail "find_package(tenure 7.0) accepted version 0.1"
+        fail "find_package(tenure 7.0) accepted version 0.2"
 }
 
 step_pkg_config() {
@@ -124,7 +124,7 @@ step_python() {
 step_command() {
     local said
     said=$("$prefix/bin/tenure" --version) || fail "tenure --version ended with code $?"
-    [[ $said == *0.1.0* ]] || fail "tenure --version said: $said"
+    [[ $said == *0.2.0* ]] || fail "tenure --version said: $said"
     said=$("$prefix/bin/tenure" doctor --driver sim) || fail "doctor ended with code $?: $said"
     [[ $said == *"$prefix"* || $said == *simul* ]] || fail "tenure doctor said: $said"
     said=$("$prefix/bin/tenure" run -- sh -c 'echo "$LD_PRELOAD"') || fail "run: code $?: $said"

@@ -376,11 +376,10 @@ static void wake_takes_idle_memory(void **state)
 
 static tnr_pool sleepy_pool;
 
-static int sleep_when_short(int device, size_t bytes, void *user)
+static int sleep_when_short(const tnr_oom_info *info, void *user)
 {
-    (void)bytes;
     (void)user;
-    return tnr_pool_sleep(sleepy_pool, device, NULL) == TNR_OK;
+    return tnr_pool_sleep(sleepy_pool, info->device, NULL) == TNR_OK;
 }
 
 /* A callback for lack of memory may put pools to sleep: another one, or the one that asks. */

@@ -213,10 +213,9 @@ static _Atomic int is_over;
 static _Atomic int written; /* from inside a capture */
 static _Atomic int taken;   /* by the other thread */
 
-static int write_inside(int device, size_t bytes, void *user)
+static int write_inside(const tnr_oom_info *info, void *user)
 {
-    (void)device;
-    (void)bytes;
+    (void)info;
     (void)user;
     atomic_fetch_add(&written, tnr_snapshot_write("/dev/null", TNR_SNAPSHOT_JSON) == TNR_OK);
     return 0;
@@ -238,6 +237,7 @@ static void two_at_once(void **state)
     (void)state;
     steps_start("history:light", "MEMORY=64M");
     pthread_t thread;
+    void *full = unit_malloc(40 * MIB, NULL);
     atomic_store(&is_over, 0);
     atomic_store(&written, 0);
     atomic_store(&taken, 0);
@@ -246,7 +246,7 @@ static void two_at_once(void **state)
     assert_int_equal(pthread_create(&thread, NULL, write_outside, NULL), 0);
     for (int i = 0; i < 100 || atomic_load(&taken) < 100; i++) {
         void *ptr;
-        assert_error(tnr_malloc(&ptr, 500 * MIB, 0, ORIGIN), TNR_ERR_OUT_OF_MEMORY, NULL);
+        assert_error(tnr_malloc(&ptr, 50 * MIB, 0, ORIGIN), TNR_ERR_OUT_OF_MEMORY, NULL);
     }
     atomic_store(&is_over, 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -254,6 +254,7 @@ static void two_at_once(void **state)
     assert_true(atomic_load(&written) >= 100);
     recorded graph = capture_end(ORIGIN);
     recorded_destroy(&graph);
+    assert_ok(tnr_free(full));
     check_all_given_back();
 }
 

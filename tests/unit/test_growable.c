@@ -406,10 +406,9 @@ static void *growing_block;
 static tnr_status busy_status;
 
 /* Called in the middle of a commit that has found no memory. */
-static int free_it(int device, size_t bytes, void *user)
+static int free_it(const tnr_oom_info *info, void *user)
 {
-    (void)device;
-    (void)bytes;
+    (void)info;
     (void)user;
     busy_status = tnr_commit(growing_block, 3 * MIB);
     return tnr_free(growing_block) == TNR_OK;

@@ -3,7 +3,9 @@
  * Out of memory: the report says what was asked for, what there is, who holds it; the state is as
  * before and the next call works; the user's callback gets its chance.
  *
- * In tnri_ladder_malloc, the loop over the callback removed: the_callback_frees_something failed.
+ * In ladder.c, ladder_ask left out: the_callback_frees_something failed; its check before the
+ * callback left out: what_can_never_fit failed. In tnri_chunk_charge, either `lacks` left out:
+ * the_reason_is_the_limit_that_refused failed.
  */
 #include "unit.h"
 
@@ -50,21 +52,30 @@ static void the_report(void **state)
 
 static struct {
     void *block;
-    int calls, answer, device;
-    size_t bytes;
+    int calls, answer;
+    tnr_oom_info info;
 } asked;
 
-static int free_the_block(int device, size_t bytes, void *user)
+static int free_the_block(const tnr_oom_info *info, void *user)
 {
     asked.calls++;
-    asked.device = device;
-    asked.bytes = bytes;
+    asked.info = *info;
+    assert_int_equal(info->struct_bytes, sizeof(*info));
     assert_ptr_equal(user, &asked);
     if (asked.block != NULL)
         assert_ok(tnr_free(asked.block));
     asked.block = NULL;
     (void)unit_stats(); /* any function may be called */
     return asked.answer;
+}
+
+static void check_asked(tnr_oom_reason reason, tnr_pool pool, tnr_stream stream, size_t bytes)
+{
+    assert_int_equal(asked.info.reason, reason);
+    assert_int_equal(asked.info.device, 0);
+    assert_ptr_equal(asked.info.pool, pool);
+    assert_ptr_equal(asked.info.stream, stream);
+    assert_int_equal(asked.info.bytes, bytes);
 }
 
 static void the_callback_frees_something(void **state)
@@ -75,11 +86,74 @@ static void the_callback_frees_something(void **state)
     asked.block = unit_malloc(40 * MIB, NULL);
     asked.answer = 1;
     tnr_oom_callback_set(free_the_block, &asked);
-    (void)unit_malloc(50 * MIB, NULL);
+    tnr_stream stream = unit_stream(0);
+    (void)unit_malloc(50 * MIB, stream);
     assert_int_equal(asked.calls, 1);
-    assert_int_equal(asked.device, 0);
-    assert_int_equal(asked.bytes, 50 * MIB);
+    check_asked(TNR_OOM_DEVICE, NULL, stream, 50 * MIB);
     assert_int_equal(unit_stats().num_ooms, 0);
+}
+
+/* Which limit it was, where both are near: the pool's has room for the block, were it not for what
+ * else the pool has, and that of the device would have room for it. And the other way round. */
+static void the_reason_is_the_limit_that_refused(void **state)
+{
+    (void)state;
+    void *ptr;
+    unit_start(NULL, "MEMORY=256M", NULL);
+    memset(&asked, 0, sizeof(asked));
+    tnr_oom_callback_set(free_the_block, &asked);
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    tnr_pool pool;
+    options.limit_bytes = 40 * MIB;
+    assert_ok(tnr_pool_create(&pool, 0, &options));
+    assert_ok(tnr_limit_set(0, 64 * MIB));
+    tnr_stream stream = unit_stream(0);
+    assert_ok(tnr_pool_malloc(&ptr, 20 * MIB, pool, 0, stream));
+    assert_error(tnr_pool_malloc(&ptr, 30 * MIB, pool, 0, stream), TNR_ERR_LIMIT, "pool");
+    assert_int_equal(asked.calls, 1);
+    check_asked(TNR_OOM_POOL_LIMIT, pool, stream, 30 * MIB);
+    assert_error(tnr_malloc(&ptr, 50 * MIB, 0, NULL), TNR_ERR_LIMIT, "tnr_limit_set");
+    assert_int_equal(asked.calls, 2);
+    check_asked(TNR_OOM_DEVICE_LIMIT, NULL, NULL, 50 * MIB);
+    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_error(tnr_malloc(&ptr, 250 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
+    assert_int_equal(asked.calls, 3);
+    check_asked(TNR_OOM_DEVICE, NULL, NULL, 250 * MIB);
+}
+
+/* No free makes room for more than there is, or than a limit allows. Limits count whole pages. */
+static void what_can_never_fit(void **state)
+{
+    (void)state;
+    void *ptr, *cache;
+    unit_start(NULL, "MEMORY=64M", NULL);
+    memset(&asked, 0, sizeof(asked));
+    asked.answer = 1;
+    tnr_oom_callback_set(free_the_block, &asked);
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    tnr_pool pool;
+    options.limit_bytes = 11 * MIB;
+    assert_ok(tnr_pool_create(&pool, 0, &options));
+    assert_ok(tnr_pool_malloc(&cache, 4 * MIB, pool, 0, NULL));
+    assert_error(tnr_malloc(&ptr, 66 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, "in all");
+    assert_error(tnr_malloc(&ptr, TNR_BYTES_MAX, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
+    assert_error(tnr_malloc(&ptr, TNR_BYTES_MAX + 1, 0, NULL), TNR_ERR_INVALID_SIZE, NULL);
+    assert_error(tnr_pool_malloc(&ptr, 12 * MIB, pool, 0, NULL), TNR_ERR_LIMIT, "pool");
+    assert_error(tnr_pool_malloc(&ptr, 10 * MIB + 1, pool, 0, NULL), TNR_ERR_LIMIT, "pool");
+    assert_ok(tnr_limit_set(0, 32 * MIB));
+    assert_error(tnr_malloc(&ptr, 33 * MIB, 0, NULL), TNR_ERR_LIMIT, "tnr_limit_set");
+    assert_ok(tnr_pool_push(pool));
+    void *growable;
+    assert_ok(tnr_reserve(&growable, GIB, 0, NULL));
+    assert_ok(tnr_pool_pop(pool));
+    assert_ok(tnr_commit(growable, 6 * MIB));
+    assert_error(tnr_commit(growable, 12 * MIB), TNR_ERR_LIMIT, "pool"); /* 6 more, but 12 in all */
+    assert_int_equal(asked.calls, 0);
+
+    asked.block = cache; /* what fits is asked for, to the last page */
+    assert_ok(tnr_commit(growable, 10 * MIB));
+    assert_int_equal(asked.calls, 1);
+    check_asked(TNR_OOM_POOL_LIMIT, pool, NULL, 10 * MIB);
 }
 
 static void a_callback_that_cannot_help(void **state)
@@ -88,15 +162,16 @@ static void a_callback_that_cannot_help(void **state)
     unit_start(NULL, "MEMORY=64M", NULL);
     void *ptr;
     memset(&asked, 0, sizeof(asked));
+    (void)unit_malloc(40 * MIB, NULL);
     tnr_oom_callback_set(free_the_block, &asked);
-    assert_error(tnr_malloc(&ptr, 100 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
+    assert_error(tnr_malloc(&ptr, 50 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_int_equal(asked.calls, 1);
     asked.answer = 1; /* claims to, for ever: it is not asked for ever */
-    assert_error(tnr_malloc(&ptr, 100 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
+    assert_error(tnr_malloc(&ptr, 50 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_true(asked.calls > 2 && asked.calls < 100);
     tnr_oom_callback_set(NULL, NULL);
     int calls = asked.calls;
-    assert_error(tnr_malloc(&ptr, 100 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
+    assert_error(tnr_malloc(&ptr, 50 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_int_equal(asked.calls, calls);
 }
 
@@ -124,6 +199,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_report, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_something, unit_stop),
+        cmocka_unit_test_teardown(the_reason_is_the_limit_that_refused, unit_stop),
+        cmocka_unit_test_teardown(what_can_never_fit, unit_stop),
         cmocka_unit_test_teardown(a_callback_that_cannot_help, unit_stop),
         cmocka_unit_test_teardown(the_report_shows_fragmentation, unit_stop),
     };

@@ -52,7 +52,7 @@ extern "C" {
 /* ---- version ------------------------------------------------------------------------------- */
 
 #define TNR_VERSION_MAJOR 0
-#define TNR_VERSION_MINOR 1
+#define TNR_VERSION_MINOR 2
 #define TNR_VERSION_PATCH 0
 /* One number that grows with every release: major * 10000 + minor * 100 + patch. */
 #define TNR_VERSION_NUMBER (TNR_VERSION_MAJOR * 10000 + TNR_VERSION_MINOR * 100 + TNR_VERSION_PATCH)
@@ -257,12 +257,39 @@ TNR_NODISCARD TNR_API tnr_status tnr_trim(int device, size_t keep_bytes, size_t 
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(int device, size_t limit_bytes);
 TNR_NODISCARD TNR_API tnr_status tnr_limit_get(int device, size_t *limit_bytes);
 
+/* What an allocation lacks. */
+#define TNR_OOM_REASON_LIST(X)                                                                     \
+    X(DEVICE, "the device has no memory left")                                                     \
+    X(DEVICE_LIMIT, "the limit of the device is reached")  /* tnr_limit_set */                     \
+    X(POOL_LIMIT, "the limit of the pool is reached")      /* tnr_pool_options */
+
+typedef enum tnr_oom_reason {
+#define TNR_OOM_REASON_ENUMERATOR(name, text) TNR_OOM_##name,
+    TNR_OOM_REASON_LIST(TNR_OOM_REASON_ENUMERATOR)
+#undef TNR_OOM_REASON_ENUMERATOR
+    TNR_OOM_REASON_COUNT
+} tnr_oom_reason;
+
+/* An allocation that would fail. */
+typedef struct tnr_oom_info {
+    size_t struct_bytes;   /* sizeof(tnr_oom_info), as the library that calls knows it */
+    tnr_oom_reason reason; /* what it met last */
+    int device;
+    tnr_pool pool;     /* that it is from; null for the default pool */
+    tnr_stream stream; /* that it is for */
+    size_t bytes;      /* that it asks for; of tnr_commit, all that the block would then have */
+} tnr_oom_info;
+
 /* Called when an allocation would otherwise fail. Returns 1 if it has freed something and the
  * allocation should be tried once more, else 0. Runs on the allocating thread with no lock of
- * Tenure's held; it may call any function of Tenure. */
-typedef int (*tnr_oom_callback)(int device, size_t bytes, void *user);
+ * Tenure's held; it may call any function of Tenure. `info` is valid during the call.
+ *
+ * It is not asked for what no free could help: more than the device has in all or than a limit
+ * allows, a size that is none, and where addresses or host memory run out. */
+typedef int (*tnr_oom_callback)(const tnr_oom_info *info, void *user);
 
-/* Sets the callback of the process; null removes it. Since 0.1.0. */
+/* Sets the callback of the process; null removes it. Since 0.1.0; the callback's arguments since
+ * 0.2.0. */
 TNR_API void tnr_oom_callback_set(tnr_oom_callback callback, void *user);
 
 /* ---- statistics ---------------------------------------------------------------------------- */
