@@ -110,22 +110,9 @@ tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_pool pool, int device, 
 {
     if (ptr != NULL)
         *ptr = NULL;
-    tnr_status status;
-    if (pool == NULL) {
-        tnri_device *found;
-        status = tnri_library_device(device, &found);
-        if (status != TNR_OK)
-            return status;
-        pool = found->pool_default;
-    }
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    status = tnri_pool_check(pool);
+    tnr_status status = tnri_library_pool_named(pool, device, &pool);
     if (status != TNR_OK)
         return status;
-    if (pool->device->index != device)
-        return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
-                          pool->name, pool->device->index, device);
     return block_malloc(ptr, bytes, TNR_ALIGNMENT_DEFAULT, device, pool, stream);
 }
 
@@ -259,12 +246,10 @@ tnr_status tnr_pool_push(tnr_pool pool)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    if (pool == NULL)
-        return tnri_error(TNR_ERR_INVALID_POOL, "tnr_pool_push: pool is null.");
-    tnr_status status = tnri_pool_check(pool);
+    tnr_status status = pool == NULL ? tnri_library_start() : tnri_pool_check(pool);
     if (status != TNR_OK)
         return status;
-    if (pool->is_graph)
+    if (pool != NULL && pool->is_graph)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is a graph pool: capture into it instead of routing "
                           "a thread to it.",
@@ -278,7 +263,8 @@ tnr_status tnr_pool_push(tnr_pool pool)
                           TNRI_ROUTES_MAX);
     thread->routes_epoch = epoch;
     thread->routes[thread->routes_count++] = pool;
-    atomic_fetch_add(&pool->routed_threads, 1);
+    if (pool != NULL)
+        atomic_fetch_add(&pool->routed_threads, 1);
     return TNR_OK;
 }
 
@@ -294,35 +280,50 @@ tnr_status tnr_pool_pop(tnr_pool pool)
                           "tnr_pool_pop: %p is not the pool that this thread pushed last.",
                           (void *)pool);
     thread->routes_count--;
-    atomic_fetch_sub(&pool->routed_threads, 1);
+    if (pool != NULL)
+        atomic_fetch_sub(&pool->routed_threads, 1);
     return TNR_OK;
 }
 
 /* ---- limits and giving back ----------------------------------------------------------------- */
 
-tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released)
+/* Gives idle memory of a pool back, or with null of all pools of the device. */
+static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, size_t *released)
 {
-    size_t given_back = 0;
-    if (released != NULL)
-        *released = 0;
-    tnri_device *found;
-    tnr_status status = tnri_library_device(device, &found);
-    if (status != TNR_OK)
-        return status;
-    tnri_captures_settle(found);
-    uint64_t mapped = atomic_load(&found->reserved_bytes);
+    tnri_captures_settle(device);
+    uint64_t mapped = atomic_load(pool != NULL ? &pool->reserved_bytes : &device->reserved_bytes);
     if (mapped <= keep_bytes)
         return TNR_OK;
     tnri_visit visit;
-    status = tnri_device_enter(found, &visit);
+    tnr_status status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
-    tnri_collect_all(found);
-    given_back = tnri_release_idle(found, NULL, (size_t)(mapped - keep_bytes), 1, &status);
+    if (pool != NULL)
+        (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
+    else
+        tnri_collect_all(device);
+    size_t given_back = tnri_release_idle(device, pool, (size_t)(mapped - keep_bytes), 1, &status);
     tnri_device_leave(&visit);
     if (released != NULL)
         *released = given_back;
     return status;
+}
+
+tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released)
+{
+    tnri_device *found;
+    if (released != NULL)
+        *released = 0;
+    tnr_status status = tnri_library_device(device, &found);
+    return status == TNR_OK ? trim(found, NULL, keep_bytes, released) : status;
+}
+
+tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes, int device)
+{
+    if (released != NULL)
+        *released = 0;
+    tnr_status status = tnri_library_pool_named(pool, device, &pool);
+    return status == TNR_OK ? trim(pool->device, pool, keep_bytes, released) : status;
 }
 
 tnr_status tnr_limit_set(int device, size_t limit_bytes)
@@ -331,6 +332,14 @@ tnr_status tnr_limit_set(int device, size_t limit_bytes)
     tnr_status status = tnri_library_device(device, &found);
     if (status == TNR_OK)
         atomic_store(&found->limit_bytes, limit_bytes);
+    return status;
+}
+
+tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_bytes, int device)
+{
+    tnr_status status = tnri_library_pool_named(pool, device, &pool);
+    if (status == TNR_OK)
+        atomic_store(&pool->limit_bytes, limit_bytes == SIZE_MAX ? UINT64_MAX : limit_bytes);
     return status;
 }
 

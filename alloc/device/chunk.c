@@ -39,7 +39,7 @@ tnr_status tnri_chunk_charge(tnr_pool pool, size_t bytes)
         tnri_thread_here()->lacks = TNR_OOM_POOL_LIMIT;
         return tnri_error(TNR_ERR_LIMIT,
                           "pool \"%s\" may have %llu bytes mapped and has %llu; %zu more were "
-                          "needed. Make it with a larger limit_bytes.",
+                          "needed. Raise tnr_pool_limit_set.",
                           pool->name, (unsigned long long)limit,
                           (unsigned long long)atomic_load(&pool->reserved_bytes), bytes);
     }
@@ -70,8 +70,8 @@ tnr_status tnri_chunk_check(tnr_pool pool, size_t bytes)
                           bytes);
     if (bytes > account_most(&pool->reserved_bytes, &pool->limit_bytes))
         return tnri_error(TNR_ERR_LIMIT,
-                          "pool \"%s\" may have %llu bytes mapped; %zu were needed. Make it with "
-                          "a larger limit_bytes.",
+                          "pool \"%s\" may have %llu bytes mapped; %zu were needed. Raise "
+                          "tnr_pool_limit_set.",
                           pool->name, (unsigned long long)atomic_load(&pool->limit_bytes), bytes);
     return TNR_OK;
 }

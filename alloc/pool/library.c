@@ -131,6 +131,22 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     return status;
 }
 
+tnr_status tnri_library_pool_named(tnr_pool pool, int device_index, tnr_pool *named)
+{
+    tnri_device *device;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnr_status status =
+        pool == NULL ? tnri_library_device(device_index, &device) : tnri_pool_check(pool);
+    if (status != TNR_OK)
+        return status;
+    if (pool != NULL && pool->device->index != device_index)
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
+                          pool->name, pool->device->index, device_index);
+    *named = pool != NULL ? pool : device->pool_default;
+    return TNR_OK;
+}
+
 uint64_t tnri_thread_number(void)
 {
     static _Atomic uint64_t last;
@@ -146,7 +162,7 @@ tnr_pool tnri_thread_route(tnri_thread *thread, int device)
         return NULL;
     }
     for (int i = thread->routes_count; i-- > 0;)
-        if (thread->routes[i]->device->index == device)
+        if (thread->routes[i] == NULL || thread->routes[i]->device->index == device)
             return thread->routes[i];
     return NULL;
 }

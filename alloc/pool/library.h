@@ -27,6 +27,9 @@ tnr_status tnri_forked_error(void);
 /* The device, in use. Starts the library. */
 tnr_status tnri_library_device(int index, tnri_device **device);
 
+/* The pool that a caller names together with its device; null is that one's default pool. */
+tnr_status tnri_library_pool_named(tnr_pool pool, int device, tnr_pool *named);
+
 /* Where the calling thread is routed on a device; null for the default pool. */
 tnr_pool tnri_thread_route(tnri_thread *thread, int device);
 

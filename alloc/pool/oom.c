@@ -151,7 +151,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
                           TNRI_BYTES(total.retired));
     if (status == TNR_ERR_LIMIT && device_free >= request->bytes)
         tnri_error_append("\nThe device itself has room: raise the limit (tnr_limit_set, "
-                          "per_process_memory_fraction, or limit_bytes of the pool).");
+                          "per_process_memory_fraction, or tnr_pool_limit_set).");
     tnri_note_oom(arena, request->bytes_requested, device_free);
     tnri_snapshot_oom(status, device->index, request->bytes_requested);
     return status;

@@ -95,12 +95,12 @@ void tnri_collect_all(tnri_device *device)
     (void)collect_device(device, SIZE_MAX, TNRI_COLLECT_WAIT);
 }
 
-/* What is mapped above the device's limit, which may have been lowered since: all of it must go
- * before anything more can be mapped. */
-static size_t limit_excess(const tnri_device *device)
+/* What is mapped above a limit, which may have been lowered since: all of it must go before
+ * anything more can be mapped. */
+static size_t limit_excess(const _Atomic uint64_t *limit_bytes, const _Atomic uint64_t *reserved)
 {
-    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
-    uint64_t now = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    uint64_t limit = atomic_load_explicit(limit_bytes, memory_order_relaxed);
+    uint64_t now = atomic_load_explicit(reserved, memory_order_relaxed);
     return now > limit ? (size_t)(now - limit) : 0;
 }
 
@@ -111,7 +111,10 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
         return 0;
     tnri_captures_settle(device); /* graphs may have ended that nobody has looked for */
     /* What the last chunk of the request misses may be as large as a page on either side. */
-    size_t wanted = bytes + 2 * tnri_page_bytes(&device->space) + limit_excess(device);
+    size_t excess = limit_excess(&device->limit_bytes, &device->reserved_bytes);
+    size_t pool_excess = limit_excess(&arena->pool->limit_bytes, &arena->pool->reserved_bytes);
+    size_t wanted =
+        bytes + 2 * tnri_page_bytes(&device->space) + (excess > pool_excess ? excess : pool_excess);
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
      * request needs, and the caller looks again. */
     size_t collected = tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);

@@ -31,8 +31,8 @@ typedef struct tnri_cached_arena {
 
 typedef struct tnri_thread {
     tnri_cached_arena cached[TNRI_CACHED_ARENAS];
-    tnr_pool routes[TNRI_ROUTES_MAX];
-    uint64_t routes_epoch; /* of the start that the routes belong to */
+    tnr_pool routes[TNRI_ROUTES_MAX]; /* the latest last; null: to each device's default pool */
+    uint64_t routes_epoch;            /* of the start that the routes belong to */
     int routes_count;
     uint64_t number;             /* 0: not given yet */
     const tnri_arena *lane_left; /* an arena that it waited for too often; only compared */

@@ -4,7 +4,10 @@
  * thread, and recognised once they are dead.
  *
  * In tnr_pool_destroy, the test of routed_threads removed: a_routed_pool_is_busy failed. In
- * tnri_pool_end, the death of the magic left out: the test did not end.
+ * tnri_pool_end, the death of the magic left out: the test did not end. In tnri_thread_route, the
+ * test for null left out: null_routes_to_the_default_pools failed. In tnri_reclaim, the pool's
+ * excess left out: a_lowered_limit_takes_idle_memory_first failed. In trim, the device's memory
+ * given back instead of the pool's: one_pool_is_trimmed failed.
  */
 #include "unit.h"
 
@@ -121,12 +124,150 @@ static void routing_nests(void **state)
     assert_ptr_equal(pool_of(unit_malloc(1, NULL)), a);
     assert_ok(tnr_pool_pop(a));
     assert_null(pool_of(unit_malloc(1, NULL)));
-    assert_error(tnr_pool_push(NULL), TNR_ERR_INVALID_POOL, "null");
     for (int i = 0; i < 16; i++)
         assert_ok(tnr_pool_push(a));
     assert_error(tnr_pool_push(a), TNR_ERR_INVALID_ARGUMENT, "16 deep");
+    assert_error(tnr_pool_push(NULL), TNR_ERR_INVALID_ARGUMENT, "16 deep");
     for (int i = 0; i < 16; i++)
         assert_ok(tnr_pool_pop(a));
+}
+
+/* Null within another routing, on every device, until it is popped; and where there is none. */
+static void null_routes_to_the_default_pools(void **state)
+{
+    (void)state;
+    unit_start(NULL, "DEVICES=2", NULL);
+    tnr_pool a = pool_make(0);
+    tnr_pool b;
+    void *ptr;
+    assert_ok(tnr_pool_create(&b, 1, NULL));
+    assert_error(tnr_pool_pop(NULL), TNR_ERR_INVALID_ARGUMENT, "pushed last");
+    assert_ok(tnr_pool_push(NULL));
+    assert_null(pool_of(unit_malloc(1, NULL)));
+    assert_ok(tnr_pool_push(a));
+    assert_ok(tnr_pool_push(b));
+    assert_ptr_equal(pool_of(unit_malloc(1, NULL)), a);
+    assert_error(tnr_pool_pop(NULL), TNR_ERR_INVALID_ARGUMENT, "pushed last");
+    assert_ok(tnr_pool_push(NULL));
+    assert_null(pool_of(unit_malloc(1, NULL)));
+    assert_ok(tnr_malloc(&ptr, 1, 1, NULL));
+    assert_null(pool_of(ptr));
+    assert_error(tnr_pool_pop(b), TNR_ERR_INVALID_ARGUMENT, "pushed last");
+    assert_ok(tnr_pool_push(b)); /* for its device again, and not for the other */
+    assert_ok(tnr_malloc(&ptr, 1, 1, NULL));
+    assert_ptr_equal(pool_of(ptr), b);
+    assert_null(pool_of(unit_malloc(1, NULL)));
+    assert_ok(tnr_pool_pop(b));
+    assert_ok(tnr_pool_pop(NULL));
+    assert_ok(tnr_malloc(&ptr, 1, 1, NULL));
+    assert_ptr_equal(pool_of(ptr), b);
+    assert_ok(tnr_pool_pop(b));
+    assert_ok(tnr_pool_pop(a));
+    assert_null(pool_of(unit_malloc(1, NULL)));
+    assert_ok(tnr_pool_pop(NULL));
+}
+
+/* ---- limits and giving back ------------------------------------------------------------------ */
+
+static void the_limit_is_set_later(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool = pool_make(8 * MIB);
+    void *a, *b;
+    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL));
+    assert_error(tnr_pool_malloc(&b, 4 * MIB, pool, 0, NULL), TNR_ERR_LIMIT, "tnr_pool_limit_set");
+    assert_ok(tnr_pool_limit_set(pool, 10 * MIB, 0));
+    assert_int_equal(pool_stats(pool).limit_bytes, 10 * MIB);
+    assert_ok(tnr_pool_malloc(&b, 4 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_limit_set(pool, 0, 0)); /* nothing more, and what is there stays */
+    void *more;
+    assert_error(tnr_pool_malloc(&more, 1, pool, 0, NULL), TNR_ERR_LIMIT, "mine");
+    assert_int_equal(pool_stats(pool).reserved_bytes.current, 10 * MIB);
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL)); /* idle memory serves */
+    assert_ok(tnr_pool_limit_set(pool, SIZE_MAX, 0));
+    assert_int_equal(pool_stats(pool).limit_bytes, UINT64_MAX);
+    assert_ok(tnr_pool_malloc(&more, 40 * MIB, pool, 0, NULL));
+
+    assert_ok(tnr_pool_limit_set(NULL, 4 * MIB, 0)); /* the default pool's, and only its */
+    assert_error(tnr_malloc(&b, 6 * MIB, 0, NULL), TNR_ERR_LIMIT, "default");
+    assert_ok(tnr_pool_malloc(&b, 6 * MIB, pool, 0, NULL));
+}
+
+/* The pool's own excess is reclaimed with what a request needs, however much it is. */
+static void a_lowered_limit_takes_idle_memory_first(void **state)
+{
+    (void)state;
+    enum { STREAMS = 12 };
+    unit_start("cross_stream:off,chunk_max_mb:2", NULL);
+    tnr_pool pool = pool_make(0);
+    void *blocks[STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        assert_ok(tnr_pool_malloc(&blocks[i], 4 * MIB, pool, 0, unit_stream(0)));
+    for (int i = 0; i < STREAMS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    assert_int_equal(pool_stats(pool).reserved_bytes.current, STREAMS * 4 * MIB);
+    assert_ok(tnr_pool_limit_set(pool, 4 * MIB, 0));
+    assert_ok(tnr_pool_malloc(&blocks[0], 2 * MIB, pool, 0, NULL));
+    assert_true(pool_stats(pool).reserved_bytes.current <= 4 * MIB);
+    assert_int_equal(unit_stats().num_ooms, 0);
+    assert_ok(tnr_free(blocks[0]));
+}
+
+static void one_pool_is_trimmed(void **state)
+{
+    (void)state;
+    unit_start("chunk_max_mb:2", NULL);
+    tnr_pool pool = pool_make(0);
+    void *live, *idle;
+    size_t released = 77;
+    assert_ok(tnr_free(unit_malloc(20 * MIB, NULL))); /* idle, in the default pool */
+    assert_ok(tnr_pool_malloc(&live, 4 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&idle, 16 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_trim(&released, pool, 0, 0));
+    assert_int_equal(released, 0); /* all of it is live */
+    assert_ok(tnr_free(idle));
+    assert_ok(tnr_pool_trim(&released, pool, 12 * MIB, 0));
+    assert_int_equal(released, 8 * MIB);
+    assert_int_equal(pool_stats(pool).reserved_bytes.current, 12 * MIB);
+    assert_ok(tnr_pool_trim(NULL, pool, 0, 0));
+    assert_int_equal(pool_stats(pool).reserved_bytes.current, 4 * MIB);
+    assert_int_equal(unit_stats().reserved_bytes.current, 24 * MIB);
+    assert_ok(tnr_pool_trim(&released, NULL, 0, 0));
+    assert_int_equal(released, 20 * MIB);
+    assert_int_equal(unit_stats().reserved_bytes.current, 4 * MIB);
+    assert_ok(tnr_free(live));
+}
+
+/* Refused with nothing changed. `pool` is none of device 0. */
+static void check_pool_refused(tnr_pool pool, int device, tnr_status status, const char *text)
+{
+    uint64_t reserved = unit_stats().reserved_bytes.current;
+    size_t released = 77;
+    assert_error(tnr_pool_limit_set(pool, 0, device), status, text);
+    assert_error(tnr_pool_trim(&released, pool, 0, device), status, text);
+    assert_int_equal(released, 0);
+    assert_int_equal(unit_stats().reserved_bytes.current, reserved);
+}
+
+static void limits_and_trims_refuse(void **state)
+{
+    (void)state;
+    unit_start(NULL, "DEVICES=2", NULL);
+    tnr_pool gone = pool_make(0);
+    tnr_pool elsewhere;
+    assert_ok(tnr_pool_create(&elsewhere, 1, NULL));
+    assert_ok(tnr_pool_destroy(gone));
+    assert_ok(tnr_free(unit_malloc(20 * MIB, NULL)));
+    check_pool_refused(gone, 0, TNR_ERR_INVALID_POOL, "destroyed");
+    check_pool_refused(elsewhere, 0, TNR_ERR_INVALID_DEVICE, "device 1");
+    check_pool_refused(elsewhere, 7, TNR_ERR_INVALID_DEVICE, "not on 7");
+    check_pool_refused(NULL, 2, TNR_ERR_INVALID_DEVICE, "no device 2");
+    check_pool_refused(NULL, -1, TNR_ERR_INVALID_DEVICE, NULL);
+    uint64_t no_pool[64] = {1, 2, 3};
+    check_pool_refused((tnr_pool)(void *)no_pool, 0, TNR_ERR_INVALID_POOL, "not a pool");
+    (void)unit_malloc(40 * MIB, NULL); /* none of them has set a limit */
 }
 
 static void *allocate_unrouted(void *user)
@@ -235,6 +376,11 @@ int main(void)
         cmocka_unit_test_teardown(a_pool_s_own_counters, unit_stop),
         cmocka_unit_test_teardown(a_pool_has_its_own_limit, unit_stop),
         cmocka_unit_test_teardown(routing_nests, unit_stop),
+        cmocka_unit_test_teardown(null_routes_to_the_default_pools, unit_stop),
+        cmocka_unit_test_teardown(the_limit_is_set_later, unit_stop),
+        cmocka_unit_test_teardown(a_lowered_limit_takes_idle_memory_first, unit_stop),
+        cmocka_unit_test_teardown(one_pool_is_trimmed, unit_stop),
+        cmocka_unit_test_teardown(limits_and_trims_refuse, unit_stop),
         cmocka_unit_test_teardown(routes_are_a_thread_s_own, unit_stop),
         cmocka_unit_test_teardown(a_routed_pool_is_busy, unit_stop),
         cmocka_unit_test_teardown(dead_pools_are_recognised, unit_stop),

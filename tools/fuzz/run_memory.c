@@ -22,15 +22,13 @@ static tnr_status malloc_call(fuzz_run *run, const fuzz_op *op, void **ptr)
         return tnr_pool_malloc(ptr, (size_t)op->n, pool, device, stream);
     if (op->kind == FUZZ_RESERVE)
         return tnr_reserve(ptr, (size_t)op->n, device, stream);
-    if (op->pool != 0) {
-        status = tnr_pool_push(pool);
-        if (status != TNR_OK)
-            return status;
-    }
+    status = tnr_pool_push(pool); /* null: the default pool */
+    if (status != TNR_OK)
+        return status;
     status = op->kind == FUZZ_ALIGNED
                  ? tnr_malloc_aligned(ptr, (size_t)op->n, (size_t)op->m, device, stream)
                  : tnr_malloc(ptr, (size_t)op->n, device, stream);
-    if (op->pool != 0 && tnr_pool_pop(pool) != TNR_OK)
+    if (tnr_pool_pop(pool) != TNR_OK)
         run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_pool_pop: %s", tnr_last_error());
     return status;
 }

@@ -235,12 +235,16 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_p
                                                  int device, tnr_stream stream);
 
 /* Routes the calling thread's tnr_malloc calls on the pool's device to this pool, until the
- * matching tnr_pool_pop. Calls nest, up to 16 deep. Other threads are not affected.
- * Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_ARGUMENT (nested too deep). Since 0.1.0. */
+ * matching tnr_pool_pop. Null routes them on every device to its default pool: what is allocated
+ * until tnr_pool_pop(NULL) is as if the thread were routed nowhere, whatever was pushed before.
+ * Calls nest, up to 16 deep, and the latest that is for a device counts there. Other threads are
+ * not affected.
+ * Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_ARGUMENT (nested too deep), TNR_ERR_AFTER_FORK;
+ * for null, those of tnr_init. Since 0.1.0; null since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_push(tnr_pool pool);
 
-/* Ends the calling thread's latest routing, which must be to `pool`.
- * Errors: TNR_ERR_INVALID_ARGUMENT (it is not the latest). Since 0.1.0. */
+/* Ends the calling thread's latest routing, which must be to `pool` (or null, as it was pushed).
+ * Errors: TNR_ERR_INVALID_ARGUMENT (it is not the latest), TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_pop(tnr_pool pool);
 
 /* ---- limits and giving back ---------------------------------------------------------------- */
@@ -251,17 +255,30 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_pop(tnr_pool pool);
  * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released);
 
+/* The same for one pool (null: the default pool of `device`, which otherwise must be the pool's):
+ * until it has at most `keep_bytes` mapped. A pool that sleeps has none, and a graph pool keeps
+ * what its graphs need. Adds TNR_ERR_INVALID_POOL. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
+                                               int device);
+
 /* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
  * A limit below what is mapped now takes effect as memory is given back. Initially the setting
  * per_process_memory_fraction of the device's memory. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(int device, size_t limit_bytes);
 TNR_NODISCARD TNR_API tnr_status tnr_limit_get(int device, size_t *limit_bytes);
 
+/* The most that a pool (null: the default pool of `device`, which otherwise must be the pool's) may
+ * have mapped, in bytes; SIZE_MAX for no limit of its own. Like that of the device, a limit below
+ * what is mapped now takes effect as memory is given back, which tnr_pool_trim does. The limit of a
+ * pool that was made stands in its tnr_stats. Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE,
+ * TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_bytes, int device);
+
 /* What an allocation lacks. */
 #define TNR_OOM_REASON_LIST(X)                                                                     \
     X(DEVICE, "the device has no memory left")                                                     \
-    X(DEVICE_LIMIT, "the limit of the device is reached")  /* tnr_limit_set */                     \
-    X(POOL_LIMIT, "the limit of the pool is reached")      /* tnr_pool_options */
+    X(DEVICE_LIMIT, "the limit of the device is reached") /* tnr_limit_set */                      \
+    X(POOL_LIMIT, "the limit of the pool is reached")     /* tnr_pool_limit_set */
 
 typedef enum tnr_oom_reason {
 #define TNR_OOM_REASON_ENUMERATOR(name, text) TNR_OOM_##name,
