@@ -13,8 +13,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/lock.h"
-
 /* No thread's word is so far from its address: it lies in the C library's record of the thread. */
 enum { DISTANCE_MAX = 1 << 14 };
 
@@ -31,7 +29,7 @@ void tnri_alive_start(void)
     const uint32_t *word = NULL;
     if (prctl(PR_GET_TID_ADDRESS, &word, 0, 0, 0) != 0 || word == NULL)
         return;
-    intptr_t distance = (intptr_t)((uintptr_t)word - tnri_lock_self());
+    intptr_t distance = (intptr_t)((uintptr_t)word - tnri_alive_self());
     if (distance > -DISTANCE_MAX && distance < DISTANCE_MAX && *word == tnri_alive_id())
         atomic_store_explicit(&word_distance, distance, memory_order_relaxed);
 }

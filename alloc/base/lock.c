@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/alive.h"
 #include "base/ticks.h"
 
 enum {
@@ -164,7 +163,7 @@ static void lock_own(tnri_lock *lock, uintptr_t self)
 /* Under the lock, which the calling thread has got by `taken`. */
 static void lock_count_turn(tnri_lock *lock)
 {
-    uintptr_t self = tnri_lock_self();
+    uintptr_t self = tnri_alive_self();
     lock->holder = 0;
     if (lock->latest != self) {
         lock->latest = self;

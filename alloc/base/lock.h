@@ -44,6 +44,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/alive.h"
 #include "base/assert.h"
 
 typedef enum tnri_lock_rank {
@@ -103,24 +104,11 @@ int tnri_lock_is_held(const tnri_lock *lock);
 /* 1 if the calling thread holds nothing at all: asserted before every driver call and callback. */
 int tnri_lock_none_held(void);
 
-/* What tells threads apart: an address that each has of its own, a multiple of 16. Another thread
- * may have it later, but not before this one is gone. */
-static inline uintptr_t tnri_lock_self(void)
-{
-#if defined(__x86_64__)
-    uintptr_t self;
-    __asm__("mov %%fs:0, %0" : "=r"(self));
-    return self;
-#else
-    return (uintptr_t)__builtin_thread_pointer();
-#endif
-}
-
 /* The owner's way in: 0 if the calling thread is not the owner. */
 static inline int tnri_lock_take_own(tnri_lock *lock)
 {
     uintptr_t owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
-    uintptr_t place = owner - tnri_lock_self();
+    uintptr_t place = owner - tnri_alive_self();
     if (place >= TNRI_LOCK_OWNERS)
         return 0;
     atomic_store_explicit(&lock->inside[place], 1, memory_order_relaxed);

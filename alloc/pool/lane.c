@@ -124,7 +124,7 @@ void tnri_lane_settle(tnri_arena *arena)
     tnri_tenant *place = tenant_place(arena, 0);
     if (place == NULL)
         place = &arena->lane.tenants[arena->lane.tenants_ever % TNRI_LANE_TENANTS];
-    *place = (tnri_tenant){thread, tnri_lock_self(), tnri_alive_id()};
+    *place = (tnri_tenant){thread, tnri_alive_self(), tnri_alive_id()};
     arena->lane.tenants_ever++;
 }
 

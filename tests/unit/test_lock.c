@@ -234,7 +234,7 @@ static void many_turns_make_an_owner(void **state)
     turns(10);
     assert_int_equal(atomic_load(&owned.owner), 0);
     turns(TURNS);
-    assert_int_equal(atomic_load(&owned.owner), tnri_lock_self());
+    assert_int_equal(atomic_load(&owned.owner), tnri_alive_self());
     owned_since(-(INT64_C(1) << 40));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, other_takes, NULL), 0);
@@ -245,7 +245,7 @@ static void many_turns_make_an_owner(void **state)
     turns(200);
     assert_int_equal(atomic_load(&owned.owner), 0);
     turns(TURNS);
-    assert_int_equal(atomic_load(&owned.owner), tnri_lock_self());
+    assert_int_equal(atomic_load(&owned.owner), tnri_alive_self());
     /* A leaf's lock, taken by everybody, has none. */
     tnri_lock_init(&owned, TNRI_RANK_HOST);
     turns(4 * TURNS);
@@ -261,7 +261,7 @@ static void who_comes_seldom_disturbs_no_owner(void **state)
         skip();
     for (int i = 0; i < VISITS; i++) {
         turns(200);
-        assert_int_equal(atomic_load(&owned.owner), tnri_lock_self());
+        assert_int_equal(atomic_load(&owned.owner), tnri_alive_self());
         owned_since(INT64_C(1) << 40);
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, other_takes, NULL), 0);
@@ -294,12 +294,12 @@ static void a_late_owner_disturbs_nobody(void **state)
     if (!owned_init())
         skip();
     turns(TURNS);
-    uintptr_t place = atomic_load(&owned.owner) - tnri_lock_self();
+    uintptr_t place = atomic_load(&owned.owner) - tnri_alive_self();
     pthread_t owner, third;
     assert_int_equal(pthread_create(&owner, NULL, other_owns, NULL), 0);
     while (!atomic_load(&other_is_in))
         sched_yield();
-    assert_int_not_equal(atomic_load(&owned.owner), tnri_lock_self());
+    assert_int_not_equal(atomic_load(&owned.owner), tnri_alive_self());
     assert_int_not_equal(atomic_load(&owned.owner), 0);
     atomic_store(&owned.inside[place], 1); /* the late store, and how it is taken back */
     atomic_store(&owned.inside[place], 0);
@@ -370,7 +370,7 @@ static void *comer_run(void *user)
 {
     comer *self = user;
     turns(self->turns);
-    self->was_owner = atomic_load(&owned.owner) - tnri_lock_self() < TNRI_LOCK_OWNERS;
+    self->was_owner = atomic_load(&owned.owner) - tnri_alive_self() < TNRI_LOCK_OWNERS;
     atomic_store(&self->is_done, 1);
     while (self->must_stay && !atomic_load(&self->may_go))
         sched_yield();
@@ -422,7 +422,7 @@ static int comers_init(void)
     comer_start(&comers[0], 1, 1);
     uintptr_t address = owned.latest;
     assert_int_equal(tnri_alive_none_at(address), 0);
-    assert_int_equal(tnri_alive_none_at(tnri_lock_self()), 0);
+    assert_int_equal(tnri_alive_none_at(tnri_alive_self()), 0);
     comer_end(&comers[0]);
     gone = tnri_alive_none_at(address);
     return owned_init() && gone;
