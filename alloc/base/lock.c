@@ -2,21 +2,11 @@
 /* The waiting half of the lock, and the rank check: see lock.h. */
 #include "base/lock.h"
 
-#include <linux/membarrier.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
+#include "base/barrier.h"
+#include "base/rest.h"
 #include "base/ticks.h"
 
-enum {
-    DOUBLED_MAX = 6,  /* rests each twice as long as the one before: a microsecond or two, */
-    SPINS_MAX = 30,   /* then as long as the last of those: some tens of microseconds in all; */
-    YIELDS_MAX = 100, /* then the holder has been preempted: let it run; */
-    NAP_NS = 50000,   /* then it is starved: get out of its way */
-    HELD_MAX = 8      /* deepest nesting of locks; the ranks allow no more */
-};
+enum { HELD_MAX = 8 }; /* deepest nesting of locks; the ranks allow no more */
 
 /* Turns in a row that make a thread the owner: at first, and at most. To take a lock away costs as
  * much as some hundred turns of its owner save, so even a lock that is taken away at the worst
@@ -52,7 +42,7 @@ void tnri_lock_owners_start(void)
     if (!OWNERS_WANTED || atomic_load(&owners_possible))
         return;
     tnri_alive_start();
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
+    if (tnri_barrier_start())
         atomic_store(&owners_possible, 1);
 }
 
@@ -62,35 +52,6 @@ void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank)
     *lock = (tnri_lock){.rank = (uint8_t)rank, .streak_wanted = STREAK_FIRST};
     if (rank == TNRI_RANK_ARENA || rank == TNRI_RANK_STREAM)
         lock->is_ownable = (uint8_t)atomic_load(&owners_possible);
-}
-
-static inline void lock_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-/*
- * Leaves the processor to others, the longer the more. Each time doubled, because where many
- * threads want one lock the work is done fastest by whoever has the arena in his cache: he takes
- * the lock again and again while the others rest, and each of them gets a long turn in turn.
- * Looking more often would only take the cache line away from him. But not for long: most waits
- * are for a few list operations, and what a rest is too long is the tail of the waiter's latency.
- */
-static void lock_rest(unsigned round)
-{
-    if (round < SPINS_MAX) {
-        for (unsigned i = 0; i < 1u << (round < DOUBLED_MAX ? round : DOUBLED_MAX); i++)
-            lock_pause();
-    } else if (round < SPINS_MAX + YIELDS_MAX) {
-        sched_yield();
-    } else {
-        struct timespec nap = {0, NAP_NS};
-        nanosleep(&nap, NULL);
-    }
 }
 
 /* From now on it takes twice as many turns to own the lock, or half as many. */
@@ -111,12 +72,11 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
 {
     if (!atomic_compare_exchange_strong(&lock->owner, &owner, TNRI_OWNER_LEAVING))
         return;
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
-        tnri_assert_failed("membarrier serves who has registered", __FILE__, __LINE__);
+    tnri_barrier_run();
     uintptr_t place = owner % OWNER_ALIGNMENT;
     _Atomic uint8_t *inside = &lock->inside[place];
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
-        lock_rest(round);
+        tnri_rest(round);
     if ((int64_t)(tnri_ticks() - lock->owned_ticks) > OWNED_LONG_TICKS)
         lock_own_sooner(lock);
     else if (!tnri_alive_is_gone(owner - place, lock->owner_id))
@@ -177,7 +137,7 @@ int tnri_lock_wait(tnri_lock *lock)
 {
     for (unsigned round = 0;; round++) {
         if (round > 0)
-            lock_rest(round);
+            tnri_rest(round);
         uintptr_t owner = atomic_load_explicit(&lock->owner, memory_order_acquire);
         if (owner != 0) {
             if (owner != TNRI_OWNER_LEAVING)
