@@ -152,7 +152,9 @@ int tnri_lock_wait(tnri_lock *lock)
             continue;
         if (!lock->is_ownable)
             return (int)round;
-        if (tnri_likely(atomic_load_explicit(&lock->owner, memory_order_relaxed) == 0)) {
+        /* `taken` may still be from before a thread became the owner, whose last turn is then known
+         * only to who took the lock away from it: that one's store is the one to acquire from. */
+        if (tnri_likely(atomic_load_explicit(&lock->owner, memory_order_acquire) == 0)) {
             lock_count_turn(lock);
             return (int)round;
         }

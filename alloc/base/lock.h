@@ -34,6 +34,9 @@
  * Who is inside: the owner with place `k` if `holder` is k + 1; another thread, which has set
  * `taken` and seen then that there is no owner, if `holder` is 0.
  *
+ * That all this holds under the memory model of C11 is checked by tests/lock_model, which runs this
+ * code in every way that the model allows and says for each order and fence why it is needed.
+ *
  * Order. Every lock has a rank, the ranks below are the global order, outermost first, and a
  * thread may only take a lock of a higher rank than all those that it holds. Two locks of one rank
  * never nest. From TNR_CHECK=2 each thread keeps the list of what it holds and asserts this.

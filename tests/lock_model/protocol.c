@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lock of the library, as it is, with the explorer's atomics: see explorer.h. Each step of a
+ * report names its line of alloc/base/lock.h or lock.c.
+ *
+ * What stands for the world outside: the kernel's barrier is the explorer's, nobody is ever gone,
+ * no time passes, and threads have small addresses. Each turn under the lock reads and changes
+ * plain data.
+ */
+#undef TNR_CHECK
+#define TNR_CHECK 1 /* not the list of held locks, which is the thread's that explores */
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alive.h"
+#include "base/barrier.h"
+#include "base/rest.h"
+#include "base/ticks.h"
+
+#include "atomics.h"
+#include "protocol.h"
+
+#define tnri_alive_self() ((uintptr_t)(explorer_thread() + 1) << 8)
+#define tnri_alive_start() ((void)0)
+#define tnri_alive_id() ((uint32_t)explorer_thread() + 1)
+#define tnri_alive_none_at(address) ((void)(address), 0)
+#define tnri_alive_is_gone(address, id) ((void)(address), (void)(id), 0)
+#define tnri_barrier_start() 1
+#define tnri_barrier_run() explorer_barrier(MODEL_SITE("barrier", "", memory_order_seq_cst))
+/* The big loop of tnri_lock_wait begins anew with each rest: only how long it rests depends on what
+ * was before. That of lock_disown goes on with the owner it knows. */
+#define tnri_rest(round) explorer_rest(strcmp(__func__, "tnri_lock_wait") == 0)
+#define tnri_ticks() UINT64_C(0)
+#define tnri_assert_failed(condition, file, line) explorer_failed(condition, line)
+
+#include "base/lock.c"
+
+static tnri_lock lock;
+static uint64_t data; /* under the lock */
+
+/* A lock that may have owners, and becomes a thread's own with its second turn in a row. */
+static void lock_start(int is_ownable)
+{
+    explorer_atomic(&owners_possible, sizeof(owners_possible));
+    *(volatile int *)&owners_possible = is_ownable;
+    tnri_lock_init(&lock, TNRI_RANK_ARENA);
+    lock.streak_wanted = 1;
+    data = 0;
+    explorer_atomic(&lock.taken, sizeof(lock.taken));
+    explorer_atomic(&lock.owner, sizeof(lock.owner));
+    explorer_constant(&lock.rank, sizeof(lock.rank));
+    explorer_constant(&lock.is_ownable, sizeof(lock.is_ownable));
+    explorer_plain(&lock.holder, sizeof(lock.holder));
+    explorer_plain(&lock.streak, sizeof(lock.streak));
+    explorer_plain(&lock.streak_wanted, sizeof(lock.streak_wanted));
+    explorer_plain(&lock.latest, sizeof(lock.owned_ticks));
+    explorer_plain(&data, sizeof(data));
+    for (int place = 0; place < TNRI_LOCK_OWNERS; place++) {
+        explorer_atomic(&lock.inside[place], sizeof(lock.inside[place]));
+        explorer_plain(&lock.owners[place], sizeof(lock.owners[place]));
+    }
+}
+
+static void start_unownable(void)
+{
+    lock_start(0);
+}
+
+static void start_free(void)
+{
+    lock_start(1);
+}
+
+/* Thread 0 has had one turn: with its next it is the owner. */
+static void start_nearly_owned(void)
+{
+    lock_start(1);
+    lock.latest = (uintptr_t)1 << 8;
+}
+
+/* Thread 0 is the owner. */
+static void start_owned(void)
+{
+    uintptr_t owner = (uintptr_t)1 << 8;
+    lock_start(1);
+    lock.owners[0] = owner;
+    lock.owner_id = 1;
+    lock.owned_ticks = 0;
+    *(volatile uintptr_t *)&lock.owner = owner;
+}
+
+static void turns(int count)
+{
+    for (int left = count; left > 0; left--) {
+        explorer_settle((uint64_t)left);
+        tnri_lock_take(&lock);
+        data++;
+        tnri_lock_release(&lock);
+    }
+}
+
+static void run_1_1(int thread)
+{
+    (void)thread;
+    turns(1);
+}
+
+static void run_2_2(int thread)
+{
+    (void)thread;
+    turns(2);
+}
+
+static void run_2_1(int thread)
+{
+    turns(thread == 0 ? 2 : 1);
+}
+
+static void run_1_3(int thread)
+{
+    turns(thread == 0 ? 1 : 3);
+}
+
+const explorer_program protocol_programs[] = {
+    {"without owners", 3, start_unownable, run_1_1, 0},
+    {"without owners, two turns each", 2, start_unownable, run_2_2, 0},
+    {"a lock is taken away", 2, start_owned, run_2_1, 0},
+    {"a lock becomes owned and is taken away", 2, start_nearly_owned, run_2_1, 0},
+    {"one owner after the other", 2, start_owned, run_1_3, 0},
+    {"both may own it", 2, start_free, run_2_2, 0},
+    {"two take a lock away", 3, start_owned, run_1_1, 1},
+    {"a lock becomes owned, and two take it away", 3, start_nearly_owned, run_2_1, 1},
+};
+const size_t protocol_programs_count = sizeof(protocol_programs) / sizeof(protocol_programs[0]);
