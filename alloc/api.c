@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "pool/graph_end.h"
+#include "pool/handle.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
 
@@ -59,7 +60,7 @@ static inline tnr_status request_make(tnri_request *request, size_t bytes, size_
 }
 
 static tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int device,
-                               tnr_pool pool, tnr_stream stream)
+                               tnr_pool handle, tnr_stream stream)
 {
     tnri_arena *arena;
     tnri_request request;
@@ -71,9 +72,9 @@ static tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int d
     if (tnri_unlikely(status != TNR_OK))
         return status;
     if (tnri_unlikely(tnri_capturing()) && bytes > 0 &&
-        tnri_captures_get()->malloc(device, pool, stream, &request, ptr, &status))
+        tnri_captures_get()->malloc(device, handle, stream, &request, ptr, &status))
         return status;
-    status = tnri_library_arena(device, pool, stream, &arena);
+    status = tnri_library_arena(device, handle, stream, &arena);
     if (tnri_unlikely(status != TNR_OK))
         return status;
     if (tnri_unlikely(bytes == 0))
@@ -106,14 +107,18 @@ tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment, int de
     return block_malloc(ptr, bytes, alignment, device, NULL, stream);
 }
 
-tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_pool pool, int device, tnr_stream stream)
+tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_pool handle, int device, tnr_stream stream)
 {
     if (ptr != NULL)
         *ptr = NULL;
-    tnr_status status = tnri_library_pool_named(pool, device, &pool);
-    if (status != TNR_OK)
-        return status;
-    return block_malloc(ptr, bytes, TNR_ALIGNMENT_DEFAULT, device, pool, stream);
+    if (handle == NULL) { /* whatever the routing */
+        tnri_device *found;
+        tnr_status status = tnri_library_device(device, &found);
+        if (status != TNR_OK)
+            return status;
+        handle = found->pool_default->handle;
+    }
+    return block_malloc(ptr, bytes, TNR_ALIGNMENT_DEFAULT, device, handle, stream);
 }
 
 /* Why an address cannot be freed or described, for one that the library knows nothing of. */
@@ -183,7 +188,7 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
             info->device = device->index;
             info->stream =
                 arena->key == TNRI_KEY_GRAPH ? tnri_captures_get()->home(block) : arena->stream;
-            info->pool = arena->pool == device->pool_default ? NULL : arena->pool;
+            info->pool = tnri_pool_handle(arena->pool);
         }
         tnri_lock_release(&arena->lock);
     }
@@ -195,12 +200,12 @@ tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
 
 /* ---- pools ---------------------------------------------------------------------------------- */
 
-tnr_status tnr_pool_create(tnr_pool *pool, int device, const tnr_pool_options *options)
+tnr_status tnr_pool_create(tnr_pool *handle, int device, const tnr_pool_options *options)
 {
     static const tnr_pool_options defaults = TNR_POOL_OPTIONS_INIT;
-    if (pool == NULL)
+    if (handle == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_create: pool is null.");
-    *pool = NULL;
+    *handle = NULL;
     if (options == NULL)
         options = &defaults;
     if (options->struct_bytes != sizeof(*options) || (int)options->handle_type < 0 ||
@@ -212,18 +217,17 @@ tnr_status tnr_pool_create(tnr_pool *pool, int device, const tnr_pool_options *o
     tnr_status status = tnri_library_device(device, &found);
     if (status != TNR_OK)
         return status;
-    return tnri_pool_make(found, options, TNRI_POOL_PLAIN, pool);
+    tnr_pool pool;
+    status = tnri_pool_make(found, options, TNRI_POOL_PLAIN, &pool);
+    if (status == TNR_OK)
+        *handle = pool->handle;
+    return status;
 }
 
-tnr_status tnr_pool_destroy(tnr_pool pool)
+/* Ends a pool that is held, if nothing speaks against it. */
+static tnr_status pool_destroy(tnr_pool pool)
 {
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    if (pool == NULL)
-        return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
-    tnr_status status = tnri_pool_check(pool);
-    if (status != TNR_OK)
-        return status;
+    tnri_visit visit;
     if (pool == pool->device->pool_default)
         return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
     if (pool->is_private)
@@ -231,24 +235,38 @@ tnr_status tnr_pool_destroy(tnr_pool pool)
                           pool->name);
     tnri_graph_end_await(pool);
     if (atomic_load(&pool->routed_threads) > 0)
+        tnri_routes_sweep();
+    uint32_t routed = atomic_load(&pool->routed_threads);
+    if (routed > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
-                          atomic_load(&pool->routed_threads), pool->name);
-    tnri_visit visit;
-    status = tnri_device_enter(pool->device, &visit);
-    if (status != TNR_OK)
-        return status;
-    status = tnri_pool_end(pool, 0);
-    tnri_device_leave(&visit);
+                          routed, pool->name);
+    tnr_status status = tnri_device_enter(pool->device, &visit);
+    if (status == TNR_OK) {
+        status = tnri_pool_end(pool, 0);
+        tnri_device_leave(&visit);
+    }
     return status;
 }
 
-tnr_status tnr_pool_push(tnr_pool pool)
+tnr_status tnr_pool_destroy(tnr_pool handle)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnr_status status = pool == NULL ? tnri_library_start() : tnri_pool_check(pool);
+    if (handle == NULL)
+        return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
+    tnr_pool pool;
+    tnr_status status = tnri_pool_resolve(handle, &pool);
     if (status != TNR_OK)
         return status;
+    status = pool_destroy(pool);
+    if (status != TNR_OK)
+        tnri_pool_drop(pool);
+    return status;
+}
+
+/* Routes the calling thread to a pool that is held, or, with null, to the default pools. */
+static tnr_status pool_push(tnr_pool pool)
+{
     if (pool != NULL && pool->is_graph)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is a graph pool: capture into it instead of routing "
@@ -256,30 +274,53 @@ tnr_status tnr_pool_push(tnr_pool pool)
                           pool->name);
     tnri_thread *thread = tnri_thread_here();
     uint64_t epoch = atomic_load(&tnri_library_epoch);
-    if (thread->routes_epoch != epoch)
+    if (thread->routes_epoch != epoch) {
         thread->routes_count = 0;
+        thread->routes = NULL; /* freed by the shutdown */
+        thread->routes_epoch = epoch;
+    }
     if (thread->routes_count == TNRI_ROUTES_MAX)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_push nests at most %d deep.",
                           TNRI_ROUTES_MAX);
-    thread->routes_epoch = epoch;
-    thread->routes[thread->routes_count++] = pool;
-    if (pool != NULL)
+    if (thread->routes == NULL && (thread->routes = tnri_routes_make()) == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to route a thread.");
+    tnri_route *route = &thread->routes->at[thread->routes_count++];
+    *route = (tnri_route){0};
+    if (pool != NULL) {
+        *route = (tnri_route){pool->handle, pool, pool->device->index};
         atomic_fetch_add(&pool->routed_threads, 1);
+    }
     return TNR_OK;
 }
 
-tnr_status tnr_pool_pop(tnr_pool pool)
+tnr_status tnr_pool_push(tnr_pool handle)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnr_pool pool = NULL;
+    tnr_status status = handle == NULL ? tnri_library_start() : tnri_pool_resolve(handle, &pool);
+    if (status != TNR_OK)
+        return status;
+    status = pool_push(pool);
+    if (pool != NULL)
+        tnri_pool_drop(pool);
+    return status;
+}
+
+tnr_status tnr_pool_pop(tnr_pool handle)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
     tnri_thread *thread = tnri_thread_here();
     int routed =
         thread->routes_epoch == atomic_load(&tnri_library_epoch) ? thread->routes_count : 0;
-    if (routed == 0 || thread->routes[routed - 1] != pool)
+    if (routed == 0 || thread->routes->at[routed - 1].handle != handle)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_pool_pop: %p is not the pool that this thread pushed last.",
-                          (void *)pool);
-    thread->routes_count--;
+                          (void *)handle);
+    tnri_route *route = &thread->routes->at[--thread->routes_count];
+    struct tnr_pool_st *pool = route->pool;
+    route->pool = NULL;
     if (pool != NULL)
         atomic_fetch_sub(&pool->routed_threads, 1);
     return TNR_OK;
@@ -318,12 +359,17 @@ tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released)
     return status == TNR_OK ? trim(found, NULL, keep_bytes, released) : status;
 }
 
-tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes, int device)
+tnr_status tnr_pool_trim(size_t *released, tnr_pool handle, size_t keep_bytes, int device)
 {
+    tnr_pool pool;
     if (released != NULL)
         *released = 0;
-    tnr_status status = tnri_library_pool_named(pool, device, &pool);
-    return status == TNR_OK ? trim(pool->device, pool, keep_bytes, released) : status;
+    tnr_status status = tnri_library_pool_named(handle, device, &pool);
+    if (status != TNR_OK)
+        return status;
+    status = trim(pool->device, pool, keep_bytes, released);
+    tnri_pool_drop(pool);
+    return status;
 }
 
 tnr_status tnr_limit_set(int device, size_t limit_bytes)
@@ -335,12 +381,15 @@ tnr_status tnr_limit_set(int device, size_t limit_bytes)
     return status;
 }
 
-tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_bytes, int device)
+tnr_status tnr_pool_limit_set(tnr_pool handle, size_t limit_bytes, int device)
 {
-    tnr_status status = tnri_library_pool_named(pool, device, &pool);
-    if (status == TNR_OK)
-        atomic_store(&pool->limit_bytes, limit_bytes == SIZE_MAX ? UINT64_MAX : limit_bytes);
-    return status;
+    tnr_pool pool;
+    tnr_status status = tnri_library_pool_named(handle, device, &pool);
+    if (status != TNR_OK)
+        return status;
+    atomic_store(&pool->limit_bytes, limit_bytes == SIZE_MAX ? UINT64_MAX : limit_bytes);
+    tnri_pool_drop(pool);
+    return TNR_OK;
 }
 
 tnr_status tnr_limit_get(int device, size_t *limit_bytes)

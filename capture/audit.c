@@ -100,7 +100,7 @@ static int pools_add(judge *self, tnri_device *device)
                 ok = spans_add(self, arena);
         }
         if (!ok)
-            tnri_pool_walk_end(device, pool);
+            tnri_pool_drop(pool);
     }
     return ok;
 }
@@ -209,8 +209,7 @@ static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *f
         at.graph = captured == NULL ? 0 : captured->graph;
     }
     tnri_lock_release(&at.arena->lock);
-    if (at.arena->pool != device->pool_default)
-        finding->pool = at.arena->pool;
+    finding->pool = tnri_pool_handle(at.arena->pool);
     return at;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "pool/handle.h"
 #include "pool/pool.h"
 
 enum {
@@ -21,6 +22,17 @@ enum {
     BUFFER_BYTES = 16384,
     FORMAT_MAX = 512 /* bytes of one formatted piece; names are not formatted */
 };
+
+/* The name of a pool. 0: it is the default one, or has just ended. */
+static int pool_name(tnr_pool handle, char name[TNRI_POOL_NAME_BYTES])
+{
+    tnr_pool pool = tnri_pool_find(handle);
+    if (pool == NULL)
+        return 0;
+    memcpy(name, pool->name, TNRI_POOL_NAME_BYTES);
+    tnri_pool_drop(pool);
+    return 1;
+}
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -178,7 +190,8 @@ static void row_say(const tnr_audit_finding *finding, cells row)
         snprintf(row[COLUMN_BLOCK], CELL_BYTES, "-");
         snprintf(row[COLUMN_BYTES], CELL_BYTES, "-");
     }
-    snprintf(row[COLUMN_POOL], CELL_BYTES, "%s", finding->pool == NULL ? "-" : finding->pool->name);
+    char name[TNRI_POOL_NAME_BYTES];
+    snprintf(row[COLUMN_POOL], CELL_BYTES, "%s", pool_name(finding->pool, name) ? name : "-");
     if (finding->owner != 0)
         snprintf(row[COLUMN_OWNER], CELL_BYTES, "%" PRIu64, finding->owner);
     else
@@ -355,7 +368,8 @@ static void json_finding(writer *to, const tnr_audit_finding *finding)
     else
         write_text(to, ", \"block\": null, \"bytes\": null");
     write_text(to, ", \"pool\": ");
-    json_text_or_null(to, finding->pool == NULL ? NULL : finding->pool->name);
+    char name[TNRI_POOL_NAME_BYTES];
+    json_text_or_null(to, pool_name(finding->pool, name) ? name : NULL);
     if (finding->owner != 0)
         write_format(to, ", \"owner\": %" PRIu64, finding->owner);
     else

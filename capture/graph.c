@@ -469,7 +469,13 @@ void tnri_orphans_end(void)
         left++;
         if (tnri_device_enter(place->pool->device, &visit) != TNR_OK)
             continue;
-        left -= tnri_pool_end(place->pool, 0) == TNR_OK; /* frees the place */
+        tnr_pool pool = place->pool;
+        if (tnri_pool_hold(pool)) {
+            if (tnri_pool_end(pool, 0) == TNR_OK) /* frees the place */
+                left--;
+            else
+                tnri_pool_drop(pool);
+        }
         tnri_device_leave(&visit);
     }
     atomic_store(&orphans_count, left);

@@ -12,12 +12,13 @@
 #include "pool/library.h"
 #include "room.h"
 
-tnr_status tnr_graph_pool_create(tnr_pool *pool, int device_index, const tnr_pool_options *options)
+tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
+                                 const tnr_pool_options *options)
 {
     static const tnr_pool_options defaults = TNR_POOL_OPTIONS_INIT;
-    if (pool == NULL)
+    if (handle == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_pool_create: pool is null.");
-    *pool = NULL;
+    *handle = NULL;
     if (options == NULL)
         options = &defaults;
     if (options->struct_bytes != sizeof(*options) || (int)options->handle_type < 0 ||
@@ -38,7 +39,7 @@ tnr_status tnr_graph_pool_create(tnr_pool *pool, int device_index, const tnr_poo
     else
         status = tnri_place_make(device, options, 0, &place);
     if (status == TNR_OK)
-        *pool = place->pool;
+        *handle = place->pool->handle;
     tnri_room_leave();
     return status;
 }
@@ -95,7 +96,7 @@ static void graph_describe(const tnri_graph *graph, tnr_graph_info *info)
     info->device = graph->device->index;
     info->is_capturing = graph->is_capturing;
     info->is_private = graph->place != NULL && graph->place->is_private;
-    info->pool = graph->place == NULL ? NULL : graph->place->pool;
+    info->pool = graph->place == NULL ? NULL : graph->place->pool->handle;
     info->blocks = graph->blocks;
     info->reused = graph->reused;
     info->bytes = 0;

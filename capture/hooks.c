@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "capture.h"
 #include "hold.h"
+#include "pool/handle.h"
 #include "pool/library.h"
 #include "pool/witness.h"
 #include "retire.h"
@@ -49,7 +50,24 @@ static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
     return tnri_witness_stream((*capture)->device, stream);
 }
 
-static tnr_status malloc_inside(int device, tnr_pool pool, tnr_stream stream,
+/* Refuses a pool that the caller named if it is not the capture's. In the room: it is not held by
+ * who waits for it, since a private pool is ended in there. */
+static tnr_status pool_check(const tnri_capture *capture, tnr_stream stream, tnr_pool handle)
+{
+    tnr_pool pool;
+    tnr_status status = tnri_pool_resolve(handle, &pool);
+    if (status != TNR_OK)
+        return status;
+    if (pool != capture->place->pool)
+        status = tnri_error(TNR_ERR_CAPTURE,
+                            "stream %p is captured into pool \"%s\", so it cannot allocate from "
+                            "\"%s\".",
+                            (void *)stream, capture->place->pool->name, pool->name);
+    tnri_pool_drop(pool);
+    return status;
+}
+
+static tnr_status malloc_inside(int device, tnr_pool handle, tnr_stream stream,
                                 const tnri_request *request, void **ptr)
 {
     tnri_capture *capture;
@@ -61,15 +79,14 @@ static tnr_status malloc_inside(int device, tnr_pool pool, tnr_stream stream,
                           "stream %p is captured on device %d; memory of device %d cannot be "
                           "allocated on it.",
                           (void *)stream, capture->device->index, device);
-    if (pool != NULL && pool != capture->place->pool)
-        return tnri_error(TNR_ERR_CAPTURE,
-                          "stream %p is captured into pool \"%s\", so it cannot allocate from "
-                          "\"%s\".",
-                          (void *)stream, capture->place->pool->name, pool->name);
+    if (handle != NULL)
+        status = pool_check(capture, stream, handle);
+    if (status != TNR_OK)
+        return status;
     return tnri_place_malloc(capture, stream, request, ptr);
 }
 
-static int hook_malloc(int device, tnr_pool pool, tnr_stream stream, const tnri_request *request,
+static int hook_malloc(int device, tnr_pool handle, tnr_stream stream, const tnri_request *request,
                        void **ptr, tnr_status *status)
 {
     if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
@@ -77,7 +94,7 @@ static int hook_malloc(int device, tnr_pool pool, tnr_stream stream, const tnri_
     if (tnri_room_enter() > 0)
         *status = tnri_room_error("an allocation on a stream that is captured");
     else
-        *status = malloc_inside(device, pool, stream, request, ptr);
+        *status = malloc_inside(device, handle, stream, request, ptr);
     tnri_room_leave();
     return 1;
 }

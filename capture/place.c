@@ -61,7 +61,8 @@ tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options,
     /* The arena's life is made here, so that no free ever lacks the memory for it. */
     if (tnri_life_of(place->arena) != NULL)
         return TNR_OK;
-    (void)tnri_pool_end(place->pool, 0); /* empty; frees the place through pool_gone */
+    if (!tnri_pool_hold(place->pool) || tnri_pool_end(place->pool, 0) != TNR_OK)
+        tnri_assert(0); /* it is empty; that frees the place through pool_gone */
     return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
 }
 

@@ -9,6 +9,7 @@
 #include "capture.h"
 #include "hooks.h"
 #include "pool/asleep.h"
+#include "pool/handle.h"
 #include "pool/library.h"
 #include "retire.h"
 #include "room.h"
@@ -37,19 +38,9 @@ static tnr_status scope_check(int device_index, tnr_stream stream,
     return status;
 }
 
-/* The place to capture into: that of the pool asked for, or a new one. */
-static tnr_status place_for(tnri_device *device, const tnr_capture_options *options,
-                            tnri_place **place)
+/* The place of a graph pool that the caller named, which is held. */
+static tnr_status place_of(const tnri_device *device, tnr_pool pool, tnri_place **place)
 {
-    tnr_pool pool = options->pool;
-    if (pool == NULL) {
-        tnr_pool_options fresh = TNR_POOL_OPTIONS_INIT;
-        fresh.name = options->name != NULL ? options->name : "graph";
-        return tnri_place_make(device, &fresh, 1, place);
-    }
-    tnr_status status = tnri_pool_check(pool);
-    if (status != TNR_OK)
-        return status;
     if (!pool->is_graph)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is no graph pool. Make one with tnr_graph_pool_create.",
@@ -63,16 +54,38 @@ static tnr_status place_for(tnri_device *device, const tnr_capture_options *opti
     return TNR_OK;
 }
 
+/* The place to capture into: that of the pool asked for, which is *held, or a new one. */
+static tnr_status place_for(tnri_device *device, const tnr_capture_options *options,
+                            tnri_place **place, tnr_pool *held)
+{
+    *held = NULL;
+    if (options->pool == NULL) {
+        tnr_pool_options fresh = TNR_POOL_OPTIONS_INIT;
+        fresh.name = options->name != NULL ? options->name : "graph";
+        return tnri_place_make(device, &fresh, 1, place);
+    }
+    tnr_status status = tnri_pool_resolve(options->pool, held);
+    if (status != TNR_OK)
+        return status;
+    status = place_of(device, *held, place);
+    if (status != TNR_OK)
+        tnri_pool_drop(*held);
+    return status;
+}
+
 /* A capture with its place, not under way yet. */
 static tnr_status scope_make(tnri_device *device, tnr_stream stream,
                              const tnr_capture_options *options, tnri_capture **capture)
 {
     tnri_place *place;
+    tnr_pool held;
     tnri_error_aside aside;
-    tnr_status status = place_for(device, options, &place);
+    tnr_status status = place_for(device, options, &place, &held);
     if (status != TNR_OK)
         return status;
     status = tnri_capture_make(device, stream, place, options, capture);
+    if (held != NULL)
+        tnri_pool_drop(held); /* from here on the capture keeps it */
     if (status == TNR_OK)
         return TNR_OK;
     tnri_error_take(&aside);

@@ -28,6 +28,7 @@
 #include "driver/capturing.h"
 #include "history/note.h"
 #include "pool/asleep.h"
+#include "pool/handle.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
 #include "sleep_callback.h"
@@ -73,15 +74,30 @@ static void set_free(pool_set *set)
  * wait for a thread whose callback waits for this one. */
 static _Thread_local int is_in_turn;
 
-/* Finds the device and waits for this thread's turn. */
-static tnr_status turn_begin(int device_index, tnri_device **device)
+/* Refuses a pool that is none (null is one), before anything waits or starts for it. It may have
+ * ended when the turn has come: whoever waits for one holds no pool. */
+static tnr_status handle_check(tnr_pool handle, int device)
+{
+    tnr_pool pool;
+    if (handle == NULL)
+        return TNR_OK;
+    tnr_status status = tnri_library_pool_named(handle, device, &pool);
+    if (status == TNR_OK)
+        tnri_pool_drop(pool);
+    return status;
+}
+
+/* Finds the device and waits for this thread's turn, with the pool that it is for. */
+static tnr_status turn_begin(int device_index, tnr_pool handle, tnri_device **device)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (is_in_turn)
         return tnri_error(TNR_ERR_BUSY, "this is a callback of a sleep or wake, which goes on when "
                                         "the callback returns. Sleep or wake after it.");
-    tnr_status status = tnri_library_device(device_index, device);
+    tnr_status status = handle_check(handle, device_index);
+    if (status == TNR_OK)
+        status = tnri_library_device(device_index, device);
     if (status != TNR_OK)
         return status;
     tnri_staging_turn_begin(*device);
@@ -95,27 +111,26 @@ static void turn_end(tnri_device *device)
     tnri_staging_turn_end(device);
 }
 
-/* The set of one pool (null: the default pool), or of all of a device. It is this thread's turn. */
-static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool pool, int is_all)
+/* The set of the pool that a handle names (null: the default pool), or of all of a device. It is
+ * this thread's turn. */
+static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool handle, int is_all)
 {
     tnr_status status = TNR_OK;
     *set = (pool_set){.device = device, .is_all = is_all};
-    if (pool == NULL)
-        pool = device->pool_default;
     if (!is_all) {
-        status = tnri_pool_check(pool);
+        tnr_pool pool;
+        status = tnri_library_pool_named(handle, device->index, &pool);
         if (status != TNR_OK)
             return status;
-        if (pool->device != device)
-            return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
-                              pool->name, pool->device->index, device->index);
-        return set_add(set, pool);
+        status = set_add(set, pool);
+        tnri_pool_drop(pool);
+        return status;
     }
     for (tnr_pool each = NULL;
          status == TNR_OK && (each = tnri_pool_walk(set->device, each)) != NULL;) {
         status = set_add(set, each);
         if (status != TNR_OK)
-            tnri_pool_walk_end(set->device, each);
+            tnri_pool_drop(each);
     }
     if (status != TNR_OK)
         set_free(set);
@@ -383,7 +398,7 @@ static tnr_status set_sleep(pool_set *set, const tnr_sleep_options *options)
     return status;
 }
 
-static tnr_status sleep_begin(int device, tnr_pool pool, int is_all,
+static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
                               const tnr_sleep_options *options)
 {
     tnr_sleep_options chosen = TNR_SLEEP_OPTIONS_INIT;
@@ -395,11 +410,11 @@ static tnr_status sleep_begin(int device, tnr_pool pool, int is_all,
     if (options != NULL)
         chosen = *options;
     tnri_device *found;
-    tnr_status status = turn_begin(device, &found);
+    tnr_status status = turn_begin(device, handle, &found);
     if (status != TNR_OK)
         return status;
     pool_set set;
-    status = set_make(&set, found, pool, is_all);
+    status = set_make(&set, found, handle, is_all);
     if (status == TNR_OK) {
         status = set_sleep(&set, &chosen);
         set_free(&set);
@@ -435,14 +450,14 @@ static tnr_status set_wake_up(pool_set *set)
     return status;
 }
 
-static tnr_status wake_begin(int device, tnr_pool pool, int is_all)
+static tnr_status wake_begin(int device, tnr_pool handle, int is_all)
 {
     tnri_device *found;
-    tnr_status status = turn_begin(device, &found);
+    tnr_status status = turn_begin(device, handle, &found);
     if (status != TNR_OK)
         return status;
     pool_set set;
-    status = set_make(&set, found, pool, is_all);
+    status = set_make(&set, found, handle, is_all);
     if (status == TNR_OK) {
         status = set_wake_up(&set);
         set_free(&set);
@@ -451,14 +466,14 @@ static tnr_status wake_begin(int device, tnr_pool pool, int is_all)
     return status;
 }
 
-tnr_status tnr_pool_sleep(tnr_pool pool, int device, const tnr_sleep_options *options)
+tnr_status tnr_pool_sleep(tnr_pool handle, int device, const tnr_sleep_options *options)
 {
-    return sleep_begin(device, pool, 0, options);
+    return sleep_begin(device, handle, 0, options);
 }
 
-tnr_status tnr_pool_wake(tnr_pool pool, int device)
+tnr_status tnr_pool_wake(tnr_pool handle, int device)
 {
-    return wake_begin(device, pool, 0);
+    return wake_begin(device, handle, 0);
 }
 
 tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options)
@@ -520,16 +535,19 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
                       device->index);
 }
 
-uint64_t tnr_pool_generation(tnr_pool pool, int device)
+uint64_t tnr_pool_generation(tnr_pool handle, int device)
 {
     if (atomic_load(&tnri_generation) == 0)
         return 0;
     tnri_device *found = tnri_device_at(device);
     if (found == NULL || !atomic_load_explicit(&found->in_use, memory_order_acquire))
         return 0;
+    if (handle == NULL)
+        return atomic_load(&found->pool_default->asleep.generation);
+    tnr_pool pool = tnri_pool_find(handle);
     if (pool == NULL)
-        pool = found->pool_default;
-    if (atomic_load(&pool->magic) != TNRI_POOL_MAGIC_LIVE || pool->device != found)
         return 0;
-    return atomic_load(&pool->asleep.generation);
+    uint64_t generation = pool->device == found ? atomic_load(&pool->asleep.generation) : 0;
+    tnri_pool_drop(pool);
+    return generation;
 }

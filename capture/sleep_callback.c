@@ -62,7 +62,7 @@ void tnri_sleep_notify(tnr_sleep_event event, tnr_pool pool)
     memcpy(entries, callbacks, count * sizeof(entries[0]));
     tnri_lock_release(&callbacks_lock);
     tnri_assert_none_held();
-    tnr_pool handle = pool == pool->device->pool_default ? NULL : pool;
+    tnr_pool handle = tnri_pool_handle(pool);
     for (size_t i = 0; i < count; i++)
         entries[i].callback(event, handle, pool->device->index,
                             atomic_load(&pool->asleep.generation), entries[i].user);

@@ -69,9 +69,9 @@ static inline const tnri_upper *tnri_upper_get(void)
  * begins, so it is there whenever tnri_capturing() says yes. */
 typedef struct tnri_captures {
     /* Serves a request if its stream is being captured: returns 1, and the outcome in *status.
-     * `pool` is what the caller asked for by name; null: none. */
-    int (*malloc)(int device, struct tnr_pool_st *pool, tnr_stream stream,
-                  const tnri_request *request, void **ptr, tnr_status *status);
+     * `handle` is what the caller named as the pool; null: none. */
+    int (*malloc)(int device, tnr_pool handle, tnr_stream stream, const tnri_request *request,
+                  void **ptr, tnr_status *status);
 
     /* Asked, while a capture is under way, about the free of a block that may be live and start at
      * `ptr`: returns 1 if it took the free over, with the outcome in *status. */

@@ -52,7 +52,7 @@
 
 typedef enum tnri_lock_rank {
     TNRI_RANK_LIBRARY = 1, /* start, shutdown, configuration */
-    TNRI_RANK_DEVICE,      /* a device's list of pools */
+    TNRI_RANK_DEVICE,      /* a device's list of pools; the table of handles; the list of routes */
     TNRI_RANK_POOL,        /* a pool's table of arenas */
     TNRI_RANK_STREAMS,     /* the registry of streams */
     TNRI_RANK_STREAM,      /* a stream's marks, clock and pending uses */

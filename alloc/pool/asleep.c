@@ -19,8 +19,7 @@ int tnri_pool_work_begin(tnr_pool pool)
     /* Either this thread sees the new state, or who set it sees this worker: all are in one
      * order. */
     atomic_fetch_add(&pool->asleep.workers, 1);
-    if (atomic_load(&pool->asleep.state) == TNRI_AWAKE ||
-        atomic_load(&pool->magic) != TNRI_POOL_MAGIC_LIVE)
+    if (atomic_load(&pool->asleep.state) == TNRI_AWAKE || atomic_load(&pool->live) == NULL)
         return 1;
     atomic_fetch_sub(&pool->asleep.workers, 1);
     return 0;
@@ -37,21 +36,6 @@ void tnri_pool_work_wait(tnr_pool pool)
     tnri_assert_none_held();
     while (atomic_load(&pool->asleep.workers) != 0)
         sched_yield();
-}
-
-int tnri_pool_hold(tnr_pool pool)
-{
-    tnri_lock_take(&pool->device->lock);
-    int is_live = atomic_load(&pool->magic) == TNRI_POOL_MAGIC_LIVE;
-    if (is_live)
-        pool->visitors_count++;
-    tnri_lock_release(&pool->device->lock);
-    return is_live;
-}
-
-void tnri_pool_drop(tnr_pool pool)
-{
-    tnri_pool_walk_end(pool->device, pool);
 }
 
 tnr_status tnri_asleep_settle(tnr_pool pool)

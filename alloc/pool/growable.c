@@ -121,9 +121,12 @@ tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stre
                           bytes_max);
     tnr_pool pool;
     tnr_status status = tnri_library_pool(device, &pool);
-    if (status != TNR_OK || bytes_max == 0)
+    if (status != TNR_OK)
         return status;
-    return tnri_pool_reserve(pool, bytes_max, stream, ptr);
+    if (bytes_max > 0)
+        status = tnri_pool_reserve(pool, bytes_max, stream, ptr);
+    tnri_pool_drop(pool);
+    return status;
 }
 
 tnr_status tnr_commit(void *ptr, size_t bytes)

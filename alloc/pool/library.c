@@ -11,6 +11,7 @@
 #include "conf/environment.h"
 #include "base/ticks.h"
 #include "pool/graph_end.h"
+#include "pool/handle.h"
 #include "pool/reclaim.h"
 #include "snapshot/trigger.h"
 
@@ -131,22 +132,6 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     return status;
 }
 
-tnr_status tnri_library_pool_named(tnr_pool pool, int device_index, tnr_pool *named)
-{
-    tnri_device *device;
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    tnr_status status =
-        pool == NULL ? tnri_library_device(device_index, &device) : tnri_pool_check(pool);
-    if (status != TNR_OK)
-        return status;
-    if (pool != NULL && pool->device->index != device_index)
-        return tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
-                          pool->name, pool->device->index, device_index);
-    *named = pool != NULL ? pool : device->pool_default;
-    return TNR_OK;
-}
-
 uint64_t tnri_thread_number(void)
 {
     static _Atomic uint64_t last;
@@ -162,22 +147,44 @@ tnr_pool tnri_thread_route(tnri_thread *thread, int device)
         return NULL;
     }
     for (int i = thread->routes_count; i-- > 0;)
-        if (thread->routes[i] == NULL || thread->routes[i]->device->index == device)
-            return thread->routes[i];
+        if (thread->routes->at[i].handle == NULL || thread->routes->at[i].device == device)
+            return thread->routes->at[i].handle;
     return NULL;
 }
 
-TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device_index,
-                                               tnr_pool pool, tnr_stream stream, tnri_arena **arena)
+tnr_status tnri_library_pool_named(tnr_pool handle, int device_index, tnr_pool *pool)
 {
     tnri_device *device;
-    tnr_status status = tnri_library_device(device_index, &device);
+    tnr_status status;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (handle == NULL) {
+        status = tnri_library_device(device_index, &device);
+        if (status == TNR_OK)
+            status = tnri_pool_resolve(device->pool_default->handle, pool);
+        return status;
+    }
+    status = tnri_pool_resolve(handle, pool);
+    if (status != TNR_OK || (*pool)->device->index == device_index)
+        return status;
+    status = tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
+                        (*pool)->name, (*pool)->device->index, device_index);
+    tnri_pool_drop(*pool);
+    return status;
+}
+
+TNRI_SELDOM tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device, tnr_pool handle,
+                                               tnr_stream stream, tnri_arena **arena)
+{
+    tnr_pool pool;
+    tnr_status status = tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
         return status;
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
-    status = tnri_pool_arena(pool == NULL ? device->pool_default : pool, stream, arena);
+    status = tnri_pool_arena(pool, stream, arena);
     if (status == TNR_OK && tnri_likely(tnri_conf_get()->lanes_forced == 0)) /* else one in turn */
-        *slot = (tnri_cached_arena){*arena, generation, stream, pool, device_index};
+        *slot = (tnri_cached_arena){*arena, generation, stream, handle, device};
+    tnri_pool_drop(pool);
     return status;
 }
 
@@ -190,17 +197,11 @@ TNRI_SELDOM void tnri_library_arena_leave(const tnri_arena *arena)
     thread->lane_left = arena;
 }
 
-tnr_status tnri_library_pool(int device_index, tnr_pool *pool)
+tnr_status tnri_library_pool(int device, tnr_pool *pool)
 {
-    tnri_device *device;
-    tnr_status status = tnri_library_device(device_index, &device);
-    if (status != TNR_OK)
-        return status;
     tnri_thread *thread = tnri_thread_here();
-    *pool = thread->routes_count == 0 ? NULL : tnri_thread_route(thread, device_index);
-    if (*pool == NULL)
-        *pool = device->pool_default;
-    return TNR_OK;
+    tnr_pool handle = thread->routes_count == 0 ? NULL : tnri_thread_route(thread, device);
+    return tnri_library_pool_named(handle, device, pool);
 }
 
 /* ---- shutdown ------------------------------------------------------------------------------- */
@@ -240,8 +241,9 @@ static tnr_status device_end_pools(tnri_device *device)
         status = captures->device_ending(device, 1);
     tnr_pool pool = NULL;
     while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
-        tnri_pool_walk_end(device, pool);
         status = tnri_pool_end(pool, 1);
+        if (status != TNR_OK)
+            tnri_pool_drop(pool);
     }
     /* Here, while the context is at hand: entering it once more could fail. */
     const tnri_upper *upper = tnri_upper_get();
@@ -250,10 +252,6 @@ static tnr_status device_end_pools(tnri_device *device)
     tnri_device_leave(&visit);
     if (status != TNR_OK)
         return status;
-    while ((pool = device->pools) != NULL) {
-        device->pools = pool->next;
-        tnri_pool_forget(pool);
-    }
     tnri_device_withdraw(device);
     return TNR_OK;
 }
@@ -292,6 +290,8 @@ tnr_status tnr_shutdown(int force)
     tnri_gate_set(0, TNRI_GATE_STOPPED);
     atomic_store(&tnri_generation, 0);
     atomic_fetch_add(&tnri_library_epoch, 1); /* threads still routed somewhere are so no more */
+    tnri_routes_forget();
+    tnri_pools_forget();
     tnri_devices_forget();
     tnri_driver_unload();
     tnri_seeing_end();

@@ -27,23 +27,26 @@ tnr_status tnri_forked_error(void);
 /* The device, in use. Starts the library. */
 tnr_status tnri_library_device(int index, tnri_device **device);
 
-/* The pool that a caller names together with its device; null is that one's default pool. */
-tnr_status tnri_library_pool_named(tnr_pool pool, int device, tnr_pool *named);
-
-/* Where the calling thread is routed on a device; null for the default pool. */
+/* Where the calling thread is routed on a device, by handle; null for the default pool. */
 tnr_pool tnri_thread_route(tnri_thread *thread, int device);
 
-/* Finds or makes the arena for a stream of a pool (null: routing, then the default pool), and
- * remembers it in the slot. */
-tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device, tnr_pool pool,
+/* The pool that a handle names, which must be on the device (null: its default pool), held until
+ * tnri_pool_drop. Starts the library for the default pool only. Errors: TNR_ERR_INVALID_POOL,
+ * TNR_ERR_INVALID_DEVICE, those of tnri_library_device. */
+tnr_status tnri_library_pool_named(tnr_pool handle, int device, tnr_pool *pool);
+
+/* Finds or makes the arena for a stream of the pool that a handle names (null: the default pool),
+ * and remembers it in the slot. */
+tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device, tnr_pool handle,
                                    tnr_stream stream, tnri_arena **arena);
 
 /* The slot of the calling thread's cache for a stream of a pool. */
-static inline tnri_cached_arena *tnri_cached_slot(tnri_thread *thread, int device, tnr_pool pool,
+static inline tnri_cached_arena *tnri_cached_slot(tnri_thread *thread, int device, tnr_pool handle,
                                                   tnr_stream stream)
 {
-    uint64_t mixed = ((uint64_t)(uintptr_t)stream + (uint64_t)(uintptr_t)pool + (unsigned)device) *
-                     UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed =
+        ((uint64_t)(uintptr_t)stream + (uint64_t)(uintptr_t)handle + (unsigned)device) *
+        UINT64_C(0x9e3779b97f4a7c15);
     return &thread->cached[(mixed >> 40) % TNRI_CACHED_ARENAS];
 }
 
@@ -54,33 +57,35 @@ static inline tnri_arena *tnri_library_arena_cached(int device, tnr_stream strea
     const tnri_cached_arena *slot = tnri_cached_slot(thread, device, NULL, stream);
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     if (tnri_unlikely(slot->generation != generation || slot->stream != stream ||
-                      slot->pool != NULL || slot->device != device || thread->routes_count != 0))
+                      slot->handle != NULL || slot->device != device || thread->routes_count != 0))
         return NULL;
     thread->recent = (uintptr_t)slot->arena;
     return slot->arena; /* null where nothing is cached, and the library not running */
 }
 
-static inline tnr_status tnri_library_arena(int device, tnr_pool pool, tnr_stream stream,
+/* The arena of a stream of the pool that a handle names; null: routing, then the default pool. */
+static inline tnr_status tnri_library_arena(int device, tnr_pool handle, tnr_stream stream,
                                             tnri_arena **arena)
 {
     tnri_thread *thread = tnri_thread_here();
-    if (tnri_unlikely(thread->routes_count != 0) && pool == NULL)
-        pool = tnri_thread_route(thread, device);
-    tnri_cached_arena *slot = tnri_cached_slot(thread, device, pool, stream);
+    if (tnri_unlikely(thread->routes_count != 0) && handle == NULL)
+        handle = tnri_thread_route(thread, device);
+    tnri_cached_arena *slot = tnri_cached_slot(thread, device, handle, stream);
     uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
     if (tnri_likely(slot->generation == generation && slot->stream == stream &&
-                    slot->pool == pool && slot->device == device && generation != 0)) {
+                    slot->handle == handle && slot->device == device && generation != 0)) {
         *arena = slot->arena;
         return TNR_OK;
     }
-    return tnri_library_arena_find(slot, device, pool, stream, arena);
+    return tnri_library_arena_find(slot, device, handle, stream, arena);
 }
 
 /* Forgets that the calling thread allocates from the arena; it is to find another lane of the same
  * stream, if there is one. */
 void tnri_library_arena_leave(const tnri_arena *arena);
 
-/* The pool that the calling thread is routed to on a device, else the device's default pool. */
+/* The pool that the calling thread is routed to on a device, else the device's default pool, held
+ * until tnri_pool_drop. */
 tnr_status tnri_library_pool(int device, tnr_pool *pool);
 
 /* Invalidates every thread's cached arenas. */

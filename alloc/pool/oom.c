@@ -49,7 +49,7 @@ int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request)
         .struct_bytes = sizeof(info),
         .reason = tnri_thread_here()->lacks,
         .device = device->index,
-        .pool = arena->pool == device->pool_default ? NULL : arena->pool,
+        .pool = tnri_pool_handle(arena->pool),
         .stream = asking_stream(arena),
         .bytes = request->bytes_requested,
     };

@@ -15,6 +15,7 @@
 #include "conf/conf.h"
 #include "pool/asleep.h"
 #include "pool/growable.h"
+#include "pool/handle.h"
 #include "pool/lane.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
@@ -72,21 +73,32 @@ static int pool_build(tnr_pool pool)
     return 1;
 }
 
-/* The structure of a private pool that has ended, taken out of the device's list; null: none. */
-static tnr_pool pool_take_dead(tnri_device *device)
+/* Enters a pool in the device's list: from now on it is live. */
+static void pool_publish(tnr_pool pool, const char *name)
 {
+    tnri_device *device = pool->device;
     tnri_lock_take(&device->lock);
-    tnr_pool *link = &device->pools;
-    while (*link != NULL && !((*link)->is_private && (*link)->visitors_count == 0 &&
-                              atomic_load(&(*link)->magic) == TNRI_POOL_MAGIC_DEAD))
-        link = &(*link)->next;
-    tnr_pool pool = *link;
-    if (pool != NULL)
-        *link = pool->next;
+    pool->id = device->pools_made++;
+    if (name != NULL)
+        snprintf(pool->name, sizeof(pool->name), "%s", name);
+    else
+        snprintf(pool->name, sizeof(pool->name), "pool %u", pool->id);
+    pool->next = device->pools;
+    pool->link = &device->pools;
+    if (pool->next != NULL)
+        pool->next->link = &pool->next;
+    device->pools = pool;
+    atomic_store(&pool->live, pool->handle);
     tnri_lock_release(&device->lock);
-    if (pool != NULL)
-        memset(pool, 0, sizeof(*pool));
-    return pool;
+}
+
+static void pool_unpublish(tnr_pool pool)
+{
+    tnri_lock_take(&pool->device->lock);
+    *pool->link = pool->next;
+    if (pool->next != NULL)
+        pool->next->link = pool->link;
+    tnri_lock_release(&pool->device->lock);
 }
 
 tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
@@ -99,14 +111,14 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     tnr_status status = pool_check_properties(device, type, rdma);
     if (status != TNR_OK)
         return status;
-    tnr_pool pool = kind == TNRI_POOL_GRAPH_PRIVATE ? pool_take_dead(device) : NULL;
-    if (pool == NULL && (pool = tnri_host_alloc(sizeof(*pool))) == NULL)
+    tnr_pool pool = tnri_pool_new();
+    if (pool == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     pool->device = device;
     pool->is_graph = kind != TNRI_POOL_PLAIN;
     pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
     if (!pool_build(pool)) {
-        tnri_host_free(pool, sizeof(*pool));
+        tnri_pool_retire(pool);
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     }
     tnri_lock_init(&pool->lock, TNRI_RANK_POOL);
@@ -116,32 +128,15 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     atomic_init(&pool->release_threshold_bytes, options->release_threshold_bytes == 0
                                                     ? UINT64_MAX
                                                     : options->release_threshold_bytes);
-    atomic_init(&pool->magic, TNRI_POOL_MAGIC_LIVE);
-
-    tnri_lock_take(&device->lock);
-    pool->id = device->pools_made++;
-    if (options->name != NULL)
-        snprintf(pool->name, sizeof(pool->name), "%s", options->name);
-    else
-        snprintf(pool->name, sizeof(pool->name), "pool %u", pool->id);
-    pool->next = device->pools;
-    device->pools = pool;
-    tnri_lock_release(&device->lock);
+    pool_publish(pool, options->name);
     tnri_note_pool(pool, NULL, TNRI_NOTED_POOL_MADE, 0, pool->id);
     *made = pool;
     return TNR_OK;
 }
 
-tnr_status tnri_pool_check(tnr_pool pool)
+tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool)
 {
-    uint64_t magic = atomic_load_explicit(&pool->magic, memory_order_acquire);
-    if (tnri_likely(magic == TNRI_POOL_MAGIC_LIVE))
-        return TNR_OK;
-    return tnri_error(TNR_ERR_INVALID_POOL,
-                      magic == TNRI_POOL_MAGIC_DEAD
-                          ? "the pool %p has been destroyed."
-                          : "%p is not a pool; it was not made by tnr_pool_create.",
-                      (void *)pool);
+    return pool == pool->device->pool_default ? NULL : pool->handle;
 }
 
 /* ---- walking -------------------------------------------------------------------------------- */
@@ -150,21 +145,12 @@ tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool)
 {
     tnri_lock_take(&device->lock);
     tnr_pool next = pool == NULL ? device->pools : pool->next;
-    while (next != NULL && atomic_load(&next->magic) != TNRI_POOL_MAGIC_LIVE)
+    while (next != NULL && !tnri_pool_hold(next))
         next = next->next;
-    if (next != NULL)
-        next->visitors_count++;
+    tnri_lock_release(&device->lock);
     if (pool != NULL)
-        pool->visitors_count--;
-    tnri_lock_release(&device->lock);
+        tnri_pool_drop(pool);
     return next;
-}
-
-void tnri_pool_walk_end(tnri_device *device, tnr_pool pool)
-{
-    tnri_lock_take(&device->lock);
-    pool->visitors_count--;
-    tnri_lock_release(&device->lock);
 }
 
 tnri_arena *tnri_arena_walk(tnr_pool pool, tnri_arena *arena)
@@ -441,18 +427,12 @@ static void arenas_free_all(tnr_pool pool)
     }
 }
 
-/* Waits until no walk of another thread stands at the pool. Walks are short, or wait for the device
- * on behalf of this very pool's memory. */
+/* Waits until nobody but the calling thread holds the pool. Who does holds it for a short while, or
+ * waits for the device on behalf of this very pool's memory. */
 static void pool_wait_for_visitors(tnr_pool pool)
 {
-    for (;;) {
-        tnri_lock_take(&pool->device->lock);
-        unsigned visitors = pool->visitors_count;
-        tnri_lock_release(&pool->device->lock);
-        if (visitors == 0)
-            return;
+    while (atomic_load(&pool->visitors_count) > 1)
         sched_yield();
-    }
 }
 
 /* Gives everything that the pool has back to the driver, live blocks included if `force`. */
@@ -475,31 +455,53 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
                       pool->name);
 }
 
-tnr_status tnri_pool_end(tnr_pool pool, int force)
+/* TNR_ERR_BUSY if anything needs memory of the pool. */
+static tnr_status pool_check_idle(tnr_pool pool)
 {
     size_t live = pool_live_blocks(pool);
-    if (live > 0 && !force)
+    if (live > 0)
         return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
                           pool->name, live);
     uint32_t keepers = atomic_load(&pool->keepers);
-    if (keepers > 0 && !force)
+    if (keepers > 0)
         return tnri_error(TNR_ERR_BUSY,
                           "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
                           "the graphs and their executables first.",
                           keepers, pool->name);
     size_t held = pool_held_blocks(pool);
-    if (held > 0 && !force)
+    if (held > 0)
         return tnri_error(TNR_ERR_BUSY,
                           "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
                           "graphs and their executables first.",
                           held, pool->name);
-    /* Dead, no new walk stops here; with no walk here, nobody else has taken an old mapping out of
-     * its queue for a moment, so what can be given back is given back now. */
-    atomic_store(&pool->magic, TNRI_POOL_MAGIC_DEAD);
+    return TNR_OK;
+}
+
+/* Gives back what a pool has that nobody can name any more. */
+static tnr_status pool_empty(tnr_pool pool, int force)
+{
+    /* A graph's own pool is ended on the way, by who may be what another visitor waits for, or hold
+     * it himself: in a callback of its sleep. There is another time for it. */
+    if (pool->is_private && !force && atomic_load(&pool->visitors_count) > 1)
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" is being looked at.", pool->name);
+    /* Held by nobody else, no other thread has taken an old mapping out of its queue for a moment,
+     * so what can be given back is given back now; and what came in the meantime is seen. */
     pool_wait_for_visitors(pool);
-    tnr_status status = pool_give_back(pool, live > 0);
+    tnr_status status = force ? TNR_OK : pool_check_idle(pool);
+    return status == TNR_OK ? pool_give_back(pool, force) : status;
+}
+
+tnr_status tnri_pool_end(tnr_pool pool, int force)
+{
+    tnr_status status = force ? TNR_OK : pool_check_idle(pool);
+    if (status != TNR_OK)
+        return status;
+    if (atomic_exchange(&pool->live, NULL) == NULL)
+        return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" is being destroyed by another thread.",
+                          pool->name);
+    status = pool_empty(pool, force);
     if (status != TNR_OK) {
-        atomic_store(&pool->magic, TNRI_POOL_MAGIC_LIVE);
+        atomic_store(&pool->live, pool->handle);
         return status;
     }
     tnri_note_pool(pool, NULL, TNRI_NOTED_POOL_ENDED, 0, pool->id);
@@ -522,11 +524,8 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
     const tnri_captures *captures = tnri_captures_get();
     if (pool->captures != NULL)
         captures->pool_gone(pool);
+    pool_unpublish(pool);
+    tnri_pool_drop(pool);
+    tnri_pool_retire(pool);
     return TNR_OK;
-}
-
-void tnri_pool_forget(tnr_pool pool)
-{
-    tnri_assert(atomic_load(&pool->magic) == TNRI_POOL_MAGIC_DEAD);
-    tnri_host_free(pool, sizeof(*pool));
 }

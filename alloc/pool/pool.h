@@ -6,10 +6,11 @@
  * allocated from it, or several where threads meet (pool/lane.h), found through a small table that
  * is behind a lock; the thread's own cache (pool/thread.h) spares the cached path that lock.
  *
- * A tnr_pool is the address of the structure. Structures of destroyed pools are kept and marked
- * dead until shutdown, so that later use of the handle is recognised instead of being undefined;
- * they cost a few hundred bytes each. Those of private graph pools, which come and go with graphs
- * without anybody's call, are used again.
+ * What callers name a pool by is no address: see pool/handle.h. In here a tnr_pool is the address
+ * of the structure, whose memory is used again for a later pool.
+ *
+ * A pool is ended by one thread while others may look at it: who does holds it
+ * (tnri_pool_resolve, tnri_pool_walk, tnri_pool_hold), and its end waits for them.
  */
 #ifndef TNRI_POOL_POOL_H
 #define TNRI_POOL_POOL_H
@@ -20,26 +21,27 @@
 #include "pool/asleep_state.h"
 
 enum { TNRI_POOL_NAME_BYTES = 64, TNRI_POOL_HASH_MIN = 16 };
-/* Marks a live pool and a dead one; anything else is no pool. */
-#define TNRI_POOL_MAGIC_LIVE UINT64_C(0x746e725f706f6f6c)
-#define TNRI_POOL_MAGIC_DEAD UINT64_C(0x746e725f64656164)
 
 struct tnr_pool_st {
-    _Atomic uint64_t magic;
+    /* Of the structure, whichever pool it is; a late look at one that has ended reads no more. */
+    _Atomic(tnr_pool) live;          /* its handle; null while it is none, or is being ended */
+    _Atomic uint32_t visitors_count; /* threads that hold the pool */
+    uint32_t index;                  /* in the table of structures; constant */
+    struct tnr_pool_st *spare_next;  /* see pool/handle.c */
 
     /* Constant while the pool lives. */
-    struct tnri_device *device;
+    struct tnri_device *device; /* first of what is zero in a new pool */
+    tnr_pool handle;
     unsigned id; /* 0 for the default pool of the device */
     char name[TNRI_POOL_NAME_BYTES];
     tnr_handle_type handle_type;
     int gpu_direct_rdma;
     int is_graph;   /* its memory is for captures: one arena, of no stream; nothing in it moves */
-    int is_private; /* of one graph: when it is dead, its structure is used for the next */
+    int is_private; /* of one graph, with which it ends */
     void *captures; /* of a graph pool: the upper layer's; set before the pool is used */
 
-    /* In the device's list, dead or alive, until shutdown; the device's lock. */
-    struct tnr_pool_st *next;
-    unsigned visitors_count; /* walks that stand at this pool; the device's lock */
+    /* In the device's list of live pools; the device's lock. */
+    struct tnr_pool_st *next, **link;
 
     tnri_lock lock;     /* protects the table */
     tnri_arena **table; /* hash of streams */
@@ -78,15 +80,19 @@ void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event);
 /* 1: graphs need memory of the pool, and they are all that does: no block of it is live. */
 int tnri_pool_is_kept(tnr_pool pool);
 
-/* Ends a pool: waits for its work and gives everything back. TNR_ERR_BUSY if blocks are live,
- * unless `force`. In the device's context. The structure stays, marked dead. */
+/* Ends a pool that the caller holds: waits for its work, and for all others who hold it, and gives
+ * everything back. TNR_ERR_BUSY if blocks are live, unless `force`, or if somebody else holds a
+ * graph's own pool; TNR_ERR_INVALID_POOL if another thread ends it. In the device's context. On
+ * success nobody holds it any more, and the structure is another pool's; after an error the caller
+ * holds it still. */
 tnr_status tnri_pool_end(tnr_pool pool, int force);
 
-/* Frees the structure of a dead pool. */
-void tnri_pool_forget(tnr_pool pool);
+/* What callers name the pool by: null for the default pool of a device. */
+tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool);
 
-/* TNR_OK if the handle is a live pool. */
-tnr_status tnri_pool_check(tnr_pool pool);
+/* Keeps a pool, which the caller knows to be one, from being ended; 0 if it is being ended. */
+int tnri_pool_hold(tnr_pool pool);
+void tnri_pool_drop(tnr_pool pool);
 
 /* The stream with this key is about to be destroyed, and `event` marks the end of its work: its
  * arena is sealed, and given to the next new stream of the pool. */
@@ -95,10 +101,9 @@ void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
 /* Finds or makes the arena of a stream. */
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **arena);
 
-/* Walks the live pools of a device: null gives the first, null is the end. The pool that a walk
- * stands at does not go away; a walk that stops early says so with tnri_pool_walk_end. */
+/* Walks the live pools of a device: null gives the first, null is the end. A walk holds the pool
+ * that it stands at; one that stops early drops it. */
 tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool);
-void tnri_pool_walk_end(tnri_device *device, tnr_pool pool);
 
 /* Walks the arenas of a pool: null gives the first, null is the end. */
 tnri_arena *tnri_arena_walk(tnr_pool pool, tnri_arena *arena);

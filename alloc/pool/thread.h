@@ -15,25 +15,23 @@
 
 #include "arena/arena.h"
 #include "history/ring.h"
+#include "pool/route.h"
 
-enum {
-    TNRI_ROUTES_MAX = 16,   /* depth of tnr_pool_push */
-    TNRI_CACHED_ARENAS = 64 /* slots, a power of two: two of 16 streams seldom share one */
-};
+enum { TNRI_CACHED_ARENAS = 64 }; /* slots, a power of two: two of 16 streams seldom share one */
 
 typedef struct tnri_cached_arena {
     tnri_arena *arena;
     uint64_t generation; /* 0: nothing is cached here */
     tnr_stream stream;   /* as the caller names it */
-    tnr_pool pool;       /* null: the default pool of `device` */
+    tnr_pool handle;     /* of the pool; null: the default pool of `device` */
     int device;
 } tnri_cached_arena;
 
 typedef struct tnri_thread {
     tnri_cached_arena cached[TNRI_CACHED_ARENAS];
-    tnr_pool routes[TNRI_ROUTES_MAX]; /* the latest last; null: to each device's default pool */
-    uint64_t routes_epoch;            /* of the start that the routes belong to */
-    int routes_count;
+    tnri_routes *routes;   /* null: never routed; see pool/route.h */
+    uint64_t routes_epoch; /* of the start that `routes` belongs to */
+    int routes_count;      /* where the thread is routed */
     uint64_t number;             /* 0: not given yet */
     const tnri_arena *lane_left; /* an arena that it waited for too often; only compared */
     uintptr_t recent;            /* the arena that it allocated from last; only compared */

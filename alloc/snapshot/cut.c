@@ -176,7 +176,7 @@ static int pools_enter(tnri_cut *cut)
             continue;
         for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
             if (pool_find(cut, pool) == cut->pools_count && !pool_enter(cut, pool)) {
-                tnri_pool_walk_end(device, pool);
+                tnri_pool_drop(pool);
                 return 0;
             }
     }
@@ -328,7 +328,7 @@ static int pools_missed(const tnri_cut *cut)
                 continue;
             for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
                 if (arena->born != cut->number) {
-                    tnri_pool_walk_end(device, pool);
+                    tnri_pool_drop(pool);
                     return 1;
                 }
         }

@@ -110,42 +110,48 @@ static uint64_t library_live_blocks(void)
     return live;
 }
 
-tnr_status tnr_stats_get(int device_index, tnr_pool pool, tnr_stats *stats)
+static void stats_set_pool(tnr_stats *stats, tnr_pool pool)
+{
+    stats_add_pool(stats, pool);
+    stats->reserved_bytes.current = atomic_load(&pool->reserved_bytes);
+    stats->reserved_bytes.peak = atomic_load(&pool->reserved_peak_bytes);
+    stats->reserved_bytes.allocated = atomic_load(&pool->reserved_total_bytes);
+    stats_set_chunks(stats, atomic_load(&pool->chunks_created), atomic_load(&pool->chunks_released),
+                     atomic_load(&pool->chunks_peak));
+    stats->limit_bytes = atomic_load(&pool->limit_bytes);
+}
+
+static void stats_set_device(tnr_stats *stats, tnri_device *device)
+{
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        stats_add_pool(stats, pool);
+    stats->reserved_bytes.current = atomic_load(&device->reserved_bytes);
+    stats->reserved_bytes.peak = atomic_load(&device->reserved_peak_bytes);
+    stats->reserved_bytes.allocated = atomic_load(&device->reserved_total_bytes);
+    stats->limit_bytes = atomic_load(&device->limit_bytes);
+    stats_add_device(stats, device);
+}
+
+tnr_status tnr_stats_get(int device_index, tnr_pool handle, tnr_stats *stats)
 {
     if (stats == NULL || stats->struct_bytes != sizeof(*stats))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_stats_get: set stats->struct_bytes to sizeof(tnr_stats).");
     tnri_device *device;
-    tnr_status status = tnri_library_device(device_index, &device);
-    if (status == TNR_OK && pool != NULL)
-        status = tnri_pool_check(pool);
-    if (status == TNR_OK && pool != NULL && pool->device != device)
-        status = tnri_error(TNR_ERR_INVALID_DEVICE, "pool \"%s\" is on device %d, not on %d.",
-                            pool->name, pool->device->index, device_index);
+    tnr_pool pool = NULL;
+    tnr_status status = handle == NULL ? tnri_library_device(device_index, &device)
+                                       : tnri_library_pool_named(handle, device_index, &pool);
     if (status != TNR_OK)
         return status;
     memset(stats, 0, sizeof(*stats));
     stats->struct_bytes = sizeof(*stats);
-    uint64_t reserved = 0;
     if (pool != NULL) {
-        stats_add_pool(stats, pool);
-        reserved = atomic_load(&pool->reserved_bytes);
-        stats->reserved_bytes.peak = atomic_load(&pool->reserved_peak_bytes);
-        stats->reserved_bytes.allocated = atomic_load(&pool->reserved_total_bytes);
-        stats_set_chunks(stats, atomic_load(&pool->chunks_created),
-                         atomic_load(&pool->chunks_released), atomic_load(&pool->chunks_peak));
-        stats->limit_bytes = atomic_load(&pool->limit_bytes);
+        stats_set_pool(stats, pool);
+        tnri_pool_drop(pool);
     } else {
-        for (tnr_pool each = NULL; (each = tnri_pool_walk(device, each)) != NULL;)
-            stats_add_pool(stats, each);
-        reserved = atomic_load(&device->reserved_bytes);
-        stats->reserved_bytes.peak = atomic_load(&device->reserved_peak_bytes);
-        stats->reserved_bytes.allocated = atomic_load(&device->reserved_total_bytes);
-        stats->limit_bytes = atomic_load(&device->limit_bytes);
-        stats_add_device(stats, device);
+        stats_set_device(stats, device);
     }
-    stats->reserved_bytes.freed = stats->reserved_bytes.allocated - reserved;
-    stats->reserved_bytes.current = reserved;
+    stats->reserved_bytes.freed = stats->reserved_bytes.allocated - stats->reserved_bytes.current;
     /* Active is live or retired. Its sums of changes are those of the live blocks, moved by what is
      * retired now; its peak is at least theirs. */
     for (int w = 0; w < TNR_WORLD_COUNT; w++) {
@@ -305,7 +311,7 @@ static tnr_status device_validate(tnri_device *device)
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
             const char *broken = arena_validate(arena, &mapped);
             if (broken != NULL) {
-                tnri_pool_walk_end(device, pool);
+                tnri_pool_drop(pool);
                 return tnri_error(TNR_ERR_INTERNAL, "device %d, pool \"%s\", stream %p: %s.",
                                   device->index, pool->name, (void *)arena->stream, broken);
             }
@@ -314,7 +320,7 @@ static tnr_status device_validate(tnri_device *device)
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         const char *broken = pool_validate_loans(pool);
         if (broken != NULL) {
-            tnri_pool_walk_end(device, pool);
+            tnri_pool_drop(pool);
             return tnri_error(TNR_ERR_INTERNAL,
                               "device %d, pool \"%s\": %s (true only while no other thread "
                               "allocates).",

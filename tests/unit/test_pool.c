@@ -3,11 +3,14 @@
  * Pools: apart from each other, with a limit of their own, reached by a handle or by routing a
  * thread, and recognised once they are dead.
  *
- * In tnr_pool_destroy, the test of routed_threads removed: a_routed_pool_is_busy failed. In
- * tnri_pool_end, the death of the magic left out: the test did not end. In tnri_thread_route, the
- * test for null left out: null_routes_to_the_default_pools failed. In tnri_reclaim, the pool's
- * excess left out: a_lowered_limit_takes_idle_memory_first failed. In trim, the device's memory
- * given back instead of the pool's: one_pool_is_trimmed failed.
+ * What was taken out, and what failed then:
+ *   pool_destroy, the test of routed_threads: a_routed_pool_is_busy
+ *   pool_destroy, the call of tnri_routes_sweep: a_thread_s_end_is_the_end_of_its_routes
+ *   tnri_routes_make, the call of sweep_locked: threads_that_end_routed_leave_nothing
+ *   sweep_locked, the question whether the thread is gone: a_living_thread_keeps_its_pool
+ *   tnri_thread_route, the test for null: null_routes_to_the_default_pools
+ *   tnri_reclaim, the pool's excess: a_lowered_limit_takes_idle_memory_first
+ *   trim, the device's memory given back instead of the pool's: one_pool_is_trimmed
  */
 #include "unit.h"
 
@@ -304,6 +307,89 @@ static void a_routed_pool_is_busy(void **state)
     assert_ok(tnr_pool_destroy(pool));
 }
 
+/* Pushes what it is given, up to a null, and ends. */
+static void *push_and_end(void *user)
+{
+    for (tnr_pool *pools = user; *pools != NULL; pools++)
+        assert_ok(tnr_pool_push(*pools));
+    return NULL;
+}
+
+static void thread_pushes(tnr_pool *pools)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, push_and_end, pools), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void a_thread_s_end_is_the_end_of_its_routes(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool a = pool_make(0), b = pool_make(0), inner = pool_make(0);
+    thread_pushes((tnr_pool[]){a, b, a, inner, NULL});
+    assert_ok(tnr_pool_destroy(inner));
+    assert_ok(tnr_pool_push(b));
+    assert_ok(tnr_pool_destroy(a));
+    assert_error(tnr_pool_destroy(b), TNR_ERR_BUSY, "1 threads are routed");
+    assert_ok(tnr_pool_pop(b));
+    assert_ok(tnr_pool_destroy(b));
+    assert_int_equal(unit_stats().pools, 1);
+}
+
+/* What a thread that lives on is told. */
+typedef struct routed {
+    tnr_pool pool;
+    pthread_barrier_t barrier;
+} routed;
+
+static void *push_and_wait(void *user)
+{
+    routed *self = user;
+    assert_ok(tnr_pool_push(self->pool));
+    (void)pthread_barrier_wait(&self->barrier);
+    (void)pthread_barrier_wait(&self->barrier);
+    return NULL;
+}
+
+static void a_living_thread_keeps_its_pool(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    routed self;
+    unit_start(NULL, NULL);
+    self.pool = pool_make(0);
+    assert_int_equal(pthread_barrier_init(&self.barrier, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, push_and_wait, &self), 0);
+    (void)pthread_barrier_wait(&self.barrier);
+    for (int i = 0; i < 3; i++)
+        assert_error(tnr_pool_destroy(self.pool), TNR_ERR_BUSY, "routed");
+    (void)pthread_barrier_wait(&self.barrier);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(tnr_pool_destroy(self.pool));
+    (void)pthread_barrier_destroy(&self.barrier);
+}
+
+/* Nobody destroys the pool that they are routed to. */
+static void threads_that_end_routed_leave_nothing(void **state)
+{
+    (void)state;
+    unit_start(NULL, NULL);
+    tnr_pool pool = pool_make(0);
+    uint64_t before = 0;
+    for (int i = 0; i < 1000; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, push_and_end, (tnr_pool[]){pool, NULL}), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (i == 200)
+            before = unit_stats().metadata_bytes;
+    }
+    uint64_t after = unit_stats().metadata_bytes;
+    if (after > before + 64 * KIB)
+        fail_msg("%llu bytes of metadata after 200 threads, %llu after 1,000",
+                 (unsigned long long)before, (unsigned long long)after);
+}
+
 static void dead_pools_are_recognised(void **state)
 {
     (void)state;
@@ -383,6 +469,9 @@ int main(void)
         cmocka_unit_test_teardown(limits_and_trims_refuse, unit_stop),
         cmocka_unit_test_teardown(routes_are_a_thread_s_own, unit_stop),
         cmocka_unit_test_teardown(a_routed_pool_is_busy, unit_stop),
+        cmocka_unit_test_teardown(a_thread_s_end_is_the_end_of_its_routes, unit_stop),
+        cmocka_unit_test_teardown(a_living_thread_keeps_its_pool, unit_stop),
+        cmocka_unit_test_teardown(threads_that_end_routed_leave_nothing, unit_stop),
         cmocka_unit_test_teardown(dead_pools_are_recognised, unit_stop),
         cmocka_unit_test_teardown(bad_options, unit_stop),
     };

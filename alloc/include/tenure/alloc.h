@@ -70,7 +70,9 @@ TNR_API unsigned tnr_version(void);
 typedef struct CUstream_st *tnr_stream;
 
 /* A pool of memory. Made by tnr_pool_create, ended by tnr_pool_destroy. A null tnr_pool means the
- * default pool of the device, everywhere. */
+ * default pool of the device, everywhere. It is a number in the shape of a pointer, which is never
+ * given out again: any other value, and that of a pool that has ended, is TNR_ERR_INVALID_POOL
+ * wherever a pool is asked for, and is not followed. */
 typedef struct tnr_pool_st *tnr_pool;
 
 /* Largest size that tnr_malloc accepts: one EiB, the same bound as PyTorch's. */
@@ -225,7 +227,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
 /* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. The
  * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). If graphs
  * need its memory, waits up to graph_end_ms for the driver to let go of those that were destroyed.
- * Errors: TNR_ERR_BUSY (live blocks, a thread is routed to it, or graphs need it),
+ * Errors: TNR_ERR_BUSY (live blocks, a thread that lives is routed to it, or graphs need it),
  * TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
@@ -235,12 +237,13 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_p
                                                  int device, tnr_stream stream);
 
 /* Routes the calling thread's tnr_malloc calls on the pool's device to this pool, until the
- * matching tnr_pool_pop. Null routes them on every device to its default pool: what is allocated
- * until tnr_pool_pop(NULL) is as if the thread were routed nowhere, whatever was pushed before.
- * Calls nest, up to 16 deep, and the latest that is for a device counts there. Other threads are
- * not affected.
- * Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_ARGUMENT (nested too deep), TNR_ERR_AFTER_FORK;
- * for null, those of tnr_init. Since 0.1.0; null since 0.2.0. */
+ * matching tnr_pool_pop, or its end. Null routes them on every device to its default pool: what is
+ * allocated until tnr_pool_pop(NULL) is as if the thread were routed nowhere, whatever was pushed
+ * before. Calls nest, up to 16 deep, and the latest that is for a device counts there. Other
+ * threads are not affected.
+ * Errors: TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_ARGUMENT (nested too deep), TNR_ERR_HOST_MEMORY
+ * (the thread's first), TNR_ERR_AFTER_FORK; for null, those of tnr_init. Since 0.1.0; null since
+ * 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_push(tnr_pool pool);
 
 /* Ends the calling thread's latest routing, which must be to `pool` (or null, as it was pushed).

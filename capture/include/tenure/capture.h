@@ -182,8 +182,7 @@ typedef struct tnr_graph_info {
     int device;
     int is_capturing;     /* 1: the capture is under way */
     int is_private;       /* 1: its pool is its own */
-    tnr_pool pool;        /* null for an adopted graph; once the graph has ended, the handle of a
-                           * private one may be that of another graph's pool */
+    tnr_pool pool;        /* null for an adopted graph */
     uint64_t blocks;      /* handed out in the capture */
     uint64_t bytes;       /* of addresses handed out in it, each counted once */
     uint64_t reused;      /* of the blocks, how many were of memory freed earlier in the capture */

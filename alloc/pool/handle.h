@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The handles of pools: what callers name them by.
+ *
+ * A handle is a number in the shape of a pointer: where to look in a table, and which pool was put
+ * there. So whatever a caller passes is looked up before anything is read, and a handle that was
+ * never given out, or whose pool has ended, is recognised: no number is given twice in a process,
+ * not even after a shutdown. No handle is an address, on no machine that Tenure runs on.
+ *
+ *   bits 60-63  HANDLE_TAG
+ *   bits 20-59  a serial number, from 1 on
+ *   bits  0-19  where in the table
+ *
+ * The table leads to the structures of pools. That of a pool that has ended is used for the next
+ * one, and none is freed before the shutdown, so a look at one that has ended meanwhile reads
+ * memory that is still a pool's. There are as many as pools that lived at one time.
+ *
+ * Inside the library a tnr_pool is the address of the structure, except where it is called
+ * `handle`: from a public function to tnri_pool_find or tnri_pool_resolve.
+ *
+ * Synchronisation: looking takes no lock; making and ending take one of their own.
+ */
+#ifndef TNRI_POOL_HANDLE_H
+#define TNRI_POOL_HANDLE_H
+
+#include <tenure/alloc.h>
+
+/* A structure with a new handle, not live yet, everything else zero; null if there is no host
+ * memory, or if all numbers are used up: 1,048,576 pools at a time, 10^12 in a process. */
+tnr_pool tnri_pool_new(void);
+
+/* Returns the structure of a pool that is not live and that nobody holds. */
+void tnri_pool_retire(tnr_pool pool);
+
+/* Frees all structures; no pool is live. Under the library lock, at shutdown. */
+void tnri_pools_forget(void);
+
+/* The live pool that a handle names, held until tnri_pool_drop; null if there is none. Leaves the
+ * thread's last error alone. */
+tnr_pool tnri_pool_find(tnr_pool handle);
+
+/* The same. TNR_ERR_INVALID_POOL if there is none. */
+tnr_status tnri_pool_resolve(tnr_pool handle, tnr_pool *pool);
+
+#endif

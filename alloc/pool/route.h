@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where threads are routed (tnr_pool_push), so that a pool knows how many are routed to it, and a
+ * thread that ends without tnr_pool_pop does not keep the pool for ever.
+ *
+ * A thread that is routed for the first time gets a record, which is its own from then on: it alone
+ * writes there, without a lock. Threads end without a word. So whoever needs to know looks whether
+ * the threads of all records still live (base/alive.h), and takes the routes of those that are gone
+ * back; that is done when a pool is to be destroyed that somebody is routed to, and when there are
+ * twice as many records as were left the last time.
+ */
+#ifndef TNRI_POOL_ROUTE_H
+#define TNRI_POOL_ROUTE_H
+
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+enum { TNRI_ROUTES_MAX = 16 }; /* depth of tnr_pool_push */
+
+typedef struct tnri_route {
+    tnr_pool handle;
+    struct tnr_pool_st *pool; /* not destroyed while it is here; null: the route is over */
+    int device;
+} tnri_route;
+
+/* The routes of one thread, the latest last. How many there are is in tnri_thread. */
+typedef struct tnri_routes {
+    struct tnri_routes *next;
+    uintptr_t address; /* the thread, as tnri_alive_self names it */
+    uint32_t id;       /* and as the kernel does */
+    tnri_route at[TNRI_ROUTES_MAX];
+} tnri_routes;
+
+/* The calling thread's record, made now; null if there is no host memory. */
+tnri_routes *tnri_routes_make(void);
+
+/* Takes back the routes of threads that are gone. */
+void tnri_routes_sweep(void);
+
+/* Frees all records; no thread is routed any more. Under the library lock, at shutdown. */
+void tnri_routes_forget(void);
+
+#endif
