@@ -311,6 +311,44 @@ static tnr_status set_rouse(const pool_set *set)
     return status;
 }
 
+/* 1 if a block of the pool is live. */
+static int pool_lives(tnr_pool pool)
+{
+    int lives = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        lives |= tnri_arena_live_count(arena) > 0;
+        tnri_lock_release(&arena->lock);
+    }
+    return lives;
+}
+
+/* Gives up what is free in a pool, which has no memory now and then needs none. What cannot be
+ * given up stays, and is woken. */
+static void pool_shed(tnr_pool pool)
+{
+    size_t queued, given_up = 0;
+    if (pool->is_graph && atomic_load(&pool->keepers) > 0) /* replays need it */
+        return;
+    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+        if (tnri_stale_release(arena, SIZE_MAX, &queued) == TNR_OK)
+            (void)tnri_stale_drain(arena, 0, 1, &given_up);
+}
+
+/* Lists what is to be woken: what is free in a pool is not if nothing lives in it, nor in any pool
+ * if the wake is to be bare. */
+static tnr_status set_list(const pool_set *set, int is_bare)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
+        if (is_bare || !pool_lives(set->pools[i]))
+            pool_shed(set->pools[i]);
+        status = tnri_sleeper_list_chunks(sleeper_at(set, i), set->pools[i]);
+    }
+    return status;
+}
+
 static tnr_status set_raise(const pool_set *set)
 {
     tnr_status status = set_rouse(set);
@@ -320,19 +358,28 @@ static tnr_status set_raise(const pool_set *set)
     return status == TNR_OK ? waited : status;
 }
 
+static int is_short(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+}
+
 static tnr_status set_wake(const pool_set *set)
 {
     if (tnri_capturing())
         return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for "
                                         "copies. Sleep or wake before or after it.");
-    tnr_status status = TNR_OK;
-    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = tnri_sleeper_list_chunks(sleeper_at(set, i), set->pools[i]);
+    tnr_status status = set_list(set, 0);
     if (status == TNR_OK)
         status = set_raise(set);
-    if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT) {
+    if (is_short(status)) {
         tnri_collect_all(set->device);
         if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)
+            status = set_raise(set);
+    }
+    if (is_short(status)) {
+        set_sink(set); /* so that it is the driver's again, what lives comes first */
+        status = set_list(set, 1);
+        if (status == TNR_OK)
             status = set_raise(set);
     }
     return status;

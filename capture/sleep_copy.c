@@ -51,6 +51,14 @@ static tnr_status cursor_advance(cursor *at)
     return TNR_OK;
 }
 
+/* Passes over a part of the contents, which lies in the opened piece. */
+static tnr_status cursor_pass(cursor *at, size_t bytes)
+{
+    at->memory += bytes;
+    at->room -= bytes;
+    return TNR_OK;
+}
+
 /* Has a part of the contents copied, which fits into the opened piece. */
 static tnr_status cursor_copy(cursor *at, CUdeviceptr device, size_t bytes)
 {
@@ -62,9 +70,7 @@ static tnr_status cursor_copy(cursor *at, CUdeviceptr device, size_t bytes)
         result = tnri_drive(cuMemcpyHtoDAsync, (device, at->memory, bytes, at->stream));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemcpyAsync", "copying kept contents");
-    at->memory += bytes;
-    at->room -= bytes;
-    return TNR_OK;
+    return cursor_pass(at, bytes);
 }
 
 /* ---- the way down --------------------------------------------------------------------------- */
@@ -162,6 +168,18 @@ void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device)
 
 /* ---- the way up ----------------------------------------------------------------------------- */
 
+/* How much of a part of the contents is alike: there is memory to come back to, or it was given up
+ * (pool_shed), with the contents. */
+static size_t part_alike(const tnri_space *space, uintptr_t base, size_t bytes, int *is_there)
+{
+    size_t page = tnri_page_of(space, base), end = tnri_page_of(space, base + bytes - 1) + 1;
+    *is_there = space->pages[page] != NULL;
+    while (++page < end && (space->pages[page] != NULL) == *is_there)
+        ;
+    size_t alike = tnri_page_address(space, page) - base;
+    return alike < bytes ? alike : bytes;
+}
+
 /* Brings the chunks of a part of the contents back. */
 static tnr_status part_wake(tnri_device *device, uintptr_t base, size_t bytes)
 {
@@ -186,10 +204,13 @@ static tnr_status stretch_copy_in(cursor *at, const tnri_kept *kept)
             status = cursor_advance(at);
         if (status != TNR_OK)
             break;
+        int is_there;
         size_t bytes = kept->bytes - done < at->room ? kept->bytes - done : at->room;
-        status = part_wake(at->carry.device, kept->base + done, bytes);
+        bytes = part_alike(&at->carry.device->space, kept->base + done, bytes, &is_there);
+        if (is_there)
+            status = part_wake(at->carry.device, kept->base + done, bytes);
         if (status == TNR_OK)
-            status = cursor_copy(at, kept->base + done, bytes);
+            status = is_there ? cursor_copy(at, kept->base + done, bytes) : cursor_pass(at, bytes);
         done += bytes;
     }
     return status;

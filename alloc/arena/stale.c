@@ -86,14 +86,15 @@ static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
     return bytes;
 }
 
-/* Removes the record's mappings, of which proof is there that nothing uses them. When a pool ends
- * that sleeps, its chunks are in any state; each remembers how far it is. */
+/* Removes the record's mappings, of which proof is there that nothing uses them. In a pool that
+ * sleeps, or is being woken, chunks are in any state; each remembers how far it is. */
 static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
 {
     const tnri_space *space = &arena->device->space;
     size_t page = tnri_page_of(space, stale->base);
     size_t end = page + (stale->bytes >> space->page_shift);
-    if (atomic_load(&arena->pool->asleep.state) != TNRI_ASLEEP)
+    int state = atomic_load(&arena->pool->asleep.state);
+    if (state != TNRI_ASLEEP && state != TNRI_WAKING)
         return tnri_pages_unmap(arena->device, page, end - page, stale->slack);
     for (; page < end; page += space->pages[page]->pages) {
         tnr_status status = tnri_chunk_unplace(arena->device, space->pages[page]);

@@ -14,6 +14,10 @@
  *   cuCtxSynchronize in set_drain: work_is_waited_for (unmapped under work)
  *   set_select in set_wake_up: idempotent (callbacks of pools that were awake)
  *   is_in_turn in turn_begin: callbacks_do_not_sleep (hangs)
+ *   pool_lives in set_list: empty_pools_wake_without_memory
+ *   set_list, the second call in set_wake: what_lives_wakes_alone
+ *   part_alike, always there: what_lives_wakes_alone (a chunk that is none)
+ *   TNRI_WAKING in stale_unmap: what_lives_wakes_alone (the simulated device: nothing is mapped)
  */
 #include "sleep.h"
 
@@ -74,6 +78,102 @@ static void memory_goes_back(void **state)
     sleep_check(other, 8 * MIB, 4);
     assert_int_equal(sleep_pinned_bytes(), 0);
     sleep_context_leave();
+}
+
+/* Whatever was freed meanwhile, also memory that waits for another stream's use. */
+static void empty_pools_wake_without_memory(void **state)
+{
+    (void)state;
+    unit_start(NULL, "SCHEDULE=eager", "MEMORY=256M", NULL);
+    sleep_context_enter();
+    tnr_pool pool;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    void *a, *b, *none;
+    tnr_stream other = unit_stream(0);
+    assert_ok(tnr_pool_malloc(&a, 100 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, 30 * MIB, pool, 0, other));
+    sleep_fill(a, 100 * MIB, 1, NULL);
+    assert_ok(tnr_pool_sleep(pool, 0, NULL));
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_record_use(b, NULL));
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_limit_set(0, 8 * MIB));
+    assert_error(tnr_pool_malloc(&none, MIB, pool, 0, NULL), TNR_ERR_ASLEEP, NULL);
+    assert_ok(tnr_pool_wake(pool, 0));
+    assert_int_equal(sleep_stats(pool).reserved_bytes.current, 0);
+    assert_int_equal(sleep_stats(pool).bytes_asleep, 0);
+    assert_int_equal(sleep_device_bytes(), 0);
+    assert_int_equal(sleep_pinned_bytes(), 0);
+    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL)); /* and it serves */
+    sleep_fill(a, 6 * MIB, 2, NULL);
+    assert_error(tnr_pool_malloc(&none, 6 * MIB, pool, 0, other), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_limit_set(0, SIZE_MAX)); /* with room as well */
+    assert_ok(tnr_pool_sleep(pool, 0, NULL));
+    assert_ok(tnr_pool_wake(pool, 0));
+    assert_int_equal(sleep_device_bytes(), 0);
+    assert_ok(tnr_pool_destroy(pool));
+    sleep_context_leave();
+}
+
+/* Three blocks, of which the second is freed asleep: its memory, in the middle of what was kept,
+ * comes back if there is room, and else not; what lives has its contents. */
+static void wakes_alone(size_t pinned_bytes_max, int discards)
+{
+    unit_start(NULL, "SCHEDULE=eager", "MEMORY=1G", NULL);
+    sleep_context_enter();
+    tnr_pool pool;
+    tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
+    options.pinned_bytes_max = pinned_bytes_max;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    void *a, *b, *c, *small;
+    assert_ok(tnr_pool_malloc(&a, 50 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, 120 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&c, 50 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&small, 700, pool, 0, NULL));
+    if (discards)
+        assert_ok(tnr_block_content_set(b, TNR_CONTENT_DISCARD));
+    sleep_fill(a, 50 * MIB, 1, NULL);
+    sleep_fill(c, 50 * MIB, 3, NULL);
+    sleep_fill(small, 700, 4, NULL);
+    assert_ok(tnr_pool_sleep(pool, 0, &options));
+    assert_ok(tnr_free(b));
+    uint64_t asleep = sleep_stats(pool).bytes_asleep;
+    assert_ok(tnr_limit_set(0, 60 * MIB)); /* not even for what lives: it sleeps on */
+    for (int i = 0; i < 2; i++) {
+        assert_error(tnr_pool_wake(pool, 0), TNR_ERR_LIMIT, "60");
+        assert_int_equal(sleep_device_bytes(), 0);
+        assert_in_range(sleep_stats(pool).bytes_asleep, 100 * MIB, asleep - 100 * MIB);
+    }
+    assert_ok(tnr_limit_set(0, 112 * MIB));
+    assert_ok(tnr_pool_wake(pool, 0));
+    assert_in_range(sleep_stats(pool).reserved_bytes.current, 100 * MIB, 112 * MIB);
+    assert_int_equal(sleep_stats(pool).bytes_asleep, 0);
+    sleep_check(a, 50 * MIB, 1);
+    sleep_check(c, 50 * MIB, 3);
+    sleep_check(small, 700, 4);
+    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_pool_malloc(&b, 120 * MIB, pool, 0, NULL));
+    sleep_fill(b, 120 * MIB, 2, NULL);
+    assert_ok(tnr_pool_sleep(pool, 0, &options));
+    assert_ok(tnr_pool_wake(pool, 0));
+    sleep_check(a, 50 * MIB, 1);
+    sleep_check(b, 120 * MIB, 2);
+    sleep_check(c, 50 * MIB, 3);
+    assert_ok(tnr_pool_sleep(pool, 0, &options)); /* with room, what is free comes back too */
+    asleep = sleep_stats(pool).bytes_asleep;
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_pool_wake(pool, 0));
+    assert_int_equal(sleep_stats(pool).reserved_bytes.current, asleep);
+    sleep_context_leave();
+}
+
+static void what_lives_wakes_alone(void **state)
+{
+    (void)state;
+    wakes_alone(0, 0);
+    wakes_alone(0, 1);
+    wakes_alone(64 * MIB, 0); /* through the ring */
 }
 
 static void sleeping_pools_serve_nobody(void **state)
@@ -199,6 +299,7 @@ static void lent_memory_sleeps(void **state)
     unit_start("chunk_max_mb:2", "SCHEDULE=lazy", "RACES=1", NULL);
     sleep_context_enter();
     tnr_stream a = unit_stream(0), b = unit_stream(0);
+    (void)unit_malloc(100, NULL); /* lives on: else free memory would not be woken */
     unsigned char *first = unit_malloc(64 * MIB, a);
     sleep_fill(first, 64 * MIB, 1, a);
     assert_ok(tnr_free(first));
@@ -488,6 +589,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(memory_goes_back, unit_stop),
+        cmocka_unit_test_teardown(empty_pools_wake_without_memory, unit_stop),
+        cmocka_unit_test_teardown(what_lives_wakes_alone, unit_stop),
         cmocka_unit_test_teardown(sleeping_pools_serve_nobody, unit_stop),
         cmocka_unit_test_teardown(frees_go_on, unit_stop),
         cmocka_unit_test_teardown(work_is_waited_for, unit_stop),

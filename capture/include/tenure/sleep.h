@@ -87,8 +87,10 @@ typedef struct tnr_sleep_options {
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 
-/* Wakes a pool. Idle memory of other pools is given back if the device is short. A pool that is
- * awake is left as it is, and that is success. Adds to the errors of tnr_pool_sleep:
+/* Wakes a pool. If memory is short, or a limit is too low by now, idle memory of other pools is
+ * given back, and what is free in this one is not woken: for what lives there is room then, or
+ * there is none. A pool in which nothing lives wakes without memory. A pool that is awake is left
+ * as it is, and that is success. Adds to the errors of tnr_pool_sleep:
  * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT (others took the memory meanwhile). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_wake(tnr_pool pool, int device);
 
