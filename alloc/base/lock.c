@@ -21,8 +21,8 @@ enum { STREAK_FIRST = 128, STREAK_LAST = 1 << 20 };
 /* Threads' addresses are multiples of this; what an owner's place is told by. */
 enum { OWNER_ALIGNMENT = 16 };
 
-/* 1: the kernel runs barriers on all processors for us. Set once, before any lock is initialised
- * that matters. */
+/* 1: the kernel runs barriers on all processors for us. Set before any lock is initialised that
+ * matters; 0 again once it has refused one: the locks go on without owners. */
 static _Atomic int owners_possible;
 
 /* The race detectors follow stores and loads, and know nothing of the kernel's barrier. */
@@ -72,7 +72,8 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
 {
     if (!atomic_compare_exchange_strong(&lock->owner, &owner, TNRI_OWNER_LEAVING))
         return;
-    tnri_barrier_run();
+    if (!tnri_barrier_run())
+        atomic_store_explicit(&owners_possible, 0, memory_order_relaxed); /* too dear from now on */
     uintptr_t place = owner % OWNER_ALIGNMENT;
     _Atomic uint8_t *inside = &lock->inside[place];
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
@@ -102,14 +103,17 @@ static unsigned owner_place(const tnri_lock *lock, uintptr_t self)
     return unused;
 }
 
-/* The calling thread becomes the owner, if there is a place for it. Under the lock. */
+/* The calling thread becomes the owner, if there may be one and there is a place for it. Under the
+ * lock. */
 static void lock_own(tnri_lock *lock, uintptr_t self)
 {
     tnri_assert(self % OWNER_ALIGNMENT == 0);
-    unsigned place = owner_place(lock, self);
+    unsigned place = TNRI_LOCK_OWNERS;
+    if (atomic_load_explicit(&owners_possible, memory_order_relaxed))
+        place = owner_place(lock, self);
     if (place == TNRI_LOCK_OWNERS) {
         lock->streak = 0;
-        lock_own_later(lock); /* so that it is asked for seldom who lives */
+        lock_own_later(lock); /* so that this is asked for seldom */
         return;
     }
     atomic_store_explicit(&lock->inside[place], 0, memory_order_relaxed); /* nobody else writes */

@@ -28,6 +28,10 @@
  * must be gone: a later thread with the same address is the owner as well, without a word, and may
  * be stopped at the same point. When all live, only they can be owners again.
  *
+ * Where the kernel has no membarrier there are no owners. Where it refuses one later, each lock
+ * that has an owner by then is taken away at the price of milliseconds (base/barrier.h), once: no
+ * lock gets an owner any more.
+ *
  * A lock that is taken away from an owner that is gone was not shared, so it takes no more turns
  * to own it again.
  *

@@ -27,12 +27,15 @@
 #define tnri_alive_none_at(address) ((void)(address), 0)
 #define tnri_alive_is_gone(address, id) ((void)(address), (void)(id), 0)
 #define tnri_barrier_start() 1
-#define tnri_barrier_run() explorer_barrier(MODEL_SITE("barrier", "", memory_order_seq_cst))
+#define tnri_barrier_run()                                                                         \
+    (explorer_barrier(MODEL_SITE("barrier", "", memory_order_seq_cst)), kernel_serves)
 /* The big loop of tnri_lock_wait begins anew with each rest: only how long it rests depends on what
  * was before. That of lock_disown goes on with the owner it knows. */
 #define tnri_rest(round) explorer_rest(strcmp(__func__, "tnri_lock_wait") == 0)
 #define tnri_ticks() UINT64_C(0)
 #define tnri_assert_failed(condition, file, line) explorer_failed(condition, line)
+
+static int kernel_serves; /* 0: it refuses, and the barrier is the slow one */
 
 #include "base/lock.c"
 
@@ -49,6 +52,8 @@ static void lock_start(int is_ownable)
     data = 0;
     explorer_atomic(&lock.taken, sizeof(lock.taken));
     explorer_atomic(&lock.owner, sizeof(lock.owner));
+    kernel_serves = 1;
+    explorer_constant(&kernel_serves, sizeof(kernel_serves));
     explorer_constant(&lock.rank, sizeof(lock.rank));
     explorer_constant(&lock.is_ownable, sizeof(lock.is_ownable));
     explorer_plain(&lock.holder, sizeof(lock.holder));
@@ -90,6 +95,12 @@ static void start_owned(void)
     *(volatile uintptr_t *)&lock.owner = owner;
 }
 
+static void start_refused(void)
+{
+    start_owned();
+    kernel_serves = 0;
+}
+
 static void turns(int count)
 {
     for (int left = count; left > 0; left--) {
@@ -128,6 +139,7 @@ const explorer_program protocol_programs[] = {
     {"a lock is taken away", 2, start_owned, run_2_1, 0},
     {"a lock becomes owned and is taken away", 2, start_nearly_owned, run_2_1, 0},
     {"one owner after the other", 2, start_owned, run_1_3, 0},
+    {"the kernel refuses", 2, start_refused, run_1_3, 0},
     {"both may own it", 2, start_free, run_2_2, 0},
     {"two take a lock away", 3, start_owned, run_1_1, 1},
     {"a lock becomes owned, and two take it away", 3, start_nearly_owned, run_2_1, 1},
