@@ -107,7 +107,7 @@ tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment, int de
     return block_malloc(ptr, bytes, alignment, device, NULL, stream);
 }
 
-tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_pool handle, int device, tnr_stream stream)
+tnr_status tnr_pool_malloc(void **ptr, tnr_pool handle, size_t bytes, int device, tnr_stream stream)
 {
     if (ptr != NULL)
         *ptr = NULL;
@@ -160,7 +160,7 @@ tnr_status tnr_free(void *ptr)
     return free_slowly(ptr);
 }
 
-tnr_status tnr_block_get(const void *ptr, tnr_block_info *info)
+tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
 {
     if (info == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_block_get: info is null.");
@@ -350,7 +350,7 @@ static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, si
     return status;
 }
 
-tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released)
+tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device)
 {
     tnri_device *found;
     if (released != NULL)
@@ -372,7 +372,7 @@ tnr_status tnr_pool_trim(size_t *released, tnr_pool handle, size_t keep_bytes, i
     return status;
 }
 
-tnr_status tnr_limit_set(int device, size_t limit_bytes)
+tnr_status tnr_limit_set(size_t limit_bytes, int device)
 {
     tnri_device *found;
     tnr_status status = tnri_library_device(device, &found);
@@ -392,7 +392,7 @@ tnr_status tnr_pool_limit_set(tnr_pool handle, size_t limit_bytes, int device)
     return TNR_OK;
 }
 
-tnr_status tnr_limit_get(int device, size_t *limit_bytes)
+tnr_status tnr_limit_get(size_t *limit_bytes, int device)
 {
     if (limit_bytes == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_limit_get: limit_bytes is null.");
@@ -420,7 +420,7 @@ tnr_status tnr_driver_get(tnr_driver_info *info)
     return TNR_OK;
 }
 
-tnr_status tnr_device_get(int device, tnr_device_info *info)
+tnr_status tnr_device_get(tnr_device_info *info, int device)
 {
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,

@@ -398,7 +398,7 @@ tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *r
 
 /* ---- public --------------------------------------------------------------------------------- */
 
-tnr_status tnr_graph_audit(tnr_cuda_graph cuda_graph, tnr_graph graph, tnr_audit *audit,
+tnr_status tnr_graph_audit(tnr_audit *audit, tnr_cuda_graph cuda_graph, tnr_graph graph,
                            tnr_audit_visit visit, void *user)
 {
     if (cuda_graph == NULL)

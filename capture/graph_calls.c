@@ -62,8 +62,8 @@ static tnr_status graph_adopt(tnri_device *device, CUgraph cuda_graph, const cha
     return status;
 }
 
-tnr_status tnr_graph_adopt(int device_index, tnr_cuda_graph cuda_graph, const char *name,
-                           tnr_graph *graph)
+tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_graph cuda_graph, int device_index,
+                           const char *name)
 {
     if (graph == NULL || cuda_graph == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_adopt: %s is null.",
@@ -107,7 +107,7 @@ static void graph_describe(const tnri_graph *graph, tnr_graph_info *info)
     info->launches = graph->launches;
 }
 
-tnr_status tnr_graph_get(tnr_graph number, tnr_graph_info *info)
+tnr_status tnr_graph_get(tnr_graph_info *info, tnr_graph number)
 {
     if (info == NULL || info->struct_bytes != sizeof(*info))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,

@@ -305,8 +305,8 @@ void tnri_scope_abort(tnri_capture *capture)
     (void)scope_end(capture, capture->origin, 0, &none);
 }
 
-tnr_status tnr_capture_end(int device_index, tnr_stream stream, tnr_cuda_graph *cuda_graph,
-                           tnr_graph *graph)
+tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph, int device_index,
+                           tnr_stream stream)
 {
     tnri_device *device;
     tnri_capture *capture;
@@ -383,8 +383,8 @@ static tnr_status scope_attach_inside(tnri_device *device, tnr_stream stream,
     return TNR_OK;
 }
 
-tnr_status tnr_capture_attach(int device_index, tnr_stream stream,
-                              const tnr_capture_options *options, tnr_graph *graph)
+tnr_status tnr_capture_attach(tnr_graph *graph, int device_index, tnr_stream stream,
+                              const tnr_capture_options *options)
 {
     tnri_device *device;
     if (graph == NULL)

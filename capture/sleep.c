@@ -533,7 +533,7 @@ tnr_status tnr_device_wake(int device)
     return wake_begin(device, NULL, 1);
 }
 
-tnr_status tnr_sleep_prepare(int device, size_t bytes)
+tnr_status tnr_sleep_prepare(size_t bytes, int device)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();

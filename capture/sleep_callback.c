@@ -64,6 +64,6 @@ void tnri_sleep_notify(tnr_sleep_event event, tnr_pool pool)
     tnri_assert_none_held();
     tnr_pool handle = tnri_pool_handle(pool);
     for (size_t i = 0; i < count; i++)
-        entries[i].callback(event, handle, pool->device->index,
+        entries[i].callback(handle, pool->device->index, event,
                             atomic_load(&pool->asleep.generation), entries[i].user);
 }

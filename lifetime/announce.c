@@ -69,7 +69,7 @@ static void announcement_release(const announcement *copy)
 
 /* ---- events --------------------------------------------------------------------------------- */
 
-tnr_status tnr_event_recorded(int device_index, tnr_event event, tnr_stream handle,
+tnr_status tnr_event_recorded(tnr_event event, int device_index, tnr_stream handle,
                               tnr_moment before)
 {
     tnri_device *device;
@@ -122,7 +122,7 @@ void tnr_event_destroyed(tnr_event event)
     }
 }
 
-tnr_status tnr_stream_waited(int device_index, tnr_stream handle, tnr_event event,
+tnr_status tnr_stream_waited(tnr_event event, int device_index, tnr_stream handle,
                              tnr_moment before)
 {
     tnri_device *device;

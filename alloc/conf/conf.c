@@ -413,7 +413,7 @@ void tnri_conf_reset(void)
     }
 }
 
-tnr_status tnr_setting_get(size_t index, tnr_setting_info *info)
+tnr_status tnr_setting_get(tnr_setting_info *info, size_t index)
 {
     static _Thread_local char value[VALUE_BYTES];
     if (info == NULL || info->struct_bytes != sizeof(*info))

@@ -94,7 +94,7 @@ void tnri_history_end(void)
 
 /* ---- public functions ----------------------------------------------------------------------- */
 
-tnr_status tnr_history_set(tnr_history_mode mode, size_t records)
+tnr_status tnr_history_set(size_t records, tnr_history_mode mode)
 {
     if ((int)mode < 0 || mode > TNR_HISTORY_FULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,

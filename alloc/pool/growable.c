@@ -147,7 +147,7 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
     if (arena != NULL && arena->growable.base == (uintptr_t)ptr)
         return tnri_grow_commit(arena, ptr, bytes);
     tnr_block_info info;
-    tnr_status status = tnr_block_get(ptr, &info);
+    tnr_status status = tnr_block_get(&info, ptr);
     if (status != TNR_OK)
         return status;
     if (info.base != ptr)

@@ -132,7 +132,7 @@ static void stats_set_device(tnr_stats *stats, tnri_device *device)
     stats_add_device(stats, device);
 }
 
-tnr_status tnr_stats_get(int device_index, tnr_pool handle, tnr_stats *stats)
+tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
 {
     if (stats == NULL || stats->struct_bytes != sizeof(*stats))
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,

@@ -97,7 +97,7 @@ static void write_own(writer *to, const tnr_stats *stats)
     }
 }
 
-size_t tnr_stats_json(int device, tnr_pool handle, char *buffer, size_t bytes)
+size_t tnr_stats_json(char *buffer, size_t bytes, tnr_pool handle, int device)
 {
     tnr_stats stats;
     stats.struct_bytes = sizeof(stats);
@@ -105,7 +105,7 @@ size_t tnr_stats_json(int device, tnr_pool handle, char *buffer, size_t bytes)
         bytes = 0;
     else if (bytes > 0)
         buffer[0] = '\0';
-    if (tnr_stats_get(device, handle, &stats) != TNR_OK)
+    if (tnr_stats_get(&stats, handle, device) != TNR_OK)
         return 0;
     writer to = {buffer, bytes, 0};
     write_text(&to, "{\n  \"tenure_stats_version\": 1,\n  \"device\": %d", device);

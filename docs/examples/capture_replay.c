@@ -83,11 +83,11 @@ int main(void)
     CUgraphExec step;
     must(tnr_capture_begin(DEVICE, main_stream, NULL), "beginning the capture");
     step_enqueue(main_stream, side, event, output);
-    must(tnr_capture_end(DEVICE, main_stream, &graph, &number), "ending the capture");
+    must(tnr_capture_end(&graph, &number, DEVICE, main_stream), "ending the capture");
     must_cu(cuGraphInstantiateWithFlags(&step, graph, 0), "instantiating");
     must_cu(cuGraphDestroy(graph), "destroying the graph"); /* the executable keeps the memory */
     tnr_graph_info info = {.struct_bytes = sizeof info};
-    must(tnr_graph_get(number, &info), "describing the graph");
+    must(tnr_graph_get(&info, number), "describing the graph");
     printf("%llu blocks, %llu of them of memory freed before; %llu bytes\n",
            (unsigned long long)info.blocks, (unsigned long long)info.reused,
            (unsigned long long)info.bytes);

@@ -92,7 +92,7 @@ static int output_check(CUstream compute, void *output, const unsigned *expected
 static void statistics_print(void)
 {
     tnr_stats stats = {.struct_bytes = sizeof stats};
-    must(tnr_stats_get(DEVICE, NULL, &stats), "asking for statistics");
+    must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("live %llu bytes, reserved %llu, %llu of %llu allocations from a bin\n",
            (unsigned long long)stats.bytes_live, (unsigned long long)stats.reserved_bytes.current,
            (unsigned long long)stats.served[TNR_SERVED_BIN],
@@ -105,8 +105,8 @@ static void pressure_survive(CUstream compute)
     enum { BLOCKS = 4 };
     void *blocks[BLOCKS];
     size_t limit_before;
-    must(tnr_limit_get(DEVICE, &limit_before), "asking for the limit");
-    must(tnr_limit_set(DEVICE, 96u << 20), "setting a limit");
+    must(tnr_limit_get(&limit_before, DEVICE), "asking for the limit");
+    must(tnr_limit_set(96u << 20, DEVICE), "setting a limit");
     for (int i = 0; i < BLOCKS; i++)
         must(tnr_malloc(&blocks[i], 16u << 20, DEVICE, compute), "allocating under pressure");
     void *too_much;
@@ -114,7 +114,7 @@ static void pressure_survive(CUstream compute)
         printf("refused, as it must be: 128 MiB above a limit of 96 MiB\n");
     for (int i = 0; i < BLOCKS; i++)
         must(tnr_free(blocks[i]), "freeing");
-    must(tnr_limit_set(DEVICE, limit_before), "setting the limit back");
+    must(tnr_limit_set(limit_before, DEVICE), "setting the limit back");
 }
 
 int main(void)
@@ -155,7 +155,7 @@ int main(void)
     must(tnr_free(output), "freeing the output");
     must(tnr_free(weights), "freeing the weights");
     size_t released;
-    must(tnr_trim(DEVICE, 0, &released), "giving memory back");
+    must(tnr_trim(&released, 0, DEVICE), "giving memory back");
     must(tnr_pool_destroy(pool), "ending the pool");
     must(tnr_shutdown(0), "ending Tenure");
     cuEventDestroy(event);

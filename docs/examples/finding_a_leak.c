@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     must_cu(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 
     /* With call stacks. TENURE_CONF=history:full does the same without this line. */
-    must(tnr_history_set(TNR_HISTORY_FULL, 0), "tnr_history_set");
+    must(tnr_history_set(0, TNR_HISTORY_FULL), "tnr_history_set");
     for (int step = 0; step < 2; step++)
         step_run(step, stream);
     snapshot_take(folder, "before.json");

@@ -88,7 +88,7 @@ int main(void)
         wrong += !holds(end + HEAD * 4, tokens, HEAD, stream);
     }
     tnr_stats stats = {.struct_bytes = sizeof stats};
-    must(tnr_stats_get(DEVICE, NULL, &stats), "asking for statistics");
+    must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%d tokens at %p, %llu bytes of memory, %d wrong\n", TOKENS_MAX, cache,
            (unsigned long long)stats.reserved_bytes.current, wrong);
 

@@ -104,7 +104,7 @@ int main(void)
     for (unsigned i = 0; i < STEPS * LAYERS; i++)
         wrong += answers[i] != 100 + i % LAYERS;
     tnr_stats stats = {.struct_bytes = sizeof stats};
-    must(tnr_stats_get(DEVICE, NULL, &stats), "asking for statistics");
+    must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%d layers of %d bytes fetched, %llu bytes of memory, %d wrong\n", STEPS * LAYERS,
            (int)BYTES, (unsigned long long)stats.reserved_bytes.peak, wrong);
 

@@ -77,7 +77,7 @@ int main(void)
     for (unsigned i = 0; i < BATCHES; i++)
         wrong += host[i] != i;
     tnr_stats stats = {.struct_bytes = sizeof stats};
-    must(tnr_stats_get(DEVICE, NULL, &stats), "asking for statistics");
+    must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%d batches of %d bytes, %llu bytes of memory, %d wrong\n", (int)BATCHES, (int)BYTES,
            (unsigned long long)stats.reserved_bytes.peak, wrong);
 

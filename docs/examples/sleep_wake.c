@@ -35,7 +35,7 @@ static void must_cu(CUresult result, const char *what)
 }
 
 /* Here an engine takes its registrations of the pool's memory back, and makes them again. */
-static void on_sleep(tnr_sleep_event event, tnr_pool pool, int device, uint64_t generation,
+static void on_sleep(tnr_pool pool, int device, tnr_sleep_event event, uint64_t generation,
                      void *user)
 {
     static const char *const names[] = {"goes to sleep", "stays awake after all", "is awake"};
@@ -69,7 +69,7 @@ static step step_capture(CUdeviceptr weights, CUdeviceptr cache, CUstream stream
     must_cu(cuMemcpyDtoDAsync((CUdeviceptr)scratch, weights, WORDS * 4, stream), "a copy");
     must_cu(cuMemcpyDtoDAsync(cache, (CUdeviceptr)scratch, WORDS * 4, stream), "another");
     must(tnr_free(scratch), "freeing the scratch");
-    must(tnr_capture_end(DEVICE, stream, &self.graph, &self.number), "ending a capture");
+    must(tnr_capture_end(&self.graph, &self.number, DEVICE, stream), "ending a capture");
     must_cu(cuGraphInstantiateWithFlags(&self.exec, self.graph, 0), "instantiating");
     return self;
 }
@@ -102,8 +102,8 @@ int main(void)
     must_cu(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     must(tnr_pool_create(&pool, DEVICE, NULL), "making a pool");
     must(tnr_sleep_callback_add(on_sleep, NULL), "adding a callback");
-    must(tnr_pool_malloc(&weights, weights_bytes, pool, DEVICE, stream), "weights");
-    must(tnr_pool_malloc(&cache, cache_bytes, pool, DEVICE, stream), "cache");
+    must(tnr_pool_malloc(&weights, pool, weights_bytes, DEVICE, stream), "weights");
+    must(tnr_pool_malloc(&cache, pool, cache_bytes, DEVICE, stream), "cache");
     must(tnr_block_content_set(cache, TNR_CONTENT_DISCARD), "saying what the cache is worth");
     must_cu(cuMemsetD32Async((CUdeviceptr)weights, 42, weights_bytes / 4, stream), "loading");
     step captured = step_capture((CUdeviceptr)weights, (CUdeviceptr)cache, stream);
@@ -112,7 +112,7 @@ int main(void)
     size_t before = device_free();
     must(tnr_device_sleep(DEVICE, NULL), "sleeping");
     printf("%zu bytes came back\n", device_free() - before);
-    wrong += tnr_pool_malloc(&none, 1, pool, DEVICE, stream) != TNR_ERR_ASLEEP;
+    wrong += tnr_pool_malloc(&none, pool, 1, DEVICE, stream) != TNR_ERR_ASLEEP;
     wrong += tnr_graph_launch(captured.number, captured.exec, stream) != TNR_ERR_ASLEEP;
     CUdeviceptr lent; /* somebody else's */
     must_cu(cuMemAlloc(&lent, device_free() / 4 * 3), "lending the memory out");

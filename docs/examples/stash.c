@@ -100,10 +100,10 @@ static int run_report(const char *name, unsigned host_waits, CUstream compute, C
     for (unsigned i = 0; i < ROUNDS; i++)
         wrong += host[i] != i + 1;
     tnr_stats stats = {.struct_bytes = sizeof stats};
-    must(tnr_stats_get(DEVICE, NULL, &stats), "asking for statistics");
+    must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%s: %u host waits, %llu bytes of memory, %d wrong\n", name, host_waits,
            (unsigned long long)stats.reserved_bytes.peak, wrong);
-    must(tnr_trim(DEVICE, 0, NULL), "giving memory back");
+    must(tnr_trim(NULL, 0, DEVICE), "giving memory back");
     must(tnr_stats_reset_peaks(DEVICE), "resetting the peaks");
     return wrong > 0 || stats.reserved_bytes.peak > (uint64_t)8 * BYTES;
 }

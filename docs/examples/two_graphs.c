@@ -58,7 +58,7 @@ static step step_capture(tnr_pool pool, CUstream stream, unsigned value, void **
         must(tnr_free(scratch), "freeing inside");
     else
         *keeps = scratch;
-    must(tnr_capture_end(DEVICE, stream, &graph, &made.number), "ending a capture");
+    must(tnr_capture_end(&graph, &made.number, DEVICE, stream), "ending a capture");
     must_cu(cuGraphInstantiateWithFlags(&made.exec, graph, 0), "instantiating");
     must_cu(cuGraphDestroy(graph), "destroying the graph");
     return made;
@@ -92,7 +92,7 @@ int main(void)
     step small = step_capture(pool, streams[0], 1, NULL);
     step large = step_capture(pool, streams[0], 2, NULL);
     tnr_stats stats = {.struct_bytes = sizeof stats};
-    must(tnr_stats_get(DEVICE, pool, &stats), "asking for statistics");
+    must(tnr_stats_get(&stats, pool, DEVICE), "asking for statistics");
     printf("two graphs, %llu bytes\n", (unsigned long long)stats.reserved_bytes.current);
 
     for (int i = 0; i < ROUNDS; i++) { /* nobody waits here; the device does */

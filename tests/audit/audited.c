@@ -96,7 +96,7 @@ void audited_begin(tnr_stream stream, tnr_pool pool, const char *name)
 tnr_graph audited_end(tnr_stream stream, tnr_cuda_graph *cuda_graph)
 {
     tnr_graph graph = 0;
-    assert_ok(tnr_capture_end(0, stream, cuda_graph, &graph));
+    assert_ok(tnr_capture_end(cuda_graph, &graph, 0, stream));
     assert_non_null(*cuda_graph);
     return graph;
 }
@@ -106,7 +106,7 @@ void audited_destroy(tnr_cuda_graph cuda_graph)
     assert_int_equal(cuGraphDestroy(cuda_graph), CUDA_SUCCESS);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
     (void)simcuda_run(UINT64_MAX); /* destructors of user objects */
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
 }
 
 /* ---- audits --------------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ void audit(tnr_cuda_graph cuda_graph, tnr_graph graph)
 {
     memset(&seen, 0, sizeof(seen));
     seen.sums.struct_bytes = sizeof(seen.sums);
-    assert_ok(tnr_graph_audit(cuda_graph, graph, &seen.sums, audit_note, &seen));
+    assert_ok(tnr_graph_audit(&seen.sums, cuda_graph, graph, audit_note, &seen));
     assert_int_equal(seen.sums.found, seen.count);
     assert_int_equal(seen.sums.found, seen.sums.proved + seen.sums.unproved);
     assert_int_equal(seen.sums.nodes,

@@ -122,7 +122,7 @@ static void test_freed_and_kept(void **state)
     assert_int_equal(cuGraphDestroy(cuda_graph), CUDA_SUCCESS);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
     (void)simcuda_run(UINT64_MAX);
-    assert_error(tnr_graph_audit(another, graph, &sums, NULL, NULL), TNR_ERR_INVALID_GRAPH,
+    assert_error(tnr_graph_audit(&sums, another, graph, NULL, NULL), TNR_ERR_INVALID_GRAPH,
                  "ended");
     assert_int_equal(cuGraphDestroy(another), CUDA_SUCCESS);
     assert_ok(tnr_free(other));
@@ -157,7 +157,7 @@ static void test_loose(void **state)
     assert_non_null(strstr(audit_text(graph, 0, TNR_AUDIT_TEXT), "does not hold for 2 addresses."));
 
     tnr_graph adopted;
-    assert_ok(tnr_graph_adopt(0, graph, "built", &adopted));
+    assert_ok(tnr_graph_adopt(&adopted, graph, 0, "built"));
     audit(graph, adopted);
     assert_int_equal(count_of(TNR_AUDIT_KEPT), 2);
     audit(graph, 0);
@@ -186,14 +186,14 @@ static void test_freed_and_unmapped(void **state)
     assert_int_equal(count_of(TNR_AUDIT_FREED), 2);
     assert_int_equal(count_of(TNR_AUDIT_LOOSE), 1);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     audit(cuda_graph, 0);
     assert_int_equal(finding_at(block)->verdict, TNR_AUDIT_UNMAPPED);
     assert_int_equal(finding_at(block + MIB)->verdict, TNR_AUDIT_UNMAPPED);
     assert_int_equal(finding_at(keeper)->verdict, TNR_AUDIT_LOOSE);
     /* Adopted too late. */
     tnr_graph adopted;
-    assert_ok(tnr_graph_adopt(0, cuda_graph, NULL, &adopted));
+    assert_ok(tnr_graph_adopt(&adopted, cuda_graph, 0, NULL));
     audit(cuda_graph, adopted);
     assert_int_equal(seen.sums.unproved, 2);
     assert_int_equal(finding_at(keeper)->verdict, TNR_AUDIT_KEPT);
@@ -385,15 +385,15 @@ static void test_refused(void **state)
     CUgraph graph = NULL;
     tnr_audit sums = {.struct_bytes = sizeof(sums)}, untouched = sums;
     assert_int_equal(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-    assert_error(tnr_graph_audit(NULL, 0, &sums, NULL, NULL), TNR_ERR_INVALID_ARGUMENT,
+    assert_error(tnr_graph_audit(&sums, NULL, 0, NULL, NULL), TNR_ERR_INVALID_ARGUMENT,
                  "cuda_graph is null");
-    assert_error(tnr_graph_audit(graph, 0, NULL, NULL, NULL), TNR_ERR_INVALID_ARGUMENT,
+    assert_error(tnr_graph_audit(NULL, graph, 0, NULL, NULL), TNR_ERR_INVALID_ARGUMENT,
                  "struct_bytes");
     sums.struct_bytes--;
-    assert_error(tnr_graph_audit(graph, 0, &sums, NULL, NULL), TNR_ERR_INVALID_ARGUMENT,
+    assert_error(tnr_graph_audit(&sums, graph, 0, NULL, NULL), TNR_ERR_INVALID_ARGUMENT,
                  "struct_bytes");
     sums.struct_bytes++;
-    assert_error(tnr_graph_audit(graph, 4711, &sums, NULL, NULL), TNR_ERR_INVALID_GRAPH, "4711");
+    assert_error(tnr_graph_audit(&sums, graph, 4711, NULL, NULL), TNR_ERR_INVALID_GRAPH, "4711");
     assert_error(tnr_graph_audit_write(NULL, 0, TNR_AUDIT_TEXT, 1), TNR_ERR_INVALID_ARGUMENT,
                  "cuda_graph is null");
     assert_error(tnr_graph_audit_write(graph, 0, (tnr_audit_format)2, 1), TNR_ERR_INVALID_ARGUMENT,
@@ -409,7 +409,7 @@ static void test_refused(void **state)
 static void *get_graph(void *number)
 {
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    return tnr_graph_get(*(tnr_graph *)number, &info) == TNR_OK ? number : NULL;
+    return tnr_graph_get(&info, *(tnr_graph *)number) == TNR_OK ? number : NULL;
 }
 
 static void visit_and_ask(const tnr_audit_finding *finding, void *user)
@@ -432,7 +432,7 @@ static void test_visitor_is_free(void **state)
     char *block = unit_malloc(MIB, stream);
     take_set(stream, block, 1);
     tnr_graph graph = audited_end(stream, &cuda_graph);
-    assert_ok(tnr_graph_audit(cuda_graph, graph, &sums, visit_and_ask, &graph));
+    assert_ok(tnr_graph_audit(&sums, cuda_graph, graph, visit_and_ask, &graph));
     assert_int_equal(sums.found, 1);
     assert_ok(tnr_free(block));
     audited_destroy(cuda_graph);
@@ -444,7 +444,7 @@ static void test_visitor_is_free(void **state)
 static int audit_with_fault(tnr_cuda_graph cuda_graph, tnr_graph graph, const tnr_audit *usual)
 {
     tnr_audit sums = {.struct_bytes = sizeof(sums)}, untouched = sums;
-    tnr_status status = tnr_graph_audit(cuda_graph, graph, &sums, NULL, NULL);
+    tnr_status status = tnr_graph_audit(&sums, cuda_graph, graph, NULL, NULL);
     if (status == TNR_OK)
         assert_memory_equal(&sums, usual, sizeof(sums));
     else

@@ -42,7 +42,7 @@ static void *work(void *of)
             return work_failed("tnr_pool_create");
         for (int i = 0; i < 8; i++) {
             size_t bytes = 1 + (size_t)unit_below(&seed, 4 * MIB);
-            if (tnr_pool_malloc(&blocks[i], bytes, i < 4 ? pool : NULL, 0, streams[number]) !=
+            if (tnr_pool_malloc(&blocks[i], i < 4 ? pool : NULL, bytes, 0, streams[number]) !=
                 TNR_OK)
                 return work_failed("tnr_pool_malloc");
         }
@@ -52,7 +52,7 @@ static void *work(void *of)
         if (tnr_pool_destroy(pool) != TNR_OK)
             return work_failed("tnr_pool_destroy");
         /* Takes the pages of blocks that are no more, of which one is audited. */
-        if (number == 1 && tnr_trim(0, 0, NULL) != TNR_OK)
+        if (number == 1 && tnr_trim(NULL, 0, 0) != TNR_OK)
             return work_failed("tnr_trim");
     }
     return NULL;

@@ -265,7 +265,7 @@ static void run_waiting(path_run *run)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     run_pairs(run);
-    tenure_check(tnr_stats_get(0, NULL, &stats));
+    tenure_check(tnr_stats_get(&stats, NULL, 0));
     if (stats.blocks_retired != WAITING_BLOCKS) {
         fprintf(stderr, "bench_paths: %llu blocks waited at the end, not %d\n",
                 (unsigned long long)stats.blocks_retired, WAITING_BLOCKS);

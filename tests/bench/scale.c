@@ -154,7 +154,7 @@ static tnr_stats stats_of(int device)
     tnr_stats stats;
     memset(&stats, 0, sizeof(stats));
     stats.struct_bytes = sizeof(stats);
-    tenure_check(tnr_stats_get(device, NULL, &stats));
+    tenure_check(tnr_stats_get(&stats, NULL, device));
     return stats;
 }
 
@@ -315,7 +315,7 @@ static void measure_trim(scale_run *run)
     uint64_t began = now_ns();
     for (int device = 0; device < DEVICES; device++) {
         size_t released = 0;
-        tenure_check(tnr_trim(device, 0, &released));
+        tenure_check(tnr_trim(&released, 0, device));
         row->trimmed_bytes += released;
     }
     row->trim_ms = (double)(now_ns() - began) / 1e6;

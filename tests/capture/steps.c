@@ -50,7 +50,7 @@ recorded capture_end(tnr_stream stream)
 {
     recorded graph = {0};
     assert_int_equal(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    assert_ok(tnr_capture_end(0, stream, &graph.cuda, &graph.number));
+    assert_ok(tnr_capture_end(&graph.cuda, &graph.number, 0, stream));
     assert_non_null(graph.cuda);
     assert_int_not_equal(graph.number, 0);
     assert_int_equal(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
@@ -113,7 +113,7 @@ void recorded_destroy(recorded *graph)
 tnr_graph_info graph_info(tnr_graph graph)
 {
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    assert_ok(tnr_graph_get(graph, &info));
+    assert_ok(tnr_graph_get(&info, graph));
     return info;
 }
 
@@ -134,13 +134,13 @@ void steps_settle(void)
     simcuda_run(UINT64_MAX);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS); /* the host knows that all is over */
     simcuda_run(UINT64_MAX);
-    assert_ok(tnr_trim(0, SIZE_MAX, NULL));
+    assert_ok(tnr_trim(NULL, SIZE_MAX, 0));
 }
 
 int graph_is_known(tnr_graph graph)
 {
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    tnr_status status = tnr_graph_get(graph, &info);
+    tnr_status status = tnr_graph_get(&info, graph);
     assert_true(status == TNR_OK || status == TNR_ERR_INVALID_GRAPH);
     return status == TNR_OK;
 }
@@ -148,7 +148,7 @@ int graph_is_known(tnr_graph graph)
 int pool_is_there(tnr_pool pool)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    tnr_status status = tnr_stats_get(0, pool, &stats);
+    tnr_status status = tnr_stats_get(&stats, pool, 0);
     assert_true(status == TNR_OK || status == TNR_ERR_INVALID_POOL);
     return status == TNR_OK;
 }
@@ -156,7 +156,7 @@ int pool_is_there(tnr_pool pool)
 tnr_pool pool_of(const void *block)
 {
     tnr_block_info info;
-    assert_ok(tnr_block_get(block, &info));
+    assert_ok(tnr_block_get(&info, block));
     return info.pool;
 }
 
@@ -169,7 +169,7 @@ int is_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 tnr_stats pool_stats(tnr_pool pool)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_ok(tnr_stats_get(0, pool, &stats));
+    assert_ok(tnr_stats_get(&stats, pool, 0));
     assert_ok(tnr_validate(-1));
     assert_int_equal(stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                          stats.bytes_retired,
@@ -191,7 +191,7 @@ void check_all_given_back(void)
 {
     simcuda_live live;
     steps_settle();
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     tnr_stats stats = unit_stats();
     assert_int_equal(stats.allocation[TNR_WORLD_ALL].current, 0);
     assert_int_equal(stats.bytes_live, 0);

@@ -111,7 +111,7 @@ static void unjoined(void **state)
     for (int is_private = 0; is_private < 2; is_private++) {
         steps_start("cross_stream:off", NULL);
         mixture self = mixture_capture(is_private ? NULL : graph_pool("shared"));
-        tnr_status status = tnr_capture_end(0, ORIGIN, &cuda, &number);
+        tnr_status status = tnr_capture_end(&cuda, &number, 0, ORIGIN);
         assert_true(status == TNR_ERR_CAPTURE_INVALIDATED);
         assert_null(cuda);
         assert_int_equal(tnr_last_driver_result(), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
@@ -138,7 +138,7 @@ static void invalidated(void **state)
         assert_null(late);
         assert_error(tnr_record_use(self.used, ORIGIN), TNR_ERR_CAPTURE_INVALIDATED, NULL);
         if (how == 0)
-            assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED,
+            assert_error(tnr_capture_end(&cuda, NULL, 0, ORIGIN), TNR_ERR_CAPTURE_INVALIDATED,
                          NULL);
         else
             assert_ok(tnr_capture_abort(0, ORIGIN));
@@ -164,7 +164,7 @@ static void freed_after_it_was_spoilt(void **state)
     assert_ok(tnr_free(first));
     assert_ok(tnr_free_sync(second));
     assert_error(tnr_free(first), TNR_ERR_NOT_LIVE, NULL);
-    assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED, NULL);
+    assert_error(tnr_capture_end(&cuda, NULL, 0, ORIGIN), TNR_ERR_CAPTURE_INVALIDATED, NULL);
     steps_settle();
     assert_false(pool_is_there(pool));
     check_all_given_back();
@@ -182,13 +182,13 @@ static void a_hundred_failures_leave_nothing(void **state)
         if (i % 3 == 0)
             assert_ok(tnr_capture_abort(0, ORIGIN));
         else
-            assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE_INVALIDATED,
+            assert_error(tnr_capture_end(&cuda, NULL, 0, ORIGIN), TNR_ERR_CAPTURE_INVALIDATED,
                          NULL);
         assert_ok(tnr_free(self.live));
         assert_ok(tnr_free(self.branch));
         assert_ok(tnr_free(self.used));
         steps_settle();
-        assert_ok(tnr_trim(0, 0, NULL));
+        assert_ok(tnr_trim(NULL, 0, 0));
         tnr_stats stats = unit_stats();
         assert_int_equal(stats.pools, 1);
         assert_int_equal(stats.reserved_bytes.current, 0);
@@ -223,7 +223,7 @@ static void the_executable_keeps_it(void **state)
     assert_int_equal(cuGraphDestroy(graph.cuda), CUDA_SUCCESS);
     graph.cuda = NULL;
     steps_settle();
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_true(graph_is_known(graph.number));
     assert_true(pool_is_there(pool));
     recorded_launch(&graph, ORIGIN);

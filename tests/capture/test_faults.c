@@ -119,7 +119,7 @@ static void step_end(fault_run *run, int graph)
 {
     own.cuda[graph] = (tnr_cuda_graph)(uintptr_t)1;
     own.number[graph] = 0;
-    tnr_status status = tnr_capture_end(0, ORIGIN, &own.cuda[graph], &own.number[graph]);
+    tnr_status status = tnr_capture_end(&own.cuda[graph], &own.number[graph], 0, ORIGIN);
     if (status != TNR_ERR_CAPTURE && status != TNR_OK)
         assert_null(own.cuda[graph]);
     if (status == TNR_ERR_CAPTURE) /* which would mean that nothing was begun */
@@ -128,7 +128,7 @@ static void step_end(fault_run *run, int graph)
     if (status == TNR_OK) {
         tnr_graph_info info = {.struct_bytes = sizeof(info)};
         assert_non_null(own.cuda[graph]);
-        assert_int_equal(tnr_graph_get(own.number[graph], &info), TNR_OK);
+        assert_int_equal(tnr_graph_get(&info, own.number[graph]), TNR_OK);
         assert_int_equal(info.is_capturing, 0);
     }
     (void)step_status(run, status, "end");
@@ -208,7 +208,7 @@ static void check_next_capture(fault_run *run)
     assert_int_equal(
         cuMemsetD8Async((CUdeviceptr)(uintptr_t)block + BYTES - 64 * KIB, 0x5a, 64 * KIB, ORIGIN),
         CUDA_SUCCESS);
-    assert_int_equal(tnr_capture_end(0, ORIGIN, &cuda, &number), TNR_OK);
+    assert_int_equal(tnr_capture_end(&cuda, &number, 0, ORIGIN), TNR_OK);
     assert_int_equal(cuGraphInstantiateWithFlags(&exec, cuda, 0), CUDA_SUCCESS);
     assert_int_equal(tnr_graph_launch(number, exec, ORIGIN), TNR_OK);
     simcuda_run(UINT64_MAX);
@@ -343,7 +343,7 @@ static void attach_body(fault_run *run)
     own_leave();
     if (begun != CUDA_SUCCESS)
         return;
-    tnr_status attached = tnr_capture_attach(0, ORIGIN, NULL, &own.number[0]);
+    tnr_status attached = tnr_capture_attach(&own.number[0], 0, ORIGIN, NULL);
     if (step_status(run, attached, "attach") == TNR_OK) {
         step_release(run, ORDINARY, tnr_free);
         (void)capture_body(run);
@@ -375,7 +375,7 @@ static void adopt_prepare(fault_run *run)
 
 static void adopt_body(fault_run *run)
 {
-    if (step_status(run, tnr_graph_adopt(0, own.cuda[0], NULL, &own.number[0]), "adopt") != TNR_OK)
+    if (step_status(run, tnr_graph_adopt(&own.number[0], own.cuda[0], 0, NULL), "adopt") != TNR_OK)
         return;
     step_release(run, USED, tnr_free);
     own_instantiate(run, 0);

@@ -165,7 +165,7 @@ static void a_pool_that_a_graph_refers_to(void **state)
     tnr_pool pool = NULL;
     void *weights = NULL;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&weights, BYTES, pool, 0, OUTSIDE));
+    assert_ok(tnr_pool_malloc(&weights, pool, BYTES, 0, OUTSIDE));
     unsigned char *result = ordinary_block(ORIGIN, 2);
     capture_begin(ORIGIN, NULL);
     assert_int_equal(cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)weights, MIB, ORIGIN),
@@ -203,7 +203,7 @@ static void freed_outside_while_a_graph_refers_to_it(void **state)
         simcuda_run(UINT64_MAX);
         check_bytes(own, BYTES, 1);
     }
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     recorded_launch(&first, ORIGIN);
     recorded_destroy(&first);
     steps_settle();
@@ -232,7 +232,7 @@ static void pressure_does_not_take_it(void **state)
     recorded graph = capture_end(ORIGIN);
     assert_ok(tnr_free(weights));
     assert_error(tnr_malloc(&none, 60 * MIB, 0, ORIGIN), TNR_ERR_OUT_OF_MEMORY, NULL);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     unsigned char *others = unit_malloc(32 * MIB, OUTSIDE);
     life_fill(others, 32 * MIB, 9, OUTSIDE);
     simcuda_run(UINT64_MAX);
@@ -326,7 +326,7 @@ static void outputs_outlive_the_graph(void **state)
     simcuda_run(UINT64_MAX);
     check_bytes(output, BYTES, 6);
     tnr_block_info info;
-    assert_ok(tnr_block_get(output, &info));
+    assert_ok(tnr_block_get(&info, output));
     assert_ptr_equal(info.stream, ORIGIN);
     assert_ok(tnr_free(output));
     steps_settle();
@@ -355,7 +355,7 @@ static void outputs_freed_while_the_graph_lives(void **state)
     simcuda_run(UINT64_MAX);
     check_bytes(output, BYTES, 5);
     check_bytes(strangers, BYTES, 8);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_true(pool_is_there(pool));
     assert_int_equal(pool_stats(pool).allocation[TNR_WORLD_ALL].current, 0);
     recorded_launch(&graph, ORIGIN);

@@ -52,7 +52,7 @@ static tnr_status pool_destroy(given it)
 static tnr_status pool_malloc(given it)
 {
     void *ptr = &ptr;
-    tnr_status status = tnr_pool_malloc(&ptr, 4096, it.pool, device_of_calls, NULL);
+    tnr_status status = tnr_pool_malloc(&ptr, it.pool, 4096, device_of_calls, NULL);
     assert_null(ptr);
     return status;
 }
@@ -83,13 +83,13 @@ static tnr_status pool_limit_set(given it)
 static tnr_status stats_get(given it)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    return tnr_stats_get(device_of_calls, it.pool, &stats);
+    return tnr_stats_get(&stats, it.pool, device_of_calls);
 }
 
 static tnr_status stats_json(given it)
 {
     char text[64] = "untouched";
-    size_t bytes = tnr_stats_json(device_of_calls, it.pool, text, sizeof(text));
+    size_t bytes = tnr_stats_json(text, sizeof(text), it.pool, device_of_calls);
     assert_string_equal(text, "");
     return bytes == 0 ? TNR_ERR_INVALID_POOL : TNR_OK;
 }
@@ -125,7 +125,7 @@ static tnr_status capture_attach_into(given it)
     tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
     options.pool = it.pool;
     assert_int_equal(cuStreamBeginCapture(ORIGIN, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-    tnr_status status = tnr_capture_attach(0, ORIGIN, &options, &graph);
+    tnr_status status = tnr_capture_attach(&graph, 0, ORIGIN, &options);
     assert_int_equal(graph, 0);
     assert_int_equal(cuStreamEndCapture(ORIGIN, &made), CUDA_SUCCESS);
     assert_int_equal(cuGraphDestroy(made), CUDA_SUCCESS);
@@ -135,7 +135,7 @@ static tnr_status capture_attach_into(given it)
 static tnr_status graph_get(given it)
 {
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    return tnr_graph_get(it.graph, &info);
+    return tnr_graph_get(&info, it.graph);
 }
 
 static tnr_status graph_launch(given it)
@@ -158,7 +158,7 @@ static tnr_status graph_audit(given it)
 {
     tnr_audit audit = {.struct_bytes = sizeof(audit)};
     return it.graph == 0 ? TNR_ERR_INVALID_GRAPH
-                         : tnr_graph_audit(spare_graph.cuda, it.graph, &audit, NULL, NULL);
+                         : tnr_graph_audit(&audit, spare_graph.cuda, it.graph, NULL, NULL);
 }
 
 static tnr_status graph_audit_write(given it)
@@ -176,7 +176,7 @@ static tnr_status block_free(given it)
 static tnr_status block_get(given it)
 {
     tnr_block_info info;
-    return tnr_block_get(it.ptr, &info);
+    return tnr_block_get(&info, it.ptr);
 }
 
 static tnr_status block_commit(given it)
@@ -277,7 +277,7 @@ static tnr_stats everything(void)
     tnr_stats stats;
     memset(&stats, 0, sizeof(stats));
     stats.struct_bytes = sizeof(stats);
-    assert_ok(tnr_stats_get(0, NULL, &stats));
+    assert_ok(tnr_stats_get(&stats, NULL, 0));
     return stats;
 }
 
@@ -432,7 +432,7 @@ static void strangers_are_no_blocks(void **state)
     for (size_t i = 0; i < count; i++)
         try_block((void *)list[i], TNR_ERR_FOREIGN_POINTER);
     tnr_device_info device = {.struct_bytes = sizeof(device)};
-    assert_ok(tnr_device_get(0, &device));
+    assert_ok(tnr_device_get(&device, 0));
     try_block((void *)(device.address_base - 1), TNR_ERR_FOREIGN_POINTER);
     try_block((void *)(device.address_base + device.address_bytes), TNR_ERR_FOREIGN_POINTER);
     try_block((void *)(device.address_base + device.address_bytes - 1), TNR_ERR_NOT_LIVE);
@@ -457,7 +457,7 @@ static void nothing_starts_for_a_stranger(void **state)
         for (size_t c = 0; c < COUNT(pool_calls); c++)
             if (!pool_calls[c].starts)
                 try_one(&pool_calls[c], (given){.pool = (tnr_pool)list[i]}, pool_calls[c].status);
-    assert_ok(tnr_device_get(1, &device));
+    assert_ok(tnr_device_get(&device, 1));
     assert_int_equal(device.in_use, 0);
     recorded_destroy(&spare_graph);
 }
@@ -526,7 +526,7 @@ static void pools_come_and_go(int rounds)
         assert_ok(tnr_pool_create(&pool, 0, NULL));
         assert_ok(tnr_graph_pool_create(&graphs, 0, NULL));
         if (i % 50 == 0) {
-            assert_ok(tnr_pool_malloc(&ptr, 3 * MIB, pool, 0, OTHER));
+            assert_ok(tnr_pool_malloc(&ptr, pool, 3 * MIB, 0, OTHER));
             assert_ok(tnr_free(ptr));
         }
         assert_ok(tnr_pool_destroy(i % 2 ? pool : graphs));
@@ -567,7 +567,7 @@ static void *looker_main(void *unused)
         tnr_pool pool = atomic_load(&shown);
         if (pool == NULL)
             continue;
-        tnr_status status = tnr_stats_get(0, pool, &stats);
+        tnr_status status = tnr_stats_get(&stats, pool, 0);
         if (status != TNR_OK && status != TNR_ERR_INVALID_POOL)
             abort();
         (void)tnr_pool_generation(pool, 0);
@@ -591,7 +591,7 @@ static void looking_while_pools_end(void **state)
         void *ptr;
         assert_ok(tnr_pool_create(&pool, 0, NULL));
         atomic_store(&shown, pool);
-        assert_ok(tnr_pool_malloc(&ptr, 4096, pool, 0, NULL));
+        assert_ok(tnr_pool_malloc(&ptr, pool, 4096, 0, NULL));
         assert_ok(tnr_free(ptr));
         tnr_status status;
         while ((status = tnr_pool_destroy(pool)) == TNR_ERR_BUSY) /* a looker is routed to it */

@@ -48,7 +48,7 @@ static void finish_kept(uint64_t reused, size_t kept)
     simcuda_run(UINT64_MAX);
     assert_int_equal(simcuda_races(), 0);
     assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(pool_stats(info.pool).bytes_retired, 0);
     recorded_destroy(&graph);
 }
@@ -389,7 +389,7 @@ static void keep_until_an_event_of_the_capture(void **state)
     life_fill(block, BYTES, 2, BRANCH);
     tnr_moment before = tnr_moment_now();
     assert_int_equal(cuEventRecord(event, BRANCH), CUDA_SUCCESS);
-    int is_announced = tnr_event_recorded(0, event, BRANCH, before) == TNR_OK;
+    int is_announced = tnr_event_recorded(event, 0, BRANCH, before) == TNR_OK;
     int is_kept = is_announced && tnr_keep_until(block, event) == TNR_OK;
     if (!is_kept) /* refused: said in a way that is understood */
         assert_ok(tnr_record_use(block, BRANCH));
@@ -587,7 +587,7 @@ static void wrong_frees_and_uses(void **state)
     assert_error(tnr_record_use(block, BRANCH), TNR_ERR_NOT_LIVE, NULL);
     assert_error(tnr_record_stream(block, BRANCH), TNR_ERR_NOT_LIVE, NULL);
     tnr_block_info info;
-    assert_error(tnr_block_get(block, &info), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_block_get(&info, block), TNR_ERR_NOT_LIVE, NULL);
     assert_true(is_given(ORIGIN, block));
     finish(1);
 }

@@ -70,11 +70,11 @@ static void names_and_numbers(void **state)
     assert_true(next.number > last); /* a number is never given again */
     recorded_destroy(&next);
     tnr_graph_info info = {.struct_bytes = 0};
-    assert_error(tnr_graph_get(next.number, &info), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
-    assert_error(tnr_graph_get(next.number, NULL), TNR_ERR_INVALID_ARGUMENT, NULL);
+    assert_error(tnr_graph_get(&info, next.number), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
+    assert_error(tnr_graph_get(NULL, next.number), TNR_ERR_INVALID_ARGUMENT, NULL);
     info.struct_bytes = sizeof(info);
-    assert_error(tnr_graph_get(0, &info), TNR_ERR_INVALID_GRAPH, NULL);
-    assert_error(tnr_graph_get(next.number + 100, &info), TNR_ERR_INVALID_GRAPH, NULL);
+    assert_error(tnr_graph_get(&info, 0), TNR_ERR_INVALID_GRAPH, NULL);
+    assert_error(tnr_graph_get(&info, next.number + 100), TNR_ERR_INVALID_GRAPH, NULL);
     check_all_given_back();
 }
 
@@ -103,7 +103,7 @@ static void a_number_need_not_be_asked_for(void **state)
     tnr_pool pool = pool_of(block);
     assert_ok(tnr_free(block));
     tnr_cuda_graph cuda = NULL;
-    assert_ok(tnr_capture_end(0, ORIGIN, &cuda, NULL));
+    assert_ok(tnr_capture_end(&cuda, NULL, 0, ORIGIN));
     steps_settle();
     assert_true(pool_is_there(pool));
     assert_int_equal(cuGraphDestroy(cuda), CUDA_SUCCESS);
@@ -203,7 +203,7 @@ static void an_old_driver_has_no_captures(void **state)
     tnr_graph number = 0;
     assert_error(tnr_capture_begin(0, ORIGIN, NULL), TNR_ERR_DRIVER_TOO_OLD, "12.3");
     assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_NONE);
-    assert_error(tnr_capture_attach(0, ORIGIN, NULL, &number), TNR_ERR_DRIVER_TOO_OLD, "12.3");
+    assert_error(tnr_capture_attach(&number, 0, ORIGIN, NULL), TNR_ERR_DRIVER_TOO_OLD, "12.3");
     assert_ok(tnr_free(unit_malloc(MIB, ORIGIN)));
 }
 
@@ -215,10 +215,10 @@ static void check_end_refused(int device, tnr_stream stream, tnr_status status)
 {
     tnr_cuda_graph cuda = (tnr_cuda_graph)&status;
     tnr_graph number = 77;
-    assert_error(tnr_capture_end(device, stream, &cuda, &number), status, NULL);
+    assert_error(tnr_capture_end(&cuda, &number, device, stream), status, NULL);
     assert_ptr_equal(cuda, &status);
     assert_int_equal(number, 77);
-    assert_error(tnr_capture_end(device, stream, NULL, &number), TNR_ERR_INVALID_ARGUMENT,
+    assert_error(tnr_capture_end(NULL, &number, device, stream), TNR_ERR_INVALID_ARGUMENT,
                  "tnr_capture_abort");
     assert_int_equal(number, 77);
 }
@@ -258,7 +258,7 @@ static void *end_elsewhere(void *of)
     tnr_cuda_graph cuda = (tnr_cuda_graph)self;
     if (cuCtxSetCurrent(self->context) != CUDA_SUCCESS)
         return NULL;
-    self->end = tnr_capture_end(0, ORIGIN, &cuda, NULL);
+    self->end = tnr_capture_end(&cuda, NULL, 0, ORIGIN);
     self->is_handle_kept = cuda == (tnr_cuda_graph)self;
     self->abort = tnr_capture_abort(0, ORIGIN);
     return NULL;
@@ -333,7 +333,7 @@ static void an_engine_captures_itself(void **state)
     unsigned char *weights = unit_malloc(MIB, ORIGIN); /* which also announces the stream */
     life_fill(weights, MIB, 9, ORIGIN);
     engine_begin(ORIGIN);
-    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
     assert_int_equal(graph_info(number).is_capturing, 1);
     unsigned char *block = captured_block(ORIGIN, 5);
     assert_non_null(pool_of(block));
@@ -364,23 +364,23 @@ static void attach_and_ended_refuse(void **state)
     tnr_graph number = 0, second = 0;
     steps_start(NULL, "DEVICES=2");
     assert_ok(tnr_stream_created(0, ORIGIN));
-    assert_error(tnr_capture_attach(0, ORIGIN, NULL, &number), TNR_ERR_CAPTURE, "not being");
-    assert_error(tnr_capture_attach(0, NULL, NULL, &number), TNR_ERR_INVALID_STREAM, NULL);
-    assert_error(tnr_capture_attach(9, ORIGIN, NULL, &number), TNR_ERR_INVALID_DEVICE, NULL);
+    assert_error(tnr_capture_attach(&number, 0, ORIGIN, NULL), TNR_ERR_CAPTURE, "not being");
+    assert_error(tnr_capture_attach(&number, 0, NULL, NULL), TNR_ERR_INVALID_STREAM, NULL);
+    assert_error(tnr_capture_attach(&number, 9, ORIGIN, NULL), TNR_ERR_INVALID_DEVICE, NULL);
     engine_begin(ORIGIN);
     tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
     options.struct_bytes = 1;
-    assert_error(tnr_capture_attach(0, ORIGIN, &options, &number), TNR_ERR_INVALID_ARGUMENT,
+    assert_error(tnr_capture_attach(&number, 0, ORIGIN, &options), TNR_ERR_INVALID_ARGUMENT,
                  "struct_bytes");
-    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
-    assert_error(tnr_capture_attach(0, ORIGIN, NULL, &second), TNR_ERR_CAPTURE, "already");
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
+    assert_error(tnr_capture_attach(&second, 0, ORIGIN, NULL), TNR_ERR_CAPTURE, "already");
     order_after(BRANCH, ORIGIN);
-    assert_error(tnr_capture_attach(0, BRANCH, NULL, &second), TNR_ERR_CAPTURE, "already");
+    assert_error(tnr_capture_attach(&second, 0, BRANCH, NULL), TNR_ERR_CAPTURE, "already");
     order_after(ORIGIN, BRANCH);
     assert_error(tnr_capture_ended(number + 50, NULL), TNR_ERR_INVALID_GRAPH, NULL);
     /* Who begins a capture ends it: this one is the engine's. */
     tnr_cuda_graph cuda = NULL;
-    assert_error(tnr_capture_end(0, ORIGIN, &cuda, NULL), TNR_ERR_CAPTURE, NULL);
+    assert_error(tnr_capture_end(&cuda, NULL, 0, ORIGIN), TNR_ERR_CAPTURE, NULL);
     assert_error(tnr_capture_abort(0, ORIGIN), TNR_ERR_CAPTURE, NULL);
     assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
     recorded graph = engine_end(ORIGIN, number);
@@ -398,7 +398,7 @@ static void ended_with_nothing(void **state)
     steps_start(NULL, NULL);
     assert_ok(tnr_stream_created(0, ORIGIN));
     engine_begin(ORIGIN);
-    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
     unsigned char *block = captured_block(ORIGIN, 5);
     tnr_pool pool = pool_of(block);
     order_after(BRANCH, ORIGIN); /* and never joins again */
@@ -424,7 +424,7 @@ static void an_end_that_is_not_told(void **state)
     steps_start(NULL, NULL);
     unsigned char *weights = unit_malloc(4 * MIB, ORIGIN);
     engine_begin(ORIGIN);
-    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
     unsigned char *block = captured_block(ORIGIN, 5);
     tnr_pool pool = pool_of(block);
     life_fill(weights, 4 * MIB, 8, ORIGIN);
@@ -456,7 +456,7 @@ static void an_end_that_is_not_told_keeps_no_later_free(void **state)
     tnr_graph number = 0;
     steps_start(NULL, NULL);
     engine_begin(ORIGIN);
-    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
     assert_ok(tnr_free(captured_block(ORIGIN, 5)));
     recorded graph = engine_end(ORIGIN, number);
     for (int i = 0; i < 8; i++) {
@@ -481,7 +481,7 @@ static void a_failure_that_is_not_told(void **state)
     steps_start(NULL, NULL);
     assert_ok(tnr_stream_created(0, ORIGIN));
     engine_begin(ORIGIN);
-    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
     unsigned char *block = captured_block(ORIGIN, 5);
     tnr_pool pool = pool_of(block);
     assert_ok(tnr_free(block));
@@ -509,8 +509,8 @@ static void a_graph_built_by_hand_is_adopted(void **state)
     const CUDA_MEMSET_NODE_PARAMS set = {(CUdeviceptr)block + MIB, 0, 3, 1, MIB, 1};
     assert_int_equal(cuGraphCreate(&graph.cuda, 0), CUDA_SUCCESS);
     assert_int_equal(cuGraphAddMemsetNode(&node, graph.cuda, NULL, 0, &set, context), CUDA_SUCCESS);
-    assert_error(tnr_graph_adopt(0, NULL, NULL, &graph.number), TNR_ERR_INVALID_ARGUMENT, NULL);
-    assert_ok(tnr_graph_adopt(0, graph.cuda, "by hand", &graph.number));
+    assert_error(tnr_graph_adopt(&graph.number, NULL, 0, NULL), TNR_ERR_INVALID_ARGUMENT, NULL);
+    assert_ok(tnr_graph_adopt(&graph.number, graph.cuda, 0, "by hand"));
     assert_int_equal(cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0), CUDA_SUCCESS);
     tnr_graph_info info = graph_info(graph.number);
     assert_string_equal(info.name, "by hand");

@@ -91,7 +91,7 @@ static void streams_of_a_capture_stay_known(void **state)
         assert_ptr_equal(late, block);
         assert_ok(tnr_free(early));
         assert_ok(tnr_free(late));
-        assert_ok(tnr_trim(0, 0, NULL));
+        assert_ok(tnr_trim(NULL, 0, 0));
     }
     recorded_destroy(&graph);
     check_all_given_back();
@@ -105,13 +105,13 @@ static void pools_by_name(void **state)
     void *block = NULL;
     steps_start(NULL, NULL);
     tnr_pool pool = graph_pool("shared");
-    assert_true(tnr_pool_malloc(&block, MIB, pool, 0, ORIGIN) != TNR_OK);
+    assert_true(tnr_pool_malloc(&block, pool, MIB, 0, ORIGIN) != TNR_OK);
     assert_null(block);
     assert_error(tnr_pool_push(pool), TNR_ERR_INVALID_POOL, "graph pool");
     capture_begin(ORIGIN, pool);
     unsigned char *own = captured_block(ORIGIN, 1);
     assert_ptr_equal(pool_of(own), pool);
-    assert_true(tnr_pool_malloc(&block, MIB, pool, 0, OUTSIDE) != TNR_OK);
+    assert_true(tnr_pool_malloc(&block, pool, MIB, 0, OUTSIDE) != TNR_OK);
     assert_null(block);
     assert_ok(tnr_free(own));
     recorded graph = capture_end(ORIGIN);
@@ -168,12 +168,12 @@ static void *worker_run(void *of)
     WORKER_MUST(
         cuMemsetD8Async((CUdeviceptr)block, (unsigned char)self->value, 4 * MIB, self->stream),
         CUDA_SUCCESS);
-    WORKER_MUST(tnr_block_get(block, &info), TNR_OK);
+    WORKER_MUST(tnr_block_get(&info, block), TNR_OK);
     self->pool = info.pool;
     self->block = block;
     (void)pthread_barrier_wait(self->barrier);
     if (self->captures)
-        WORKER_MUST(tnr_capture_end(0, self->stream, &self->graph.cuda, &self->graph.number),
+        WORKER_MUST(tnr_capture_end(&self->graph.cuda, &self->graph.number, 0, self->stream),
                     TNR_OK);
     return NULL;
 }
@@ -298,7 +298,7 @@ static void *per_thread_elsewhere(void *of)
         return NULL;
     self->status = tnr_malloc(&block, MIB, 0, CU_STREAM_PER_THREAD);
     if (self->status == TNR_OK)
-        self->status = tnr_block_get(block, &info);
+        self->status = tnr_block_get(&info, block);
     self->pool = info.pool;
     if (self->status == TNR_OK)
         self->status = tnr_free(block);
@@ -440,15 +440,15 @@ static void every_call_beside_a_capture(void **state)
     assert_ok(tnr_free(more));
     assert_ok(tnr_free_on(unit_malloc(MIB, OTHER), OUTSIDE));
     assert_ok(tnr_free_sync(unit_malloc(MIB, OTHER)));
-    tnr_status trimmed = tnr_trim(0, 0, NULL); /* as much as can go now, or an error */
+    tnr_status trimmed = tnr_trim(NULL, 0, 0); /* as much as can go now, or an error */
     assert_true(trimmed == TNR_OK || trimmed == TNR_ERR_CAPTURE || trimmed == TNR_ERR_BUSY);
-    (void)tnr_stats_json(0, NULL, text, sizeof(text));
+    (void)tnr_stats_json(text, sizeof(text), NULL, 0);
     assert_ok(tnr_stats_reset_peaks(0));
     assert_ok(tnr_stream_created(0, fresh));
     assert_ok(tnr_stream_destroying(0, fresh));
-    assert_error(tnr_capture_end(0, OUTSIDE, &cuda, NULL), TNR_ERR_CAPTURE, NULL);
-    assert_error(tnr_capture_attach(0, OUTSIDE, NULL, &number), TNR_ERR_CAPTURE, NULL);
-    assert_int_equal(tnr_graph_adopt(0, NULL, NULL, &number), TNR_ERR_INVALID_ARGUMENT);
+    assert_error(tnr_capture_end(&cuda, NULL, 0, OUTSIDE), TNR_ERR_CAPTURE, NULL);
+    assert_error(tnr_capture_attach(&number, 0, OUTSIDE, NULL), TNR_ERR_CAPTURE, NULL);
+    assert_int_equal(tnr_graph_adopt(&number, NULL, 0, NULL), TNR_ERR_INVALID_ARGUMENT);
     tnr_pool pool = graph_pool("meanwhile");
     assert_ok(tnr_pool_destroy(pool));
     assert_int_equal(tnr_shutdown(0), TNR_ERR_BUSY);
@@ -547,7 +547,7 @@ static void mix_run(void)
             assert_ok(tnr_record_stream(block, OUTSIDE));
         assert_ok(i % 5 == 0 ? tnr_free_sync(block) : tnr_free(block));
     }
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
 }
 
 static void nothing_is_asked_without_a_capture(void **state)
@@ -584,15 +584,15 @@ static void child_body(void *data)
     (void)data;
     const tnr_status statuses[] = {
         tnr_capture_begin(0, ORIGIN, NULL),
-        tnr_capture_end(0, ORIGIN, &cuda, &number),
+        tnr_capture_end(&cuda, &number, 0, ORIGIN),
         tnr_capture_abort(0, ORIGIN),
-        tnr_capture_attach(0, ORIGIN, NULL, &number),
+        tnr_capture_attach(&number, 0, ORIGIN, NULL),
         tnr_capture_ended(forked_graph.number, NULL),
         tnr_graph_pool_create(&pool, 0, NULL),
         tnr_graph_launch(forked_graph.number, forked_graph.exec, ORIGIN),
         tnr_graph_launching(forked_graph.number, ORIGIN),
-        tnr_graph_adopt(0, forked_graph.cuda, NULL, &number),
-        tnr_graph_get(forked_graph.number, &info),
+        tnr_graph_adopt(&number, forked_graph.cuda, 0, NULL),
+        tnr_graph_get(&info, forked_graph.number),
     };
     for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
         if (statuses[i] != TNR_ERR_AFTER_FORK)

@@ -38,14 +38,14 @@ static cudaStream_t stream_new(void)
 static int is_ours(const void *address)
 {
     tnr_block_info info;
-    return tnr_block_get(address, &info) == TNR_OK;
+    return tnr_block_get(&info, address) == TNR_OK;
 }
 
 static tnr_stats stats_now(void)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     assert_int_equal(tnr_validate(-1), TNR_OK);
-    assert_int_equal(tnr_stats_get(0, NULL, &stats), TNR_OK);
+    assert_int_equal(tnr_stats_get(&stats, NULL, 0), TNR_OK);
     return stats;
 }
 
@@ -61,8 +61,8 @@ static void serves_and_frees(void **state)
     assert_cuda(second_malloc(&other, 3 * MIB));
     assert_true(is_ours(block) && is_ours(other));
     tnr_block_info first, second;
-    assert_int_equal(tnr_block_get(block, &first), TNR_OK);
-    assert_int_equal(tnr_block_get(other, &second), TNR_OK);
+    assert_int_equal(tnr_block_get(&first, block), TNR_OK);
+    assert_int_equal(tnr_block_get(&second, other), TNR_OK);
     assert_ptr_equal(first.stream, second.stream); /* one for all files */
     assert_cuda(cudaFree(other));
     assert_cuda(second_free(block));
@@ -101,7 +101,7 @@ static void stream_ordered(void **state)
     void *block, *again;
     assert_cuda(cudaMallocAsync(&block, 2 * MIB, own));
     tnr_block_info info;
-    assert_int_equal(tnr_block_get(block, &info), TNR_OK);
+    assert_int_equal(tnr_block_get(&info, block), TNR_OK);
     assert_ptr_equal(info.stream, own);
     assert_cuda(cudaFreeAsync(block, own));
     assert_cuda(cudaMallocAsync(&again, 2 * MIB, own));
@@ -128,7 +128,7 @@ static void rows(void **state)
     assert_cuda(cudaMallocPitch(&block, &pitch, 1000, 300));
     assert_int_equal(pitch, 1024);
     tnr_block_info info;
-    assert_int_equal(tnr_block_get(block, &info), TNR_OK);
+    assert_int_equal(tnr_block_get(&info, block), TNR_OK);
     assert_int_equal(info.bytes_requested, 1024 * 300);
     assert_cuda(cudaFree(block));
     assert_cuda(cudaMallocPitch(&block, &pitch, 1, 1));
@@ -153,10 +153,10 @@ static void memory_info(void **state)
     assert_cuda(cudaFree(large));
     assert_cuda(cudaMemGetInfo(&after, &total));
     assert_int_equal(after, before); /* kept by Tenure, and free to be had */
-    assert_int_equal(tnr_limit_set(0, 100 * MIB), TNR_OK);
+    assert_int_equal(tnr_limit_set(100 * MIB, 0), TNR_OK);
     assert_cuda(cudaMemGetInfo(&after, &total));
     assert_int_equal(after, 99 * MIB);
-    assert_int_equal(tnr_limit_set(0, SIZE_MAX), TNR_OK);
+    assert_int_equal(tnr_limit_set(SIZE_MAX, 0), TNR_OK);
     assert_cuda(cudaFree(block));
 }
 
@@ -319,7 +319,7 @@ static void captures(void **state)
     assert_cuda(cudaGraphExecDestroy(exec));
     assert_cuda(cudaGraphDestroy(graph));
     simcuda_run(UINT64_MAX);
-    assert_int_equal(tnr_trim(0, 0, NULL), TNR_OK);
+    assert_int_equal(tnr_trim(NULL, 0, 0), TNR_OK);
     assert_int_equal(stats_now().pools, 1);
 
     /* Ends that fail, and begins that do. */
@@ -356,7 +356,7 @@ static void reset_of_one_device(void **state)
     assert_cuda(cudaSetDevice(1));
     assert_cuda(cudaMalloc(&second, MIB));
     tnr_block_info info;
-    assert_int_equal(tnr_block_get(second, &info), TNR_OK);
+    assert_int_equal(tnr_block_get(&info, second), TNR_OK);
     assert_int_equal(info.device, 1);
     assert_cuda(cudaSetDevice(0));
     assert_cuda(cudaMalloc(&first, MIB));

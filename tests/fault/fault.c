@@ -37,7 +37,7 @@ static int device_in_use(void)
 static void check_equation(tnr_pool pool)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    if (tnr_stats_get(0, pool, &stats) != TNR_OK)
+    if (tnr_stats_get(&stats, pool, 0) != TNR_OK)
         FAULT_FAIL("tnr_stats_get: %s", tnr_last_error());
     uint64_t sum = stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                    stats.bytes_retired;
@@ -61,7 +61,7 @@ static void check_blocks(const fault_run *run)
             continue;
         held++;
         tnr_block_info info;
-        if (tnr_block_get(slot->ptr + (slot->bytes == 0 ? 0 : slot->bytes - 1), &info) != TNR_OK)
+        if (tnr_block_get(&info, slot->ptr + (slot->bytes == 0 ? 0 : slot->bytes - 1)) != TNR_OK)
             FAULT_FAIL("block %d is gone: %s", i, tnr_last_error());
         if (info.base != slot->ptr || info.bytes_requested != slot->bytes ||
             info.stream != run->streams[slot->stream])
@@ -70,7 +70,7 @@ static void check_blocks(const fault_run *run)
     if (!device_in_use())
         return;
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    if (tnr_stats_get(0, NULL, &stats) != TNR_OK || stats.allocation[TNR_WORLD_ALL].current != held)
+    if (tnr_stats_get(&stats, NULL, 0) != TNR_OK || stats.allocation[TNR_WORLD_ALL].current != held)
         FAULT_FAIL("%zu blocks are held, the library counts %llu", held,
                    (unsigned long long)stats.allocation[TNR_WORLD_ALL].current);
 }
@@ -110,7 +110,7 @@ tnr_status step_malloc(fault_run *run, int slot, size_t bytes, size_t alignment,
     void *ptr = (void *)run; /* must be set to null by a failure */
     tnr_status status;
     if (pool >= 0)
-        status = tnr_pool_malloc(&ptr, bytes, run->pools[pool], 0, run->streams[stream]);
+        status = tnr_pool_malloc(&ptr, run->pools[pool], bytes, 0, run->streams[stream]);
     else if (alignment > 0)
         status = tnr_malloc_aligned(&ptr, bytes, alignment, 0, run->streams[stream]);
     else
@@ -159,7 +159,7 @@ void step_free(fault_run *run, int slot)
 
 tnr_status step_trim(fault_run *run, size_t keep_bytes)
 {
-    return step_status(run, tnr_trim(0, keep_bytes, NULL), "tnr_trim");
+    return step_status(run, tnr_trim(NULL, keep_bytes, 0), "tnr_trim");
 }
 
 tnr_status step_pool_create(fault_run *run, int pool, size_t limit_bytes, size_t threshold_bytes)
@@ -193,7 +193,7 @@ tnr_status step_shutdown(fault_run *run, int force)
     /* Documented: a forced shutdown may have freed blocks before it failed. */
     for (int i = 0; i < FAULT_SLOTS && force; i++) {
         tnr_block_info info;
-        if (run->slots[i].ptr != NULL && tnr_block_get(run->slots[i].ptr, &info) != TNR_OK)
+        if (run->slots[i].ptr != NULL && tnr_block_get(&info, run->slots[i].ptr) != TNR_OK)
             run->slots[i].ptr = NULL;
     }
     return step_status(run, status, "tnr_shutdown");

@@ -194,7 +194,7 @@ static void limit_prepare(fault_run *run)
     fill_slots(run, 0, 3, 4 * MIB, 0, 1);
     fill_slots(run, 3, 3, 4 * MIB, -1, 1);
     free_slots(run, 0, 6, 1);
-    step_status(run, tnr_limit_set(0, 26 * MIB), "tnr_limit_set");
+    step_status(run, tnr_limit_set(26 * MIB, 0), "tnr_limit_set");
 }
 
 static void limit_body(fault_run *run)

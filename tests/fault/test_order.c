@@ -107,7 +107,7 @@ static void block_delete(void *block)
 static void blocks_make_busy(void *blocks[6], CUstream stream, tnr_pool pool)
 {
     for (int i = 0; i < 6; i++)
-        if (tnr_pool_malloc(&blocks[i], 4 * MIB, pool, 0, stream) != TNR_OK)
+        if (tnr_pool_malloc(&blocks[i], pool, 4 * MIB, 0, stream) != TNR_OK)
             fail_msg("%s", tnr_last_error());
     gate_close(stream);
     for (unsigned i = 0; i < 6; i++) {
@@ -126,7 +126,7 @@ static uint64_t host_waits(void)
 static tnr_stats stats_now(void)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_int_equal(tnr_stats_get(0, NULL, &stats), TNR_OK);
+    assert_int_equal(tnr_stats_get(&stats, NULL, 0), TNR_OK);
     return stats;
 }
 
@@ -191,7 +191,7 @@ static void *waiter_trim(void *unused)
 {
     (void)unused;
     size_t released = 0;
-    tnr_status status = tnr_trim(0, 0, &released);
+    tnr_status status = tnr_trim(&released, 0, 0);
     atomic_store(&waiter_done, 1);
     return status == TNR_OK && released >= 12 * MIB ? NULL : (void *)tnr_last_error();
 }
@@ -340,7 +340,7 @@ static void program_run(uint64_t seed, const char *schedule, uint64_t served[TNR
     } live[LIVE] = {{0}};
     begin(schedule, seed, "");
     random_state = seed;
-    assert_int_equal(tnr_limit_set(0, 96 * MIB), TNR_OK);
+    assert_int_equal(tnr_limit_set(96 * MIB, 0), TNR_OK);
     for (uint64_t step = 1; step <= STEPS; step++) {
         size_t i = (size_t)draw(LIVE);
         if (live[i].ptr != NULL) {
@@ -362,7 +362,7 @@ static void program_run(uint64_t seed, const char *schedule, uint64_t served[TNR
         assert_int_equal(payload_fill(streams[live[i].stream], live[i].ptr, live[i].bytes, step),
                          0);
         if (draw(40) == 0)
-            assert_int_equal(tnr_trim(0, (size_t)draw(96 * MIB), NULL), TNR_OK);
+            assert_int_equal(tnr_trim(NULL, (size_t)draw(96 * MIB), 0), TNR_OK);
     }
     tnr_stats stats = stats_now();
     for (int s = 0; s < TNR_SERVED_COUNT; s++)

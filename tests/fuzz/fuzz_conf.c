@@ -38,7 +38,7 @@ static size_t settings_get(setting *into)
 {
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
     size_t count = 0;
-    for (; count < SETTINGS_MAX && tnr_setting_get(count, &info) == TNR_OK; count++) {
+    for (; count < SETTINGS_MAX && tnr_setting_get(&info, count) == TNR_OK; count++) {
         snprintf(into[count].key, sizeof(into[count].key), "%s", info.key);
         snprintf(into[count].value, sizeof(into[count].value), "%s", info.value);
         into[count].is_set = info.is_set;

@@ -56,7 +56,7 @@ TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream)
     void *symbol = dlsym(RTLD_NEXT, "tnr_record_use");
     memcpy(&real, &symbol, sizeof(symbol));
     tnr_block_info info;
-    if (bug_is("forget") && tnr_block_get(ptr, &info) == TNR_OK && info.base != ptr)
+    if (bug_is("forget") && tnr_block_get(&info, ptr) == TNR_OK && info.base != ptr)
         return TNR_OK;
     if (bug_is("stuck") && ++uses == USE_AT)
         stream_stick(stream);
@@ -78,7 +78,7 @@ TNR_API tnr_status tnr_free(void *ptr)
     void *symbol = dlsym(RTLD_NEXT, "tnr_free");
     memcpy(&real, &symbol, sizeof(symbol));
     tnr_block_info info;
-    if (bug_is("leak") && tnr_block_get(ptr, &info) == TNR_OK && info.base == ptr &&
+    if (bug_is("leak") && tnr_block_get(&info, ptr) == TNR_OK && info.base == ptr &&
         info.bytes_requested % 2 != 0)
         return TNR_OK;
     if (bug_is("crash") && ++frees == FREE_AT)

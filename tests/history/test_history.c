@@ -95,7 +95,7 @@ static void full_takes_stacks(void **state)
     assert_true(other.stack != one.stack);
     assert_in_range(info_get().stacks, stacks + 1, stacks + 2);
     assert_int_equal(info_get().stacks_missed, 0);
-    assert_ok(tnr_history_set(TNR_HISTORY_LIGHT, 0));
+    assert_ok(tnr_history_set(0, TNR_HISTORY_LIGHT));
     pairs(1, 512);
     assert_int_equal(kind_count(TNRI_NOTED_ALLOC, &other), 52);
     assert_int_equal(other.stack, 0);
@@ -125,7 +125,7 @@ static void switched_at_run_time(void **state)
     (void)state;
     unit_start(NULL, NULL);
     pairs(5, 512);
-    assert_ok(tnr_history_set(TNR_HISTORY_LIGHT, 20000));
+    assert_ok(tnr_history_set(20000, TNR_HISTORY_LIGHT));
     pairs(5, 512);
     uint64_t max = info_get().records_max;
     assert_true(max >= 20000);
@@ -134,13 +134,13 @@ static void switched_at_run_time(void **state)
     pairs(5, 512);
     assert_int_equal(info_get().written, 10); /* kept, and no more */
     assert_int_equal(info_get().records_max, max);
-    assert_ok(tnr_history_set(TNR_HISTORY_LIGHT, 50000));
+    assert_ok(tnr_history_set(50000, TNR_HISTORY_LIGHT));
     assert_int_equal(info_get().written, 0); /* another ring */
     pairs(5, 512);
     assert_int_equal(info_get().written, 10);
     tnr_setting_info setting = {.struct_bytes = sizeof(setting)};
     size_t found = 0;
-    for (size_t i = 0; tnr_setting_get(i, &setting) == TNR_OK; i++)
+    for (size_t i = 0; tnr_setting_get(&setting, i) == TNR_OK; i++)
         if (strcmp(setting.key, "history_records") == 0) {
             assert_string_equal(setting.value, "50000");
             found++;
@@ -184,8 +184,8 @@ static void arguments_are_checked(void **state)
 {
     (void)state;
     unit_start(NULL, NULL);
-    assert_error(tnr_history_set((tnr_history_mode)3, 0), TNR_ERR_INVALID_ARGUMENT, "no mode 3");
-    assert_error(tnr_history_set(TNR_HISTORY_LIGHT, SIZE_MAX), TNR_ERR_INVALID_ARGUMENT,
+    assert_error(tnr_history_set(0, (tnr_history_mode)3), TNR_ERR_INVALID_ARGUMENT, "no mode 3");
+    assert_error(tnr_history_set(SIZE_MAX, TNR_HISTORY_LIGHT), TNR_ERR_INVALID_ARGUMENT,
                  "too many");
     tnr_history_info info = {.struct_bytes = 1};
     assert_error(tnr_history_get(&info), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
@@ -199,13 +199,13 @@ static void no_host_memory_changes_nothing(void **state)
     pairs(1, 512);
     for (uint64_t nth = 1; nth <= 2; nth++) {
         tnri_host_fail_at(nth + 1, 1); /* the first is that of the settings */
-        tnr_status status = tnr_history_set(TNR_HISTORY_LIGHT, 30000);
+        tnr_status status = tnr_history_set(30000, TNR_HISTORY_LIGHT);
         assert_true(tnri_host_fail_at(0, 0) > 0);
         assert_int_equal(status, TNR_ERR_HOST_MEMORY);
         assert_int_equal(info_get().mode, TNR_HISTORY_OFF);
         assert_int_equal(info_get().records_max, 0);
     }
-    assert_ok(tnr_history_set(TNR_HISTORY_FULL, 30000));
+    assert_ok(tnr_history_set(30000, TNR_HISTORY_FULL));
     /* Neither a place nor a stack can be kept: operations go on all the same. */
     tnri_host_fail_at(1, 1);
     void *ptr;
@@ -321,7 +321,7 @@ static void *thread_switch(void *data)
     (void)data;
     static const size_t sizes[] = {20000, 40000, 60000};
     for (unsigned i = 0; !atomic_load(&is_over); i++)
-        if (tnr_history_set((tnr_history_mode)(i % 3), sizes[i / 3 % 3]) != TNR_OK)
+        if (tnr_history_set(sizes[i / 3 % 3], (tnr_history_mode)(i % 3)) != TNR_OK)
             return (void *)"tnr_history_set failed";
     return NULL;
 }

@@ -110,14 +110,14 @@ void life_record(CUevent event, tnr_stream stream)
 {
     tnr_moment before = tnr_moment_now();
     assert_int_equal(cuEventRecord(event, stream), CUDA_SUCCESS);
-    assert_ok(tnr_event_recorded(0, event, stream, before));
+    assert_ok(tnr_event_recorded(event, 0, stream, before));
 }
 
 void life_wait(tnr_stream stream, CUevent event)
 {
     tnr_moment before = tnr_moment_now();
     assert_int_equal(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
-    assert_ok(tnr_stream_waited(0, stream, event, before));
+    assert_ok(tnr_stream_waited(event, 0, stream, before));
 }
 
 uint64_t life_host_waits(void)

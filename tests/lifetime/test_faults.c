@@ -56,9 +56,9 @@ static void uses_body(fault_run *run)
     for (int s = 1; s < FAULT_STREAMS; s++)
         (void)step_status(run, tnr_record_stream(run->slots[STREAMED].ptr, run->streams[s]),
                           "record_stream");
-    (void)step_status(run, tnr_event_recorded(0, run->event, run->streams[1], tnr_moment_now()),
+    (void)step_status(run, tnr_event_recorded(run->event, 0, run->streams[1], tnr_moment_now()),
                       "event_recorded");
-    (void)step_status(run, tnr_stream_waited(0, run->streams[2], run->event, tnr_moment_now()),
+    (void)step_status(run, tnr_stream_waited(run->event, 0, run->streams[2], tnr_moment_now()),
                       "stream_waited");
     tnr_status kept = tnr_keep_until(run->slots[KEPT].ptr, run->event);
     (void)step_status(run, kept, "keep_until");
@@ -114,7 +114,7 @@ static void step_free_waited(fault_run *run, int slot, tnr_status status, const 
         return;
     step_free(run, slot);
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_int_equal(tnr_stats_get(0, NULL, &stats), TNR_OK);
+    assert_int_equal(tnr_stats_get(&stats, NULL, 0), TNR_OK);
     assert_int_equal(stats.blocks_retired, 0);
     assert_int_equal(simcuda_calls("cuEventQuery"), queries);
     assert_int_equal(simcuda_calls("cuEventSynchronize"), waits);
@@ -130,7 +130,7 @@ static void synchronized_body(fault_run *run)
                       "stream_synchronized of an unknown stream");
     int used = step_use(run, USED, 1);
     int kept = step_use(run, KEPT, 1) + step_use(run, KEPT, 2);
-    (void)step_status(run, tnr_event_recorded(0, run->event, run->streams[1], tnr_moment_now()),
+    (void)step_status(run, tnr_event_recorded(run->event, 0, run->streams[1], tnr_moment_now()),
                       "event_recorded");
     began = tnr_moment_now();
     simcuda_run(UINT64_MAX);
@@ -140,7 +140,7 @@ static void synchronized_body(fault_run *run)
     if (kept == 2)
         step_free_waited(run, KEPT, tnr_device_synchronized(0, began), "device_synchronized");
     if (step_use(run, ON, 1)) {
-        tnr_status status = tnr_event_recorded(0, run->event, run->streams[1], tnr_moment_now());
+        tnr_status status = tnr_event_recorded(run->event, 0, run->streams[1], tnr_moment_now());
         simcuda_run(UINT64_MAX); /* so the event would have completed, had it been recorded */
         tnr_event_synchronized(run->event, tnr_moment_now());
         tnr_event_destroyed(run->event);

@@ -82,7 +82,7 @@ static void block_read(int b, int reader)
     tnr_moment before = tnr_moment_now();
     assert_int_equal(cuStreamWaitEvent(streams[reader], blocks[b].ready, 0), CUDA_SUCCESS);
     if (draw(2))
-        assert_ok(tnr_stream_waited(0, streams[reader], blocks[b].ready, before));
+        assert_ok(tnr_stream_waited(blocks[b].ready, 0, streams[reader], before));
     assert_int_equal(cuMemcpyDtoHAsync(target, (CUdeviceptr)(uintptr_t)from, EDGE, streams[reader]),
                      CUDA_SUCCESS);
     reads[reads_count].bytes = target;
@@ -164,7 +164,7 @@ static void others_step(CUevent event)
         break;
     default:
         if (draw(8) == 0)
-            assert_ok(tnr_trim(0, draw(48 * MIB), NULL));
+            assert_ok(tnr_trim(NULL, draw(48 * MIB), 0));
     }
 }
 
@@ -181,7 +181,7 @@ static void program_begin(uint64_t seed)
                    cross[draw(3)]);
     (void)snprintf(text, sizeof(text), "SEED=%llu", (unsigned long long)seed);
     life_start(conf, schedules[draw(4)], text);
-    assert_ok(tnr_limit_set(0, 40 * MIB));
+    assert_ok(tnr_limit_set(40 * MIB, 0));
     void *memory;
     assert_int_equal(cuMemHostAlloc(&memory, READS_MAX * (size_t)EDGE, 0), CUDA_SUCCESS);
     pinned = memory;
@@ -235,7 +235,7 @@ static void random_programs(void **state)
         for (int r = 0; r < TNR_REUSE_COUNT; r++)
             because[r] += unit_stats().freed_because[r];
         /* Nothing waits once the device is idle. */
-        assert_ok(tnr_trim(0, 0, NULL));
+        assert_ok(tnr_trim(NULL, 0, 0));
         assert_int_equal(unit_stats().blocks_retired, 0);
         assert_int_equal(unit_stats().reserved_bytes.current, 0);
         if (life_stop(state) != 0)

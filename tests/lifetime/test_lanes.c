@@ -168,7 +168,7 @@ static void statistics_are_sums(void **state)
     stats = stats_now();
     assert_int_equal(stats.allocation[TNR_WORLD_ALL].freed, 12);
     assert_int_equal(stats.bytes_live, 0);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(stats_now().reserved_bytes.current, 0);
 }
 
@@ -263,7 +263,7 @@ static void captures_mark_every_lane(void **state)
     assert_int_equal(stats_now().reserved_bytes.current, reserved);
     assert_int_equal(stats_now().arenas, 4); /* three of streams, one of the graph */
     tnr_cuda_graph graph = NULL;
-    assert_ok(tnr_capture_end(0, stream, &graph, NULL));
+    assert_ok(tnr_capture_end(&graph, NULL, 0, stream));
     assert_null(arenas[0]->capture_mark);
     assert_null(arenas[1]->capture_mark);
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
@@ -302,7 +302,7 @@ static void pools_end_with_their_lanes(void **state)
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     void *blocks[8];
     for (size_t i = 0; i < 8; i++)
-        assert_ok(tnr_pool_malloc(&blocks[i], MIB << (i % 3), pool, 0, life_streams[i % 2]));
+        assert_ok(tnr_pool_malloc(&blocks[i], pool, MIB << (i % 3), 0, life_streams[i % 2]));
     assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "8 live blocks");
     for (size_t i = 0; i < 8; i++)
         assert_ok(tnr_free(blocks[i]));

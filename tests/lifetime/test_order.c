@@ -138,7 +138,7 @@ static void a_mark_after_the_moment_is_not_covered(void **state)
     assert_int_equal(cuEventRecord(event, life_streams[1]), CUDA_SUCCESS);
     life_gate_close(0, life_streams[1]);
     assert_ok(tnr_record_use(block, life_streams[1])); /* the other thread */
-    assert_ok(tnr_event_recorded(0, event, life_streams[1], before));
+    assert_ok(tnr_event_recorded(event, 0, life_streams[1], before));
     life_wait(life_streams[0], event);
     assert_not_ordered(block, life_streams[0]);
 }
@@ -155,7 +155,7 @@ static void a_wait_after_the_moment_is_not_passed_on(void **state)
     tnr_moment before = tnr_moment_now();
     assert_int_equal(cuEventRecord(second, life_streams[2]), CUDA_SUCCESS);
     life_wait(life_streams[2], first); /* the other thread */
-    assert_ok(tnr_event_recorded(0, second, life_streams[2], before));
+    assert_ok(tnr_event_recorded(second, 0, life_streams[2], before));
     life_wait(life_streams[0], second);
     assert_not_ordered(block, life_streams[0]);
 }
@@ -169,7 +169,7 @@ static void moments_do_not_reach_ahead(void **state)
     CUevent event = life_event();
     tnr_moment far = tnr_moment_now() + 1000000;
     assert_int_equal(cuEventRecord(event, life_streams[1]), CUDA_SUCCESS);
-    assert_ok(tnr_event_recorded(0, event, life_streams[1], far));
+    assert_ok(tnr_event_recorded(event, 0, life_streams[1], far));
     life_wait(life_streams[0], event);
     assert_ok(tnr_stream_synchronized(0, life_streams[1], far));
     assert_ok(tnr_device_synchronized(0, far));
@@ -198,7 +198,7 @@ static void a_record_after_the_wait_is_not_credited(void **state)
         if (host)
             tnr_event_synchronized(event, before);
         else
-            assert_ok(tnr_stream_waited(0, life_streams[0], event, before));
+            assert_ok(tnr_stream_waited(event, 0, life_streams[0], before));
         assert_not_ordered(block, life_streams[0]);
         assert_int_equal(life_stop(state), 0);
     }
@@ -218,7 +218,7 @@ static void a_forgotten_record_is_not_credited(void **state)
     tnr_event_destroyed(event);
     assert_int_equal(cuEventRecord(event, life_streams[2]), CUDA_SUCCESS);
     life_wait(life_streams[0], event);
-    assert_ok(tnr_event_recorded(0, event, life_streams[2], tnr_moment_now()));
+    assert_ok(tnr_event_recorded(event, 0, life_streams[2], tnr_moment_now()));
     assert_not_ordered(block, life_streams[0]);
 }
 
@@ -472,7 +472,7 @@ static void stolen_twice(void **state)
         int lends = i < 3;
         life_start(lends ? "reuse:wait,cross_stream:wait" : "reuse:wait,cross_stream:wait,lend:off",
                    schedules[s], NULL);
-        assert_ok(tnr_limit_set(0, 8 * MIB));
+        assert_ok(tnr_limit_set(8 * MIB, 0));
         void *first = unit_malloc(8 * MIB, life_streams[0]);
         life_fill(first, 8 * MIB, 1, life_streams[0]);
         life_gate_close(0, life_streams[0]);
@@ -508,7 +508,7 @@ static void thefts_are_remembered(void **state)
         void *used = unit_malloc(BYTES, life_streams[1]);
         assert_ok(tnr_configure(lends ? "reuse:wait,cross_stream:wait,lend:on"
                                       : "reuse:wait,cross_stream:wait,lend:off"));
-        assert_ok(tnr_limit_set(0, 12 * MIB));
+        assert_ok(tnr_limit_set(12 * MIB, 0));
         void *first = unit_malloc(8 * MIB, life_streams[0]);
         life_gate_close(0, life_streams[0]);
         assert_ok(tnr_record_use(used, life_streams[0]));

@@ -124,7 +124,7 @@ static void out_of_memory_waits_for_as_many_as_needed(void **state)
     enum { COUNT = 8 };
     void *blocks[COUNT];
     life_start("reuse:poll,cross_stream:off", "DEADLOCK_MS=300", NULL);
-    assert_ok(tnr_limit_set(0, COUNT * BYTES));
+    assert_ok(tnr_limit_set(COUNT * BYTES, 0));
     for (int i = 0; i < COUNT; i++)
         blocks[i] = unit_malloc(BYTES, life_streams[0]);
     for (int i = 0; i < COUNT; i++) {
@@ -152,7 +152,7 @@ static void out_of_memory_prefers_the_device(void **state)
 {
     (void)state;
     life_start("reuse:wait,cross_stream:off,reuse_mark_percent:100", NULL, NULL);
-    assert_ok(tnr_limit_set(0, 2 * BYTES));
+    assert_ok(tnr_limit_set(2 * BYTES, 0));
     void *first = unit_malloc(BYTES, life_streams[0]);
     void *second = unit_malloc(BYTES, life_streams[0]);
     life_gate_close(0, life_streams[1]);
@@ -175,9 +175,9 @@ static void out_of_memory_looks_at_all_streams(void **state)
         tnr_pool pool = NULL;
         if (run % 2)
             assert_ok(tnr_pool_create(&pool, 0, NULL));
-        assert_ok(tnr_limit_set(0, 16 * MIB));
+        assert_ok(tnr_limit_set(16 * MIB, 0));
         void *block;
-        assert_ok(tnr_pool_malloc(&block, 16 * MIB, pool, 0, life_streams[0]));
+        assert_ok(tnr_pool_malloc(&block, pool, 16 * MIB, 0, life_streams[0]));
         assert_ok(tnr_record_stream(block, life_streams[1]));
         life_fill(block, 16 * MIB, 1, life_streams[1]);
         assert_ok(tnr_free(block));
@@ -197,7 +197,7 @@ static void out_of_memory_gives_idle_memory_back_too(void **state)
     enum { SMALL = 48 };
     void *blocks[SMALL];
     life_start("reuse:poll,cross_stream:off,chunk_max_mb:2", NULL, NULL);
-    assert_ok(tnr_limit_set(0, 128 * MIB));
+    assert_ok(tnr_limit_set(128 * MIB, 0));
     void *idle = unit_malloc(32 * MIB, life_streams[1]);
     assert_ok(tnr_free(idle));
     for (int i = 0; i < SMALL; i++)
@@ -218,7 +218,7 @@ static tnr_pool waiter_pool;
 static void *waiter_trim(void *unused)
 {
     (void)unused;
-    tnr_status status = tnr_trim(0, 0, NULL);
+    tnr_status status = tnr_trim(NULL, 0, 0);
     atomic_store(&waiter_is_done, 1);
     return (void *)(uintptr_t)status;
 }
@@ -236,8 +236,8 @@ static void *block_in_pool(int sync)
 {
     void *block;
     void *other;
-    assert_ok(tnr_pool_malloc(&block, BYTES, waiter_pool, 0, life_streams[0]));
-    assert_ok(tnr_pool_malloc(&other, BYTES, waiter_pool, 0, life_streams[1]));
+    assert_ok(tnr_pool_malloc(&block, waiter_pool, BYTES, 0, life_streams[0]));
+    assert_ok(tnr_pool_malloc(&other, waiter_pool, BYTES, 0, life_streams[1]));
     life_gate_close(0, life_streams[1]);
     if (!sync)
         assert_ok(tnr_record_use(block, life_streams[1]));
@@ -284,10 +284,10 @@ static void an_ending_pool_takes_no_stream_away(void **state)
     tnr_pool pool;
     void *theirs;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&theirs, BYTES, pool, 0, life_streams[1]));
+    assert_ok(tnr_pool_malloc(&theirs, pool, BYTES, 0, life_streams[1]));
     assert_ok(tnr_free(theirs));
     void *block = unit_malloc(BYTES, life_streams[0]);
-    assert_ok(tnr_trim(0, 0, NULL)); /* so that the pool's end waits for nothing */
+    assert_ok(tnr_trim(NULL, 0, 0)); /* so that the pool's end waits for nothing */
     life_gate_close(0, life_streams[1]);
     (void)life_read(block, BYTES, life_streams[1]);
     assert_ok(tnr_free_sync(block));
@@ -338,14 +338,14 @@ static void witnesses_serve_again(void **state)
         void *block;
         assert_int_equal(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
         assert_ok(tnr_pool_create(&pool, 0, NULL));
-        assert_ok(tnr_pool_malloc(&block, BYTES, pool, 0, stream));
+        assert_ok(tnr_pool_malloc(&block, pool, BYTES, 0, stream));
         assert_ok(tnr_free(block));
         assert_ok(tnr_pool_destroy(pool));
         assert_ok(tnr_stream_destroying(0, stream));
         assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
         block = unit_malloc(BYTES, life_streams[0]);
         assert_ok(tnr_free_sync(block));
-        assert_ok(tnr_trim(0, 0, NULL)); /* fences it */
+        assert_ok(tnr_trim(NULL, 0, 0)); /* fences it */
         if (i == ROUNDS / 2)
             host_bytes = unit_stats().metadata_bytes;
     }

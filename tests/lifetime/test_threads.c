@@ -111,7 +111,7 @@ static void others(worker *w)
         assert_ok(tnr_device_synchronized(0, began));
         break;
     case 3:
-        assert_ok(tnr_trim(0, 16 * MIB, NULL));
+        assert_ok(tnr_trim(NULL, 16 * MIB, 0));
         break;
     default: {
         void *mine; /* on the thread's default stream */
@@ -150,7 +150,7 @@ static void run(const char *schedule, const char *conf, unsigned seed)
     char text[32];
     (void)snprintf(text, sizeof(text), "SEED=%u", seed);
     life_start(conf, schedule, text);
-    assert_ok(tnr_limit_set(0, 48 * MIB));
+    assert_ok(tnr_limit_set(48 * MIB, 0));
     assert_int_equal(cuCtxGetCurrent(&device_context), CUDA_SUCCESS);
     for (size_t i = 0; i < SHARED; i++) {
         pthread_mutex_init(&shared[i].lock, NULL);
@@ -173,7 +173,7 @@ static void run(const char *schedule, const char *conf, unsigned seed)
         shared[i].ptr = NULL;
         pthread_mutex_destroy(&shared[i].lock);
     }
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().blocks_retired, 0);
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
 }
@@ -212,7 +212,7 @@ static void *work_pools(void *data)
         void *ptr[4];
         assert_ok(tnr_pool_create(&pool, 0, NULL));
         for (int b = 0; b < 4; b++) {
-            assert_ok(tnr_pool_malloc(&ptr[b], 64 * KIB, pool, 0, w->own));
+            assert_ok(tnr_pool_malloc(&ptr[b], pool, 64 * KIB, 0, w->own));
             assert_ok(tnr_record_use(ptr[b], shared_streams[unit_below(&w->random, 4)]));
         }
         atomic_store(&handed[w->number], ptr[3]);

@@ -143,7 +143,7 @@ static void record_stream_after_failed_free(void **state)
         assert_error(sync ? tnr_free_sync(block) : tnr_free(block), TNR_ERR_DRIVER, "");
         simcuda_fail_clear();
         tnr_block_info info;
-        assert_ok(tnr_block_get(block, &info));
+        assert_ok(tnr_block_get(&info, block));
         life_gate_close(1, life_streams[1]);
         life_gate_close(2, life_streams[2]);
         assert_ok(tnr_free(block));
@@ -206,9 +206,9 @@ static void keep_until_errors(void **state)
     assert_error(tnr_keep_until(block, event), TNR_ERR_INVALID_EVENT, "never announced");
     assert_error(tnr_keep_until(block, NULL), TNR_ERR_INVALID_EVENT, "never announced");
     assert_error(tnr_keep_until(NULL, event), TNR_ERR_INVALID_ARGUMENT, "null pointer");
-    assert_error(tnr_event_recorded(0, NULL, life_streams[0], tnr_moment_now()),
+    assert_error(tnr_event_recorded(NULL, 0, life_streams[0], tnr_moment_now()),
                  TNR_ERR_INVALID_EVENT, "null event");
-    assert_error(tnr_event_recorded(7, event, life_streams[0], tnr_moment_now()),
+    assert_error(tnr_event_recorded(event, 7, life_streams[0], tnr_moment_now()),
                  TNR_ERR_INVALID_DEVICE, "7");
     /* An event of the other device. */
     CUevent foreign;
@@ -221,7 +221,7 @@ static void keep_until_errors(void **state)
     assert_int_equal(cuEventRecord(foreign, stream), CUDA_SUCCESS);
     assert_int_equal(cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     assert_int_equal(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
-    assert_ok(tnr_event_recorded(1, foreign, stream, tnr_moment_now()));
+    assert_ok(tnr_event_recorded(foreign, 1, stream, tnr_moment_now()));
     assert_error(tnr_keep_until(block, foreign), TNR_ERR_INVALID_EVENT, "device 1");
     tnr_event_destroyed(foreign);
     assert_error(tnr_keep_until(block, foreign), TNR_ERR_INVALID_EVENT, "never announced");
@@ -380,7 +380,7 @@ static void uses_by_wrong_streams(void **state)
     assert_error(tnr_stream_created(9, foreign), TNR_ERR_INVALID_DEVICE, "9");
     assert_error(tnr_stream_destroying(9, foreign), TNR_ERR_INVALID_DEVICE, "9");
     assert_error(tnr_stream_destroying(0, NULL), TNR_ERR_INVALID_STREAM, "default");
-    assert_error(tnr_stream_waited(9, foreign, NULL, 0), TNR_ERR_INVALID_DEVICE, "9");
+    assert_error(tnr_stream_waited(NULL, 9, foreign, 0), TNR_ERR_INVALID_DEVICE, "9");
     assert_error(tnr_stream_synchronized(0, foreign, 0), TNR_ERR_INVALID_STREAM, "device 0");
     assert_error(tnr_device_synchronized(9, 0), TNR_ERR_INVALID_DEVICE, "9");
 }
@@ -402,7 +402,7 @@ static void retired_blocks_are_not_live(void **state)
         assert_error(tnr_free(block + 512), TNR_ERR_NOT_LIVE, "");
         assert_error(tnr_record_use(block, life_streams[2]), TNR_ERR_NOT_LIVE, "");
         assert_error(tnr_record_stream(block + 512, life_streams[2]), TNR_ERR_NOT_LIVE, "");
-        assert_error(tnr_block_get(block, &info), TNR_ERR_NOT_LIVE, "");
+        assert_error(tnr_block_get(&info, block), TNR_ERR_NOT_LIVE, "");
         assert_int_equal(unit_stats().blocks_retired, (uint64_t)sync + 1);
     }
     assert_int_equal(unit_stats().bytes_retired, 2 * BYTES);

@@ -83,7 +83,7 @@ static void op_malloc(model *m, int aligned)
         pool = (int)below(m, POOLS_MAX);
         if (!m->pools_live[pool])
             return;
-        status = tnr_pool_malloc(&ptr, bytes, m->pools[pool], DEVICE, m->streams[stream]);
+        status = tnr_pool_malloc(&ptr, m->pools[pool], bytes, DEVICE, m->streams[stream]);
     } else {
         status = tnr_malloc(&ptr, bytes, DEVICE, m->streams[stream]);
     }
@@ -145,12 +145,12 @@ static void op_trim(model *m)
 {
     size_t keep = below(m, 4) * 16 * MIB;
     size_t released;
-    if (tnr_trim(DEVICE, keep, &released) != TNR_OK)
+    if (tnr_trim(&released, keep, DEVICE) != TNR_OK)
         model_fail(m, "tnr_trim failed");
     model_note(m, released);
     tnr_stats stats;
     stats.struct_bytes = sizeof(stats);
-    if (tnr_stats_get(DEVICE, NULL, &stats) != TNR_OK ||
+    if (tnr_stats_get(&stats, NULL, DEVICE) != TNR_OK ||
         stats.reserved_bytes.current + released > m->reserved_before)
         model_fail(m, "%zu bytes were released, but %llu of %llu are still mapped", released,
                    (unsigned long long)stats.reserved_bytes.current,
@@ -161,7 +161,7 @@ static void op_limit(model *m)
 {
     static const size_t limits[] = {SIZE_MAX, 64 * MIB, 96 * MIB, 160 * MIB};
     m->limit = limits[below(m, 4)];
-    if (tnr_limit_set(DEVICE, m->limit) != TNR_OK)
+    if (tnr_limit_set(m->limit, DEVICE) != TNR_OK)
         model_fail(m, "the limit cannot be set");
 }
 
@@ -173,7 +173,7 @@ static void pool_end(model *m, int pool)
     if (tnr_pool_destroy(m->pools[pool]) != TNR_OK)
         model_fail(m, "pool %d cannot be destroyed", pool);
     void *ptr;
-    if (tnr_pool_malloc(&ptr, 1, m->pools[pool], DEVICE, NULL) != TNR_ERR_INVALID_POOL)
+    if (tnr_pool_malloc(&ptr, m->pools[pool], 1, DEVICE, NULL) != TNR_ERR_INVALID_POOL)
         model_fail(m, "a destroyed pool was not recognised");
     m->pools[pool] = NULL;
     m->pools_live[pool] = 0;
@@ -261,7 +261,7 @@ static void run_begin(model *m, uint64_t seed)
     assert_ok(tnr_malloc(&first, 1, DEVICE, NULL)); /* puts the device into use */
     assert_ok(tnr_free(first));
     tnr_device_info info = {.struct_bytes = sizeof(info)};
-    assert_ok(tnr_device_get(DEVICE, &info));
+    assert_ok(tnr_device_get(&info, DEVICE));
     m->address_base = info.address_base;
     m->limit = SIZE_MAX;
     m->pool_limit[0] = UINT64_MAX;
@@ -284,7 +284,7 @@ static void run_end(model *m)
     if (stats.bytes_live != 0 || stats.bytes_slack != 0 ||
         stats.allocation[TNR_WORLD_ALL].current != 0)
         model_fail(m, "counters have not returned to zero");
-    if (tnr_trim(DEVICE, 0, NULL) != TNR_OK || unit_stats().reserved_bytes.current != 0)
+    if (tnr_trim(NULL, 0, DEVICE) != TNR_OK || unit_stats().reserved_bytes.current != 0)
         model_fail(m, "tnr_trim(0) leaves %llu bytes mapped",
                    (unsigned long long)unit_stats().reserved_bytes.current);
     simcuda_live live;

@@ -103,7 +103,7 @@ void model_check_lookup(model *m)
     const live_block *block = &m->live[unit_below(&m->random, m->live_count)];
     size_t offset = unit_below(&m->random, block->bytes);
     tnr_block_info info;
-    if (tnr_block_get((void *)(block->base + offset), &info) != TNR_OK)
+    if (tnr_block_get(&info, (void *)(block->base + offset)) != TNR_OK)
         model_fail(m, "no block is found %zu bytes inside %#zx", offset, (size_t)block->base);
     if ((uintptr_t)info.base != block->base || info.bytes_requested != block->bytes ||
         info.bytes < block->bytes || info.bytes % TNR_ALIGNMENT_DEFAULT != 0 ||
@@ -115,7 +115,7 @@ void model_check_lookup(model *m)
     int inside = 0;
     for (size_t i = 0; i < m->live_count; i++)
         inside |= beyond >= m->live[i].base && beyond - m->live[i].base < m->live[i].bytes;
-    if (!inside && tnr_block_get((void *)beyond, &info) == TNR_OK)
+    if (!inside && tnr_block_get(&info, (void *)beyond) == TNR_OK)
         model_fail(m, "%#zx lies in no block, but is found in %p", (size_t)beyond, info.base);
 }
 
@@ -124,7 +124,7 @@ static void pool_check_stats(model *m, int pool)
 {
     tnr_stats stats;
     stats.struct_bytes = sizeof(stats);
-    if (tnr_stats_get(DEVICE, m->pools[pool], &stats) != TNR_OK)
+    if (tnr_stats_get(&stats, m->pools[pool], DEVICE) != TNR_OK)
         model_fail(m, "no statistics of pool %d", pool);
     uint64_t bytes = 0;
     uint64_t count = 0;
@@ -146,7 +146,7 @@ void model_check_stats(model *m)
 {
     tnr_stats stats;
     stats.struct_bytes = sizeof(stats);
-    if (tnr_stats_get(DEVICE, NULL, &stats) != TNR_OK)
+    if (tnr_stats_get(&stats, NULL, DEVICE) != TNR_OK)
         model_fail(m, "no statistics");
     uint64_t sum = stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                    stats.bytes_retired;

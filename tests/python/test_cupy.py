@@ -149,7 +149,7 @@ class Captures(Case):
         cupy.state.stream = cupy.Stream()
         self.warm = cupy.ndarray(MIB)  # the device is in use
         device.run_all()
-        tenure._library.call("tnr_trim", 0, 0, None)
+        tenure._library.call("tnr_trim", None, 0, 0)
         self.pools = tenure.stats()["pools"]
 
     def tearDown(self):
@@ -171,7 +171,7 @@ class Captures(Case):
         self.assertFalse(addresses & {other.ptr for other in others})
         del others, graph
         device.run_all()
-        tenure._library.call("tnr_trim", 0, 0, None)
+        tenure._library.call("tnr_trim", None, 0, 0)
         self.assertEqual(tenure.stats()["pools"], self.pools)
 
     def test_what_the_graph_does_not_use(self):

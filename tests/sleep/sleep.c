@@ -71,7 +71,7 @@ uint64_t sleep_pinned_bytes(void)
 tnr_stats sleep_stats(tnr_pool pool)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_ok(tnr_stats_get(0, pool, &stats));
+    assert_ok(tnr_stats_get(&stats, pool, 0));
     assert_ok(tnr_validate(0));
     assert_int_equal(stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                          stats.bytes_retired,

@@ -240,7 +240,7 @@ static void contents_go_through_the_ring(const char *schedule)
     tnr_pool pool;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     void *large = unit_malloc(110 * MIB, NULL), *small = unit_malloc(700, NULL), *other;
-    assert_ok(tnr_pool_malloc(&other, 75 * MIB, pool, 0, unit_stream(0)));
+    assert_ok(tnr_pool_malloc(&other, pool, 75 * MIB, 0, unit_stream(0)));
     sleep_fill(large, 110 * MIB, 1, NULL);
     sleep_fill(small, 700, 2, NULL);
     sleep_fill(other, 75 * MIB, 3, NULL);
@@ -283,10 +283,10 @@ static void backing_is_kept_and_prepared(void **state)
     void *ptr = unit_malloc(40 * MIB, NULL);
     sleep_fill(ptr, 40 * MIB, 1, NULL);
     simcuda_fail("cuMemHostAlloc", 3, 0, CUDA_ERROR_OUT_OF_MEMORY);
-    assert_error(tnr_sleep_prepare(0, 100 * MIB), TNR_ERR_HOST_MEMORY, "cuMemHostAlloc");
+    assert_error(tnr_sleep_prepare(100 * MIB, 0), TNR_ERR_HOST_MEMORY, "cuMemHostAlloc");
     simcuda_fail_clear();
     assert_int_equal(sleep_pinned_bytes(), 0); /* all of it or nothing */
-    assert_ok(tnr_sleep_prepare(0, 33 * MIB));
+    assert_ok(tnr_sleep_prepare(33 * MIB, 0));
     assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_PIECE_BYTES);
     uint64_t pinned = simcuda_calls("cuMemHostAlloc");
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
@@ -298,13 +298,13 @@ static void backing_is_kept_and_prepared(void **state)
     assert_ok(tnr_pool_sleep(NULL, 0, &keep_backing));
     assert_ok(tnr_pool_wake(NULL, 0));
     assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_PIECE_BYTES);
-    assert_ok(tnr_sleep_prepare(0, 100 * MIB));
+    assert_ok(tnr_sleep_prepare(100 * MIB, 0));
     assert_int_equal(sleep_pinned_bytes(), 4 * TNRI_PIECE_BYTES);
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
     assert_ok(tnr_pool_wake(NULL, 0));
     assert_int_equal(sleep_pinned_bytes(), 4 * TNRI_PIECE_BYTES); /* prepared for the next, too */
     sleep_check(ptr, 40 * MIB, 1);
-    assert_ok(tnr_sleep_prepare(0, 1));
+    assert_ok(tnr_sleep_prepare(1, 0));
     assert_int_equal(sleep_pinned_bytes(), TNRI_PIECE_BYTES);
     sleep_context_leave();
 }

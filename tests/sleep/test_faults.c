@@ -22,12 +22,12 @@
 static void check_pool(fault_run *run, tnr_pool pool)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_int_equal(tnr_stats_get(0, pool, &stats), TNR_OK);
+    assert_int_equal(tnr_stats_get(&stats, pool, 0), TNR_OK);
     void *ptr = NULL;
     int failing = run->in_body;
     if (failing)
         return; /* an allocation may fail for any reason */
-    tnr_status status = tnr_pool_malloc(&ptr, 512, pool, 0, run->streams[0]);
+    tnr_status status = tnr_pool_malloc(&ptr, pool, 512, 0, run->streams[0]);
     if (status == TNR_ERR_ASLEEP)
         return;
     assert_int_equal(status, TNR_OK);
@@ -63,7 +63,7 @@ static void settle(fault_run *run)
         fail();
     }
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_int_equal(tnr_stats_get(0, NULL, &stats), TNR_OK);
+    assert_int_equal(tnr_stats_get(&stats, NULL, 0), TNR_OK);
     assert_int_equal(stats.bytes_asleep, 0);
     simcuda_live live;
     assert_int_equal(simcuda_live_get(0, &live), 0);
@@ -99,7 +99,7 @@ static void pool_body(fault_run *run)
 
 static void device_body(fault_run *run)
 {
-    (void)step_status(run, tnr_sleep_prepare(0, 40 * MIB), "tnr_sleep_prepare");
+    (void)step_status(run, tnr_sleep_prepare(40 * MIB, 0), "tnr_sleep_prepare");
     (void)step_status(run, tnr_device_sleep(0, NULL), "tnr_device_sleep");
     step_trim(run, 0);
     (void)step_status(run, tnr_device_wake(0), "tnr_device_wake");

@@ -57,10 +57,10 @@ static step step_capture(void)
     copy(self.seen, carried, self.stream);
     sleep_fill(carried, BYTES, 4, self.stream);
     assert_ok(tnr_free(carried)); /* free in the pool; the graph's all the same */
-    assert_ok(tnr_capture_end(0, self.stream, &self.cuda, &self.number));
+    assert_ok(tnr_capture_end(&self.cuda, &self.number, 0, self.stream));
     assert_int_equal(cuGraphInstantiateWithFlags(&self.exec, self.cuda, 0), CUDA_SUCCESS);
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    assert_ok(tnr_graph_get(self.number, &info));
+    assert_ok(tnr_graph_get(&info, self.number));
     assert_non_null(info.pool);
     self.pool = info.pool;
     assert_ok(tnr_graph_launch(self.number, self.exec, self.stream)); /* the state is there now */
@@ -143,7 +143,7 @@ static void launches_are_refused(void **state)
         assert_int_equal(simcuda_calls("cuGraphLaunch"), launches);
         assert_int_equal(simcuda_pending(), 0);
         assert_ok(tnr_device_wake(0));
-        assert_ok(tnr_graph_get(self.number, &info));
+        assert_ok(tnr_graph_get(&info, self.number));
         assert_int_equal(info.launches, i + 1); /* those that were made */
         step_replay(&self);
     }
@@ -163,10 +163,10 @@ static void graphs_end_while_asleep(void **state)
     assert_ok(tnr_device_sleep(0, NULL));
     step_end(&self);
     assert_ok(tnr_device_wake(0));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    assert_error(tnr_graph_get(self.number, &info), TNR_ERR_INVALID_GRAPH, NULL);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_error(tnr_graph_get(&info, self.number), TNR_ERR_INVALID_GRAPH, NULL);
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(sleep_device_bytes(), 0);
     assert_int_equal(sleep_pinned_bytes(), 0);
     assert_int_equal(simcuda_races(), 0);
@@ -186,14 +186,14 @@ static void adopted_graphs_need_all_pools(void **state)
     step self = {.stream = stream};
     for (int i = 0; i < POOLS; i++) {
         assert_ok(tnr_pool_create(&pools[i], 0, NULL));
-        assert_ok(tnr_pool_malloc(&chain[i], BYTES, pools[i], 0, stream));
+        assert_ok(tnr_pool_malloc(&chain[i], pools[i], BYTES, 0, stream));
     }
     sleep_fill(chain[0], BYTES, 9, stream);
     assert_int_equal(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     for (int i = 1; i < POOLS; i++)
         copy(chain[i], chain[i - 1], stream);
     assert_int_equal(cuStreamEndCapture(stream, &self.cuda), CUDA_SUCCESS);
-    assert_ok(tnr_graph_adopt(0, self.cuda, "chain", &self.number));
+    assert_ok(tnr_graph_adopt(&self.number, self.cuda, 0, "chain"));
     assert_int_equal(cuGraphInstantiateWithFlags(&self.exec, self.cuda, 0), CUDA_SUCCESS);
     for (int i = 0; i < POOLS; i++) {
         assert_ok(tnr_pool_sleep(pools[i], 0, NULL));

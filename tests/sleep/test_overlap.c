@@ -163,7 +163,7 @@ static void chunks_wait_for_all_their_contents(void **state)
         bytes[i] = 4 + 4 * unit_below(&random, i % 3 == 0 ? 2 * MIB : 20 * KIB);
         is_kept[i] = unit_below(&random, 4) > 0;
         assert_ok(
-            tnr_pool_malloc(&many[i], bytes[i], pools[unit_below(&random, 5) == 0], 0, stream));
+            tnr_pool_malloc(&many[i], pools[unit_below(&random, 5) == 0], bytes[i], 0, stream));
         sleep_fill(many[i], bytes[i], (uint32_t)i, stream);
         assert_ok(
             tnr_block_content_set(many[i], is_kept[i] ? TNR_CONTENT_KEEP : TNR_CONTENT_DISCARD));
@@ -240,11 +240,11 @@ static void short_wakes_copy_nothing(void **state)
     assert_int_equal(cuMemAlloc(&other, 440 * MIB), CUDA_SUCCESS);
     assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_int_equal(cuMemFree(other), CUDA_SUCCESS);
-    assert_ok(tnr_limit_set(0, 60 * MIB));
+    assert_ok(tnr_limit_set(60 * MIB, 0));
     assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_LIMIT, NULL);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
     assert_int_equal(simcuda_calls("cuMemcpyHtoDAsync"), in);
-    assert_ok(tnr_pool_malloc(&block, 440 * MIB, guest, 0, NULL));
+    assert_ok(tnr_pool_malloc(&block, guest, 440 * MIB, 0, NULL));
     assert_ok(tnr_free(block));
     assert_ok(tnr_pool_wake(NULL, 0));
     assert_in_range(simcuda_calls("cuMemcpyHtoDAsync") - in, PIECES, PIECES + BLOCKS);

@@ -31,9 +31,9 @@ static void memory_goes_back(void **state)
     tnr_pool pool;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     void *a, *b, *small;
-    assert_ok(tnr_pool_malloc(&a, 100 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&b, 30 * MIB, pool, 0, unit_stream(0)));
-    assert_ok(tnr_pool_malloc(&small, 700, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&a, pool, 100 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 30 * MIB, 0, unit_stream(0)));
+    assert_ok(tnr_pool_malloc(&small, pool, 700, 0, NULL));
     void *other = unit_malloc(8 * MIB, NULL);
     sleep_fill(a, 100 * MIB, 1, NULL);
     sleep_fill(b, 30 * MIB, 2, NULL);
@@ -90,25 +90,25 @@ static void empty_pools_wake_without_memory(void **state)
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     void *a, *b, *none;
     tnr_stream other = unit_stream(0);
-    assert_ok(tnr_pool_malloc(&a, 100 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&b, 30 * MIB, pool, 0, other));
+    assert_ok(tnr_pool_malloc(&a, pool, 100 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 30 * MIB, 0, other));
     sleep_fill(a, 100 * MIB, 1, NULL);
     assert_ok(tnr_pool_sleep(pool, 0, NULL));
     assert_ok(tnr_free(a));
     assert_ok(tnr_record_use(b, NULL));
     assert_ok(tnr_free(b));
-    assert_ok(tnr_limit_set(0, 8 * MIB));
-    assert_error(tnr_pool_malloc(&none, MIB, pool, 0, NULL), TNR_ERR_ASLEEP, NULL);
+    assert_ok(tnr_limit_set(8 * MIB, 0));
+    assert_error(tnr_pool_malloc(&none, pool, MIB, 0, NULL), TNR_ERR_ASLEEP, NULL);
     assert_ok(tnr_pool_wake(pool, 0));
     assert_int_equal(sleep_stats(pool).reserved_bytes.current, 0);
     assert_int_equal(sleep_stats(pool).bytes_asleep, 0);
     assert_int_equal(sleep_device_bytes(), 0);
     assert_int_equal(sleep_pinned_bytes(), 0);
-    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL)); /* and it serves */
+    assert_ok(tnr_pool_malloc(&a, pool, 6 * MIB, 0, NULL)); /* and it serves */
     sleep_fill(a, 6 * MIB, 2, NULL);
-    assert_error(tnr_pool_malloc(&none, 6 * MIB, pool, 0, other), TNR_ERR_LIMIT, NULL);
+    assert_error(tnr_pool_malloc(&none, pool, 6 * MIB, 0, other), TNR_ERR_LIMIT, NULL);
     assert_ok(tnr_free(a));
-    assert_ok(tnr_limit_set(0, SIZE_MAX)); /* with room as well */
+    assert_ok(tnr_limit_set(SIZE_MAX, 0)); /* with room as well */
     assert_ok(tnr_pool_sleep(pool, 0, NULL));
     assert_ok(tnr_pool_wake(pool, 0));
     assert_int_equal(sleep_device_bytes(), 0);
@@ -127,10 +127,10 @@ static void wakes_alone(size_t pinned_bytes_max, int discards)
     options.pinned_bytes_max = pinned_bytes_max;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     void *a, *b, *c, *small;
-    assert_ok(tnr_pool_malloc(&a, 50 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&b, 120 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&c, 50 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&small, 700, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&a, pool, 50 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 120 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&c, pool, 50 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&small, pool, 700, 0, NULL));
     if (discards)
         assert_ok(tnr_block_content_set(b, TNR_CONTENT_DISCARD));
     sleep_fill(a, 50 * MIB, 1, NULL);
@@ -139,21 +139,21 @@ static void wakes_alone(size_t pinned_bytes_max, int discards)
     assert_ok(tnr_pool_sleep(pool, 0, &options));
     assert_ok(tnr_free(b));
     uint64_t asleep = sleep_stats(pool).bytes_asleep;
-    assert_ok(tnr_limit_set(0, 60 * MIB)); /* not even for what lives: it sleeps on */
+    assert_ok(tnr_limit_set(60 * MIB, 0)); /* not even for what lives: it sleeps on */
     for (int i = 0; i < 2; i++) {
         assert_error(tnr_pool_wake(pool, 0), TNR_ERR_LIMIT, "60");
         assert_int_equal(sleep_device_bytes(), 0);
         assert_in_range(sleep_stats(pool).bytes_asleep, 100 * MIB, asleep - 100 * MIB);
     }
-    assert_ok(tnr_limit_set(0, 112 * MIB));
+    assert_ok(tnr_limit_set(112 * MIB, 0));
     assert_ok(tnr_pool_wake(pool, 0));
     assert_in_range(sleep_stats(pool).reserved_bytes.current, 100 * MIB, 112 * MIB);
     assert_int_equal(sleep_stats(pool).bytes_asleep, 0);
     sleep_check(a, 50 * MIB, 1);
     sleep_check(c, 50 * MIB, 3);
     sleep_check(small, 700, 4);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
-    assert_ok(tnr_pool_malloc(&b, 120 * MIB, pool, 0, NULL));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
+    assert_ok(tnr_pool_malloc(&b, pool, 120 * MIB, 0, NULL));
     sleep_fill(b, 120 * MIB, 2, NULL);
     assert_ok(tnr_pool_sleep(pool, 0, &options));
     assert_ok(tnr_pool_wake(pool, 0));
@@ -200,18 +200,18 @@ static void sleeping_pools_serve_nobody(void **state)
     assert_error(tnr_malloc(&ptr, 9 * MIB, 0, stream), TNR_ERR_ASLEEP, NULL);
     assert_error(tnr_malloc(&ptr, 1, 0, unit_stream(0)), TNR_ERR_ASLEEP, NULL);
     assert_error(tnr_malloc_aligned(&ptr, 1, 4096, 0, NULL), TNR_ERR_ASLEEP, NULL);
-    assert_error(tnr_pool_malloc(&ptr, 1, NULL, 0, NULL), TNR_ERR_ASLEEP, NULL);
+    assert_error(tnr_pool_malloc(&ptr, NULL, 1, 0, NULL), TNR_ERR_ASLEEP, NULL);
     assert_error(tnr_reserve(&ptr, 64 * MIB, 0, stream), TNR_ERR_ASLEEP, NULL);
     assert_error(tnr_commit(grows, 30 * MIB), TNR_ERR_ASLEEP, NULL);
     size_t released = 1;
-    assert_ok(tnr_trim(0, 0, &released));
+    assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(released, 0);
     (void)calls;
     /* Others are served, also in between the failures. */
-    assert_ok(tnr_pool_malloc(&ptr, 5 * MIB, awake, 0, stream));
+    assert_ok(tnr_pool_malloc(&ptr, awake, 5 * MIB, 0, stream));
     assert_ok(tnr_free(ptr));
     tnr_block_info info;
-    assert_ok(tnr_block_get((char *)live + MIB, &info));
+    assert_ok(tnr_block_get(&info, (char *)live + MIB));
     assert_ptr_equal(info.base, live);
     assert_ok(tnr_record_use(live, unit_stream(0)));
 
@@ -257,7 +257,7 @@ static void frees_go_on(void **state)
     sleep_check(kept, 4 * MIB, 9);
     assert_ok(tnr_free(again));
     assert_ok(tnr_free(kept));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(sleep_device_bytes(), 0);
     sleep_context_leave();
 }
@@ -332,7 +332,7 @@ typedef struct told {
     int may_allocate; /* the pool was awake every time */
 } told;
 
-static void on_sleep(tnr_sleep_event event, tnr_pool pool, int device, uint64_t generation,
+static void on_sleep(tnr_pool pool, int device, tnr_sleep_event event, uint64_t generation,
                      void *user)
 {
     told *to = user;
@@ -342,7 +342,7 @@ static void on_sleep(tnr_sleep_event event, tnr_pool pool, int device, uint64_t 
     to->device = device;
     to->generation = generation;
     to->may_allocate &=
-        tnr_pool_malloc(&ptr, 1 * MIB, pool, device, NULL) == TNR_OK && tnr_free(ptr) == TNR_OK;
+        tnr_pool_malloc(&ptr, pool, 1 * MIB, device, NULL) == TNR_OK && tnr_free(ptr) == TNR_OK;
 }
 
 static void callbacks_and_generations(void **state)
@@ -388,7 +388,7 @@ static void callbacks_and_generations(void **state)
 }
 
 /* A sleep is not over before its callbacks are, so they neither sleep nor wake. */
-static void sleep_again(tnr_sleep_event event, tnr_pool pool, int device, uint64_t generation,
+static void sleep_again(tnr_pool pool, int device, tnr_sleep_event event, uint64_t generation,
                         void *user)
 {
     (void)event;
@@ -398,7 +398,7 @@ static void sleep_again(tnr_sleep_event event, tnr_pool pool, int device, uint64
                 strstr(tnr_last_error(), "callback") != NULL;
     *refused += tnr_device_wake(device) == TNR_ERR_BUSY;
     *refused += tnr_device_sleep(1, NULL) == TNR_ERR_BUSY;
-    *refused += tnr_sleep_prepare(device, 0) == TNR_OK; /* this may be done */
+    *refused += tnr_sleep_prepare(0, device) == TNR_OK; /* this may be done */
 }
 
 static void callbacks_do_not_sleep(void **state)
@@ -456,7 +456,7 @@ static void wake_takes_idle_memory(void **state)
     sleep_fill(host_block, 50 * MIB, 5, NULL);
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
     void *block;
-    assert_ok(tnr_pool_malloc(&block, 60 * MIB, guest, 0, NULL));
+    assert_ok(tnr_pool_malloc(&block, guest, 60 * MIB, 0, NULL));
     sleep_fill(block, 60 * MIB, 6, NULL);
     assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_OUT_OF_MEMORY, NULL);
@@ -466,10 +466,10 @@ static void wake_takes_idle_memory(void **state)
     sleep_check(host_block, 50 * MIB, 5);
     /* A limit that others have used up is an answer too. */
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
-    assert_ok(tnr_limit_set(0, 40 * MIB));
+    assert_ok(tnr_limit_set(40 * MIB, 0));
     assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_LIMIT, NULL);
     assert_int_equal(sleep_device_bytes(), 0);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
     assert_ok(tnr_pool_wake(NULL, 0));
     sleep_check(host_block, 50 * MIB, 5);
     sleep_context_leave();
@@ -490,13 +490,13 @@ static void sleep_makes_room(void **state)
     unit_start(NULL, "SCHEDULE=eager", "MEMORY=64M", NULL);
     assert_ok(tnr_pool_create(&sleepy_pool, 0, NULL));
     void *cold, *block;
-    assert_ok(tnr_pool_malloc(&cold, 40 * MIB, sleepy_pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&cold, sleepy_pool, 40 * MIB, 0, NULL));
     tnr_oom_callback_set(sleep_when_short, NULL);
     block = unit_malloc(50 * MIB, NULL);
     assert_int_equal(sleep_stats(sleepy_pool).bytes_asleep, 40 * MIB);
     assert_ok(tnr_free(block));
     assert_ok(tnr_pool_wake(sleepy_pool, 0));
-    assert_error(tnr_pool_malloc(&block, 50 * MIB, sleepy_pool, 0, NULL), TNR_ERR_ASLEEP, NULL);
+    assert_error(tnr_pool_malloc(&block, sleepy_pool, 50 * MIB, 0, NULL), TNR_ERR_ASLEEP, NULL);
     tnr_oom_callback_set(NULL, NULL);
     assert_ok(tnr_free(cold));
     assert_ok(tnr_pool_destroy(sleepy_pool));
@@ -513,9 +513,9 @@ static void ends_while_asleep(void **state)
     void *a, *b, *c, *grows;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     assert_ok(tnr_pool_create(&second, 0, NULL));
-    assert_ok(tnr_pool_malloc(&a, 20 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&b, 600, pool, 0, unit_stream(0)));
-    assert_ok(tnr_pool_malloc(&c, 20 * MIB, second, 0, NULL));
+    assert_ok(tnr_pool_malloc(&a, pool, 20 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 600, 0, unit_stream(0)));
+    assert_ok(tnr_pool_malloc(&c, second, 20 * MIB, 0, NULL));
     assert_ok(tnr_reserve(&grows, 64 * MIB, 0, NULL));
     assert_ok(tnr_commit(grows, 5 * MIB));
     sleep_fill(a, 20 * MIB, 1, NULL);

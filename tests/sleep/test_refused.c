@@ -44,7 +44,7 @@ static void check_awake(uint64_t reserved)
     blocks_check();
     void *more = unit_malloc(3 * MIB, NULL);
     assert_ok(tnr_free(more));
-    assert_ok(tnr_trim(0, (size_t)reserved, NULL));
+    assert_ok(tnr_trim(NULL, (size_t)reserved, 0));
 }
 
 /* Each call of a sleep refused once, at its first, a middle and its last use. */
@@ -141,7 +141,7 @@ static void all_or_none(void **state)
     tnr_pool pool;
     void *other;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&other, 10 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&other, pool, 10 * MIB, 0, NULL));
     sleep_fill(other, 10 * MIB, 77, NULL);
     blocks_make();
     uint64_t reserved = unit_stats().reserved_bytes.current;
@@ -179,7 +179,7 @@ static void not_during_a_capture(void **state)
     assert_int_equal(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     assert_error(tnr_pool_sleep(NULL, 0, NULL), TNR_ERR_BUSY, "capture");
     assert_error(tnr_device_sleep(0, NULL), TNR_ERR_BUSY, "capture");
-    assert_error(tnr_sleep_prepare(0, MIB), TNR_ERR_BUSY, "capture");
+    assert_error(tnr_sleep_prepare(MIB, 0), TNR_ERR_BUSY, "capture");
     CUgraph graph;
     assert_int_equal(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);

@@ -47,7 +47,7 @@ static void *work(void *data)
         tnr_pool pool = unit_below(&self->random, 2) == 0 ? sleepy : awake;
         size_t bytes =
             1 + unit_below(&self->random, unit_below(&self->random, 8) == 0 ? 6 * MIB : 16 * KIB);
-        tnr_status status = tnr_pool_malloc(&slots[at], bytes, pool, 0, self->stream);
+        tnr_status status = tnr_pool_malloc(&slots[at], pool, bytes, 0, self->stream);
         if (status == TNR_OK)
             atomic_fetch_add(&served_count, 1);
         else if (status == TNR_ERR_ASLEEP && pool == sleepy)
@@ -69,7 +69,7 @@ static void pools_sleep_under_threads(void **state)
     assert_ok(tnr_pool_create(&sleepy, 0, NULL));
     assert_ok(tnr_pool_create(&awake, 0, NULL));
     void *kept, *grows;
-    assert_ok(tnr_pool_malloc(&kept, 5 * MIB, sleepy, 0, NULL));
+    assert_ok(tnr_pool_malloc(&kept, sleepy, 5 * MIB, 0, NULL));
     sleep_fill(kept, 5 * MIB, 42, NULL);
     assert_ok(tnr_pool_push(sleepy));
     assert_ok(tnr_reserve(&grows, 64 * MIB, 0, NULL));
@@ -84,7 +84,7 @@ static void pools_sleep_under_threads(void **state)
         assert_ok(tnr_pool_wake(sleepy, 0));
         assert_ok(tnr_commit(grows, (size_t)(1 + round % 60) * MIB));
         if (round % 10 == 0)
-            assert_ok(tnr_trim(0, 0, NULL));
+            assert_ok(tnr_trim(NULL, 0, 0));
     }
     atomic_store(&is_over, 1);
     for (int i = 0; i < WORKERS; i++) {
@@ -143,7 +143,7 @@ static void sleeps_are_made_one_after_the_other(void **state)
 static _Atomic int is_registered;
 static _Atomic unsigned out_of_turn;
 
-static void keep_registration(tnr_sleep_event event, tnr_pool pool, int device, uint64_t generation,
+static void keep_registration(tnr_pool pool, int device, tnr_sleep_event event, uint64_t generation,
                               void *user)
 {
     (void)pool;

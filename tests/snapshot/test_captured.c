@@ -171,7 +171,7 @@ static void what_an_audit_found(void **state)
     assert_false(picture.graphs[0].seen.is_audited);
     tnri_picture_free(&picture);
     tnr_audit audit = {.struct_bytes = sizeof(audit)};
-    assert_ok(tnr_graph_audit(graph.cuda, graph.number, &audit, NULL, NULL));
+    assert_ok(tnr_graph_audit(&audit, graph.cuda, graph.number, NULL, NULL));
     picture = picture_take();
     const tnri_seen_graph *seen = &picture.graphs[0].seen;
     assert_true(seen->is_audited);

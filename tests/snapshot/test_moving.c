@@ -249,15 +249,15 @@ static void on_its_way_back(void **state)
     holes_make(pieces, streams[0]);
     void *large = unit_malloc(8 * MIB, streams[1]);
     void *block;
-    assert_ok(tnr_pool_malloc(&block, 7 * MIB, pool, 0, streams[0]));
+    assert_ok(tnr_pool_malloc(&block, pool, 7 * MIB, 0, streams[0]));
     assert_ok(tnr_free(block));
     assert_ok(tnr_free(large));
     hooks_set();
     watch("back");
-    assert_ok(tnr_trim(0, 10 * MIB, NULL));
+    assert_ok(tnr_trim(NULL, 10 * MIB, 0));
     assert_ok(tnr_pool_destroy(pool));
     pieces_free(pieces);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     watched();
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
 }

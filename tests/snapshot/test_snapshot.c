@@ -94,7 +94,7 @@ static void of_blocks(void **state)
     assert_ok(tnr_mark("a \"mark\" with \\ and \n and \xff and \xe2\x82\xac"));
     void *aligned;
     assert_ok(tnr_malloc_aligned(&aligned, 5000, 64 * KIB, 0, streams[1]));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     write_both("blocks-complete");
 }
 
@@ -149,14 +149,14 @@ static void of_pools_that_grow_sleep_and_end(void **state)
     assert_ok(tnr_pool_create(&pools[1], 0, NULL));
     void *ptr;
     void *growing;
-    assert_ok(tnr_pool_malloc(&ptr, 3 * MIB, pools[1], 0, stream));
+    assert_ok(tnr_pool_malloc(&ptr, pools[1], 3 * MIB, 0, stream));
     assert_ok(tnr_free(ptr));
     assert_ok(tnr_pool_destroy(pools[1]));
     assert_ok(tnr_reserve(&growing, 64 * MIB, 0, stream));
     write_both("bare");
     assert_ok(tnr_commit(growing, 3 * MIB));
     assert_ok(tnr_commit(growing, 9 * MIB + 5));
-    assert_ok(tnr_pool_malloc(&ptr, 5 * MIB, pools[0], 0, stream));
+    assert_ok(tnr_pool_malloc(&ptr, pools[0], 5 * MIB, 0, stream));
     write_both("growable-complete");
     tnr_sleep_options sleep = TNR_SLEEP_OPTIONS_INIT;
     sleep.content = TNR_CONTENT_DISCARD;
@@ -178,10 +178,10 @@ static void after_records_were_overwritten(void **state)
         assert_ok(tnr_free(unit_malloc((size_t)(1 + i % 40) * 512, NULL)));
     void *last = unit_malloc(3 * MIB, NULL);
     write_both("overwritten");
-    assert_ok(tnr_history_set(TNR_HISTORY_OFF, 0));
+    assert_ok(tnr_history_set(0, TNR_HISTORY_OFF));
     assert_ok(tnr_free(last));
     last = unit_malloc(6 * MIB, NULL);
-    assert_ok(tnr_history_set(TNR_HISTORY_LIGHT, 0));
+    assert_ok(tnr_history_set(0, TNR_HISTORY_LIGHT));
     assert_ok(tnr_free(kept));
     write_both("with-a-gap");
 }
@@ -447,7 +447,7 @@ static void *churn(void *data)
         void *ptrs[6];
         tnr_status status = tnr_pool_create(&pool, 0, NULL);
         for (int i = 0; i < 6 && status == TNR_OK; i++)
-            status = tnr_pool_malloc(&ptrs[i], 1 + unit_below(&random, 5 * MIB), pool, 0,
+            status = tnr_pool_malloc(&ptrs[i], pool, 1 + unit_below(&random, 5 * MIB), 0,
                                      self->streams[i % 2]);
         for (int i = 0; i < 6 && status == TNR_OK; i++)
             status = tnr_free(ptrs[i]);

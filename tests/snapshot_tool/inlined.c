@@ -35,7 +35,7 @@ static __attribute__((noinline)) tnr_status outer(void **memory)
 static __attribute__((noinline, noreturn)) void run(const char *path)
 {
     void *memory = NULL;
-    if (tnr_history_set(TNR_HISTORY_FULL, 0) == TNR_OK && outer(&memory) == TNR_OK &&
+    if (tnr_history_set(0, TNR_HISTORY_FULL) == TNR_OK && outer(&memory) == TNR_OK &&
         tnr_snapshot_write(path, TNR_SNAPSHOT_JSON) == TNR_OK && tnr_shutdown(1) == TNR_OK)
         exit(0);
     fprintf(stderr, "inlined: %s\n", tnr_last_error());

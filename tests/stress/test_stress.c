@@ -139,7 +139,7 @@ static void block_end(stress_block *block)
 {
     REQUIRE(payload_check(block->stream, block->ptr, block->bytes, block->identity) == 0, "check");
     tnr_block_info info;
-    REQUIRE(tnr_block_get((char *)block->ptr + block->bytes / 2, &info) == TNR_OK, "%s",
+    REQUIRE(tnr_block_get(&info, (char *)block->ptr + block->bytes / 2) == TNR_OK, "%s",
             tnr_last_error());
     REQUIRE(info.base == block->ptr && info.bytes_requested == block->bytes, "another block");
     REQUIRE(tnr_free(block->ptr) == TNR_OK, "%s", tnr_last_error());
@@ -183,7 +183,7 @@ static void pool_live(worker *w)
             block_make(w, block);
     }
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    REQUIRE(tnr_stats_get(0, pool, &stats) == TNR_OK, "%s", tnr_last_error());
+    REQUIRE(tnr_stats_get(&stats, pool, 0) == TNR_OK, "%s", tnr_last_error());
     REQUIRE(tnr_pool_destroy(pool) == TNR_ERR_BUSY, "destroyed while a thread was routed to it");
     REQUIRE(tnr_pool_pop(pool) == TNR_OK, "%s", tnr_last_error());
     for (int i = 0; i < 4; i++)
@@ -257,20 +257,20 @@ static void *maintain_run(void *argument)
             sabotage(w);
         switch (draw(w, 6)) {
         case 0:
-            status = tnr_trim(0, (size_t)draw(w, LIMIT), NULL);
+            status = tnr_trim(NULL, (size_t)draw(w, LIMIT), 0);
             REQUIRE(status == TNR_OK || sabotaged(w, status), "%s", tnr_last_error());
             break;
         case 1:
-            REQUIRE(tnr_stats_get(0, NULL, &stats) == TNR_OK, "%s", tnr_last_error());
+            REQUIRE(tnr_stats_get(&stats, NULL, 0) == TNR_OK, "%s", tnr_last_error());
             break;
         case 2:
-            REQUIRE(tnr_stats_json(0, NULL, json, sizeof(json)) > 0, "%s", tnr_last_error());
+            REQUIRE(tnr_stats_json(json, sizeof(json), NULL, 0) > 0, "%s", tnr_last_error());
             break;
         case 3:
             validate_in_motion();
             break;
         case 4:
-            REQUIRE(tnr_limit_set(0, LIMIT / 2 + (size_t)draw(w, LIMIT / 2)) == TNR_OK, "%s",
+            REQUIRE(tnr_limit_set(LIMIT / 2 + (size_t)draw(w, LIMIT / 2), 0) == TNR_OK, "%s",
                     tnr_last_error());
             break;
         default:
@@ -302,7 +302,7 @@ static void stress_begin(const plan *work, uint64_t seed)
     for (int i = 0; i < WORKERS; i++)
         assert_int_equal(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     payload_load();
-    assert_int_equal(tnr_limit_set(0, LIMIT), TNR_OK);
+    assert_int_equal(tnr_limit_set(LIMIT, 0), TNR_OK);
 }
 
 /* Everything is at rest: totals are exact, no contents were wrong, and shutdown leaves nothing. */
@@ -315,7 +315,7 @@ static void stress_end(uint64_t failed)
     simcuda_run(UINT64_MAX);
     if (tnr_validate(-1) != TNR_OK)
         fail_msg("%s", tnr_last_error());
-    assert_int_equal(tnr_stats_get(0, NULL, &stats), TNR_OK);
+    assert_int_equal(tnr_stats_get(&stats, NULL, 0), TNR_OK);
     assert_int_equal(stats.allocation[TNR_WORLD_ALL].current, 0);
     assert_int_equal(stats.bytes_live + stats.bytes_slack, 0);
     assert_int_equal(stats.bytes_binned + stats.bytes_free + stats.bytes_retired,

@@ -68,7 +68,7 @@ using torch_begin = void(int, tenure_hook::torch_id, std::function<bool(tnr_stre
 tnr_pool pool_of(void *block)
 {
     tnr_block_info info;
-    must(tnr_block_get(block, &info) == TNR_OK, "the block is Tenure's");
+    must(tnr_block_get(&info, block) == TNR_OK, "the block is Tenure's");
     return info.pool;
 }
 

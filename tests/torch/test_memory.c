@@ -18,7 +18,7 @@ static void serves_on_the_stream(void **state)
     tenure_torch_init(1);
     void *block = tenure_torch_malloc(3 * MIB, 0, ORIGIN);
     tnr_block_info info;
-    assert_ok(tnr_block_get(block, &info));
+    assert_ok(tnr_block_get(&info, block));
     assert_ptr_equal(info.stream, ORIGIN);
     assert_int_equal(info.bytes_requested, 3 * MIB);
     tenure_torch_free(block, 3 * MIB, 0, ORIGIN);
@@ -110,10 +110,10 @@ static void short_memory_is_raised(void **state)
     void *kept = tenure_torch_malloc(MIB, 0, ORIGIN);
     tenure_torch_raise_set(raise_memory, raise_other);
     tnr_device_info device = {.struct_bytes = sizeof(device)};
-    assert_ok(tnr_device_get(0, &device));
+    assert_ok(tnr_device_get(&device, 0));
     tenure_torch_memory_fraction(64.0 * MIB / (double)device.memory_bytes, 0);
     size_t limit;
-    assert_ok(tnr_limit_get(0, &limit));
+    assert_ok(tnr_limit_get(&limit, 0));
     assert_true(limit >= 64 * MIB - 1 && limit <= 64 * MIB);
     if (setjmp(raised) == 0) {
         tenure_torch_malloc(65 * MIB, 0, ORIGIN);
@@ -124,7 +124,7 @@ static void short_memory_is_raised(void **state)
     assert_non_null(strstr(raised_text, "CUDA out of memory. Tenure out of memory. "));
     assert_non_null(strstr(raised_text, "limit"));
     tenure_torch_memory_fraction(1, 0);
-    assert_ok(tnr_limit_get(0, &limit));
+    assert_ok(tnr_limit_get(&limit, 0));
     assert_int_equal(limit, SIZE_MAX);
     void *served = tenure_torch_malloc(65 * MIB, 0, ORIGIN);
     assert_non_null(served);

@@ -225,7 +225,7 @@ static void attached_by_hand(void **state)
     filter_state filter = {0};
     tnr_graph number;
     graph_begin(FIRST, &filter);
-    assert_ok(tnr_capture_attach(0, ORIGIN, NULL, &number));
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
     void *inside = take(4 * MIB, ORIGIN);
     assert_ptr_equal(pool_of(inside), graph_info(number).pool);
     recorded graph = graph_end(FIRST);
@@ -352,10 +352,10 @@ static void short_memory_ends_pools(void **state)
     give(block, ORIGIN);
     simcuda_run(UINT64_MAX);
     assert_int_equal(unit_stats().pools, 2);
-    assert_ok(tnr_limit_set(0, 64 * MIB));
+    assert_ok(tnr_limit_set(64 * MIB, 0));
     void *large = take(60 * MIB, OUTSIDE);
     give(large, OUTSIDE);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
     steps_settle();
     assert_int_equal(tenure_torch_pools(), 0);
 }

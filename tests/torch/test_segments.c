@@ -69,10 +69,10 @@ static void null_when_memory_is_short(void **state)
     (void)state;
     life_start(NULL, NULL, NULL);
     unsigned long failures = tenure_torch_failures();
-    assert_ok(tnr_limit_set(0, 64 * MIB));
+    assert_ok(tnr_limit_set(64 * MIB, 0));
     assert_null(tenure_torch_segment_malloc(65 * MIB, 0, ORIGIN));
     assert_int_equal(tenure_torch_failures(), failures);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
     assert_null(tenure_torch_segment_malloc(MIB, 64, ORIGIN));
     assert_null(tenure_torch_segment_malloc(MIB, -1, ORIGIN));
     assert_int_equal(tenure_torch_failures(), failures + 2);

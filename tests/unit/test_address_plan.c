@@ -24,12 +24,12 @@ static void eight_devices_many_pools_and_streams(void **state)
             for (int s = 0; s < STREAMS; s++) {
                 void *small, *large;
                 tnr_stream stream = unit_stream(d);
-                assert_ok(tnr_pool_malloc(&small, 512, pool, d, stream));
-                assert_ok(tnr_pool_malloc(&large, 2 * MIB, pool, d, stream));
+                assert_ok(tnr_pool_malloc(&small, pool, 512, d, stream));
+                assert_ok(tnr_pool_malloc(&large, pool, 2 * MIB, d, stream));
             }
         }
         tnr_device_info device = {.struct_bytes = sizeof(device)};
-        assert_ok(tnr_device_get(d, &device));
+        assert_ok(tnr_device_get(&device, d));
         base[d] = device.address_base;
         bytes[d] = device.address_bytes;
         for (int e = 0; e < d; e++)
@@ -55,12 +55,12 @@ static void many_pools_and_streams(void **state)
             for (size_t s = 0; s < 2 * STREAMS; s++) { /* made, then found again */
                 void *ptr;
                 tnr_stream stream = streams[s % STREAMS];
-                assert_ok(tnr_pool_malloc(&ptr, 512 * (s + 1), pools[p], 0, stream));
+                assert_ok(tnr_pool_malloc(&ptr, pools[p], 512 * (s + 1), 0, stream));
                 if ((s + p) % 3 != 0)
                     assert_ok(tnr_free(ptr));
             }
             tnr_stats stats = {.struct_bytes = sizeof(stats)};
-            assert_ok(tnr_stats_get(0, pools[p], &stats));
+            assert_ok(tnr_stats_get(&stats, pools[p], 0));
             assert_int_equal(stats.arenas, STREAMS);
         }
         (void)unit_stats();

@@ -25,7 +25,7 @@ static void every_alignment(void **state)
             assert_ok(tnr_malloc_aligned(&blocks[i], sizes[i], alignment, 0, stream));
             assert_int_equal((uintptr_t)blocks[i] % alignment, 0);
             tnr_block_info info;
-            assert_ok(tnr_block_get((char *)blocks[i] + sizes[i] - 1, &info));
+            assert_ok(tnr_block_get(&info, (char *)blocks[i] + sizes[i] - 1));
             assert_ptr_equal(info.base, blocks[i]);
             assert_int_equal(info.bytes_requested, sizes[i]);
         }
@@ -44,7 +44,7 @@ static void the_largest(void **state)
     assert_ok(tnr_malloc_aligned(&ptr, 3 * MIB, TNR_ALIGNMENT_MAX, 0, NULL));
     assert_int_equal((uintptr_t)ptr % TNR_ALIGNMENT_MAX, 0);
     assert_ok(tnr_free(ptr));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
 }
 
@@ -78,7 +78,7 @@ static void only_its_bytes_are_mapped(void **state)
             void *ptr = aligned(sizes[i], alignment, NULL);
             assert_int_equal(reserved_now(), pages_of(sizes[i]));
             assert_ok(tnr_free(ptr));
-            assert_ok(tnr_trim(0, 0, NULL));
+            assert_ok(tnr_trim(NULL, 0, 0));
             assert_int_equal(reserved_now(), 0);
         }
 }
@@ -94,7 +94,7 @@ static void many_at_once(void **state)
     assert_int_equal(reserved_now(), BLOCKS * 4 * MIB);
     for (size_t i = 0; i < BLOCKS; i++)
         assert_ok(tnr_free(blocks[i]));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(reserved_now(), 0);
 }
 
@@ -103,12 +103,12 @@ static void up_to_the_limit(void **state)
 {
     (void)state;
     unit_start("address_space_gb:32", "MEMORY=4G", NULL);
-    assert_ok(tnr_limit_set(0, 64 * MIB));
+    assert_ok(tnr_limit_set(64 * MIB, 0));
     for (size_t alignment = 2 * MIB; alignment <= TNR_ALIGNMENT_MAX; alignment *= 8) {
         void *ptr = aligned(64 * MIB, alignment, NULL);
         assert_int_equal(reserved_now(), 64 * MIB);
         assert_ok(tnr_free(ptr));
-        assert_ok(tnr_trim(0, 0, NULL));
+        assert_ok(tnr_trim(NULL, 0, 0));
     }
 }
 

@@ -16,7 +16,7 @@ static void zero_bytes(void **state)
     assert_ok(tnr_malloc(&ptr, 0, 0, NULL));
     assert_null(ptr);
     ptr = &ptr;
-    assert_ok(tnr_pool_malloc(&ptr, 0, NULL, 0, NULL));
+    assert_ok(tnr_pool_malloc(&ptr, NULL, 0, 0, NULL));
     assert_null(ptr);
     assert_ok(tnr_free(NULL));
     assert_int_equal(unit_stats().allocation[0].allocated, 0);
@@ -38,7 +38,7 @@ static void sizes_that_cannot_be(void **state)
         assert_error(tnr_malloc(&ptr, overflow[i], 0, NULL), TNR_ERR_INVALID_SIZE, "1 EiB");
         assert_null(ptr);
         ptr = &ptr;
-        assert_error(tnr_pool_malloc(&ptr, overflow[i], NULL, 0, NULL), TNR_ERR_INVALID_SIZE, NULL);
+        assert_error(tnr_pool_malloc(&ptr, NULL, overflow[i], 0, NULL), TNR_ERR_INVALID_SIZE, NULL);
         assert_null(ptr);
         assert_error(tnr_malloc_aligned(&ptr, overflow[i], 4096, 0, NULL), TNR_ERR_INVALID_SIZE,
                      NULL);
@@ -61,7 +61,7 @@ static void sizes_around_the_borders(void **state)
         for (size_t bytes = borders[i] - 1; bytes <= borders[i] + 1; bytes++) {
             void *ptr = unit_malloc(bytes, NULL);
             tnr_block_info info;
-            assert_ok(tnr_block_get(ptr, &info));
+            assert_ok(tnr_block_get(&info, ptr));
             assert_int_equal(info.bytes, (bytes + 511) / 512 * 512);
             (void)unit_stats();
         }
@@ -75,14 +75,14 @@ static void null_and_versions(void **state)
     tnr_driver_info driver = {.struct_bytes = 1};
     tnr_device_info device = {.struct_bytes = 1};
     assert_error(tnr_malloc(NULL, 1, 0, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
-    assert_error(tnr_pool_malloc(NULL, 1, NULL, 0, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
+    assert_error(tnr_pool_malloc(NULL, NULL, 1, 0, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
     assert_error(tnr_malloc_aligned(NULL, 1, 512, 0, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
-    assert_error(tnr_stats_get(0, NULL, NULL), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
-    assert_error(tnr_stats_get(0, NULL, &stats), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
+    assert_error(tnr_stats_get(NULL, NULL, 0), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
+    assert_error(tnr_stats_get(&stats, NULL, 0), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
     assert_error(tnr_driver_get(NULL), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
     assert_error(tnr_driver_get(&driver), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
-    assert_error(tnr_device_get(0, NULL), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
-    assert_error(tnr_device_get(0, &device), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
+    assert_error(tnr_device_get(NULL, 0), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
+    assert_error(tnr_device_get(&device, 0), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
     assert_int_equal(tnr_version(), TNR_VERSION_NUMBER);
     assert_int_equal(unit_stats().allocation[0].allocated, 0);
 }

@@ -51,11 +51,11 @@ static void sizes_that_share_a_slot(void **state)
         void *small = unit_malloc(512 * units, NULL);
         assert_ok(tnr_free(small));
         void *large = unit_malloc(512 * other, NULL);
-        assert_ok(tnr_block_get(large, &info));
+        assert_ok(tnr_block_get(&info, large));
         assert_int_equal(info.bytes, 512 * other);
         assert_ok(tnr_free(large));
         small = unit_malloc(512 * units, NULL);
-        assert_ok(tnr_block_get(small, &info));
+        assert_ok(tnr_block_get(&info, small));
         assert_int_equal(info.bytes, 512 * units);
         assert_ok(tnr_free(small));
         assert_ok(tnr_validate(0));

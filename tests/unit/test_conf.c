@@ -15,7 +15,7 @@
 static tnr_setting_info setting_find(const char *key)
 {
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
-    for (size_t i = 0; tnr_setting_get(i, &info) == TNR_OK; i++)
+    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++)
         if (strcmp(info.key, key) == 0)
             return info;
     fail_msg("there is no setting %s", key);
@@ -102,7 +102,7 @@ static void no_key_is_left_out(void **state)
 {
     (void)state;
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
-    for (size_t i = 0; tnr_setting_get(i, &info) == TNR_OK; i++) {
+    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++) {
         assert_true(strlen(info.help) > 20 && strlen(info.allowed) > 0);
         size_t v = 0;
         while (v < VALUES && strcmp(values[v].key, info.key) != 0)
@@ -110,10 +110,10 @@ static void no_key_is_left_out(void **state)
         if (v == VALUES)
             fail_msg("the table of values lacks %s", info.key);
     }
-    assert_error(tnr_setting_get(100000, &info), TNR_ERR_INVALID_ARGUMENT, "settings");
+    assert_error(tnr_setting_get(&info, 100000), TNR_ERR_INVALID_ARGUMENT, "settings");
     info.struct_bytes = 3;
-    assert_error(tnr_setting_get(0, &info), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
-    assert_error(tnr_setting_get(0, NULL), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
+    assert_error(tnr_setting_get(&info, 0), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
+    assert_error(tnr_setting_get(NULL, 0), TNR_ERR_INVALID_ARGUMENT, "struct_bytes");
 }
 
 /* Let choice_find accept a prefix (span >= length): "wai" was taken and the table test failed. */
@@ -275,7 +275,7 @@ static void what_is_fixed_at_start_is_busy_later(void **state)
     assert_setting("small_limit_kb", "512");
     size_t at_start = 0;
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
-    for (size_t i = 0; tnr_setting_get(i, &info) == TNR_OK; i++)
+    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++)
         at_start += info.at_start != 0;
     assert_int_equal(at_start, sizeof(fixed) / sizeof(fixed[0]));
     assert_ok(tnr_shutdown(0));

@@ -18,9 +18,9 @@ static void addresses_tell_the_device(void **state)
     for (int i = 0; i < 4; i++) {
         tnr_block_info info;
         tnr_device_info device = {.struct_bytes = sizeof(device)};
-        assert_ok(tnr_block_get((char *)blocks[i] + 4095, &info));
+        assert_ok(tnr_block_get(&info, (char *)blocks[i] + 4095));
         assert_int_equal(info.device, i);
-        assert_ok(tnr_device_get(i, &device));
+        assert_ok(tnr_device_get(&device, i));
         assert_true((uintptr_t)blocks[i] - device.address_base < device.address_bytes);
         simcuda_live live;
         assert_int_equal(simcuda_live_get(i, &live), 0);
@@ -41,25 +41,25 @@ static void limits_and_statistics_are_their_own(void **state)
     void *more;
     assert_error(tnr_malloc(&more, 20 * MIB, 1, NULL), TNR_ERR_OUT_OF_MEMORY, "Device 1");
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_ok(tnr_stats_get(1, NULL, &stats));
+    assert_ok(tnr_stats_get(&stats, NULL, 1));
     assert_int_equal(stats.num_ooms, 1);
     assert_int_equal(stats.bytes_live, 20 * MIB);
     assert_int_equal(unit_stats().num_ooms, 0);
-    assert_ok(tnr_limit_set(1, 0));
+    assert_ok(tnr_limit_set(0, 1));
     assert_ok(tnr_malloc(&more, MIB, 0, NULL));
     assert_ok(tnr_free(b));
     size_t released;
-    assert_ok(tnr_trim(0, 0, &released));
-    assert_ok(tnr_stats_get(1, NULL, &stats));
+    assert_ok(tnr_trim(&released, 0, 0));
+    assert_ok(tnr_stats_get(&stats, NULL, 1));
     assert_int_equal(stats.reserved_bytes.current, 20 * MIB); /* untouched by the other's trim */
     tnr_pool pool;
     assert_ok(tnr_pool_create(&pool, 1, NULL));
-    assert_error(tnr_pool_malloc(&more, 1, pool, 0, NULL), TNR_ERR_INVALID_DEVICE, "on device 1");
-    assert_error(tnr_stats_get(0, pool, &stats), TNR_ERR_INVALID_DEVICE, "on device 1");
+    assert_error(tnr_pool_malloc(&more, pool, 1, 0, NULL), TNR_ERR_INVALID_DEVICE, "on device 1");
+    assert_error(tnr_stats_get(&stats, pool, 0), TNR_ERR_INVALID_DEVICE, "on device 1");
     assert_ok(tnr_pool_push(pool)); /* routes device 1 only */
     tnr_block_info info;
     assert_ok(tnr_malloc(&more, 1, 0, NULL));
-    assert_ok(tnr_block_get(more, &info));
+    assert_ok(tnr_block_get(&info, more));
     assert_null(info.pool);
     assert_ok(tnr_pool_pop(pool));
 }
@@ -80,9 +80,9 @@ static void unused_devices_cost_nothing(void **state)
     assert_int_equal(simcuda_live_get(5, &live), 0);
     assert_int_equal(live.primary_references, 1);
     tnr_device_info device = {.struct_bytes = sizeof(device)};
-    assert_ok(tnr_device_get(4, &device));
+    assert_ok(tnr_device_get(&device, 4));
     assert_int_equal(device.in_use, 0);
-    assert_ok(tnr_device_get(5, &device));
+    assert_ok(tnr_device_get(&device, 5));
     assert_int_equal(device.in_use, 1);
 }
 
@@ -97,12 +97,12 @@ static void no_such_device(void **state)
         tnr_device_info device = {.struct_bytes = sizeof(device)};
         assert_error(tnr_malloc(&ptr, 1, bad[i], NULL), TNR_ERR_INVALID_DEVICE, "reports 2");
         assert_null(ptr);
-        assert_error(tnr_pool_malloc(&ptr, 1, NULL, bad[i], NULL), TNR_ERR_INVALID_DEVICE, NULL);
-        assert_error(tnr_trim(bad[i], 0, NULL), TNR_ERR_INVALID_DEVICE, NULL);
-        assert_error(tnr_stats_get(bad[i], NULL, &stats), TNR_ERR_INVALID_DEVICE, NULL);
+        assert_error(tnr_pool_malloc(&ptr, NULL, 1, bad[i], NULL), TNR_ERR_INVALID_DEVICE, NULL);
+        assert_error(tnr_trim(NULL, 0, bad[i]), TNR_ERR_INVALID_DEVICE, NULL);
+        assert_error(tnr_stats_get(&stats, NULL, bad[i]), TNR_ERR_INVALID_DEVICE, NULL);
         assert_error(tnr_stats_reset_peaks(bad[i]), TNR_ERR_INVALID_DEVICE, NULL);
-        assert_error(tnr_device_get(bad[i], &device), TNR_ERR_INVALID_DEVICE, NULL);
-        assert_int_equal(tnr_stats_json(bad[i], NULL, NULL, 0), 0);
+        assert_error(tnr_device_get(&device, bad[i]), TNR_ERR_INVALID_DEVICE, NULL);
+        assert_int_equal(tnr_stats_json(NULL, 0, NULL, bad[i]), 0);
         if (bad[i] >= 0)
             assert_error(tnr_validate(bad[i]), TNR_ERR_INVALID_DEVICE, NULL);
     }

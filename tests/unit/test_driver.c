@@ -20,8 +20,8 @@ static void start_fails(tnr_status status, const char *text)
     assert_error(tnr_malloc(&ptr, 1, 0, NULL), status, text);
     assert_null(ptr);
     assert_error(tnr_pool_create(&pool, 0, NULL), status, text);
-    assert_error(tnr_stats_get(0, NULL, &stats), status, text);
-    assert_error(tnr_trim(0, 0, NULL), status, text);
+    assert_error(tnr_stats_get(&stats, NULL, 0), status, text);
+    assert_error(tnr_trim(NULL, 0, 0), status, text);
 }
 
 static void no_driver(void **state)
@@ -70,7 +70,7 @@ static void no_virtual_memory_management(void **state)
     (void)state;
     unit_start(NULL, "VMM=0", NULL);
     tnr_device_info info = {.struct_bytes = sizeof(info)};
-    assert_ok(tnr_device_get(0, &info));
+    assert_ok(tnr_device_get(&info, 0));
     assert_int_equal(info.has_vmm, 0);
     assert_int_equal(info.granularity_bytes, 0);
     for (int i = 0; i < 100; i++) {
@@ -89,7 +89,7 @@ static void a_device_that_cannot_be_used(void **state)
     (void)state;
     unit_start(NULL, NULL);
     tnr_device_info info = {.struct_bytes = sizeof(info)};
-    assert_ok(tnr_device_get(0, &info));
+    assert_ok(tnr_device_get(&info, 0));
     if (info.has_fabric && info.has_gpu_direct_rdma)
         skip();
     assert_ok(tnr_configure(info.has_fabric ? "gpu_direct_rdma:on" : "handle_type:fabric"));
@@ -116,7 +116,7 @@ static void granularity_and_address_space(void **state)
     unit_start("address_space_gb:16384", "RESERVE=40G", NULL);
     (void)unit_malloc(1, NULL);
     tnr_device_info info = {.struct_bytes = sizeof(info)};
-    assert_ok(tnr_device_get(0, &info));
+    assert_ok(tnr_device_get(&info, 0));
     assert_int_equal(info.address_bytes, 32 * GIB);
     (void)unit_stats();
 }

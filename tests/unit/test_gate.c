@@ -13,7 +13,7 @@
 static size_t bytes_of(const void *ptr)
 {
     tnr_block_info info;
-    assert_ok(tnr_block_get(ptr, &info));
+    assert_ok(tnr_block_get(&info, ptr));
     return info.bytes;
 }
 
@@ -54,9 +54,9 @@ static void a_route_is_followed(void **state)
     void *routed = unit_malloc(4096, NULL);
     assert_ok(tnr_pool_pop(pool));
     void *plain = unit_malloc(4096, NULL);
-    assert_ok(tnr_block_get(routed, &info));
+    assert_ok(tnr_block_get(&info, routed));
     assert_ptr_equal(info.pool, pool);
-    assert_ok(tnr_block_get(plain, &info));
+    assert_ok(tnr_block_get(&info, plain));
     assert_null(info.pool);
     assert_ok(tnr_free(routed));
     assert_ok(tnr_free(plain));

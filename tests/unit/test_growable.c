@@ -31,7 +31,7 @@ static void *reserve(size_t bytes_max, tnr_stream stream)
 static tnr_block_info info_of(const void *ptr)
 {
     tnr_block_info info;
-    assert_ok(tnr_block_get(ptr, &info));
+    assert_ok(tnr_block_get(&info, ptr));
     return info;
 }
 
@@ -113,7 +113,7 @@ static void interior_pointers_after_growth(void **state)
     for (size_t at = 0; at < 34 * MIB; at += 77 * KIB)
         assert_ptr_equal(info_of(ptr + at).base, ptr);
     tnr_block_info info;
-    assert_error(tnr_block_get(ptr + 36 * MIB, &info), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_block_get(&info, ptr + 36 * MIB), TNR_ERR_NOT_LIVE, NULL);
     assert_error(tnr_free(ptr + 20 * MIB), TNR_ERR_INTERIOR_POINTER, NULL);
     assert_error(tnr_commit(ptr + 20 * MIB, 50 * MIB), TNR_ERR_INTERIOR_POINTER, "the block's");
     assert_ok(tnr_free(ptr));
@@ -168,7 +168,7 @@ static void without_memory(void **state)
     assert_error(tnr_shutdown(0), TNR_ERR_BUSY, NULL);
     assert_ok(tnr_free(ptr));
     assert_error(tnr_free(ptr), TNR_ERR_NOT_LIVE, NULL);
-    assert_error(tnr_block_get(ptr, &info), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_block_get(&info, ptr), TNR_ERR_NOT_LIVE, NULL);
     assert_int_equal(unit_stats().allocation[TNR_WORLD_ALL].current, 0);
     (void)reserve(64 * MIB, NULL); /* and what is left is ended by force */
     assert_ok(tnr_pool_destroy(pool));
@@ -188,9 +188,9 @@ static void out_of_memory(void **state)
     tnr_stats stats = unit_stats();
     assert_int_equal(stats.reserved_bytes.current, 40 * MIB);
     assert_int_equal(info_of(ptr).bytes_requested, 10 * MIB);
-    assert_ok(tnr_limit_set(0, 44 * MIB));
+    assert_ok(tnr_limit_set(44 * MIB, 0));
     assert_error(tnr_commit(ptr, 15 * MIB), TNR_ERR_LIMIT, NULL);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
     assert_ok(tnr_free(other));
     assert_ok(tnr_commit(ptr, 60 * MIB)); /* with the memory of the freed block */
     for (size_t at = 0; at < 10 * MIB; at += 4 * KIB)
@@ -240,7 +240,7 @@ static void memory_serves_others_after_the_free(void **state)
     assert_int_equal(unit_stats().reserved_bytes.current, 32 * MIB);
     assert_ok(tnr_free(second));
     assert_ok(tnr_free(block));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_int_equal(unit_stats().chunks_stale, 0);
 }
@@ -285,7 +285,7 @@ static void free_with_uses(void **state)
     void *block = unit_malloc(30 * MIB, own); /* cannot have it yet */
     assert_true(unit_stats().reserved_bytes.current >= 30 * MIB);
     assert_int_equal(cuMemsetD8Async((CUdeviceptr)block, 2, 30 * MIB, own), CUDA_SUCCESS);
-    assert_ok(tnr_trim(0, 0, NULL)); /* waits for the use */
+    assert_ok(tnr_trim(NULL, 0, 0)); /* waits for the use */
     assert_int_equal(unit_stats().reserved_bytes.current, 30 * MIB);
     assert_int_equal(simcuda_races(), 0);
     ptr = reserve(64 * MIB, own);
@@ -312,7 +312,7 @@ static void outlives_its_stream(void **state)
     assert_ok(tnr_commit(ptr, 8 * MIB));
     assert_int_equal(info_of(ptr).bytes, 8 * MIB);
     assert_ok(tnr_free(ptr));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_ptr_equal(reserve(64 * MIB, NULL), ptr); /* and its addresses go on */
     context_leave();
@@ -431,7 +431,7 @@ static void freed_while_it_grows(void **state)
         assert_int_equal(unit_stats().allocation[TNR_WORLD_ALL].current, 1);
         assert_error(tnr_free(growing_block), TNR_ERR_NOT_LIVE, NULL);
         assert_ok(tnr_free(full));
-        assert_ok(tnr_trim(0, 0, NULL));
+        assert_ok(tnr_trim(NULL, 0, 0));
         assert_int_equal(unit_stats().reserved_bytes.current, 0);
         assert_int_equal(unit_stop(NULL), 0);
     }

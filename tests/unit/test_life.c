@@ -29,7 +29,7 @@ static void shutdown_and_restart(void **state)
         assert_ok(tnr_shutdown(0)); /* harmless */
         assert_error(tnr_free(ptr), TNR_ERR_FOREIGN_POINTER, NULL);
         tnr_block_info info;
-        assert_error(tnr_block_get(ptr, &info), TNR_ERR_FOREIGN_POINTER, NULL);
+        assert_error(tnr_block_get(&info, ptr), TNR_ERR_FOREIGN_POINTER, NULL);
         assert_ok(tnr_validate(-1));
         simcuda_live live;
         assert_int_equal(simcuda_live_get(-1, &live), 0);
@@ -52,7 +52,7 @@ static void routes_do_not_survive(void **state)
     assert_ok(tnr_shutdown(1));
     void *ptr = unit_malloc(1, NULL);
     tnr_block_info info;
-    assert_ok(tnr_block_get(ptr, &info));
+    assert_ok(tnr_block_get(&info, ptr));
     assert_null(info.pool);
     assert_error(tnr_pool_pop(pool), TNR_ERR_INVALID_ARGUMENT, "pushed last");
 }
@@ -79,31 +79,31 @@ static void child_calls_everything(void *block)
         tnr_malloc(&ptr, 1, 0, NULL),
         tnr_malloc_aligned(&ptr, 1, 512, 0, NULL),
         tnr_free(block),
-        tnr_block_get(block, &info),
+        tnr_block_get(&info, block),
         tnr_pool_create(&pool, 0, NULL),
         tnr_pool_destroy(fork_pool),
-        tnr_pool_malloc(&ptr, 1, fork_pool, 0, NULL),
-        tnr_pool_malloc(&ptr, 1, NULL, 0, NULL),
+        tnr_pool_malloc(&ptr, fork_pool, 1, 0, NULL),
+        tnr_pool_malloc(&ptr, NULL, 1, 0, NULL),
         tnr_pool_push(fork_pool),
         tnr_pool_push(NULL),
         tnr_pool_pop(fork_pool),
-        tnr_trim(0, 0, &size),
+        tnr_trim(&size, 0, 0),
         tnr_pool_trim(&size, fork_pool, 0, 0),
         tnr_pool_trim(&size, NULL, 0, 0),
-        tnr_limit_set(0, 1),
+        tnr_limit_set(1, 0),
         tnr_pool_limit_set(fork_pool, 1, 0),
         tnr_pool_limit_set(NULL, 1, 0),
-        tnr_limit_get(0, &size),
-        tnr_stats_get(0, NULL, &stats),
+        tnr_limit_get(&size, 0),
+        tnr_stats_get(&stats, NULL, 0),
         tnr_stats_reset_peaks(0),
         tnr_driver_get(&driver),
-        tnr_device_get(0, &device),
+        tnr_device_get(&device, 0),
         tnr_validate(0),
     };
     for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)
         if (results[i] != TNR_ERR_AFTER_FORK)
             _exit((int)i + 1);
-    if (strstr(tnr_last_error(), "fork") == NULL || tnr_stats_json(0, NULL, NULL, 0) != 0)
+    if (strstr(tnr_last_error(), "fork") == NULL || tnr_stats_json(NULL, 0, NULL, 0) != 0)
         _exit(100);
     _exit(0);
 }
@@ -144,7 +144,7 @@ static void driver_ends_first(void *data)
         _exit(3);
     if (tnr_malloc(&ptr, 4096, 0, NULL) != TNR_OK || tnr_free(ptr) != TNR_OK)
         _exit(4);
-    if (tnr_trim(0, 0, NULL) != TNR_ERR_SHUTDOWN || tnr_validate(0) != TNR_OK)
+    if (tnr_trim(NULL, 0, 0) != TNR_ERR_SHUTDOWN || tnr_validate(0) != TNR_OK)
         _exit(5);
     tnr_status status = tnr_shutdown(1);
     if (status != TNR_ERR_SHUTDOWN && status != TNR_OK)
@@ -183,7 +183,7 @@ static void visits(void)
     assert_ok(tnr_malloc(&ptr, 5 * MIB, 1, NULL));
     assert_same_context();
     assert_ok(tnr_pool_create(&pool, 1, NULL));
-    assert_ok(tnr_pool_malloc(&more, 100, pool, 1, NULL));
+    assert_ok(tnr_pool_malloc(&more, pool, 100, 1, NULL));
     assert_same_context();
     assert_error(tnr_malloc(&more, 100 * MIB, 1, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_same_context();
@@ -192,7 +192,7 @@ static void visits(void)
     assert_same_context();
     simcuda_fail_clear();
     assert_ok(tnr_free(ptr));
-    assert_ok(tnr_trim(1, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 1));
     assert_same_context();
     assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, NULL);
     assert_same_context();

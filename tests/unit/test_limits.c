@@ -14,10 +14,10 @@ static void the_device_s_limit(void **state)
     (void)state;
     unit_start(NULL, NULL);
     size_t limit;
-    assert_ok(tnr_limit_get(0, &limit));
+    assert_ok(tnr_limit_get(&limit, 0));
     assert_true(limit == SIZE_MAX);
-    assert_ok(tnr_limit_set(0, 20 * MIB));
-    assert_ok(tnr_limit_get(0, &limit));
+    assert_ok(tnr_limit_set(20 * MIB, 0));
+    assert_ok(tnr_limit_get(&limit, 0));
     assert_int_equal(limit, 20 * MIB);
     assert_int_equal(unit_stats().limit_bytes, 20 * MIB);
     void *a = unit_malloc(12 * MIB, NULL);
@@ -41,17 +41,17 @@ static void a_limit_below_what_is_mapped(void **state)
     unit_start(NULL, NULL);
     void *a = unit_malloc(10 * MIB, NULL);
     void *b = NULL;
-    assert_ok(tnr_limit_set(0, 4 * MIB));
+    assert_ok(tnr_limit_set(4 * MIB, 0));
     tnr_block_info info;
-    assert_ok(tnr_block_get(a, &info));
+    assert_ok(tnr_block_get(&info, a));
     assert_error(tnr_malloc(&b, 2 * MIB, 0, NULL), TNR_ERR_LIMIT, NULL);
     assert_ok(tnr_free(a));
     b = unit_malloc(2 * MIB, NULL); /* cached memory still serves */
     assert_ok(tnr_free(b));
     assert_ok(tnr_limit_set(0, 0));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_error(tnr_malloc(&b, 1, 0, NULL), TNR_ERR_LIMIT, NULL);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
     (void)unit_malloc(1, NULL);
 }
 
@@ -60,14 +60,14 @@ static void a_fraction_of_the_device(void **state)
     (void)state;
     size_t limit;
     unit_start("per_process_memory_fraction:0.25", "MEMORY=128M", NULL);
-    assert_ok(tnr_limit_get(0, &limit));
+    assert_ok(tnr_limit_get(&limit, 0));
     assert_int_equal(limit, 32 * MIB);
     void *ptr = unit_malloc(30 * MIB, NULL);
     void *more;
     assert_error(tnr_malloc(&more, 4 * MIB, 0, NULL), TNR_ERR_LIMIT, "fraction");
     assert_ok(tnr_free(ptr));
     unit_start("per_process_memory_fraction:1", "MEMORY=128M", NULL);
-    assert_ok(tnr_limit_get(0, &limit));
+    assert_ok(tnr_limit_get(&limit, 0));
     assert_true(limit == SIZE_MAX);
 }
 
@@ -84,7 +84,7 @@ static void the_excess_goes_first(void **state)
     for (int i = 0; i < STREAMS; i++)
         assert_ok(tnr_free(blocks[i]));
     assert_int_equal(unit_stats().reserved_bytes.current, STREAMS * 4 * MIB);
-    assert_ok(tnr_limit_set(0, 4 * MIB));
+    assert_ok(tnr_limit_set(4 * MIB, 0));
     void *block = unit_malloc(2 * MIB, NULL);
     assert_true(unit_stats().reserved_bytes.current <= 4 * MIB);
     assert_int_equal(unit_stats().num_ooms, 0);
@@ -99,8 +99,8 @@ static void pools_share_the_device_s_limit(void **state)
     tnr_pool pool;
     void *a, *b;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
-    assert_ok(tnr_limit_set(0, 16 * MIB));
-    assert_ok(tnr_pool_malloc(&a, 12 * MIB, pool, 0, NULL));
+    assert_ok(tnr_limit_set(16 * MIB, 0));
+    assert_ok(tnr_pool_malloc(&a, pool, 12 * MIB, 0, NULL));
     assert_error(tnr_malloc(&b, 6 * MIB, 0, NULL), TNR_ERR_LIMIT, NULL);
     assert_ok(tnr_free(a));
     b = unit_malloc(6 * MIB, NULL);
@@ -130,7 +130,7 @@ static void hopeless_requests_cost_nothing(void **state)
     void *ptr;
     for (size_t i = 0; i < 10; i++)
         assert_ok(tnr_malloc(&ptr, 5 * MIB, 0, unit_stream(0)));
-    assert_ok(tnr_limit_set(0, 100 * MIB));
+    assert_ok(tnr_limit_set(100 * MIB, 0));
     assert_error(tnr_malloc(&ptr, 101 * MIB, 0, NULL), TNR_ERR_LIMIT, "Tenure out of memory");
 }
 
@@ -139,9 +139,9 @@ static void bad_arguments(void **state)
     (void)state;
     size_t limit;
     unit_start(NULL, NULL);
-    assert_error(tnr_limit_get(0, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
-    assert_error(tnr_limit_get(1, &limit), TNR_ERR_INVALID_DEVICE, NULL);
-    assert_error(tnr_limit_set(-1, 1), TNR_ERR_INVALID_DEVICE, NULL);
+    assert_error(tnr_limit_get(NULL, 0), TNR_ERR_INVALID_ARGUMENT, "null");
+    assert_error(tnr_limit_get(&limit, 1), TNR_ERR_INVALID_DEVICE, NULL);
+    assert_error(tnr_limit_set(1, -1), TNR_ERR_INVALID_DEVICE, NULL);
 }
 
 /* A full device refuses each new chunk, which takes it longer than a move. So after one refusal

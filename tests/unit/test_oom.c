@@ -21,7 +21,7 @@ static void the_report(void **state)
     void *big, *small, *none = &none;
     options.name = "weights";
     assert_ok(tnr_pool_create(&pool, 0, &options));
-    assert_ok(tnr_pool_malloc(&big, 40 * MIB, pool, 0, stream));
+    assert_ok(tnr_pool_malloc(&big, pool, 40 * MIB, 0, stream));
     small = unit_malloc(10 * MIB, NULL);
     tnr_stats before = unit_stats();
     assert_error(tnr_malloc(&none, 30 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
@@ -106,16 +106,16 @@ static void the_reason_is_the_limit_that_refused(void **state)
     tnr_pool pool;
     options.limit_bytes = 40 * MIB;
     assert_ok(tnr_pool_create(&pool, 0, &options));
-    assert_ok(tnr_limit_set(0, 64 * MIB));
+    assert_ok(tnr_limit_set(64 * MIB, 0));
     tnr_stream stream = unit_stream(0);
-    assert_ok(tnr_pool_malloc(&ptr, 20 * MIB, pool, 0, stream));
-    assert_error(tnr_pool_malloc(&ptr, 30 * MIB, pool, 0, stream), TNR_ERR_LIMIT, "pool");
+    assert_ok(tnr_pool_malloc(&ptr, pool, 20 * MIB, 0, stream));
+    assert_error(tnr_pool_malloc(&ptr, pool, 30 * MIB, 0, stream), TNR_ERR_LIMIT, "pool");
     assert_int_equal(asked.calls, 1);
     check_asked(TNR_OOM_POOL_LIMIT, pool, stream, 30 * MIB);
     assert_error(tnr_malloc(&ptr, 50 * MIB, 0, NULL), TNR_ERR_LIMIT, "tnr_limit_set");
     assert_int_equal(asked.calls, 2);
     check_asked(TNR_OOM_DEVICE_LIMIT, NULL, NULL, 50 * MIB);
-    assert_ok(tnr_limit_set(0, SIZE_MAX));
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
     assert_error(tnr_malloc(&ptr, 250 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_int_equal(asked.calls, 3);
     check_asked(TNR_OOM_DEVICE, NULL, NULL, 250 * MIB);
@@ -134,13 +134,13 @@ static void what_can_never_fit(void **state)
     tnr_pool pool;
     options.limit_bytes = 11 * MIB;
     assert_ok(tnr_pool_create(&pool, 0, &options));
-    assert_ok(tnr_pool_malloc(&cache, 4 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&cache, pool, 4 * MIB, 0, NULL));
     assert_error(tnr_malloc(&ptr, 66 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, "in all");
     assert_error(tnr_malloc(&ptr, TNR_BYTES_MAX, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_error(tnr_malloc(&ptr, TNR_BYTES_MAX + 1, 0, NULL), TNR_ERR_INVALID_SIZE, NULL);
-    assert_error(tnr_pool_malloc(&ptr, 12 * MIB, pool, 0, NULL), TNR_ERR_LIMIT, "pool");
-    assert_error(tnr_pool_malloc(&ptr, 10 * MIB + 1, pool, 0, NULL), TNR_ERR_LIMIT, "pool");
-    assert_ok(tnr_limit_set(0, 32 * MIB));
+    assert_error(tnr_pool_malloc(&ptr, pool, 12 * MIB, 0, NULL), TNR_ERR_LIMIT, "pool");
+    assert_error(tnr_pool_malloc(&ptr, pool, 10 * MIB + 1, 0, NULL), TNR_ERR_LIMIT, "pool");
+    assert_ok(tnr_limit_set(32 * MIB, 0));
     assert_error(tnr_malloc(&ptr, 33 * MIB, 0, NULL), TNR_ERR_LIMIT, "tnr_limit_set");
     assert_ok(tnr_pool_push(pool));
     void *growable;

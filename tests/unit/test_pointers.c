@@ -25,11 +25,11 @@ static void foreign_pointers(void **state)
     tnr_stats before = unit_stats();
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         assert_error(tnr_free(foreign[i]), TNR_ERR_FOREIGN_POINTER, "not allocated by Tenure");
-        assert_error(tnr_block_get(foreign[i], &info), TNR_ERR_FOREIGN_POINTER, NULL);
+        assert_error(tnr_block_get(&info, foreign[i]), TNR_ERR_FOREIGN_POINTER, NULL);
     }
-    assert_error(tnr_block_get(NULL, &info), TNR_ERR_FOREIGN_POINTER, NULL);
+    assert_error(tnr_block_get(&info, NULL), TNR_ERR_FOREIGN_POINTER, NULL);
     tnr_device_info device = {.struct_bytes = sizeof(device)};
-    assert_ok(tnr_device_get(0, &device));
+    assert_ok(tnr_device_get(&device, 0));
     uintptr_t end = device.address_base + device.address_bytes;
     assert_error(tnr_free((void *)end), TNR_ERR_FOREIGN_POINTER, NULL);
     assert_error(tnr_free((void *)(device.address_base - 1)), TNR_ERR_FOREIGN_POINTER, NULL);
@@ -52,7 +52,7 @@ static void interior_pointers(void **state)
         for (size_t offset = 1; offset < sizes[i]; offset = offset * 2 + offset % 2) {
             tnr_block_info info;
             assert_error(tnr_free(ptr + offset), TNR_ERR_INTERIOR_POINTER, start);
-            assert_ok(tnr_block_get(ptr + offset, &info));
+            assert_ok(tnr_block_get(&info, ptr + offset));
             assert_ptr_equal(info.base, ptr);
             assert_int_equal(info.bytes_requested, sizes[i]);
         }
@@ -74,10 +74,10 @@ static void double_frees(void **state)
         for (int again = 0; again < 3; again++)
             assert_error(tnr_free(ptr), TNR_ERR_NOT_LIVE, "freed before");
         tnr_block_info info;
-        assert_error(tnr_block_get(ptr, &info), TNR_ERR_NOT_LIVE, NULL);
+        assert_error(tnr_block_get(&info, ptr), TNR_ERR_NOT_LIVE, NULL);
         assert_int_equal(unit_stats().allocation[0].freed, before.allocation[0].freed);
         assert_ok(tnr_free(keep));
-        assert_ok(tnr_trim(0, 0, NULL)); /* the address has lost its memory */
+        assert_ok(tnr_trim(NULL, 0, 0)); /* the address has lost its memory */
         assert_error(tnr_free(ptr), TNR_ERR_NOT_LIVE, NULL);
     }
 }
@@ -90,17 +90,17 @@ static void a_block_s_description(void **state)
     tnr_pool pool;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     void *ptr;
-    assert_ok(tnr_pool_malloc(&ptr, 1000, pool, 0, stream));
+    assert_ok(tnr_pool_malloc(&ptr, pool, 1000, 0, stream));
     tnr_block_info info;
-    assert_ok(tnr_block_get((char *)ptr + 1023, &info)); /* the slack belongs to the block */
+    assert_ok(tnr_block_get(&info, (char *)ptr + 1023)); /* the slack belongs to the block */
     assert_ptr_equal(info.base, ptr);
     assert_int_equal(info.bytes, 1024);
     assert_int_equal(info.bytes_requested, 1000);
     assert_int_equal(info.device, 0);
     assert_ptr_equal(info.stream, stream);
     assert_ptr_equal(info.pool, pool);
-    assert_error(tnr_block_get((char *)ptr + 1024, &info), TNR_ERR_NOT_LIVE, NULL);
-    assert_error(tnr_block_get(ptr, NULL), TNR_ERR_INVALID_ARGUMENT, "null");
+    assert_error(tnr_block_get(&info, (char *)ptr + 1024), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_block_get(NULL, ptr), TNR_ERR_INVALID_ARGUMENT, "null");
 }
 
 int main(void)

@@ -31,14 +31,14 @@ static tnr_pool pool_make(size_t limit)
 static tnr_pool pool_of(const void *ptr)
 {
     tnr_block_info info;
-    assert_ok(tnr_block_get(ptr, &info));
+    assert_ok(tnr_block_get(&info, ptr));
     return info.pool;
 }
 
 static tnr_stats pool_stats(tnr_pool pool)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    assert_ok(tnr_stats_get(0, pool, &stats));
+    assert_ok(tnr_stats_get(&stats, pool, 0));
     return stats;
 }
 
@@ -49,15 +49,15 @@ static void pools_are_apart(void **state)
     tnr_pool a = pool_make(0);
     tnr_pool b = pool_make(0);
     void *in_a, *in_b, *in_default;
-    assert_ok(tnr_pool_malloc(&in_a, 4096, a, 0, NULL));
-    assert_ok(tnr_pool_malloc(&in_b, 4096, b, 0, NULL));
-    assert_ok(tnr_pool_malloc(&in_default, 4096, NULL, 0, NULL));
+    assert_ok(tnr_pool_malloc(&in_a, a, 4096, 0, NULL));
+    assert_ok(tnr_pool_malloc(&in_b, b, 4096, 0, NULL));
+    assert_ok(tnr_pool_malloc(&in_default, NULL, 4096, 0, NULL));
     assert_ptr_equal(pool_of(in_a), a);
     assert_ptr_equal(pool_of(in_b), b);
     assert_null(pool_of(in_default));
     assert_ok(tnr_free(in_a));
     void *again;
-    assert_ok(tnr_pool_malloc(&again, 4096, b, 0, NULL));
+    assert_ok(tnr_pool_malloc(&again, b, 4096, 0, NULL));
     assert_ptr_not_equal(again, in_a); /* never from another pool's free memory */
     assert_int_equal(pool_stats(a).bytes_live, 0);
     assert_int_equal(pool_stats(b).bytes_live, 8192);
@@ -74,14 +74,14 @@ static void a_pool_s_own_counters(void **state)
     unit_start(NULL, NULL);
     tnr_pool pool = pool_make(0);
     void *ptr;
-    assert_ok(tnr_pool_malloc(&ptr, 5 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&ptr, pool, 5 * MIB, 0, NULL));
     tnr_stats stats = pool_stats(pool);
     assert_int_equal(stats.reserved_bytes.current, 6 * MIB);
     assert_int_equal(stats.reserved_bytes.allocated - stats.reserved_bytes.freed, 6 * MIB);
     assert_int_equal(stats.segment.current, stats.chunks_created - stats.chunks_released);
     assert_true(stats.segment.current > 0);
     assert_ok(tnr_free(ptr));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     stats = pool_stats(pool);
     assert_int_equal(stats.reserved_bytes.current, 0);
     assert_int_equal(stats.reserved_bytes.peak, 6 * MIB);
@@ -96,15 +96,15 @@ static void a_pool_has_its_own_limit(void **state)
     unit_start(NULL, NULL);
     tnr_pool pool = pool_make(8 * MIB);
     void *a, *b = &a;
-    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL));
-    assert_error(tnr_pool_malloc(&b, 4 * MIB, pool, 0, NULL), TNR_ERR_LIMIT, "mine");
+    assert_ok(tnr_pool_malloc(&a, pool, 6 * MIB, 0, NULL));
+    assert_error(tnr_pool_malloc(&b, pool, 4 * MIB, 0, NULL), TNR_ERR_LIMIT, "mine");
     assert_null(b);
     assert_int_equal(pool_stats(pool).limit_bytes, 8 * MIB);
     assert_int_equal(pool_stats(pool).reserved_bytes.current, 6 * MIB);
-    assert_ok(tnr_pool_malloc(&b, 2 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 2 * MIB, 0, NULL));
     (void)unit_malloc(32 * MIB, NULL); /* the default pool has none */
     assert_ok(tnr_free(a));
-    assert_ok(tnr_pool_malloc(&a, 3 * MIB, pool, 0, unit_stream(0))); /* from its own idle memory */
+    assert_ok(tnr_pool_malloc(&a, pool, 3 * MIB, 0, unit_stream(0))); /* from its own idle memory */
     assert_true(pool_stats(pool).reserved_bytes.current <= 8 * MIB);
 }
 
@@ -121,7 +121,7 @@ static void routing_nests(void **state)
     assert_ptr_equal(pool_of(unit_malloc(1, NULL)), b);
     assert_error(tnr_pool_pop(a), TNR_ERR_INVALID_ARGUMENT, "pushed last");
     void *ptr;
-    assert_ok(tnr_pool_malloc(&ptr, 1, NULL, 0, NULL)); /* whatever the routing */
+    assert_ok(tnr_pool_malloc(&ptr, NULL, 1, 0, NULL)); /* whatever the routing */
     assert_null(pool_of(ptr));
     assert_ok(tnr_pool_pop(b));
     assert_ptr_equal(pool_of(unit_malloc(1, NULL)), a);
@@ -178,24 +178,24 @@ static void the_limit_is_set_later(void **state)
     unit_start(NULL, NULL);
     tnr_pool pool = pool_make(8 * MIB);
     void *a, *b;
-    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL));
-    assert_error(tnr_pool_malloc(&b, 4 * MIB, pool, 0, NULL), TNR_ERR_LIMIT, "tnr_pool_limit_set");
+    assert_ok(tnr_pool_malloc(&a, pool, 6 * MIB, 0, NULL));
+    assert_error(tnr_pool_malloc(&b, pool, 4 * MIB, 0, NULL), TNR_ERR_LIMIT, "tnr_pool_limit_set");
     assert_ok(tnr_pool_limit_set(pool, 10 * MIB, 0));
     assert_int_equal(pool_stats(pool).limit_bytes, 10 * MIB);
-    assert_ok(tnr_pool_malloc(&b, 4 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 4 * MIB, 0, NULL));
     assert_ok(tnr_pool_limit_set(pool, 0, 0)); /* nothing more, and what is there stays */
     void *more;
-    assert_error(tnr_pool_malloc(&more, 1, pool, 0, NULL), TNR_ERR_LIMIT, "mine");
+    assert_error(tnr_pool_malloc(&more, pool, 1, 0, NULL), TNR_ERR_LIMIT, "mine");
     assert_int_equal(pool_stats(pool).reserved_bytes.current, 10 * MIB);
     assert_ok(tnr_free(a));
-    assert_ok(tnr_pool_malloc(&a, 6 * MIB, pool, 0, NULL)); /* idle memory serves */
+    assert_ok(tnr_pool_malloc(&a, pool, 6 * MIB, 0, NULL)); /* idle memory serves */
     assert_ok(tnr_pool_limit_set(pool, SIZE_MAX, 0));
     assert_int_equal(pool_stats(pool).limit_bytes, UINT64_MAX);
-    assert_ok(tnr_pool_malloc(&more, 40 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&more, pool, 40 * MIB, 0, NULL));
 
     assert_ok(tnr_pool_limit_set(NULL, 4 * MIB, 0)); /* the default pool's, and only its */
     assert_error(tnr_malloc(&b, 6 * MIB, 0, NULL), TNR_ERR_LIMIT, "default");
-    assert_ok(tnr_pool_malloc(&b, 6 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 6 * MIB, 0, NULL));
 }
 
 /* The pool's own excess is reclaimed with what a request needs, however much it is. */
@@ -207,12 +207,12 @@ static void a_lowered_limit_takes_idle_memory_first(void **state)
     tnr_pool pool = pool_make(0);
     void *blocks[STREAMS];
     for (int i = 0; i < STREAMS; i++)
-        assert_ok(tnr_pool_malloc(&blocks[i], 4 * MIB, pool, 0, unit_stream(0)));
+        assert_ok(tnr_pool_malloc(&blocks[i], pool, 4 * MIB, 0, unit_stream(0)));
     for (int i = 0; i < STREAMS; i++)
         assert_ok(tnr_free(blocks[i]));
     assert_int_equal(pool_stats(pool).reserved_bytes.current, STREAMS * 4 * MIB);
     assert_ok(tnr_pool_limit_set(pool, 4 * MIB, 0));
-    assert_ok(tnr_pool_malloc(&blocks[0], 2 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&blocks[0], pool, 2 * MIB, 0, NULL));
     assert_true(pool_stats(pool).reserved_bytes.current <= 4 * MIB);
     assert_int_equal(unit_stats().num_ooms, 0);
     assert_ok(tnr_free(blocks[0]));
@@ -226,8 +226,8 @@ static void one_pool_is_trimmed(void **state)
     void *live, *idle;
     size_t released = 77;
     assert_ok(tnr_free(unit_malloc(20 * MIB, NULL))); /* idle, in the default pool */
-    assert_ok(tnr_pool_malloc(&live, 4 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&idle, 16 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&live, pool, 4 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&idle, pool, 16 * MIB, 0, NULL));
     assert_ok(tnr_pool_trim(&released, pool, 0, 0));
     assert_int_equal(released, 0); /* all of it is live */
     assert_ok(tnr_free(idle));
@@ -396,8 +396,8 @@ static void dead_pools_are_recognised(void **state)
     unit_start(NULL, NULL);
     tnr_pool pool = pool_make(0);
     void *ptr, *other;
-    assert_ok(tnr_pool_malloc(&ptr, 3 * MIB, pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&other, 100, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&ptr, pool, 3 * MIB, 0, NULL));
+    assert_ok(tnr_pool_malloc(&other, pool, 100, 0, NULL));
     assert_ok(tnr_free(ptr));
     assert_ok(tnr_free(other));
     assert_ok(tnr_pool_destroy(pool));
@@ -406,14 +406,14 @@ static void dead_pools_are_recognised(void **state)
     assert_int_equal(live.handles, 0); /* all of it went back */
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
     void *none = &none;
-    assert_error(tnr_pool_malloc(&none, 1, pool, 0, NULL), TNR_ERR_INVALID_POOL, "destroyed");
+    assert_error(tnr_pool_malloc(&none, pool, 1, 0, NULL), TNR_ERR_INVALID_POOL, "destroyed");
     assert_null(none);
     assert_error(tnr_pool_push(pool), TNR_ERR_INVALID_POOL, "destroyed");
     assert_error(tnr_pool_destroy(pool), TNR_ERR_INVALID_POOL, "destroyed");
-    assert_error(tnr_stats_get(0, pool, &stats), TNR_ERR_INVALID_POOL, "destroyed");
+    assert_error(tnr_stats_get(&stats, pool, 0), TNR_ERR_INVALID_POOL, "destroyed");
     assert_error(tnr_free(ptr), TNR_ERR_NOT_LIVE, NULL);
     tnr_block_info info;
-    assert_error(tnr_block_get(other, &info), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_block_get(&info, other), TNR_ERR_NOT_LIVE, NULL);
     uint64_t no_pool[64] = {1, 2, 3};
     assert_error(tnr_pool_destroy((tnr_pool)(void *)no_pool), TNR_ERR_INVALID_POOL, "not a pool");
     assert_error(tnr_pool_destroy(NULL), TNR_ERR_INVALID_POOL, "default pool");
@@ -442,9 +442,9 @@ static void bad_options(void **state)
     options.handle_type = TNR_HANDLE_NONE;
     assert_ok(tnr_pool_create(&pool, 0, &options));
     void *ptr;
-    assert_ok(tnr_pool_malloc(&ptr, 1, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&ptr, pool, 1, 0, NULL));
     tnr_device_info device = {.struct_bytes = sizeof(device)};
-    assert_ok(tnr_device_get(0, &device));
+    assert_ok(tnr_device_get(&device, 0));
     options.handle_type = TNR_HANDLE_FABRIC;
     if (!device.has_fabric)
         assert_error(tnr_pool_create(&pool, 0, &options), TNR_ERR_INVALID_ARGUMENT, "fabric");

@@ -16,23 +16,23 @@ static void trim_keeps_what_it_is_told_to(void **state)
     void *live = unit_malloc(3 * MIB, NULL);
     assert_ok(tnr_free(ptr));
     size_t released;
-    assert_ok(tnr_trim(0, SIZE_MAX, &released));
+    assert_ok(tnr_trim(&released, SIZE_MAX, 0));
     assert_int_equal(released, 0);
-    assert_ok(tnr_trim(0, 30 * MIB, &released));
+    assert_ok(tnr_trim(&released, 30 * MIB, 0));
     assert_int_equal(released, 14 * MIB);
     assert_int_equal(unit_stats().reserved_bytes.current, 30 * MIB);
-    assert_ok(tnr_trim(0, 0, &released));
+    assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 4 * MIB); /* the live block's chunks */
     simcuda_live on_device;
     assert_int_equal(simcuda_live_get(0, &on_device), 0);
     assert_int_equal(on_device.handle_bytes, 4 * MIB);
     tnr_block_info info;
-    assert_ok(tnr_block_get(live, &info));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_block_get(&info, live));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_ok(tnr_free(live));
-    assert_ok(tnr_trim(0, 0, &released));
+    assert_ok(tnr_trim(&released, 0, 0));
     assert_int_equal(released, 4 * MIB);
-    assert_error(tnr_trim(5, 0, &released), TNR_ERR_INVALID_DEVICE, NULL);
+    assert_error(tnr_trim(&released, 0, 5), TNR_ERR_INVALID_DEVICE, NULL);
     assert_int_equal(released, 0);
 }
 
@@ -44,10 +44,10 @@ static void trim_flushes_bins(void **state)
     void *a = unit_malloc(512, NULL);
     void *b = unit_malloc(512, NULL);
     assert_ok(tnr_free(a));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 2 * MIB);
     assert_ok(tnr_free(b));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_int_equal(unit_stats().bytes_free, 0);
     (void)unit_malloc(512, NULL); /* and the arena still serves */
@@ -67,7 +67,7 @@ static void trim_after_moves(void **state)
     assert_int_equal(stats.served[TNR_SERVED_SHARED], 1);
     assert_int_equal(stats.reserved_bytes.current, 16 * MIB);
     assert_ok(tnr_free(b));
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     simcuda_live live;
     assert_int_equal(simcuda_live_get(0, &live), 0);
     assert_int_equal(live.handles, 0);
@@ -88,7 +88,7 @@ static void work_is_waited_for(void **state)
     assert_int_equal(cuMemsetD8Async((CUdeviceptr)ptr, 1, 8 * MIB, stream), CUDA_SUCCESS);
     assert_ok(tnr_free(ptr));
     assert_true(simcuda_pending() > 0);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
     assert_int_equal(simcuda_violations(), 0);
     assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
@@ -115,11 +115,11 @@ static void release_threshold(void **state)
     tnr_pool pool;
     assert_ok(tnr_pool_create(&pool, 0, &options));
     void *a, *b;
-    assert_ok(tnr_pool_malloc(&a, 50 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&a, pool, 50 * MIB, 0, NULL));
     assert_ok(tnr_free(a));
-    assert_ok(tnr_pool_malloc(&b, 1, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&b, pool, 1, 0, NULL));
     tnr_stats of_pool = {.struct_bytes = sizeof(of_pool)};
-    assert_ok(tnr_stats_get(0, pool, &of_pool));
+    assert_ok(tnr_stats_get(&of_pool, pool, 0));
     assert_int_equal(of_pool.reserved_bytes.current, 50 * MIB);
 }
 
@@ -131,7 +131,7 @@ static void garbage_collection_threshold(void **state)
     tnr_pool pool;
     void *a;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
-    assert_ok(tnr_pool_malloc(&a, 24 * MIB, pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&a, pool, 24 * MIB, 0, NULL));
     assert_ok(tnr_free(a));
     (void)unit_malloc(6 * MIB, NULL); /* 30 of 32 MiB: nothing is given back */
     assert_int_equal(unit_stats().reserved_bytes.current, 30 * MIB);

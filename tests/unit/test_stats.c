@@ -48,7 +48,7 @@ static void counters_are_exact(void **state)
     s = unit_stats();
     stat_is(&s.allocation[TNR_WORLD_ALL], 0, 0, 2);
     assert_int_equal(s.reserved_bytes.peak, s.reserved_bytes.current);
-    assert_ok(tnr_trim(0, 0, NULL));
+    assert_ok(tnr_trim(NULL, 0, 0));
     s = unit_stats();
     assert_int_equal(s.segment.current, 0);
     assert_int_equal(s.segment.freed, s.segment.allocated);
@@ -156,7 +156,7 @@ static void json_says_the_same(void **state)
     (void)unit_malloc(3000, NULL);
     assert_ok(tnr_free(unit_malloc(9 * MIB, NULL)));
     tnr_stats s = unit_stats();
-    size_t length = tnr_stats_json(0, NULL, text, sizeof(text));
+    size_t length = tnr_stats_json(text, sizeof(text), NULL, 0);
     assert_int_equal(length, strlen(text));
     json_is_well_formed(text);
     assert_int_equal(json_number(text, "device"), 0);
@@ -177,7 +177,7 @@ static void json_says_the_same(void **state)
     assert_int_equal(json_number(text, "num_ooms"), 0);
     tnr_pool pool;
     assert_ok(tnr_pool_create(&pool, 0, NULL));
-    assert_true(tnr_stats_json(0, pool, text, sizeof(text)) > 0);
+    assert_true(tnr_stats_json(text, sizeof(text), pool, 0) > 0);
     json_is_well_formed(text);
     assert_int_equal(json_number(text, "pools"), 1);
 }
@@ -190,13 +190,13 @@ static void json_into_small_buffers(void **state)
     static char part[32768];
     unit_start(NULL, NULL);
     (void)unit_malloc(1, NULL);
-    size_t length = tnr_stats_json(0, NULL, whole, sizeof(whole));
+    size_t length = tnr_stats_json(whole, sizeof(whole), NULL, 0);
     assert_true(length < sizeof(whole));
-    assert_int_equal(tnr_stats_json(0, NULL, NULL, 0), length);
-    assert_int_equal(tnr_stats_json(0, NULL, NULL, 100), length);
+    assert_int_equal(tnr_stats_json(NULL, 0, NULL, 0), length);
+    assert_int_equal(tnr_stats_json(NULL, 100, NULL, 0), length);
     for (size_t bytes = 1; bytes <= length + 2; bytes += bytes < 300 ? 1 : 97) {
         memset(part, 'x', sizeof(part));
-        assert_int_equal(tnr_stats_json(0, NULL, part, bytes), length);
+        assert_int_equal(tnr_stats_json(part, bytes, NULL, 0), length);
         size_t expected = bytes - 1 < length ? bytes - 1 : length;
         assert_int_equal(strlen(part), expected);
         assert_memory_equal(part, whole, expected < 40 ? expected : 40);

@@ -155,7 +155,7 @@ static void blocks_are_rounded(void **state)
     unit_start("roundup_power2_divisions:4", NULL);
     void *ptr = unit_malloc(1200 * KIB, NULL);
     tnr_block_info info;
-    assert_ok(tnr_block_get(ptr, &info));
+    assert_ok(tnr_block_get(&info, ptr));
     assert_int_equal(info.bytes, 1280 * KIB);
     assert_int_equal(info.bytes_requested, 1200 * KIB);
     assert_int_equal(unit_stats().bytes_slack, 80 * KIB);

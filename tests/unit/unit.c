@@ -129,7 +129,7 @@ tnr_stats unit_stats(void)
 {
     tnr_stats stats;
     stats.struct_bytes = sizeof(stats);
-    assert_ok(tnr_stats_get(0, NULL, &stats));
+    assert_ok(tnr_stats_get(&stats, NULL, 0));
     assert_ok(tnr_validate(0));
     assert_int_equal(stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                          stats.bytes_retired,

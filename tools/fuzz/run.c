@@ -105,7 +105,7 @@ static void race_reported(const simcuda_report *report, void *data)
 static int gated_begin(fuzz_run *run)
 {
     for (int d = 0; d < run->setup->devices; d++)
-        if (tnr_limit_set(d, (size_t)run->setup->memory_bytes) != TNR_OK) {
+        if (tnr_limit_set((size_t)run->setup->memory_bytes, d) != TNR_OK) {
             run_fail(run, FUZZ_VERDICT_SETUP, "setup", "%s", tnr_last_error());
             return -1;
         }

@@ -111,7 +111,7 @@ static int run_configure(fuzz_run *run, const fuzz_op *op)
 static int run_stats(fuzz_run *run, const fuzz_op *op)
 {
     static char text[32768];
-    if (tnr_stats_json(op->device, NULL, text, sizeof(text)) == 0 && !run_was_sabotaged(run))
+    if (tnr_stats_json(text, sizeof(text), NULL, op->device) == 0 && !run_was_sabotaged(run))
         run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_stats_json: %s", tnr_last_error());
     return run_succeeded(run, tnr_stats_reset_peaks(op->device), "tnr_stats_reset_peaks");
 }
@@ -127,7 +127,7 @@ static int run_fault(fuzz_run *run, const fuzz_op *op)
 static int run_trim(fuzz_run *run, const fuzz_op *op)
 {
     size_t released = 0;
-    tnr_status status = tnr_trim(op->device, (size_t)op->n, &released);
+    tnr_status status = tnr_trim(&released, (size_t)op->n, op->device);
     if (!run_succeeded(run, status, "tnr_trim"))
         return 0;
     run_hash(run, released);
@@ -139,8 +139,8 @@ static int run_limit(fuzz_run *run, const fuzz_op *op)
     size_t limit = (size_t)op->n;
     if (run->device->is_gated && limit > run->setup->memory_bytes)
         limit = (size_t)run->setup->memory_bytes; /* all that the program was drawn for */
-    if (!run_succeeded(run, tnr_limit_set(op->device, limit), "tnr_limit_set") ||
-        !run_succeeded(run, tnr_limit_get(op->device, &limit), "tnr_limit_get"))
+    if (!run_succeeded(run, tnr_limit_set(limit, op->device), "tnr_limit_set") ||
+        !run_succeeded(run, tnr_limit_get(&limit, op->device), "tnr_limit_get"))
         return 0;
     run->model.limit_bytes[op->device] = limit;
     run->limit_seen[op->device] = 0; /* what is mapped now may be above it: compare anew */
@@ -169,7 +169,7 @@ int run_control(fuzz_run *run, const fuzz_op *op)
             tnr_snapshot_write("/dev/null", op->n == 0 ? TNR_SNAPSHOT_JSON : TNR_SNAPSHOT_PICKLE);
         return run_succeeded(run, status, "tnr_snapshot_write");
     case FUZZ_HISTORY:
-        status = tnr_history_set(op->n == 0 ? TNR_HISTORY_OFF : TNR_HISTORY_LIGHT, 4096);
+        status = tnr_history_set(4096, op->n == 0 ? TNR_HISTORY_OFF : TNR_HISTORY_LIGHT);
         return run_succeeded(run, status, "tnr_history_set");
     case FUZZ_SLEEP:
     case FUZZ_WAKE:

@@ -66,7 +66,7 @@ static int run_finish(fuzz_run *run, const fuzz_op *op)
     tnr_cuda_graph made = NULL;
     tnr_status status =
         op->kind == FUZZ_CAPTURE_END
-            ? tnr_capture_end(device, origin_of(run, op->graph), &made, &run->graphs[op->graph])
+            ? tnr_capture_end(&made, &run->graphs[op->graph], device, origin_of(run, op->graph))
             : tnr_capture_abort(device, origin_of(run, op->graph));
     int is_made = run_succeeded(run, status, fuzz_kind_verb((fuzz_kind)op->kind)) && made != NULL;
     run->cuda_graphs[op->graph] = made;
@@ -116,7 +116,7 @@ static int run_audit(fuzz_run *run, const fuzz_op *op)
 {
     tnr_audit audit = {.struct_bytes = sizeof(audit)};
     tnr_status status =
-        tnr_graph_audit(run->cuda_graphs[op->graph], run->graphs[op->graph], &audit, NULL, NULL);
+        tnr_graph_audit(&audit, run->cuda_graphs[op->graph], run->graphs[op->graph], NULL, NULL);
     if (!run_succeeded(run, status, "tnr_graph_audit"))
         return 0;
     if (audit.proved + audit.unproved != audit.found || audit.unproved != 0)

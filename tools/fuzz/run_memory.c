@@ -19,7 +19,7 @@ static tnr_status malloc_call(fuzz_run *run, const fuzz_op *op, void **ptr)
     tnr_pool pool = run->pools[op->pool];
     tnr_status status;
     if (op->kind == FUZZ_MALLOC && run->model.streams[op->stream].graph == 0)
-        return tnr_pool_malloc(ptr, (size_t)op->n, pool, device, stream);
+        return tnr_pool_malloc(ptr, pool, (size_t)op->n, device, stream);
     if (op->kind == FUZZ_RESERVE)
         return tnr_reserve(ptr, (size_t)op->n, device, stream);
     status = tnr_pool_push(pool); /* null: the default pool */
@@ -196,7 +196,7 @@ static int run_look(fuzz_run *run, const fuzz_op *op)
 {
     const model_block *block = &run->model.blocks[op->block];
     tnr_block_info info;
-    tnr_status status = tnr_block_get((const void *)(block->base + (uintptr_t)op->n), &info);
+    tnr_status status = tnr_block_get(&info, (const void *)(block->base + (uintptr_t)op->n));
     if (!run_succeeded(run, status, "tnr_block_get"))
         return 0;
     if ((uintptr_t)info.base != block->base || info.device != block->device ||

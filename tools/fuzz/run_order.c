@@ -70,7 +70,7 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
     if (!driver_succeeded(run, run->device->event_record(*handle, stream), "cuEventRecord"))
         return 0;
     if (op->n == 1) {
-        tnr_status status = tnr_event_recorded(device, *handle, stream, before);
+        tnr_status status = tnr_event_recorded(*handle, device, stream, before);
         if (!run_succeeded(run, status, "tnr_event_recorded")) {
             tnr_event_destroyed(*handle);
             done.n = 0;
@@ -89,7 +89,7 @@ static int run_tell(fuzz_run *run, const fuzz_op *op)
     while (!run->model.streams[stream].is_there ||
            run->model.streams[stream].component != event->component)
         stream++;
-    tnr_status status = tnr_event_recorded(event->device, run->events[op->event],
+    tnr_status status = tnr_event_recorded(run->events[op->event], event->device,
                                            run->streams[stream], run->moments[op->event]);
     if (!run_succeeded(run, status, "tnr_event_recorded"))
         return 0;
@@ -109,7 +109,7 @@ static int run_wait(fuzz_run *run, const fuzz_op *op)
     fuzz_op done = *op;
     int device = run_device_of(run, op->stream);
     if (op->n != 0 &&
-        !run_succeeded(run, tnr_stream_waited(device, stream, event, before), "tnr_stream_waited"))
+        !run_succeeded(run, tnr_stream_waited(event, device, stream, before), "tnr_stream_waited"))
         done.n = 0; /* Tenure may not have seen the stream */
     model_did_wait(&run->model, &done);
     return 1;

@@ -34,7 +34,7 @@ static int statistics_get(fuzz_run *run, int device, tnr_stats *stats)
     uint64_t hits = run->device->fail_hits();
     memset(stats, 0, sizeof(*stats));
     stats->struct_bytes = sizeof(*stats);
-    if (tnr_stats_get(device, NULL, stats) == TNR_OK)
+    if (tnr_stats_get(stats, NULL, device) == TNR_OK)
         return 1;
     if (run->device->fail_hits() == hits)
         run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_stats_get: %s", tnr_last_error());

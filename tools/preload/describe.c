@@ -20,7 +20,7 @@ static int block_find(CUdeviceptr address, tnr_block_info *block, int *is_live)
 {
     if (service_of_address(address) == NULL || !service_enter())
         return 0;
-    *is_live = tnr_block_get((const void *)(uintptr_t)address, block) == TNR_OK;
+    *is_live = tnr_block_get(block, (const void *)(uintptr_t)address) == TNR_OK;
     service_leave();
     return 1;
 }
@@ -41,7 +41,7 @@ CUresult CUDAAPI replace_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes
         return result;
     service_device *device = service_here_started();
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    if (device != NULL && tnr_stats_get(device->index, NULL, &stats) == TNR_OK) {
+    if (device != NULL && tnr_stats_get(&stats, NULL, device->index) == TNR_OK) {
         /* What Tenure keeps for the next allocation is as good as free. */
         uint64_t used = stats.bytes_live + stats.bytes_slack;
         uint64_t held = stats.reserved_bytes.current;

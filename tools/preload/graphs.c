@@ -116,7 +116,7 @@ CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph gr
         return result;
     tnr_graph number = 0;
     service_device *device = order_device(stream);
-    if (device != NULL && tnr_capture_attach(device->index, stream, NULL, &number) == TNR_OK) {
+    if (device != NULL && tnr_capture_attach(&number, device->index, stream, NULL) == TNR_OK) {
         handles_set(&attached, origin_key(stream), number);
         service_count_one(COUNT_CAPTURES);
     }
@@ -142,7 +142,7 @@ static int capture_end(CUstream stream, CUgraph *graph, CUresult *result)
     if (graph == NULL || !service_enter())
         return 0;
     if (handles_get(&begun, origin_key(stream), &device)) {
-        tnr_status status = tnr_capture_end((int)device - 1, stream, graph, &number);
+        tnr_status status = tnr_capture_end(graph, &number, (int)device - 1, stream);
         /* Another thread than the one that began it: the driver has an error for that. */
         is_ended = status != TNR_ERR_CAPTURE;
         *result = service_result(status);

@@ -145,7 +145,7 @@ CUresult CUDAAPI replace_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr a
     if (handle == NULL || service_of_address(address) == NULL || !service_enter())
         return REAL(cuIpcGetMemHandle, (handle, address));
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (tnr_block_get((const void *)(uintptr_t)address, &info) == TNR_OK) {
+    if (tnr_block_get(&info, (const void *)(uintptr_t)address) == TNR_OK) {
         pthread_mutex_lock(&ipc.mutex);
         result = server_start() != 0 ? CUDA_ERROR_OPERATING_SYSTEM : export_make(&info, &serial);
         ipc_name name = {NAME_MAGIC, ipc.process, ipc.token, serial};

@@ -155,7 +155,7 @@ static void malloc_settle(const service_device *device)
 
 static tnr_status malloc_anywhere(service_device *device, size_t bytes, void **block)
 {
-    tnr_status status = tnr_pool_malloc(block, bytes, device->pool, device->index, device->stream);
+    tnr_status status = tnr_pool_malloc(block, device->pool, bytes, device->index, device->stream);
     if (status == TNR_OK)
         malloc_settle(device);
     return status;
@@ -283,7 +283,7 @@ static int async_serve(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CU
                     !graphs_is_strange(stream) && pool_stand_in(device, pool, &own);
     if (is_served) {
         *status = own == NULL ? tnr_malloc(&block, bytes, device->index, stream)
-                              : tnr_pool_malloc(&block, bytes, own, device->index, stream);
+                              : tnr_pool_malloc(&block, own, bytes, device->index, stream);
         is_served = !is_passed_on(*status);
         if (is_served)
             *result = alloc_result(*status, block, address);

@@ -303,7 +303,7 @@ static void record_made(CUevent event, CUstream stream, tnr_moment before)
     if (atomic_load_explicit(&is_given_up, memory_order_relaxed) || !service_enter())
         return;
     service_device *device = order_device_started(stream);
-    if (device != NULL && tnr_event_recorded(device->index, event, stream, before) == TNR_OK)
+    if (device != NULL && tnr_event_recorded(event, device->index, stream, before) == TNR_OK)
         service_count_one(COUNT_RECORDS);
     service_leave();
 }
@@ -344,7 +344,7 @@ CUresult CUDAAPI replace_cuStreamWaitEvent(CUstream stream, CUevent event, unsig
         !service_enter())
         return result;
     service_device *device = order_device_started(stream);
-    if (device != NULL && tnr_stream_waited(device->index, stream, event, before) == TNR_OK)
+    if (device != NULL && tnr_stream_waited(event, device->index, stream, before) == TNR_OK)
         service_count_one(COUNT_WAITS);
     service_leave();
     return result;

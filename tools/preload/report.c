@@ -28,7 +28,7 @@ static sums sums_take(void)
     sums all = {0, 0, 0, 0};
     for (int i = 0; i < SERVICE_DEVICES_MAX; i++) {
         tnr_stats stats = {.struct_bytes = sizeof(stats)};
-        if (!atomic_load(&service_device_at(i)->is_on) || tnr_stats_get(i, NULL, &stats) != TNR_OK)
+        if (!atomic_load(&service_device_at(i)->is_on) || tnr_stats_get(&stats, NULL, i) != TNR_OK)
             continue;
         all.live_blocks += stats.allocation[TNR_WORLD_ALL].current;
         all.live_bytes += stats.bytes_live;

@@ -160,7 +160,7 @@ static void snapshot_setting_make(char *setting, size_t room, const char *path, 
 static void snapshot_path_number(void)
 {
     tnr_setting_info info = {.struct_bytes = sizeof(info)};
-    for (size_t i = 0; tnr_setting_get(i, &info) == TNR_OK; i++) {
+    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++) {
         char setting[8192];
         if (strcmp(info.key, "snapshot_at_exit") != 0 || strstr(info.value, "%p") == NULL)
             continue;
@@ -208,7 +208,7 @@ static tnr_status device_start(service_device *device, int index)
         return TNR_ERR_DRIVER;
     status = tnr_stream_created(index, device->stream);
     if (status == TNR_OK)
-        status = tnr_device_get(index, &info);
+        status = tnr_device_get(&info, index);
     if (status != TNR_OK)
         return status;
     device->index = index;

@@ -52,7 +52,7 @@ static int tenure_release(void *ptr, CUstream stream)
 
 static void tenure_trim(void)
 {
-    if (tnr_trim(bench.device, 0, NULL) != TNR_OK)
+    if (tnr_trim(NULL, 0, bench.device) != TNR_OK)
         fprintf(stderr, "tenure bench: trimming failed: %s\n", tnr_last_error());
 }
 
@@ -76,7 +76,7 @@ void bench_cell_calls(bench_cell *cell, uint64_t calls)
 int bench_counts_read(const bench_setup *setup, bench_counts *counts)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    if (tnr_stats_get(setup->active->device, NULL, &stats) != TNR_OK)
+    if (tnr_stats_get(&stats, NULL, setup->active->device) != TNR_OK)
         return -1;
     *counts = (bench_counts){.has_calls = 1,
                              .has_served = 1,

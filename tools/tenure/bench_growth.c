@@ -168,7 +168,7 @@ static int move_prepare(const bench_setup *setup, move_pool *self, size_t chunks
     if (tnr_pool_create(&self->pool, device, NULL) != TNR_OK)
         return move_fail(cell);
     for (; self->count < 2 * chunks; self->count++)
-        if (tnr_pool_malloc(&self->blocks[self->count], chunk_bytes, self->pool, device, stream) !=
+        if (tnr_pool_malloc(&self->blocks[self->count], self->pool, chunk_bytes, device, stream) !=
             TNR_OK)
             return move_fail(cell);
     for (size_t i = 0; i < self->count; i += 2) {
@@ -186,15 +186,15 @@ static int move_measure(const bench_setup *setup, move_pool *self, size_t chunks
     void *ptr = NULL;
     tnr_stats before = {.struct_bytes = sizeof(before)}, after = {.struct_bytes = sizeof(after)};
     /* Chunks are counted for the device, and nobody else is at work on it. */
-    if (tnr_stats_get(device, NULL, &before) != TNR_OK)
+    if (tnr_stats_get(&before, NULL, device) != TNR_OK)
         return move_fail(cell);
     uint64_t calls = bench_driver_calls(setup);
     uint64_t began = clock_now_ns();
     tnr_status status =
-        tnr_pool_malloc(&ptr, chunks * chunk_bytes, self->pool, device, setup->streams[0]);
+        tnr_pool_malloc(&ptr, self->pool, chunks * chunk_bytes, device, setup->streams[0]);
     uint64_t ns = bench_net_ns(setup, clock_now_ns() - began);
     bench_cell_calls(cell, bench_driver_calls(setup) - calls);
-    if (status != TNR_OK || tnr_stats_get(device, NULL, &after) != TNR_OK ||
+    if (status != TNR_OK || tnr_stats_get(&after, NULL, device) != TNR_OK ||
         tnr_free(ptr) != TNR_OK)
         return move_fail(cell);
     uint64_t moved = after.chunks_moved - before.chunks_moved;

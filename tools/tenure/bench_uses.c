@@ -192,7 +192,7 @@ static int waiting_begin(uses_bench *self, int by_torch)
 static int waiting_check(uses_bench *self)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    if (tnr_stats_get(self->setup->active->device, NULL, &stats) == TNR_OK &&
+    if (tnr_stats_get(&stats, NULL, self->setup->active->device) == TNR_OK &&
         stats.blocks_retired >= WAITING_BLOCKS)
         return 0;
     snprintf(self->error, sizeof(self->error), "only %llu blocks were waiting at the end",

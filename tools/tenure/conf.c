@@ -42,7 +42,7 @@ static int setting_next(size_t index, tnr_setting_info *info)
 {
     memset(info, 0, sizeof(*info));
     info->struct_bytes = sizeof(*info);
-    return tnr_setting_get(index, info) == TNR_OK;
+    return tnr_setting_get(info, index) == TNR_OK;
 }
 
 static int is_wanted(const tnr_setting_info *info)

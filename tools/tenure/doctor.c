@@ -117,7 +117,7 @@ static void devices_find(findings *all)
     for (int i = 0; i < all->driver.devices_count && i < DEVICES_MAX; i++) {
         tnr_device_info *device = &all->devices[i];
         device->struct_bytes = sizeof(*device);
-        tnr_status status = tnr_device_get(i, device);
+        tnr_status status = tnr_device_get(device, i);
         if (status != TNR_OK) {
             start_failed(all, status);
             continue;
@@ -234,7 +234,7 @@ static void settings_print(void)
     heading("Settings that differ from their defaults");
     for (size_t i = 0;; i++) {
         tnr_setting_info info = {.struct_bytes = sizeof(info)};
-        if (tnr_setting_get(i, &info) != TNR_OK)
+        if (tnr_setting_get(&info, i) != TNR_OK)
             break;
         if (!info.is_set)
             continue;
@@ -323,7 +323,7 @@ static void surroundings_json(json_writer *json)
     json_object_begin(json, "settings");
     for (size_t i = 0;; i++) {
         tnr_setting_info info = {.struct_bytes = sizeof(info)};
-        if (tnr_setting_get(i, &info) != TNR_OK)
+        if (tnr_setting_get(&info, i) != TNR_OK)
             break;
         if (info.is_set)
             json_text(json, info.key, info.value);

@@ -95,7 +95,7 @@ static int stats_read(replay *run, tnr_stats *stats)
 {
     memset(stats, 0, sizeof(*stats));
     stats->struct_bytes = sizeof(*stats);
-    tnr_status status = tnr_stats_get(run->active->device, NULL, stats);
+    tnr_status status = tnr_stats_get(stats, NULL, run->active->device);
     return status == TNR_OK ? 0 : fail_library(run, "tnr_stats_get", status);
 }
 
@@ -247,7 +247,7 @@ static int replay_set_up(replay *run)
     const trace *source = run->source;
     size_t records = source->ops_count * (size_t)run->settings->loops * RECORDS_PER_OP;
     tnr_status status = run->settings->snapshot
-                            ? tnr_history_set(TNR_HISTORY_LIGHT, records + RECORDS_EXTRA)
+                            ? tnr_history_set(records + RECORDS_EXTRA, TNR_HISTORY_LIGHT)
                             : TNR_OK;
     if (status != TNR_OK)
         return fail_library(run, "tnr_history_set", status);

@@ -119,7 +119,7 @@ static exit_code library_open(session *result, char *error, size_t error_bytes)
         return EXIT_CODE_BAD_INPUT;
     }
     result->device_info.struct_bytes = sizeof(result->device_info);
-    status = tnr_device_get(result->device, &result->device_info);
+    status = tnr_device_get(&result->device_info, result->device);
     return status == TNR_OK ? EXIT_CODE_OK : library_failed(status, error, error_bytes);
 }
 

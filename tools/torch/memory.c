@@ -130,9 +130,9 @@ void tenure_torch_reset(void)
     tnr_status status = tnr_driver_get(&driver);
     for (int i = 0; status == TNR_OK && i < driver.devices_count; i++) {
         tnr_device_info device = {.struct_bytes = sizeof(device)};
-        status = tnr_device_get(i, &device);
+        status = tnr_device_get(&device, i);
         if (status == TNR_OK && device.in_use)
-            status = tnr_trim(i, 0, NULL);
+            status = tnr_trim(NULL, 0, i);
     }
     if (status != TNR_OK)
         torch_failed("tnr_trim", status);
@@ -142,11 +142,11 @@ void tenure_torch_memory_fraction(double fraction, int device)
 {
     size_t limit = SIZE_MAX;
     tnr_device_info info = {.struct_bytes = sizeof(info)};
-    tnr_status status = tnr_device_get(device, &info);
+    tnr_status status = tnr_device_get(&info, device);
     if (status == TNR_OK) {
         if (fraction < 1)
             limit = fraction > 0 ? (size_t)(fraction * (double)info.memory_bytes) : 0;
-        status = tnr_limit_set(device, limit);
+        status = tnr_limit_set(limit, device);
     }
     if (status != TNR_OK)
         torch_failed("tnr_limit_set", status);
@@ -155,7 +155,7 @@ void tenure_torch_memory_fraction(double fraction, int device)
 void *tenure_torch_base_alloc(void *ptr, size_t *bytes)
 {
     tnr_block_info block;
-    if (ptr == NULL || tnr_block_get(ptr, &block) != TNR_OK)
+    if (ptr == NULL || tnr_block_get(&block, ptr) != TNR_OK)
         return ptr;
     if (bytes != NULL)
         *bytes = block.bytes;

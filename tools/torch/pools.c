@@ -182,7 +182,7 @@ static tnr_status routing_attach(routing *route, tnr_stream stream)
 {
     tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
     options.pool = route->pool->captured;
-    tnr_status status = tnr_capture_attach(route->pool->device, stream, &options, &route->graph);
+    tnr_status status = tnr_capture_attach(&route->graph, route->pool->device, stream, &options);
     route->is_attached = status == TNR_OK;
     return status;
 }

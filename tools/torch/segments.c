@@ -69,7 +69,7 @@ void *tenure_torch_segment_malloc(size_t bytes, int device, tnr_stream stream)
     tnr_pool pool;
     tnr_status status = pool_get(device, &pool);
     if (status == TNR_OK)
-        status = tnr_pool_malloc(&ptr, bytes, pool, device, stream);
+        status = tnr_pool_malloc(&ptr, pool, bytes, device, stream);
     if (status != TNR_OK && status != TNR_ERR_OUT_OF_MEMORY && status != TNR_ERR_LIMIT)
         torch_failed_quietly("a segment for torch.cuda.MemPool");
     return ptr;

@@ -22,6 +22,9 @@
  * tnr_free is stream-ordered in the same way: it returns at once, and the memory is handed out
  * again only to work that the device runs after everything enqueued on that stream so far.
  *
+ * Order of arguments, everywhere: what the call writes, the object or pointer that it is about,
+ * sizes, device, stream, options. docs/upgrading.md has what was otherwise before 0.2.
+ *
  * Threads. Every function may be called from any thread at any time, except where it says
  * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
  * not survive fork(): in a child every call returns TNR_ERR_AFTER_FORK and changes nothing.
@@ -190,7 +193,7 @@ typedef struct tnr_block_info {
 /* Describes the live block that contains `ptr`, which may point anywhere inside it. Never blocks,
  * never calls the driver. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER,
  * TNR_ERR_NOT_LIVE. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_block_get(const void *ptr, tnr_block_info *info);
+TNR_NODISCARD TNR_API tnr_status tnr_block_get(tnr_block_info *info, const void *ptr);
 
 /* ---- pools --------------------------------------------------------------------------------- */
 
@@ -233,7 +236,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
  * device is the pool's; `device` must match it. Adds TNR_ERR_INVALID_POOL. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, size_t bytes, tnr_pool pool,
+TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size_t bytes,
                                                  int device, tnr_stream stream);
 
 /* Routes the calling thread's tnr_malloc calls on the pool's device to this pool, until the
@@ -256,7 +259,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_pop(tnr_pool pool);
  * nothing idle is left. Waits for work on memory that is free but may still be in use. `released`
  * may be null; otherwise it receives the bytes given back. Live blocks are never touched.
  * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_trim(int device, size_t keep_bytes, size_t *released);
+TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
 /* The same for one pool (null: the default pool of `device`, which otherwise must be the pool's):
  * until it has at most `keep_bytes` mapped. A pool that sleeps has none, and a graph pool keeps
@@ -267,8 +270,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, 
 /* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
  * A limit below what is mapped now takes effect as memory is given back. Initially the setting
  * per_process_memory_fraction of the device's memory. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_limit_set(int device, size_t limit_bytes);
-TNR_NODISCARD TNR_API tnr_status tnr_limit_get(int device, size_t *limit_bytes);
+TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
+TNR_NODISCARD TNR_API tnr_status tnr_limit_get(size_t *limit_bytes, int device);
 
 /* The most that a pool (null: the default pool of `device`, which otherwise must be the pool's) may
  * have mapped, in bytes; SIZE_MAX for no limit of its own. Like that of the device, a limit below
@@ -430,7 +433,7 @@ typedef struct tnr_stats {
  * allocates. Calls the driver only to put the device into use if nothing has yet. Errors:
  * TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of tnr_init,
  * TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_stats_get(int device, tnr_pool pool, tnr_stats *stats);
+TNR_NODISCARD TNR_API tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool pool, int device);
 
 /* Sets the peaks of a device to the current values (PyTorch: reset_peak_memory_stats). */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_reset_peaks(int device);
@@ -438,7 +441,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_stats_reset_peaks(int device);
 /* Writes the same as JSON with PyTorch's key names where the meaning is the same, into `buffer` of
  * `bytes`; always terminated. Returns the length that the whole text has, as snprintf does; 0 on
  * an error. Since 0.1.0. */
-TNR_API size_t tnr_stats_json(int device, tnr_pool pool, char *buffer, size_t bytes);
+TNR_API size_t tnr_stats_json(char *buffer, size_t bytes, tnr_pool pool, int device);
 
 /* ---- what is in force ---------------------------------------------------------------------- */
 
@@ -468,7 +471,7 @@ typedef struct tnr_device_info {
 } tnr_device_info;
 
 /* Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_ARGUMENT, those of tnr_init. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_device_get(int device, tnr_device_info *info);
+TNR_NODISCARD TNR_API tnr_status tnr_device_get(tnr_device_info *info, int device);
 
 /* One setting of TENURE_CONF. Strings belong to the library; `value` lives until the thread's next
  * call of tnr_setting_get. */
@@ -481,7 +484,7 @@ typedef struct tnr_setting_info {
 
 /* Describes setting number `index`, counted from 0. TNR_ERR_INVALID_ARGUMENT past the last one.
  * Does not need the driver. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_setting_get(size_t index, tnr_setting_info *info);
+TNR_NODISCARD TNR_API tnr_status tnr_setting_get(tnr_setting_info *info, size_t index);
 
 /* ---- errors -------------------------------------------------------------------------------- */
 

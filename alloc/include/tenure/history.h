@@ -40,7 +40,7 @@ typedef enum tnr_history_mode {
  * for a snapshot that is being written. The same as tnr_configure("history:...").
  * Errors: TNR_ERR_INVALID_ARGUMENT (no such mode, or more than 1 << 30 records),
  * TNR_ERR_HOST_MEMORY, those of tnr_init. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_history_set(tnr_history_mode mode, size_t records);
+TNR_NODISCARD TNR_API tnr_status tnr_history_set(size_t records, tnr_history_mode mode);
 
 /* How the history is doing. */
 typedef struct tnr_history_info {

@@ -111,8 +111,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream
  * it was invalid, or streams have not joined again (TNR_ERR_CAPTURE_INVALIDATED), or
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. What it held is given back; blocks allocated in it stay live
  * until they are freed. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_capture_end(int device, tnr_stream stream,
-                                                 tnr_cuda_graph *cuda_graph, tnr_graph *graph);
+TNR_NODISCARD TNR_API tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph,
+                                                 int device, tnr_stream stream);
 
 /* Ends the capture and throws the graph away, whatever state it is in. Errors: TNR_ERR_CAPTURE (as
  * tnr_capture_end), TNR_ERR_DRIVER. Since 0.1.0. */
@@ -122,9 +122,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_abort(int device, tnr_stream stream
  * number of the graph that comes of it; if none does, it ends by itself. `options->mode` is not
  * used. Errors: as tnr_capture_begin; TNR_ERR_CAPTURE if the stream is not being captured, or
  * Tenure follows that capture already. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(int device, tnr_stream stream,
-                                                    const tnr_capture_options *options,
-                                                    tnr_graph *graph);
+TNR_NODISCARD TNR_API tnr_status tnr_capture_attach(tnr_graph *graph, int device, tnr_stream stream,
+                                                    const tnr_capture_options *options);
 
 /* In place of the CUDA graph in tnr_capture_ended, for a hook that an engine calls when its
  * cuStreamEndCapture has succeeded, without saying what came of it: the graph that the driver named
@@ -146,8 +145,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_ended(tnr_graph graph, tnr_cuda_gra
 /* Keeps every block that a CUDA graph refers to, for one that was not captured through Tenure
  * (built node by node, or loaded), until it ends. Its number behaves like that of a capture.
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_graph_adopt(int device, tnr_cuda_graph cuda_graph,
-                                                 const char *name, tnr_graph *graph);
+TNR_NODISCARD TNR_API tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_graph cuda_graph,
+                                                 int device, const char *name);
 
 /* ---- pools of graphs ----------------------------------------------------------------------- */
 
@@ -192,7 +191,7 @@ typedef struct tnr_graph_info {
 } tnr_graph_info;
 
 /* Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_graph_get(tnr_graph graph, tnr_graph_info *info);
+TNR_NODISCARD TNR_API tnr_status tnr_graph_get(tnr_graph_info *info, tnr_graph graph);
 
 /* ---- audit --------------------------------------------------------------------------------- */
 
@@ -271,8 +270,8 @@ typedef void (*tnr_audit_visit)(const tnr_audit_finding *finding, void *user);
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_GRAPH, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER,
  * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_graph_audit(tnr_cuda_graph cuda_graph, tnr_graph graph,
-                                                 tnr_audit *audit, tnr_audit_visit visit,
+TNR_NODISCARD TNR_API tnr_status tnr_graph_audit(tnr_audit *audit, tnr_cuda_graph cuda_graph,
+                                                 tnr_graph graph, tnr_audit_visit visit,
                                                  void *user);
 
 /* How tnr_graph_audit_write writes. */

@@ -112,7 +112,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_block_content_set(const void *ptr, tnr_cont
  * have to pin it: that costs much more than the copy. No more and no less: 0 gives all of it back
  * that is not in use. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_BUSY (a stream capture is under way),
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, those of tnr_init. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_sleep_prepare(int device, size_t bytes);
+TNR_NODISCARD TNR_API tnr_status tnr_sleep_prepare(size_t bytes, int device);
 
 /* ---- being told ---------------------------------------------------------------------------- */
 
@@ -130,7 +130,7 @@ typedef enum tnr_sleep_event {
  * Memory may be allocated and freed. What would wait for the callback's own end may not be done: to
  * sleep or wake is refused (TNR_ERR_BUSY); do not destroy a pool that is being put to sleep or
  * woken, do not end Tenure, do not begin a capture. */
-typedef void (*tnr_sleep_callback)(tnr_sleep_event event, tnr_pool pool, int device,
+typedef void (*tnr_sleep_callback)(tnr_pool pool, int device, tnr_sleep_event event,
                                    uint64_t generation, void *user);
 
 /* Adds a callback of the process, or removes it; the same function with another `user` is another

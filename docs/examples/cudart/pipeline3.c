@@ -86,7 +86,7 @@ static void pipeline(const unsigned *host, unsigned *results, cudaStream_t uploa
 
 int main(void)
 {
-    must_tnr(tnr_history_set(TNR_HISTORY_LIGHT, 0), "recording what happens to memory");
+    must_tnr(tnr_history_set(0, TNR_HISTORY_LIGHT), "recording what happens to memory");
     void *host, *results;
     static unsigned answers[FRAMES];
     cudaStream_t upload, compute;

@@ -110,7 +110,7 @@ TNR_API tnr_moment tnr_moment_now(void);
 /* `event` was recorded on `stream`, by a call that began after the moment `before`. Recording it
  * again replaces what was announced. Errors: TNR_ERR_INVALID_EVENT (null), TNR_ERR_INVALID_STREAM,
  * TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(int device, tnr_event event, tnr_stream stream,
+TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(tnr_event event, int device, tnr_stream stream,
                                                     tnr_moment before);
 
 /* `event` was or will be destroyed: forgets what was announced of it. Call it too before recording
@@ -122,7 +122,7 @@ TNR_API void tnr_event_destroyed(tnr_event event);
  * `before`. Counts if the event's latest record was announced before that moment; else which record
  * is waited for is not known, and nothing is learnt. Errors: TNR_ERR_INVALID_STREAM,
  * TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY. Since 0.1.0. */
-TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(int device, tnr_stream stream, tnr_event event,
+TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(tnr_event event, int device, tnr_stream stream,
                                                    tnr_moment before);
 
 /* The host has seen `event` complete (cuEventSynchronize, or cuEventQuery said so), by a call that

@@ -81,7 +81,7 @@ static void not_adopted(int right)
     assert_int_equal(cuGraphAddMemsetNode(&node, graphs[0].cuda, NULL, 0, &set, context),
                      CUDA_SUCCESS);
     if (right)
-        assert_ok(tnr_graph_adopt(0, graphs[0].cuda, NULL, &graphs[0].number));
+        assert_ok(tnr_graph_adopt(&graphs[0].number, graphs[0].cuda, 0, NULL));
     graphs[0].exec = exec_of(graphs[0].cuda);
     assert_ok(tnr_free(block));
     unsigned char *next = unit_malloc(BYTES, BRANCH);

@@ -132,7 +132,7 @@ step_graph step_capture(step_run *run, tnr_pool pool, CUdeviceptr input, CUdevic
     must(self, tnr_capture_begin(self->active.device, run->streams[0], &options),
          "beginning a capture");
     step_enqueue(run, input, output, seed);
-    must(self, tnr_capture_end(self->active.device, run->streams[0], &graph.cuda, &graph.number),
+    must(self, tnr_capture_end(&graph.cuda, &graph.number, self->active.device, run->streams[0]),
          "ending a capture");
     must_cu(self, self->gpu->cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0),
             "cuGraphInstantiateWithFlags");
@@ -157,7 +157,7 @@ void step_graph_destroy(step_run *run, step_graph *graph)
 tnr_graph_info step_graph_info(step_run *run, const step_graph *graph)
 {
     tnr_graph_info info = {.struct_bytes = sizeof(info)};
-    must(run->self, tnr_graph_get(graph->number, &info), "describing a graph");
+    must(run->self, tnr_graph_get(&info, graph->number), "describing a graph");
     return info;
 }
 

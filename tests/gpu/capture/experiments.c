@@ -100,7 +100,7 @@ static void ends_wait(experiments *all)
 static void check_pools_end(experiments *all, const char *after)
 {
     for (int tries = 0; tries < 500; tries++) {
-        must(&all->self, tnr_trim(all->self.active.device, SIZE_MAX, NULL), "looking for ends");
+        must(&all->self, tnr_trim(NULL, SIZE_MAX, all->self.active.device), "looking for ends");
         if (program_stats(&all->self, NULL).pools == all->pools_before)
             return;
         ends_wait(all);
@@ -260,7 +260,7 @@ static void failure_run(experiments *all, int how)
             program_fail(self, "an allocation in a spoilt capture: %s", tnr_last_error());
     }
     if (how < 2) { /* 1: a stream has not joined again */
-        status = tnr_capture_end(self->active.device, origin, &cuda, NULL);
+        status = tnr_capture_end(&cuda, NULL, self->active.device, origin);
         if (status != TNR_ERR_CAPTURE_INVALIDATED || cuda != NULL)
             program_fail(self, "a spoilt capture ended with %s", tnr_status_name(status));
     } else {
@@ -352,7 +352,7 @@ static void destroyed(experiments *all)
     step_launch(run, &graph, all->outputs[0], stream);
     step_graph_destroy(run, &graph);
     for (int i = 0; i < 3; i++) {
-        must(self, tnr_trim(self->active.device, 0, NULL), "giving back what is idle");
+        must(self, tnr_trim(NULL, 0, self->active.device), "giving back what is idle");
         (void)is_handed_out(all, 0); /* rubbish into all that is to be had */
         if (program_stats(self, NULL).pools == all->pools_before)
             program_fail(self, "the pool has ended before the launch");

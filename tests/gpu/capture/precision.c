@@ -223,7 +223,7 @@ static step_graph steps_capture(capture *self)
         wait_for(self, 0, s);
     self->all_ns = clock_own_ns() - began;
     must(top,
-         tnr_capture_end(top->active.device, self->run->streams[0], &graph.cuda, &graph.number),
+         tnr_capture_end(&graph.cuda, &graph.number, top->active.device, self->run->streams[0]),
          "ending");
     must_cu(top, top->gpu->cuGraphInstantiateWithFlags(&graph.exec, graph.cuda, 0),
             "cuGraphInstantiateWithFlags");

@@ -53,14 +53,14 @@ class Tenure:
     """The few functions that are needed here; an error is an exception with Tenure's sentence."""
 
     SIGNATURES = {
-        "tnr_capture_attach": [ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(CaptureOptions),
-                               ctypes.POINTER(ctypes.c_uint64)],
+        "tnr_capture_attach": [ctypes.POINTER(ctypes.c_uint64), ctypes.c_int, ctypes.c_void_p,
+                               ctypes.POINTER(CaptureOptions)],
         "tnr_capture_ended": [ctypes.c_uint64, ctypes.c_void_p],
         "tnr_graph_launching": [ctypes.c_uint64, ctypes.c_void_p],
-        "tnr_graph_audit": [ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(Audit),
+        "tnr_graph_audit": [ctypes.POINTER(Audit), ctypes.c_void_p, ctypes.c_uint64,
                             ctypes.c_void_p, ctypes.c_void_p],
         "tnr_graph_audit_write": [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_int],
-        "tnr_trim": [ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p],
+        "tnr_trim": [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int],
         "tnr_validate": [ctypes.c_int],
     }
 
@@ -68,8 +68,8 @@ class Tenure:
         self.library = ctypes.CDLL(path)
         self.library.tnr_last_error.restype = ctypes.c_char_p
         self.library.tnr_stats_json.restype = ctypes.c_size_t
-        self.library.tnr_stats_json.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p,
-                                                ctypes.c_size_t]
+        self.library.tnr_stats_json.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p,
+                                                ctypes.c_int]
         for name, arguments in self.SIGNATURES.items():
             getattr(self.library, name).argtypes = arguments
 
@@ -79,20 +79,20 @@ class Tenure:
 
     def stats(self, device):
         buffer = ctypes.create_string_buffer(1 << 18)
-        if self.library.tnr_stats_json(device, None, buffer, len(buffer)) == 0:
+        if self.library.tnr_stats_json(buffer, len(buffer), None, device) == 0:
             raise RuntimeError(f"tnr_stats_json: {self.library.tnr_last_error().decode()}")
         return json.loads(buffer.value)
 
     def attach(self, device, stream, name):
         options = CaptureOptions(ctypes.sizeof(CaptureOptions), None, 0, name.encode())
         number = ctypes.c_uint64()
-        self.call("tnr_capture_attach", device, stream, ctypes.byref(options),
-                  ctypes.byref(number))
+        self.call("tnr_capture_attach", ctypes.byref(number), device, stream,
+                  ctypes.byref(options))
         return number.value
 
     def audit(self, cuda_graph, number):
         sums = Audit(struct_bytes=ctypes.sizeof(Audit))
-        self.call("tnr_graph_audit", cuda_graph, number, ctypes.byref(sums), None, None)
+        self.call("tnr_graph_audit", ctypes.byref(sums), cuda_graph, number, None, None)
         return {name: getattr(sums, name) for name in Audit.NAMES}
 
     def audit_write(self, cuda_graph, number, kind, path):
@@ -249,7 +249,7 @@ def gone(tenure, device, pools, seconds=20.0):
     """Whether the device comes back to so many pools: the driver tells of a graph's end later."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        tenure.call("tnr_trim", device, ctypes.c_size_t(-1), None)
+        tenure.call("tnr_trim", None, ctypes.c_size_t(-1), device)
         if tenure.stats(device)["pools"] == pools:
             return True
         time.sleep(0.05)

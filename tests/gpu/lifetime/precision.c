@@ -97,7 +97,7 @@ static void block_use(trial *self)
         must(top, tnr_record_stream(block, self->t), "tnr_record_stream");
     if (self->one->how == MARK_EVENT) {
         must_cu(top, gpu->cuEventRecord(self->event, self->t), "recording an event");
-        must(top, tnr_event_recorded(top->active.device, self->event, self->t, before),
+        must(top, tnr_event_recorded(self->event, top->active.device, self->t, before),
              "tnr_event_recorded");
         must(top, tnr_keep_until(block, self->event), "tnr_keep_until");
     }

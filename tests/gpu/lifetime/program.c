@@ -161,7 +161,7 @@ void program_gate_open(program *self, int gate)
 CUdeviceptr program_malloc(program *self, tnr_pool pool, size_t bytes, CUstream stream)
 {
     void *ptr;
-    must(self, tnr_pool_malloc(&ptr, bytes, pool, self->active.device, stream), "allocating");
+    must(self, tnr_pool_malloc(&ptr, pool, bytes, self->active.device, stream), "allocating");
     return (CUdeviceptr)(uintptr_t)ptr;
 }
 
@@ -175,6 +175,6 @@ uint64_t program_pattern_errors(program *self)
 tnr_stats program_stats(program *self, tnr_pool pool)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    must(self, tnr_stats_get(self->active.device, pool, &stats), "asking for statistics");
+    must(self, tnr_stats_get(&stats, pool, self->active.device), "asking for statistics");
     return stats;
 }

@@ -99,7 +99,7 @@ static void history_measure(cost *run)
         int round = turn / MODES - 1; /* the first of each mode warms up */
         int mode = (turn + turn / MODES) % MODES;
         uint64_t checksum;
-        must(run->self, tnr_history_set((tnr_history_mode)mode, 0), "tnr_history_set");
+        must(run->self, tnr_history_set(0, (tnr_history_mode)mode), "tnr_history_set");
         (void)pairs_run(run, run->pairs / 16 + 1, &checksum);
         double ns =
             pairs_run(run, mode == TNR_HISTORY_FULL ? run->pairs / 16 + 1 : run->pairs, &checksum);
@@ -137,7 +137,7 @@ static void records_make(cost *run, size_t count)
 {
     uint64_t checksum;
     tnr_history_info info = {.struct_bytes = sizeof(info)};
-    must(run->self, tnr_history_set(TNR_HISTORY_LIGHT, count), "tnr_history_set");
+    must(run->self, tnr_history_set(count, TNR_HISTORY_LIGHT), "tnr_history_set");
     (void)pairs_run(run, (long)(count / 2 + 1), &checksum);
     must(run->self, tnr_history_get(&info), "tnr_history_get");
     if (info.written < count || info.records_max < count)

@@ -154,7 +154,7 @@ static void graph_make(bandwidth *run)
     must_cu(self,
             gpu->cuMemcpyDtoDAsync(run->blocks[1], run->blocks[0], run->block_bytes, run->stream),
             "capturing a copy");
-    must(self, tnr_capture_end(self->active.device, run->stream, &run->graph, &run->number),
+    must(self, tnr_capture_end(&run->graph, &run->number, self->active.device, run->stream),
          "tnr_capture_end");
     must_cu(self, gpu->cuGraphInstantiateWithFlags(&run->exec, run->graph, 0),
             "cuGraphInstantiateWithFlags");
@@ -419,11 +419,11 @@ static int measure(bandwidth *run)
     blocks_make(run);
     graph_make(run);
     hand_prepare(run);
-    must(self, tnr_sleep_prepare(self->active.device, run->bytes), "tnr_sleep_prepare");
+    must(self, tnr_sleep_prepare(run->bytes, self->active.device), "tnr_sleep_prepare");
     link_measure(run, 0);
     blocks_check(run, "before the first sleep");
     sleeps_measure(run, KEEP);
-    must(self, tnr_sleep_prepare(self->active.device, 0), "tnr_sleep_prepare");
+    must(self, tnr_sleep_prepare(0, self->active.device), "tnr_sleep_prepare");
     sleeps_measure(run, BOUNDED);
     sleeps_measure(run, DISCARD);
     link_measure(run, 1);

@@ -25,7 +25,7 @@ int main(void)
         return 1;
     }
     tnr_block_info block;
-    if (tnr_block_get((char *)ptr + 12345, &block) != TNR_OK)
+    if (tnr_block_get(&block, (char *)ptr + 12345) != TNR_OK)
         return failed("tnr_block_get");
     if (block.base != ptr || block.bytes_requested != 3u << 20) {
         fprintf(stderr, "the block is another: %p, %zu\n", block.base, block.bytes_requested);

@@ -58,7 +58,7 @@ def history(mode: str, records: int = 0) -> None:
     operation) or ``"full"`` (with call stacks). ``records`` is the room; 0 keeps it as it is."""
     if mode not in _HISTORY:
         raise ValueError(f"history {mode!r} is none of {', '.join(_HISTORY)}")
-    _library.call("tnr_history_set", _HISTORY[mode], records)
+    _library.call("tnr_history_set", records, _HISTORY[mode])
 
 
 def mark(text: Optional[str]) -> None:
@@ -84,7 +84,7 @@ def stats(device: int = 0) -> Dict[str, int]:
     room = 1 << 14
     while True:
         buffer = ctypes.create_string_buffer(room)
-        length = library.tnr_stats_json(device, None, buffer, room)
+        length = library.tnr_stats_json(buffer, room, None, device)
         if length == 0:
             raise Error(f"tnr_stats_json: {_library.last_error()}")
         if length < room:

@@ -185,8 +185,8 @@ def _announced_begin_capture(original: Callable[..., None]) -> Callable[..., Non
         original(self, *arguments, **named)
         number = ctypes.c_uint64()
         try:
-            _library.call("tnr_capture_attach", max(self.device_id, 0), self.ptr, None,
-                          ctypes.byref(number))
+            _library.call("tnr_capture_attach", ctypes.byref(number), max(self.device_id, 0),
+                          self.ptr, None)
         except _library.Error:
             _replaced[1]["end_capture"](self)  # nobody else would
             raise

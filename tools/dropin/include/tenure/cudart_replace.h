@@ -253,7 +253,7 @@ static inline cudaError_t tnr_replace_cudaMemGetInfo(size_t *free_bytes, size_t 
     cudaError_t error = (cudaMemGetInfo)(free_bytes, total_bytes);
     tnr_stats stats;
     stats.struct_bytes = sizeof(stats);
-    if (error != cudaSuccess || tnr_stats_get(tnr_replace_device(), NULL, &stats) != TNR_OK)
+    if (error != cudaSuccess || tnr_stats_get(&stats, NULL, tnr_replace_device()) != TNR_OK)
         return error;
     uint64_t used = stats.allocated_bytes[TNR_WORLD_ALL].current;
     uint64_t held = stats.reserved_bytes.current;
@@ -313,8 +313,8 @@ static inline cudaError_t tnr_replace_cudaStreamWaitEvent(cudaStream_t stream, c
     tnr_moment before = tnr_moment_now();
     cudaError_t error = (cudaStreamWaitEvent)(stream, event, flags);
     if (error == cudaSuccess)
-        tnr_replace_told(tnr_stream_waited(tnr_replace_device(), tnr_replace_stream(stream),
-                                           (tnr_event)event, before));
+        tnr_replace_told(tnr_stream_waited((tnr_event)event, tnr_replace_device(),
+                                           tnr_replace_stream(stream), before));
     return error;
 }
 
@@ -332,7 +332,7 @@ static inline int tnr_replace_serves_another(int device)
 {
     tnr_device_info info;
     info.struct_bytes = sizeof(info);
-    for (int i = 0; i < TNR_REPLACE_DEVICES && tnr_device_get(i, &info) == TNR_OK; i++)
+    for (int i = 0; i < TNR_REPLACE_DEVICES && tnr_device_get(&info, i) == TNR_OK; i++)
         if (i != device && info.in_use)
             return 1;
     return 0;
@@ -366,7 +366,7 @@ static inline cudaError_t tnr_replace_cudaEventRecord(cudaEvent_t event,
     tnr_moment before = tnr_moment_now();
     cudaError_t error = (cudaEventRecord)(event, stream);
     if (error == cudaSuccess)
-        tnr_replace_told(tnr_event_recorded(tnr_replace_device(), (tnr_event)event,
+        tnr_replace_told(tnr_event_recorded((tnr_event)event, tnr_replace_device(),
                                             tnr_replace_stream(stream), before));
     return error;
 }
@@ -379,7 +379,7 @@ static inline cudaError_t tnr_replace_cudaEventRecordWithFlags(
     tnr_moment before = tnr_moment_now();
     cudaError_t error = (cudaEventRecordWithFlags)(event, stream, flags);
     if (error == cudaSuccess)
-        tnr_replace_told(tnr_event_recorded(tnr_replace_device(), (tnr_event)event,
+        tnr_replace_told(tnr_event_recorded((tnr_event)event, tnr_replace_device(),
                                             tnr_replace_stream(stream), before));
     return error;
 }
@@ -445,7 +445,7 @@ static inline cudaError_t tnr_replace_cudaStreamBeginCapture(cudaStream_t stream
         return error;
     tnr_graph graph = 0;
     tnr_status status =
-        tnr_capture_attach(tnr_replace_device(), tnr_replace_stream(stream), NULL, &graph);
+        tnr_capture_attach(&graph, tnr_replace_device(), tnr_replace_stream(stream), NULL);
     if (status == TNR_OK) {
         tnr_replace_capture_keep(stream, graph);
     } else if (!tnr_replace_is_passed_on(status)) {
