@@ -27,7 +27,7 @@ class CommandTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_tenure(self, *arguments, code=OK, environment=None, timeout=100):
+    def run_tenure(self, *arguments, code=OK, environment=None, timeout=1000):
         """Runs the command and checks its exit code, or that it is one of several codes.
 
         A variable of the environment that is set to None is removed.

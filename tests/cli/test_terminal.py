@@ -36,7 +36,7 @@ class Terminal(CommandTest):
         finally:
             if stop_at is not None:
                 process.kill()
-            process.wait(timeout=60)
+            process.wait(timeout=1000)
             os.close(ours)
         return shown.decode()
 

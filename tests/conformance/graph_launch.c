@@ -43,7 +43,7 @@ static void exec_destroyed_while_it_runs(void)
     CUgraphExec exec = exec_new(graph);
     gate_close(gate, stream);
     expect("launch", cu.GraphLaunch(exec, stream), CUDA_SUCCESS);
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
     expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
     expect_yes("waited", watch_stop(gate), false);
@@ -133,7 +133,7 @@ static void launches_of_one_exec(void)
     CUgraphExec exec = exec_new(graph);
     gate_close(gate, first);
     expect("launch", cu.GraphLaunch(exec, first), CUDA_SUCCESS);
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("launch_again", cu.GraphLaunch(exec, second), CUDA_SUCCESS);
     expect_yes("call_waited", watch_stop(gate), false);
     watch_start(gate, WAITS_MS);
@@ -255,7 +255,7 @@ static void graph_waits_for_the_record_at_the_launch(void)
     gate_close(second, recording);
     need("record", cu.EventRecord(event, recording));
     gate_open(first);
-    watch_start(second, WAITS_MS);
+    watch_start(second, RETURNS_MS);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect_yes("waited_for_the_later_record", watch_stop(second), false);
     gate_open(second);

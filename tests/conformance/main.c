@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SCENARIO_SECONDS 30
+#define SCENARIO_SECONDS 300
 #define EXIT_DIFFERS 1
 #define EXIT_USAGE 2
 #define EXIT_HUNG 3

@@ -56,7 +56,7 @@ static void host_alloc_waits(void)
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     struct gate *gate = gate_new();
     gate_close(gate, stream);
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("alloc", cu.MemHostAlloc(&unrelated, CHUNK, 0), CUDA_SUCCESS);
     expect_yes("waited", watch_stop(gate), false);
     gate_open(gate);
@@ -104,7 +104,7 @@ static void pageable_source(void)
     }
     memset(source, 1, 1024);
     gate_close(gate, stream);
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("copy", cu.MemcpyHtoDAsync(at, source, 1024, stream), CUDA_SUCCESS);
     expect_yes("waited", watch_stop(gate), false);
     memset(source, 2, 1024);
@@ -156,10 +156,10 @@ static void synchronous_calls(void)
     struct gate *gate = gate_new();
     unsigned char byte = 1;
     gate_close(gate, NULL);
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("set", cu.MemsetD8(at, 1, 64), CUDA_SUCCESS);
     expect_yes("set_waited", watch_stop(gate), false);
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("device_copy", cu.MemcpyDtoD(at + 64, at, 64), CUDA_SUCCESS);
     expect_yes("device_copy_waited", watch_stop(gate), false);
     watch_start(gate, WAITS_MS);

@@ -137,7 +137,7 @@ static void legacy_stream_asked(void)
     gate_close(gate, blocking);
     expect("query", cu.StreamQuery(NULL), CUDA_ERROR_NOT_READY);
     expect("query_per_thread", cu.StreamQuery(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("sync_per_thread", cu.StreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
     expect_yes("sync_per_thread_waited", watch_stop(gate), false);
     watch_start(gate, WAITS_MS);
@@ -158,7 +158,7 @@ static void destroy_with_work(void)
     need("set", cu.MemsetD8Async(at, 3, 16, stream));
     need("record", cu.EventRecord(event, stream));
     need("record", cu.EventRecord(other, stream));
-    watch_start(gate, WAITS_MS);
+    watch_start(gate, RETURNS_MS);
     expect("event_destroy", cu.EventDestroy(other), CUDA_SUCCESS);
     expect("stream_destroy", cu.StreamDestroy(stream), CUDA_SUCCESS);
     expect("event_query", cu.EventQuery(event), CUDA_ERROR_NOT_READY);

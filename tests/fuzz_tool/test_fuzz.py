@@ -33,7 +33,7 @@ class Fuzz(unittest.TestCase):
             environment["ASAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0"
         result = subprocess.run(
             [TENURE, "fuzz", *map(str, arguments)], capture_output=True, text=True,
-            env=environment, cwd=self.folder, timeout=600, check=False)
+            env=environment, cwd=self.folder, timeout=1000, check=False)
         codes = code if isinstance(code, tuple) else (code,)
         self.assertIn(result.returncode, codes, result.stdout[-3000:] + result.stderr[-3000:])
         return result

@@ -45,7 +45,7 @@ class PreloadTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_program(self, command, environment=None, driver=DRIVER, timeout=100):
+    def run_program(self, command, environment=None, driver=DRIVER, timeout=1000):
         """Runs a command as it is; a variable that is None is removed."""
         variables = dict(os.environ)
         # The library's own choice of a driver is the program's: nothing need be said.

@@ -18,6 +18,8 @@ const PYTHON = process.env.TENURE_PYTHON ?? 'python3';
 export const here = dirname(fileURLToPath(import.meta.url));
 export const EXAMPLE = resolve(here, '../snapshot/example.json');
 
+/** For what never comes. Nothing may fail because a machine is slow. */
+const DEADLINE_MS = 600_000;
 const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync',
     '--disable-default-apps', '--no-default-browser-check', '--no-proxy-server'];
@@ -44,8 +46,9 @@ export async function launch(options = {}) {
     const { chromium } = createRequire(join(MODULES, 'here.js'))('playwright-core');
     const context = await chromium.launchPersistentContext(join(folder, 'profile'), {
         executablePath: CHROMIUM, headless: true, args: ARGUMENTS, offline: false,
-        viewport: { width: 1280, height: 800 }, ...options,
+        viewport: { width: 1280, height: 800 }, timeout: DEADLINE_MS, ...options,
     });
+    context.setDefaultTimeout(DEADLINE_MS);
     return {
         context,
         async close() {
@@ -102,7 +105,7 @@ export async function openPage(context, url, { wait = true } = {}) {
     });
     await page.goto(url);
     if (wait) {
-        await page.waitForSelector('#report:not([hidden])', { timeout: 60_000 });
+        await page.waitForSelector('#report:not([hidden])');
     }
     return page;
 }

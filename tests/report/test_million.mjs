@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A snapshot of 1,000,000 records and 100,000 live blocks: how soon something is to be seen, how
- * soon all of it, and how long each thing that a person does keeps the page busy. Prints what it
- * measured.
+ * A snapshot of 1,000,000 records and 100,000 live blocks: what it takes until something is to be
+ * seen, and all of it, and how long each thing that a person does keeps the page busy. Prints what
+ * it measured. A quarter of that, unless the run is the long one (TENURE_TEST_LONG).
  *
- * The limits here are wider than what is aimed at (first paint 2 s, an action 50 ms), because the
- * machine may be slow or busy: they find what became many times slower.
+ * The limits here are wider than what is aimed at (first paint 2 s, an action 50 ms): they find
+ * what became many times slower. They are processor time, and grow with what a reference takes,
+ * since the machine may be slow or busy.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -15,13 +16,15 @@ import { generate, launch, makeReport, needBrowser } from './browser.mjs';
 needBrowser();
 
 const FIRST_PAINT_MS = 4000, OPEN_MS = 30_000, ACTION_MS = 120;
-/** Or as long as so many references (see below), whichever is longer. */
-const REFERENCES = 6;
+/** Or as long as so many references (see below) for each 20 ms, whichever is longer. */
+const REFERENCE_MS = 20;
+const PART = process.env.TENURE_TEST_LONG ? 1 : 4;
+const RECORDS = 1_000_000 / PART;
 
 let browser, page, session;
 before(async () => {
-    const path = generate('million.json', '--records', '1000000', '--steps', '16000',
-        '--blocks', '100000');
+    const path = generate('million.json', '--records', String(RECORDS),
+        '--steps', String(16_000 / PART), '--blocks', String(100_000 / PART));
     browser = await launch();
     page = await browser.context.newPage();
     page.on('pageerror', (error) => assert.fail(error));
@@ -34,15 +37,22 @@ after(async () => browser?.close());
 test('something is to be seen soon, and then all of it', async () => {
     await page.waitForFunction(() =>
         performance.getEntriesByName('first-contentful-paint').length > 0);
-    const paint = await page.evaluate(() =>
-        performance.getEntriesByName('first-contentful-paint')[0].startTime);
-    await page.waitForSelector('#report:not([hidden])', { timeout: OPEN_MS });
-    const open = await page.evaluate(() => performance.now());
-    console.log(`first paint ${paint.toFixed(0)} ms, report ${open.toFixed(0)} ms`);
-    assert.ok(paint < FIRST_PAINT_MS);
-    assert.ok(open < OPEN_MS);
+    const paint = 1000 * await taskSeconds();
+    await page.waitForSelector('#report:not([hidden])');
+    const open = 1000 * await taskSeconds();
+    const clock = await page.evaluate(() => performance.now());
+    console.log(`first paint after ${paint.toFixed(0)} ms of processor time, report after ` +
+        `${open.toFixed(0)} ms, ${clock.toFixed(0)} ms by the clock`);
+    assert.ok(paint < await limit(FIRST_PAINT_MS));
+    assert.ok(open < await limit(OPEN_MS));
+    // Snapshots are read by a worker, whose processor time is not counted. Thirty seconds are many
+    // times what it takes, and more where the reference takes longer by the clock.
+    const before = performance.now();
+    await reference();
+    const slow = Math.max(1, (performance.now() - before) / REFERENCE_MS);
+    assert.ok(clock < OPEN_MS * slow, `${clock.toFixed(0)} ms, ${slow.toFixed(1)} times as slow`);
     const text = await page.locator('#tab-records').innerText();
-    assert.match(text, /1,000,000/);
+    assert.ok(text.includes(RECORDS.toLocaleString('en-US')), text);
 });
 
 /** Seconds of processor time that the page's main thread has spent in tasks: scripts, styles,
@@ -69,9 +79,14 @@ async function reference() {
     return 1000 * (await taskSeconds() - before);
 }
 
+/** A limit in milliseconds, longer where the reference takes longer than it should. */
+async function limit(ms) {
+    return ms * Math.max(1, await reference() / REFERENCE_MS);
+}
+
 /** How long an action, drawing included, keeps the page busy: the median of several times. */
 async function busy(name, action, repeat = 5) {
-    const limit = Math.max(ACTION_MS, REFERENCES * await reference());
+    const most = await limit(ACTION_MS);
     const times = [];
     const walls = [];
     for (let i = 0; i < repeat; i++) {
@@ -91,7 +106,7 @@ async function busy(name, action, repeat = 5) {
     console.log(`${name}: ${median.toFixed(0)} ms of processor time with drawing, at most ` +
         `${times.at(-1).toFixed(0)} ms; the script ran ${middle(walls).toFixed(0)} ms by the ` +
         'clock');
-    assert.ok(median < limit, `${name} took ${median.toFixed(0)} ms, not ${limit.toFixed(0)}`);
+    assert.ok(median < most, `${name} took ${median.toFixed(0)} ms, not ${most.toFixed(0)}`);
 }
 
 const key = (name) =>

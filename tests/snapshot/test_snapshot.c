@@ -304,7 +304,7 @@ static void on_a_signal(void **state)
     unit_start(conf, NULL);
     void *ptr = unit_malloc(4096, NULL);
     raise(SIGUSR2);
-    for (int i = 0; i < 2000 && files_count("tenure-[0-9]*-1.json.gz") == 0; i++)
+    for (int i = 0; i < 200000 && files_count("tenure-[0-9]*-1.json.gz") == 0; i++)
         usleep(5000);
     assert_int_equal(files_count("tenure-[0-9]*-1.json.gz"), 1);
     assert_int_equal(other_handled, 0);
