@@ -90,8 +90,7 @@ class Bench(CommandTest):
 
     def test_what_is_slow_does_less(self):
         """The simulated pool maps and unmaps each block: its rounds are shorter than Tenure's, and
-        yet both did the same work as far as both went, and their rounds took no longer than
-        about a second."""
+        yet both did the same work as far as both went."""
         rows = self.json_lines(self.run_tenure(
             "bench", "--driver", "sim", "--beside", "driver", "--only", "mix", "--threads", "1",
             "--rounds", "2", "--live", "100", "--json"))
@@ -104,7 +103,6 @@ class Bench(CommandTest):
             for one in (own, pool):
                 self.assertEqual(one["rounds"], 2)
                 self.assertEqual(one["samples"], one["ops_per_thread"])
-                self.assertLess(one["ops_per_thread"] * one["min_ns"], 1e9)
             self.assertIn("served_moved", own)
             self.assertNotIn("served_moved", pool)
 

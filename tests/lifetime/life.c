@@ -100,10 +100,9 @@ unsigned char *life_read(const void *block, size_t bytes, tnr_stream stream)
 
 int life_all(const unsigned char *read, size_t bytes, int value)
 {
-    for (size_t i = 0; i < bytes; i++)
-        if (read[i] != (unsigned char)value)
-            return 0;
-    return 1;
+    /* All equal the first one. A loop over bytes took most of these tests' time under memcheck. */
+    return bytes == 0 ||
+           (read[0] == (unsigned char)value && memcmp(read, read + 1, bytes - 1) == 0);
 }
 
 void life_record(CUevent event, tnr_stream stream)

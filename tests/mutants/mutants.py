@@ -348,3 +348,10 @@ MUTANTS = [
      "        return 0;",
      "a free during a capture takes effect at once"),
 ]
+
+# Those that the fuzzer needs more operations for than it is given, and the unit test that finds
+# them.
+UNIT_TESTS = {
+    "lend_over_spans": "unit_lend",
+    "lend_all": "unit_lend",
+}

@@ -12,6 +12,7 @@ The table goes to stdout, and as Markdown to --markdown FILE. Exit code 1: someb
 text was not found."""
 import argparse
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -23,7 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
-from mutants import MUTANTS  # noqa: E402
+from mutants import MUTANTS, UNIT_TESTS  # noqa: E402
 
 OPERATIONS_EACH = 10000
 
@@ -33,6 +34,8 @@ def check():
     wrong = []
     names = [name for name, *_ in MUTANTS]
     wrong += [f"{name}: the name is used twice" for name in set(names) if names.count(name) > 1]
+    wrong += [f"{name}: has a unit test but is no mutant" for name in UNIT_TESTS
+              if name not in names]
     for name, file, text, replacement, _ in MUTANTS:
         count = (ROOT / file).read_text().count(text)
         if count != 1:
@@ -53,11 +56,11 @@ class Scratch:
     def __init__(self, folder):
         self.source, self.build = folder / "source", folder / "build"
         folder.mkdir(parents=True, exist_ok=True)
-        for part in ("alloc", "lifetime", "capture", "tools", "CMakeLists.txt", "LICENSE",
-                     "tests/traces/recorded.csv"):
+        for part in ("alloc", "lifetime", "capture", "tools", "tests", "docs", "CMakeLists.txt",
+                     "LICENSE"):
             self.copy(part)
         if not (self.build / "CMakeCache.txt").exists():
-            self.must(run(["cmake", "-S", self.source, "-B", self.build, "-DTNR_BUILD_TESTS=OFF",
+            self.must(run(["cmake", "-S", self.source, "-B", self.build, "-DTNR_BUILD_TESTS=ON",
                            "-DCMAKE_BUILD_TYPE=Release", "-DTNR_CHECK=1"]))
         self.must(self.make("tenure_cli"))
         self.must(self.make("tenure_simcuda"))
@@ -66,7 +69,7 @@ class Scratch:
         """Copies what differs, so that a build that is there stays good."""
         start = ROOT / part
         for path in [start] if start.is_file() else sorted(start.rglob("*")):
-            if not path.is_file():
+            if not path.is_file() or "node_modules" in path.parts:
                 continue
             target = self.source / path.relative_to(ROOT)
             if target.exists() and target.read_bytes() == path.read_bytes():
@@ -111,6 +114,17 @@ def kept_that_fails(scratch):
     return None
 
 
+def unit_that_fails(scratch, name):
+    """The unit test that is there for this mutant, if it fails."""
+    test = UNIT_TESTS.get(name)
+    if test is None:
+        return None
+    scratch.must(scratch.make(f"test_{test}"))
+    failed = run([scratch.build / "tests" / f"test_{test}"],
+                 env={**os.environ, "TENURE_DRIVER": "sim"}).returncode != 0
+    return test if failed else None
+
+
 def hunt(scratch, mutant, operations):
     name, file, text, replacement, what = mutant
     row = {"name": name, "what": what, "killed_by": "", "operations": None, "seed": None}
@@ -124,6 +138,7 @@ def hunt(scratch, mutant, operations):
             return row
         report = scratch.fuzz(operations)
         kept = None if "failure" in report else kept_that_fails(scratch)
+        unit = None if "failure" in report or kept else unit_that_fails(scratch, name)
     finally:
         scratch.restore(file)
     row["seconds"] = round(time.monotonic() - began, 1)
@@ -133,6 +148,8 @@ def hunt(scratch, mutant, operations):
                    operations=failure["operations_before"], seed=failure["seed"])
     elif kept:
         row["killed_by"] = f"kept case: {kept}"
+    elif unit:
+        row["killed_by"] = f"unit test: {unit}"
     return row
 
 

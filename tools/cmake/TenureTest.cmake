@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tenure_test(NAME x SOURCES x.c ... [LABELS unit valgrind threads] [LIBS target ...]
-#             [ENVIRONMENT A=b ...] [ARGS ...] [TIMEOUT seconds] [SERIAL])
+#             [INCLUDES folder ...] [ENVIRONMENT A=b ...] [ARGS ...] [TIMEOUT seconds] [SERIAL])
 #   A CMocka program. It links the library's objects, so it may use internals, and includes them
-#   by their path inside the layer ("driver/driver.h").
+#   by their path inside the layer ("driver/driver.h"). The first source is its own; the others may
+#   be those of other programs too, and are compiled once for all of them.
 #
 # tenure_check(NAME x COMMAND ... [LABELS ...] [ENVIRONMENT ...] [TIMEOUT seconds] [SERIAL])
 #   Any other command. Exit code 77 means skipped, for both; the reason is then printed.
 #
+# tenure_count(VARIABLE PLAIN short long [RELEASE short long] [SANITIZED short long]
+#              [THREAD short long] [VALGRIND short long])
+#   How often, or how much: what fits this build (PLAIN if its kind is not named), and the short run
+#   of the tests or the long one (TNR_TEST_LONG), in which programs find TENURE_TEST_LONG=1 in their
+#   environment.
+#
 # Both run on the simulated device unless ENVIRONMENT says otherwise. In a build with
 # TNR_TEST_VALGRIND=ON those labelled `valgrind` run under memcheck and the others not at all.
+#
+# The target tests_LABEL (valgrind, threads) builds what the tests of that label need and nothing
+# else: those rows of tools/test run nothing else.
+#
+# A deadline ends a test that hangs. It is no measure of speed: the longest takes less than a
+# minute on a quiet core, in every row. TIMEOUT is for those few that are given longer work.
+set(tnr_test_deadline 1200)
 
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
@@ -20,6 +34,7 @@ if(NOT TNR_CMOCKA_FOUND)
     "pkg-config; ./tools/setup installs them). To build without tests: -DTNR_BUILD_TESTS=OFF")
 endif()
 
+option(TNR_TEST_LONG "The long run of the tests: full counts (tools/test --long)" OFF)
 option(TNR_TEST_VALGRIND "Run the tests labelled valgrind under memcheck" OFF)
 if(TNR_TEST_VALGRIND)
   find_program(TNR_VALGRIND valgrind)
@@ -36,17 +51,42 @@ set(tnr_test_environment
   "ASAN_OPTIONS=exitcode=98:detect_leaks=1:abort_on_error=0"
   "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
   "TSAN_OPTIONS=exitcode=97:halt_on_error=1:second_deadlock_stack=1")
+if(TNR_TEST_LONG)
+  list(APPEND tnr_test_environment "TENURE_TEST_LONG=1")
+endif()
+
+foreach(label IN ITEMS valgrind threads)
+  add_custom_target(tests_${label})
+endforeach()
+
+function(tenure_count out)
+  cmake_parse_arguments(arg "" "" "PLAIN;RELEASE;SANITIZED;THREAD;VALGRIND" ${ARGN})
+  set(counts ${arg_PLAIN})
+  if(TNR_TEST_VALGRIND AND arg_VALGRIND)
+    set(counts ${arg_VALGRIND})
+  elseif(TNR_SANITIZE STREQUAL "thread" AND arg_THREAD)
+    set(counts ${arg_THREAD})
+  elseif(TNR_SANITIZE AND arg_SANITIZED)
+    set(counts ${arg_SANITIZED})
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND arg_RELEASE)
+    set(counts ${arg_RELEASE})
+  endif()
+  list(LENGTH counts length)
+  if(NOT length EQUAL 2 OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tenure_count(${out}): each kind has two numbers, short and long.")
+  endif()
+  set(which 0)
+  if(TNR_TEST_LONG)
+    set(which 1)
+  endif()
+  list(GET counts ${which} count)
+  set(${out} ${count} PARENT_SCOPE)
+endfunction()
 
 # What both functions do once the command is known.
 function(tnr_register_test name timeout serial labels environment)
-  set(timeout_default 60)
-  if(NOT timeout)
-    set(timeout ${timeout_default})
-  endif()
-  if(TNR_TEST_VALGRIND)
-    math(EXPR timeout "${timeout} * 10")
-  elseif(TNR_SANITIZE)
-    math(EXPR timeout "${timeout} * 4")
+  if(NOT timeout OR timeout LESS tnr_test_deadline)
+    set(timeout ${tnr_test_deadline})
   endif()
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${timeout} SKIP_RETURN_CODE 77 LABELS "${labels}"
@@ -56,22 +96,59 @@ function(tnr_register_test name timeout serial labels environment)
   endif()
 endfunction()
 
-function(tenure_test)
-  cmake_parse_arguments(arg "SERIAL" "NAME;TIMEOUT"
-    "SOURCES;LABELS;LIBS;ENVIRONMENT;ARGS" ${ARGN})
-  if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "tenure_test: NAME or SOURCES missing, or unknown argument "
-      "'${arg_UNPARSED_ARGUMENTS}'.")
-  endif()
-  set(target test_${arg_NAME})
-  add_executable(${target} ${arg_SOURCES})
+# Adds to tests_LABEL what a test's command and environment name: programs and $<TARGET_FILE:...>.
+function(tnr_label_builds labels)
+  foreach(label IN ITEMS valgrind threads)
+    if(NOT label IN_LIST labels)
+      continue()
+    endif()
+    foreach(word IN LISTS ARGN)
+      if(word MATCHES "TARGET_FILE:([A-Za-z0-9_]+)>")
+        add_dependencies(tests_${label} ${CMAKE_MATCH_1})
+      elseif(TARGET "${word}")
+        add_dependencies(tests_${label} "${word}")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+# What an object of a test may include, and what it is compiled with.
+function(tnr_test_flags target)
   get_property(layers GLOBAL PROPERTY TNR_LAYERS)
   foreach(layer IN LISTS layers)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/${layer}")
   endforeach()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests"
-    "${CMAKE_CURRENT_SOURCE_DIR}")
+    "${CMAKE_CURRENT_SOURCE_DIR}" ${arg_INCLUDES})
   target_link_libraries(${target} PRIVATE tenure_static PkgConfig::TNR_CMOCKA ${arg_LIBS})
+endfunction()
+
+function(tenure_test)
+  cmake_parse_arguments(arg "SERIAL" "NAME;TIMEOUT"
+    "SOURCES;LABELS;LIBS;INCLUDES;ENVIRONMENT;ARGS" ${ARGN})
+  if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tenure_test: NAME or SOURCES missing, or unknown argument "
+      "'${arg_UNPARSED_ARGUMENTS}'.")
+  endif()
+  set(target test_${arg_NAME})
+  list(POP_FRONT arg_SOURCES own)
+  set(parts)
+  foreach(source IN LISTS arg_SOURCES)
+    if(source MATCHES "^\\$<")
+      list(APPEND parts "${source}")
+      continue()
+    endif()
+    get_filename_component(path "${source}" ABSOLUTE)
+    file(RELATIVE_PATH part "${PROJECT_SOURCE_DIR}" "${path}")
+    string(MAKE_C_IDENTIFIER "part_${part}" part)
+    if(NOT TARGET ${part})
+      add_library(${part} OBJECT "${path}")
+      tnr_test_flags(${part})
+    endif()
+    list(APPEND parts $<TARGET_OBJECTS:${part}>)
+  endforeach()
+  add_executable(${target} ${own} ${parts})
+  tnr_test_flags(${target})
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   if(TARGET tenure_simcuda)
@@ -86,6 +163,7 @@ function(tenure_test)
     set(command ${tnr_valgrind_command} ${command})
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${command})
+  tnr_label_builds("${arg_LABELS}" ${target} ${arg_ENVIRONMENT})
   tnr_register_test(${arg_NAME} "${arg_TIMEOUT}" "${arg_SERIAL}" "${arg_LABELS}"
     "${arg_ENVIRONMENT}")
 endfunction()
@@ -100,6 +178,7 @@ function(tenure_check)
     return()
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
+  tnr_label_builds("${arg_LABELS}" ${arg_COMMAND} ${arg_ENVIRONMENT})
   tnr_register_test(${arg_NAME} "${arg_TIMEOUT}" "${arg_SERIAL}" "${arg_LABELS}"
     "${arg_ENVIRONMENT}")
 endfunction()
