@@ -21,6 +21,7 @@
 enum { TIED, LET_GO, GIVEN_UP };
 
 static tnri_graph *graphs;                /* alive, newest first; the room */
+static tnri_table numbered;               /* the same by number; the room */
 static tnr_graph number_last;             /* the room */
 static tnri_tether *unreleased;           /* of which the driver would not let go; the room */
 static _Atomic uint32_t unreleased_count; /* 1: there are some */
@@ -50,7 +51,11 @@ tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *
         place->graphs_count++;
         atomic_fetch_add(&place->pool->keepers, 1);
     }
+    graph->link.key = graph->number;
+    tnri_table_add(&numbered, &graph->link);
     graph->next = graphs;
+    if (graphs != NULL)
+        graphs->prev = graph;
     graphs = graph;
     return graph;
 }
@@ -62,10 +67,7 @@ tnri_graph *tnri_graph_walk(const tnri_graph *graph)
 
 tnri_graph *tnri_graph_find(tnr_graph number)
 {
-    tnri_graph *graph = graphs;
-    while (graph != NULL && graph->number != number)
-        graph = graph->next;
-    return graph;
+    return (tnri_graph *)*tnri_table_at(&numbered, number);
 }
 
 tnr_status tnri_graph_named(tnr_graph number, tnri_graph **graph)
@@ -430,10 +432,13 @@ void tnri_graph_drop_late(tnri_graph *graph)
 
 void tnri_graph_end(tnri_graph *graph)
 {
-    tnri_graph **link = &graphs;
-    while (*link != graph)
-        link = &(*link)->next;
-    *link = graph->next;
+    tnri_table_remove(&numbered, tnri_table_at(&numbered, graph->number));
+    if (graph->prev != NULL)
+        graph->prev->next = graph->next;
+    else
+        graphs = graph->next;
+    if (graph->next != NULL)
+        graph->next->prev = graph->prev;
     tnri_threats_forget(graph->number);
     holds_end(graph->device, graph->holds, graph->holds_count, graph->holds_room);
     holds_end(graph->device, graph->late, graph->late_count, graph->late_room);

@@ -12,6 +12,7 @@
 #ifndef TNRI_CAPTURE_GRAPH_H
 #define TNRI_CAPTURE_GRAPH_H
 
+#include "base/table.h"
 #include "place.h"
 #include "snapshot/wait.h"
 
@@ -28,7 +29,8 @@ typedef struct tnri_tether {
 } tnri_tether;
 
 typedef struct tnri_graph {
-    struct tnri_graph *next;
+    tnri_link link; /* by the number */
+    struct tnri_graph *next, *prev;
     tnr_graph number;
     char name[TNRI_GRAPH_NAME_BYTES];
     tnri_device *device;

@@ -4,15 +4,13 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "base/table.h"
 #include "pool/library.h"
 #include "retire.h"
 
-enum { HASH_SLOTS = 4096 };
-
 /* An event that was recorded on a stream: at this mark, when the stream's clock was this. */
 typedef struct announcement {
-    struct announcement *next;
-    tnr_event event;
+    tnri_link link;      /* by the event's handle */
     tnri_stream *stream; /* holds a reference */
     uint64_t number;
     uint64_t announced; /* a moment between the record and this announcement */
@@ -21,7 +19,7 @@ typedef struct announcement {
 
 static struct {
     tnri_lock lock;
-    announcement *hash[HASH_SLOTS];
+    tnri_table table;
 } announced = {.lock = {.rank = TNRI_RANK_SPACE}};
 
 /* A proxy for each device. The library lock. */
@@ -30,18 +28,10 @@ static struct {
     int made;
 } proxies[TNRI_DEVICES_MAX];
 
-static size_t event_slot(tnr_event event)
-{
-    return (size_t)((uint64_t)(uintptr_t)event * UINT64_C(0x9e3779b97f4a7c15) >> 48) % HASH_SLOTS;
-}
-
 /* The place where the event's announcement hangs, or would. Under the lock. */
-static announcement **announcement_link(tnr_event event)
+static tnri_link **announcement_at(tnr_event event)
 {
-    announcement **link = &announced.hash[event_slot(event)];
-    while (*link != NULL && (*link)->event != event)
-        link = &(*link)->next;
-    return link;
+    return tnri_table_at(&announced.table, (uint64_t)(uintptr_t)event);
 }
 
 /* A copy of the event's announcement, with references of its own; 0 if there is none from before
@@ -49,7 +39,7 @@ static announcement **announcement_link(tnr_event event)
 static int announcement_get(tnr_event event, tnr_moment before, announcement *copy)
 {
     tnri_lock_take(&announced.lock);
-    const announcement *found = *announcement_link(event);
+    const announcement *found = (announcement *)*announcement_at(event);
     if (found != NULL && found->announced > before)
         found = NULL;
     if (found != NULL) {
@@ -65,6 +55,27 @@ static void announcement_release(const announcement *copy)
 {
     tnri_stream_drop(copy->stream);
     tnri_clock_drop(copy->clock);
+}
+
+/* Keeps an announcement in place of the event's former one, which is *old then, without a stream if
+ * there was none. 0: no host memory, and nothing has changed. */
+static int announcement_put(const announcement *fresh, announcement *old)
+{
+    tnri_lock_take(&announced.lock);
+    tnri_link **at = tnri_table_at(&announced.table, fresh->link.key);
+    announcement *record = (announcement *)*at;
+    if (record != NULL) {
+        tnri_link link = record->link;
+        *old = *record;
+        *record = *fresh;
+        record->link = link;
+    } else if ((record = tnri_host_alloc(sizeof(*record))) != NULL) {
+        *record = *fresh;
+        tnri_table_add(&announced.table, &record->link);
+        old->stream = NULL;
+    }
+    tnri_lock_release(&announced.lock);
+    return record != NULL;
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
@@ -85,36 +96,28 @@ tnr_status tnr_event_recorded(tnr_event event, int device_index, tnr_stream hand
         status = tnri_stream_find(device, handle, &stream);
     if (status != TNR_OK)
         return status;
-    announcement *fresh = tnri_host_alloc(sizeof(*fresh));
-    if (fresh == NULL)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to announce an event.");
-    fresh->event = event;
-    fresh->stream = stream;
+    announcement fresh = {.link.key = (uint64_t)(uintptr_t)event, .stream = stream};
     tnri_stream_hold(stream);
-    fresh->announced = tnri_number_next();
-    fresh->number = before < fresh->announced ? before : fresh->announced;
-    fresh->clock = tnri_stream_clock_at(stream, before);
-
-    tnri_lock_take(&announced.lock);
-    announcement **link = announcement_link(event);
-    announcement *old = *link;
-    fresh->next = old == NULL ? NULL : old->next;
-    *link = fresh;
-    tnri_lock_release(&announced.lock);
-    if (old != NULL) {
-        announcement_release(old);
-        tnri_host_free(old, sizeof(*old));
-    }
-    return TNR_OK;
+    fresh.announced = tnri_number_next();
+    fresh.number = before < fresh.announced ? before : fresh.announced;
+    fresh.clock = tnri_stream_clock_at(stream, before);
+    announcement old = fresh; /* to be released */
+    if (announcement_put(&fresh, &old))
+        status = TNR_OK;
+    else
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to announce an event.");
+    if (old.stream != NULL)
+        announcement_release(&old);
+    return status;
 }
 
 void tnr_event_destroyed(tnr_event event)
 {
     tnri_lock_take(&announced.lock);
-    announcement **link = announcement_link(event);
-    announcement *old = *link;
+    tnri_link **at = announcement_at(event);
+    announcement *old = (announcement *)*at;
     if (old != NULL)
-        *link = old->next;
+        tnri_table_remove(&announced.table, at);
     tnri_lock_release(&announced.lock);
     if (old != NULL) {
         announcement_release(old);
@@ -289,21 +292,22 @@ tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream
     return status;
 }
 
+static int announcement_is_of(const tnri_link *link, void *device)
+{
+    return ((const announcement *)link)->stream->device == device;
+}
+
 void tnri_announcements_forget(tnri_device *device)
 {
     tnri_lock_take(&announced.lock);
-    for (size_t slot = 0; slot < HASH_SLOTS; slot++)
-        for (announcement **link = &announced.hash[slot]; *link != NULL;) {
-            announcement *old = *link;
-            if (old->stream->device != device) {
-                link = &old->next;
-                continue;
-            }
-            *link = old->next;
-            announcement_release(old);
-            tnri_host_free(old, sizeof(*old));
-        }
+    tnri_link *taken = tnri_table_take(&announced.table, announcement_is_of, device);
     tnri_lock_release(&announced.lock);
+    while (taken != NULL) {
+        announcement *old = (announcement *)taken;
+        taken = taken->next;
+        announcement_release(old);
+        tnri_host_free(old, sizeof(*old));
+    }
     if (proxies[device->index].made)
         (void)tnri_drive(cuStreamDestroy, (proxies[device->index].handle));
     proxies[device->index].made = 0;

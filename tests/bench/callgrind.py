@@ -16,7 +16,8 @@ same in each run, on a loaded machine too; they depend on the compiler, so a tab
 one is not compared. Instructions are not time: one with a lock prefix takes about as long as 20
 others. So a path's cost is its instructions, a locked one counted as 20.
 
-A path is too expensive when its cost is more than 3 % and 2 above that of the table.
+A path is too expensive when its cost is more than 3 % and 2 above that of the table, or when it
+does the same as another one among more (ALIKE) and its cost is more than 1.1 times the other's.
 
 Exit codes: 0 nothing grew; 1 something did, or a path could not be run; 2 wrong usage or a bad
 table; 77 nothing can be compared here (no valgrind, another compiler, no Release build).
@@ -40,6 +41,9 @@ COLUMNS = "path operations instructions locked c_library functions text".split()
 # What must be equal for numbers to be comparable.
 SAME = "compiler build glibc".split()
 GROWTH, SLACK = 0.03, 2.0
+# What does the same work among more events or graphs: a path, and the one that it costs as much as.
+ALIKE = {"announce_many": "announce", "launch_oldest": "launch_newest"}
+ALIKE_LIMIT = 1.1
 LOCKED_COST = 20
 BUILD = "Release jemalloc"  # what a user has
 CALLER = "path_measured"
@@ -264,6 +268,21 @@ def compare(kept, counts):
     return grown
 
 
+def compare_alike(counts):
+    """Prints which paths cost more among more. Returns how many do."""
+    costs = {count.name: count.cost for count in counts}
+    grown = 0
+    for name, other in ALIKE.items():
+        if name not in costs or other not in costs:
+            continue
+        ratio = costs[name] / costs[other]
+        print(f"{name} / {other} = {ratio:.3f}, at most {ALIKE_LIMIT}")
+        if ratio > ALIKE_LIMIT:
+            grown += 1
+            print("  TOO EXPENSIVE: it grows with how many there are.")
+    return grown
+
+
 def comparable(facts, kept_facts):
     differing = [key for key in SAME if facts.get(key) != kept_facts.get(key)]
     if differing:
@@ -312,7 +331,7 @@ def run(arguments):
         print(TABLE)
         return subprocess.run([sys.executable, "-B", str(ROOT / "tests" / "bench" / "report.py")],
                               check=False).returncode
-    if not is_judged or compare(kept, counts) == 0:
+    if not is_judged or compare(kept, counts) + compare_alike(counts) == 0:
         return 0
     print(f"\nIf the growth is worth it, say why in the commit and keep the new table:\n"
           f"  tests/bench/callgrind.py {program} --update")

@@ -23,10 +23,19 @@
 #include <gnu/libc-version.h>
 
 #include <tenure/alloc.h>
+#include <tenure/capture.h>
 #include <tenure/lifetime.h>
 #include <tenure_commit.h>
 
-enum { BATCH = 64, WAITING_BLOCKS = 1024, STREAMS = 16, LIVE_MAX = 100000 };
+enum {
+    BATCH = 64,
+    WAITING_BLOCKS = 1024,
+    STREAMS = 16,
+    LIVE_MAX = 100000,
+    EVENTS_MAX = 1 << 18,
+    GRAPHS = 4000,
+    SPREAD = 7919 /* a prime */
+};
 
 /* ---- one run -------------------------------------------------------------------------------- */
 
@@ -39,9 +48,12 @@ typedef struct path_run {
     uint64_t operations; /* of the next call of path_measured */
     uint64_t checksum;   /* of sizes and places of all that was counted */
     uint64_t random;
-    uint32_t *gate; /* pinned: the last stream waits until it is 1 */
-    void *block;    /* live, for uses */
-    void **blocks;  /* what->live of them, or a batch */
+    uint32_t *gate;  /* pinned: the last stream waits until it is 1 */
+    void *block;     /* live, for uses */
+    void **blocks;   /* what->live of them, or a batch */
+    CUevent *events; /* what->live of them, recorded and announced */
+    tnr_graph graph; /* that is launched, as this: */
+    CUgraphExec exec;
     sem_t turn_of_helper, turn_of_main;
     int helper_ends;
 } path_run;
@@ -275,6 +287,84 @@ static void run_waiting(path_run *run)
     driver_check(cuStreamSynchronize(run->streams[STREAMS - 1]), "cuStreamSynchronize");
 }
 
+/* ---- events and graphs ---------------------------------------------------------------------- */
+
+static void event_announce(path_run *run, CUevent event)
+{
+    tnr_moment before = tnr_moment_now();
+    driver_check(cuEventRecord(event, run->streams[0]), "cuEventRecord");
+    tenure_check(tnr_event_recorded(event, 0, run->streams[0], before));
+}
+
+/* Events of all ages in turn. */
+static void announce(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        event_announce(run, run->events[i * SPREAD % run->what->live]);
+}
+
+static void events_prepare(path_run *run)
+{
+    run->events = calloc(run->what->live, sizeof(*run->events));
+    if (!run->events)
+        exit(1);
+    for (size_t i = 0; i < run->what->live; i++) {
+        driver_check(cuEventCreate(&run->events[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+        event_announce(run, run->events[i]);
+    }
+}
+
+static void run_announce(path_run *run)
+{
+    path_counted(run, announce);
+    free(run->events);
+}
+
+static void launches(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        tenure_check(tnr_graph_launch(run->graph, (tnr_cuda_graph_exec)run->exec, run->streams[0]));
+}
+
+/* Captures what->live graphs into one pool; the first or the last of them is to be launched. */
+static void graphs_prepare(path_run *run, size_t launched)
+{
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    tenure_check(tnr_graph_pool_create(&options.pool, 0, NULL));
+    for (size_t i = 0; i < run->what->live; i++) {
+        void *block = NULL;
+        tnr_cuda_graph cuda = NULL;
+        tnr_graph number = 0;
+        tenure_check(tnr_capture_begin(0, run->streams[0], &options));
+        tenure_check(tnr_malloc(&block, run->what->bytes_min, 0, run->streams[0]));
+        driver_check(cuMemsetD8Async((CUdeviceptr)(uintptr_t)block, 1, run->what->bytes_min,
+                                     run->streams[0]),
+                     "cuMemsetD8Async");
+        tenure_check(tnr_free(block));
+        tenure_check(tnr_capture_end(&cuda, &number, 0, run->streams[0]));
+        if (i != launched)
+            continue;
+        run->graph = number;
+        driver_check(cuGraphInstantiateWithFlags(&run->exec, (CUgraph)cuda, 0),
+                     "cuGraphInstantiateWithFlags");
+    }
+}
+
+static void oldest_prepare(path_run *run)
+{
+    graphs_prepare(run, 0);
+}
+
+static void newest_prepare(path_run *run)
+{
+    graphs_prepare(run, run->what->live - 1);
+}
+
+static void run_launch(path_run *run)
+{
+    path_counted(run, launches);
+}
+
 /* ---- two threads ---------------------------------------------------------------------------- */
 
 static void turn_wait(sem_t *turn)
@@ -392,6 +482,14 @@ static const path paths[] = {
      "tnr_record_stream and free"},
     {"alloc_use_free", 8192, NULL, run_alloc_use_free, 4096, 0, 0, "",
      "allocation, tnr_record_use, free"},
+    {"announce", 4096, events_prepare, run_announce, 1, 0, 64, "",
+     "tnr_event_recorded, 64 events in turn"},
+    {"announce_many", 4096, events_prepare, run_announce, 1, 0, EVENTS_MAX, "",
+     "the same, 262,144 events"},
+    {"launch_newest", 1024, newest_prepare, run_launch, 4096, 0, GRAPHS, "",
+     "tnr_graph_launch of the newest of 4,000 graphs"},
+    {"launch_oldest", 1024, oldest_prepare, run_launch, 4096, 0, GRAPHS, "",
+     "the same of the oldest"},
 };
 enum { PATHS = sizeof(paths) / sizeof(paths[0]) };
 

@@ -107,6 +107,18 @@ class Callgrind(unittest.TestCase):
         self.assertEqual(self.compare(kept, count(instructions=101.0, locked=3.0))[0], 1)
         self.assertEqual(self.compare(kept, count(instructions=130.0, locked=0.0))[0], 0)
 
+    def alike(self, few, many):
+        with contextlib.redirect_stdout(io.StringIO()):
+            return callgrind.compare_alike([count(name="announce", instructions=few),
+                                            count(name="announce_many", instructions=many)])
+
+    def test_a_path_among_more_costs_as_much(self):
+        self.assertEqual(self.alike(100.0, 113.7), 0)  # 138 to 151.7: 1.0993
+        self.assertEqual(self.alike(100.0, 113.9), 1)
+        self.assertEqual(self.alike(100.0, 20.0), 0)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(callgrind.compare_alike([count(name="announce_many")]), 0)
+
     def test_path_without_a_kept_number(self):
         self.assertEqual(self.compare({}, count())[0], 1)
 

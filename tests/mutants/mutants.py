@@ -142,12 +142,12 @@ MUTANTS = [
      "            tnri_event_drop(stream->device, *event);",
      "free_sync forgets the work of destroyed streams"),
     ("event_number_late", "lifetime/announce.c",
-     "    fresh->number = before < fresh->announced ? before : fresh->announced;",
-     "    fresh->number = UINT64_MAX / 2;",
+     "    fresh.number = before < fresh.announced ? before : fresh.announced;",
+     "    fresh.number = UINT64_MAX / 2;",
      "an announced event covers what comes after it"),
     ("event_forgotten_not", "lifetime/announce.c",
      "    if (old != NULL)\n"
-     "        *link = old->next;\n"
+     "        tnri_table_remove(&announced.table, at);\n"
      "    tnri_lock_release(&announced.lock);",
      "    tnri_lock_release(&announced.lock);\n"
      "    return;",
