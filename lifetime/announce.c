@@ -178,6 +178,19 @@ tnr_status tnr_stream_created(int device_index, tnr_stream handle)
     return status == TNR_OK ? tnri_stream_find(device, handle, &stream) : status;
 }
 
+/* 1 if anything is known of a stream. */
+static int stream_is_known(tnri_device *device, uintptr_t key)
+{
+    int is_known = tnri_stream_known(device, key) != NULL;
+    if (is_known)
+        return 1;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        is_known |= tnri_pool_knows(pool, key);
+    return is_known;
+}
+
+/* A stream that nothing is known of has nothing to end. It may be one that was destroyed before,
+ * and the driver does not survive being asked about those. */
 tnr_status tnr_stream_destroying(int device_index, tnr_stream handle)
 {
     tnri_device *device;
@@ -185,8 +198,9 @@ tnr_status tnr_stream_destroying(int device_index, tnr_stream handle)
     if ((uintptr_t)handle <= 2)
         return tnri_error(TNR_ERR_INVALID_STREAM, "default streams cannot be destroyed.");
     tnr_status status = tnri_library_device(device_index, &device);
-    if (status == TNR_OK)
-        status = tnri_stream_find(device, handle, &stream);
+    if (status != TNR_OK || !stream_is_known(device, tnri_stream_key(handle)))
+        return status;
+    status = tnri_stream_find(device, handle, &stream);
     return status == TNR_OK ? tnri_stream_end(stream, 0) : status;
 }
 

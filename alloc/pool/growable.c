@@ -91,10 +91,26 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
     return TNR_OK;
 }
 
+static int is_untabled(const tnri_arena *arena)
+{
+    return arena->growable.base != 0 || arena->is_witness;
+}
+
+int tnri_growables_know(tnr_pool pool, uintptr_t key)
+{
+    int is_known = 0;
+    for (tnri_arena *arena = NULL; !is_known && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_lock_take(&pool->lock);
+        is_known = is_untabled(arena) && arena->key == key;
+        tnri_lock_release(&pool->lock);
+    }
+    return is_known;
+}
+
 void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
 {
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        if (arena->growable.base == 0 && !arena->is_witness)
+        if (!is_untabled(arena))
             continue;
         tnri_lock_take(&pool->lock);
         int is_its = arena->key == key;

@@ -336,6 +336,14 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
     return TNR_OK;
 }
 
+int tnri_pool_knows(tnr_pool pool, uintptr_t key)
+{
+    tnri_lock_take(&pool->lock);
+    int is_known = table_find(pool, key) != NULL;
+    tnri_lock_release(&pool->lock);
+    return is_known || tnri_growables_know(pool, key);
+}
+
 void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
 {
     tnri_growables_seal(pool, key, event);

@@ -94,6 +94,9 @@ tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool);
 int tnri_pool_hold(tnr_pool pool);
 void tnri_pool_drop(tnr_pool pool);
 
+/* 1 if the pool has an arena of the stream with this key. */
+int tnri_pool_knows(tnr_pool pool, uintptr_t key);
+
 /* The stream with this key is about to be destroyed, and `event` marks the end of its work: its
  * arena is sealed, and given to the next new stream of the pool. */
 void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event);

@@ -7,6 +7,8 @@
  *   the_next_stream_waits         pool.c, arena_adopt: the call of tnri_event_order
  *   untold_ends_are_noticed       stream.c, stream_find_slowly: the comparison of the ids
  *   uses_survive_their_stream     stream.c, stream_record: what a sealed stream gives
+ *   a_second_end_asks_...         announce.c, tnr_stream_destroying: the look at what is known
+ *   the_end_of_a_growable_...     pool.c, tnri_pool_knows: the growable blocks
  */
 #include "life.h"
 
@@ -41,6 +43,45 @@ static void streams_alone_leave_nothing(void **state)
     assert_int_equal(simcuda_live_get(0, &live), 0);
     assert_int_equal(live.events, 1); /* the test's own */
     assert_int_equal(live.streams, LIFE_STREAMS);
+}
+
+/* Some programs end a stream twice: CuPy's Stream.from_external makes an object that owns what
+ * another one owns. A driver that is asked about a handle that is gone may end the process, and the
+ * simulated device counts a violation, which fails the test. */
+static void a_second_end_asks_the_driver_nothing(void **state)
+{
+    (void)state;
+    life_start(NULL, NULL, NULL);
+    for (int use = 0; use < 4; use++) {
+        tnr_stream stream = life_stream(CU_STREAM_NON_BLOCKING);
+        void *block = unit_malloc(BYTES, use == 1 ? stream : life_streams[0]);
+        if (use == 2)
+            assert_ok(tnr_stream_created(0, stream));
+        if (use == 3)
+            assert_ok(tnr_record_use(block, stream));
+        assert_ok(tnr_free(block));
+        stream_end(stream, 1);
+        uint64_t calls = simcuda_calls_total();
+        assert_ok(tnr_stream_destroying(0, stream));
+        assert_int_equal(simcuda_calls_total(), calls);
+        assert_int_equal(simcuda_violations(), 0);
+    }
+}
+
+/* A growable block is all that is known of its stream. */
+static void the_end_of_a_growable_blocks_stream_is_seen(void **state)
+{
+    (void)state;
+    life_start(NULL, NULL, NULL);
+    tnr_stream stream = life_stream(CU_STREAM_NON_BLOCKING);
+    void *block = NULL;
+    assert_ok(tnr_reserve(&block, 4 * BYTES, 0, stream));
+    assert_ok(tnr_commit(block, BYTES));
+    uint64_t records = simcuda_calls("cuEventRecord");
+    stream_end(stream, 1);
+    assert_int_equal(simcuda_calls("cuEventRecord"), records + 1); /* the seal */
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_validate(-1));
 }
 
 /* The memory of a destroyed stream is taken over by the next new one, which is made to wait. */
@@ -181,7 +222,9 @@ static void untold_ends_are_noticed(void **state)
     stream_end(old, 0);
     tnr_stream fresh = life_stream(CU_STREAM_NON_BLOCKING);
     assert_ptr_equal(fresh, old);
-    assert_ok(tnr_stream_destroying(0, life_stream(CU_STREAM_NON_BLOCKING))); /* empties caches */
+    tnr_stream other = life_stream(CU_STREAM_NON_BLOCKING);
+    assert_ok(tnr_stream_created(0, other));
+    assert_ok(tnr_stream_destroying(0, other)); /* empties caches */
     assert_ok(tnr_record_use(elsewhere, fresh));
     assert_true(life_is_reused(block, BYTES, fresh));
     life_fill(block, BYTES, 2, fresh);
@@ -232,6 +275,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(streams_alone_leave_nothing, life_stop),
+        cmocka_unit_test_teardown(a_second_end_asks_the_driver_nothing, life_stop),
+        cmocka_unit_test_teardown(the_end_of_a_growable_blocks_stream_is_seen, life_stop),
         cmocka_unit_test_teardown(the_next_stream_waits, life_stop),
         cmocka_unit_test_teardown(live_blocks_outlive_their_stream, life_stop),
         cmocka_unit_test_teardown(uses_survive_their_stream, life_stop),

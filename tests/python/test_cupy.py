@@ -128,6 +128,33 @@ class Memory(Case):
         device.run_all()
         self.assertLessEqual(tenure.stats()["arenas"], before + 4)
 
+    def test_streams_from_elsewhere(self):
+        """CuPy makes such a stream an owner of the handle, so it ends twice: through the object
+        that came first, or the other. Asking the driver about it then ends the process."""
+        class Foreign:
+            def __init__(self, ptr):
+                self.ptr = ptr
+
+            def __cuda_stream__(self):
+                return 0, self.ptr
+
+        for is_used in (False, True):
+            for is_first in (False, True):
+                real = cupy.Stream()
+                stream = cupy.Stream.from_external(Foreign(real.ptr))
+                if is_used:
+                    cupy.state.stream = stream
+                    x = cupy.ndarray(2 * MIB)
+                    device.fill(x.ptr, 2 * MIB, stream.ptr)
+                    del x
+                    cupy.state.stream = cupy.null
+                if is_first:
+                    del stream
+                    del real
+                else:
+                    del real
+                    del stream
+
     def test_short_memory(self):
         with self.assertRaisesRegex(cupy.cuda.memory.OutOfMemoryError, "Tenure out of memory"):
             cupy.ndarray(1 << 50)

@@ -98,7 +98,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream strea
 /* A stream is about to be destroyed; call it before cuStreamDestroy. Its work may go on. Memory
  * that was freed on it becomes available to the next new stream, which is made to wait for the end
  * of its work; blocks that were allocated on it stay live and are freed as usual. Harmless for a
- * stream that Tenure never saw. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER. Since 0.1.0. */
+ * stream that Tenure never saw, or whose end it was told of before: the driver is then not asked
+ * about the handle, which may be one that is gone. Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
 
 /* A moment in the order of all marks and announcements. Take one before a CUDA call and pass it to

@@ -9,18 +9,34 @@ DRIVER = ctypes.CDLL(os.environ["FAKE_TORCH_DRIVER"])
 
 
 class Stream:
-    """Ends its handle when it dies, as CuPy's does."""
+    """Ends its handle when it dies, as CuPy's does, also one that another object has ended: what
+    the driver makes of that is CuPy's business, so here it is asked once only."""
+
+    handles = set()
 
     def __init__(self, null=False):
         handle = ctypes.c_void_p()
         if not null:
             assert DRIVER.cuStreamCreate(ctypes.byref(handle), 1) == 0
+            Stream.handles.add(handle.value)
         self.ptr, self.device_id = handle.value or 0, -1 if null else 0
 
-    def __del__(self):
-        if self.ptr:
-            assert DRIVER.cuStreamDestroy_v2(ctypes.c_void_p(self.ptr)) == 0
+    @classmethod
+    def from_external(cls, foreign):
+        """A stream from elsewhere, by the protocol of CUDA's Python packages."""
+        version, handle = foreign.__cuda_stream__()
+        assert version == 0
+        stream = cls.__new__(cls)
+        stream.ptr, stream.device_id, stream._foreign_stream_ref = handle, 0, foreign
+        return stream
 
+    def __cuda_stream__(self):
+        return 0, self.ptr
+
+    def __del__(self):
+        if self.ptr in Stream.handles:
+            Stream.handles.discard(self.ptr)
+            assert DRIVER.cuStreamDestroy_v2(ctypes.c_void_p(self.ptr)) == 0
 
     def begin_capture(self, mode=2):
         result = DRIVER.cuStreamBeginCapture_v2(ctypes.c_void_p(self.ptr), mode)
