@@ -259,6 +259,58 @@ static void test_around(void **state)
     expect_none(in_the_legacy_stream);
 }
 
+/* ---- What the end of a user object tells ---------------------------------------------------- */
+
+static void CUDA_CB ignore(void *data)
+{
+    (void)data;
+}
+
+static CUgraph graph_with_object(CUdeviceptr at)
+{
+    CUgraph graph = graph_new();
+    CUuserObject object = NULL;
+    (void)set_node(graph, at, 1, BYTES, NULL, NULL);
+    assert_ok(cuUserObjectCreate(&object, &object, ignore, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    assert_ok(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    return graph;
+}
+
+/* Who has seen the end of a graph's user object knows that its launches are over: the memory that
+ * they wrote to may go. With an update, the object goes while the executable stays. */
+static void object_ends(const char *schedule, bool by_update)
+{
+    fixture_start(schedule, "RACES=1", "RESERVE=64G", NULL);
+    simcuda_races_callback(quiet, NULL);
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr at = chunk_mapped(CHUNK, NULL);
+    CUdeviceptr other = chunk_mapped(CHUNK, NULL);
+    CUgraph graph = graph_with_object(at);
+    CUgraphExec exec = exec_new(graph);
+    CUgraphExecUpdateResultInfo info;
+    assert_ok(cuGraphDestroy(graph));
+    assert_ok(cuGraphLaunch(exec, stream));
+    if (by_update) {
+        assert_ok(cuGraphExecUpdate(exec, graph_with_object(other), &info));
+    } else {
+        assert_ok(cuGraphExecDestroy(exec));
+    }
+    (void)simcuda_run(UINT64_MAX);
+    assert_ok(cuMemUnmap(at, CHUNK));
+    assert_int_equal(simcuda_violations(), 0);
+    assert_int_equal(simcuda_races(), 0);
+}
+
+static void test_objects(void **state)
+{
+    static const char *const schedules[] = {"SCHEDULE=eager", "SCHEDULE=lazy", "SCHEDULE=random"};
+    (void)state;
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
+        object_ends(schedules[i], false);
+        object_ends(schedules[i], true);
+    }
+}
+
 /* ---- Events in graphs ----------------------------------------------------------------------- */
 
 static void node_waits(struct program *p)
@@ -458,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_inside, fixture_stop),
         cmocka_unit_test_teardown(test_around, fixture_stop),
+        cmocka_unit_test_teardown(test_objects, fixture_stop),
         cmocka_unit_test_teardown(test_events, fixture_stop),
         cmocka_unit_test_teardown(test_reports, fixture_stop),
         cmocka_unit_test_teardown(test_random_graphs, fixture_stop),

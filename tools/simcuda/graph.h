@@ -194,7 +194,8 @@ struct sim_exec {
 };
 
 struct sim_exec *sim_exec_get(CUgraphExec handle);
-void sim_exec_drop(struct sim_exec *exec); /* a launch has ended */
+void sim_exec_drop(struct sim_exec *exec);
+void sim_exec_release(const struct sim_exec *exec, struct sim_graph *graph);
 void sim_graph_reset(void);
 
 /* ---- User objects (user_object.c) ----------------------------------------------------------- */

@@ -30,7 +30,7 @@ struct sim_exec *sim_exec_get(CUgraphExec handle)
 }
 
 /* Lets a graph go that launches may have used; they have ended. */
-static void exec_release(const struct sim_exec *exec, struct sim_graph *graph)
+void sim_exec_release(const struct sim_exec *exec, struct sim_graph *graph)
 {
     sim_holds_ended(graph, exec->last);
     sim_graph_free(graph);
@@ -44,10 +44,10 @@ static void exec_free(struct sim_exec *exec)
         }
     }
     while (exec->stale_count != 0) {
-        exec_release(exec, exec->stale[--exec->stale_count]);
+        sim_exec_release(exec, exec->stale[--exec->stale_count]);
     }
     if (exec->graph != NULL) {
-        exec_release(exec, exec->graph);
+        sim_exec_release(exec, exec->graph);
     }
     sim_point_drop(exec->last);
     sim_plan_free(&exec->plan);
@@ -64,7 +64,7 @@ void sim_exec_drop(struct sim_exec *exec)
     exec->references--;
     bool idle = exec->references == (exec->slot != NULL ? 1 : 0);
     while (idle && exec->stale_count != 0) {
-        exec_release(exec, exec->stale[--exec->stale_count]);
+        sim_exec_release(exec, exec->stale[--exec->stale_count]);
     }
     if (exec->references == 0) {
         exec_free(exec);

@@ -312,7 +312,7 @@ static CUresult graph_adopt(struct sim_exec *exec, struct sim_graph *have,
     if (exec->references > 1) { /* user objects are kept for the launches that have not ended */
         exec->stale[exec->stale_count++] = copy;
     } else {
-        sim_graph_free(copy);
+        sim_exec_release(exec, copy);
     }
     sim_schedule_dropped();
     return CUDA_SUCCESS;
