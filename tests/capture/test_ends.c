@@ -430,6 +430,29 @@ static void a_shutdown_waits_for_graphs_that_end(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* Nobody calls the driver but Tenure: that is enough for the end of the graphs to come. */
+static void who_waits_lets_graphs_end(void **state)
+{
+    (void)state;
+    unsigned char *block;
+    tnr_pool pool;
+    steps_start("graph_end_ms:60000", NULL);
+    recorded graph = graph_of_one(&block, &pool);
+    recorded_launch(&graph, ORIGIN);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    recorded_destroy(&graph);
+    assert_ok(tnr_shutdown(0));
+
+    steps_start("graph_end_ms:60000", NULL);
+    pool = graph_pool("shared");
+    capture_begin(ORIGIN, pool);
+    assert_ok(tnr_free(captured_block(ORIGIN, 1)));
+    graph = capture_end(ORIGIN);
+    recorded_destroy(&graph);
+    assert_ok(tnr_pool_destroy(pool));
+    check_all_given_back();
+}
+
 /* ---- the library's end ----------------------------------------------------------------------- */
 
 static void a_shutdown_with_graphs_alive(void **state)
@@ -493,6 +516,7 @@ int main(void)
         cmocka_unit_test_teardown(many_graphs_end, steps_stop),
         cmocka_unit_test_teardown(a_pool_waits_for_graphs_that_end, steps_stop),
         cmocka_unit_test_teardown(a_shutdown_waits_for_graphs_that_end, steps_stop),
+        cmocka_unit_test_teardown(who_waits_lets_graphs_end, steps_stop),
         cmocka_unit_test_teardown(a_shutdown_with_graphs_alive, steps_stop),
         cmocka_unit_test_teardown(a_shutdown_during_a_capture, steps_stop),
     };

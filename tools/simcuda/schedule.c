@@ -20,6 +20,7 @@
 #include <time.h>
 
 #define LAZY_QUERIES 1000 /* not-ready answers in a row before a lazy schedule runs one operation */
+#define LAZY_DESTRUCTORS 8 /* questions before it runs a destructor, once nothing is queued */
 #define GATE_POLL_NS 100000L
 
 static pthread_t workers[64];
@@ -227,7 +228,7 @@ void sim_schedule_queried(void)
 {
     switch (sim.settings.schedule) {
     case SIM_LAZY:
-        if (++sim.idle_queries >= LAZY_QUERIES) {
+        if (++sim.idle_queries >= (sim.pending == 0 ? LAZY_DESTRUCTORS : LAZY_QUERIES)) {
             sim.idle_queries = 0;
             (void)sim_schedule_run(1);
         }
