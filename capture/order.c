@@ -79,8 +79,15 @@ static tnr_status no_host_memory(void)
     return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the order of a capture.");
 }
 
-/* Asks for a node's edges. `nodes` and `edges` may move. An edge of another type than the default
- * lets the later node begin before the earlier has ended, so it orders nothing here. */
+/* An edge from a kernel's port lets the later node begin before the earlier has ended, and so does
+ * one of another type than the default: they order nothing here. */
+static int edge_orders(const CUgraphEdgeData *edge)
+{
+    return edge->from_port == 0 && edge->to_port == 0 &&
+           edge->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;
+}
+
+/* Asks for a node's edges. `nodes` and `edges` may move. */
 static tnr_status node_ask(tnri_order *order, int32_t number)
 {
     enum { AT_ONCE = 16 };
@@ -109,7 +116,7 @@ static tnr_status node_ask(tnri_order *order, int32_t number)
     size_t first = order->edges_count;
     size_t kept = 0;
     for (size_t i = 0; status == TNR_OK && i < count; i++) {
-        if (data[i].type != CU_GRAPH_DEPENDENCY_TYPE_DEFAULT)
+        if (!edge_orders(&data[i]))
             continue;
         order->edges[first + kept] = tnri_order_node_of(order, from[i]);
         if (order->edges[first + kept++] == TNRI_NODE_NONE)
@@ -302,7 +309,7 @@ tnri_moved tnri_order_move(tnri_order *order, int view, const CUgraphNode *front
         *status = no_host_memory();
     size_t kept = 0;
     for (size_t i = 0; *status == TNR_OK && i < count; i++) {
-        if (edges != NULL && edges[i].type != CU_GRAPH_DEPENDENCY_TYPE_DEFAULT)
+        if (edges != NULL && !edge_orders(&edges[i]))
             continue;
         numbers[kept] = tnri_order_node_of(order, frontier[i]);
         if (numbers[kept++] == TNRI_NODE_NONE)

@@ -259,6 +259,138 @@ static void test_around(void **state)
     expect_none(in_the_legacy_stream);
 }
 
+/* ---- Edges from ports ----------------------------------------------------------------------- */
+
+static const CUgraphEdgeData plain = {0};
+static const CUgraphEdgeData programmatic = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                             .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+static const CUgraphEdgeData launched = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER};
+
+static void write_run(void *const *params)
+{
+    (void)params;
+}
+
+static size_t write_accesses(void *const *params, simcuda_access *out, size_t capacity)
+{
+    if (capacity > 0) {
+        out[0] = (simcuda_access){*(const CUdeviceptr *)params[0], BYTES, 1};
+    }
+    return 1;
+}
+
+/* A kernel that writes to the program's memory. */
+static CUgraphNode write_node(CUgraph graph, CUdeviceptr at)
+{
+    static const size_t sizes[] = {sizeof(CUdeviceptr)};
+    CUmodule module = NULL;
+    CUDA_KERNEL_NODE_PARAMS ask = {0};
+    CUgraphNode node = NULL;
+    void *params[] = {&at};
+    (void)simcuda_kernel_register("write", 1, sizes, write_run, write_accesses);
+    assert_ok(cuModuleLoadData(&module, "image"));
+    assert_ok(cuModuleGetFunction(&ask.func, module, "write"));
+    ask.gridDimX = ask.gridDimY = ask.gridDimZ = 1;
+    ask.blockDimX = ask.blockDimY = ask.blockDimZ = 1;
+    ask.kernelParams = params;
+    assert_ok(cuGraphAddKernelNode(&node, graph, NULL, 0, &ask));
+    return node;
+}
+
+/* Two writes of one place, the second after the first by such an edge. */
+static void edge_of(struct program *p, const CUgraphEdgeData *data)
+{
+    CUgraphNode first = write_node(p->graph, p->at);
+    CUgraphNode second = write_node(p->graph, p->at);
+    assert_ok(cuGraphAddDependencies(p->graph, &first, &second, data, 1));
+    launch(p, p->a);
+}
+
+static void plain_edge(struct program *p)
+{
+    edge_of(p, &plain);
+}
+
+static void programmatic_edge(struct program *p)
+{
+    edge_of(p, &programmatic);
+}
+
+static void launched_edge(struct program *p)
+{
+    edge_of(p, &launched);
+}
+
+/* What was said of an edge is told, also of the clone's and of a capture's; who does not ask for it
+ * is refused. */
+static void check_told(struct program *p)
+{
+    CUgraph clone = NULL;
+    CUgraphNode first = write_node(p->graph, p->at);
+    CUgraphNode second = write_node(p->graph, p->at);
+    assert_ok(cuGraphAddDependencies(p->graph, &first, &second, &programmatic, 1));
+    assert_ok(cuGraphClone(&clone, p->graph));
+    for (int cloned = 0; cloned < 2; cloned++) {
+        CUgraphNode from = NULL;
+        CUgraphNode to = NULL;
+        CUgraphEdgeData data = {0};
+        size_t count = 1;
+        assert_ok(cuGraphGetEdges(cloned ? clone : p->graph, &from, &to, &data, &count));
+        assert_int_equal(count, 1);
+        assert_memory_equal(&data, &programmatic, sizeof data);
+        data = plain;
+        assert_ok(cuGraphNodeGetDependencies(to, &from, &data, &count));
+        assert_memory_equal(&data, &programmatic, sizeof data);
+        data = plain;
+        assert_ok(cuGraphNodeGetDependentNodes(from, &to, &data, &count));
+        assert_memory_equal(&data, &programmatic, sizeof data);
+        assert_int_equal(cuGraphGetEdges(cloned ? clone : p->graph, &from, &to, NULL, &count),
+                         CUDA_ERROR_LOSSY_QUERY);
+        assert_int_equal(cuGraphNodeGetDependencies(to, &from, NULL, &count),
+                         CUDA_ERROR_LOSSY_QUERY);
+        assert_ok(cuGraphNodeGetDependencies(to, NULL, NULL, &count));
+        assert_int_equal(count, 1);
+    }
+    assert_int_equal(cuGraphRemoveDependencies(p->graph, &first, &second, NULL, 1),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuGraphRemoveDependencies(p->graph, &first, &second, &programmatic, 1));
+    assert_int_equal(edge_count(p->graph), 0);
+}
+
+static void check_refused(struct program *p)
+{
+    static const CUgraphEdgeData wrong[] = {
+        {.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}, /* from no port */
+        {.from_port = 3},
+        {.to_port = 1},
+        {.type = 2},
+        {.reserved = {1}},
+    };
+    CUgraphNode first = write_node(p->graph, p->at);
+    CUgraphNode second = write_node(p->graph, p->at);
+    CUgraphNode set = set_node(p->graph, p->at + BYTES, 1, BYTES, NULL, NULL);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(cuGraphAddDependencies(p->graph, &first, &second, &wrong[i], 1),
+                         CUDA_ERROR_INVALID_VALUE);
+    }
+    /* Kernels alone have ports, and know what to do about another's. */
+    assert_int_equal(cuGraphAddDependencies(p->graph, &set, &second, &launched, 1),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuGraphAddDependencies(p->graph, &first, &set, &programmatic, 1),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_ok(cuGraphAddDependencies(p->graph, &first, &set, &launched, 1));
+}
+
+static void test_ports(void **state)
+{
+    (void)state;
+    expect_none(plain_edge);
+    expect_race(programmatic_edge);
+    expect_race(launched_edge);
+    expect_none(check_told);
+    expect_none(check_refused);
+}
+
 /* ---- What the end of a user object tells ---------------------------------------------------- */
 
 static void CUDA_CB ignore(void *data)
@@ -510,6 +642,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_inside, fixture_stop),
         cmocka_unit_test_teardown(test_around, fixture_stop),
+        cmocka_unit_test_teardown(test_ports, fixture_stop),
         cmocka_unit_test_teardown(test_objects, fixture_stop),
         cmocka_unit_test_teardown(test_events, fixture_stop),
         cmocka_unit_test_teardown(test_reports, fixture_stop),

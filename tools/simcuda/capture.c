@@ -116,7 +116,7 @@ static CUresult capture_begin(struct sim_stream *stream, CUstreamCaptureMode mod
     if (capture == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = sim_capture_join(capture, stream, after->node, after->count);
+    CUresult result = sim_capture_join(capture, stream, after);
     if (result != CUDA_SUCCESS) {
         free(capture);
         return result;
@@ -155,35 +155,25 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode m
     return sim_leave(result);
 }
 
-/* The nodes behind handles, which must all be of the graph. */
-static CUresult nodes_get(const struct sim_graph *graph, const CUgraphNode *handles, size_t count,
-                          struct sim_nodes *nodes)
+/* The nodes behind handles, which must all be of the graph, with what the edges from them say. */
+static CUresult nodes_get(const struct sim_graph *graph, const CUgraphNode *handles,
+                          const CUgraphEdgeData *edges, size_t count, struct sim_nodes *nodes)
 {
-    CUresult result = CUDA_SUCCESS;
     if (count != 0 && handles == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    CUresult result = sim_edge_data_check(edges, count);
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         struct sim_node *node = sim_node_get(handles[i], "node");
-        if (node == NULL || node->graph != graph) {
+        CUgraphEdgeData edge = edges == NULL ? (CUgraphEdgeData){0} : edges[i];
+        if (node == NULL || node->graph != graph ||
+            (edge.from_port != 0 && node->op.kind != SIM_OP_KERNEL)) {
             result = CUDA_ERROR_INVALID_VALUE;
-        } else if (!sim_nodes_add(nodes, &node, 1)) {
+        } else if (!sim_nodes_add(nodes, &(struct sim_nodes){&node, &edge, 1, 1})) {
             result = CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
     return result;
-}
-
-/* Kinds of edges other than the plain one belong to features that the simulation lacks. */
-static bool edges_plain(const CUgraphEdgeData *edges, size_t count)
-{
-    static const CUgraphEdgeData plain;
-    for (size_t i = 0; edges != NULL && i < count; i++) {
-        if (memcmp(&edges[i], &plain, sizeof plain) != 0) {
-            return false;
-        }
-    }
-    return true;
 }
 
 CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
@@ -205,11 +195,8 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
     if (result == CUDA_SUCCESS && sim_capture_into(graph)) {
         result = CUDA_ERROR_ILLEGAL_STATE;
     }
-    if (result == CUDA_SUCCESS && !edges_plain(dependencyData, numDependencies)) {
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    }
     if (result == CUDA_SUCCESS) {
-        result = nodes_get(graph, dependencies, numDependencies, &after);
+        result = nodes_get(graph, dependencies, dependencyData, numDependencies, &after);
     }
     if (result == CUDA_SUCCESS) {
         result = capture_begin(stream, mode, graph, true, &after);
@@ -341,7 +328,7 @@ struct told {
     size_t *count;
 };
 
-/* Handles of the stream's dependencies and, after them, as many plain edges. */
+/* Handles of the stream's dependencies and, after them, their edges. */
 static bool tell_nodes(struct sim_stream *stream, const struct told *told)
 {
     size_t count = stream->depends.count;
@@ -351,6 +338,9 @@ static bool tell_nodes(struct sim_stream *stream, const struct told *told)
     }
     for (size_t i = 0; i < count; i++) {
         handles[i] = sim_node_handle(stream->depends.node[i]);
+    }
+    if (count != 0) {
+        memcpy(handles + count + 1, stream->depends.edge, count * sizeof(CUgraphEdgeData));
     }
     free(stream->capture_told);
     stream->capture_told = handles;
@@ -376,6 +366,10 @@ static CUresult capture_tell(CUstream handle, const struct told *told)
     }
     CUstreamCaptureStatus status = status_of(stream);
     if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+        if (told->nodes != NULL && told->edges == NULL &&
+            !sim_edges_plain(stream->depends.edge, stream->depends.count)) {
+            return CUDA_ERROR_LOSSY_QUERY;
+        }
         if ((told->nodes != NULL || told->edges != NULL) && !tell_nodes(stream, told)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -446,18 +440,13 @@ static CUresult capture_update(CUstream handle, const CUgraphNode *dependencies,
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!edges_plain(edges, count)) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
     /* Room for all of it is made first, so that a failure changes nothing. */
-    result = nodes_get(stream->capture->graph, dependencies, count, &nodes);
+    result = nodes_get(stream->capture->graph, dependencies, edges, count, &nodes);
     if (result == CUDA_SUCCESS && flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES) {
-        result = sim_nodes_add(&stream->depends, nodes.node, nodes.count)
-                     ? CUDA_SUCCESS
-                     : CUDA_ERROR_OUT_OF_MEMORY;
+        result = sim_nodes_add(&stream->depends, &nodes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     } else if (result == CUDA_SUCCESS) {
         struct sim_nodes old = stream->depends;
-        if (nodes.room == 0 && !sim_nodes_add(&nodes, NULL, 0)) {
+        if (nodes.room == 0 && !sim_nodes_add(&nodes, &(struct sim_nodes){0})) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         stream->depends = nodes;

@@ -73,10 +73,10 @@ bool sim_capture_wait(struct sim_stream *stream, const struct sim_event *event, 
 /* Forgets that the event was recorded in a capture. */
 void sim_capture_forget(struct sim_event *event);
 
-bool sim_nodes_add(struct sim_nodes *set, struct sim_node *const *more, size_t count);
+bool sim_nodes_add(struct sim_nodes *set, const struct sim_nodes *more);
 void sim_nodes_clear(struct sim_nodes *set);
 CUresult sim_capture_join(struct sim_capture *capture, struct sim_stream *stream,
-                          struct sim_node *const *nodes, size_t count);
+                          const struct sim_nodes *nodes);
 
 /* ---- Beginning and end (capture.c) ---------------------------------------------------------- */
 

@@ -9,29 +9,44 @@
 
 /* ---- Sets of nodes -------------------------------------------------------------------------- */
 
-static bool nodes_have(const struct sim_nodes *set, const struct sim_node *node)
+/* The node's index, or their count. */
+static size_t nodes_find(const struct sim_nodes *set, const struct sim_node *node)
 {
-    for (size_t i = 0; i < set->count; i++) {
-        if (set->node[i] == node) {
-            return true;
-        }
+    size_t at = 0;
+    while (at < set->count && set->node[at] != node) {
+        at++;
     }
-    return false;
+    return at;
+}
+
+/* Of two edges to one node the plain one says more. */
+static void node_enter(struct sim_nodes *set, struct sim_node *node, CUgraphEdgeData edge)
+{
+    size_t at = nodes_find(set, node);
+    if (at == set->count) {
+        set->count++;
+    } else if (!sim_edges_plain(&edge, 1)) {
+        return;
+    }
+    set->node[at] = node;
+    set->edge[at] = edge;
 }
 
 /* Adds what is not there yet; false, with nothing changed, when memory is short. */
-bool sim_nodes_add(struct sim_nodes *set, struct sim_node *const *more, size_t count)
+bool sim_nodes_add(struct sim_nodes *set, const struct sim_nodes *more)
 {
-    struct sim_node **larger =
-        sim_grow(set->node, &set->room, set->count + count + 1, sizeof *larger);
-    if (larger == NULL) {
+    size_t room = set->room;
+    size_t need = set->count + more->count + 1;
+    CUgraphEdgeData *edges = sim_grow(set->edge, &room, need, sizeof *edges);
+    set->edge = edges == NULL ? set->edge : edges;
+    struct sim_node **nodes =
+        edges == NULL ? NULL : sim_grow(set->node, &set->room, need, sizeof *nodes);
+    if (nodes == NULL) {
         return false;
     }
-    set->node = larger;
-    for (size_t i = 0; i < count; i++) {
-        if (!nodes_have(set, more[i])) {
-            set->node[set->count++] = more[i];
-        }
+    set->node = nodes;
+    for (size_t i = 0; i < more->count; i++) {
+        node_enter(set, more->node[i], more->edge == NULL ? (CUgraphEdgeData){0} : more->edge[i]);
     }
     return true;
 }
@@ -39,6 +54,7 @@ bool sim_nodes_add(struct sim_nodes *set, struct sim_node *const *more, size_t c
 void sim_nodes_clear(struct sim_nodes *set)
 {
     free(set->node);
+    free(set->edge);
     *set = (struct sim_nodes){0};
 }
 
@@ -46,9 +62,9 @@ void sim_nodes_clear(struct sim_nodes *set)
 
 /* The stream, which is in no capture, becomes part of this one. */
 CUresult sim_capture_join(struct sim_capture *capture, struct sim_stream *stream,
-                          struct sim_node *const *nodes, size_t count)
+                          const struct sim_nodes *nodes)
 {
-    if (!sim_nodes_add(&stream->depends, nodes, count)) {
+    if (!sim_nodes_add(&stream->depends, nodes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sim_stream_hold(stream);
@@ -187,6 +203,7 @@ CUresult sim_capture_unsafe(void)
 static void follow(struct sim_stream *stream, struct sim_node *node)
 {
     stream->depends.node[0] = node; /* there is always room for one */
+    stream->depends.edge[0] = (CUgraphEdgeData){0};
     stream->depends.count = 1;
 }
 
@@ -207,8 +224,8 @@ static CUresult add_node(struct sim_stream *stream, struct sim_op *op)
         stream->capture->invalid = true;
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = sim_node_add(stream->capture->graph, stream->context, op,
-                                   stream->depends.node, stream->depends.count, &node);
+    CUresult result =
+        sim_node_add(stream->capture->graph, stream->context, op, &stream->depends, &node);
     if (result == CUDA_SUCCESS) {
         follow(stream, node);
     }
@@ -255,7 +272,7 @@ bool sim_capture_record(struct sim_stream *stream, struct sim_event *event, CUre
         return *result != CUDA_SUCCESS;
     }
     struct sim_nodes now = {0};
-    if (!sim_nodes_add(&now, stream->depends.node, stream->depends.count)) {
+    if (!sim_nodes_add(&now, &stream->depends)) {
         *result = CUDA_ERROR_OUT_OF_MEMORY;
         return true;
     }
@@ -296,7 +313,7 @@ static CUresult wait_join(struct sim_stream *stream, const struct sim_event *eve
         capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
-    return sim_capture_join(capture, stream, event->nodes.node, event->nodes.count);
+    return sim_capture_join(capture, stream, &event->nodes);
 }
 
 bool sim_capture_wait(struct sim_stream *stream, const struct sim_event *event, CUresult *result)
@@ -314,7 +331,7 @@ bool sim_capture_wait(struct sim_stream *stream, const struct sim_event *event, 
     }
     if (event->capture != stream->capture) {
         *result = wait_across(stream->capture, event);
-    } else if (!sim_nodes_add(&stream->depends, event->nodes.node, event->nodes.count)) {
+    } else if (!sim_nodes_add(&stream->depends, &event->nodes)) {
         *result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return true;

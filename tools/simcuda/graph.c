@@ -87,7 +87,7 @@ void sim_graph_number(const struct sim_graph *graph)
 static bool edges_copy(const struct sim_node *from, struct sim_node *to, struct sim_node **copies)
 {
     for (size_t i = 0; i < from->before.count; i++) {
-        if (!sim_edge_link(copies[from->before.node[i]->number], to)) {
+        if (!sim_edge_link(copies[from->before.node[i]->number], to, &from->before.data[i])) {
             return false;
         }
     }
@@ -243,12 +243,19 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
     return sim_leave(graph_give(hGraph, true, rootNodes, numRootNodes));
 }
 
-/* Every edge is of the one kind that there is here, so data is zeros. */
-static void data_give(CUgraphEdgeData *data, size_t count)
+/* What edges say: it would be lost where nobody asks for it. */
+static CUresult data_give(const CUgraphEdgeData *from, size_t found, CUgraphEdgeData *data,
+                          size_t room)
 {
-    if (data != NULL) {
-        memset(data, 0, count * sizeof *data);
+    size_t given = found < room ? found : room;
+    if (data == NULL) {
+        return sim_edges_plain(from, given) ? CUDA_SUCCESS : CUDA_ERROR_LOSSY_QUERY;
     }
+    memset(data, 0, room * sizeof *data);
+    if (given != 0) {
+        memcpy(data, from, given * sizeof *data);
+    }
+    return CUDA_SUCCESS;
 }
 
 static CUresult neighbours(CUgraphNode handle, bool before, CUgraphNode *out, CUgraphEdgeData *data,
@@ -259,9 +266,11 @@ static CUresult neighbours(CUgraphNode handle, bool before, CUgraphNode *out, CU
         return CUDA_ERROR_INVALID_VALUE;
     }
     const struct sim_edges *edges = before ? &node->before : &node->after;
-    nodes_give(edges->node, edges->count, out, count);
-    data_give(data, *count);
-    return CUDA_SUCCESS;
+    CUresult result = data_give(edges->data, edges->count, data, out == NULL ? 0 : *count);
+    if (result == CUDA_SUCCESS) {
+        nodes_give(edges->node, edges->count, out, count);
+    }
+    return result;
 }
 
 CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
@@ -307,17 +316,23 @@ static CUresult edges_give(CUgraph handle, CUgraphNode *from, CUgraphNode *to,
     size_t room = from == NULL ? 0 : *count;
     for (const struct sim_node *node = graph->first; node != NULL; node = node->next) {
         for (size_t i = 0; i < node->after.count; i++, found++) {
-            if (found < room) {
-                from[found] = sim_node_handle(node);
-                to[found] = sim_node_handle(node->after.node[i]);
+            if (found >= room) {
+                continue;
+            }
+            from[found] = sim_node_handle(node);
+            to[found] = sim_node_handle(node->after.node[i]);
+            CUresult result =
+                data_give(&node->after.data[i], 1, data == NULL ? NULL : &data[found], 1);
+            if (result != CUDA_SUCCESS) {
+                return result;
             }
         }
     }
     for (size_t i = found; i < room; i++) {
         from[i] = NULL;
         to[i] = NULL;
+        (void)data_give(NULL, 0, data == NULL ? NULL : &data[i], 1);
     }
-    data_give(data, room);
     *count = from != NULL && room < found ? room : found;
     return CUDA_SUCCESS;
 }
@@ -360,7 +375,9 @@ static CUresult edges_change(CUgraph handle, const CUgraphNode *from, const CUgr
         if (!edge_ends(graph, from[i], to[i], ends)) {
             result = CUDA_ERROR_INVALID_VALUE;
         } else {
-            result = add ? sim_edge_add(ends[0], ends[1]) : sim_edge_remove(ends[0], ends[1]);
+            const CUgraphEdgeData *one = data == NULL ? NULL : &data[i];
+            result =
+                add ? sim_edge_add(ends[0], ends[1], one) : sim_edge_remove(ends[0], ends[1], one);
         }
     }
     return result;

@@ -21,9 +21,10 @@ struct sim_node;
 
 /* ---- Objects -------------------------------------------------------------------------------- */
 
-/* Nodes at the other ends of edges, in the order in which the edges were made. */
+/* Nodes at the other ends of edges, and the edges' data, in the order in which they were made. */
 struct sim_edges {
     struct sim_node **node;
+    CUgraphEdgeData *data;
     size_t count;
     size_t room;
 };
@@ -96,22 +97,26 @@ void sim_graph_number(const struct sim_graph *graph); /* sets every node's numbe
  * the node will run; null for nodes that do not care (empty, host).
  */
 CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, const struct sim_op *op,
-                      struct sim_node *const *dependencies, size_t count, struct sim_node **node);
+                      const struct sim_nodes *dependencies, struct sim_node **node);
 
 /* Adds a node that runs a copy of another graph. */
 CUresult sim_node_add_child(struct sim_graph *graph, const struct sim_graph *child,
-                            struct sim_node *const *dependencies, size_t count,
-                            struct sim_node **node);
+                            const struct sim_nodes *dependencies, struct sim_node **node);
 struct sim_node *sim_node_get(CUgraphNode handle, const char *what);
 CUgraphNode sim_node_handle(const struct sim_node *node);
 void sim_node_free(struct sim_node *node); /* takes it, and its edges, out of its graph */
 CUgraphNodeType sim_node_type(const struct sim_node *node);
 
-/* An edge; adding one that is there, or taking away one that is not, is an error. */
-bool sim_edge_link(struct sim_node *from, struct sim_node *to); /* known not to be there */
-CUresult sim_edge_add(struct sim_node *from, struct sim_node *to);
-CUresult sim_edge_remove(struct sim_node *from, struct sim_node *to);
+/* An edge; adding one that is there, or taking away one that is not, is an error. Data may be null:
+ * that of a plain one. */
+bool sim_edge_link(struct sim_node *from, struct sim_node *to,
+                   const CUgraphEdgeData *data); /* known not to be there, and right */
+CUresult sim_edge_add(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data);
+CUresult sim_edge_remove(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data);
+/* Whether there can be such edges, from the ports of any nodes. */
 CUresult sim_edge_data_check(const CUgraphEdgeData *data, size_t count);
+/* Whether all of them are plain: what comes after waits for the end of what comes before. */
+bool sim_edges_plain(const CUgraphEdgeData *data, size_t count);
 
 /* A node that does the same in another graph, without edges; null when memory is short. */
 struct sim_node *sim_node_copy(const struct sim_node *node, struct sim_graph *graph);

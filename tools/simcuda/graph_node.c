@@ -12,29 +12,39 @@
 
 /* ---- Edges ---------------------------------------------------------------------------------- */
 
+static const CUgraphEdgeData plain;
+
 static bool edges_room(struct sim_edges *edges)
 {
-    struct sim_node **larger = edges->node;
     if (edges->count < edges->room) {
         return true;
     }
     size_t room = edges->room == 0 ? 4 : edges->room * 2;
-    larger = realloc(edges->node, room * sizeof(struct sim_node *));
-    if (larger == NULL) {
+    struct sim_node **nodes = realloc(edges->node, room * sizeof(struct sim_node *));
+    edges->node = nodes == NULL ? edges->node : nodes;
+    CUgraphEdgeData *data = realloc(edges->data, room * sizeof *data);
+    edges->data = data == NULL ? edges->data : data;
+    if (nodes == NULL || data == NULL) {
         return false;
     }
-    edges->node = larger;
     edges->room = room;
     return true;
 }
 
-bool sim_edge_link(struct sim_node *from, struct sim_node *to)
+static void edges_append(struct sim_edges *edges, struct sim_node *node,
+                         const CUgraphEdgeData *data)
+{
+    edges->node[edges->count] = node;
+    edges->data[edges->count++] = data == NULL ? plain : *data;
+}
+
+bool sim_edge_link(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data)
 {
     if (!edges_room(&from->after) || !edges_room(&to->before)) {
         return false;
     }
-    from->after.node[from->after.count++] = to;
-    to->before.node[to->before.count++] = from;
+    edges_append(&from->after, to, data);
+    edges_append(&to->before, from, data);
     return true;
 }
 
@@ -53,6 +63,7 @@ static void edges_remove(struct sim_edges *edges, size_t at)
     edges->count--;
     memmove(&edges->node[at], &edges->node[at + 1],
             (edges->count - at) * sizeof(struct sim_node *));
+    memmove(&edges->data[at], &edges->data[at + 1], (edges->count - at) * sizeof(CUgraphEdgeData));
 }
 
 static bool edge_there(const struct sim_node *from, const struct sim_node *to)
@@ -61,32 +72,62 @@ static bool edge_there(const struct sim_node *from, const struct sim_node *to)
                                                 : edges_find(&to->before, from) != to->before.count;
 }
 
-CUresult sim_edge_add(struct sim_node *from, struct sim_node *to)
+static bool is_kernel(const struct sim_node *node)
 {
-    if (edge_there(from, to)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return sim_edge_link(from, to) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return node->op.kind == SIM_OP_KERNEL;
 }
 
-CUresult sim_edge_remove(struct sim_node *from, struct sim_node *to)
+/* Kernels alone have ports, and programmatic edges lead from one to another. */
+static bool edge_fits(const struct sim_node *from, const struct sim_node *to,
+                      const CUgraphEdgeData *data)
 {
-    if (!edge_there(from, to)) {
+    return (data->from_port == 0 || is_kernel(from)) &&
+           (data->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT || is_kernel(to));
+}
+
+CUresult sim_edge_add(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data)
+{
+    if (edge_there(from, to) || (data != NULL && !edge_fits(from, to, data))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    edges_remove(&from->after, edges_find(&from->after, to));
+    return sim_edge_link(from, to, data) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_edge_remove(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data)
+{
+    size_t at = edges_find(&from->after, to);
+    if (at == from->after.count ||
+        memcmp(&from->after.data[at], data == NULL ? &plain : data, sizeof plain) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    edges_remove(&from->after, at);
     edges_remove(&to->before, edges_find(&to->before, from));
     return CUDA_SUCCESS;
 }
 
-/* Programmatic edges let a kernel begin before another has ended: there is no such thing here. */
-CUresult sim_edge_data_check(const CUgraphEdgeData *data, size_t count)
+bool sim_edges_plain(const CUgraphEdgeData *data, size_t count)
 {
-    static const CUgraphEdgeData plain;
     for (size_t i = 0; data != NULL && i < count; i++) {
         if (memcmp(&data[i], &plain, sizeof plain) != 0) {
-            return data[i].type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC ? CUDA_ERROR_INVALID_VALUE
-                                                                        : CUDA_ERROR_NOT_SUPPORTED;
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool edge_valid(const CUgraphEdgeData *data)
+{
+    return data->to_port == 0 && data->from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
+           data->type <= CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+           (data->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT || data->from_port != 0) &&
+           memcmp(data->reserved, plain.reserved, sizeof plain.reserved) == 0;
+}
+
+CUresult sim_edge_data_check(const CUgraphEdgeData *data, size_t count)
+{
+    for (size_t i = 0; data != NULL && i < count; i++) {
+        if (!edge_valid(&data[i])) {
+            return CUDA_ERROR_INVALID_VALUE;
         }
     }
     return CUDA_SUCCESS;
@@ -144,7 +185,9 @@ void sim_node_free(struct sim_node *node)
         sim_slot_free(node->slot);
     }
     free(node->before.node);
+    free(node->before.data);
     free(node->after.node);
+    free(node->after.data);
     free(node);
 }
 
@@ -210,7 +253,7 @@ CUgraphNodeType sim_node_type(const struct sim_node *node)
 /* ---- Adding --------------------------------------------------------------------------------- */
 
 CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, const struct sim_op *op,
-                      struct sim_node *const *dependencies, size_t count, struct sim_node **node)
+                      const struct sim_nodes *dependencies, struct sim_node **node)
 {
     struct sim_node *added = node_new(graph);
     if (added == NULL) {
@@ -222,14 +265,17 @@ CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, cons
     added->context = context;
     sim_operands_find(&added->op, added->operand);
     uint64_t mark = sim_graph_mark();
-    for (size_t i = 0; i < count; i++) {
-        if (dependencies[i]->mark == mark) {
+    for (size_t i = 0; i < dependencies->count; i++) {
+        struct sim_node *from = dependencies->node[i];
+        const CUgraphEdgeData *data = dependencies->edge == NULL ? &plain : &dependencies->edge[i];
+        if (from->mark == mark) {
             continue;
         }
-        dependencies[i]->mark = mark;
-        if (!sim_edge_link(dependencies[i], added)) {
+        from->mark = mark;
+        bool fits = edge_fits(from, added, data);
+        if (!fits || !sim_edge_link(from, added, data)) {
             sim_node_free(added);
-            return CUDA_ERROR_OUT_OF_MEMORY;
+            return fits ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
         }
     }
     *node = added;
@@ -237,15 +283,14 @@ CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, cons
 }
 
 CUresult sim_node_add_child(struct sim_graph *graph, const struct sim_graph *child,
-                            struct sim_node *const *dependencies, size_t count,
-                            struct sim_node **node)
+                            const struct sim_nodes *dependencies, struct sim_node **node)
 {
     const struct sim_op nothing = {.kind = SIM_OP_EMPTY};
     struct sim_graph *copy = sim_graph_copy(child, graph->slot != NULL);
     if (copy == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = sim_node_add(graph, NULL, &nothing, dependencies, count, node);
+    CUresult result = sim_node_add(graph, NULL, &nothing, dependencies, node);
     if (result != CUDA_SUCCESS) {
         sim_graph_free(copy);
         return result;
@@ -263,13 +308,13 @@ struct place {
     const CUgraphEdgeData *data;
     size_t count;
     struct sim_graph *graph;
-    struct sim_node **nodes; /* owned */
+    struct sim_nodes nodes; /* owns its nodes, not their edges */
 };
 
 /* Looks the dependencies up: nodes of the graph, none twice. */
 static CUresult place_find(struct place *place)
 {
-    place->nodes = NULL;
+    place->nodes = (struct sim_nodes){0};
     place->graph = sim_graph_get(place->graph_handle, "graph");
     if (place->graph == NULL || place->out == NULL ||
         (place->dependencies == NULL && place->count != 0)) {
@@ -279,10 +324,11 @@ static CUresult place_find(struct place *place)
     if (result != CUDA_SUCCESS || place->count == 0) {
         return result;
     }
-    place->nodes = calloc(place->count, sizeof(struct sim_node *));
-    if (place->nodes == NULL) {
+    place->nodes.node = calloc(place->count, sizeof(struct sim_node *));
+    if (place->nodes.node == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    place->nodes.edge = (CUgraphEdgeData *)place->data; /* is only read */
     uint64_t mark = sim_graph_mark();
     for (size_t i = 0; i < place->count; i++) {
         struct sim_node *node = sim_node_get(place->dependencies[i], "node");
@@ -290,7 +336,7 @@ static CUresult place_find(struct place *place)
             return CUDA_ERROR_INVALID_VALUE;
         }
         node->mark = mark;
-        place->nodes[i] = node;
+        place->nodes.node[place->nodes.count++] = node;
     }
     return CUDA_SUCCESS;
 }
@@ -304,12 +350,11 @@ static CUresult place_work(struct place *place, CUresult made, struct sim_work *
     }
     CUresult result = place_find(place);
     if (result == CUDA_SUCCESS) {
-        result =
-            sim_node_add(place->graph, work->context, &work->op, place->nodes, place->count, &node);
+        result = sim_node_add(place->graph, work->context, &work->op, &place->nodes, &node);
     } else {
         sim_op_dispose(&work->op);
     }
-    free(place->nodes);
+    free(place->nodes.node);
     if (result == CUDA_SUCCESS) {
         *place->out = sim_node_handle(node);
     }
@@ -325,9 +370,9 @@ static CUresult place_child(struct place *place, CUgraph child_handle)
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        result = sim_node_add_child(place->graph, child, place->nodes, place->count, &node);
+        result = sim_node_add_child(place->graph, child, &place->nodes, &node);
     }
-    free(place->nodes);
+    free(place->nodes.node);
     if (result == CUDA_SUCCESS) {
         *place->out = sim_node_handle(node);
     }

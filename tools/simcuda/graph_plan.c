@@ -90,16 +90,32 @@ static bool edge_note(struct maker *maker, size_t from, size_t to)
 
 static bool edges_note(struct maker *maker, const struct sim_graph *graph);
 
+/* A kernel that comes after another's port may begin before that has ended. When it then waits for
+ * it is between the two, so here it never does. */
+static bool orders(const struct sim_edges *edges, size_t at)
+{
+    return edges->data[at].from_port == 0;
+}
+
+static bool orders_any(const struct sim_edges *edges)
+{
+    bool any = false;
+    for (size_t i = 0; i < edges->count; i++) {
+        any = any || orders(edges, i);
+    }
+    return any;
+}
+
 /* A child's roots come after its first step, and its last step after the child's ends. */
 static bool child_note(struct maker *maker, const struct sim_node *node)
 {
     bool good = edges_note(maker, node->child) &&
                 (node->child->first != NULL || edge_note(maker, node->first_step, node->last_step));
     for (const struct sim_node *inner = node->child->first; good && inner; inner = inner->next) {
-        if (inner->before.count == 0) {
+        if (!orders_any(&inner->before)) {
             good = edge_note(maker, node->first_step, inner->first_step);
         }
-        if (good && inner->after.count == 0) {
+        if (good && !orders_any(&inner->after)) {
             good = edge_note(maker, inner->last_step, node->last_step);
         }
     }
@@ -111,7 +127,8 @@ static bool edges_note(struct maker *maker, const struct sim_graph *graph)
     bool good = true;
     for (const struct sim_node *node = graph->first; good && node != NULL; node = node->next) {
         for (size_t i = 0; good && i < node->before.count; i++) {
-            good = edge_note(maker, node->before.node[i]->last_step, node->first_step);
+            good = !orders(&node->before, i) ||
+                   edge_note(maker, node->before.node[i]->last_step, node->first_step);
         }
         good = good && (node->child == NULL || child_note(maker, node));
     }

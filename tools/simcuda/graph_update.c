@@ -238,7 +238,8 @@ static bool edges_match(const struct sim_node *have, const struct sim_node *want
 {
     bool same = have->before.count == want->before.count;
     for (size_t i = 0; same && i < have->before.count; i++) {
-        same = have->before.node[i]->number == want->before.node[i]->number;
+        same = have->before.node[i]->number == want->before.node[i]->number &&
+               memcmp(&have->before.data[i], &want->before.data[i], sizeof(CUgraphEdgeData)) == 0;
     }
     return same;
 }

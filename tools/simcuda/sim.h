@@ -121,9 +121,10 @@ struct sim_exec; /* an executable graph: graph.h */
 struct sim_node;
 struct sim_capture; /* capture.h */
 
-/* A set of nodes of one graph. */
+/* A set of nodes of one graph, and what the edges from them say. */
 struct sim_nodes {
     struct sim_node **node;
+    CUgraphEdgeData *edge;
     size_t count;
     size_t room;
 };
