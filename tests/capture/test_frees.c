@@ -459,10 +459,105 @@ static void a_launch_beside_a_capture(void **state)
     }
 }
 
+/* ---- blocks whose stream cannot be named ---------------------------------------------------- */
+
+/* A thread with its per-thread default stream, which no other thread can name. */
+typedef struct stranger {
+    recorded graph;        /* captured on it */
+    unsigned char *output; /* live after that */
+    pthread_barrier_t turn;
+    int is_wrong;
+} stranger;
+
+/* Takes part in a capture that the main thread ends, and uses the block on its stream later. */
+static void *stranger_main(void *argument)
+{
+    stranger *self = argument;
+    void *block = NULL;
+    CUcontext context = NULL;
+    self->is_wrong |= cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS;
+    self->is_wrong |= cuCtxSetCurrent(context) != CUDA_SUCCESS;
+    self->is_wrong |= tnr_stream_created(0, CU_STREAM_PER_THREAD) != TNR_OK;
+    pthread_barrier_wait(&self->turn); /* the capture has begun */
+    pthread_barrier_wait(&self->turn);
+    order_after(CU_STREAM_PER_THREAD, ORIGIN);
+    self->is_wrong |= tnr_malloc(&block, BYTES, 0, CU_STREAM_PER_THREAD) != TNR_OK;
+    self->output = block;
+    if (block != NULL)
+        life_fill(block, BYTES, 5, CU_STREAM_PER_THREAD);
+    order_after(ORIGIN, CU_STREAM_PER_THREAD);
+    pthread_barrier_wait(&self->turn); /* the capture ends, the graph is launched */
+    pthread_barrier_wait(&self->turn);
+    order_after(CU_STREAM_PER_THREAD, OUTSIDE);
+    life_gate_close(0, CU_STREAM_PER_THREAD);
+    life_fill(block, BYTES, 6, CU_STREAM_PER_THREAD); /* its own stream: no use to record */
+    pthread_barrier_wait(&self->turn);                /* the block is freed, and waited for */
+    pthread_barrier_wait(&self->turn);
+    self->is_wrong |= cuDevicePrimaryCtxRelease(0) != CUDA_SUCCESS;
+    return NULL;
+}
+
+static void turn_pass(stranger *self)
+{
+    pthread_barrier_wait(&self->turn);
+}
+
+/* The free of such a block waits for all streams, also if a graph kept it first. In
+ * tnri_retire_freed, `|| uses->is_homeless` left out: it was over at once with `is_held`; the same
+ * in free_used: without. */
+static void a_block_without_a_home(void **state)
+{
+    (void)state;
+    for (int is_held = 0; is_held < 2; is_held++) {
+        pthread_t thread;
+        stranger self = {.is_wrong = 0};
+        steps_start("bin_blocks:0", NULL);
+        tnr_pool pool = graph_pool("shared");
+        assert_int_equal(pthread_barrier_init(&self.turn, NULL, 2), 0);
+        assert_int_equal(pthread_create(&thread, NULL, stranger_main, &self), 0);
+        turn_pass(&self);
+        capture_begin(ORIGIN, pool);
+        turn_pass(&self);
+        turn_pass(&self);
+        self.graph = capture_end(ORIGIN);
+        recorded_launch(&self.graph, OUTSIDE);
+        recorded keeper = {0};
+        if (is_held) {
+            capture_begin(BRANCH, NULL);
+            life_fill(self.output, BYTES, 7, BRANCH);
+            keeper = capture_end(BRANCH);
+        }
+        turn_pass(&self);
+        turn_pass(&self);
+        assert_int_equal(self.is_wrong, 0);
+        assert_ok(tnr_free(self.output));
+        if (is_held) {
+            recorded_destroy(&keeper);
+            simcuda_run(UINT64_MAX); /* up to the gate */
+            assert_ok(tnr_trim(NULL, SIZE_MAX, 0));
+            assert_false(graph_is_known(keeper.number));
+        }
+        assert_int_equal(pool_stats(pool).blocks_retired, 1);
+        life_gate_open(0);
+        turn_pass(&self);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        (void)pthread_barrier_destroy(&self.turn);
+        recorded_launch(&self.graph, ORIGIN); /* behind the stranger's use */
+        simcuda_run(UINT64_MAX);
+        recorded_destroy(&self.graph);
+        steps_settle();
+        assert_ok(tnr_pool_destroy(pool));
+        check_all_given_back();
+        if (!is_held)
+            assert_int_equal(steps_stop(state), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(freed_inside_and_referred_to, steps_stop),
+        cmocka_unit_test_teardown(a_block_without_a_home, steps_stop),
         cmocka_unit_test_teardown(freed_inside_and_not_referred_to, steps_stop),
         cmocka_unit_test_teardown(another_streams_block_freed_inside, steps_stop),
         cmocka_unit_test_teardown(another_thread_is_not_held_up, steps_stop),

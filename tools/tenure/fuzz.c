@@ -231,8 +231,8 @@ static exit_code replay_judge(const fuzz_program *program, const fuzz_result *re
         return EXIT_CODE_OK;
     }
     printf("expected: %s\n", expected);
-    return result->verdict == FUZZ_VERDICT_OK ? EXIT_CODE_MISSED
-                                              : exit_code_of_verdict(result->verdict);
+    exit_code code = exit_code_of_verdict(result->verdict);
+    return code == EXIT_CODE_OK ? EXIT_CODE_MISSED : code; /* OK too where it is "caught" */
 }
 
 static exit_code replay_run(fuzz_device *device)
