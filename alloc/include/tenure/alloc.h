@@ -29,6 +29,11 @@
  * otherwise. Context. No call changes the calling thread's current CUDA context. Fork. CUDA does
  * not survive fork(): in a child every call returns TNR_ERR_AFTER_FORK and changes nothing.
  *
+ * Signals. No function may be called from a signal handler that may have interrupted a call of
+ * Tenure in the same thread: both are then inside one structure, and totals and lists go wrong, or
+ * the thread waits for itself for ever. No call looks for that. Let the handler set a flag, or keep
+ * the signal blocked in threads that call Tenure (pthread_sigmask).
+ *
  * Failure. A call that returns an error has changed nothing: no block lost, no block made.
  * Every function that returns a tnr_status also leaves a sentence for tnr_last_error().
  */
