@@ -16,7 +16,7 @@
  *   is_in_turn in turn_begin: callbacks_do_not_sleep (hangs)
  *   pool_lives in set_list: empty_pools_wake_without_memory
  *   set_list, the second call in set_wake: what_lives_wakes_alone
- *   part_alike, always there: what_lives_wakes_alone (a chunk that is none)
+ *   part_alike, always there: what_lives_wakes_alone (no end)
  *   TNRI_WAKING in stale_unmap: what_lives_wakes_alone (the simulated device: nothing is mapped)
  */
 #include "sleep.h"
