@@ -187,7 +187,8 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
                 arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
             info->device = device->index;
             info->stream =
-                arena->key == TNRI_KEY_GRAPH ? tnri_captures_get()->home(block) : arena->stream;
+                tnri_arena_is_graph(arena) ? tnri_captures_get()->home(block)
+                                           : tnri_arena_handle(arena);
             info->pool = tnri_pool_handle(arena->pool);
         }
         tnri_lock_release(&arena->lock);
@@ -344,7 +345,9 @@ static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, si
     else
         tnri_collect_all(device);
     size_t given_back = tnri_release_idle(device, pool, (size_t)(mapped - keep_bytes), 1, &status);
+    tnri_streams_settle(SIZE_MAX);
     tnri_device_leave(&visit);
+    tnri_dissolve_all(device);
     if (released != NULL)
         *released = given_back;
     return status;

@@ -225,7 +225,7 @@ void tnri_capture_finish(tnri_capture *capture, tnri_ending ending)
                     graph->number);
     tnri_place_capture_over(capture);
     if (capture->origin_object != NULL)
-        tnri_pools_capture(capture->device, capture->origin_object->key, NULL);
+        tnri_stream_capture(capture->origin_object, NULL, 0);
     tnri_captures_leave();
     kept_let_go(capture, ending);
     capture_free(capture);

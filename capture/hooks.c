@@ -14,7 +14,6 @@
 #include "hold.h"
 #include "pool/handle.h"
 #include "pool/library.h"
-#include "pool/witness.h"
 #include "retire.h"
 #include "room.h"
 #include "scope.h"
@@ -46,8 +45,9 @@ static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
         return unknown_error(stream);
     if (!tnri_capture_join(*capture))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a thread of a capture.");
-    /* What names it here is the graph's; tnr_free_sync must know it after the capture too. */
-    return tnri_witness_stream((*capture)->device, stream);
+    /* Its block here is the graph's; tnr_free_sync must know the stream after the capture too. */
+    tnri_stream *object;
+    return tnri_stream_find_captured((*capture)->device, stream, &object);
 }
 
 /* Refuses a pool that the caller named if it is not the capture's. In the room: it is not held by
@@ -104,13 +104,10 @@ static int hook_malloc(int device, tnr_pool handle, tnr_stream stream, const tnr
 /* 1 if the arena's own stream may be in a capture. */
 static int arena_may_capture(tnri_arena *arena)
 {
-    if (arena->capture_mark != NULL)
-        return 1;
-    if (!tnri_arena_is_markable(arena) || arena->key == 0 || !tnri_arena_name_begin(arena))
-        return 0;
-    int is_capturing = tnri_stream_is_capturing(arena->stream);
-    tnri_arena_name_end(arena);
-    return is_capturing;
+    tnri_stream *stream = tnri_arena_stream(arena);
+    int may = tnri_stream_may_capture(stream);
+    tnri_stream_drop(stream);
+    return may;
 }
 
 /* 1 if the block's free would have to mark a stream that is captured. */
@@ -145,7 +142,7 @@ static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sy
 static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
                      tnr_status *status)
 {
-    int is_graph = arena->key == TNRI_KEY_GRAPH;
+    int is_graph = tnri_arena_is_graph(arena);
     if (!is_graph && !tnri_thread_may_capture() && !arena_may_capture(arena) &&
         !block_may_capture(arena, block))
         return 0;
@@ -181,7 +178,7 @@ static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int u
 {
     tnri_capture *capture;
     if (!tnri_stream_is_capturing(stream)) {
-        if (arena->key == TNRI_KEY_GRAPH)
+        if (tnri_arena_is_graph(arena))
             use_outside(arena, ptr);
         return 0;
     }

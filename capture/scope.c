@@ -141,13 +141,13 @@ static tnr_status scope_begin(tnri_capture *capture, tnr_stream stream, tnri_str
     if (status != TNR_OK)
         return status;
     tnri_places_note_mark(object, event);
-    tnri_pools_capture(capture->device, object->key, event);
+    tnri_stream_capture(object, event, number);
     tnri_event_drop(capture->device, event);
     tnri_stream_hold(object);
     capture->origin_object = object;
     status = scope_begin_driver(capture, stream);
     if (status != TNR_OK)
-        tnri_pools_capture(capture->device, object->key, NULL);
+        tnri_stream_capture(object, NULL, 0);
     return status;
 }
 

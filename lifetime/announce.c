@@ -96,6 +96,7 @@ tnr_status tnr_event_recorded(tnr_event event, int device_index, tnr_stream hand
         status = tnri_stream_find(device, handle, &stream);
     if (status != TNR_OK)
         return status;
+    tnri_retire_register(); /* announcements go through its hooks */
     announcement fresh = {.link.key = (uint64_t)(uintptr_t)event, .stream = stream};
     tnri_stream_hold(stream);
     fresh.announced = tnri_number_next();
@@ -178,17 +179,6 @@ tnr_status tnr_stream_created(int device_index, tnr_stream handle)
     return status == TNR_OK ? tnri_stream_find(device, handle, &stream) : status;
 }
 
-/* 1 if anything is known of a stream. */
-static int stream_is_known(tnri_device *device, uintptr_t key)
-{
-    int is_known = tnri_stream_known(device, key) != NULL;
-    if (is_known)
-        return 1;
-    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
-        is_known |= tnri_pool_knows(pool, key);
-    return is_known;
-}
-
 /* A stream that nothing is known of has nothing to end. It may be one that was destroyed before,
  * and the driver does not survive being asked about those. */
 tnr_status tnr_stream_destroying(int device_index, tnr_stream handle)
@@ -198,7 +188,7 @@ tnr_status tnr_stream_destroying(int device_index, tnr_stream handle)
     if ((uintptr_t)handle <= 2)
         return tnri_error(TNR_ERR_INVALID_STREAM, "default streams cannot be destroyed.");
     tnr_status status = tnri_library_device(device_index, &device);
-    if (status != TNR_OK || !stream_is_known(device, tnri_stream_key(handle)))
+    if (status != TNR_OK || !tnri_stream_is_known(device, handle))
         return status;
     status = tnri_stream_find(device, handle, &stream);
     return status == TNR_OK ? tnri_stream_end(stream, 0) : status;
@@ -245,6 +235,7 @@ tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
         return status;
     CUresult result = CUDA_SUCCESS;
     CUstream handle = NULL;
+    tnri_retire_register(); /* the proxy goes through its hooks */
     tnri_lock_take(&tnri_library_lock);
     int made = proxies[device->index].made;
     handle = proxies[device->index].handle;

@@ -8,7 +8,7 @@
 
 #include <tenure/lifetime.h>
 
-#include "stream.h"
+#include "stream/stream.h"
 
 /* A mark that is over when the announced event, as it is recorded now, is: on the device's proxy
  * stream, which is made to wait for the event. The caller holds one reference to *mark. Errors:

@@ -24,7 +24,7 @@ static tnri_use *stream_take_over(tnri_stream *stream)
     if (use != NULL && tnri_stream_is_over(stream, use->number)) {
         tnri_pending_remove(&stream->pending, use);
         use->is_pending = 0;
-        atomic_fetch_sub_explicit(&stream->pending_count, 1, memory_order_relaxed);
+        atomic_fetch_sub(&stream->pending_count, 1);
     } else {
         use = NULL;
     }
@@ -84,9 +84,8 @@ static size_t stream_poll(tnri_stream *stream)
 static size_t device_poll(tnri_device *device)
 {
     size_t freed = 0;
-    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;)
-        if (atomic_load_explicit(&stream->pending_count, memory_order_relaxed) > 0)
-            freed += stream_poll(stream);
+    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk_pending(device, stream)) != NULL;)
+        freed += stream_poll(stream);
     return freed;
 }
 
@@ -114,17 +113,8 @@ static tnri_uses *life_look(tnri_life *life, const tnri_uses *after)
 static uint32_t uses_withdraw(tnri_uses *uses)
 {
     uint32_t withdrawn = 0;
-    for (tnri_use *use = uses->first; use != NULL; use = use->next) {
-        tnri_stream *stream = use->stream;
-        tnri_lock_take(&stream->lock);
-        if (use->is_pending) {
-            tnri_pending_remove(&stream->pending, use);
-            use->is_pending = 0;
-            atomic_fetch_sub_explicit(&stream->pending_count, 1, memory_order_relaxed);
-            withdrawn++;
-        }
-        tnri_lock_release(&stream->lock);
-    }
+    for (tnri_use *use = uses->first; use != NULL; use = use->next)
+        withdrawn += (uint32_t)tnri_pending_withdraw(use->stream, use);
     return withdrawn;
 }
 
@@ -148,11 +138,8 @@ static tnr_status uses_order(const tnri_uses *uses, tnri_stream *own, int *waite
     for (const tnri_use *use = uses->first; use != NULL && status == TNR_OK; use = use->next) {
         if (use_is_before(use, own))
             continue;
-        status = tnri_event_order(use->event, own->handle);
-        if (status != TNR_OK)
-            break;
-        tnri_stream_waits(own, NULL, use->stream->index, use->number);
-        *waited = 1;
+        status = tnri_stream_follow(own, use->event, use->stream, use->number);
+        *waited |= status == TNR_OK;
     }
     return status;
 }
@@ -172,24 +159,30 @@ static int uses_are_before(const tnri_uses *uses, tnri_stream *own, int wait, in
     return 1;
 }
 
+/* 1 if a stream cannot be made to wait because it, or for the legacy stream any, is captured. */
+static int is_captured(tnri_stream *stream)
+{
+    return tnri_capturing() && (stream->is_legacy || tnri_stream_may_capture(stream));
+}
+
+/* The arena's stream, with a reference, if its order counts: it lives, is not captured, and can be
+ * named by this thread. */
+static tnri_stream *arena_own(tnri_arena *arena)
+{
+    tnri_stream *own = tnri_arena_stream(arena);
+    if (own == NULL ||
+        (!atomic_load(&own->is_dead) && tnri_stream_is_markable(own) && !is_captured(own)))
+        return own;
+    tnri_stream_drop(own);
+    return NULL;
+}
+
 /* Ends blocks that the arena's stream is ordered after, making it wait if `wait`, until `bytes` are
- * free. A wait is never asked of a stream that only another thread can name. */
+ * free. A wait is never asked of a stream that only another thread can name. If another stream
+ * adopts the arena meanwhile, it is ordered after this one. */
 static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int wait)
 {
-    tnri_stream *own = NULL;
-    if (arena->seal == NULL && arena->key != TNRI_KEY_GRAPH && tnri_arena_is_markable(arena) &&
-        !tnri_stream_is_capturing(arena->stream) &&
-        tnri_stream_find(arena->device, arena->stream, &own) != TNR_OK)
-        own = NULL;
-    int is_named = own != NULL && tnri_arena_name_begin(arena);
-    /* The arena may have been adopted since the stream was found. While it is named, it is not, and
-     * a stream that is being destroyed keeps its object. */
-    if (is_named && tnri_stream_known(arena->device, arena->key) != own) {
-        tnri_arena_name_end(arena);
-        is_named = 0;
-    }
-    if (!is_named)
-        own = NULL;
+    tnri_stream *own = arena_own(arena);
     size_t freed = 0;
     size_t looks = 0;
     tnri_uses *uses = life_look(life, NULL);
@@ -204,8 +197,8 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
                                 waited ? TNR_REUSE_WAITED_ON_DEVICE : TNR_REUSE_ORDERED_BY_CLOCK);
         uses = next;
     }
-    if (is_named)
-        tnri_arena_name_end(arena);
+    if (own != NULL)
+        tnri_stream_drop(own);
     return freed;
 }
 
@@ -234,39 +227,23 @@ static tnri_uses *batch_take(tnri_device *device)
     return batch;
 }
 
-/* Makes the proxy wait for everything: each stream that Tenure knows, each stream that has an
- * arena, and the legacy stream, which stands for all blocking streams, and so for other threads'
- * default streams, which only those threads can name. In the context. */
-static tnr_status proxy_follow_all(tnri_device *device, const tnri_stream *proxy)
+/* Makes the proxy wait for everything: each stream that Tenure knows, and the legacy stream, which
+ * stands for all blocking streams, and so for other threads' default streams, which only those
+ * threads can name. In the context. */
+static tnr_status proxy_follow_all(tnri_device *device, tnri_stream *proxy)
 {
-    tnr_status status = TNR_OK;
-    tnri_event *event;
+    tnri_stream *legacy;
+    tnr_status status = tnri_stream_find(device, NULL, &legacy);
     for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
         uint64_t number;
-        if (stream == proxy || status != TNR_OK || atomic_load(&stream->is_dead) ||
-            (stream->thread != 0 && stream->thread != tnri_thread_number()))
+        tnri_event *event;
+        if (stream == proxy || status != TNR_OK || !tnri_stream_is_markable(stream))
             continue;
-        status = tnri_stream_mark(stream, &event, &number);
+        status = tnri_stream_mark_idle(stream, &event, &number);
         if (status == TNR_OK) {
-            status = tnri_event_order(event, proxy->handle);
-            tnri_event_drop(device, event);
+            status = tnri_stream_follow(proxy, event, stream, number);
+            tnri_stream_recycle(stream, event);
         }
-    }
-    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
-        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-            if (status != TNR_OK || arena->key == TNRI_KEY_GRAPH || !tnri_arena_is_markable(arena))
-                continue;
-            status = tnri_arena_mark(arena, &event, NULL);
-            if (status != TNR_OK)
-                continue;
-            status = tnri_event_order(event, proxy->handle);
-            tnri_event_drop(device, event);
-        }
-    if (status == TNR_OK)
-        status = tnri_event_record(device, NULL, &event);
-    if (status == TNR_OK) {
-        status = tnri_event_order(event, proxy->handle);
-        tnri_event_drop(device, event);
     }
     return status;
 }

@@ -73,3 +73,27 @@ void tnri_pending_remove(tnri_use **heap, tnri_use *use)
         use->sibling->back = use->back;
     *heap = heap_meld(*heap, heap_meld_siblings(use->child));
 }
+
+void tnri_pending_add(tnri_stream *stream, tnri_use *use)
+{
+    tnri_lock_take(&stream->lock);
+    tnri_pending_insert(&stream->pending, use);
+    use->is_pending = 1;
+    size_t before = atomic_fetch_add(&stream->pending_count, 1);
+    tnri_lock_release(&stream->lock);
+    if (before == 0)
+        tnri_stream_poll_enter(stream);
+}
+
+int tnri_pending_withdraw(tnri_stream *stream, tnri_use *use)
+{
+    tnri_lock_take(&stream->lock);
+    int is_pending = use->is_pending;
+    if (is_pending) {
+        tnri_pending_remove(&stream->pending, use);
+        use->is_pending = 0;
+        atomic_fetch_sub(&stream->pending_count, 1);
+    }
+    tnri_lock_release(&stream->lock);
+    return is_pending;
+}

@@ -14,4 +14,10 @@ void tnri_pending_insert(tnri_use **heap, tnri_use *use);
 /* Removes any use of the heap. */
 void tnri_pending_remove(tnri_use **heap, tnri_use *use);
 
+/* Both for a stream whose lock is not held, with its count. As soon as a use pends, it may be over:
+ * the caller sees to it that the stream's object stays. The second returns 0 if the use did not
+ * pend any more. */
+void tnri_pending_add(tnri_stream *stream, tnri_use *use);
+int tnri_pending_withdraw(tnri_stream *stream, tnri_use *use);
+
 #endif

@@ -169,11 +169,7 @@ static uint32_t uses_distribute(tnri_uses *uses, tnri_stream *own, int *by_order
             over++;
             continue;
         }
-        tnri_lock_take(&stream->lock);
-        tnri_pending_insert(&stream->pending, use);
-        use->is_pending = 1;
-        atomic_fetch_add_explicit(&stream->pending_count, 1, memory_order_relaxed);
-        tnri_lock_release(&stream->lock);
+        tnri_pending_add(stream, use);
     }
     return over;
 }
@@ -200,9 +196,11 @@ static void uses_settle(tnri_arena *arena, tnri_uses *uses, int fenced)
     tnri_life *life = atomic_load(&arena->life);
     life_append(life, uses);
     atomic_fetch_sub(&life->coming, 1); /* this thread's look keeps the arena */
-    tnri_stream *own = tnri_stream_known(arena->device, arena->key);
+    tnri_stream *own = tnri_arena_stream(arena);
     int by_order = 0;
     uint32_t over = uses_distribute(uses, own, &by_order);
+    if (own != NULL)
+        tnri_stream_drop(own);
     if (fenced)
         tnri_batch_add(arena->device, uses);
     (void)tnri_uses_over(uses, over + 1,
@@ -301,16 +299,6 @@ tnr_status tnr_free_sync(void *ptr)
 
 /* ---- the other hooks ------------------------------------------------------------------------ */
 
-/* Whose handle is `donor_key` now may be a younger stream than the one that was marked; then all of
- * its marks are above `number`. */
-static void hook_waited(tnri_arena *waiter, uintptr_t donor_key, uint64_t number)
-{
-    tnri_stream *stream = tnri_stream_known(waiter->device, waiter->key);
-    tnri_stream *other = tnri_stream_known(waiter->device, donor_key);
-    if (stream != NULL && other != NULL)
-        tnri_stream_waits(stream, NULL, other->index, number);
-}
-
 static void hook_forget(tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_held(&arena->lock);
@@ -335,19 +323,15 @@ static void hook_device_gone(tnri_device *device)
 {
     tnri_holds_forget(device);
     tnri_announcements_forget(device);
-    tnri_streams_forget(device);
     tnri_use_records_trim();
 }
 
 static const tnri_upper upper = {
     .free_used = free_used,
     .collect = tnri_collect_arena,
-    .number = tnri_number_now,
-    .waited = hook_waited,
     .describe = tnri_uses_describe,
     .is_piece = tnri_uses_is_piece,
     .forget = hook_forget,
-    .count = tnri_streams_count,
     .arena_gone = hook_arena_gone,
     .device_gone = hook_device_gone,
 };

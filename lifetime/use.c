@@ -23,6 +23,7 @@ static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
 {
     if (block->uses != NULL)
         return block->uses;
+    tnri_retire_register(); /* what is made here is given back through its hooks */
     /* The arena's life is made here, so that no free ever lacks the memory for it. */
     tnri_uses *uses = tnri_life_of(arena) == NULL ? NULL : tnri_record_take(&uses_records);
     if (uses == NULL)
@@ -123,11 +124,7 @@ void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_
     /* Until this store nobody else reads the list; from the insertion on, somebody may end the
      * block, so nothing is touched after it. */
     atomic_store_explicit(&uses->is_unfenced, 0, memory_order_release);
-    tnri_lock_take(&proxy->lock);
-    tnri_pending_insert(&proxy->pending, use);
-    use->is_pending = 1;
-    atomic_fetch_add_explicit(&proxy->pending_count, 1, memory_order_relaxed);
-    tnri_lock_release(&proxy->lock);
+    tnri_pending_add(proxy, use);
 }
 
 /* ---- describing ----------------------------------------------------------------------------- */
@@ -286,9 +283,12 @@ static inline tnr_status use_begin(const void *ptr, tnr_stream handle, int until
     if (tnri_unlikely(tnri_capturing()) &&
         tnri_captures_get()->use(*arena, ptr, handle, until_free, &status))
         return status;
-    if ((*arena)->key == tnri_stream_key(handle))
-        return own_use(*arena, ptr);
-    return tnri_stream_find((*arena)->device, handle, stream);
+    status = tnri_stream_find((*arena)->device, handle, stream);
+    if (status != TNR_OK ||
+        atomic_load_explicit(&(*arena)->stream, memory_order_relaxed) != *stream)
+        return status;
+    *stream = NULL;
+    return own_use(*arena, ptr);
 }
 
 /* A mark where the usual way failed, or the first of a stream on a block. */

@@ -13,7 +13,7 @@
 #include <tenure/lifetime.h>
 
 #include "arena/upper.h"
-#include "stream.h"
+#include "stream/stream.h"
 
 /* tnri_use.until_free */
 enum {
@@ -51,7 +51,7 @@ typedef struct tnri_uses {
                      * above's; null: the list is this layer's own */
     int is_homeless; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
-    tnri_use fence;       /* tnr_free_sync: the use that the fence becomes */
+    tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
                            * arena's lock */
 } tnri_uses;

@@ -2,8 +2,6 @@
 /* The cached path of an arena: see arena.h. */
 #include "arena/arena.h"
 
-#include <sched.h>
-
 #include "arena/grow.h"
 #include "arena/ladder.h"
 #include "arena/run.h"
@@ -20,7 +18,7 @@ _Atomic(const tnri_upper *) tnri_upper_table;
 _Atomic(const tnri_captures *) tnri_captures_table;
 
 tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
-                              tnr_stream stream, uintptr_t key)
+                              tnri_stream *stream)
 {
     tnri_arena *arena = tnri_host_alloc(sizeof(*arena));
     if (arena == NULL)
@@ -30,13 +28,13 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     tnri_lock_init(&arena->lock, TNRI_RANK_ARENA);
     arena->number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
     arena->born = tnri_gate() >> TNRI_GATE_NUMBER_SHIFT;
-    arena->stream = stream;
-    arena->key = key;
-    arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
+    if (stream != NULL)
+        tnri_stream_hold(stream);
+    atomic_init(&arena->stream, stream);
     arena->device = device;
     arena->pool = pool;
     arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
-    size_t bin_blocks = key == TNRI_KEY_GRAPH ? 0 : conf->bin_blocks;
+    size_t bin_blocks = stream == NULL ? 0 : conf->bin_blocks;
     tnri_world_create(&arena->worlds[TNRI_SMALL], arena, &device->space, 1, bin_blocks);
     tnri_world_create(&arena->worlds[TNRI_LARGE], arena, &device->space, 0, bin_blocks > 0);
     /* Blocks larger than a granule do not share one, nor does a growable block its span. */
@@ -44,9 +42,22 @@ tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *po
     return arena;
 }
 
+void tnri_arena_dissolve(tnri_arena *arena)
+{
+    if (arena->growable.base != 0 || tnri_arena_is_graph(arena))
+        return;
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        (void)tnri_world_dissolve(&arena->worlds[i]);
+    tnri_lock_release(&arena->lock);
+}
+
 void tnri_arena_destroy(tnri_arena *arena)
 {
+    tnri_stream *stream = atomic_load(&arena->stream);
     tnri_note_arena_gone(arena);
+    if (stream != NULL)
+        tnri_stream_drop(stream);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_destroy(&arena->worlds[i]);
     tnri_host_free(arena, sizeof(*arena));
@@ -250,7 +261,7 @@ static TNRI_SELDOM tnri_block *serve_index_aligned(tnri_world *world, size_t byt
                                                    size_t alignment, int *no_host)
 {
     tnri_block *run =
-        tnri_index_find_aligned(&world->index, bytes, alignment, tnri_run_bytes_max(bytes));
+        tnri_index_find_aligned(world->index, bytes, alignment, tnri_run_bytes_max(bytes));
     if (run == NULL)
         return NULL;
     tnri_block *block = world_serve_aligned(world, run, bytes, alignment);
@@ -264,7 +275,7 @@ static inline __attribute__((always_inline)) tnri_block *serve_index(tnri_world 
 {
     if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
         return serve_index_aligned(world, bytes, alignment, no_host);
-    tnri_block *run = tnri_index_find(&world->index, bytes, tnri_run_bytes_max(bytes));
+    tnri_block *run = tnri_index_find(world->index, bytes, tnri_run_bytes_max(bytes));
     if (tnri_unlikely(run == NULL))
         return NULL;
     tnri_block *block = world_serve(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
@@ -435,94 +446,53 @@ tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr)
     return TNR_OK;
 }
 
-/* ---- marking -------------------------------------------------------------------------------- */
+/* ---- the stream ----------------------------------------------------------------------------- */
+
+tnri_stream *tnri_arena_stream(tnri_arena *arena)
+{
+    tnri_arena_enter(arena);
+    tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_relaxed);
+    if (stream != NULL)
+        tnri_stream_hold(stream);
+    tnri_lock_release(&arena->lock);
+    return stream;
+}
+
+tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event)
+{
+    uint64_t number;
+    tnri_stream *stream = tnri_arena_stream(arena);
+    tnr_status status = tnri_stream_mark_idle(stream, event, &number);
+    tnri_stream_drop(stream);
+    return status;
+}
 
 int tnri_arena_is_markable(const tnri_arena *arena)
 {
-    return arena->thread == 0 || arena->thread == tnri_thread_number();
+    const tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_acquire);
+    return stream == NULL || (tnri_stream_is_markable(stream) && tnri_stream_has_mark(stream));
 }
 
-int tnri_arena_name_begin(tnri_arena *arena)
-{
-    tnri_arena_enter(arena);
-    int is_open = arena->seal == NULL && arena->capture_mark == NULL;
-    if (is_open)
-        atomic_fetch_add_explicit(&arena->namers, 1, memory_order_relaxed);
-    tnri_lock_release(&arena->lock);
-    return is_open;
-}
-
-void tnri_arena_name_end(tnri_arena *arena)
-{
-    atomic_fetch_sub_explicit(&arena->namers, 1, memory_order_release);
-}
-
-void tnri_arena_seal(tnri_arena *arena, tnri_event *event)
-{
-    tnri_arena_enter(arena);
-    tnri_event_hold(event);
-    arena->seal = event;
-    tnri_note_origin_over(arena);
-    tnri_lock_release(&arena->lock);
-    /* Whoever names the stream now makes one driver call and is done. */
-    while (atomic_load_explicit(&arena->namers, memory_order_acquire) != 0)
-        sched_yield();
-}
-
-void tnri_arena_capture(tnri_arena *arena, tnri_event *event)
-{
-    tnri_arena_enter(arena);
-    tnri_event *before = arena->capture_mark;
-    if (event != NULL)
-        tnri_event_hold(event);
-    arena->capture_mark = event;
-    tnri_lock_release(&arena->lock);
-    tnri_event_drop(arena->device, before);
-    while (atomic_load_explicit(&arena->namers, memory_order_acquire) != 0)
-        sched_yield();
-}
-
-int tnri_arena_has_mark(const tnri_arena *arena)
-{
-    return !tnri_capturing() || arena->seal != NULL || arena->capture_mark != NULL ||
-           arena->key == TNRI_KEY_GRAPH;
-}
-
-tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event, uintptr_t *key)
+tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event)
 {
     *event = NULL;
-    if (arena->key == TNRI_KEY_GRAPH)
+    if (tnri_arena_is_graph(arena))
         return TNR_OK;
-    if (!tnri_arena_has_mark(arena))
-        return tnri_error(TNR_ERR_CAPTURE,
-                          "the idle memory of stream %p cannot be proved idle while a capture is "
-                          "under way. Trim before or after it.",
-                          (void *)arena->stream);
-    return tnri_arena_mark(arena, event, key);
+    const tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_acquire);
+    if (tnri_stream_has_mark(stream))
+        return tnri_arena_mark(arena, event);
+    return tnri_error(TNR_ERR_CAPTURE,
+                      "the idle memory of stream %p cannot be proved idle while a capture is "
+                      "under way. Trim before or after it.",
+                      (void *)stream->handle);
 }
 
-tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key)
+void tnri_arena_pass_on(tnri_arena *arena, tnri_stream *stream)
 {
-    if (key != NULL)
-        *key = TNRI_KEY_SEALED;
-    if (!tnri_arena_is_markable(arena) && arena->seal == NULL)
-        return tnri_event_context(arena->device, event);
-    if (tnri_arena_name_begin(arena)) {
-        if (key != NULL)
-            *key = arena->key; /* nobody adopts the arena before tnri_arena_name_end */
-        tnr_status status = tnri_event_record(arena->device, arena->stream, event);
-        tnri_arena_name_end(arena);
-        return status;
-    }
-    tnri_arena_enter(arena);
-    tnri_event *seal = arena->seal != NULL ? arena->seal : arena->capture_mark;
-    if (seal != NULL)
-        tnri_event_hold(seal);
-    tnri_lock_release(&arena->lock);
-    if (seal == NULL) /* adopted meanwhile: its new stream is ordered after the seal */
-        return tnri_arena_mark(arena, event, key);
-    *event = seal;
-    return TNR_OK;
+    tnri_assert_held(&arena->lock);
+    tnri_note_origin_over(arena);
+    tnri_stream_hold(stream);
+    tnri_stream_drop(atomic_exchange(&arena->stream, stream));
 }
 
 /* ---- freeing -------------------------------------------------------------------------------- */

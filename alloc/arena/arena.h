@@ -18,18 +18,13 @@
 #include "device/event.h"
 #include "driver/driver.h"
 #include "history/gate.h"
+#include "stream/stream.h"
 
 struct tnri_arena_copy;
 struct tnri_device;
 struct tnr_pool_st;
 
 enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
-
-/* No stream has these keys. An arena has the second while it is being sealed. */
-#define TNRI_KEY_SEALED ((uintptr_t)5)
-#define TNRI_KEY_UNTABLED ((uintptr_t)6)
-/* The one arena of a graph pool, which belongs to no stream. */
-#define TNRI_KEY_GRAPH ((uintptr_t)4)
 
 /* What an arena that a growable block has for itself knows of it: see arena/grow.h. */
 typedef struct tnri_growable {
@@ -74,28 +69,22 @@ typedef struct tnri_arena {
     uint64_t taken_before; /* blocks that were served from other streams: see ladder.c */
     uint64_t freed_because[TNR_REUSE_COUNT];
 
-    /* Constant while the arena belongs to its stream; another may adopt it when that has ended. */
-    _Atomic(tnr_stream) stream;
-    _Atomic uintptr_t key;   /* of the stream in the pool's table: see tnri_stream_key */
-    _Atomic uint64_t thread; /* of the per-thread default stream: its thread's number; else 0 */
+    /* With a reference. Null: the one arena of a graph pool, which belongs to no stream. Another
+     * stream may adopt the arena when this one has ended: the lock to write, and the pool's. */
+    tnri_stream *_Atomic stream;
     struct tnr_pool_st *pool;
     struct tnri_device *device;
     void *_Atomic life;              /* the layer above's; set once */
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
-    struct tnri_arena *hash_next;    /* in the pool's table; the pool's lock */
-    int is_adopted;                  /* 1 while a new stream takes it over; the pool's lock */
+    struct tnri_arena *hash_next;    /* in the pool's table, or among its sealed arenas; the pool's
+                                      * lock */
 
     /* Under the lock. */
     tnri_world worlds[TNRI_WORLDS];
-    tnri_event *_Atomic seal; /* the stream was destroyed: the end of its work; else null */
-    /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
-    tnri_event *_Atomic capture_mark;
-    _Atomic uint32_t namers; /* threads between name_begin and name_end; raised under the lock */
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
     size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
-    int is_witness; /* 1: has no memory, only tells of its stream: pool/witness.h; constant */
     tnri_lane lane;
 
     /* For history and snapshots. */
@@ -119,42 +108,49 @@ static inline int tnri_arena_enter(tnri_arena *arena)
     return waited;
 }
 
-/* Makes the arena of a stream; null if there is no host memory. */
+/* Makes the arena of a stream, or, with null, of a graph pool; null if there is no host memory. */
 tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
-                              tnr_stream stream, uintptr_t key);
+                              tnri_stream *stream);
 
-/* Marks the end of what the arena's stream has been given so far: an event, of which the caller
- * holds one reference. For a destroyed stream that is its seal; for another thread's default
- * stream, which only that thread can name, the whole context is waited for. *key (unless `key` is
- * null) tells which stream it was recorded on, since the arena may be another's at the return;
- * TNRI_KEY_SEALED if on none that lives. In the device's context, no lock held. */
-tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event, uintptr_t *key);
+/* 1 for the arena of a graph pool. */
+static inline int tnri_arena_is_graph(const tnri_arena *arena)
+{
+    return atomic_load_explicit(&arena->stream, memory_order_relaxed) == NULL;
+}
+
+/* Its handle; null for a graph pool's arena too. A hint unless the lock is held. */
+static inline tnr_stream tnri_arena_handle(const tnri_arena *arena)
+{
+    const tnri_stream *stream = atomic_load_explicit(&arena->stream, memory_order_acquire);
+    return stream == NULL ? NULL : stream->handle;
+}
+
+/* The arena's stream, with a reference; null for a graph pool's. Whoever has taken memory out of
+ * the arena asks afterwards, so that what he marks comes after all that used the memory: an arena
+ * is adopted by a stream that is ordered after the one before. Takes the lock. */
+tnri_stream *tnri_arena_stream(tnri_arena *arena);
+
+/* Marks the end of what the arena's stream has let go of: an event, of which the caller holds one
+ * reference; see tnri_stream_mark_idle. In the device's context, no lock held. */
+tnr_status tnri_arena_mark(tnri_arena *arena, tnri_event **event);
 
 /* The same for a stream that the caller was not asked to work on. While a capture is under way,
  * such a stream may be drawn into it at any moment and is not recorded on: only one with a seal or
- * a capture mark has a mark then, others give TNR_ERR_CAPTURE. The arena of a graph pool belongs
- * to no stream: its idle memory is idle, and *event is null. */
-tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event, uintptr_t *key);
-/* 1 if that will not be refused. */
-int tnri_arena_has_mark(const tnri_arena *arena);
+ * a capture mark has a mark then, others give TNR_ERR_CAPTURE. The idle memory of a graph pool is
+ * idle, and *event is null. */
+tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event);
 
-/* Between these two the arena's stream is not destroyed: tnri_arena_seal waits for the second.
- * tnri_arena_name_begin returns 0, and nothing is to be ended, if the arena is sealed already, or
- * its stream is being captured. No stream is looked up in between. */
-int tnri_arena_name_begin(tnri_arena *arena);
-void tnri_arena_name_end(tnri_arena *arena);
-
-/* The arena's stream is about to be destroyed, and `event` marks the end of its work: from the
- * return on nobody names the stream to the driver. Holds a reference to the event. No lock is
- * held. */
-void tnri_arena_seal(tnri_arena *arena, tnri_event *event);
-
-/* The arena's stream is about to be captured, and `event` marks the end of its work before; or,
- * with null, its capture is over. As with tnri_arena_seal, nobody names the stream meanwhile. */
-void tnri_arena_capture(tnri_arena *arena, tnri_event *event);
-
-/* 1 if the calling thread may mark the arena's stream without waiting. */
+/* 1 if that will not be refused, and the calling thread can name the stream. */
 int tnri_arena_is_markable(const tnri_arena *arena);
+
+/* The arena goes to another stream, or to none that lives: gives up the reference to the one
+ * before. Under its lock and the pool's. */
+void tnri_arena_pass_on(tnri_arena *arena, tnri_stream *stream);
+
+/* Gives back what the worlds of an arena without memory have: see tnri_world_dissolve. Not for a
+ * growable block's, whose addresses are its own, and not for a graph pool's. No lock is held. */
+void tnri_arena_dissolve(tnri_arena *arena);
+
 /* Frees the host memory. Nothing is mapped or live in it any more. */
 void tnri_arena_destroy(tnri_arena *arena);
 

@@ -62,25 +62,23 @@ tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, 
                               int *refused)
 {
     *event = NULL;
-    const tnri_upper *upper = tnri_upper_get();
-    uint64_t number = upper == NULL ? 0 : upper->number();
-    uintptr_t key;
-    int is_kin = tnri_lane_is_sister(arena, donor);
-    tnr_status status =
-        is_kin ? tnri_arena_mark(donor, event, &key) : tnri_arena_mark_other(donor, event, &key);
-    if (status == TNR_ERR_CAPTURE) { /* another thread has just begun to capture */
-        *refused = 1;
-        return TNR_OK;
-    }
-    if (status != TNR_OK)
+    uint64_t number = 0;
+    tnri_stream *own = atomic_load(&arena->stream); /* lives as long as the caller's stream does */
+    tnri_stream *giver = tnri_arena_stream(donor);
+    int is_kin = giver == own;
+    tnr_status status = is_kin || tnri_stream_has_mark(giver)
+                            ? tnri_stream_mark_idle(giver, event, &number)
+                            : TNR_ERR_CAPTURE;
+    *refused =
+        status == TNR_OK && !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
+    if (status == TNR_OK && !*refused && !is_kin)
+        status = tnri_stream_follow(own, *event, giver, number);
+    tnri_stream_drop(giver);
+    /* Another thread has just begun to capture, or a growable block's stream has just ended. */
+    if (status != TNR_ERR_CAPTURE && status != TNR_ERR_INVALID_STREAM)
         return status;
-    is_kin = is_kin && key == arena->key; /* else its stream has just ended */
-    *refused = !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
-    if (!*refused && !is_kin)
-        status = tnri_event_order(*event, arena->stream);
-    if (status == TNR_OK && !*refused && !is_kin && upper != NULL)
-        upper->waited(arena, key, number);
-    return status;
+    *refused = 1;
+    return TNR_OK;
 }
 
 /* Makes the plan's stream safe to use what `donor` gave from number `from` on. */
@@ -151,7 +149,7 @@ static tnr_status donors_take(tnri_plan *plan)
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
         if (donor == plan->arena || tnri_lane_is_sister(plan->arena, donor) ||
-            !tnri_arena_is_markable(donor) || !tnri_arena_has_mark(donor))
+            !tnri_arena_is_markable(donor))
             continue;
         tnr_status status = donor_take(plan, donor, policy);
         if (status != TNR_OK)
@@ -415,7 +413,7 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     if (status != TNR_OK)
         goto fail_map;
     if (plan->own_count > 0) {
-        status = tnri_arena_mark(arena, &event, NULL);
+        status = tnri_arena_mark(arena, &event);
         if (status != TNR_OK)
             goto fail_map;
         group_set_event(plan, 0, plan->own_count, event);

@@ -56,8 +56,7 @@ int tnri_grow_is_idle(const tnri_arena *arena, size_t bytes)
     return arena->growable.base != 0 && !arena->growable.is_bare &&
            world->bytes_in[TNRI_HOLE] == world->spans_bytes && world->spans_bytes >= bytes &&
            (world->spans_bytes / 2 < bytes || world->spans_bytes == (size_t)1
-                                                                        << TNRI_SPAN_LOG2_MIN) &&
-           atomic_load_explicit(&arena->namers, memory_order_acquire) == 0;
+                                                                        << TNRI_SPAN_LOG2_MIN);
 }
 
 void *tnri_grow_reserve(tnri_arena *arena, size_t bytes_max)

@@ -124,10 +124,11 @@ static size_t arena_retired_bytes(tnri_arena *arena)
  * captured. Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
 static tnri_moves ladder_moves_max(const tnri_arena *arena)
 {
-    if (arena->key == TNRI_KEY_GRAPH)
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    if (stream == NULL)
         return TNRI_MOVES_NONE;
     if (arena->growable.base != 0 &&
-        (arena->seal != NULL || tnri_capturing() || !tnri_arena_is_markable(arena)))
+        (atomic_load(&stream->is_dead) || tnri_capturing() || !tnri_stream_is_markable(stream)))
         return TNRI_MOVES_NONE;
     return TNRI_MOVES_ALL;
 }
@@ -349,6 +350,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         tnri_device_leave(&visit);
         return tnri_asleep_error(arena->pool);
     }
+    (void)tnri_streams_reap(device, TNRI_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
     tnri_moves moves = ladder_moves(arena, request);
     tnri_moves most = ladder_moves_max(arena);
@@ -418,13 +420,14 @@ static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, 
 }
 
 /* Pages that the arena's best place for the request lacks: all of them if it has none, or is no
- * arena of the stream with this key any more. */
-static size_t pages_lacking(tnri_arena *arena, uintptr_t key, const tnri_request *request)
+ * arena of the stream any more. */
+static size_t pages_lacking(tnri_arena *arena, const tnri_stream *stream,
+                            const tnri_request *request)
 {
     tnri_window window = {0};
     tnri_arena_enter(arena);
     int has_place =
-        arena->key == key && arena->seal == NULL &&
+        atomic_load(&arena->stream) == stream && !atomic_load(&stream->is_dead) &&
         tnri_window_find(tnri_arena_world(arena, request->bytes), request->bytes,
                          request->alignment, tnri_run_bytes_max(request->bytes), &window);
     tnri_lock_release(&arena->lock);
@@ -439,9 +442,10 @@ static tnri_arena *ladder_lane(tnri_arena *arena, const tnri_request *request)
 {
     tnri_arena *sisters[TNRI_LANES_MAX];
     tnri_arena *best = arena;
-    size_t fewest = pages_lacking(arena, arena->key, request);
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    size_t fewest = pages_lacking(arena, stream, request);
     for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0 && fewest > 1;) {
-        size_t lacking = pages_lacking(sisters[i], arena->key, request);
+        size_t lacking = pages_lacking(sisters[i], stream, request);
         if (lacking < fewest) {
             fewest = lacking;
             best = sisters[i];

@@ -59,7 +59,7 @@ static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
     unsigned class_index = tnri_index_class(request_pages(space, request) << space->page_shift);
     unsigned found;
     tnri_block *run;
-    for (int looks = 0; (run = tnri_index_from(&world->index, class_index, &found)) != NULL;
+    for (int looks = 0; (run = tnri_index_from(world->index, class_index, &found)) != NULL;
          class_index = found + 1)
         for (; run != NULL; run = run->next) {
             size_t first, end;
@@ -203,8 +203,8 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
  * promise. */
 static int arena_may_lend(const tnri_arena *lender)
 {
-    return lender->growable.base == 0 && lender->key != TNRI_KEY_GRAPH && !lender->is_witness &&
-           tnri_arena_is_markable(lender) && tnri_arena_has_mark(lender);
+    return lender->growable.base == 0 && !tnri_arena_is_graph(lender) &&
+           tnri_arena_is_markable(lender);
 }
 
 /* Tries the lanes of the arena's own stream. With `must_keep_half` none gives what it would be the

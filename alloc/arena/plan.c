@@ -247,7 +247,7 @@ static size_t world_donate(tnri_plan *plan, tnri_world *donor)
     unsigned found;
     tnri_block *run;
     while (plan->pages_missing > 0 &&
-           (run = tnri_index_from(&donor->index, class_index, &found)) != NULL) {
+           (run = tnri_index_from(donor->index, class_index, &found)) != NULL) {
         while (run != NULL && plan->pages_missing > 0) {
             tnri_block *next = run->next;
             if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
@@ -361,8 +361,7 @@ static int world_cut_idle(tnri_world *world, size_t pages_max, size_t *cut, tnri
     unsigned class_index = tnri_index_class(tnri_page_bytes(world->space));
     unsigned found;
     tnri_block *run;
-    while (*cut < pages_max &&
-           (run = tnri_index_from(&world->index, class_index, &found)) != NULL) {
+    while (*cut < pages_max && (run = tnri_index_from(world->index, class_index, &found)) != NULL) {
         while (run != NULL && *cut < pages_max) {
             tnri_block *next = run->next;
             size_t first, end;

@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) void tnri_run_carve(tnri_world *wor
 {
     tnri_assert_hot(run->state == TNRI_FREE && run->bytes >= bytes);
     size_t left = run->bytes - bytes;
-    tnri_index_remove(&world->index, run);
+    tnri_index_remove(world->index, run);
     world->bytes_in[TNRI_FREE] -= bytes;
     world->bytes_in[TNRI_LIVE] += bytes;
     world->count_in[TNRI_LIVE]++;
@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) void tnri_run_carve(tnri_world *wor
         run->bytes = bytes;
         if (tnri_likely(above != NULL))
             above->below = rest;
-        tnri_index_insert(&world->index, rest);
+        tnri_index_insert(world->index, rest);
     } else {
         world->count_in[TNRI_FREE]--;
     }
@@ -84,7 +84,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_wor
     world->bytes_in[TNRI_FREE] += bytes;
     world->count_in[TNRI_FREE]++;
     if (tnri_run_is_free(above)) {
-        tnri_index_remove(&world->index, above);
+        tnri_index_remove(world->index, above);
         world->count_in[TNRI_FREE]--;
         bytes += above->bytes;
         tnri_run_spare(world, above);
@@ -94,7 +94,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_wor
             above->below = block;
     }
     if (tnri_run_is_free(below)) {
-        tnri_index_remove(&world->index, below);
+        tnri_index_remove(world->index, below);
         world->count_in[TNRI_FREE]--;
         bytes += below->bytes;
         block->what = tnri_block_what(TNRI_UNUSED, 0);
@@ -105,7 +105,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_wor
             above->below = block;
     }
     block->bytes = bytes;
-    tnri_index_insert(&world->index, block);
+    tnri_index_insert(world->index, block);
     return block;
 }
 

@@ -162,7 +162,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
         return TNR_OK;
 
     tnri_event *event = NULL;
-    tnr_status status = tnri_arena_mark_other(arena, &event, NULL);
+    tnr_status status = tnri_arena_mark_other(arena, &event);
     tnri_arena_enter(arena);
     while (list != NULL) {
         tnri_block *stale = list;

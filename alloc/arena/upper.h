@@ -29,14 +29,6 @@ typedef struct tnri_upper {
      * the bytes that became free in this arena. */
     size_t (*collect)(tnri_arena *arena, size_t bytes, tnri_collect how);
 
-    /* The number that a mark recorded from now on will exceed: taken before an event of this
-     * layer's is recorded, for `waited`. */
-    uint64_t (*number)(void);
-
-    /* This layer has made the waiter's stream wait for an event that was recorded on the stream of
-     * `donor_key` (see tnri_arena_mark) after `number` was taken. */
-    void (*waited)(tnri_arena *waiter, uintptr_t donor_key, uint64_t number);
-
     /* Forgets the uses of a live block that is freed by force; its arena's lock is held. */
     void (*forget)(tnri_arena *arena, tnri_block *block);
 
@@ -47,9 +39,6 @@ typedef struct tnri_upper {
     /* 1 if a retired block is memory that was freed inside a capture, and that the capture hands
      * out again: in a picture it is free. Its arena's lock is held. */
     int (*is_piece)(const struct tnri_uses *uses);
-
-    /* Hands in the driver calls that were not counted one by one. */
-    void (*count)(struct tnri_device *device);
 
     /* The arena is about to be destroyed; it holds no block. */
     void (*arena_gone)(tnri_arena *arena);

@@ -14,6 +14,18 @@ const char *tnri_state_name(unsigned state)
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }
 
+tnri_world_tables tnri_world_nothing;
+
+static void tables_use(tnri_world *world, tnri_world_tables *tables)
+{
+    world->tables = tables;
+    world->index = &tables->index;
+    world->bins.words = tables->words;
+    world->bins.slots = tables->slots;
+    if (world->borrows_room == 0)
+        world->span_first = tables->spans_few;
+}
+
 void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *space, int is_small,
                        size_t bin_blocks)
 {
@@ -21,8 +33,8 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
     world->space = space;
     world->is_small = is_small;
     world->has_many = 1;
-    world->span_first = world->spans_few;
     world->bins.max = bin_blocks;
+    tables_use(world, &tnri_world_nothing);
 }
 
 void tnri_world_destroy(tnri_world *world)
@@ -32,15 +44,44 @@ void tnri_world_destroy(tnri_world *world)
         world->spans = span->next;
         tnri_space_return(world->space, span);
     }
-    if (world->borrows_room > 0)
-        tnri_host_free(world->span_first,
-                       (TNRI_SPANS_MAX + world->borrows_room) * sizeof(world->span_first[0]));
-    world->span_first = NULL;
     while (world->slabs != NULL) {
         tnri_slab *slab = world->slabs;
         world->slabs = slab->next;
         tnri_host_free(slab, sizeof(*slab));
     }
+    if (world->tables != &tnri_world_nothing)
+        tnri_host_free(world->tables, sizeof(*world->tables));
+    if (world->borrows_room > 0)
+        tnri_host_free(world->span_first,
+                       (TNRI_SPANS_MAX + world->borrows_room) * sizeof(world->span_first[0]));
+    world->borrows_room = 0;
+}
+
+/* 1 if all that a world has is addresses. */
+static int world_is_bare(const tnri_world *world)
+{
+    for (int state = TNRI_FREE; state < TNRI_STATE_COUNT; state++)
+        if (state != TNRI_HOLE && world->count_in[state] > 0)
+            return 0;
+    return world->slabs != NULL && world->spans_count == world->spans_own &&
+           world->spares_promised == 0 && world->borrows_promised == 0;
+}
+
+int tnri_world_dissolve(tnri_world *world)
+{
+    if (!world_is_bare(world))
+        return 0;
+    tnri_world_destroy(world);
+    tables_use(world, &tnri_world_nothing);
+    world->bytes_in[TNRI_HOLE] = 0;
+    world->count_in[TNRI_HOLE] = 0;
+    world->holes = NULL;
+    world->spares = NULL;
+    world->spares_count = 0;
+    world->slabs_count = 0;
+    world->spans_bytes = 0;
+    world->spans_count = world->spans_own = 0;
+    return 1;
 }
 
 int tnri_world_promise(tnri_world *world, size_t count)
@@ -59,6 +100,12 @@ void tnri_world_unpromise(tnri_world *world, size_t count)
 
 int tnri_world_spares_more(tnri_world *world, size_t count)
 {
+    if (world->tables == &tnri_world_nothing) {
+        tnri_world_tables *tables = tnri_host_alloc(sizeof(*tables));
+        if (tables == NULL)
+            return 0;
+        tables_use(world, tables);
+    }
     while (world->spares_count < count + world->spares_promised) {
         tnri_slab *slab = tnri_host_alloc(sizeof(*slab));
         if (slab == NULL)
@@ -83,7 +130,7 @@ void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
     world->bytes_in[state] += block->bytes;
     world->count_in[state]++;
     if (state == TNRI_FREE) {
-        tnri_index_insert(&world->index, block);
+        tnri_index_insert(world->index, block);
         return;
     }
     block->state = state;
@@ -103,7 +150,7 @@ void tnri_record_leave(tnri_world *world, tnri_block *block)
     world->bytes_in[state] -= block->bytes;
     world->count_in[state]--;
     if (state == TNRI_FREE) {
-        tnri_index_remove(&world->index, block);
+        tnri_index_remove(world->index, block);
     } else if (state == TNRI_HOLE || state == TNRI_LENT) {
         if (block->next != NULL)
             block->next->prev = block->prev;

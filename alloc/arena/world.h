@@ -33,7 +33,7 @@ enum {
     TNRI_RECEIVE_RECORDS = 2 /* new records that tnri_world_receive can need */
 };
 
-/* A slab of records. Never returned while the arena lives. */
+/* A slab of records. Returned only when the world has no memory: see tnri_world_dissolve. */
 typedef struct tnri_slab {
     struct tnri_slab *next;
     uint64_t unused[7];
@@ -52,13 +52,24 @@ typedef struct tnri_slab {
  * freed last is kept, until any size is asked for: if it is that one, the bin gets another try.
  */
 typedef struct tnri_bins {
-    size_t max;                          /* BINNED records; constant */
-    unsigned hand;                       /* the slot of the last block that had to go */
-    unsigned misses;                     /* of the large world's bin, in a row */
-    size_t passed_bytes;                 /* freed last since it misses; 0: none */
-    uint64_t words[TNRI_BIN_SLOTS / 64]; /* bit s: slots[s] may hold a block; 0: it is empty */
-    tnri_block *slots[TNRI_BIN_SLOTS];
+    size_t max;          /* BINNED records; constant */
+    unsigned hand;       /* the slot of the last block that had to go */
+    unsigned misses;     /* of the large world's bin, in a row */
+    size_t passed_bytes; /* freed last since it misses; 0: none */
+    uint64_t *words;     /* bit s: slots[s] may hold a block; 0: it is empty */
+    tnri_block **slots;
 } tnri_bins;
+
+/* The large tables of a world. Most streams have memory of one kind, and many have none for now, so
+ * they come with the world's first record; until then a world has tnri_world_nothing, which is only
+ * read: it says that nothing is there. */
+typedef struct tnri_world_tables {
+    tnri_index index;
+    uint64_t words[TNRI_BIN_SLOTS / 64];
+    tnri_block *slots[TNRI_BIN_SLOTS];
+    tnri_block *spans_few[TNRI_SPANS_MAX]; /* what span_first is while nothing is borrowed */
+} tnri_world_tables;
+extern tnri_world_tables tnri_world_nothing;
 
 /* Numbers of blocks, of their bytes, and of the bytes that were asked for. */
 typedef struct tnri_count {
@@ -79,8 +90,9 @@ typedef struct tnri_world {
     size_t bytes_in[TNRI_STATE_COUNT]; /* by state; LIVE: those of LIVE and BINNED */
     size_t count_in[TNRI_STATE_COUNT];
 
-    tnri_bins bins;
-    tnri_index index;
+    tnri_world_tables *tables;
+    tnri_bins bins;    /* with its part of the tables */
+    tnri_index *index; /* of the tables */
     tnri_block *holes; /* HOLE records, doubly linked, newest first */
     tnri_block *lent;  /* LENT records, likewise */
     tnri_block *spares;
@@ -97,7 +109,6 @@ typedef struct tnri_world {
     size_t borrowed_bytes;
     size_t borrows_promised; /* places for more, besides those of all the spans there may be */
     size_t borrows_room;
-    tnri_block *spans_few[TNRI_SPANS_MAX]; /* what span_first is while nothing is borrowed */
 } tnri_world;
 
 /* Prepares a zeroed world. */
@@ -105,6 +116,11 @@ void tnri_world_create(tnri_world *world, struct tnri_arena *arena, tnri_space *
                        size_t bin_blocks);
 /* Frees the host memory and returns the spans; everything in them is a HOLE. */
 void tnri_world_destroy(tnri_world *world);
+
+/* Gives back all that a world without memory has: addresses, records, tables. 0, and nothing has
+ * changed, if something is mapped, lent, borrowed or promised, or it has nothing. Whoever asks
+ * later for an address that was in it finds no block. */
+int tnri_world_dissolve(tnri_world *world);
 
 /* Has at least `count` spare records besides those promised. 0 if there is no host memory. */
 int tnri_world_spares_more(tnri_world *world, size_t count);

@@ -70,7 +70,7 @@ static const char *validate_index(const tnri_world *world)
     unsigned class_index = 0;
     unsigned found;
     const tnri_block *run;
-    while ((run = tnri_index_from(&world->index, class_index, &found)) != NULL) {
+    while ((run = tnri_index_from(world->index, class_index, &found)) != NULL) {
         for (; run != NULL; run = run->next) {
             if (run->state != TNRI_FREE || tnri_index_class(run->bytes) != found ||
                 run->slack != found || *run->link != run)
@@ -177,12 +177,12 @@ const char *tnri_world_validate(const tnri_world *world)
 size_t tnri_world_largest_free(const tnri_world *world)
 {
     for (unsigned word = TNRI_INDEX_WORDS; word-- > 0;) {
-        if (world->index.words[word] == 0)
+        if (world->index->words[word] == 0)
             continue;
         unsigned class_index =
-            word * 64 + 63u - (unsigned)__builtin_clzll(world->index.words[word]);
+            word * 64 + 63u - (unsigned)__builtin_clzll(world->index->words[word]);
         size_t largest = 0;
-        for (const tnri_block *run = world->index.classes[class_index]; run != NULL;
+        for (const tnri_block *run = world->index->classes[class_index]; run != NULL;
              run = run->next)
             if (run->bytes > largest)
                 largest = run->bytes;

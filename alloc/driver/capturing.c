@@ -72,8 +72,10 @@ int tnri_stream_is_capturing(tnr_stream stream)
         return 0;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = tnri_drive(cuStreamIsCapturing, (stream, &status));
-    /* The legacy stream may not even be asked while a blocking stream captures. */
-    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-        return 1;
-    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result == CUDA_SUCCESS)
+        return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    /* A stream that is gone captures nothing. The legacy stream may not even be asked while a
+     * blocking stream captures; and whoever gets no answer had better not mark the stream. */
+    return result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
+           result != CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -42,7 +42,7 @@ void tnri_note_refresh(tnri_thread *thread)
 {
     if (thread->mark_epoch != atomic_load_explicit(&tnri_library_epoch, memory_order_relaxed))
         thread->mark = 0;
-    (void)tnri_thread_number();
+    thread->number = tnri_thread_number();
 }
 
 /* Writes a record now. */
@@ -75,15 +75,16 @@ static uint32_t pool_name(const struct tnr_pool_st *pool)
 uint32_t tnri_origin_make(tnri_arena *arena)
 {
     const tnr_pool pool = arena->pool;
+    const tnri_stream *stream = atomic_load(&arena->stream);
     tnri_origin origin = {
         .device = arena->device->index,
         .pool = pool->id,
         .pool_name = pool_name(pool),
         .is_graph = pool->is_graph,
         .arena = arena->number,
-        .stream = arena->stream,
-        .thread = arena->thread,
-        .is_ended = arena->seal != NULL,
+        .stream = tnri_arena_handle(arena),
+        .thread = stream == NULL ? 0 : stream->thread,
+        .is_ended = stream != NULL && atomic_load(&stream->seal) != NULL,
     };
     arena->origin = tnri_origin_add(&origin);
     if (arena->origin != 0)
@@ -168,7 +169,7 @@ void tnri_note_moment(tnri_kind kind)
 
 void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t device_free)
 {
-    tnr_stream stream = atomic_load(&arena->stream);
+    tnr_stream stream = tnri_arena_handle(arena);
     tnri_note_pool(arena->pool, arena->pool->is_graph ? NULL : &stream, TNRI_NOTED_OOM, bytes,
                    device_free);
 }

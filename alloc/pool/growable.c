@@ -8,7 +8,6 @@
 #include "history/note.h"
 #include "pool/asleep.h"
 #include "pool/library.h"
-#include "pool/witness.h"
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
@@ -36,44 +35,35 @@ static void growables_drain(tnr_pool pool)
 
 /* Takes an arena that is all addresses and no memory for a new block of `stream`. Nothing of what
  * it was used for is left, so the streams need no order. Null if there is none. */
-static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnr_stream stream, uintptr_t key)
+static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnri_stream *stream)
 {
     void *ptr = NULL;
     tnri_lock_take(&pool->lock);
     for (tnri_arena *arena = NULL; ptr == NULL && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_event *seal = NULL;
         tnri_arena_enter(arena);
-        /* Without its key and without a seal, it is just being sealed. */
-        if (tnri_grow_is_idle(arena, bytes_max) && arena->capture_mark == NULL &&
-            (arena->key != TNRI_KEY_UNTABLED || arena->seal != NULL)) {
-            seal = arena->seal;
-            tnri_note_origin_over(arena);
-            arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
-            arena->stream = stream;
-            arena->key = key;
-            arena->seal = NULL;
+        if (tnri_grow_is_idle(arena, bytes_max)) {
+            tnri_arena_pass_on(arena, stream);
             ptr = tnri_grow_reserve(arena, bytes_max);
         }
         tnri_lock_release(&arena->lock);
-        tnri_event_drop(pool->device, seal);
     }
     tnri_lock_release(&pool->lock);
     return ptr;
 }
 
-tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream, void **ptr)
+tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle, void **ptr)
 {
-    uintptr_t key = tnri_stream_key(stream);
+    tnri_stream *stream;
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
-    tnr_status status = tnri_witness_stream(pool->device, stream);
+    tnr_status status = tnri_stream_find(pool->device, handle, &stream);
     if (status != TNR_OK)
         return status;
     growables_drain(pool);
-    *ptr = growable_reuse(pool, bytes_max, stream, key);
+    *ptr = growable_reuse(pool, bytes_max, stream);
     if (*ptr != NULL)
         return TNR_OK;
-    tnri_arena *arena = tnri_arena_create(pool->device, pool, stream, key);
+    tnri_arena *arena = tnri_arena_create(pool->device, pool, stream);
     if (arena == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
     status = tnri_grow_prepare(arena, bytes_max);
@@ -89,37 +79,6 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream stream,
     atomic_store_explicit(&pool->arenas, arena, memory_order_release);
     tnri_lock_release(&pool->lock);
     return TNR_OK;
-}
-
-static int is_untabled(const tnri_arena *arena)
-{
-    return arena->growable.base != 0 || arena->is_witness;
-}
-
-int tnri_growables_know(tnr_pool pool, uintptr_t key)
-{
-    int is_known = 0;
-    for (tnri_arena *arena = NULL; !is_known && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_lock_take(&pool->lock);
-        is_known = is_untabled(arena) && arena->key == key;
-        tnri_lock_release(&pool->lock);
-    }
-    return is_known;
-}
-
-void tnri_growables_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
-{
-    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        if (!is_untabled(arena))
-            continue;
-        tnri_lock_take(&pool->lock);
-        int is_its = arena->key == key;
-        if (is_its)
-            arena->key = TNRI_KEY_UNTABLED;
-        tnri_lock_release(&pool->lock);
-        if (is_its)
-            tnri_arena_seal(arena, event);
-    }
 }
 
 /* ---- public functions ----------------------------------------------------------------------- */

@@ -271,7 +271,7 @@ static tnri_block *sister_serve(tnri_arena *arena, tnri_arena *sister, const tnr
                                 tnr_served *served)
 {
     int no_host;
-    if (sister->key != arena->key || sister->seal != NULL)
+    if (!tnri_lane_is_sister(arena, sister))
         return NULL;
     if (*served == TNR_SERVED_BIN)
         return tnri_arena_serve_cached(sister, request, served, &no_host);

@@ -16,7 +16,7 @@
  * to nothing, it gets a new chunk. A sister is never left with less: she would be the next.
  *
  * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
- * done to a stream (end, capture) is done to every arena of its key.
+ * done to a stream (end, capture) is done to its object, which all of them have.
  *
  * A thread's tenancy is a hint. Threads end without a word: when one chooses among lanes, the
  * kernel is asked for all tenants, and those that are gone are struck off (base/alive.h), so that a
@@ -60,7 +60,9 @@ static inline int tnri_lane_has_sisters(const tnri_arena *arena)
 /* 1 if both are lanes of one stream. */
 static inline int tnri_lane_is_sister(const tnri_arena *arena, const tnri_arena *other)
 {
-    return tnri_lane_has_sisters(arena) && tnri_lane_has_sisters(other) && arena->key == other->key;
+    return tnri_lane_has_sisters(arena) && tnri_lane_has_sisters(other) &&
+           atomic_load_explicit(&arena->stream, memory_order_relaxed) ==
+               atomic_load_explicit(&other->stream, memory_order_relaxed);
 }
 
 /* Lists the sisters, the one that lent last first. Returns how many. They may have changed by the

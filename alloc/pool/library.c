@@ -67,6 +67,7 @@ static tnr_status library_start_locked(void)
     tnri_ticks_start();
     tnri_alive_start();
     tnri_lock_owners_start();
+    tnri_streams_listen(tnri_pools_seal);
     tnr_status status = tnri_conf_apply(text == NULL ? "" : text, "TENURE_CONF", 0);
     if (status == TNR_OK) {
         atomic_store(&driver_touched, 1); /* a shutdown does not undo cuInit */
@@ -130,14 +131,6 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     }
     *found = device;
     return status;
-}
-
-uint64_t tnri_thread_number(void)
-{
-    static _Atomic uint64_t last;
-    if (tnri_unlikely(tnri_this_thread.number == 0))
-        tnri_this_thread.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    return tnri_this_thread.number;
 }
 
 tnr_pool tnri_thread_route(tnri_thread *thread, int device)
@@ -249,6 +242,8 @@ static tnr_status device_end_pools(tnri_device *device)
     const tnri_upper *upper = tnri_upper_get();
     if (status == TNR_OK && upper != NULL)
         upper->device_gone(device);
+    if (status == TNR_OK)
+        tnri_streams_forget(device);
     tnri_device_leave(&visit);
     if (status != TNR_OK)
         return status;

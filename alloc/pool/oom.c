@@ -34,7 +34,7 @@ void tnr_oom_callback_set(tnr_oom_callback callback, void *user)
 /* The stream that memory of an arena is asked for on, by this thread. */
 static tnr_stream asking_stream(const tnri_arena *arena)
 {
-    return arena->key == TNRI_KEY_GRAPH ? tnri_thread_here()->asks_on : arena->stream;
+    return tnri_arena_is_graph(arena) ? tnri_thread_here()->asks_on : tnri_arena_handle(arena);
 }
 
 int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request)
@@ -65,7 +65,7 @@ typedef struct holder {
 
 static holder holder_of(tnri_arena *arena)
 {
-    holder h = {arena->pool, arena->stream, 0, 0, 0, 0};
+    holder h = {arena->pool, tnri_arena_handle(arena), 0, 0, 0, 0};
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++) {
         const tnri_world *world = &arena->worlds[i];
@@ -135,10 +135,9 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         "total capacity of %s, of which %s is free; Tenure has mapped %s, of which %s is live and "
         "%s free, the longest free run being %s. Cause: %s",
         TNRI_BYTES(request->bytes_requested), (void *)asking_stream(arena), arena->pool->name,
-        device->index,
-        TNRI_BYTES(device_total), TNRI_BYTES(device_free),
-        TNRI_BYTES(atomic_load(&device->reserved_bytes)),
-        TNRI_BYTES(total.live), TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);
+        device->index, TNRI_BYTES(device_total), TNRI_BYTES(device_free),
+        TNRI_BYTES(atomic_load(&device->reserved_bytes)), TNRI_BYTES(total.live),
+        TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);
     for (size_t i = 0; i < count; i++)
         tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", holders[i].pool->name,
                           (void *)holders[i].stream, TNRI_BYTES(holders[i].live),

@@ -19,7 +19,6 @@
 #include "pool/lane.h"
 #include "pool/library.h"
 #include "pool/reclaim.h"
-#include "pool/witness.h"
 
 /* ---- making --------------------------------------------------------------------------------- */
 
@@ -63,7 +62,7 @@ static int pool_build(tnr_pool pool)
         return 0;
     if (!pool->is_graph)
         return 1;
-    tnri_arena *arena = tnri_arena_create(pool->device, pool, NULL, TNRI_KEY_GRAPH);
+    tnri_arena *arena = tnri_arena_create(pool->device, pool, NULL);
     if (arena == NULL) {
         tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
         return 0;
@@ -162,9 +161,9 @@ tnri_arena *tnri_arena_walk(tnr_pool pool, tnri_arena *arena)
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
-static size_t key_hash(uintptr_t key, size_t slots)
+static size_t stream_hash(const tnri_stream *stream, size_t slots)
 {
-    uint64_t mixed = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = (uint64_t)(uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)(mixed >> 32) & (slots - 1);
 }
 
@@ -175,46 +174,46 @@ static void table_grow(tnr_pool pool)
     tnri_arena **table = tnri_host_alloc(slots * sizeof(table[0]));
     if (table == NULL)
         return;
-    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        if (arena->key == TNRI_KEY_SEALED || arena->key == TNRI_KEY_UNTABLED ||
-            arena->growable.base != 0 || arena->is_witness)
-            continue;
-        size_t slot = key_hash(arena->key, slots);
-        arena->hash_next = table[slot];
-        table[slot] = arena;
-    }
+    for (size_t from = 0; from < pool->table_slots; from++)
+        while (pool->table[from] != NULL) {
+            tnri_arena *arena = pool->table[from];
+            pool->table[from] = arena->hash_next;
+            size_t slot = stream_hash(arena->stream, slots);
+            arena->hash_next = table[slot];
+            table[slot] = arena;
+        }
     tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
     pool->table = table;
     pool->table_slots = slots;
 }
 
-static tnri_arena *table_find(tnr_pool pool, uintptr_t key)
+static tnri_arena *table_find(tnr_pool pool, const tnri_stream *stream)
 {
-    tnri_arena *arena = pool->table[key_hash(key, pool->table_slots)];
-    while (arena != NULL && arena->key != key)
+    tnri_arena *arena = pool->table[stream_hash(stream, pool->table_slots)];
+    while (arena != NULL && arena->stream != stream)
         arena = arena->hash_next;
     return arena;
 }
 
 static void table_insert(tnr_pool pool, tnri_arena *arena)
 {
-    size_t slot = key_hash(arena->key, pool->table_slots);
+    size_t slot = stream_hash(arena->stream, pool->table_slots);
     arena->hash_next = pool->table[slot];
     pool->table[slot] = arena;
 }
 
 static void table_remove(tnr_pool pool, tnri_arena *arena)
 {
-    tnri_arena **link = &pool->table[key_hash(arena->key, pool->table_slots)];
+    tnri_arena **link = &pool->table[stream_hash(arena->stream, pool->table_slots)];
     while (*link != arena)
         link = &(*link)->hash_next;
     *link = arena->hash_next;
 }
 
 /* Makes an arena and enters it everywhere. Under the pool's lock. */
-static tnri_arena *arena_make(tnr_pool pool, tnr_stream stream, uintptr_t key)
+static tnri_arena *arena_make(tnr_pool pool, tnri_stream *stream)
 {
-    tnri_arena *arena = tnri_arena_create(pool->device, pool, stream, key);
+    tnri_arena *arena = tnri_arena_create(pool->device, pool, stream);
     if (arena == NULL)
         return NULL;
     if (pool->arenas_count >= pool->table_slots)
@@ -226,78 +225,73 @@ static tnri_arena *arena_make(tnr_pool pool, tnr_stream stream, uintptr_t key)
     return arena;
 }
 
-/* Takes a sealed arena out of the reach of others, for adoption. Under the pool's lock. */
+/* Takes the arena of an ended stream out of the reach of others, for adoption. Under the pool's
+ * lock. */
 static tnri_arena *sealed_take(tnr_pool pool)
 {
-    if (pool->sealed_count == 0)
-        return NULL;
-    tnri_arena *arena = NULL;
-    while ((arena = tnri_arena_walk(pool, arena)) != NULL)
-        if (arena->key == TNRI_KEY_SEALED && !arena->is_adopted) {
-            arena->is_adopted = 1;
-            pool->sealed_count--;
-            break;
-        }
+    tnri_arena *arena = pool->sealed;
+    if (arena != NULL)
+        pool->sealed = arena->hash_next;
     return arena;
 }
 
-/* Gives a sealed arena to a new stream, or as one more lane to the stream of `first`, which is made
- * to wait for the end of the old one's work; so destroyed streams leave no islands of memory
- * behind. On failure the arena stays sealed. */
+static void sealed_add(tnr_pool pool, tnri_arena *arena)
+{
+    arena->hash_next = pool->sealed;
+    pool->sealed = arena;
+}
+
+/* Gives an arena out of the sealed ones to another stream, or to it as one more lane. Under the
+ * pool's lock. */
+static void arena_give(tnr_pool pool, tnri_arena *arena, tnri_stream *stream, tnri_arena *first)
+{
+    tnri_arena_enter(arena);
+    tnri_arena_pass_on(arena, stream);
+    tnri_lock_release(&arena->lock);
+    table_insert(pool, arena);
+    tnri_lane_settle(arena);
+    if (first != NULL)
+        tnri_lane_join(first, arena);
+}
+
+/* Makes the stream wait for the end of the one that had a sealed arena before, and gives it that
+ * arena: so ended streams leave no islands of memory behind. `first` is an arena that it has
+ * already, or null. Returns the one to be used: another if another thread was quicker, so that a
+ * stream never adopts two at once; null on failure, and the arena stays sealed. */
 static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnri_arena *first,
-                              tnr_stream stream, uintptr_t key)
+                              tnri_stream *stream, tnri_arena **found)
 {
     tnri_visit visit;
+    tnri_stream *before = tnri_arena_stream(arena);
     tnr_status status = tnri_device_enter(pool->device, &visit);
     if (status == TNR_OK) {
-        status = tnri_event_order(arena->seal, stream);
+        /* A captured stream cannot be made to wait as one more lane: its sisters are marked. */
+        if (first != NULL && !tnri_stream_has_mark(stream))
+            status = TNR_ERR_CAPTURE;
+        else
+            status = tnri_stream_follow(stream, atomic_load(&before->seal), before, before->marked);
         tnri_device_leave(&visit);
     }
     tnri_lock_take(&pool->lock);
-    if (first != NULL && tnri_capturing()) /* it would have to be marked as its sisters are */
-        status = TNR_ERR_CAPTURE;
-    arena->is_adopted = 0;
-    if (status == TNR_OK) {
-        tnri_arena_enter(arena);
-        tnri_event *seal = arena->seal;
-        tnri_note_origin_over(arena);
-        arena->thread = stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0;
-        arena->stream = stream;
-        arena->key = key;
-        arena->seal = NULL; /* last: without a seal, the stream is one that lives */
-        tnri_lock_release(&arena->lock);
-        tnri_event_drop(pool->device, seal);
-        table_insert(pool, arena);
-        tnri_lane_settle(arena);
-        if (first != NULL)
-            tnri_lane_join(first, arena);
-    } else {
-        pool->sealed_count++;
-    }
+    tnri_arena *other = first == NULL ? table_find(pool, stream) : NULL;
+    *found = other != NULL ? other : status == TNR_OK ? arena : first;
+    if (*found == arena)
+        arena_give(pool, arena, stream, first);
+    else
+        sealed_add(pool, arena);
     tnri_lock_release(&pool->lock);
-    return status;
+    tnri_stream_drop(before);
+    if (*found != NULL)
+        return TNR_OK;
+    if (status != TNR_ERR_CAPTURE)
+        return status;
+    return tnri_error(status, "stream %p was drawn into a capture while it was allocated on.",
+                      (void *)stream->handle);
 }
 
-/* Makes a sealed arena one more lane of the stream of `first`, if that stream can be named now, and
- * is not captured before the arena is among its arenas. Returns the lane to be used. */
-static tnri_arena *lane_adopt(tnr_pool pool, tnri_arena *sealed, tnri_arena *first)
+tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream handle, tnri_arena **found)
 {
-    tnr_status status = TNR_ERR_CAPTURE;
-    if (!tnri_capturing() && tnri_arena_name_begin(first)) {
-        status = arena_adopt(pool, sealed, first, first->stream, first->key);
-        tnri_arena_name_end(first);
-        return status == TNR_OK ? sealed : first;
-    }
-    tnri_lock_take(&pool->lock);
-    sealed->is_adopted = 0;
-    pool->sealed_count++;
-    tnri_lock_release(&pool->lock);
-    return first;
-}
-
-tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
-{
-    uintptr_t key = tnri_stream_key(stream);
+    tnri_stream *stream;
     if (pool->is_graph)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is a graph pool: only what is allocated on a stream that "
@@ -305,18 +299,16 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
                           pool->name);
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
-    /* An arena of this pool goes with the pool; the stream stays known. */
-    tnr_status status =
-        pool == pool->device->pool_default ? TNR_OK : tnri_witness_stream(pool->device, stream);
+    tnr_status status = tnri_stream_find(pool->device, handle, &stream);
     if (status != TNR_OK)
         return status;
     tnri_lock_take(&pool->lock);
     tnri_arena *sealed = NULL;
-    tnri_arena *first = table_find(pool, key);
+    tnri_arena *first = table_find(pool, stream);
     tnri_arena *arena = first == NULL ? NULL : tnri_lane_choose(first);
     if (arena == NULL) {
         sealed = sealed_take(pool);
-        if (sealed == NULL && (arena = arena_make(pool, stream, key)) != NULL && first != NULL)
+        if (sealed == NULL && (arena = arena_make(pool, stream)) != NULL && first != NULL)
             tnri_lane_join(first, arena);
     }
     if (arena == NULL && sealed == NULL)
@@ -324,58 +316,34 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **found)
     if (arena != NULL)
         tnri_lane_settle(arena);
     tnri_lock_release(&pool->lock);
-    if (sealed != NULL && first == NULL) {
-        *found = sealed;
-        return arena_adopt(pool, sealed, NULL, stream, key);
-    }
-    if (sealed != NULL)
-        arena = lane_adopt(pool, sealed, first);
     *found = arena;
+    if (sealed != NULL)
+        return arena_adopt(pool, sealed, first, stream, found);
     if (arena == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a stream.");
     return TNR_OK;
 }
 
-int tnri_pool_knows(tnr_pool pool, uintptr_t key)
+/* The arenas of an ended stream wait for another one. */
+static void pool_seal(tnr_pool pool, const tnri_stream *stream)
 {
     tnri_lock_take(&pool->lock);
-    int is_known = table_find(pool, key) != NULL;
+    for (tnri_arena *arena; (arena = table_find(pool, stream)) != NULL; sealed_add(pool, arena)) {
+        table_remove(pool, arena);
+        tnri_lane_part(arena);
+        tnri_arena_enter(arena);
+        tnri_note_origin_over(arena); /* from here on it says that the stream has ended */
+        tnri_lock_release(&arena->lock);
+    }
     tnri_lock_release(&pool->lock);
-    return is_known || tnri_growables_know(pool, key);
 }
 
-void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event)
+void tnri_pools_seal(tnri_stream *stream)
 {
-    tnri_growables_seal(pool, key, event);
-    for (;;) {
-        tnri_lock_take(&pool->lock);
-        tnri_arena *arena = table_find(pool, key);
-        if (arena != NULL) {
-            table_remove(pool, arena);
-            tnri_lane_part(arena);
-            arena->key = TNRI_KEY_UNTABLED;
-        }
-        tnri_lock_release(&pool->lock);
-        if (arena == NULL)
-            return;
-        tnri_arena_seal(arena, event);
-        tnri_lock_take(&pool->lock);
-        arena->key = TNRI_KEY_SEALED; /* from here on it may be adopted */
-        pool->sealed_count++;
-        tnri_lock_release(&pool->lock);
-    }
-}
-
-void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event)
-{
-    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
-        /* Who has looked before the capture was known makes a lane under this lock, if at all. */
-        tnri_lock_take(&pool->lock);
-        tnri_lock_release(&pool->lock);
-        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
-            if (arena->key == key && !arena->is_witness)
-                tnri_arena_capture(arena, event);
-    }
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(stream->device, pool)) != NULL;)
+        pool_seal(pool, stream);
+    if (stream->thread == 0) /* else nobody remembers them */
+        tnri_generation_advance();
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */
@@ -521,8 +489,6 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         tnri_arena *next = atomic_load(&arena->next);
         if (upper != NULL)
             upper->arena_gone(arena);
-        tnri_event_drop(pool->device, arena->seal);
-        tnri_event_drop(pool->device, arena->capture_mark);
         tnri_arena_destroy(arena);
         arena = next;
     }

@@ -44,10 +44,10 @@ struct tnr_pool_st {
     struct tnr_pool_st *next, **link;
 
     tnri_lock lock;     /* protects the table */
-    tnri_arena **table; /* hash of streams */
+    tnri_arena **table; /* arenas of living streams, by stream */
     size_t table_slots; /* a power of two */
     size_t arenas_count;
-    size_t sealed_count;        /* arenas of destroyed streams that wait for a new one */
+    tnri_arena *sealed;         /* of ended streams, waiting for a new one; through hash_next */
     tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
 
     /* Synchronisation: atomics. */
@@ -73,10 +73,6 @@ typedef enum tnri_pool_kind {
 tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
                           tnr_pool *pool);
 
-/* The stream with this key is about to be captured, and `event` marks the end of its work before;
- * or, with null, its capture is over: tnri_arena_capture for its arenas in all pools. */
-void tnri_pools_capture(tnri_device *device, uintptr_t key, tnri_event *event);
-
 /* 1: graphs need memory of the pool, and they are all that does: no block of it is live. */
 int tnri_pool_is_kept(tnr_pool pool);
 
@@ -94,14 +90,11 @@ tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool);
 int tnri_pool_hold(tnr_pool pool);
 void tnri_pool_drop(tnr_pool pool);
 
-/* 1 if the pool has an arena of the stream with this key. */
-int tnri_pool_knows(tnr_pool pool, uintptr_t key);
+/* A stream has ended: its arenas are given to the next new streams of their pools. What the
+ * registry of streams tells (tnri_streams_listen). */
+void tnri_pools_seal(tnri_stream *stream);
 
-/* The stream with this key is about to be destroyed, and `event` marks the end of its work: its
- * arena is sealed, and given to the next new stream of the pool. */
-void tnri_pool_seal(tnr_pool pool, uintptr_t key, tnri_event *event);
-
-/* Finds or makes the arena of a stream. */
+/* Finds or makes the arena of a stream. Errors: those of tnri_stream_find. */
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **arena);
 
 /* Walks the live pools of a device: null gives the first, null is the end. A walk holds the pool

@@ -92,7 +92,15 @@ static size_t collect_device(tnri_device *device, size_t bytes, tnri_collect how
 
 void tnri_collect_all(tnri_device *device)
 {
+    (void)tnri_streams_reap(device, SIZE_MAX);
     (void)collect_device(device, SIZE_MAX, TNRI_COLLECT_WAIT);
+}
+
+void tnri_dissolve_all(tnri_device *device)
+{
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+            tnri_arena_dissolve(arena);
 }
 
 /* What is mapped above a limit, which may have been lowered since: all of it must go before
@@ -109,7 +117,8 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     tnri_device *device = arena->device;
     if (tnri_chunk_check(arena->pool, bytes) != TNR_OK)
         return 0;
-    tnri_captures_settle(device); /* graphs may have ended that nobody has looked for */
+    tnri_captures_settle(device); /* graphs may have ended that nobody has looked for, */
+    (void)tnri_streams_reap(device, SIZE_MAX); /* and threads */
     /* What the last chunk of the request misses may be as large as a page on either side. */
     size_t excess = limit_excess(&device->limit_bytes, &device->reserved_bytes);
     size_t pool_excess = limit_excess(&arena->pool->limit_bytes, &arena->pool->reserved_bytes);

@@ -30,6 +30,9 @@ size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how);
 /* Ends all retired blocks of a device, waiting for them on the host. */
 void tnri_collect_all(tnri_device *device);
 
+/* Gives back the host memory of arenas of a device that have no memory now. */
+void tnri_dissolve_all(tnri_device *device);
+
 /* For an allocation that failed: ends retired blocks of the pool; if there are none, or `thorough`
  * is not 0, also gives back what is idle in the device's pools, at least `bytes` if that much is.
  * The first time it need not be thorough, but then it must be: what was ended may lie where this

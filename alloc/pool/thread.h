@@ -32,7 +32,7 @@ typedef struct tnri_thread {
     tnri_routes *routes;   /* null: never routed; see pool/route.h */
     uint64_t routes_epoch; /* of the start that `routes` belongs to */
     int routes_count;      /* where the thread is routed */
-    uint64_t number;             /* 0: not given yet */
+    uint64_t number;       /* tnri_thread_number, once records are written; 0: not yet */
     const tnri_arena *lane_left; /* an arena that it waited for too often; only compared */
     uintptr_t recent;            /* the arena that it allocated from last; only compared */
     tnr_stream asks_on;   /* while it asks for memory of a graph: the stream that it is for */
@@ -52,26 +52,6 @@ extern _Thread_local tnri_thread tnri_this_thread;
 static inline tnri_thread *tnri_thread_here(void)
 {
     return &tnri_this_thread;
-}
-
-/* The calling thread's number, from 1 on, never used again by another thread. */
-uint64_t tnri_thread_number(void);
-
-/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD as values; null is the legacy stream too. */
-#define TNRI_STREAM_LEGACY ((tnr_stream)(uintptr_t)1)
-#define TNRI_STREAM_PER_THREAD ((tnr_stream)(uintptr_t)2)
-
-/*
- * What identifies a stream: its handle, except that the legacy default stream has two handles, and
- * that the one handle of the per-thread default stream means another stream in each thread. Real
- * handles are addresses, so a value with its lowest bits set is none.
- */
-static inline uintptr_t tnri_stream_key(tnr_stream stream)
-{
-    uintptr_t key = (uintptr_t)stream;
-    if (tnri_likely(key > 2))
-        return key;
-    return key == 2 ? (uintptr_t)tnri_thread_number() << 3 | 7 : 0;
 }
 
 /*

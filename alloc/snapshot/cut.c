@@ -111,9 +111,10 @@ void tnri_arena_copy_now(tnri_arena *arena)
     arena->cut = NULL;
     copy->number = arena->number;
     copy->order = arena->order;
-    copy->stream = arena->stream;
-    copy->thread = arena->thread;
-    copy->is_ended = arena->seal != NULL;
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    copy->stream = tnri_arena_handle(arena);
+    copy->thread = stream == NULL ? 0 : stream->thread;
+    copy->is_ended = stream != NULL && atomic_load(&stream->seal) != NULL;
     for (int i = 0; i < TNRI_WORLDS; i++)
         world_copy(copy, &arena->worlds[i]);
     copy->is_moving = arena_is_moving(arena);

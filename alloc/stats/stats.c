@@ -84,8 +84,7 @@ static void stats_add_device(tnr_stats *stats, tnri_device *device)
     stats->num_alloc_retries = atomic_load(&device->retries_count);
     stats->num_ooms = atomic_load(&device->ooms_count);
     stats->num_sync_all_streams = atomic_load(&device->syncs_count);
-    if (tnri_upper_get() != NULL)
-        tnri_upper_get()->count(device);
+    tnri_streams_count(device);
     for (int kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++) {
         stats->driver_calls[kind] = atomic_load(&device->counters.calls[kind]);
         stats->driver_ns[kind] = atomic_load(&device->counters.ns[kind]);
@@ -313,7 +312,8 @@ static tnr_status device_validate(tnri_device *device)
             if (broken != NULL) {
                 tnri_pool_drop(pool);
                 return tnri_error(TNR_ERR_INTERNAL, "device %d, pool \"%s\", stream %p: %s.",
-                                  device->index, pool->name, (void *)arena->stream, broken);
+                                  device->index, pool->name, (void *)tnri_arena_handle(arena),
+                                  broken);
             }
         }
     }

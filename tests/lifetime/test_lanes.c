@@ -219,8 +219,7 @@ static void the_end_of_the_stream_seals_every_lane(void **state)
     assert_ok(tnr_stream_destroying(0, stream));
     assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(arenas[i]->key, TNRI_KEY_SEALED);
-        assert_non_null(arenas[i]->seal);
+        assert_non_null(arenas[i]->stream->seal);
         assert_false(tnri_lane_has_sisters(arenas[i]));
     }
     assert_ok(tnr_free(one));
@@ -256,16 +255,16 @@ static void captures_mark_every_lane(void **state)
     tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
     options.mode = TNR_CAPTURE_RELAXED;
     assert_ok(tnr_capture_begin(0, stream, &options));
-    assert_non_null(arenas[0]->capture_mark);
-    assert_non_null(arenas[1]->capture_mark);
+    assert_non_null(arenas[0]->stream->capture_mark);
+    assert_non_null(arenas[1]->stream->capture_mark);
     uint64_t reserved = stats_now().reserved_bytes.current;
     void *taken = unit_malloc(14 * MIB, life_streams[1]);
     assert_int_equal(stats_now().reserved_bytes.current, reserved);
     assert_int_equal(stats_now().arenas, 4); /* three of streams, one of the graph */
     tnr_cuda_graph graph = NULL;
     assert_ok(tnr_capture_end(&graph, NULL, 0, stream));
-    assert_null(arenas[0]->capture_mark);
-    assert_null(arenas[1]->capture_mark);
+    assert_null(arenas[0]->stream->capture_mark);
+    assert_null(arenas[1]->stream->capture_mark);
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
     void *next = unit_malloc(512, life_streams[1]);
     assert_int_equal(stats_now().arenas, 5); /* now it gets its second lane */

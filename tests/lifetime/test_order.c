@@ -345,6 +345,7 @@ static CUcontext device_context;
 typedef struct errand {
     void *block; /* given, or 0 and then made */
     unsigned char *read;
+    pthread_barrier_t done, left; /* the thread has used the block; it may end */
 } errand;
 
 /* Uses the block on its own default stream, behind the gate, until it is freed. */
@@ -358,15 +359,29 @@ static void *use_on_own_stream(void *data)
         assert_ok(tnr_record_stream(e->block, CU_STREAM_PER_THREAD));
     life_gate_close(0, CU_STREAM_PER_THREAD);
     e->read = life_read(e->block, BYTES, CU_STREAM_PER_THREAD);
+    pthread_barrier_wait(&e->done);
+    pthread_barrier_wait(&e->left);
     return NULL;
 }
 
-static void in_thread(errand *e)
+/* Starts a thread, and returns when it has used its block. It lives until thread_leave. */
+static pthread_t thread_use(errand *e)
 {
     pthread_t thread;
+    pthread_barrier_init(&e->done, NULL, 2);
+    pthread_barrier_init(&e->left, NULL, 2);
     assert_int_equal(cuCtxGetCurrent(&device_context), CUDA_SUCCESS);
     assert_int_equal(pthread_create(&thread, NULL, use_on_own_stream, e), 0);
+    pthread_barrier_wait(&e->done);
+    return thread;
+}
+
+static void thread_leave(errand *e, pthread_t thread)
+{
+    pthread_barrier_wait(&e->left);
     assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_barrier_destroy(&e->done);
+    pthread_barrier_destroy(&e->left);
 }
 
 /* The handle is the same, the streams are not: a block of one thread's is not given to another, and
@@ -375,17 +390,18 @@ static void default_streams_of_two_threads(void **state)
 {
     (void)state;
     life_start("reuse:poll,cross_stream:off", NULL, NULL);
-    errand e = {NULL, NULL};
-    in_thread(&e);
+    errand e = {0};
+    pthread_t thread = thread_use(&e);
     assert_ok(tnr_free(e.block));
     assert_false(life_is_reused(e.block, BYTES, CU_STREAM_PER_THREAD));
+    thread_leave(&e, thread);
     assert_int_equal(life_stop(state), 0);
 
     life_start("reuse:poll,cross_stream:off", NULL, NULL);
     e.block = unit_malloc(BYTES, life_streams[0]);
     life_fill(e.block, BYTES, 7, life_streams[0]);
     assert_int_equal(cuStreamSynchronize(life_streams[0]), CUDA_SUCCESS);
-    in_thread(&e);
+    thread_leave(&e, thread_use(&e));
     uint64_t waits = life_host_waits();
     assert_ok(tnr_free(e.block));
     simcuda_run(UINT64_MAX);

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "clock.h"
+#include "stream/clock.h"
 #include "pending.h"
 
 #define BYTES (4 * MIB)

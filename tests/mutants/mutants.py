@@ -6,10 +6,8 @@ says so if the code has moved on."""
 MUTANTS = [
     # ---- lifetime: uses
     ("use_own_key", "lifetime/use.c",
-     "    if ((*arena)->key == tnri_stream_key(handle))\n"
-     "        return own_use(*arena, ptr);",
-     "    if ((*arena)->key != tnri_stream_key(handle))\n"
-     "        return own_use(*arena, ptr);",
+     "atomic_load_explicit(&(*arena)->stream, memory_order_relaxed) != *stream)",
+     "atomic_load_explicit(&(*arena)->stream, memory_order_relaxed) == *stream)",
      "record_use does nothing on other streams than the block's"),
     ("use_again_lost", "lifetime/use.c",
      "        *event = use_advance(use, number, *event);\n"
@@ -46,14 +44,12 @@ MUTANTS = [
      "        use = use->next;",
      "the free does not mark what record_stream left open"),
     ("retire_first_only", "lifetime/retire.c",
-     "        tnri_lock_take(&stream->lock);\n"
-     "        tnri_pending_insert(&stream->pending, use);",
+     "        tnri_pending_add(stream, use);",
      "        if (use != uses->first) {\n"
      "            over++;\n"
      "            continue;\n"
      "        }\n"
-     "        tnri_lock_take(&stream->lock);\n"
-     "        tnri_pending_insert(&stream->pending, use);",
+     "        tnri_pending_add(stream, use);",
      "only the first stream's use of a block is waited for"),
     ("retire_poll_policy", "lifetime/retire.c",
      "            tnri_stream_is_after(own, stream, use->number)) {",
@@ -76,39 +72,23 @@ MUTANTS = [
      "    tnri_event_drop(stream->device, event);",
      "the first pending event is taken for over"),
     ("before_ignores_wait", "lifetime/collect.c",
-     "        status = tnri_event_order(use->event, own->handle);\n"
-     "        if (status != TNR_OK)\n"
-     "            break;",
-     "        if (status != TNR_OK)\n"
-     "            break;",
+     "        status = tnri_stream_follow(own, use->event, use->stream, use->number);\n",
+     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n",
      "the wait on the device is dropped"),
     ("before_first_only", "lifetime/collect.c",
-     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n"
-     "        *waited = 1;",
-     "        tnri_stream_waits(own, NULL, use->stream->index, use->number);\n"
-     "        *waited = 1;\n"
-     "        break;",
+     "        *waited |= status == TNR_OK;\n",
+     "        *waited |= status == TNR_OK;\n"
+     "        break;\n",
      "the stream is made to wait for the first use only"),
-    ("fence_own_arenas", "lifetime/collect.c",
-     "        if (status == TNR_OK) {\n"
-     "            status = tnri_event_order(event, proxy->handle);\n"
-     "            tnri_event_drop(device, event);\n"
-     "        }\n"
-     "    }\n"
-     "    for (tnr_pool",
-     "        if (status == TNR_OK)\n"
-     "            tnri_event_drop(device, event);\n"
-     "    }\n"
-     "    for (tnr_pool",
+    ("fence_streams", "lifetime/collect.c",
+     "            status = tnri_stream_follow(proxy, event, stream, number);\n",
+     "            if (stream->is_legacy)\n"
+     "                status = tnri_stream_follow(proxy, event, stream, number);\n",
      "the fence of free_sync does not follow the streams that Tenure knows"),
     ("fence_legacy", "lifetime/collect.c",
-     "    if (status == TNR_OK)\n"
-     "        status = tnri_event_record(device, NULL, &event);\n"
-     "    if (status == TNR_OK) {\n"
-     "        status = tnri_event_order(event, proxy->handle);",
-     "    if (status == TNR_OK)\n"
-     "        status = tnri_event_record(device, NULL, &event);\n"
-     "    if (status == TNR_OK) {",
+     "            status = tnri_stream_follow(proxy, event, stream, number);\n",
+     "            if (!stream->is_legacy)\n"
+     "                status = tnri_stream_follow(proxy, event, stream, number);\n",
      "the fence of free_sync does not follow the legacy stream"),
     ("launch_order_dropped", "lifetime/collect.c",
      "        if (status == TNR_OK)\n"
@@ -117,29 +97,27 @@ MUTANTS = [
      "        (void)waited;",
      "a launch is not ordered after uses of its pool's freed blocks"),
     # ---- lifetime: streams and what the program tells
-    ("after_off_by_one", "lifetime/stream.c",
+    ("after_off_by_one", "alloc/stream/mark.c",
      "    int after = tnri_clock_of(stream->clock, other->index) >= number;",
      "    int after = tnri_clock_of(stream->clock, other->index) + 64 >= number;",
      "a mark that is a little younger than the wait counts as covered"),
-    ("after_any_blocking", "lifetime/stream.c",
-     "((stream->is_legacy && other->is_blocking) || (stream->is_blocking && other->is_legacy))",
-     "(stream->is_legacy || other->is_legacy)",
+    ("after_any_blocking", "alloc/stream/mark.c",
+     "        ((stream->is_legacy && atomic_load(&other->is_blocking)) ||\n"
+     "         (atomic_load(&stream->is_blocking) && other->is_legacy)))",
+     "        (stream->is_legacy || other->is_legacy))",
      "non-blocking streams are taken to obey the legacy stream's rules"),
-    ("waits_passes_on", "lifetime/stream.c",
+    ("waits_passes_on", "alloc/stream/mark.c",
      "    tnri_clock *clock = stream->waited <= moment ? tnri_clock_hold(stream->clock) : NULL;",
      "    tnri_clock *clock = tnri_clock_hold(stream->clock);",
      "an event is credited with waits that came after it"),
-    ("stream_not_sealed", "lifetime/stream.c",
-     "            tnri_pool_seal(pool, stream->key, event);",
-     "            (void)pool;",
-     "a destroyed stream's arenas are not sealed"),
-    ("seal_not_followed", "lifetime/stream.c",
-     "        if (status == TNR_OK)\n"
-     "            status = tnri_event_order(*event, proxy->handle);\n"
-     "        if (status != TNR_OK)\n"
-     "            tnri_event_drop(stream->device, *event);",
-     "        if (status != TNR_OK)\n"
-     "            tnri_event_drop(stream->device, *event);",
+    ("stream_not_sealed", "alloc/pool/pool.c",
+     "        pool_seal(pool, stream);\n",
+     "        (void)pool_seal;\n",
+     "an ended stream's arenas are not given to others"),
+    ("seal_not_followed", "alloc/stream/stream.c",
+     "    if (!atomic_load(&stream->is_dead) || atomic_load(&stream->pending_count) > 0)\n"
+     "        return 1;\n",
+     "    return !atomic_load(&stream->is_dead);\n",
      "free_sync forgets the work of destroyed streams"),
     ("event_number_late", "lifetime/announce.c",
      "    fresh.number = before < fresh.announced ? before : fresh.announced;",
@@ -171,22 +149,19 @@ MUTANTS = [
      "keep_until marks without waiting for the event"),
     # ---- alloc: other streams' memory
     ("donor_no_wait", "alloc/arena/execute.c",
-     "    if (!*refused && !is_kin)\n"
-     "        status = tnri_event_order(*event, arena->stream);",
-     "    if (0)\n"
-     "        status = tnri_event_order(*event, arena->stream);",
+     "    if (status == TNR_OK && !*refused && !is_kin)\n"
+     "        status = tnri_stream_follow(own, *event, giver, number);\n",
+     "    if (status == TNR_OK && !*refused && !is_kin)\n"
+     "        tnri_stream_waits(own, NULL, giver->index, number);\n",
      "memory of another stream is taken without a wait"),
     ("donor_idle_ignored", "alloc/arena/execute.c",
-     "    *refused = !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);\n"
-     "    if (!*refused && !is_kin)\n"
-     "        status = tnri_event_order(*event, arena->stream);",
+     "    if (status == TNR_OK && !*refused && !is_kin)\n",
      "    *refused = 0;\n"
-     "    if (policy != TNRI_CROSS_IDLE && !is_kin)\n"
-     "        status = tnri_event_order(*event, arena->stream);",
+     "    if (status == TNR_OK && policy != TNRI_CROSS_IDLE && !is_kin)\n",
      "cross_stream:idle takes memory that is not idle"),
     ("donor_waited_all", "alloc/arena/execute.c",
-     "        upper->waited(arena, key, number);",
-     "        upper->waited(arena, key, number + 1000);",
+     "        status = tnri_stream_follow(own, *event, giver, number);\n",
+     "        status = tnri_stream_follow(own, *event, giver, number + 1000);\n",
      "the library credits its own wait with later marks"),
     ("lend_map_kept", "alloc/arena/world_lend.c",
      "    tnri_block_map_clear(&world->space->map, pending->base, pending->bytes);\n",
@@ -210,8 +185,9 @@ MUTANTS = [
      "        tnri_event_drop",
      "a chunk's old address is given up without a mark"),
     ("seal_wait_dropped", "alloc/pool/pool.c",
-     "        status = tnri_event_order(arena->seal, stream);",
-     "        status = TNR_OK;",
+     "            status = tnri_stream_follow(stream, atomic_load(&before->seal), before, "
+     "before->marked);\n",
+     "            status = TNR_OK;\n",
      "who adopts a destroyed stream's memory does not wait for its end"),
     # ---- alloc: geometry and accounting
     ("carve_alignment", "alloc/arena/world.c",
@@ -256,10 +232,30 @@ MUTANTS = [
      "    if (tnri_unlikely(block->uses != NULL)) {",
      "    if (tnri_unlikely(block->uses != NULL && block->bytes > 65536)) {",
      "the uses of small blocks are forgotten at the free"),
-    ("mark_sealed", "alloc/arena/arena.c",
-     "    int is_open = arena->seal == NULL && arena->capture_mark == NULL;",
-     "    int is_open = arena->capture_mark == NULL;",
+    ("mark_sealed", "alloc/stream/mark.c",
+     "    if (tnri_unlikely(seal_of(stream) != NULL)) {\n",
+     "    if (tnri_unlikely(seal_of(stream) == event[0])) {\n",
      "a destroyed stream is named"),
+    # ---- alloc: streams as objects
+    ("thread_reaped_early", "alloc/stream/stream.c",
+     "        if (tnri_alive_is_gone(stream->thread_address, stream->thread_id))",
+     "        if (tnri_alive_is_gone(stream->thread_address, stream->thread_id) ||\n"
+     "            stream->marked > 0)",
+     "a thread that lives is taken for gone"),
+    ("dissolve_mapped", "alloc/arena/world.c",
+     "        if (state != TNRI_HOLE && world->count_in[state] > 0)\n"
+     "            return 0;",
+     "        if (state == TNRI_LIVE && world->count_in[state] > 0)\n"
+     "            return 0;",
+     "a trim takes the records of memory that is there"),
+    ("object_reused_early", "alloc/stream/stream.c",
+     "    if (tnri_likely(atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) "
+     "!= 1))\n"
+     "        return;",
+     "    if (tnri_likely(atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) "
+     "!= 2))\n"
+     "        return;",
+     "a stream's object is used again while somebody refers to it"),
     # ---- alloc: limits and giving back
     ("reclaim_gives_up", "alloc/pool/reclaim.c",
      "    if (collected > 0 && !thorough)\n",
@@ -269,12 +265,17 @@ MUTANTS = [
      "    return now > limit ? (size_t)(now - limit) : 0;",
      "    return now > limit ? 0 : 0;",
      "the excess over a lowered limit is not reclaimed"),
-    ("stream_unwitnessed", "alloc/pool/witness.c",
-     "    if ((uintptr_t)stream <= 2)\n",
-     "    if (stream != NULL)\n",
-     "a stream is forgotten with the pool or the growable block that it allocated from"),
-    ("capture_unwitnessed", "capture/hooks.c",
-     "    return tnri_witness_stream((*capture)->device, stream);\n",
+    ("stream_unknown", "alloc/stream/stream.c",
+     "        stream->all_next = registry.all;\n"
+     "        registry.all = stream;\n"
+     "        if (stream->thread",
+     "        stream->all_next = registry.all;\n"
+     "        registry.all = stream->is_default ? stream : registry.all;\n"
+     "        if (stream->thread",
+     "a stream is not among those that are waited for"),
+    ("capture_unknown", "capture/hooks.c",
+     "    return tnri_stream_find_captured((*capture)->device, stream, &object);\n",
+     "    (void)object;\n"
      "    return TNR_OK;\n",
      "a stream that was met in a capture only is not known after it"),
     ("turn_ignored", "capture/place.c",
@@ -362,9 +363,9 @@ MUTANTS = [
      "    int is_fenced = uses->is_sync || uses->is_homeless;",
      "    int is_fenced = uses->is_sync;",
      "a block that a graph kept, without a home, waits for nobody"),
-    ("stream_id_ignored", "lifetime/stream.c",
-     "    if (known != NULL && known->id != facts.id) {",
-     "    if (known != NULL && known->id == 0) {",
+    ("stream_id_ignored", "alloc/stream/stream.c",
+     "    *is_same = result == CUDA_SUCCESS && id == known_id;",
+     "    *is_same = result == CUDA_SUCCESS;",
      "a stream is taken for the one that had its handle"),
     ("free_during_capture", "capture/hooks.c",
      "        *status = tnri_capture_keep(capture, arena, block);",

@@ -32,6 +32,7 @@ static void start(const char *conf)
     a = unit_stream(0);
     b = unit_stream(0);
     c = unit_stream(0);
+    assert_ok(tnr_stream_created(0, b)); /* so that its first allocation asks nothing of it */
 }
 
 /* Asserts that so many requests were lent, none moved anything, and nothing was mapped after

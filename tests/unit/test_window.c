@@ -67,7 +67,7 @@ static void layout_make(uint64_t *random, unsigned char *live)
     for (unsigned blocks = (unsigned)unit_below(random, 24); blocks > 0; blocks--) {
         size_t bytes = CELL * (1 + unit_below(random, 24));
         size_t align = CELL << unit_below(random, 5);
-        tnri_block *run = tnri_index_find(&world->index, bytes + align - 512, SIZE_MAX);
+        tnri_block *run = tnri_index_find(world->index, bytes + align - 512, SIZE_MAX);
         if (run == NULL)
             continue;
         uintptr_t base = (run->base + align - 1) & ~(align - 1);
@@ -141,7 +141,7 @@ static void against_every_position(void **state)
             size_t bytes = 512 * (1 + unit_below(&random, 12 * PAGE / 512));
             if (request == 0)
                 bytes = PAGE * (1 + unit_below(&random, 12));
-            if (tnri_index_find(&world->index, bytes, SIZE_MAX) == NULL) /* else not got here */
+            if (tnri_index_find(world->index, bytes, SIZE_MAX) == NULL) /* else not got here */
                 found_count += check_window(live, layout, bytes, 512);
         }
         world_stop();
@@ -160,7 +160,7 @@ static void against_every_aligned_position(void **state)
         layout_make(&random, live);
         for (size_t alignment = 4096; alignment <= 16 * PAGE; alignment *= 2) {
             size_t bytes = 512 * (1 + unit_below(&random, 12 * PAGE / 512));
-            if (tnri_index_find_aligned(&world->index, bytes, alignment, SIZE_MAX) == NULL)
+            if (tnri_index_find_aligned(world->index, bytes, alignment, SIZE_MAX) == NULL)
                 found_count += check_window(live, layout, bytes, alignment);
         }
         world_stop();

@@ -401,7 +401,7 @@ static void random_geometry(void **state)
         default: {
             size_t bytes = 512 * (1 + unit_below(&random, unit_below(&random, 2) ? 20 : 9000));
             size_t align = (size_t)512 << unit_below(&random, 8);
-            block = tnri_index_find(&world->index, bytes + align - 512, SIZE_MAX);
+            block = tnri_index_find(world->index, bytes + align - 512, SIZE_MAX);
             if (block != NULL)
                 carve(block, bytes, align);
         }

@@ -295,7 +295,7 @@ typedef enum tnr_oom_reason {
 #define TNR_OOM_REASON_ENUMERATOR(name, text) TNR_OOM_##name,
     TNR_OOM_REASON_LIST(TNR_OOM_REASON_ENUMERATOR)
 #undef TNR_OOM_REASON_ENUMERATOR
-    TNR_OOM_REASON_COUNT
+        TNR_OOM_REASON_COUNT
 } tnr_oom_reason;
 
 /* An allocation that would fail. */
@@ -354,7 +354,7 @@ typedef enum tnr_driver_kind {
     X(BIN, "bin")             /* a recently freed block of the same size */                        \
     X(INDEX, "index")         /* a free run of this arena, best fit */                             \
     X(FLUSH, "flush")         /* the same, after the bins had been emptied into the index */       \
-    X(RETIRED, "retired")     /* the same, after blocks used by other streams had been ended */  \
+    X(RETIRED, "retired")     /* the same, after blocks used by other streams had been ended */    \
     X(LENT, "lent")           /* a free run of another arena of the pool, with its memory */       \
     X(MOVED, "moved")         /* chunks moved under a run that nearly fitted */                    \
     X(SHARED, "shared")       /* the same, with chunks from another arena of the pool */           \
@@ -370,8 +370,8 @@ typedef enum tnr_served {
 
 /* Why the memory of a freed block could be handed out again. */
 #define TNR_REUSE_LIST(X)                                                                          \
-    X(SAME_STREAM, "same stream")        /* no other stream used it */                             \
-    X(EVENT_DONE, "event done")          /* the other streams' uses were seen to be over */        \
+    X(SAME_STREAM, "same stream")           /* no other stream used it */                          \
+    X(EVENT_DONE, "event done")             /* the other streams' uses were seen to be over */     \
     X(ORDERED_BY_CLOCK, "ordered by clock") /* its stream already waits for them */                \
     X(WAITED_ON_DEVICE, "waited on device") /* its stream was made to wait for them */             \
     X(ORDERED_BY_GRAPH, "ordered by graph") /* in a capture: by the graph's edges, or its end */
@@ -380,7 +380,7 @@ typedef enum tnr_reuse {
 #define TNR_REUSE_ENUMERATOR(name, text) TNR_REUSE_##name,
     TNR_REUSE_LIST(TNR_REUSE_ENUMERATOR)
 #undef TNR_REUSE_ENUMERATOR
-    TNR_REUSE_COUNT
+        TNR_REUSE_COUNT
 } tnr_reuse;
 
 enum { TNR_WORLD_ALL = 0, TNR_WORLD_SMALL = 1, TNR_WORLD_LARGE = 2, TNR_WORLD_COUNT = 3 };
@@ -418,8 +418,8 @@ typedef struct tnr_stats {
 
     uint64_t served[TNR_SERVED_COUNT];
     uint64_t freed_because[TNR_REUSE_COUNT]; /* why memory was free again */
-    uint64_t num_alloc_retries;    /* allocations that had to reclaim */
-    uint64_t num_ooms;             /* allocations that failed for lack of memory */
+    uint64_t num_alloc_retries;              /* allocations that had to reclaim */
+    uint64_t num_ooms;                       /* allocations that failed for lack of memory */
     uint64_t num_sync_all_streams; /* times the host waited for every stream of a device */
     uint64_t num_device_alloc;     /* chunks mapped, new or moved */
     uint64_t num_device_free;      /* mappings removed */

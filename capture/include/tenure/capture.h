@@ -196,11 +196,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_get(tnr_graph_info *info, tnr_graph g
 /* ---- audit --------------------------------------------------------------------------------- */
 
 /* Where an address was found. A batch of memory operations sets, or waits for, single words. */
-typedef enum tnr_audit_place {
-    TNR_AUDIT_KERNEL,
-    TNR_AUDIT_COPY,
-    TNR_AUDIT_SET
-} tnr_audit_place;
+typedef enum tnr_audit_place { TNR_AUDIT_KERNEL, TNR_AUDIT_COPY, TNR_AUDIT_SET } tnr_audit_place;
 
 /* Whether the guarantee holds for it, and why. */
 #define TNR_AUDIT_VERDICT_LIST(X)                                                                  \
@@ -228,10 +224,10 @@ typedef struct tnr_audit_finding {
                     * of memory operations the operation's number */
     uintptr_t address; /* of copies and sets the first byte that is touched; or, if that is safe and
                         * another one is not, the first that is not */
-    uintptr_t block; /* start of the block that contains it; 0: none */
-    size_t bytes;    /* of that block */
-    tnr_pool pool;   /* of that block; null: the default pool or none */
-    tnr_graph owner; /* the graph that it was handed out for, or is kept for; 0: none */
+    uintptr_t block;   /* start of the block that contains it; 0: none */
+    size_t bytes;      /* of that block */
+    tnr_pool pool;     /* of that block; null: the default pool or none */
+    tnr_graph owner;   /* the graph that it was handed out for, or is kept for; 0: none */
     tnr_audit_verdict verdict;
     int is_safe; /* 1: the guarantee holds for this address */
 } tnr_audit_finding;

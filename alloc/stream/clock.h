@@ -3,32 +3,41 @@
  * Vector clocks: what a stream's next work is ordered after.
  *
  * A mark is a point in a stream; marks are numbered from one counter of the process, so that the
- * numbers of each stream grow. A stream's clock holds, for every other stream (by its index), the
+ * numbers of each stream grow. A stream's clock holds, for other streams (by their index), the
  * number of the latest mark there that this stream already waits for. Since numbers are never used
  * again, neither are they confused when an index is.
+ *
+ * A clock lists only streams that it knows something of, in the order of their indexes, and the
+ * TNRI_CLOCK_ENTRIES_MAX of them with the highest numbers: what was waited for long ago is most
+ * likely over. So a clock's size does not grow with the number of streams that there are. What is
+ * dropped costs precision, never safety.
  *
  * A clock is immutable and counted by reference: announcing an event keeps the clock of its
  * stream as it was, without copying it. Running out of host memory loses knowledge, never safety:
  * the old clock stays.
  */
-#ifndef TNRI_LIFETIME_CLOCK_H
-#define TNRI_LIFETIME_CLOCK_H
+#ifndef TNRI_STREAM_CLOCK_H
+#define TNRI_STREAM_CLOCK_H
 
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
+enum { TNRI_CLOCK_ENTRIES_MAX = 96 };
+
+typedef struct tnri_clock_entry {
+    uint64_t number; /* of the mark; above 0 */
+    uint64_t index;  /* of the stream */
+} tnri_clock_entry;
+
 typedef struct tnri_clock {
     _Atomic uint32_t holders;
-    size_t count;       /* constant */
-    uint64_t numbers[]; /* constant; streams from `count` on have 0 */
+    uint32_t count;             /* constant; at least 1 */
+    tnri_clock_entry entries[]; /* constant; by rising index */
 } tnri_clock;
 
-/* The number for a stream; 0 for a null clock. */
-static inline uint64_t tnri_clock_of(const tnri_clock *clock, size_t index)
-{
-    return clock != NULL && index < clock->count ? clock->numbers[index] : 0;
-}
+/* The number for a stream; 0 for one that is not listed, and for a null clock. */
+uint64_t tnri_clock_of(const tnri_clock *clock, size_t index);
 
 /* The clock that knows what both know, and `number` of the stream `index`. Takes over the
  * reference to `clock` and returns one to the result, which may be the same. `other` may be

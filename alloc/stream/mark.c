@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marks of streams, and their order: see stream.h. */
+#include "stream/mark.h"
+
+#include "base/error.h"
+
+_Atomic uint64_t tnri_number_last;
+
+uint64_t tnri_number_now(void)
+{
+    return atomic_load_explicit(&tnri_number_last, memory_order_acquire);
+}
+
+tnr_status tnri_stream_error(CUresult result, const char *call, tnr_stream handle)
+{
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+        result == CUDA_ERROR_INVALID_CONTEXT)
+        return tnri_error_driver(TNR_ERR_INVALID_STREAM, (int)result,
+                                 "%p is not a stream: %s says %s. It may have been destroyed.",
+                                 (void *)handle, call, tnri_driver_result_name(result));
+    return tnri_driver_error(result, call, "looking at a stream");
+}
+
+/* Its seal, if the stream has ended. */
+static inline tnri_event *seal_of(const tnri_stream *stream)
+{
+    return atomic_load_explicit(&stream->seal, memory_order_acquire);
+}
+
+/* ---- recording ------------------------------------------------------------------------------ */
+
+void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
+{
+    if (event == NULL)
+        return;
+    tnri_lock_take(&stream->lock);
+    if (seal_of(stream) == NULL && !stream->is_default) {
+        tnri_stream_mark_end(stream, event);
+        return;
+    }
+    tnri_lock_release(&stream->lock);
+    tnri_event_drop(stream->device, event);
+}
+
+/* The handle that the calling thread may give the driver. */
+static tnr_stream stream_handle(const tnri_stream *stream)
+{
+    /* Only its own thread can name a per-thread default stream. But such a stream is a blocking
+     * one, so the legacy stream is ordered after all that it has been given. */
+    if (tnri_unlikely(stream->thread != 0 && stream->thread != tnri_thread_number()))
+        return TNRI_STREAM_LEGACY;
+    return stream->handle;
+}
+
+TNRI_SELDOM CUresult tnri_stream_drive_timed(tnri_stream *stream, const tnri_event *event,
+                                             tnr_stream handle)
+{
+    stream->uncounted = 0;
+    uint64_t began_ns = tnri_clock_ns();
+    CUresult result = tnri_drive_uncounted(cuEventRecord, (event->handle, handle));
+    tnri_driver_count(&stream->device->counters, TNR_DRIVER_EVENT, TNRI_SAMPLE,
+                      (tnri_clock_ns() - began_ns) * TNRI_SAMPLE);
+    return result;
+}
+
+/* Records and numbers. An ended stream gives its seal instead, since its handle must not be named
+ * any more. */
+static CUresult stream_record(tnri_stream *stream, tnr_stream handle, tnri_event **event,
+                              uint64_t *number)
+{
+    CUresult result = CUDA_SUCCESS;
+    tnri_event *unused = NULL;
+    tnri_lock_take(&stream->lock);
+    if (tnri_unlikely(seal_of(stream) != NULL)) {
+        unused = *event;
+        *event = seal_of(stream);
+        *number = stream->marked;
+        tnri_event_hold(*event);
+    } else {
+        result = tnri_stream_drive(stream, *event, handle);
+        if (result == CUDA_SUCCESS)
+            stream->marked = *number = tnri_number_next();
+    }
+    tnri_lock_release(&stream->lock);
+    tnri_event_drop(stream->device, unused);
+    return result;
+}
+
+void tnri_streams_count(tnri_device *device)
+{
+    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
+        tnri_lock_take(&stream->lock);
+        unsigned calls = stream->uncounted;
+        stream->uncounted = 0;
+        tnri_lock_release(&stream->lock);
+        tnri_driver_count(&device->counters, TNR_DRIVER_EVENT, calls, 0);
+    }
+}
+
+/* Records one's own event. Takes over the reference; *event is null on failure. */
+static tnr_status mark_with(tnri_stream *stream, tnr_stream handle, tnri_event **event,
+                            uint64_t *number)
+{
+    CUresult result = stream_record(stream, handle, event, number);
+    if (tnri_likely(result == CUDA_SUCCESS))
+        return TNR_OK;
+    tnri_event_drop(stream->device, *event);
+    *event = NULL;
+    return tnri_stream_error(result, "cuEventRecord", stream->handle);
+}
+
+/* The mark of a default stream, or one that needs a new event: in the device's context. */
+static tnr_status stream_mark_slowly(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(stream->device, &visit);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_event_take(stream->device, event);
+    if (status == TNR_OK)
+        status = mark_with(stream, stream_handle(stream), event, number);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+/* An ended stream's handle may not be asked; it gives its seal, whatever captures. */
+static TNRI_SELDOM int stream_refuses_mark(tnri_stream *stream)
+{
+    tnri_lock_take(&stream->lock);
+    int is_ended = seal_of(stream) != NULL;
+    tnri_lock_release(&stream->lock);
+    return !is_ended && tnri_stream_is_capturing(stream_handle(stream));
+}
+
+/* A mark without a spare event of the stream's own. */
+static TNRI_SELDOM tnr_status stream_mark_seldom(tnri_stream *stream, tnri_event **event,
+                                                 uint64_t *number)
+{
+    /* Only default streams, and making an event, need the context; switching to it is dear. */
+    *event = stream->is_default ? NULL : tnri_event_take_spare(stream->device);
+    if (*event == NULL)
+        return stream_mark_slowly(stream, event, number);
+    return mark_with(stream, stream->handle, event, number);
+}
+
+tnr_status tnri_stream_mark(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    if (tnri_unlikely(tnri_capturing()) && stream_refuses_mark(stream))
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "stream %p is being captured, so the end of its work cannot be marked.",
+                          (void *)stream->handle);
+    if (tnri_stream_mark_begin(stream, event, number)) {
+        tnri_lock_release(&stream->lock);
+        return TNR_OK;
+    }
+    return stream_mark_seldom(stream, event, number);
+}
+
+/* The capture mark, with a reference; 0 if there is none. */
+static int capture_mark_take(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    if (tnri_likely(atomic_load_explicit(&stream->capture_mark, memory_order_relaxed) == NULL))
+        return 0;
+    tnri_lock_take(&stream->lock);
+    *event = atomic_load_explicit(&stream->capture_mark, memory_order_relaxed);
+    if (*event != NULL) {
+        tnri_event_hold(*event);
+        *number = stream->capture_number;
+    }
+    tnri_lock_release(&stream->lock);
+    return *event != NULL;
+}
+
+tnr_status tnri_stream_mark_idle(tnri_stream *stream, tnri_event **event, uint64_t *number)
+{
+    tnr_status status;
+    *event = NULL;
+    if (capture_mark_take(stream, event, number))
+        return TNR_OK;
+    tnri_stream_introduce(stream);
+    status = tnri_stream_mark(stream, event, number);
+    if (status == TNR_ERR_CAPTURE && capture_mark_take(stream, event, number))
+        return TNR_OK; /* its capture has just begun */
+    if (status != TNR_ERR_INVALID_STREAM)
+        return status;
+    /* It was destroyed under us. What it ran is over when the context is idle. */
+    *number = tnri_number_now();
+    return tnri_event_context(stream->device, event);
+}
+
+int tnri_stream_is_markable(const tnri_stream *stream)
+{
+    return stream->thread == 0 || stream->thread == tnri_thread_number() || seal_of(stream) != NULL;
+}
+
+int tnri_stream_has_mark(const tnri_stream *stream)
+{
+    return !tnri_capturing() || seal_of(stream) != NULL ||
+           atomic_load_explicit(&stream->capture_mark, memory_order_acquire) != NULL;
+}
+
+void tnri_stream_completed(tnri_stream *stream, uint64_t number)
+{
+    tnri_peak_raise(&stream->completed, number);
+}
+
+/* ---- order ---------------------------------------------------------------------------------- */
+
+int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number)
+{
+    if (stream == other || tnri_stream_is_over(other, number))
+        return 1;
+    /* Work of the legacy stream waits for all earlier work of blocking streams, and the reverse. */
+    if (stream->device == other->device &&
+        ((stream->is_legacy && atomic_load(&other->is_blocking)) ||
+         (atomic_load(&stream->is_blocking) && other->is_legacy)))
+        return 1;
+    tnri_lock_take(&stream->lock);
+    int after = tnri_clock_of(stream->clock, other->index) >= number;
+    tnri_lock_release(&stream->lock);
+    return after;
+}
+
+void tnri_stream_waits(tnri_stream *stream, const tnri_clock *other_clock, size_t other_index,
+                       uint64_t number)
+{
+    tnri_lock_take(&stream->lock);
+    stream->clock = tnri_clock_join(stream->clock, other_clock, other_index, number);
+    stream->waited = tnri_number_next();
+    tnri_lock_release(&stream->lock);
+}
+
+tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri_stream *other,
+                              uint64_t number)
+{
+    CUresult result = CUDA_SUCCESS;
+    int is_over = atomic_load_explicit(&event->completed, memory_order_acquire);
+    tnri_lock_take(&stream->lock);
+    tnr_status status = TNR_OK;
+    if (seal_of(stream) != NULL)
+        status = TNR_ERR_INVALID_STREAM;
+    else if (atomic_load(&stream->capture_mark) != NULL || (stream->is_legacy && tnri_capturing()))
+        status = TNR_ERR_CAPTURE;
+    if (status == TNR_OK && !is_over)
+        result =
+            tnri_drive(cuStreamWaitEvent, (stream->handle, event->handle, CU_EVENT_WAIT_DEFAULT));
+    if (status == TNR_OK && result == CUDA_SUCCESS) {
+        stream->clock = tnri_clock_join(stream->clock, NULL, other->index, number);
+        stream->waited = tnri_number_next();
+    }
+    tnri_lock_release(&stream->lock);
+    if (status != TNR_OK)
+        return status;
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, "cuStreamWaitEvent", "ordering one stream after another");
+}
+
+tnri_clock *tnri_stream_clock_at(tnri_stream *stream, uint64_t moment)
+{
+    tnri_lock_take(&stream->lock);
+    tnri_clock *clock = stream->waited <= moment ? tnri_clock_hold(stream->clock) : NULL;
+    tnri_lock_release(&stream->lock);
+    return clock;
+}
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
+void tnri_stream_capture(tnri_stream *stream, tnri_event *event, uint64_t number)
+{
+    if (event != NULL)
+        tnri_event_hold(event);
+    tnri_lock_take(&stream->lock);
+    tnri_event *before = atomic_exchange(&stream->capture_mark, event);
+    stream->capture_number = number;
+    tnri_lock_release(&stream->lock);
+    tnri_event_drop(stream->device, before);
+}
+
+int tnri_stream_may_capture(tnri_stream *stream)
+{
+    if (atomic_load_explicit(&stream->capture_mark, memory_order_acquire) != NULL)
+        return 1;
+    if (stream->is_legacy || (stream->thread != 0 && stream->thread != tnri_thread_number()))
+        return 0;
+    tnri_lock_take(&stream->lock);
+    int may = seal_of(stream) == NULL && tnri_stream_is_capturing(stream->handle);
+    tnri_lock_release(&stream->lock);
+    return may;
+}
