@@ -312,13 +312,6 @@ static void devices_write(tnri_sink *sink, const tnri_picture *picture)
     tnri_sink_text(sink, "],\n");
 }
 
-static const char *pool_kind(const tnri_shown_pool *pool)
-{
-    if (pool->is_ended)
-        return "ended";
-    return pool->is_graph ? "graph" : pool->number == 0 ? "default" : "user";
-}
-
 static void pools_write(tnri_sink *sink, const tnri_picture *picture)
 {
     static const char *const states[] = {"awake", "falling_asleep", "asleep", "waking"};
@@ -330,7 +323,7 @@ static void pools_write(tnri_sink *sink, const tnri_picture *picture)
         field_write(sink, "device", (uint64_t)pool->device);
         field_write(sink, "number", pool->number);
         text_field_write(sink, "name", pool->name);
-        text_field_write(sink, "kind", pool_kind(pool));
+        text_field_write(sink, "kind", tnri_pool_kind_text(pool));
         text_field_write(sink, "state", pool->is_ended ? "ended" : states[pool->sleep_state]);
         field_write(sink, "reserved_bytes", pool->reserved_bytes);
         field_write(sink, "asleep_bytes", pool->asleep_bytes);

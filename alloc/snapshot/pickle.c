@@ -80,6 +80,7 @@ typedef struct pickler {
     /* In the memo: words from 0, then texts, frames, stacks. */
     uint32_t text_first, frame_first, stack_first, memo_count;
     uint8_t *is_known; /* by number in the memo */
+    size_t entries;    /* in the trace that is being written */
 } pickler;
 
 /* ---- opcodes -------------------------------------------------------------------------------- */
@@ -172,6 +173,29 @@ static void memo_set(pickler *to, uint32_t number)
     to->is_known[number] = 1;
 }
 
+/* Lists, item by item. A viewer in a browser hands what one APPENDS adds on as the arguments of one
+ * call, of which there can be some ten thousands; Python writes a thousand at once, and so it is
+ * here. */
+enum { ITEMS_AT_ONCE = 1000 };
+
+static void list_begin(pickler *to)
+{
+    put(to, EMPTY_LIST MARK);
+}
+
+/* Before each item; *items is 0 before the first. */
+static void list_item(pickler *to, size_t *items)
+{
+    if (*items > 0 && *items % ITEMS_AT_ONCE == 0)
+        put(to, APPENDS MARK);
+    (*items)++;
+}
+
+static void list_end(pickler *to)
+{
+    put(to, APPENDS);
+}
+
 static void word_put(pickler *to, unsigned word)
 {
     if (memo_get(to, word))
@@ -221,13 +245,13 @@ static void frames_put(pickler *to, uint32_t stack)
         return;
     size_t count;
     const uintptr_t *addresses = tnri_symbols_stack(symbols, stack, &count);
-    put(to, EMPTY_LIST);
-    if (count > 0) {
-        put(to, MARK);
-        for (size_t i = 0; i < count; i++)
-            frame_put(to, tnri_symbols_find(symbols, addresses[i]));
-        put(to, APPENDS);
+    size_t items = 0;
+    list_begin(to);
+    for (size_t i = 0; i < count; i++) {
+        list_item(to, &items);
+        frame_put(to, tnri_symbols_find(symbols, addresses[i]));
     }
+    list_end(to);
     memo_set(to, to->stack_first + stack);
 }
 
@@ -238,9 +262,15 @@ static int64_t time_us(const pickler *to, uint64_t ns)
     return (int64_t)(to->picture->scale.zero_epoch_us + ns / 1000);
 }
 
+/* What belongs to no stream, as memory of graph pools does, is on none that a program can have: 0
+ * is the default stream's. */
+enum { NO_STREAM = -1 };
+
 static int64_t stream_handle(const pickler *to, int64_t stream)
 {
-    return stream < 0 ? 0 : (int64_t)(uintptr_t)to->picture->streams[stream].handle;
+    if (stream < 0 || to->picture->streams[stream].is_graph)
+        return NO_STREAM;
+    return (int64_t)(uintptr_t)to->picture->streams[stream].handle;
 }
 
 static void block_put(pickler *to, const tnri_shown_block *block)
@@ -294,19 +324,26 @@ static void segment_put(pickler *to, const tnri_shown_segment *segment)
     put(to, TRUE_);
     frames_put(to, 0);
     word_put(to, WORD_blocks);
-    put(to, EMPTY_LIST MARK);
-    for (size_t i = 0; i < segment->blocks_count; i++)
+    size_t items = 0;
+    list_begin(to);
+    for (size_t i = 0; i < segment->blocks_count; i++) {
+        list_item(to, &items);
         block_put(to, &to->picture->blocks[segment->block_first + i]);
-    put(to, APPENDS SETITEMS);
+    }
+    list_end(to);
+    put(to, SETITEMS);
 }
 
 static void segments_put(pickler *to)
 {
+    size_t items = 0;
     text_put(to, "segments");
-    put(to, EMPTY_LIST MARK);
-    for (size_t i = 0; i < to->picture->segments_count; i++)
+    list_begin(to);
+    for (size_t i = 0; i < to->picture->segments_count; i++) {
+        list_item(to, &items);
         segment_put(to, &to->picture->segments[i]);
-    put(to, APPENDS);
+    }
+    list_end(to);
 }
 
 /* ---- traces --------------------------------------------------------------------------------- */
@@ -314,12 +351,16 @@ static void segments_put(pickler *to)
 static void entry_put(pickler *to, const tnri_recorded *record, unsigned action, uint64_t size)
 {
     const tnri_shown_origin *origin = &to->picture->origins[record->origin];
+    list_item(to, &to->entries);
     put(to, EMPTY_DICT MARK);
     words_put(to, WORD_action, action);
     pair_put(to, action == WORD_oom ? WORD_device_free : WORD_addr,
              (int64_t)(action == WORD_oom ? record->value : record->address));
     pair_put(to, WORD_size, (int64_t)size);
-    pair_put(to, WORD_stream, stream_handle(to, origin->stream));
+    /* The viewer joins what comes back with memory of the same stream that is there. */
+    int is_memory = action == WORD_segment_map || action == WORD_segment_unmap;
+    pair_put(to, WORD_stream,
+             stream_handle(to, is_memory ? origin->stream_latest : origin->stream));
     pair_put(to, WORD_time_us, time_us(to, tnri_ticks_ns(&to->picture->scale, record->ticks)));
     word_put(to, WORD_compile_context);
     if (!memo_get(to, to->text_first)) { /* text 0 is the empty one; its place is this one's */
@@ -336,6 +377,16 @@ static void entry_put(pickler *to, const tnri_recorded *record, unsigned action,
     if (record->stack != 0)
         frames_put(to, record->stack);
     put(to, SETITEMS);
+}
+
+/* The moment of the picture, where the history does not tell of it. PyTorch's viewer up to 2.6
+ * needs an entry that is not on the default stream: if all are, it takes the stream from them, and
+ * not from the segments, and joins no memory that goes with what is there. Later ones need any
+ * entry where there is no memory at all. */
+static void moment_put(pickler *to)
+{
+    const tnri_recorded moment = {.kind = TNRI_NOTED_SNAPSHOT, .ticks = to->picture->cut.ticks};
+    entry_put(to, &moment, WORD_snapshot, 0);
 }
 
 static void record_put(pickler *to, const tnri_recorded *record, uint8_t entries)
@@ -368,22 +419,31 @@ static int record_device(const pickler *to, const tnri_recorded *record)
 static void traces_put(pickler *to, const uint8_t *selected)
 {
     const tnri_picture *picture = to->picture;
+    int has_moment = 0;
     int devices = 1;
     for (size_t i = 0; i < picture->devices_count; i++)
         if (picture->devices[i].index >= devices)
             devices = picture->devices[i].index + 1;
+    size_t items = 0;
     text_put(to, "device_traces");
-    put(to, EMPTY_LIST MARK);
+    list_begin(to);
     for (int device = 0; device < devices; device++) {
-        put(to, EMPTY_LIST MARK);
+        list_item(to, &items);
+        to->entries = 0;
+        list_begin(to);
         for (size_t i = 0; i < picture->order_count; i++) {
             const tnri_recorded *record = tnri_picture_record(picture, i);
-            if (selected[i] != 0 && record_device(to, record) == device)
-                record_put(to, record, selected[i]);
+            if (selected[i] == 0 || record_device(to, record) != device)
+                continue;
+            record_put(to, record, selected[i]);
+            has_moment |= record->kind == TNRI_NOTED_SNAPSHOT;
         }
-        put(to, APPENDS);
+        if (!has_moment) /* it is the first device's */
+            moment_put(to);
+        has_moment = 1;
+        list_end(to);
     }
-    put(to, APPENDS);
+    list_end(to);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------- */
@@ -462,24 +522,32 @@ static void tenure_put(pickler *to, size_t left_out)
     named_put(to, "records_missed", (int64_t)picture->ring.missed);
     named_put(to, "records_left_out", (int64_t)left_out);
     text_put(to, "pools");
-    put(to, EMPTY_LIST MARK);
+    size_t pools = 0;
+    list_begin(to);
     for (size_t i = 0; i < picture->pools_count; i++) {
         const tnri_shown_pool *pool = &picture->pools[i];
+        list_item(to, &pools);
         put(to, EMPTY_DICT MARK);
         pair_put(to, WORD_device, pool->device);
         named_put(to, "number", pool->number);
+        word_put(to, WORD_kind);
+        text_put(to, tnri_pool_kind_text(pool));
         word_put(to, WORD_name);
         text_put(to, pool->name);
         named_put(to, "reserved_bytes", (int64_t)pool->reserved_bytes);
         named_put(to, "asleep_bytes", (int64_t)pool->asleep_bytes);
         put(to, SETITEMS);
     }
-    put(to, APPENDS);
+    list_end(to);
+    size_t waits = 0;
     word_put(to, WORD_waits);
-    put(to, EMPTY_LIST MARK);
-    for (size_t i = 0; i < picture->waits_count; i++)
+    list_begin(to);
+    for (size_t i = 0; i < picture->waits_count; i++) {
+        list_item(to, &waits);
         wait_put(to, &picture->waits[i]);
-    put(to, APPENDS SETITEMS);
+    }
+    list_end(to);
+    put(to, SETITEMS);
 }
 
 int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture)

@@ -24,6 +24,13 @@ const char *tnri_shown_text(unsigned shown)
     return texts[shown];
 }
 
+const char *tnri_pool_kind_text(const tnri_shown_pool *pool)
+{
+    if (pool->is_ended)
+        return "ended";
+    return pool->is_graph ? "graph" : pool->number == 0 ? "default" : "user";
+}
+
 /* ---- arrays --------------------------------------------------------------------------------- */
 
 /* A zeroed place at the end of an array; null if there is no host memory, which the picture then
@@ -468,14 +475,32 @@ static void origins_show(tnri_picture *picture)
     for (size_t i = 0; i < picture->ring.count; i++)
         if (picture->ring.records[i].origin < picture->origins_count)
             picture->origins[picture->ring.records[i].origin].arena = 1;
-    picture->origins[0] = (tnri_shown_origin){-1, -1, 0, 0};
+    picture->origins[0] = (tnri_shown_origin){-1, -1, -1, 0, 0};
     for (uint32_t number = 1; number < picture->origins_count; number++) {
         tnri_origin origin;
-        if (picture->origins[number].arena != 0 && tnri_origin_get(number, &origin))
+        if (picture->origins[number].arena != 0 && tnri_origin_get(number, &origin)) {
+            int32_t stream = origin_stream(picture, &origin);
             picture->origins[number] =
-                (tnri_shown_origin){origin_pool(picture, &origin), origin_stream(picture, &origin),
-                                    origin.arena, origin.gone != 0 && origin.gone <= picture->gone};
+                (tnri_shown_origin){origin_pool(picture, &origin), stream, stream, origin.arena,
+                                    origin.gone != 0 && origin.gone <= picture->gone};
+        }
     }
+}
+
+/* Says of each origin whose memory its arena's became. */
+static void streams_latest_show(tnri_picture *picture, size_t arenas_count)
+{
+    int32_t *latest = table_reserve(picture, arenas_count, sizeof(latest[0]));
+    if (latest == NULL)
+        return;
+    for (size_t i = 1; i < picture->origins_count; i++)
+        latest[picture->origins[i].arena] = picture->origins[i].stream;
+    for (size_t i = 0; i < picture->segments_count; i++)
+        latest[picture->segments[i].arena] = (int32_t)picture->segments[i].stream;
+    for (size_t i = 1; i < picture->origins_count; i++)
+        if (picture->origins[i].arena != 0)
+            picture->origins[i].stream_latest = latest[picture->origins[i].arena];
+    tnri_host_unreserve(latest, (arenas_count == 0 ? 1 : arenas_count) * sizeof(latest[0]));
 }
 
 /* For each arena by number, where its records end: those from there on came after the cut. One
@@ -604,6 +629,7 @@ static void history_show(tnri_picture *picture)
     arena_ends ends = {NULL, NULL, NULL, 0};
     origins_show(picture);
     if (!picture->is_short && arena_ends_make(picture, &ends)) {
+        streams_latest_show(picture, ends.count);
         history_sort(picture, &ends);
         if (!picture->is_short)
             order_repair(picture, &ends);

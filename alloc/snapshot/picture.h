@@ -88,8 +88,10 @@ typedef struct tnri_shown_device {
 /* What an origin of the history is here. */
 typedef struct tnri_shown_origin {
     int32_t pool, stream; /* -1: none */
-    uint32_t arena;       /* number; 0: none */
-    int is_gone;          /* 1: its arena had gone when the history was read */
+    /* Its arena's latest: an arena may go from a stream that ended to another. -1: none */
+    int32_t stream_latest;
+    uint32_t arena; /* number; 0: none */
+    int is_gone;    /* 1: its arena had gone when the history was read */
 } tnri_shown_origin;
 
 /* A block that a graph keeps, or a capture, as told. */
@@ -146,5 +148,7 @@ static inline const tnri_recorded *tnri_picture_record(const tnri_picture *pictu
 }
 
 const char *tnri_shown_text(unsigned shown);
+/* "default", "user", "graph" or "ended". */
+const char *tnri_pool_kind_text(const tnri_shown_pool *pool);
 
 #endif

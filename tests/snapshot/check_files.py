@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs both checks over a folder of snapshots.
 
-    check_files.py FOLDER SCHEMA
+    check_files.py [--convert TENURE] FOLDER SCHEMA
     check_files.py --replay TENURE TRACES FOLDER SCHEMA [WITHOUT]
 
-The second replays every trace first, except one, each with a snapshot in both formats. Files with
-"complete" in their names must have a history without a gap.
+--convert makes a pickle of each JSON file first, which is checked as well. The second form replays
+every trace first, except one, each with a snapshot in both formats. Files with "complete" in their
+names must have a history without a gap.
 
 Exit codes: 0 all is well; 1 something is not, and is named; 2 wrong usage, or nothing to check.
 """
@@ -45,9 +46,19 @@ def replay(tenure, traces, folder, without):
     return len(names)
 
 
+def convert(tenure, folder):
+    for path in sorted(folder.glob("*.json")):
+        subprocess.run([tenure, "snapshot", "convert", "--no-symbols", str(path),
+                        str(path.with_name(f"converted-{path.stem}.pickle"))], check=True,
+                       stderr=subprocess.DEVNULL)
+
+
 def main():
     arguments = sys.argv[1:]
     expected = None
+    if arguments[:1] == ["--convert"]:
+        _, tenure, *arguments = arguments
+        convert(tenure, pathlib.Path(arguments[0]))
     if arguments[:1] == ["--replay"]:
         _, tenure, traces, *arguments = arguments
         expected = replay(tenure, pathlib.Path(traces), pathlib.Path(arguments[0]), arguments[2:])

@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that PyTorch's memory viewer and tools can open a pickle, strictly by the rules that their
-readers rely on, without either of them.
+readers rely on, without either of them. view.mjs does the same with the viewer itself.
 
     check_viewer.py [--quiet] [--complete] FILE...
 
- 1. Opcodes: only those that the viewer's own reader knows; protocol 2; nothing that executes.
+ 1. Opcodes: only those that the viewer's own reader knows; protocol 2; nothing that executes; no
+    more items at once than a call of a function can have arguments.
  2. Keys: those that a reader needs, of the types that it needs, and no state or action that it does
     not know.
  3. Tiling: the blocks of a segment fill it exactly, in order; sums are right; segments of a device
     are in order and do not overlap.
  4. Backward replay, as "Allocator State History" does it: from the final segments back through the
-    trace, every entry must find what it changed.
+    trace, every entry must find what it changed, and at each of them every block lies in a segment,
+    so that a click on it draws it.
+ 5. Segments, as that view keeps them: memory of one stream is joined, of two never, and what an
+    entry takes away must lie within one of them. Once as PyTorch up to 2.6 names streams, where
+    those of a trace that is all on stream 0 have none, and once as later ones do.
+ 6. Streams: memory of a private pool of a capture, which belongs to no stream, is on none that a
+    program can have.
 
 --complete: the trace must begin with nothing.
 
@@ -38,6 +45,17 @@ BLOCK = {"address": int, "size": int, "requested_size": int, "state": str, "fram
 ENTRY = {"action": str, "size": int, "stream": int, "time_us": int, "compile_context": str}
 
 
+# What PyTorch's own writer in Python adds at once. The viewer makes each item an argument of one
+# call: some 83,000 are too many for Chromium, and 65,536 for others.
+ITEMS_AT_ONCE = 1000
+NO_STREAM = -1
+# Opcodes by what they do to the stack: push one thing, take so many away, close what MARK began.
+PUSHES = set("""EMPTY_DICT EMPTY_LIST EMPTY_TUPLE NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
+    BINFLOAT SHORT_BINUNICODE BINUNICODE BINGET LONG_BINGET""".split())
+TAKES = {"TUPLE2": 1, "TUPLE3": 2, "SETITEM": 2, "APPEND": 1, "STOP": 1}
+CLOSES = {"TUPLE": 1, "LIST": 1, "DICT": 1, "SETITEMS": 0, "APPENDS": 0}
+
+
 class Wrong(Exception):
     """What is wrong with a pickle."""
 
@@ -54,12 +72,26 @@ class PlainUnpickler(pickle.Unpickler):
 
 def check_opcodes(raw):
     protocol = None
+    depth = 0
+    marks = []
     for opcode, argument, position in pickletools.genops(raw):
-        want(opcode.name in KNOWN, "at", position, "there is the opcode", opcode.name,
-             "that the viewer does not know")
-        if opcode.name == "PROTO":
+        name = opcode.name
+        if name in PUSHES:
+            depth += 1
+        elif name == "MARK":
+            marks.append(depth)
+        elif name in CLOSES:
+            first = marks.pop()
+            want(name != "APPENDS" or depth - first <= ITEMS_AT_ONCE, "at", position, "there are",
+                 depth - first, "items added at once; a viewer takes", ITEMS_AT_ONCE, "for sure")
+            depth = first + CLOSES[name]
+        else:
+            want(name in KNOWN, "at", position, "there is the opcode", name,
+                 "that the viewer does not know")
+            depth -= TAKES.get(name, 0)
+        if name == "PROTO":
             protocol = argument
-        if opcode.name == "LONG1":
+        if name == "LONG1":
             want(abs(argument) < 1 << 63, "at", position, "there is a number of more than 8 bytes")
     want(protocol == 2, "protocol", protocol, "instead of 2")
 
@@ -171,6 +203,40 @@ class Replay:
             self.map(address, address + entry["size"])
 
 
+class Segments:
+    """The list of segments that the viewer keeps while it goes back: [base, end, stream]."""
+
+    def __init__(self, segments):
+        self.parts = sorted([segment["address"], segment["address"] + segment["total_size"],
+                             segment["stream"]] for segment in segments)
+
+    def map(self, base, end, stream):
+        at = bisect.bisect_left(self.parts, base, key=lambda part: part[0])
+        self.parts.insert(at, [base, end, stream])
+        if at + 1 < len(self.parts) and self.parts[at + 1][::2] == [end, stream]:
+            self.parts[at][1] = self.parts.pop(at + 1)[1]
+        if at > 0 and self.parts[at - 1][1:] == [base, stream]:
+            self.parts[at - 1][1] = self.parts.pop(at)[1]
+
+    def unmap(self, base, end):
+        at = bisect.bisect_right(self.parts, base, key=lambda part: part[0]) - 1
+        want(at >= 0 and end <= self.parts[at][1], "the viewer has no one segment that", hex(base),
+             "to", hex(end), "lies in, only",
+             [(hex(part[0]), hex(part[1]), part[2]) for part in self.parts[max(at, 0):at + 2]])
+        low, high, stream = self.parts.pop(at)
+        if end < high:
+            self.parts.insert(at, [end, high, stream])
+        if low < base:
+            self.parts.insert(at, [low, base, stream])
+
+    def back(self, entry, stream):
+        base = entry.get("addr", 0)
+        if entry["action"] in ("segment_map", "segment_alloc"):
+            self.unmap(base, base + entry["size"])
+        elif entry["action"] in ("segment_unmap", "segment_free"):
+            self.map(base, base + entry["size"], stream)
+
+
 def check_entry(what, entry):
     check_keys(what, entry, ENTRY)
     want(entry["action"] in ACTIONS, what, "is", entry["action"])
@@ -180,35 +246,59 @@ def check_entry(what, entry):
     want(type(entry.get("user_metadata", "")) is str, what, "has strange user_metadata")
 
 
-def check(snapshot, complete):
+def check_trace(device, trace, segments, options, has_streams):
+    """Goes back through the trace of a device as each of the viewers does."""
+    replay = Replay(segments)
+    viewers = [(Segments(segments), lambda entry: entry["stream"]),
+               (Segments(segments), lambda entry: entry["stream"] if has_streams else None)]
+    time = None
+    for number, entry in reversed(list(enumerate(trace))):
+        what = f"entry {number} of device {device}"
+        check_entry(what, entry)
+        want(time is None or entry["time_us"] <= time + 1, what, "is later than the next")
+        time = entry["time_us"]
+        try:
+            replay.back(entry)
+            for viewer, stream in viewers:
+                viewer.back(entry, stream(entry))
+        except Wrong as wrong:
+            raise Wrong(f"{what}, {entry['action']}: {wrong}") from None
+    want(not options.complete or not (replay.blocks or replay.mapped), "device", device,
+         "does not begin with nothing:", len(replay.blocks), "blocks,", len(replay.mapped),
+         "stretches")
+
+
+def check_streams(snapshot):
+    """Rule 6, of pickles of Tenure's, which say which pools are of captures."""
+    graphs = {(pool["device"], pool["number"]) for pool in snapshot["tenure"]["pools"]
+              if pool.get("kind") == "graph"}
+    for number, segment in enumerate(snapshot["segments"]):
+        is_graph = (segment["device"], segment["segment_pool_id"][1]) in graphs
+        want(is_graph == (segment["stream"] == NO_STREAM), "segment", number, "of pool",
+             segment["segment_pool_id"], "is on stream", segment["stream"])
+
+
+def check(snapshot, options):
     want(type(snapshot) is dict, "not a dict")
     for key in ("segments", "device_traces", "external_annotations"):
         want(type(snapshot.get(key)) is list, "no list of", key)
     want(type(snapshot.get("allocator_settings")) is dict, "no allocator_settings")
+    want(snapshot["segments"] or any(snapshot["device_traces"]), "neither a segment nor an entry",
+         "of a trace, so no device to look at")
     last = (-1, 0)
     for number, segment in enumerate(snapshot["segments"]):
         check_segment(number, segment)
         want((segment["device"], segment["address"]) >= last, "segment", number, "out of order")
         last = (segment["device"], segment["address"] + segment["total_size"])
         want(segment["device"] < len(snapshot["device_traces"]), "segment", number, "has no trace")
+    has_streams = any(entry["stream"] for trace in snapshot["device_traces"] for entry in trace)
     for device, trace in enumerate(snapshot["device_traces"]):
-        replay = Replay([s for s in snapshot["segments"] if s["device"] == device])
-        time = None
-        for number, entry in reversed(list(enumerate(trace))):
-            what = f"entry {number} of device {device}"
-            check_entry(what, entry)
-            want(time is None or entry["time_us"] <= time + 1, what, "is later than the next")
-            time = entry["time_us"]
-            try:
-                replay.back(entry)
-            except Wrong as wrong:
-                raise Wrong(f"{what}, {entry['action']}: {wrong}") from None
-        want(not complete or not (replay.blocks or replay.mapped), "device", device,
-             "does not begin with nothing:", len(replay.blocks), "blocks,", len(replay.mapped),
-             "stretches")
-    if complete and "tenure" in snapshot:
-        want(snapshot["tenure"]["records_left_out"] == 0, snapshot["tenure"]["records_left_out"],
-             "records were left out")
+        check_trace(device, trace, [s for s in snapshot["segments"] if s["device"] == device],
+                    options, has_streams)
+    if "tenure" in snapshot:
+        check_streams(snapshot)
+        left_out = snapshot["tenure"]["records_left_out"]
+        want(not options.complete or left_out == 0, left_out, "records were left out")
 
 
 def main():
@@ -227,7 +317,7 @@ def main():
                 raw = gzip.decompress(raw)
             check_opcodes(raw)
             snapshot = PlainUnpickler(io.BytesIO(raw)).load()
-            check(snapshot, arguments.complete)
+            check(snapshot, arguments)
         except (Wrong, ValueError, EOFError, pickle.UnpicklingError) as wrong:
             print(f"{path}: {wrong}", file=sys.stderr)
             worst = 1

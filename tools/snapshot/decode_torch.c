@@ -239,6 +239,11 @@ int torch_pool(torch_reader *in, place at, uint64_t device_index, value any, int
     return pool_of_id(in, at, device_index, id, result);
 }
 
+uint64_t torch_stream_number(const stream *one)
+{
+    return strcmp(one->kind, "graph") == 0 ? TORCH_NO_STREAM : one->handle;
+}
+
 int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result)
 {
     uint64_t handle;
@@ -252,7 +257,7 @@ int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, i
     }
     for (size_t i = 0; i < streams->count; i++) {
         const stream *one = MODEL_AT(*streams, stream, i);
-        if (one->device == device_index && one->handle == handle) {
+        if (one->device == device_index && torch_stream_number(one) == handle) {
             *result = (int32_t)i;
             return 0;
         }
@@ -263,10 +268,11 @@ int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, i
     if (!one)
         return decode_fail_memory(in->from);
     *one = (stream){.device = device_index,
-                    .handle = handle,
-                    .kind = handle == 0   ? "legacy"
-                            : handle == 2 ? "per_thread"
-                                          : "stream"};
+                    .handle = handle == TORCH_NO_STREAM ? 0 : handle,
+                    .kind = handle == 0                 ? "legacy"
+                            : handle == 2               ? "per_thread"
+                            : handle == TORCH_NO_STREAM ? "graph"
+                                                        : "stream"};
     *result = (int32_t)streams->count - 1;
     return 0;
 }
@@ -626,18 +632,23 @@ static int waits_take(torch_reader *in, value extra)
 static int pool_name_take(torch_reader *in, place at, value dict)
 {
     uint64_t device_index, number, asleep;
-    const char *name;
+    const char *name, *kind = NULL;
+    value any;
     if (decode_is(in->from, at, dict, VALUE_DICT) != 0 ||
         decode_count(in->from, at, dict, "device", &device_index) != 0 ||
         decode_count(in->from, at, dict, "number", &number) != 0 ||
         decode_count(in->from, at, dict, "asleep_bytes", &asleep) != 0 ||
-        decode_text(in->from, at, dict, "name", &name) != 0)
+        decode_text(in->from, at, dict, "name", &name) != 0 ||
+        /* Older ones have none. */
+        (value_get(in->from->heap, dict, "kind", &any) &&
+         decode_text(in->from, at, dict, "kind", &kind) != 0))
         return -1;
     for (size_t i = 0; i < in->out->pools.count; i++) {
         pool *one = MODEL_AT(in->out->pools, pool, i);
         if (one->device == device_index && one->torch_id[0] == 0 &&
             one->torch_id[1] == (int64_t)number) {
             one->name = name;
+            one->kind = kind != NULL ? kind : one->kind;
             one->number = number;
             one->asleep_bytes = asleep;
             one->settled = asleep == 0;

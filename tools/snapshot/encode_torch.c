@@ -5,7 +5,9 @@
  * PyTorch's viewer starts from the segments and replays the traces backwards, and stops at the
  * first entry that does not fit. So what rewind.c finds to contradict the picture is left out, and
  * said. Its blocks have three states: what is neither live nor retired is inactive. Its streams
- * are handles: two streams that had one handle after each other become one.
+ * are handles: two streams that had one handle after each other become one. It joins memory with
+ * memory of the same stream beside it, so each entry has the stream that the memory has later, and
+ * a record of memory that became two streams' has an entry for each.
  *
  * Names of pools and pending uses are in the extra key `tenure`, as the library writes it itself;
  * the viewer does not look at it.
@@ -148,8 +150,10 @@ static void stack_write(writer *to, uint32_t index)
         return;
     }
     *memo = pickle_list_begin(&to->to);
-    for (uint32_t i = 0; i < one->count; i++)
+    for (uint32_t i = 0; i < one->count; i++) {
+        pickle_list_item(&to->to);
         frame_write(to, *MODEL_AT(to->in->stack_frames, uint32_t, one->first + i));
+    }
     pickle_list_end(&to->to);
 }
 
@@ -170,9 +174,13 @@ static void pool_id_write(writer *to, int32_t index)
     pickle_pair(&to->to);
 }
 
+/* The stream's number. What belongs to none, as memory of graph pools does, is on none that a
+ * program can have; PyTorch itself says 0 of such a record. */
 static uint64_t handle_of(const writer *to, int32_t index)
 {
-    return index < 0 ? 0 : MODEL_AT(to->in->streams, stream, index)->handle;
+    if (index < 0)
+        return to->in->origin == ORIGIN_TENURE ? TORCH_NO_STREAM : 0;
+    return torch_stream_number(MODEL_AT(to->in->streams, stream, index));
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
@@ -180,6 +188,7 @@ static uint64_t handle_of(const writer *to, int32_t index)
 static void block_write(writer *to, const block *one)
 {
     int active = one->state == STATE_LIVE || one->state == STATE_RETIRED;
+    pickle_list_item(&to->to);
     pickle_dict_begin(&to->to);
     key_int(to, KEY_ADDRESS, one->address);
     key_int(to, KEY_SIZE, one->bytes);
@@ -211,6 +220,7 @@ static void segment_write(writer *to, const segment *one, uint64_t device_index)
 {
     uint64_t allocated, active, requested;
     segment_sums(to, one, &allocated, &active, &requested);
+    pickle_list_item(&to->to);
     pickle_dict_begin(&to->to);
     named_int(to, "device", device_index);
     key_int(to, KEY_ADDRESS, one->address);
@@ -313,6 +323,7 @@ static void entry_write(writer *to, const record *event, torch_action action)
     uint64_t size = of_block ? event->requested_bytes : event->bytes;
     if (event->kind == RECORD_GROW)
         size = action == TORCH_ALLOC ? event->bytes : record_grow_before(event);
+    pickle_list_item(&to->to);
     pickle_dict_begin(&to->to);
     key(to, KEY_ACTION);
     key(to, KEY_ACTIONS + action);
@@ -336,45 +347,93 @@ static void entry_write(writer *to, const record *event, torch_action action)
     pickle_dict_end(&to->to);
 }
 
-static void trace_write(writer *to, size_t device_at)
+/* Of what came, an entry for each stream that has some of it later. */
+static void parts_write(writer *to, const record *event, torch_action action, size_t first,
+                        size_t count)
+{
+    for (size_t i = first; i < first + count; i++) {
+        const memory_part *part = MODEL_AT(to->history.parts, memory_part, i);
+        record one = *event;
+        one.address = part->from;
+        one.bytes = part->bytes;
+        one.stream = part->stream;
+        entry_write(to, &one, action);
+    }
+}
+
+/* PyTorch's viewer up to 2.6 needs an entry that is not on the default stream: if all are, it takes
+ * the stream from them, and not from the segments, and joins no memory that goes with what is
+ * there. Later ones need any entry where there is no memory at all. The moment of the snapshot,
+ * which belongs to no stream, is one; most histories have it. */
+static void moment_write(writer *to)
+{
+    const record moment = {.kind = RECORD_SNAPSHOT,
+                           .time_ns = to->in->taken_ns,
+                           .pool = -1,
+                           .stream = -1,
+                           .device = DEVICE_NONE};
+    entry_write(to, &moment, TORCH_SNAPSHOT);
+}
+
+static void record_write(writer *to, const record *event, size_t number, size_t first, size_t count)
+{
+    torch_action actions[ENTRIES_MAX];
+    actions_of(to, event, actions);
+    if (actions[0] == TORCH_ACTIONS_COUNT)
+        to->left_out[event->kind]++;
+    else if (*MODEL_AT(to->history.contradicts, unsigned char, number))
+        return;
+    else if (count > 0 && to->in->origin == ORIGIN_TENURE)
+        parts_write(to, event, actions[0], first, count);
+    else
+        for (size_t k = 0; k < ENTRIES_MAX && actions[k] != TORCH_ACTIONS_COUNT; k++)
+            entry_write(to, event, actions[k]);
+}
+
+static int has_moment(const writer *to)
+{
+    for (size_t i = 0; i < to->in->records.count; i++)
+        if (MODEL_AT(to->in->records, record, i)->kind == RECORD_SNAPSHOT)
+            return 1;
+    return to->in->origin != ORIGIN_TENURE;
+}
+
+/* `device_at` is DEVICE_NONE for a device that is not in use. What belongs to no device is told by
+ * one of them. */
+static void trace_write(writer *to, size_t device_at, int tells_rest)
 {
     const model *in = to->in;
+    size_t parts = to->history.parts.count;
+    pickle_list_item(&to->to);
     pickle_list_begin(&to->to);
     for (size_t i = 0; i < in->records.count; i++) {
         const record *event = MODEL_AT(in->records, record, i);
-        torch_action actions[ENTRIES_MAX];
-        /* What belongs to no device is told by the first. */
-        size_t owner = event->device == DEVICE_NONE ? 0 : event->device;
-        if (owner != device_at)
-            continue;
-        actions_of(to, event, actions);
-        if (actions[0] == TORCH_ACTIONS_COUNT) {
-            to->left_out[event->kind]++;
-            continue;
-        }
-        if (*MODEL_AT(to->history.contradicts, unsigned char, i))
-            continue;
-        for (size_t k = 0; k < ENTRIES_MAX && actions[k] != TORCH_ACTIONS_COUNT; k++)
-            entry_write(to, event, actions[k]);
+        size_t after = parts;
+        while (parts > 0 && MODEL_AT(to->history.parts, memory_part, parts - 1)->record == i)
+            parts--;
+        if (event->device == DEVICE_NONE ? tells_rest : event->device == device_at)
+            record_write(to, event, i, parts, after - parts);
     }
+    if (tells_rest && !has_moment(to))
+        moment_write(to);
     pickle_list_end(&to->to);
 }
 
 static void traces_write(writer *to)
 {
     const model *in = to->in;
-    uint64_t last = 0;
+    uint64_t count = in->origin == ORIGIN_TENURE; /* which has a moment to tell of in any case */
     for (size_t i = 0; i < in->devices.count; i++) {
         const device *one = MODEL_AT(in->devices, device, i);
-        last = one->index > last ? one->index : last;
+        count = one->index >= count ? one->index + 1 : count;
     }
     pickle_text(&to->to, "device_traces");
     pickle_list_begin(&to->to);
-    for (uint64_t index = 0; index <= last && in->devices.count > 0; index++) {
+    for (uint64_t index = 0; index < count; index++) {
         size_t at = 0;
         while (at < in->devices.count && MODEL_AT(in->devices, device, at)->index != index)
             at++;
-        trace_write(to, at);
+        trace_write(to, at == in->devices.count ? DEVICE_NONE : at, at == 0);
     }
     pickle_list_end(&to->to);
 }
@@ -404,6 +463,7 @@ static void waits_write(writer *to)
     pickle_list_begin(&to->to);
     for (size_t i = 0; i < in->waits.count; i++) {
         const wait *one = MODEL_AT(in->waits, wait, i);
+        pickle_list_item(&to->to);
         pickle_dict_begin(&to->to);
         key_int(to, KEY_ADDRESS, MODEL_AT(in->blocks, block, one->block)->address);
         pickle_text(&to->to, "kind");
@@ -436,9 +496,12 @@ static void extra_write(writer *to)
     pickle_list_begin(&to->to);
     for (size_t i = 0; i < in->pools.count; i++) {
         const pool *one = MODEL_AT(in->pools, pool, i);
+        pickle_list_item(&to->to);
         pickle_dict_begin(&to->to);
         named_int(to, "device", one->device);
         named_int(to, "number", one->number);
+        pickle_text(&to->to, "kind");
+        pickle_text(&to->to, one->kind);
         key(to, KEY_NAME);
         pickle_text(&to->to, one->name);
         named_int(to, "reserved_bytes", one->reserved_bytes);

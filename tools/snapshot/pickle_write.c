@@ -4,7 +4,12 @@
  */
 #include "pickle_write.h"
 
+#include <assert.h>
 #include <string.h>
+
+/* A viewer in a browser hands what one APPENDS adds on as the arguments of one call, of which there
+ * can be some ten thousands. Python writes a thousand at once, and so it is here. */
+enum { ITEMS_AT_ONCE = 1000 };
 
 static void op(pickle_writer *to, unsigned char code)
 {
@@ -24,6 +29,7 @@ void pickle_begin(pickle_writer *to, output *out)
 {
     to->out = out;
     to->memo_count = 0;
+    to->lists_count = 0;
     op_with(to, 0x80, 2, 1); /* PROTO */
 }
 
@@ -68,11 +74,24 @@ uint32_t pickle_list_begin(pickle_writer *to)
     op(to, ']'); /* EMPTY_LIST */
     uint32_t number = pickle_memo(to);
     op(to, '('); /* MARK */
+    assert(to->lists_count < PICKLE_LISTS_MAX);
+    to->items[to->lists_count++] = 0;
     return number;
+}
+
+void pickle_list_item(pickle_writer *to)
+{
+    uint64_t *items = &to->items[to->lists_count - 1];
+    if (*items > 0 && *items % ITEMS_AT_ONCE == 0) {
+        op(to, 'e'); /* APPENDS */
+        op(to, '('); /* MARK */
+    }
+    (*items)++;
 }
 
 void pickle_list_end(pickle_writer *to)
 {
+    to->lists_count--;
     op(to, 'e'); /* APPENDS */
 }
 

@@ -12,19 +12,24 @@
 
 #include "output.h"
 
+enum { PICKLE_LISTS_MAX = 8 }; /* one in another */
+
 typedef struct pickle_writer {
     output *out;
     uint32_t memo_count;
+    unsigned lists_count; /* those that are open */
+    uint64_t items[PICKLE_LISTS_MAX];
 } pickle_writer;
 
 void pickle_begin(pickle_writer *to, output *out);
 void pickle_end(pickle_writer *to);
 
-/* A dictionary or a list. Between begin and end its pairs, or its items, are written. Begin puts it
- * into the memo and returns its number there. */
+/* A dictionary or a list. Between begin and end its pairs are written, or its items, each after
+ * pickle_list_item. Begin puts it into the memo and returns its number there. */
 uint32_t pickle_dict_begin(pickle_writer *to);
 void pickle_dict_end(pickle_writer *to);
 uint32_t pickle_list_begin(pickle_writer *to);
+void pickle_list_item(pickle_writer *to);
 void pickle_list_end(pickle_writer *to);
 
 void pickle_text(pickle_writer *to, const char *text);

@@ -10,6 +10,7 @@
 
 typedef struct range {
     uint64_t from, to;
+    int32_t stream;
 } range;
 
 typedef struct state {
@@ -17,7 +18,7 @@ typedef struct state {
     rewind_result *out;
     map64 by_address; /* address -> index in `held` */
     array held;       /* early_block; those not in by_address are over */
-    array ranges;     /* range: memory, disjoint, sorted, never touching */
+    array ranges;     /* range: memory, disjoint, sorted; those of one stream never touch */
 } state;
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -38,11 +39,16 @@ static size_t range_at(const state *now, uint64_t address)
 
 static int is_memory(const state *now, uint64_t from, uint64_t bytes)
 {
-    size_t at = range_at(now, from);
-    if (at == now->ranges.count)
-        return 0;
-    const range *one = MODEL_AT(now->ranges, range, at);
-    return one->from <= from && from + bytes <= one->to;
+    for (size_t at = range_at(now, from); at < now->ranges.count; at++) {
+        const range *one = MODEL_AT(now->ranges, range, at);
+        if (one->from > from)
+            return 0;
+        if (bytes <= one->to - from)
+            return 1;
+        bytes -= one->to - from;
+        from = one->to;
+    }
+    return 0;
 }
 
 /* Replaces `count` ranges from `at` on by `with_count` others. */
@@ -60,37 +66,65 @@ static int ranges_replace(state *now, size_t at, size_t count, const range *with
     return 0;
 }
 
-/* Takes away memory that is there whole. Returns 1, or 0 if it is not; -1 without memory. */
-static int memory_remove(state *now, uint64_t from, uint64_t bytes)
+/* Takes away what lies in the one range at `at`. */
+static int range_remove(state *now, size_t at, uint64_t from, uint64_t to)
 {
-    if (bytes == 0 || !is_memory(now, from, bytes))
-        return 0;
-    size_t at = range_at(now, from), parts_count = 0;
+    size_t parts_count = 0;
     range whole = *MODEL_AT(now->ranges, range, at), parts[2];
     if (whole.from < from)
-        parts[parts_count++] = (range){whole.from, from};
-    if (from + bytes < whole.to)
-        parts[parts_count++] = (range){from + bytes, whole.to};
-    return ranges_replace(now, at, 1, parts, parts_count) == 0 ? 1 : -1;
+        parts[parts_count++] = (range){whole.from, from, whole.stream};
+    if (to < whole.to)
+        parts[parts_count++] = (range){to, whole.to, whole.stream};
+    return ranges_replace(now, at, 1, parts, parts_count);
+}
+
+/* Takes away memory that is there whole, and says of which streams it is, if not of the record's
+ * alone. Returns 1, or 0 if it is not there; -1 without memory. */
+static int memory_remove(state *now, size_t number, const record *event)
+{
+    uint64_t from = event->address, to = from + event->bytes;
+    if (event->bytes == 0 || !is_memory(now, from, event->bytes))
+        return 0;
+    while (from < to) {
+        size_t at = range_at(now, from);
+        const range *one = MODEL_AT(now->ranges, range, at);
+        memory_part part = {number, from, (one->to < to ? one->to : to) - from, one->stream};
+        if (part.bytes != event->bytes || part.stream != event->stream) {
+            array *parts = &now->out->parts;
+            if (array_reserve(parts, now->out->limits, sizeof(part), parts->count + 1) != 0)
+                return -1;
+            *MODEL_AT(*parts, memory_part, parts->count++) = part;
+        }
+        from += part.bytes;
+        if (range_remove(now, at, part.from, from) != 0)
+            return -1;
+    }
+    return 1;
 }
 
 /* Adds memory where there is none. */
-static int memory_add(state *now, uint64_t from, uint64_t bytes)
+static int memory_add(state *now, uint64_t from, uint64_t bytes, int32_t owner)
 {
     size_t at = range_at(now, from), touching = 0;
-    range whole = {from, from + bytes};
+    range whole = {from, from + bytes, owner};
     if (bytes == 0)
         return 0;
     if (at < now->ranges.count && MODEL_AT(now->ranges, range, at)->from < whole.to)
         return 0;
-    if (at > 0 && MODEL_AT(now->ranges, range, at - 1)->to == from) {
-        whole.from = MODEL_AT(now->ranges, range, --at)->from;
-        touching++;
+    if (at > 0) {
+        const range *below = MODEL_AT(now->ranges, range, at - 1);
+        if (below->to == from && below->stream == owner) {
+            whole.from = below->from;
+            at--;
+            touching++;
+        }
     }
-    if (at + touching < now->ranges.count &&
-        MODEL_AT(now->ranges, range, at + touching)->from == whole.to) {
-        whole.to = MODEL_AT(now->ranges, range, at + touching)->to;
-        touching++;
+    if (at + touching < now->ranges.count) {
+        const range *above = MODEL_AT(now->ranges, range, at + touching);
+        if (above->from == whole.to && above->stream == owner) {
+            whole.to = above->to;
+            touching++;
+        }
     }
     return ranges_replace(now, at, touching, &whole, 1) == 0 ? 1 : -1;
 }
@@ -140,8 +174,9 @@ static int grow_back(state *now, const record *event, early_block *found)
 }
 
 /* Takes one record back. Returns 1, 0 if it contradicts what is known, -1 without memory. */
-static int record_back(state *now, const record *event)
+static int record_back(state *now, size_t number)
 {
+    const record *event = MODEL_AT(now->in->records, record, number);
     early_block *found = held_at(now, event->address);
     switch ((record_kind)event->kind) {
     case RECORD_ALLOC:
@@ -165,10 +200,10 @@ static int record_back(state *now, const record *event)
         return grow_back(now, event, found);
     case RECORD_MAP:
     case RECORD_MOVE_IN:
-        return memory_remove(now, event->address, event->bytes);
+        return memory_remove(now, number, event);
     case RECORD_UNMAP:
     case RECORD_MOVE_OUT:
-        return memory_add(now, event->address, event->bytes);
+        return memory_add(now, event->address, event->bytes, event->stream);
     default:
         return 1;
     }
@@ -180,7 +215,7 @@ static int picture_take(state *now)
     const model *in = now->in;
     for (size_t i = 0; i < in->segments.count; i++) {
         const segment *one = MODEL_AT(in->segments, segment, i);
-        if (one->bytes > 0 && memory_add(now, one->address, one->bytes) < 0)
+        if (one->bytes > 0 && memory_add(now, one->address, one->bytes, one->stream) < 0)
             return -1;
         for (size_t k = 0; k < one->blocks_count; k++) {
             const block *part = MODEL_AT(in->blocks, block, one->first_block + k);
@@ -225,7 +260,7 @@ static int history_take_back(state *now)
         return -1;
     out->contradicts.count = count;
     for (size_t i = count; i > 0; i--) {
-        int code = record_back(now, MODEL_AT(now->in->records, record, i - 1));
+        int code = record_back(now, i - 1);
         if (code < 0)
             return -1;
         *MODEL_AT(out->contradicts, unsigned char, i - 1) = code == 0;
@@ -251,4 +286,5 @@ void rewind_release(rewind_result *result)
 {
     array_release(&result->contradicts, result->limits, 1);
     array_release(&result->early, result->limits, sizeof(early_block));
+    array_release(&result->parts, result->limits, sizeof(memory_part));
 }

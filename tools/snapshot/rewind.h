@@ -21,10 +21,19 @@ typedef struct early_block {
     unsigned char retired;
 } early_block;
 
+/* Part of the memory that a record says came, which the viewer of PyTorch has in a segment of its
+ * own then: memory of a stream that ended may have become another's, in part. */
+typedef struct memory_part {
+    size_t record;
+    uint64_t from, bytes;
+    int32_t stream;
+} memory_part;
+
 typedef struct rewind_result {
     budget *limits;
     array contradicts; /* unsigned char, one per record: 1 if it does not fit */
     array early;       /* early_block, in the order of addresses */
+    array parts; /* memory_part: of records that are not one of their own stream; the last first */
     size_t contradictions_count;
 } rewind_result;
 

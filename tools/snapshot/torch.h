@@ -29,6 +29,9 @@ extern const char *const torch_actions[TORCH_ACTIONS_COUNT];
 
 enum { TORCH_FRAMES_MAX = 4096 }; /* of one call stack */
 
+/* The stream of what belongs to none, in pickles of Tenure's: -1. */
+#define TORCH_NO_STREAM UINT64_MAX
+
 /* Where the keys we want are in dictionaries of the shape seen last. Nearly all dictionaries of a
  * kind have one shape, so a key costs an index instead of a search. */
 typedef struct torch_keys {
@@ -76,6 +79,8 @@ unsigned char torch_device(const torch_reader *in, uint64_t index);
 /* The pool that the pair `any` names; nothing is the default pool. */
 int torch_pool(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result);
 int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result);
+/* The number of a stream in PyTorch's format. */
+uint64_t torch_stream_number(const stream *one);
 
 /* Of decode_torch_trace.c. */
 
