@@ -11,6 +11,7 @@
 #include "arena/upper.h"
 #include "base/error.h"
 #include "capture.h"
+#include "history/note.h"
 #include "hold.h"
 #include "pool/handle.h"
 #include "pool/library.h"
@@ -91,11 +92,13 @@ static int hook_malloc(int device, tnr_pool handle, tnr_stream stream, const tnr
 {
     if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
         return 0;
+    uint32_t began = tnri_note_begin();
     if (tnri_room_enter() > 0)
         *status = tnri_room_error("an allocation on a stream that is captured");
     else
         *status = malloc_inside(device, handle, stream, request, ptr);
     tnri_room_leave();
+    tnri_note_end(began);
     return 1;
 }
 
@@ -147,6 +150,7 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
         !block_may_capture(arena, block))
         return 0;
     *status = TNR_OK;
+    uint32_t began = tnri_note_begin();
     /* A capture that an engine has ended without a word would keep what is freed from now on. */
     if (tnri_room_enter() == 0)
         tnri_captures_check();
@@ -154,6 +158,7 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
     if (!is_done)
         is_done = free_later(arena, block, ptr, is_sync, status);
     tnri_room_leave();
+    tnri_note_end(began);
     return is_done;
 }
 

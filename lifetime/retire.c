@@ -8,6 +8,7 @@
 #include "base/ticks.h"
 #include "collect.h"
 #include "conf/conf.h"
+#include "history/note.h"
 #include "hold.h"
 #include "pending.h"
 #include "pool/library.h"
@@ -264,21 +265,8 @@ static tnr_status free_used(tnri_arena *arena, tnri_block *block, void *ptr)
     return status;
 }
 
-tnr_status tnr_free_sync(void *ptr)
+static tnr_status block_free_sync(tnri_block *block, void *ptr)
 {
-    if (ptr == NULL)
-        return TNR_OK;
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    tnri_device *device = NULL;
-    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
-        device = tnri_device_of((uintptr_t)ptr);
-    if (device == NULL)
-        return tnr_free(ptr); /* says what is wrong */
-    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
-    if (block == NULL)
-        return tnri_free_refused(device, ptr);
-    tnri_retire_register();
     tnri_arena *arena = block->world->arena;
     tnr_status status = TNR_OK;
     if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
@@ -294,6 +282,27 @@ tnr_status tnr_free_sync(void *ptr)
         tnri_lock_release(&arena->lock);
     else
         block_retire(arena, block, 1);
+    return status;
+}
+
+tnr_status tnr_free_sync(void *ptr)
+{
+    if (ptr == NULL)
+        return TNR_OK;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnr_free(ptr); /* says what is wrong */
+    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_free_refused(device, ptr);
+    tnri_retire_register();
+    uint32_t began = tnri_note_begin();
+    tnr_status status = block_free_sync(block, ptr);
+    tnri_note_end(began);
     return status;
 }
 

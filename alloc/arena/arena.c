@@ -176,8 +176,7 @@ void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, 
     size_t before = block->bytes - bytes - block->slack;
     live_add(arena, block->world, 0, bytes, requested - before);
     block->slack = (block->bytes - requested) & TNRI_SLACK_MASK;
-    if (bytes > 0)
-        tnri_note_memory(arena, TNRI_NOTED_GROW, block->base, block->bytes, requested, bytes);
+    tnri_note_grown(arena, block, requested, bytes);
 }
 
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed)
@@ -191,12 +190,12 @@ void tnri_arena_count_bare(tnri_arena *arena, int is_freed)
     arena->served[TNR_SERVED_GROWN]++;
 }
 
-/* Keeps whether the block is stamped. */
+/* Keeps whether the block is stamped, and of one that is to wait what was asked for: a picture
+ * tells both. */
 static inline void count_freed(tnri_arena *arena, tnri_block *block)
 {
     tnri_assert_hot(block->state == TNRI_LIVE);
     live_subtract(arena, block->world, 1, block->bytes, tnri_block_requested(block));
-    block->slack = 0;
     block->content = 0;
 }
 
@@ -211,6 +210,7 @@ void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_re
 {
     tnri_note_freed_because(arena, block, reason);
     count_freed(arena, block);
+    block->slack = 0;
     arena->freed_because[reason]++;
 }
 
@@ -656,7 +656,7 @@ void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
     tnri_assert(block->state == TNRI_RETIRED);
     block->uses = NULL;
     arena->freed_because[reason]++;
-    tnri_note_reuse(arena, block->base, block->bytes, reason);
+    tnri_note_reuse(arena, block, reason);
     tnri_world_free(block->world, block);
     tnri_lock_release(&arena->lock);
 }

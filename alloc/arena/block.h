@@ -65,7 +65,7 @@ typedef struct tnri_block {
     size_t bytes; /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
     union {
         struct {
-            uint64_t slack : 52;  /* LIVE: bytes not asked for; STALE: mappings; FREE: class */
+            uint64_t slack : 52;  /* LIVE, RETIRED: not asked for; STALE: mappings; FREE: class */
             uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own: released with it */
             uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
             uint64_t content : 2; /* LIVE: what its owner wants of a sleep; else 0 */

@@ -104,13 +104,22 @@ void tnri_note_arena_gone(tnri_arena *arena)
     tnri_origin_gone(arena->origin_last);
 }
 
-void tnri_note_reuse(tnri_arena *arena, uintptr_t address, size_t bytes, tnr_reuse reason)
+void tnri_note_reuse(tnri_arena *arena, const tnri_block *block, tnr_reuse reason)
 {
     if (!tnri_is_noting())
         return;
     tnri_assert_held(&arena->lock);
     record_write(tnri_arena_origin(arena), arena->order++, TNRI_NOTED_REUSE,
-                 TNRI_WHY_REUSE + (unsigned)reason, address, bytes, bytes, 0);
+                 TNRI_WHY_REUSE + (unsigned)reason, block->base, block->bytes,
+                 tnri_block_requested(block), 0);
+}
+
+void tnri_note_grown(tnri_arena *arena, tnri_block *block, size_t requested, size_t grown)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_note_stamp(tnri_thread_here(), tnri_ticks(), block);
+    tnri_note_memory(arena, TNRI_NOTED_GROW, block->base, block->bytes, requested, grown);
 }
 
 void tnri_note_freed_because(tnri_arena *arena, const tnri_block *block, tnr_reuse reason)
@@ -167,9 +176,9 @@ void tnri_note_moment(tnri_kind kind)
         record_write(0, 0, kind, TNRI_WHY_NONE, 0, 0, 0, 0);
 }
 
-void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t device_free)
+void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t free_bytes)
 {
     tnr_stream stream = tnri_arena_handle(arena);
     tnri_note_pool(arena->pool, arena->pool->is_graph ? NULL : &stream, TNRI_NOTED_OOM, bytes,
-                   device_free);
+                   free_bytes);
 }

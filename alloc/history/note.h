@@ -44,8 +44,11 @@ static inline void tnri_note_end(uint32_t began)
         tnri_thread_here()->stack = 0;
 }
 
-/* The memory of [address, address + bytes), which was retired, is free; under the lock. */
-void tnri_note_reuse(tnri_arena *arena, uintptr_t address, size_t bytes, tnr_reuse reason);
+/* The memory of a retired block is free; under the lock. */
+void tnri_note_reuse(tnri_arena *arena, const tnri_block *block, tnr_reuse reason);
+/* A growable block is `grown` bytes larger, or more of it is asked for now; under the lock. Stamps
+ * it. */
+void tnri_note_grown(tnri_arena *arena, tnri_block *block, size_t requested, size_t grown);
 /* A live block is being freed, and its memory is free at once for another reason than that it is
  * the same stream's; under the lock. */
 void tnri_note_freed_because(tnri_arena *arena, const tnri_block *block, tnr_reuse reason);
@@ -64,8 +67,8 @@ void tnri_note_graph(const struct tnr_pool_st *pool, tnr_stream stream, tnri_kin
 /* Something that concerns no memory in particular. */
 void tnri_note_moment(tnri_kind kind);
 
-/* An allocation failed. */
-void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t device_free);
+/* An allocation failed; so much could still have been had. */
+void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t free_bytes);
 
 /* The arena goes to another stream, or its stream is destroyed, or it ends: what is recorded of it
  * from now on has another origin. Under its lock, or while nobody else knows it. */
@@ -109,6 +112,13 @@ static inline __attribute__((always_inline)) void tnri_note_write(
     tnri_writer_done(&thread->writer);
 }
 
+static inline void tnri_note_stamp(const tnri_thread *thread, uint64_t ticks, tnri_block *block)
+{
+    block->stamp = (ticks - tnri_ticks_zero) >> TNRI_STAMP_TICKS_SHIFT << TNRI_STAMP_STACK_BITS |
+                   thread->stack;
+    block->stamped = 1;
+}
+
 /* A block became live; under the arena's lock. Stamps it. The ticks and the thread are looked up
  * before the lock is taken, where they cost less; so a record may be earlier than its place in the
  * order of its arena, which a reader repairs. */
@@ -117,9 +127,7 @@ static inline __attribute__((always_inline)) void tnri_note_served(
     tnr_served served)
 {
     tnri_assert_held(&arena->lock);
-    block->stamp = (ticks - tnri_ticks_zero) >> TNRI_STAMP_TICKS_SHIFT << TNRI_STAMP_STACK_BITS |
-                   thread->stack;
-    block->stamped = 1;
+    tnri_note_stamp(thread, ticks, block);
     tnri_note_write(thread, ticks, tnri_arena_origin(arena), arena->order++, TNRI_NOTED_ALLOC,
                     TNRI_WHY_SERVED + (unsigned)served, block->base, block->bytes, requested, 0);
 }

@@ -119,10 +119,15 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
     tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
     tnri_arena *arena = block == NULL ? NULL : block->world->arena;
-    if (arena != NULL && arena->growable.base == (uintptr_t)ptr)
-        return tnri_grow_commit(arena, ptr, bytes);
+    tnr_status status;
+    if (arena != NULL && arena->growable.base == (uintptr_t)ptr) {
+        uint32_t began = tnri_note_begin();
+        status = tnri_grow_commit(arena, ptr, bytes);
+        tnri_note_end(began);
+        return status;
+    }
     tnr_block_info info;
-    tnr_status status = tnr_block_get(&info, ptr);
+    status = tnr_block_get(&info, ptr);
     if (status != TNR_OK)
         return status;
     if (info.base != ptr)

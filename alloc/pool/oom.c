@@ -116,6 +116,23 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
     return count;
 }
 
+/* What an account has left under its limit. */
+static uint64_t limit_left(const _Atomic uint64_t *account, const _Atomic uint64_t *limit)
+{
+    uint64_t now = atomic_load(account);
+    uint64_t most = atomic_load(limit);
+    return most > now ? most - now : 0;
+}
+
+/* What the pool could still have been given: what the device has free, as far as limits allow. */
+static uint64_t free_bytes(const tnr_pool pool, uint64_t device_free)
+{
+    uint64_t of_device = limit_left(&pool->device->reserved_bytes, &pool->device->limit_bytes);
+    uint64_t of_pool = limit_left(&pool->reserved_bytes, &pool->limit_bytes);
+    uint64_t least = of_device < of_pool ? of_device : of_pool;
+    return device_free < least ? device_free : least;
+}
+
 tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_status status)
 {
     tnri_device *device = arena->device;
@@ -151,7 +168,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
     if (status == TNR_ERR_LIMIT && device_free >= request->bytes)
         tnri_error_append("\nThe device itself has room: raise the limit (tnr_limit_set, "
                           "per_process_memory_fraction, or tnr_pool_limit_set).");
-    tnri_note_oom(arena, request->bytes_requested, device_free);
+    tnri_note_oom(arena, request->bytes_requested, free_bytes(arena->pool, device_free));
     tnri_snapshot_oom(status, device->index, request->bytes_requested);
     return status;
 }

@@ -25,10 +25,16 @@ enum {
     TNRI_TRACE_OTHER = 32 /* oom, snapshot */
 };
 
-/* For each record of picture->order: which entries can stand in a trace that is read backwards from
- * the picture, as PyTorch's viewer does. Null: no host memory. Freed with tnri_host_unreserve
- * (picture->order_count + 1 bytes). *left_out is the number of records that the picture
- * contradicts, or that are from before the first gap. */
-uint8_t *tnri_trace_select(const tnri_picture *picture, size_t *left_out);
+typedef struct tnri_trace {
+    size_t count;      /* of the picture's records, in its order */
+    uint8_t *entries;  /* for each what it is in a trace that is read backwards from the picture */
+    uint64_t *before;  /* for each growth what the block was asked for before; else nothing */
+    size_t left_out;   /* records that the picture contradicts, or from before the first gap */
+} tnri_trace;
+
+/* What can stand in a trace that PyTorch's viewer reads. 0: no host memory, and nothing is left of
+ * it. */
+int tnri_trace_select(const tnri_picture *picture, tnri_trace *trace);
+void tnri_trace_free(tnri_trace *trace);
 
 #endif

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/host_memory.h"
-#include "conf/conf.h"
 #include "history/note.h"
 #include "history/texts.h"
 #include "snapshot/formats.h"
@@ -97,7 +96,6 @@ static void put(pickler *to, const char *opcodes)
 #define APPENDS "e"
 #define TUPLE2 "\x86"
 #define TRUE_ "\x88"
-#define FALSE_ "\x89"
 
 /* Bytes of a number, the lowest first. */
 static void little_put(unsigned char *at, uint64_t value, size_t bytes)
@@ -389,15 +387,13 @@ static void moment_put(pickler *to)
     entry_put(to, &moment, WORD_snapshot, 0);
 }
 
-static void record_put(pickler *to, const tnri_recorded *record, uint8_t entries)
+static void record_put(pickler *to, const tnri_recorded *record, uint8_t entries, uint64_t before)
 {
-    uint64_t grown = record->kind == TNRI_NOTED_GROW ? record->value : 0;
+    uint64_t freed = record->kind == TNRI_NOTED_GROW ? before : record->requested;
     if ((entries & TNRI_TRACE_FREE_REQUESTED) != 0)
-        entry_put(to, record, WORD_free_requested,
-                  grown == 0 ? record->requested : record->bytes - grown);
+        entry_put(to, record, WORD_free_requested, freed);
     if ((entries & TNRI_TRACE_FREE_COMPLETED) != 0)
-        entry_put(to, record, WORD_free_completed,
-                  grown == 0 ? record->requested : record->bytes - grown);
+        entry_put(to, record, WORD_free_completed, freed);
     if ((entries & TNRI_TRACE_ALLOC) != 0)
         entry_put(to, record, WORD_alloc, record->requested);
     if ((entries & TNRI_TRACE_SEGMENT_MAP) != 0)
@@ -416,7 +412,7 @@ static int record_device(const pickler *to, const tnri_recorded *record)
     return pool < 0 ? 0 : to->picture->pools[pool].device;
 }
 
-static void traces_put(pickler *to, const uint8_t *selected)
+static void traces_put(pickler *to, const tnri_trace *trace)
 {
     const tnri_picture *picture = to->picture;
     int has_moment = 0;
@@ -433,9 +429,9 @@ static void traces_put(pickler *to, const uint8_t *selected)
         list_begin(to);
         for (size_t i = 0; i < picture->order_count; i++) {
             const tnri_recorded *record = tnri_picture_record(picture, i);
-            if (selected[i] == 0 || record_device(to, record) != device)
+            if (trace->entries[i] == 0 || record_device(to, record) != device)
                 continue;
-            record_put(to, record, selected[i]);
+            record_put(to, record, trace->entries[i], trace->before[i]);
             has_moment |= record->kind == TNRI_NOTED_SNAPSHOT;
         }
         if (!has_moment) /* it is the first device's */
@@ -454,41 +450,16 @@ static void named_put(pickler *to, const char *name, int64_t number)
     number_put(to, number);
 }
 
-static void switch_put(pickler *to, const char *name, int is_on)
-{
-    text_put(to, name);
-    put(to, is_on ? TRUE_ : FALSE_);
-}
-
-/* A ratio: eight bytes, the highest first. */
-static void ratio_put(pickler *to, const char *name, double ratio)
-{
-    uint64_t bits;
-    unsigned char bytes[9] = {'G'};
-    memcpy(&bits, &ratio, sizeof(bits));
-    for (int i = 0; i < 8; i++)
-        bytes[1 + i] = (unsigned char)(bits >> (56 - 8 * i));
-    text_put(to, name);
-    tnri_sink_bytes(to->sink, bytes, sizeof(bytes));
-}
-
+/* Those in force, as `tenure conf` prints them. */
 static void settings_put(pickler *to)
 {
-    const tnri_conf *conf = tnri_conf_get();
+    tnr_setting_info info = {.struct_bytes = sizeof(info)};
     text_put(to, "allocator_settings");
     put(to, EMPTY_DICT MARK);
-    text_put(to, "PYTORCH_CUDA_ALLOC_CONF");
-    text_put(to, "");
-    named_put(to, "max_split_size",
-              conf->max_split_size_mb == 0 ? -1 : (int64_t)(conf->max_split_size_mb << 20));
-    ratio_put(to, "garbage_collection_threshold", conf->garbage_collection_threshold);
-    switch_put(to, "expandable_segments", 1);
-    named_put(to, "pinned_num_register_threads", 1);
-    switch_put(to, "release_lock_on_cudamalloc", 1);
-    switch_put(to, "pinned_use_cuda_host_register", 0);
-    switch_put(to, "graph_capture_record_stream_reuse", 1);
-    text_put(to, "roundup_power2_divisions");
-    put(to, EMPTY_DICT);
+    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++) {
+        text_put(to, info.key);
+        text_put(to, info.value);
+    }
     put(to, SETITEMS);
 }
 
@@ -552,26 +523,27 @@ static void tenure_put(pickler *to, size_t left_out)
 
 int tnri_pickle_write(tnri_sink *sink, const tnri_picture *picture)
 {
-    size_t left_out;
+    tnri_trace trace;
     pickler to = {.sink = sink, .picture = picture};
     to.text_first = WORD_COUNT;
     to.frame_first = to.text_first + tnri_texts_count() + 1;
     to.stack_first = to.frame_first + (uint32_t)picture->symbols.frames_count;
     to.memo_count = to.stack_first + (uint32_t)picture->symbols.stacks_count + 1;
-    uint8_t *selected = tnri_trace_select(picture, &left_out);
+    if (!tnri_trace_select(picture, &trace))
+        return 0;
     to.is_known = tnri_host_reserve(to.memo_count);
-    int has_room = selected != NULL && to.is_known != NULL;
+    int has_room = to.is_known != NULL;
     if (has_room) {
         put(&to, "\x80\x02" EMPTY_DICT MARK);
         segments_put(&to);
-        traces_put(&to, selected);
+        traces_put(&to, &trace);
         settings_put(&to);
         text_put(&to, "external_annotations");
         put(&to, EMPTY_LIST);
-        tenure_put(&to, left_out);
+        tenure_put(&to, trace.left_out);
         put(&to, SETITEMS ".");
     }
-    tnri_host_unreserve(selected, picture->order_count + 1);
+    tnri_trace_free(&trace);
     tnri_host_unreserve(to.is_known, to.memo_count);
     return has_room;
 }

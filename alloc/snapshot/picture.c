@@ -160,7 +160,7 @@ static void block_show(const tnri_picture *picture, tnri_shown_block *shown,
     shown->stack = 0;
     if (block->state != TNRI_LIVE && block->state != TNRI_RETIRED)
         return;
-    shown->requested = block->state == TNRI_LIVE ? tnri_block_requested(block) : block->bytes;
+    shown->requested = tnri_block_requested(block);
     if (!block->stamped)
         return;
     uint64_t ticks = block->stamp >> TNRI_STAMP_STACK_BITS << TNRI_STAMP_TICKS_SHIFT;

@@ -11,6 +11,8 @@
  *
  * What is kept on the way back: the blocks that are live or retired, by address, in a hash; how
  * many of them begin or end in each page, in another; and the stretches that have memory, sorted.
+ * To PyTorch a block that grows is freed and allocated again at its place. A record of a growth
+ * does not say what was asked for before it; the record of the growth before does.
  */
 #include <string.h>
 
@@ -40,6 +42,7 @@ typedef struct stretch {
 
 typedef struct rewound {
     cells blocks, pages;
+    cells grown; /* by address: 1 + the place of a growth of which what was before is not known */
     stretch *stretches;
     size_t stretches_count, stretches_room;
     int is_short; /* 1: host memory lacked */
@@ -240,12 +243,18 @@ static int free_back(rewound *past, const tnri_recorded *record, int is_retired)
     return 1;
 }
 
-static uint8_t grow_back(rewound *past, const tnri_recorded *record)
+/* Until the growth before is found, its block is taken to have been asked for all that it had. */
+static uint8_t grow_back(rewound *past, tnri_trace *trace, size_t at, const tnri_recorded *record)
 {
     uint64_t before = record->bytes - record->value;
     if (block_get(past, record->address) != record->bytes)
         return 0;
     block_take(past, record->address);
+    uint64_t *later = cell_value(past, &past->grown, record->address);
+    if (*later != 0)
+        trace->before[*later - 1] = record->requested;
+    *later = before == 0 ? 0 : at + 1;
+    trace->before[at] = before;
     if (before == 0)
         return TNRI_TRACE_ALLOC;
     block_put(past, record->address, before, 0);
@@ -253,7 +262,8 @@ static uint8_t grow_back(rewound *past, const tnri_recorded *record)
 }
 
 /* Undoes a record; the entries that it is in a trace, 0 if it does not fit. */
-static uint8_t record_back(rewound *past, const tnri_recorded *record)
+static uint8_t record_back(rewound *past, tnri_trace *trace, size_t at,
+                           const tnri_recorded *record)
 {
     uint64_t end = record->address + record->bytes;
     uint64_t block;
@@ -276,7 +286,7 @@ static uint8_t record_back(rewound *past, const tnri_recorded *record)
     case TNRI_NOTED_REUSE:
         return free_back(past, record, 1) ? TNRI_TRACE_FREE_COMPLETED : 0;
     case TNRI_NOTED_GROW:
-        return grow_back(past, record);
+        return grow_back(past, trace, at, record);
     case TNRI_NOTED_MAP:
     case TNRI_NOTED_MOVE_IN:
         if (!range_is_mapped(past, record->address, end) ||
@@ -310,7 +320,7 @@ static int past_begin(rewound *past, const tnri_picture *picture)
     past->stretches_room = picture->segments_count + 64;
     past->stretches = tnri_host_alloc(past->stretches_room * sizeof(past->stretches[0]));
     if (!cells_make(&past->blocks, 1 << 14) || !cells_make(&past->pages, 1 << 14) ||
-        past->stretches == NULL)
+        !cells_make(&past->grown, 1 << 8) || past->stretches == NULL)
         return 0;
     for (size_t i = 0; i < picture->segments_count; i++) {
         const tnri_shown_segment *segment = &picture->segments[i];
@@ -328,26 +338,33 @@ static void past_free(rewound *past)
 {
     cells_free(&past->blocks);
     cells_free(&past->pages);
+    cells_free(&past->grown);
     tnri_host_free(past->stretches, past->stretches_room * sizeof(past->stretches[0]));
 }
 
-uint8_t *tnri_trace_select(const tnri_picture *picture, size_t *left_out)
+void tnri_trace_free(tnri_trace *trace)
+{
+    tnri_host_unreserve(trace->entries, (trace->count + 1) * sizeof(trace->entries[0]));
+    tnri_host_unreserve(trace->before, (trace->count + 1) * sizeof(trace->before[0]));
+}
+
+int tnri_trace_select(const tnri_picture *picture, tnri_trace *trace)
 {
     rewound past;
-    size_t bytes = picture->order_count + 1;
-    uint8_t *selected = tnri_host_reserve(bytes);
-    int has_room = past_begin(&past, picture) && selected != NULL;
-    *left_out = 0;
-    for (size_t i = picture->order_count; has_room && i-- > 0;) {
+    size_t count = picture->order_count;
+    /* Reserved, not allocated: of what nothing is said costs nothing. */
+    *trace = (tnri_trace){count, tnri_host_reserve((count + 1) * sizeof(trace->entries[0])),
+                          tnri_host_reserve((count + 1) * sizeof(trace->before[0])), 0};
+    int has_room = past_begin(&past, picture) && trace->entries != NULL && trace->before != NULL;
+    for (size_t i = count; has_room && i-- > 0;) {
         const tnri_recorded *record = tnri_picture_record(picture, i);
         if (record->ticks > picture->ring.lost_ticks)
-            selected[i] = record_back(&past, record);
-        *left_out += selected[i] == 0 && !kind_is_foreign(record->kind);
+            trace->entries[i] = record_back(&past, trace, i, record);
+        trace->left_out += trace->entries[i] == 0 && !kind_is_foreign(record->kind);
         has_room = !past.is_short;
     }
     past_free(&past);
-    if (has_room)
-        return selected;
-    tnri_host_unreserve(selected, bytes);
-    return NULL;
+    if (!has_room)
+        tnri_trace_free(trace);
+    return has_room;
 }

@@ -7,7 +7,7 @@
 
 --convert makes a pickle of each JSON file first, which is checked as well. The second form replays
 every trace first, except one, each with a snapshot in both formats. Files with "complete" in their
-names must have a history without a gap.
+names must have a history without a gap, with "stacks" a stack for each allocation and free.
 
 Exit codes: 0 all is well; 1 something is not, and is named; 2 wrong usage, or nothing to check.
 """
@@ -81,6 +81,8 @@ def main():
             # The schema of a file with a million records takes minutes; the small ones have it all.
             small = has_schema and text_bytes(path) < 200_000
             flags += ["--schema", str(schema)] if small else []
+        elif "stacks" in path.name:
+            flags += ["--stacks"]
         groups.setdefault((kind, *flags), []).append(path)
     worst = 0
     for (kind, *flags), paths in sorted(groups.items()):

@@ -3,7 +3,7 @@
 """Checks that PyTorch's memory viewer and tools can open a pickle, strictly by the rules that their
 readers rely on, without either of them. view.mjs does the same with the viewer itself.
 
-    check_viewer.py [--quiet] [--complete] FILE...
+    check_viewer.py [--quiet] [--complete] [--stacks] FILE...
 
  1. Opcodes: only those that the viewer's own reader knows; protocol 2; nothing that executes; no
     more items at once than a call of a function can have arguments.
@@ -17,10 +17,13 @@ readers rely on, without either of them. view.mjs does the same with the viewer 
  5. Segments, as that view keeps them: memory of one stream is joined, of two never, and what an
     entry takes away must lie within one of them. Once as PyTorch up to 2.6 names streams, where
     those of a trace that is all on stream 0 have none, and once as later ones do.
- 6. Streams: memory of a private pool of a capture, which belongs to no stream, is on none that a
+ 6. Sizes: what is said of one block is the same size wherever it is said.
+ 7. Streams: memory of a private pool of a capture, which belongs to no stream, is on none that a
     program can have.
+ 8. Reasons: what an allocation failed for was more than there was.
 
 --complete: the trace must begin with nothing.
+--stacks: every allocation and every free must say where it was called from.
 
 Exit codes: 0 all is well; 1 something is not, and is named; 2 wrong usage.
 """
@@ -237,6 +240,26 @@ class Segments:
             self.map(base, base + entry["size"], stream)
 
 
+class Sizes:
+    """Of the blocks that there are at a moment, on the way back through a trace."""
+
+    def __init__(self, segments):
+        self.sizes = {block["address"]: block["requested_size"] for segment in segments
+                      for block in segment["blocks"] if block["state"] != "inactive"}
+
+    def back(self, entry):
+        if entry["action"] not in ("alloc", "free_requested", "free_completed"):
+            return
+        address, size = entry["addr"], entry["size"]
+        if entry["action"] != "free_completed":
+            want(self.sizes.get(address) == size, hex(address), "has", size, "bytes here and",
+                 self.sizes.get(address), "later")
+        if entry["action"] == "alloc":
+            del self.sizes[address]
+        else:
+            self.sizes[address] = size
+
+
 def check_entry(what, entry):
     check_keys(what, entry, ENTRY)
     want(entry["action"] in ACTIONS, what, "is", entry["action"])
@@ -248,7 +271,7 @@ def check_entry(what, entry):
 
 def check_trace(device, trace, segments, options, has_streams):
     """Goes back through the trace of a device as each of the viewers does."""
-    replay = Replay(segments)
+    replay, sizes = Replay(segments), Sizes(segments)
     viewers = [(Segments(segments), lambda entry: entry["stream"]),
                (Segments(segments), lambda entry: entry["stream"] if has_streams else None)]
     time = None
@@ -259,8 +282,11 @@ def check_trace(device, trace, segments, options, has_streams):
         time = entry["time_us"]
         try:
             replay.back(entry)
+            sizes.back(entry)
             for viewer, stream in viewers:
                 viewer.back(entry, stream(entry))
+            want(not options.stacks or entry["action"] not in ("alloc", "free_requested")
+                 or entry.get("frames"), "it has no stack")
         except Wrong as wrong:
             raise Wrong(f"{what}, {entry['action']}: {wrong}") from None
     want(not options.complete or not (replay.blocks or replay.mapped), "device", device,
@@ -269,7 +295,7 @@ def check_trace(device, trace, segments, options, has_streams):
 
 
 def check_streams(snapshot):
-    """Rule 6, of pickles of Tenure's, which say which pools are of captures."""
+    """Rule 7, of pickles of Tenure's, which say which pools are of captures."""
     graphs = {(pool["device"], pool["number"]) for pool in snapshot["tenure"]["pools"]
               if pool.get("kind") == "graph"}
     for number, segment in enumerate(snapshot["segments"]):
@@ -297,6 +323,9 @@ def check(snapshot, options):
                     options, has_streams)
     if "tenure" in snapshot:
         check_streams(snapshot)
+        for entry in (entry for trace in snapshot["device_traces"] for entry in trace):
+            want(entry["action"] != "oom" or entry["device_free"] < entry["size"], "no room for",
+                 entry["size"], "bytes, and", entry.get("device_free"), "were free")
         left_out = snapshot["tenure"]["records_left_out"]
         want(not options.complete or left_out == 0, left_out, "records were left out")
 
@@ -306,6 +335,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--complete", action="store_true")
+    parser.add_argument("--stacks", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
     worst = 0

@@ -11,6 +11,10 @@
  *   NO_STREAM = 0: default-stream, where the viewer loses segments
  *   stream_latest not given to memory: adopted, likewise
  *   moment_put left out: off, likewise, and nothing, where a viewer finds no device
+ *   slack = 0 in count_freed, trace->before not set in grow_back, tnri_note_grown only where there
+ *     is more memory: stacks, where a block has two sizes
+ *   tnri_note_begin left out of tnr_commit or tnr_free_sync: stacks, where one is missing
+ *   device_free given to tnri_note_oom: stacks, where there was room
  */
 #include "unit/unit.h"
 
@@ -121,6 +125,48 @@ static void of_two_devices(void **state)
                 assert_ok(tnr_free(blocks[device][i]));
 }
 
+/* Blocks that grow, and blocks that wait for other streams, of sizes that are no multiple of what
+ * is set aside; and what a limit refuses while the device has room. */
+static void of_blocks_that_grow_and_wait(void **state)
+{
+    (void)state;
+    unit_start("history:full", NULL);
+    CUcontext context;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    tnr_stream own = unit_stream(0);
+    tnr_stream other = unit_stream(0);
+    void *growing[2];
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tnr_reserve(&growing[i], 64 * MIB, 0, own));
+        assert_ok(tnr_commit(growing[i], 3 * MIB - 5));
+        assert_ok(tnr_commit(growing[i], 3 * MIB + 7)); /* within its last page */
+        assert_ok(tnr_commit(growing[i], 9 * MIB + 5));
+    }
+    assert_ok(tnr_free(growing[0]));
+    void *blocks[6];
+    for (size_t i = 0; i < 6; i++) {
+        blocks[i] = unit_malloc((i + 1) * MIB - 77, own);
+        assert_int_equal(cuMemsetD8Async((CUdeviceptr)(uintptr_t)blocks[i], 1, MIB / 2, other),
+                         CUDA_SUCCESS);
+        assert_ok(tnr_record_use(blocks[i], other));
+        assert_ok(i % 2 == 0 ? tnr_free(blocks[i]) : tnr_free_sync(blocks[i]));
+        if (i == 2) { /* the first three wait no more */
+            assert_int_equal(cuStreamSynchronize(other), CUDA_SUCCESS);
+            assert_ok(tnr_trim(NULL, 0, 0));
+            assert_int_equal(unit_stats().blocks_retired, 0);
+        }
+    }
+    assert_in_range(unit_stats().blocks_retired, 1, 3);
+    void *ptr;
+    assert_ok(tnr_limit_set(unit_stats().reserved_bytes.current + 4 * MIB, 0));
+    assert_error(tnr_malloc(&ptr, 100 * MIB, 0, own), TNR_ERR_LIMIT, NULL);
+    write_both("stacks-complete");
+    assert_ok(tnr_free(growing[1]));
+    assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+}
+
 static void of_many_blocks_and_records(void **state)
 {
     (void)state;
@@ -185,6 +231,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(on_the_default_stream, unit_stop),
         cmocka_unit_test_teardown(of_streams_that_ended, unit_stop),
         cmocka_unit_test_teardown(of_two_devices, unit_stop),
+        cmocka_unit_test_teardown(of_blocks_that_grow_and_wait, unit_stop),
         cmocka_unit_test_teardown(of_many_blocks_and_records, unit_stop),
         cmocka_unit_test_teardown(of_a_full_ring, unit_stop),
         cmocka_unit_test_teardown(of_nothing, unit_stop),

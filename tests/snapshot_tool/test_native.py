@@ -9,6 +9,7 @@ out.
 import gzip
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 import unittest
@@ -54,6 +55,20 @@ class Native(CommandTest):
         self.assertGreater(expected["reserved_bytes"], 0)
         for name in ["b.pickle", "c.json.gz", "d.pickle.gz"]:
             self.assertEqual(self.summary(self.taken(name)), expected, name)
+
+    def test_settings_are_those_in_force(self):
+        def settings(name):
+            path = self.folder / name
+            self.run_tenure("replay", "--driver", "sim", "--check", "none", "--conf",
+                            "history:light,max_split_size_mb:64,roundup_power2_divisions:4,"
+                            f"snapshot_at_exit:{path}", TRACE)
+            if name.endswith("json"):
+                return json.loads(path.read_bytes())["settings"]
+            return pickle.loads(path.read_bytes())["allocator_settings"]
+        written = settings("a.pickle")
+        self.assertEqual(written["max_split_size_mb"], "64")
+        self.assertEqual({**written, "snapshot_at_exit": ""},
+                         {**settings("a.json"), "snapshot_at_exit": ""})
 
     def test_history_is_the_trace(self):
         with gzip.open(TRACE, "rt") as file:

@@ -79,6 +79,8 @@ typedef struct writer {
     uint32_t keys[KEYS_COUNT];
     uint64_t left_out[RECORD_KINDS_COUNT]; /* records without an equivalent */
     uint64_t modules_lost;
+    map64 grown; /* address -> the latest growth there, as the number of its record */
+    int is_short; /* 1: it has no memory */
 } writer;
 
 /* ---- things that come again ----------------------------------------------------------------- */
@@ -321,8 +323,6 @@ static void entry_write(writer *to, const record *event, torch_action action)
 {
     int of_block = action <= TORCH_FREE_COMPLETED || action == TORCH_OOM;
     uint64_t size = of_block ? event->requested_bytes : event->bytes;
-    if (event->kind == RECORD_GROW)
-        size = action == TORCH_ALLOC ? event->bytes : record_grow_before(event);
     pickle_list_item(&to->to);
     pickle_dict_begin(&to->to);
     key(to, KEY_ACTION);
@@ -375,6 +375,21 @@ static void moment_write(writer *to)
     entry_write(to, &moment, TORCH_SNAPSHOT);
 }
 
+/* A block that grows is freed as it was asked for before, which the record of the growth before
+ * says, and allocated again. */
+static int growth_write(writer *to, const record *event, size_t number,
+                        const torch_action actions[ENTRIES_MAX])
+{
+    record freed = *event;
+    uint32_t at = map64_get(&to->grown, event->address);
+    freed.requested_bytes = record_grow_before(event);
+    if (at != MAP64_ABSENT && MODEL_AT(to->in->records, record, at)->bytes == freed.requested_bytes)
+        freed.requested_bytes = MODEL_AT(to->in->records, record, at)->requested_bytes;
+    for (size_t k = 0; k < ENTRIES_MAX && actions[k] != TORCH_ACTIONS_COUNT; k++)
+        entry_write(to, actions[k] == TORCH_ALLOC ? event : &freed, actions[k]);
+    return map64_put(&to->grown, event->address, (uint32_t)number);
+}
+
 static void record_write(writer *to, const record *event, size_t number, size_t first, size_t count)
 {
     torch_action actions[ENTRIES_MAX];
@@ -383,6 +398,8 @@ static void record_write(writer *to, const record *event, size_t number, size_t 
         to->left_out[event->kind]++;
     else if (*MODEL_AT(to->history.contradicts, unsigned char, number))
         return;
+    else if (event->kind == RECORD_GROW)
+        to->is_short |= growth_write(to, event, number, actions) != 0;
     else if (count > 0 && to->in->origin == ORIGIN_TENURE)
         parts_write(to, event, actions[0], first, count);
     else
@@ -566,6 +583,7 @@ static int memos_start(writer *to)
 int encode_torch(const model *snapshot, output *out, losses *lost)
 {
     writer to = {.in = snapshot, .lost = lost};
+    map64_start(&to.grown, snapshot->limits);
     int code = rewind_run(snapshot, &to.history);
     if (code == 0)
         code = memos_start(&to);
@@ -580,7 +598,9 @@ int encode_torch(const model *snapshot, output *out, losses *lost)
         pickle_dict_end(&to.to);
         pickle_end(&to.to);
         losses_find(&to);
+        code = to.is_short ? -1 : 0;
     }
+    map64_release(&to.grown);
     rewind_release(&to.history);
     array_release(&to.stack_memos, snapshot->limits, sizeof(uint32_t));
     array_release(&to.frame_memos, snapshot->limits, sizeof(uint32_t));
