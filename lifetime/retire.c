@@ -175,10 +175,14 @@ static uint32_t uses_distribute(tnri_uses *uses, tnri_stream *own, int *by_order
     return over;
 }
 
-/* Counts the uses of a block that is retired now; this thread is one that looks at it. Under the
- * arena's lock. */
-static void uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
+/* Counts the uses of a block that is retired now; this thread is one that looks at it. Returns the
+ * arena's stream, with a reference; null for a graph pool's. If another stream adopts the arena, it
+ * is ordered after this one. Under the arena's lock. */
+static tnri_stream *uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
 {
+    tnri_stream *own = atomic_load_explicit(&arena->stream, memory_order_relaxed);
+    if (own != NULL)
+        tnri_stream_hold(own);
     uses->bytes = uses->block->bytes;
     if (!uses->is_freed)
         uses->freed_ticks = tnri_ticks();
@@ -189,15 +193,15 @@ static void uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
     atomic_store(&uses->pending, count + (fenced ? 1u : 0u));
     tnri_life *life = atomic_load(&arena->life);
     atomic_fetch_add(&life->coming, 1);
+    return own;
 }
 
-/* From there to wherever its uses allow. No lock held. */
-static void uses_settle(tnri_arena *arena, tnri_uses *uses, int fenced)
+/* From there to wherever its uses allow; gives up the reference to the stream. No lock held. */
+static void uses_settle(tnri_arena *arena, tnri_uses *uses, tnri_stream *own, int fenced)
 {
     tnri_life *life = atomic_load(&arena->life);
     life_append(life, uses);
     atomic_fetch_sub(&life->coming, 1); /* this thread's look keeps the arena */
-    tnri_stream *own = tnri_arena_stream(arena);
     int by_order = 0;
     uint32_t over = uses_distribute(uses, own, &by_order);
     if (own != NULL)
@@ -212,11 +216,11 @@ static void uses_settle(tnri_arena *arena, tnri_uses *uses, int fenced)
 static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
 {
     tnri_uses *uses = block->uses;
-    uses_count(arena, uses, fenced);
+    tnri_stream *own = uses_count(arena, uses, fenced);
     tnri_arena_count_freed(arena, block);
     tnri_world_retire(block->world, block);
     tnri_lock_release(&arena->lock);
-    uses_settle(arena, uses, fenced);
+    uses_settle(arena, uses, own, fenced);
 }
 
 /* Marks what is open of a block that nobody else knows of. What was marked before a failure stays
@@ -247,10 +251,10 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
         return status;
     tnri_arena_enter(arena);
     int is_fenced = uses->is_sync || uses->is_homeless;
-    uses_count(arena, uses, is_fenced);
+    tnri_stream *own = uses_count(arena, uses, is_fenced);
     arena->held_count--;
     tnri_lock_release(&arena->lock);
-    uses_settle(arena, uses, is_fenced);
+    uses_settle(arena, uses, own, is_fenced);
     return TNR_OK;
 }
 

@@ -273,8 +273,10 @@ static inline int use_enter_again(tnri_arena *arena, const void *ptr, tnri_strea
 /* What tnr_record_use and tnr_record_stream begin with: the block's arena and the stream's object,
  * which is null for the block's own stream once the block is known to be live, and for a stream
  * that is being captured, of which the layer above has taken note. */
-static inline tnr_status use_begin(const void *ptr, tnr_stream handle, int until_free,
-                                   tnri_arena **arena, tnri_stream **stream)
+static inline __attribute__((always_inline)) tnr_status use_begin(const void *ptr,
+                                                                  tnr_stream handle, int until_free,
+                                                                  tnri_arena **arena,
+                                                                  tnri_stream **stream)
 {
     *stream = NULL;
     tnr_status status = arena_of(ptr, arena);

@@ -273,20 +273,23 @@ tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 /* The first slot from `slot` on that is not empty, going round. There is one. A block that is
  * handed out again leaves its slot's bit behind; it goes here. One that is merged does not: else
  * each second slot that is looked at would be empty, and nothing could predict which. */
-static unsigned bins_next(tnri_bins *bins, unsigned slot)
+static inline __attribute__((always_inline)) unsigned bins_next(const tnri_bins *bins,
+                                                                unsigned slot)
 {
+    uint64_t *words = bins->words;
+    tnri_block **slots = bins->slots;
     unsigned word = slot / 64;
-    uint64_t bits = bins->words[word] & ~(uint64_t)0 << slot % 64;
+    uint64_t bits = words[word] & ~(uint64_t)0 << slot % 64;
     for (;;) {
         while (bits == 0) {
             word = (word + 1) % (TNRI_BIN_SLOTS / 64);
-            bits = bins->words[word];
+            bits = words[word];
         }
         slot = word * 64 + (unsigned)__builtin_ctzll(bits);
-        if (tnri_likely(bins->slots[slot] != NULL))
+        if (tnri_likely(slots[slot] != NULL))
             return slot;
         bits &= bits - 1;
-        bins->words[word] &= ~((uint64_t)1 << slot % 64);
+        words[word] &= ~((uint64_t)1 << slot % 64);
     }
 }
 

@@ -133,8 +133,8 @@ static TNRI_SELDOM int stream_refuses_mark(tnri_stream *stream)
 }
 
 /* A mark without a spare event of the stream's own. */
-static TNRI_SELDOM tnr_status stream_mark_seldom(tnri_stream *stream, tnri_event **event,
-                                                 uint64_t *number)
+static inline tnr_status stream_mark_seldom(tnri_stream *stream, tnri_event **event,
+                                            uint64_t *number)
 {
     /* Only default streams, and making an event, need the context; switching to it is dear. */
     *event = stream->is_default ? NULL : tnri_event_take_spare(stream->device);

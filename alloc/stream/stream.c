@@ -56,11 +56,6 @@ void tnri_streams_listen(tnri_stream_listener listener)
 
 /* ---- references ----------------------------------------------------------------------------- */
 
-void tnri_stream_hold(tnri_stream *stream)
-{
-    atomic_fetch_add_explicit(&stream->holders, 1, memory_order_relaxed);
-}
-
 /* Adds a reference if there is one; without, there will never be one again. */
 static int stream_try_hold(tnri_stream *stream)
 {
@@ -74,10 +69,8 @@ static int stream_try_hold(tnri_stream *stream)
 
 /* Any lock may be held, so the object is only put where the next one who has the registry's lock
  * finds it. */
-void tnri_stream_drop(tnri_stream *stream)
+TNRI_SELDOM void tnri_stream_idle(tnri_stream *stream)
 {
-    if (tnri_likely(atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) != 1))
-        return;
     tnri_stream *next = atomic_load_explicit(&registry.idle, memory_order_relaxed);
     do
         atomic_store_explicit(&stream->idle_next, next, memory_order_relaxed);

@@ -123,8 +123,18 @@ tnr_status tnri_stream_find_captured(tnri_device *device, tnr_stream handle, tnr
 /* 1 if the stream has an object. The driver is not asked: the handle may be one that is gone. */
 int tnri_stream_is_known(const tnri_device *device, tnr_stream handle);
 
-void tnri_stream_hold(tnri_stream *stream);
-void tnri_stream_drop(tnri_stream *stream);
+static inline void tnri_stream_hold(tnri_stream *stream)
+{
+    atomic_fetch_add_explicit(&stream->holders, 1, memory_order_relaxed);
+}
+
+/* tnri_stream_idle: nobody refers to the object any more. Any lock may be held. */
+void tnri_stream_idle(tnri_stream *stream);
+static inline void tnri_stream_drop(tnri_stream *stream)
+{
+    if (tnri_unlikely(atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) == 1))
+        tnri_stream_idle(stream);
+}
 
 /* Walks the streams of a device that are in use: those that live, and ended ones whose work, or
  * whose uses, are not known to be over. Null gives the first, null is the end. The one that a walk

@@ -211,7 +211,7 @@ MUTANTS = [
      "",
      "a block that was taken from its bin can be taken again"),
     ("bin_bit_stays", "alloc/arena/world.c",
-     "        if (tnri_likely(bins->slots[slot] != NULL))\n"
+     "        if (tnri_likely(slots[slot] != NULL))\n"
      "            return slot;\n",
      "        return slot;\n",
      "a bin that has become empty still counts as one with blocks"),
@@ -248,13 +248,11 @@ MUTANTS = [
      "        if (state == TNRI_LIVE && world->count_in[state] > 0)\n"
      "            return 0;",
      "a trim takes the records of memory that is there"),
-    ("object_reused_early", "alloc/stream/stream.c",
-     "    if (tnri_likely(atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) "
-     "!= 1))\n"
-     "        return;",
-     "    if (tnri_likely(atomic_fetch_sub_explicit(&stream->holders, 1, memory_order_acq_rel) "
-     "!= 2))\n"
-     "        return;",
+    ("object_reused_early", "alloc/stream/stream.h",
+     "memory_order_acq_rel) == 1))\n"
+     "        tnri_stream_idle(stream);",
+     "memory_order_acq_rel) == 2))\n"
+     "        tnri_stream_idle(stream);",
      "a stream's object is used again while somebody refers to it"),
     # ---- alloc: limits and giving back
     ("reclaim_gives_up", "alloc/pool/reclaim.c",
