@@ -127,10 +127,15 @@ TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
  * default pool. Usually makes no driver call and takes one lock that only this stream's users
  * share. Otherwise it maps memory, and as the last resort waits for the device.
  *
+ * The driver is asked about a stream when it is first allocated on. It must live: the driver ends
+ * the process when it is asked about a handle that it never gave out, or that is gone ("Handles of
+ * CUDA" in docs/errors.md). What it does recognise as none, and a stream of another device or
+ * context, is TNR_ERR_INVALID_STREAM.
+ *
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY,
- * TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, and those of tnr_init.
- * Since 0.1.0. */
+ * TNR_ERR_INVALID_STREAM, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE,
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, and
+ * those of tnr_init. Since 0.1.0; TNR_ERR_INVALID_STREAM since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_malloc(void **ptr, size_t bytes, int device,
                                             tnr_stream stream);
 
