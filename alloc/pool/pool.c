@@ -274,6 +274,11 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnri_arena *firs
     }
     tnri_lock_take(&pool->lock);
     tnri_arena *other = first == NULL ? table_find(pool, stream) : NULL;
+    /* While a capture is under way the legacy stream cannot be made to wait; it gets an arena of
+     * its own, and the other one waits for another stream. */
+    if (first == NULL && other == NULL && status == TNR_ERR_CAPTURE &&
+        (other = arena_make(pool, stream)) != NULL)
+        tnri_lane_settle(other);
     *found = other != NULL ? other : status == TNR_OK ? arena : first;
     if (*found == arena)
         arena_give(pool, arena, stream, first);
@@ -285,8 +290,7 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnri_arena *firs
         return TNR_OK;
     if (status != TNR_ERR_CAPTURE)
         return status;
-    return tnri_error(status, "stream %p was drawn into a capture while it was allocated on.",
-                      (void *)stream->handle);
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a stream.");
 }
 
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream handle, tnri_arena **found)

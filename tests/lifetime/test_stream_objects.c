@@ -269,6 +269,31 @@ static void a_stream_adopts_one_arena(void **state)
     life_gate_open(1);
 }
 
+/* While something captures, the legacy stream cannot be made to wait for the end of another one: it
+ * gets an arena of its own. (Found by the fuzzer, seed 961565.) */
+static void the_legacy_stream_adopts_nothing_in_a_capture(void **state)
+{
+    (void)state;
+    life_start(NULL, NULL, NULL);
+    tnr_stream ended = life_stream(CU_STREAM_NON_BLOCKING);
+    life_gate_close(0, ended);
+    assert_ok(tnr_free(unit_malloc(MIB, ended)));
+    assert_ok(tnr_stream_destroying(0, ended));
+    assert_int_equal(cuStreamDestroy(ended), CUDA_SUCCESS);
+    tnr_stream blocking = life_stream(CU_STREAM_DEFAULT);
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    options.mode = TNR_CAPTURE_RELAXED;
+    assert_ok(tnr_capture_begin(0, blocking, &options));
+    assert_ok(tnr_free(unit_malloc(512, NULL)));
+    CUstreamCaptureStatus status;
+    assert_int_equal(cuStreamIsCapturing(blocking, &status), CUDA_SUCCESS);
+    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    tnr_cuda_graph graph;
+    assert_ok(tnr_capture_end(&graph, NULL, 0, blocking));
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    life_gate_open(0);
+}
+
 /* ---- streams that do not exist -------------------------------------------------------------- */
 
 static void streams_that_do_not_exist(void **state)
@@ -323,6 +348,7 @@ int main(void)
         cmocka_unit_test_teardown(nothing_is_reaped_in_a_capture, life_stop),
         cmocka_unit_test_teardown(an_idle_stream_is_small, life_stop),
         cmocka_unit_test_teardown(a_stream_adopts_one_arena, life_stop),
+        cmocka_unit_test_teardown(the_legacy_stream_adopts_nothing_in_a_capture, life_stop),
         cmocka_unit_test_teardown(streams_that_do_not_exist, life_stop),
         cmocka_unit_test_teardown(a_clock_forgets_the_oldest, life_stop),
     };
