@@ -176,11 +176,14 @@ static uint32_t uses_distribute(tnri_uses *uses, tnri_stream *own, int *by_order
 }
 
 /* Counts the uses of a block that is retired now; this thread is one that looks at it. Returns the
- * arena's stream, with a reference; null for a graph pool's. If another stream adopts the arena, it
- * is ordered after this one. Under the arena's lock. */
+ * arena's stream, with a reference; null for a graph pool's, and for one that has ended: nothing of
+ * it comes after a use. If another stream adopts the arena, it is ordered after this one. Under the
+ * arena's lock. */
 static tnri_stream *uses_count(tnri_arena *arena, tnri_uses *uses, int fenced)
 {
     tnri_stream *own = atomic_load_explicit(&arena->stream, memory_order_relaxed);
+    if (own != NULL && atomic_load(&own->seal) != NULL)
+        own = NULL;
     if (own != NULL)
         tnri_stream_hold(own);
     uses->bytes = uses->block->bytes;
