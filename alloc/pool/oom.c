@@ -56,16 +56,20 @@ int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request)
     return callback != NULL && callback(&info, user) != 0;
 }
 
-/* One stream's share of a device. */
+/*
+ * One stream's share of a device. It outlives the walk, so it copies the pool's name: the pool may
+ * end, and its record be another pool's, before the report is written.
+ */
 typedef struct holder {
-    tnr_pool pool;
+    char pool_name[TNRI_POOL_NAME_BYTES];
     tnr_stream stream;
     size_t live, idle, retired, largest;
 } holder;
 
 static holder holder_of(tnri_arena *arena)
 {
-    holder h = {arena->pool, tnri_arena_handle(arena), 0, 0, 0, 0};
+    holder h = {.stream = tnri_arena_handle(arena)};
+    memcpy(h.pool_name, arena->pool->name, sizeof(h.pool_name));
     tnri_arena_enter(arena);
     for (int i = 0; i < TNRI_WORLDS; i++) {
         const tnri_world *world = &arena->worlds[i];
@@ -156,7 +160,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         TNRI_BYTES(atomic_load(&device->reserved_bytes)), TNRI_BYTES(total.live),
         TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);
     for (size_t i = 0; i < count; i++)
-        tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", holders[i].pool->name,
+        tnri_error_append("\n  pool \"%s\", stream %p: %s live, %s free", holders[i].pool_name,
                           (void *)holders[i].stream, TNRI_BYTES(holders[i].live),
                           TNRI_BYTES(holders[i].idle));
     if (total.idle >= request->bytes && tnri_conf_get()->cross_stream != TNRI_CROSS_WAIT)

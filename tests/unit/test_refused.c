@@ -69,7 +69,13 @@ static void refuse(int first, int last, int error)
 /* The C library's own function of that name. */
 #define ORIGINAL(name) ((__typeof__(&(name)))(uintptr_t)dlsym(RTLD_NEXT, #name))
 
-long syscall(long number, ...)
+/*
+ * Callers pass fewer arguments than these functions hand on. The registers and the stack beyond
+ * hold whatever was there, and the kernel does not look at it. AddressSanitizer must not either.
+ */
+#define HANDS_ON __attribute__((no_sanitize("address")))
+
+HANDS_ON long syscall(long number, ...)
 {
     va_list arguments;
     long of[6];
@@ -85,7 +91,7 @@ long syscall(long number, ...)
     return result;
 }
 
-int prctl(int option, ...)
+HANDS_ON int prctl(int option, ...)
 {
     va_list arguments;
     unsigned long of[4];
