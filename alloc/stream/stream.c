@@ -118,18 +118,21 @@ static void threads_remove(tnri_stream *stream)
     registry.threads_count--;
 }
 
-/* Nobody walks past the object any more: it leaves the list if nothing of it pends. Either whoever
- * adds a use sees that it is not in the list, or this thread sees the use. Under the registry's
- * lock. */
-static void poll_leave(tnri_stream *stream)
+/* Takes out of the list of polled streams what a walk finds at a link, if nothing of it pends and
+ * no other walk stands there; 0 if it stays. Either whoever adds a use sees that the stream is not
+ * in the list, or this thread sees the use. Under the registry's lock. */
+static int poll_leave(tnri_stream **link)
 {
-    if (atomic_load(&stream->pending_count) > 0)
-        return;
+    tnri_stream *stream = *link;
+    if (stream->poll_walks > 0 || atomic_load(&stream->pending_count) > 0)
+        return 0;
     atomic_store(&stream->is_polled, 0);
-    if (atomic_load(&stream->pending_count) > 0)
+    if (atomic_load(&stream->pending_count) > 0) {
         atomic_store(&stream->is_polled, 1);
-    else
-        list_remove(&registry.polled, stream, NEXT(poll));
+        return 0;
+    }
+    *link = stream->poll_next;
+    return 1;
 }
 
 /* Gives up what an object without a reference has. Under the registry's lock. */
@@ -454,14 +457,25 @@ tnri_stream *tnri_stream_walk(const tnri_device *device, tnri_stream *stream)
     return next;
 }
 
+/* 1 if a walk stops there, with a reference: uses of the device's stream pend. */
+static int poll_try_hold(tnri_stream *stream, const tnri_device *device)
+{
+    return stream->device == device && atomic_load(&stream->pending_count) > 0 &&
+           stream_try_hold(stream);
+}
+
+/* A stream whose last pending use a walk ends stays in the list until the next walk. One that is
+ * used all the time would leave and enter it with each use, each time under the lock. */
 tnri_stream *tnri_stream_walk_pending(const tnri_device *device, tnri_stream *stream)
 {
     tnri_lock_take(&registry.lock);
-    tnri_stream *next = stream == NULL ? registry.polled : stream->poll_next;
-    if (stream != NULL && --stream->poll_walks == 0)
-        poll_leave(stream);
-    while (next != NULL && !(next->device == device && stream_try_hold(next)))
-        next = next->poll_next;
+    tnri_stream **link = stream == NULL ? &registry.polled : &stream->poll_next;
+    if (stream != NULL)
+        stream->poll_walks--;
+    while (*link != NULL && !poll_try_hold(*link, device))
+        if (!poll_leave(link))
+            link = &(*link)->poll_next;
+    tnri_stream *next = *link;
     if (next != NULL)
         next->poll_walks++;
     tnri_lock_release(&registry.lock);
