@@ -106,14 +106,15 @@ static int pools_add(judge *self, tnri_device *device)
 }
 
 /* Notes blocks that the graph keeps: live ones, and freed ones that wait for it. */
-static int kept_add(judge *self, tnri_uses *const *holds, size_t count)
+static int kept_add(judge *self, const tnri_set *holds)
 {
     int ok = 1;
-    for (size_t i = 0; ok && i < count; i++) {
-        tnri_arena *arena = holds[i]->arena;
+    for (size_t i = 0; ok && i < holds->count; i++) {
+        const tnri_uses *uses = holds->members[i];
+        tnri_arena *arena = uses->arena;
         tnri_arena_enter(arena);
-        uintptr_t base = holds[i]->block->base;
-        size_t bytes = holds[i]->block->bytes;
+        uintptr_t base = uses->block->base;
+        size_t bytes = uses->block->bytes;
         tnri_lock_release(&arena->lock);
         ok = regions_add(&self->kept, base, bytes, arena);
     }
@@ -130,8 +131,7 @@ static tnr_status judge_begin(judge *self)
     }
     const tnri_graph *graph = self->graph;
     if (ok && graph != NULL)
-        ok = kept_add(self, graph->holds, graph->holds_count) &&
-             kept_add(self, graph->late, graph->late_count);
+        ok = kept_add(self, &graph->holds) && kept_add(self, &graph->late);
     if (!ok)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the audit of a graph.");
     regions_sort(&self->spans);

@@ -135,7 +135,7 @@ static void capture_free(tnri_capture *capture)
     if (capture->origin_object != NULL)
         tnri_stream_drop(capture->origin_object);
     tnri_host_free(capture->threads, capture->threads_room * sizeof(capture->threads[0]));
-    tnri_host_free(capture->kept, capture->kept_room * sizeof(capture->kept[0]));
+    tnri_set_free(&capture->kept);
     tnri_host_free(capture, sizeof(*capture));
 }
 
@@ -182,10 +182,12 @@ void tnri_capture_enter(tnri_capture *capture, cuuint64_t id)
 
 tnr_status tnri_capture_keep(tnri_capture *capture, tnri_arena *arena, tnri_block *block)
 {
-    if (!TNRI_ARRAY_GROW(capture->kept, capture->kept_room, capture->kept_count + 1))
+    tnri_uses *uses;
+    if (!tnri_set_reserve(&capture->kept))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to keep a block for a capture.");
-    tnr_status status = tnri_hold_add(arena, block, &capture->kept[capture->kept_count]);
-    capture->kept_count += status == TNR_OK;
+    tnr_status status = tnri_hold_add(arena, block, &uses);
+    if (status == TNR_OK)
+        tnri_set_add(&capture->kept, uses);
     return status;
 }
 
@@ -194,19 +196,10 @@ tnr_status tnri_capture_keep(tnri_capture *capture, tnri_arena *arena, tnri_bloc
 /* What was freed while the capture went on goes its way, or to the graph. */
 static void kept_let_go(tnri_capture *capture, tnri_ending ending)
 {
-    tnri_visit visit;
-    if (capture->kept_count == 0)
-        return;
-    if (ending == TNRI_ENDING_UNREAD) {
-        tnri_graph_take_holds(capture->graph, &capture->kept, &capture->kept_count,
-                              &capture->kept_room);
-        return;
-    }
-    int is_inside = tnri_device_enter(capture->device, &visit) == TNR_OK;
-    for (size_t i = 0; i < capture->kept_count; i++)
-        tnri_hold_end(capture->kept[i]); /* what fails is tried again later */
-    if (is_inside)
-        tnri_device_leave(&visit);
+    if (ending == TNRI_ENDING_UNREAD)
+        tnri_graph_take_holds(capture->graph, &capture->kept);
+    else
+        tnri_holds_let_go(capture->device, &capture->kept);
 }
 
 void tnri_capture_finish(tnri_capture *capture, tnri_ending ending)

@@ -29,8 +29,8 @@ typedef struct tnri_capture {
     size_t threads_count, threads_room;
     tnri_order order;
     tnri_captured *live; /* handed out in it */
-    tnri_uses **kept;    /* freed while it went on, and held: none that was handed out in it */
-    size_t kept_count, kept_room;
+    tnri_set kept;       /* of tnri_uses: freed while it went on, and held; none that was handed
+                          * out in it */
 } tnri_capture;
 
 /* Where a stream stands: its capture and its frontier, which is the driver's and valid until its

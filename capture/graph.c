@@ -177,72 +177,111 @@ static void tether_give_up(tnri_graph *graph)
 
 /* ---- holds ---------------------------------------------------------------------------------- */
 
-int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses)
+static int set_keeps_of(const tnri_set *holds, const tnri_arena *arena)
 {
-    for (size_t i = graph->holds_count; i-- > 0;)
-        if (graph->holds[i] == uses)
+    for (size_t i = 0; i < holds->count; i++) {
+        const tnri_uses *uses = holds->members[i];
+        if (uses->arena == arena)
             return 1;
-    for (size_t i = 0; i < graph->late_count; i++)
-        if (graph->late[i] == uses)
-            return 1;
+    }
     return 0;
 }
 
 int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena)
 {
-    for (size_t i = 0; i < graph->holds_count; i++)
-        if (graph->holds[i]->arena == arena)
-            return 1;
-    for (size_t i = 0; i < graph->late_count; i++)
-        if (graph->late[i]->arena == arena)
-            return 1;
-    return 0;
+    return set_keeps_of(&graph->holds, arena) || set_keeps_of(&graph->late, arena);
 }
 
 /* Notes that a block of the pool is kept; 0 if there is no host memory. */
 static int graph_note_pool(tnri_graph *graph, tnr_pool pool)
 {
-    if (graph->place != NULL && graph->place->pool == pool)
+    if ((graph->place != NULL && graph->place->pool == pool) || tnri_set_has(&graph->outside, pool))
         return 1;
-    for (size_t i = graph->outside_count; i-- > 0;)
-        if (graph->outside[i] == pool)
-            return 1;
-    if (!TNRI_ARRAY_GROW(graph->outside, graph->outside_room, graph->outside_count + 1))
+    if (!tnri_set_reserve(&graph->outside))
         return 0;
-    graph->outside[graph->outside_count++] = pool;
+    tnri_set_add(&graph->outside, pool);
     return 1;
+}
+
+/* The same of all that a set holds. */
+static int graph_note_pools(tnri_graph *graph, const tnri_set *holds)
+{
+    int ok = 1;
+    for (size_t i = 0; i < holds->count; i++) {
+        const tnri_uses *uses = holds->members[i];
+        ok &= graph_note_pool(graph, uses->arena->pool);
+    }
+    return ok;
 }
 
 tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block)
 {
+    tnri_uses *uses;
     tnri_assert_held(&arena->lock);
-    if (block->uses != NULL && tnri_graph_has_hold(graph, block->uses))
+    if (block->uses != NULL && tnri_set_has(&graph->holds, block->uses))
         return TNR_OK;
-    if (!TNRI_ARRAY_GROW(graph->holds, graph->holds_room, graph->holds_count + 1) ||
-        !graph_note_pool(graph, arena->pool))
+    if (!tnri_set_reserve(&graph->holds) || !graph_note_pool(graph, arena->pool))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to keep a block for a graph.");
-    tnr_status status = tnri_hold_add(arena, block, &graph->holds[graph->holds_count]);
+    tnr_status status = tnri_hold_add(arena, block, &uses);
     if (status == TNR_OK) {
-        graph->holds_count++;
+        tnri_set_add(&graph->holds, uses);
         graph->holds_bytes += block->bytes;
     }
     return status;
 }
 
-void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count, size_t *room)
+void tnri_holds_let_go(tnri_device *device, tnri_set *holds)
 {
-    tnri_assert(graph->late == NULL);
+    tnri_visit visit;
+    int is_inside = holds->count > 0 && tnri_device_enter(device, &visit) == TNR_OK;
+    for (size_t i = 0; i < holds->count; i++)
+        tnri_hold_end(holds->members[i]); /* what fails is tried again later */
+    if (is_inside)
+        tnri_device_leave(&visit);
+    tnri_set_free(holds);
+}
+
+/* Lets go what was taken over and is held by the graph besides: no block is kept twice. */
+static void late_thin(tnri_graph *graph)
+{
+    size_t count = graph->late.count;
+    tnri_set_empty(&graph->late);
+    for (size_t i = 0; i < count; i++) {
+        tnri_uses *uses = graph->late.members[i];
+        if (!tnri_set_has(&graph->holds, uses)) {
+            tnri_set_add(&graph->late, uses);
+            continue;
+        }
+        graph->holds_bytes -= uses->bytes;
+        tnri_hold_end(uses); /* not the last one */
+    }
+}
+
+void tnri_graph_take_holds(tnri_graph *graph, tnri_set *holds)
+{
+    tnri_assert(graph->late.count == 0);
     graph->late = *holds;
-    graph->late_count = *count;
-    graph->late_room = *room;
-    for (size_t i = 0; i < graph->late_count; i++)
-        graph->holds_bytes += graph->late[i]->bytes;
-    for (size_t i = 0; i < graph->late_count; i++)
-        if (!graph_note_pool(graph, graph->late[i]->arena->pool))
-            graph->is_doubtful = 1;
-    *holds = NULL;
-    *count = 0;
-    *room = 0;
+    *holds = (tnri_set){0};
+    for (size_t i = 0; i < graph->late.count; i++) {
+        const tnri_uses *uses = graph->late.members[i];
+        graph->holds_bytes += uses->bytes;
+    }
+    late_thin(graph);
+    if (!graph_note_pools(graph, &graph->late))
+        graph->is_doubtful = 1;
+}
+
+/* The nodes have been read after all: lets go what was taken over. */
+static void late_drop(tnri_graph *graph)
+{
+    for (size_t i = 0; i < graph->late.count; i++) {
+        const tnri_uses *uses = graph->late.members[i];
+        graph->holds_bytes -= uses->bytes;
+    }
+    tnri_holds_let_go(graph->device, &graph->late);
+    /* Pools of which nothing is kept any more may end. Those that are left fit. */
+    tnri_set_empty(&graph->outside);
+    (void)graph_note_pools(graph, &graph->holds);
 }
 
 /* The block that contains the address, if it is live, or freed and held; else null. Under the
@@ -285,6 +324,10 @@ tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_re
     tnri_nodes_sums sums = {0};
     tnr_status status = tnri_nodes_walk(cuda_graph, hold_address, graph, &sums);
     *is_read = status == TNR_OK && sums.unread == 0;
+    if (graph->late.count > 0 && *is_read)
+        late_drop(graph);
+    else if (graph->late.count > 0)
+        late_thin(graph);
     return status;
 }
 
@@ -343,16 +386,21 @@ int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end)
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-static void holds_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, tnr_graph graph,
-                       tnri_uses *const *holds, size_t count)
+static void hold_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, tnr_graph graph,
+                      const tnri_uses *uses)
 {
-    for (size_t i = 0; i < count; i++) {
-        tnri_arena *arena = holds[i]->arena;
-        tnri_arena_enter(arena);
-        uintptr_t base = holds[i]->block->base;
-        tnri_lock_release(&arena->lock);
-        listener->keeps(listener->user, kind, graph, base);
-    }
+    tnri_arena *arena = uses->arena;
+    tnri_arena_enter(arena);
+    uintptr_t base = uses->block->base;
+    tnri_lock_release(&arena->lock);
+    listener->keeps(listener->user, kind, graph, base);
+}
+
+static void holds_tell(const tnri_graph_listener *listener, tnri_wait_kind kind, tnr_graph graph,
+                       const tnri_set *holds)
+{
+    for (size_t i = 0; i < holds->count; i++)
+        hold_tell(listener, kind, graph, holds->members[i]);
 }
 
 static void graph_tell(const tnri_graph_listener *listener, const tnri_graph *graph)
@@ -366,7 +414,7 @@ static void graph_tell(const tnri_graph_listener *listener, const tnri_graph *gr
         .blocks = graph->blocks,
         .reused = graph->reused,
         .launches = graph->launches,
-        .kept_blocks = graph->holds_count + graph->late_count,
+        .kept_blocks = graph->holds.count + graph->late.count,
         .kept_bytes = graph->holds_bytes,
         .is_audited = graph->is_audited,
         .found = graph->verdicts[TNR_AUDIT_OWN] + graph->verdicts[TNR_AUDIT_KEPT] +
@@ -381,8 +429,8 @@ static void graph_tell(const tnri_graph_listener *listener, const tnri_graph *gr
         .unread = graph->unread,
     };
     listener->graph(listener->user, &seen);
-    holds_tell(listener, TNRI_WAIT_GRAPH, graph->number, graph->holds, graph->holds_count);
-    holds_tell(listener, TNRI_WAIT_GRAPH, graph->number, graph->late, graph->late_count);
+    holds_tell(listener, TNRI_WAIT_GRAPH, graph->number, &graph->holds);
+    holds_tell(listener, TNRI_WAIT_GRAPH, graph->number, &graph->late);
 }
 
 void tnri_graphs_describe(const tnri_graph_listener *listener)
@@ -391,44 +439,14 @@ void tnri_graphs_describe(const tnri_graph_listener *listener)
         graph_tell(listener, graph);
         const tnri_capture *capture = graph->is_capturing ? tnri_capture_of(graph) : NULL;
         if (capture != NULL)
-            holds_tell(listener, TNRI_WAIT_CAPTURE, graph->number, capture->kept,
-                       capture->kept_count);
+            holds_tell(listener, TNRI_WAIT_CAPTURE, graph->number, &capture->kept);
     }
     for (tnri_place *place = NULL; (place = tnri_place_walk(place)) != NULL;)
-        for (tnri_captured *kept = place->kept; kept != NULL; kept = kept->next) {
-            tnri_uses *uses = &kept->uses;
-            holds_tell(listener, TNRI_WAIT_CAPTURE, kept->graph, &uses, 1);
-        }
+        for (const tnri_captured *kept = place->kept; kept != NULL; kept = kept->next)
+            hold_tell(listener, TNRI_WAIT_CAPTURE, kept->graph, &kept->uses);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
-
-static void holds_end(tnri_device *device, tnri_uses **holds, size_t count, size_t room)
-{
-    tnri_visit visit;
-    int is_inside = count > 0 && tnri_device_enter(device, &visit) == TNR_OK;
-    for (size_t i = 0; i < count; i++)
-        tnri_hold_end(holds[i]); /* what fails is tried again later */
-    if (is_inside)
-        tnri_device_leave(&visit);
-    tnri_host_free(holds, room * sizeof(holds[0]));
-}
-
-void tnri_graph_drop_late(tnri_graph *graph)
-{
-    tnri_uses **late = graph->late;
-    size_t count = graph->late_count, room = graph->late_room;
-    for (size_t i = 0; i < count; i++)
-        graph->holds_bytes -= late[i]->bytes;
-    graph->late = NULL;
-    graph->late_count = 0;
-    graph->late_room = 0;
-    holds_end(graph->device, late, count, room);
-    /* Pools of which nothing is kept any more may end. Those that are left fit. */
-    graph->outside_count = 0;
-    for (size_t i = 0; i < graph->holds_count; i++)
-        (void)graph_note_pool(graph, graph->holds[i]->arena->pool);
-}
 
 void tnri_graph_end(tnri_graph *graph)
 {
@@ -440,10 +458,10 @@ void tnri_graph_end(tnri_graph *graph)
     if (graph->next != NULL)
         graph->next->prev = graph->prev;
     tnri_threats_forget(graph->number);
-    holds_end(graph->device, graph->holds, graph->holds_count, graph->holds_room);
-    holds_end(graph->device, graph->late, graph->late_count, graph->late_room);
+    tnri_holds_let_go(graph->device, &graph->holds);
+    tnri_holds_let_go(graph->device, &graph->late);
+    tnri_set_free(&graph->outside);
     tnri_host_free(graph->ranges, graph->ranges_room * sizeof(graph->ranges[0]));
-    tnri_host_free(graph->outside, graph->outside_room * sizeof(graph->outside[0]));
     tether_give_up(graph);
     tnri_place *place = graph->place;
     if (place != NULL) {

@@ -14,6 +14,7 @@
 
 #include "base/table.h"
 #include "place.h"
+#include "set.h"
 #include "snapshot/wait.h"
 
 enum { TNRI_GRAPH_NAME_BYTES = 64 };
@@ -41,14 +42,11 @@ typedef struct tnri_graph {
     CUgraph attached; /* what the driver said then that is being captured; may be gone */
     int is_tied;      /* 1: the CUDA graph has the tether */
     int is_doubtful;  /* 1: host memory lacked for what it would overwrite: not launched any more */
-    tnri_uses **holds; /* blocks that are kept: none that was handed out in its capture */
-    size_t holds_count, holds_room;
-    tnri_uses **late; /* the same, freed during a capture whose nodes could not be read */
-    size_t late_count, late_room;
+    tnri_set holds;   /* of tnri_uses: blocks that are kept, none that its capture handed out */
+    tnri_set late;    /* others, freed during a capture whose nodes could not be read */
     size_t holds_bytes; /* of both */
-    tnr_pool *outside;  /* pools of holds, each once, but for the place's: launches need them
-                           * awake. A pool with a held block does not end, but by force */
-    size_t outside_count, outside_room;
+    tnri_set outside;   /* of tnr_pool: those of both, but for the place's: launches need them
+                         * awake. A pool with a held block does not end, but by force */
     tnri_range *ranges; /* handed out; sorted and disjoint once the capture is over */
     size_t ranges_count, ranges_room;
     uint64_t blocks, reused, launches;
@@ -76,17 +74,16 @@ void tnri_graph_end(tnri_graph *graph);
 
 /* Keeps a block for the graph, once. Under the arena's lock. */
 tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *block);
-/* Takes over an array of holds; it cannot fail. */
-void tnri_graph_take_holds(tnri_graph *graph, tnri_uses ***holds, size_t *count, size_t *room);
-/* The nodes have been read after all: lets go what that call took over. In the context. */
-void tnri_graph_drop_late(tnri_graph *graph);
-/* 1 if the graph keeps the block. */
-int tnri_graph_has_hold(const tnri_graph *graph, const tnri_uses *uses);
+/* Takes over the holds of a capture, which has none then; it cannot fail. */
+void tnri_graph_take_holds(tnri_graph *graph, tnri_set *holds);
+/* Gives up the holds of a set, which is empty then. */
+void tnri_holds_let_go(tnri_device *device, tnri_set *holds);
 /* 1 if the graph keeps a block of the arena. */
 int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena);
 
 /* Keeps every block that a CUDA graph refers to and that its capture did not hand out. *is_read:
- * all nodes have been read. On failure what was kept stays kept. */
+ * all nodes have been read; then what tnri_graph_take_holds took over is let go, as far as no node
+ * refers to it. On failure what was kept stays kept. In the context. */
 tnr_status tnri_graph_hold_all(tnri_graph *graph, CUgraph cuda_graph, int *is_read);
 
 /* Notes a block that the graph's capture handed out; 0 if there is no host memory. */

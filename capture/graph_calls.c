@@ -102,7 +102,7 @@ static void graph_describe(const tnri_graph *graph, tnr_graph_info *info)
     info->bytes = 0;
     for (size_t i = 0; i < graph->ranges_count; i++)
         info->bytes += graph->ranges[i].end - graph->ranges[i].base;
-    info->kept_blocks = graph->holds_count + graph->late_count;
+    info->kept_blocks = graph->holds.count + graph->late.count;
     info->kept_bytes = graph->holds_bytes;
     info->launches = graph->launches;
 }

@@ -53,18 +53,19 @@ static void outside_end(launch *self)
 static tnr_status outside_begin(launch *self, const tnri_graph *graph)
 {
     self->outside = self->few;
-    self->outside_room = graph->outside_count;
-    if (graph->outside_count > POOLS_FEW)
-        self->outside = tnri_host_alloc(graph->outside_count * sizeof(self->outside[0]));
+    self->outside_room = graph->outside.count;
+    if (graph->outside.count > POOLS_FEW)
+        self->outside = tnri_host_alloc(graph->outside.count * sizeof(self->outside[0]));
     if (self->outside == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
-    for (size_t i = 0; i < graph->outside_count; i++) {
-        if (!tnri_pool_work_begin(graph->outside[i])) {
-            tnr_status status = tnri_asleep_error(graph->outside[i]);
+    for (size_t i = 0; i < graph->outside.count; i++) {
+        tnr_pool pool = graph->outside.members[i];
+        if (!tnri_pool_work_begin(pool)) {
+            tnr_status status = tnri_asleep_error(pool);
             outside_end(self);
             return status;
         }
-        self->outside[self->outside_count++] = graph->outside[i];
+        self->outside[self->outside_count++] = pool;
     }
     return TNR_OK;
 }

@@ -415,10 +415,7 @@ static tnr_status ended_late(tnri_graph *graph, CUgraph cuda_graph)
         return TNR_OK;
     }
     tnri_ending ending;
-    tnr_status status = graph_keep(graph, cuda_graph, &ending);
-    if (status == TNR_OK && ending == TNRI_ENDING_READ)
-        tnri_graph_drop_late(graph);
-    return status;
+    return graph_keep(graph, cuda_graph, &ending);
 }
 
 static tnr_status scope_ended(tnri_capture *capture, CUgraph cuda_graph)

@@ -34,6 +34,7 @@ enum {
     LIVE_MAX = 100000,
     EVENTS_MAX = 1 << 18,
     GRAPHS = 4000,
+    HELD_MAX = 1 << 14,
     SPREAD = 7919 /* a prime */
 };
 
@@ -365,6 +366,28 @@ static void run_launch(path_run *run)
     path_counted(run, launches);
 }
 
+/* Blocks of all ages in turn, each of which the graph under construction keeps already. */
+static void holds(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        tenure_check(tnr_record_use(run->blocks[i * SPREAD % run->what->live], run->streams[1]));
+}
+
+static void holds_prepare(path_run *run)
+{
+    for (size_t i = 0; i < run->what->live; i++)
+        tenure_check(tnr_malloc(&run->blocks[i], run->what->bytes_min, 0, run->streams[0]));
+    tenure_check(tnr_capture_begin(0, run->streams[1], NULL));
+    run->operations = run->what->live;
+    holds(run);
+}
+
+static void run_holds(path_run *run)
+{
+    path_counted(run, holds);
+    tenure_check(tnr_capture_abort(0, run->streams[1]));
+}
+
 /* ---- two threads ---------------------------------------------------------------------------- */
 
 static void turn_wait(sem_t *turn)
@@ -486,6 +509,9 @@ static const path paths[] = {
      "tnr_event_recorded, 64 events in turn"},
     {"announce_many", 4096, events_prepare, run_announce, 1, 0, EVENTS_MAX, "",
      "the same, 262,144 events"},
+    {"hold", 4096, holds_prepare, run_holds, 512, 0, 64, "",
+     "tnr_record_use in a capture of one of 64 blocks outside"},
+    {"hold_many", 4096, holds_prepare, run_holds, 512, 0, HELD_MAX, "", "the same, one of 16,384"},
     {"launch_newest", 1024, newest_prepare, run_launch, 4096, 0, GRAPHS, "",
      "tnr_graph_launch of the newest of 4,000 graphs"},
     {"launch_oldest", 1024, oldest_prepare, run_launch, 4096, 0, GRAPHS, "",

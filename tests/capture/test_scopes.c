@@ -450,6 +450,63 @@ static void an_end_that_is_not_told(void **state)
     check_all_given_back();
 }
 
+/* The same, told late: what was freed meanwhile, and a node refers to, is kept all the same. What
+ * none refers to is let go. */
+static void an_end_that_is_told_late(void **state)
+{
+    (void)state;
+    tnr_graph number = 0;
+    steps_start(NULL, NULL);
+    unsigned char *weights = unit_malloc(4 * MIB, ORIGIN);
+    unsigned char *unused = unit_malloc(4 * MIB, ORIGIN);
+    engine_begin(ORIGIN);
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
+    life_fill(weights, 4 * MIB, 8, ORIGIN);
+    assert_ok(tnr_free(weights));
+    assert_ok(tnr_free(unused));
+    recorded graph = engine_end(ORIGIN, number);
+    steps_settle(); /* notices it */
+    assert_int_equal(graph_info(number).kept_blocks, 2);
+    assert_ok(tnr_capture_ended(number, graph.cuda));
+    assert_int_equal(graph_info(number).kept_blocks, 1);
+    assert_int_equal(graph_info(number).kept_bytes, 4 * MIB);
+    unsigned char *next = unit_malloc(4 * MIB, ORIGIN);
+    unsigned char *after = unit_malloc(4 * MIB, ORIGIN);
+    assert_false(is_overlap(next, 4 * MIB, weights, 4 * MIB));
+    assert_false(is_overlap(after, 4 * MIB, weights, 4 * MIB));
+    life_fill(next, 4 * MIB, 1, ORIGIN);
+    life_fill(after, 4 * MIB, 2, ORIGIN);
+    recorded_launch(&graph, BRANCH);
+    simcuda_run(UINT64_MAX);
+    check_bytes(next, 4 * MIB, 1);
+    check_bytes(after, 4 * MIB, 2);
+    assert_ok(tnr_free(next));
+    assert_ok(tnr_free(after));
+    recorded_destroy(&graph);
+    check_all_given_back();
+}
+
+/* A block that is kept for a use, and then for its free, is kept once. */
+static void a_use_and_a_free_keep_once(void **state)
+{
+    (void)state;
+    tnr_graph number = 0;
+    steps_start(NULL, NULL);
+    unsigned char *weights = unit_malloc(4 * MIB, ORIGIN);
+    engine_begin(ORIGIN);
+    assert_ok(tnr_capture_attach(&number, 0, ORIGIN, NULL));
+    assert_ok(tnr_record_use(weights, ORIGIN));
+    assert_ok(tnr_free(weights));
+    recorded graph = engine_end(ORIGIN, number);
+    steps_settle();
+    assert_int_equal(graph_info(number).kept_blocks, 1);
+    assert_int_equal(graph_info(number).kept_bytes, 4 * MIB);
+    assert_false(life_is_reused(weights, 4 * MIB, ORIGIN));
+    recorded_destroy(&graph);
+    steps_settle();
+    assert_true(life_is_reused(weights, 4 * MIB, ORIGIN));
+}
+
 /* Nor is anything else asked that would find it out: the thread that captured allocates and frees
  * on, and what it frees is not kept for the graph. */
 static void an_end_that_is_not_told_keeps_no_later_free(void **state)
@@ -550,6 +607,8 @@ int main(void)
         cmocka_unit_test_teardown(attach_and_ended_refuse, steps_stop),
         cmocka_unit_test_teardown(ended_with_nothing, steps_stop),
         cmocka_unit_test_teardown(an_end_that_is_not_told, steps_stop),
+        cmocka_unit_test_teardown(an_end_that_is_told_late, steps_stop),
+        cmocka_unit_test_teardown(a_use_and_a_free_keep_once, steps_stop),
         cmocka_unit_test_teardown(an_end_that_is_not_told_keeps_no_later_free, steps_stop),
         cmocka_unit_test_teardown(a_failure_that_is_not_told, steps_stop),
         cmocka_unit_test_teardown(a_graph_built_by_hand_is_adopted, steps_stop),
