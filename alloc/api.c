@@ -130,7 +130,7 @@ static tnr_status foreign_error(const void *ptr)
                       "%p was not allocated by Tenure. Free it with what allocated it.", ptr);
 }
 
-/* The free of an address that is not the first device's, or while the gate is open. */
+/* The free of a foreign address, or while the gate is open. */
 static TNRI_SELDOM tnr_status free_slowly(void *ptr)
 {
     if (ptr == NULL)
@@ -150,12 +150,36 @@ static TNRI_SELDOM tnr_status free_slowly(void *ptr)
     return tnri_arena_free(block, ptr);
 }
 
+/* The block at an address of any device; null: none. Most likely it is one of the device that the
+ * thread freed on before. */
+static inline tnri_block *block_elsewhere(tnri_thread *thread, uintptr_t address)
+{
+    if (tnri_unlikely(!tnri_device_range_has(&tnri_device_ranges[thread->range], address))) {
+        int range = tnri_device_range_find(address);
+        if (range < 0)
+            return NULL;
+        thread->range = range;
+    }
+    return tnri_device_range_block(&tnri_device_ranges[thread->range], address);
+}
+
+/* The free of an address that is not the first device's; apart, so that tnr_free saves nothing. */
+static __attribute__((noinline)) tnr_status free_elsewhere(void *ptr)
+{
+    tnri_thread *thread = tnri_thread_here();
+    tnri_block *block = block_elsewhere(thread, (uintptr_t)ptr);
+    if (tnri_likely(block != NULL))
+        return tnri_arena_free_quick(block, ptr, thread->recent);
+    return free_slowly(ptr);
+}
+
 tnr_status tnr_free(void *ptr)
 {
     if (tnri_likely(tnri_gate() == 0)) {
-        tnri_block *block = tnri_device_first_block((uintptr_t)ptr);
+        tnri_block *block = tnri_device_range_block(&tnri_device_ranges[0], (uintptr_t)ptr);
         if (tnri_likely(block != NULL))
             return tnri_arena_free_quick(block, ptr, tnri_thread_here()->recent);
+        return free_elsewhere(ptr);
     }
     return free_slowly(ptr);
 }

@@ -16,7 +16,6 @@ static _Atomic int devices_count;
 
 tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
 _Atomic int tnri_device_ranges_count;
-tnri_device_first_range tnri_device_first;
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
@@ -101,26 +100,10 @@ tnr_status tnri_devices_find(void)
     return TNR_OK;
 }
 
-/* Writes down which device is the first in use. Two that change places do so while no other thread
- * is inside. */
-static void first_follow(void)
-{
-    tnri_device_first_range *first = &tnri_device_first;
-    if (atomic_load(&tnri_device_ranges_count) == 0) {
-        atomic_store(&first->bytes, 0);
-        return;
-    }
-    const tnri_device_range *range = &tnri_device_ranges[0];
-    atomic_store(&first->base, range->base);
-    atomic_store(&first->granules, range->device->space.map.granules);
-    atomic_store(&first->bytes, range->bytes);
-}
-
 void tnri_devices_forget(void)
 {
     int count = atomic_exchange(&devices_count, 0);
-    atomic_store(&tnri_device_ranges_count, 0);
-    first_follow();
+    tnri_assert(atomic_load(&tnri_device_ranges_count) == 0);
     tnri_host_free(devices, (size_t)count * sizeof(*devices));
     devices = NULL;
 }
@@ -284,29 +267,45 @@ tnr_status tnri_device_stop(tnri_device *device)
     return tnri_driver_error(result, call, "putting a device out of use; a repeated call goes on");
 }
 
+static void range_set(int at, uintptr_t base, size_t bytes, tnri_device *device)
+{
+    tnri_device_range *range = &tnri_device_ranges[at];
+    atomic_store(&range->base, base);
+    atomic_store(&range->granules, device == NULL ? NULL : device->space.map.granules);
+    range->device = device;
+    atomic_store(&range->bytes, bytes);
+}
+
 void tnri_device_publish(tnri_device *device)
 {
     int count = atomic_load(&tnri_device_ranges_count);
-    tnri_device_ranges[count].base = device->space.base;
-    tnri_device_ranges[count].bytes = device->space.bytes;
-    tnri_device_ranges[count].device = device;
+    range_set(count, device->space.base, device->space.bytes, device);
     atomic_store_explicit(&tnri_device_ranges_count, count + 1, memory_order_release);
-    if (count == 0)
-        first_follow();
     atomic_store_explicit(&device->in_use, 1, memory_order_release);
 }
 
+/* The last one takes the place of the one that goes; no other thread is inside. */
 void tnri_device_withdraw(tnri_device *device)
 {
-    int count = atomic_load(&tnri_device_ranges_count);
-    for (int i = 0; i < count; i++)
+    int last = atomic_load(&tnri_device_ranges_count) - 1;
+    for (int i = 0; i <= last; i++)
         if (tnri_device_ranges[i].device == device) {
-            tnri_device_ranges[i] = tnri_device_ranges[count - 1];
-            atomic_store(&tnri_device_ranges_count, count - 1);
-            first_follow();
+            tnri_device *moved = tnri_device_ranges[last].device;
+            range_set(i, moved->space.base, moved->space.bytes, moved);
+            range_set(last, 0, 0, NULL);
+            atomic_store(&tnri_device_ranges_count, last);
             break;
         }
     atomic_store(&device->in_use, 0);
+}
+
+int tnri_device_range_find(uintptr_t address)
+{
+    int count = atomic_load_explicit(&tnri_device_ranges_count, memory_order_acquire);
+    for (int i = 0; i < count; i++)
+        if (tnri_device_range_has(&tnri_device_ranges[i], address))
+            return i;
+    return -1;
 }
 
 /* ---- visiting ------------------------------------------------------------------------------- */

@@ -86,43 +86,44 @@ void tnri_device_abandon(tnri_device *device);
  * refuses stays on the books; calling it again, or starting the device, goes on from there. */
 tnr_status tnri_device_stop(tnri_device *device);
 
-/* Ranges of the devices in use. Entries are only added, and the count is published after them; they
- * are removed at shutdown, when no other thread is inside. */
+/* Ranges of the devices in use. Entries are only added, `bytes` last, and the count is published
+ * after them; they are removed at shutdown, when no other thread is inside. One that is not in use
+ * has no bytes. */
 typedef struct tnri_device_range {
-    uintptr_t base;
-    size_t bytes;
+    _Atomic uintptr_t base;
+    _Atomic size_t bytes;
+    tnri_granule *_Atomic granules; /* of its block map */
     tnri_device *device;
 } tnri_device_range;
 extern tnri_device_range tnri_device_ranges[TNRI_DEVICES_MAX];
 extern _Atomic int tnri_device_ranges_count;
 
-/* The first of them, so that an address of it is recognised, and its block found, in few loads.
- * `bytes` is 0 while there is none, and written last. */
-typedef struct tnri_device_first_range {
-    _Atomic uintptr_t base;
-    _Atomic size_t bytes;
-    tnri_granule *_Atomic granules; /* of its block map */
-} tnri_device_first_range;
-extern tnri_device_first_range tnri_device_first;
-
-/* tnri_block_map_at for an address of the first device in use; null for any other. No lock. */
-static inline tnri_block *tnri_device_first_block(uintptr_t address)
+/* tnri_block_map_at for an address of one device; null for any other. No lock. */
+static inline tnri_block *tnri_device_range_block(const tnri_device_range *range, uintptr_t address)
 {
-    const tnri_device_first_range *first = &tnri_device_first;
-    size_t bytes = atomic_load_explicit(&first->bytes, memory_order_acquire);
-    uintptr_t offset = address - atomic_load_explicit(&first->base, memory_order_relaxed);
+    size_t bytes = atomic_load_explicit(&range->bytes, memory_order_acquire);
+    uintptr_t offset = address - atomic_load_explicit(&range->base, memory_order_relaxed);
     if (tnri_unlikely(offset >= bytes))
         return NULL;
-    const tnri_granule *granules = atomic_load_explicit(&first->granules, memory_order_relaxed);
+    const tnri_granule *granules = atomic_load_explicit(&range->granules, memory_order_relaxed);
     return tnri_granule_at(&granules[offset >> TNRI_GRANULE_SHIFT], address);
 }
+
+static inline int tnri_device_range_has(const tnri_device_range *range, uintptr_t address)
+{
+    size_t bytes = atomic_load_explicit(&range->bytes, memory_order_acquire);
+    return address - atomic_load_explicit(&range->base, memory_order_relaxed) < bytes;
+}
+
+/* The number of the range that contains the address; -1: none does. No lock. */
+int tnri_device_range_find(uintptr_t address);
 
 /* The device in use whose range contains the address; null for a foreign address. No lock. */
 static inline tnri_device *tnri_device_of(uintptr_t address)
 {
     int count = atomic_load_explicit(&tnri_device_ranges_count, memory_order_acquire);
     for (int i = 0; i < count; i++)
-        if (address - tnri_device_ranges[i].base < tnri_device_ranges[i].bytes)
+        if (tnri_device_range_has(&tnri_device_ranges[i], address))
             return tnri_device_ranges[i].device;
     return NULL;
 }

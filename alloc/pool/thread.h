@@ -37,6 +37,7 @@ typedef struct tnri_thread {
     uintptr_t recent;            /* the arena that it allocated from last; only compared */
     tnr_stream asks_on;   /* while it asks for memory of a graph: the stream that it is for */
     tnr_oom_reason lacks; /* what its latest climb met: see arena/ladder.h */
+    int range; /* in tnri_device_ranges: that of its latest free but for those in the first */
 
     /* Its part in the history: */
     tnri_writer writer;

@@ -53,6 +53,7 @@ typedef struct path_run {
     void *block;     /* live, for uses */
     void **blocks;   /* what->live of them, or a batch */
     CUevent *events; /* what->live of them, recorded and announced */
+    int device;      /* of the pairs */
     tnr_graph graph; /* that is launched, as this: */
     CUgraphExec exec;
     sem_t turn_of_helper, turn_of_main;
@@ -128,9 +129,20 @@ static void pairs(path_run *run)
 {
     void *ptr;
     for (uint64_t i = 0; i < run->operations; i++) {
-        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, run->streams[0]));
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, run->device, run->streams[0]));
         tenure_check(tnr_free(ptr));
     }
+}
+
+/* The same on another device than the one that was put into use first. */
+static void second_device_prepare(path_run *run)
+{
+    CUcontext context;
+    tenure_check(tnr_malloc(&run->block, run->what->bytes_min, 0, run->streams[0]));
+    driver_check(cuDevicePrimaryCtxRetain(&context, 1), "cuDevicePrimaryCtxRetain");
+    driver_check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    driver_check(cuStreamCreate(&run->streams[0], CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    run->device = 1;
 }
 
 /* A block on each stream, so that none of them has an idle chunk that another might take. */
@@ -478,6 +490,8 @@ static const path paths[] = {
     {"pair_1m", 16384, NULL, run_pairs, 1 << 20, 0, 0, "", "cached allocation and free of 1 MiB"},
     {"pair_16m", 16384, NULL, run_pairs, 16 << 20, 0, 0, "",
      "cached allocation and free of 16 MiB"},
+    {"pair_device_1", 16384, second_device_prepare, run_pairs, 512, 0, 0, "",
+     "cached allocation and free of 512 B on the second device"},
     {"pair_16_streams", 16384, streams_prepare, run_streams, 4096, 0, STREAMS, "",
      "cached pair of 4 KiB, each on the next of 16 streams"},
     {"pair_shared", 16384, NULL, run_shared, 4096, 0, 0, "",
@@ -539,6 +553,7 @@ static int path_go(const path *what)
     setenv("TENURE_DRIVER", "sim", 1);
     setenv("TENURE_SIM_SCHEDULE", "eager", 1);
     setenv("TENURE_SIM_MEMORY", "139G", 1);
+    setenv("TENURE_SIM_DEVICES", "2", 1);
     run.what = what;
     run.random = UINT64_C(0x9E3779B97F4A7C15);
     tenure_check(tnr_init());

@@ -31,6 +31,29 @@ static void addresses_tell_the_device(void **state)
     assert_ok(tnr_validate(-1));
 }
 
+/* A free finds its device whichever one the thread freed on before, also after another start. */
+static void frees_go_to_their_device(void **state)
+{
+    (void)state;
+    void *blocks[3][4];
+    for (int start = 0; start < 2; start++) {
+        unit_start("address_space_gb:4", start ? "DEVICES=2" : "DEVICES=3", NULL);
+        int devices = start ? 2 : 3;
+        for (int round = 0; round < 3; round++) {
+            for (int d = 0; d < devices; d++)
+                for (int i = 0; i < 4; i++)
+                    assert_ok(tnr_malloc(&blocks[d][i], 4096, d, NULL));
+            for (int i = 0; i < 4; i++)
+                for (int d = devices; d-- > 0;) {
+                    assert_ok(tnr_free(blocks[(d + i) % devices][i]));
+                    assert_error(tnr_free(blocks[(d + i) % devices][i]), TNR_ERR_NOT_LIVE, NULL);
+                }
+        }
+        assert_error(tnr_free(&blocks), TNR_ERR_FOREIGN_POINTER, NULL);
+        assert_ok(tnr_validate(-1));
+    }
+}
+
 static void limits_and_statistics_are_their_own(void **state)
 {
     (void)state;
@@ -112,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(addresses_tell_the_device, unit_stop),
+        cmocka_unit_test_teardown(frees_go_to_their_device, unit_stop),
         cmocka_unit_test_teardown(limits_and_statistics_are_their_own, unit_stop),
         cmocka_unit_test_teardown(unused_devices_cost_nothing, unit_stop),
         cmocka_unit_test_teardown(no_such_device, unit_stop),
