@@ -30,6 +30,7 @@ endforeach()
 target_include_directories(tenure PUBLIC "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(tenure PRIVATE tenure_build_flags ${tnr_layer_libs})
 target_link_libraries(tenure_static PUBLIC tenure_build_flags ${tnr_layer_libs})
+tenure_coverage(tenure tenure_static)
 add_library(tenure::tenure ALIAS tenure)
 
 target_link_options(tenure PRIVATE
