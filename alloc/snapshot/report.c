@@ -27,6 +27,12 @@ const char *tnri_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
 
 /* ---- who holds it --------------------------------------------------------------------------- */
 
+/* 1 if the arena, by its index in the cut, is on the device. */
+static int is_on(const tnri_picture *picture, size_t arena, int device)
+{
+    return picture->cut.pools[picture->cut.arenas[arena].pool].device == device;
+}
+
 /* One arena's share. */
 typedef struct share {
     uint64_t live, slack, retired, idle, largest;
@@ -60,14 +66,13 @@ static void streams_report(tnri_sink *sink, const tnri_picture *picture, int dev
                      "waiting", "idle", "longest run", "pool, stream");
     for (size_t i = 0; i < picture->cut.arenas_count; i++) {
         const tnri_arena_copy *arena = &picture->cut.arenas[i];
-        const tnri_pool_copy *pool = &picture->cut.pools[arena->pool];
         share sum = share_of(picture, i);
-        if (pool->device != device || sum.live + sum.retired + sum.idle == 0)
+        if (!is_on(picture, i, device) || sum.live + sum.retired + sum.idle == 0)
             continue;
         tnri_sink_format(sink, "  %12s %9zu %12s %12s %12s %12s  \"%.63s\", %p%s\n",
                          TNRI_BYTES(sum.live), sum.blocks, TNRI_BYTES(sum.slack),
                          TNRI_BYTES(sum.retired), TNRI_BYTES(sum.idle), TNRI_BYTES(sum.largest),
-                         pool->name, (void *)arena->stream,
+                         picture->cut.pools[arena->pool].name, (void *)arena->stream,
                          arena->is_ended ? " (destroyed)" : "");
     }
 }
@@ -87,7 +92,7 @@ static void stack_report(tnri_sink *sink, const tnri_picture *picture, size_t st
 }
 
 /* Largest first. Without history:full there are none. */
-static void stacks_report(tnri_sink *sink, const tnri_picture *picture)
+static void stacks_report(tnri_sink *sink, const tnri_picture *picture, int device)
 {
     size_t count = picture->symbols.stacks_count + 1;
     uint64_t *sums = tnri_host_reserve(count * sizeof(sums[0]));
@@ -95,7 +100,8 @@ static void stacks_report(tnri_sink *sink, const tnri_picture *picture)
         return;
     for (size_t i = 0; i < picture->blocks_count; i++) {
         const tnri_shown_block *block = &picture->blocks[i];
-        if (block->shown == TNRI_SHOWN_LIVE && block->stack < count)
+        if (block->shown == TNRI_SHOWN_LIVE && block->stack < count &&
+            is_on(picture, block->arena, device))
             sums[block->stack] += block->requested;
     }
     tnri_sink_text(sink, "\nWho holds memory, by where it was allocated:\n");
@@ -119,12 +125,12 @@ static void stacks_report(tnri_sink *sink, const tnri_picture *picture)
 /* ---- the rest ------------------------------------------------------------------------------- */
 
 typedef struct totals {
-    uint64_t idle, largest, retired, asleep, other_device_free;
+    uint64_t idle, largest, retired, asleep;
 } totals;
 
 static totals totals_of(const tnri_picture *picture, int device)
 {
-    totals sum = {0, 0, 0, 0, UINT64_MAX};
+    totals sum = {0, 0, 0, 0};
     for (size_t p = 0; p < picture->pools_count; p++) {
         const tnri_shown_pool *pool = &picture->pools[p];
         if (pool->device != device)
@@ -135,13 +141,13 @@ static totals totals_of(const tnri_picture *picture, int device)
         sum.asleep += pool->asleep_bytes;
     }
     for (size_t i = 0; i < picture->cut.arenas_count; i++)
-        if (picture->cut.pools[picture->cut.arenas[i].pool].device == device &&
-            picture->cut.arenas[i].largest_free > sum.largest)
+        if (is_on(picture, i, device) && picture->cut.arenas[i].largest_free > sum.largest)
             sum.largest = picture->cut.arenas[i].largest_free;
     return sum;
 }
 
-static void waits_report(tnri_sink *sink, const tnri_picture *picture, const totals *sum)
+static void waits_report(tnri_sink *sink, const tnri_picture *picture, const totals *sum,
+                         int device)
 {
     static const char *const kinds[] = {"for work of other streams", "for all streams",
                                         "because graphs refer to them", "for a capture to end"};
@@ -152,7 +158,8 @@ static void waits_report(tnri_sink *sink, const tnri_picture *picture, const tot
     for (size_t i = 0; i < picture->waits_count; i++) {
         const tnri_shown_wait *wait = &picture->waits[i];
         const tnri_shown_block *block = &picture->blocks[wait->block];
-        if (wait->block != last && block->shown == TNRI_SHOWN_RETIRED)
+        if (wait->block != last && block->shown == TNRI_SHOWN_RETIRED &&
+            is_on(picture, block->arena, device))
             bytes[wait->kind] += block->bytes;
         last = wait->block;
     }
@@ -212,11 +219,11 @@ void tnri_oom_text_write(tnri_sink *sink, const tnri_picture *picture, const cha
     tnri_sink_text(sink, sentence);
     tnri_sink_text(sink, "\n");
     streams_report(sink, picture, device);
-    stacks_report(sink, picture);
+    stacks_report(sink, picture, device);
     tnri_sink_format(sink,
                      "\nFragmentation: %s are idle, the longest run is %s; %s were asked for.\n",
                      TNRI_BYTES(sum.idle), TNRI_BYTES(sum.largest), TNRI_BYTES(bytes));
-    waits_report(sink, picture, &sum);
+    waits_report(sink, picture, &sum, device);
     if (sum.asleep > 0)
         tnri_sink_format(sink, "\nPools that sleep will want %s when they wake.\n",
                          TNRI_BYTES(sum.asleep));
