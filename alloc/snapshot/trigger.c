@@ -26,7 +26,8 @@ enum { OOM_SNAPSHOTS_MAX = 16, NAME_BYTES = 512 };
 static const int signals[] = {0, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGURG, SIGIO, SIGPWR};
 
 static struct {
-    int number; /* of the signal that is watched; 0: none. The library lock */
+    int number;    /* of the signal that is watched; 0: none. The library lock */
+    pid_t process; /* that the thread is in, and not in one that was forked from it */
     struct sigaction before;
     pthread_t thread;
     _Atomic int is_ending;
@@ -45,10 +46,13 @@ static void complain(void)
     (void)ignored;
 }
 
-/* The handler. Everything that it calls may be called in a handler. */
+/* The handler. Everything that it calls may be called in a handler. A forked child has it as well,
+ * and the event, which is its parent's. */
 static void signal_handle(int number)
 {
     (void)number;
+    if (getpid() != watcher.process)
+        return;
     int saved = errno;
     uint64_t one = 1;
     ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
@@ -61,7 +65,7 @@ static void watcher_write(void)
     char path[NAME_BYTES];
     snprintf(path, sizeof(path), "%s/tenure-%ld-%u.json.gz", tnri_conf_get()->snapshot_dir,
              (long)getpid(), ++watcher.written);
-    if (atomic_load(&tnri_generation) == 0 || tnri_library_is_forked())
+    if (atomic_load(&tnri_generation) == 0)
         return;
     if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_SIGNAL) != TNR_OK)
         complain();
@@ -87,11 +91,13 @@ static void watcher_end(void)
     if (watcher.number == 0)
         return;
     sigaction(watcher.number, &watcher.before, NULL);
-    atomic_store(&watcher.is_ending, 1);
-    uint64_t one = 1;
-    ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
-    (void)ignored;
-    pthread_join(watcher.thread, NULL);
+    if (getpid() == watcher.process) {
+        atomic_store(&watcher.is_ending, 1);
+        uint64_t one = 1;
+        ssize_t ignored = write(atomic_load(&watcher_event), &one, sizeof(one));
+        (void)ignored;
+        pthread_join(watcher.thread, NULL);
+    }
     close(atomic_exchange(&watcher_event, -1));
     watcher.number = 0;
 }
@@ -107,7 +113,7 @@ static int thread_make(void)
     return error;
 }
 
-static tnr_status watcher_begin(int number)
+static tnr_status watcher_make(void)
 {
     int event = eventfd(0, EFD_CLOEXEC);
     int error = event < 0 ? errno : 0;
@@ -122,6 +128,25 @@ static tnr_status watcher_begin(int number)
         return tnri_error(TNR_ERR_HOST_MEMORY,
                           "snapshot_signal: the thread that waits for it cannot be made (%s).",
                           strerror(error));
+    watcher.process = getpid();
+    return TNR_OK;
+}
+
+/* From now on this signal is watched, or none (0). A watcher that is there goes on with another
+ * signal, so that there is nothing that could fail. */
+static tnr_status watcher_follow(int number)
+{
+    if (number == 0 || getpid() != watcher.process)
+        watcher_end();
+    if (number == watcher.number)
+        return TNR_OK;
+    if (watcher.number != 0) {
+        sigaction(watcher.number, &watcher.before, NULL);
+    } else {
+        tnr_status status = watcher_make();
+        if (status != TNR_OK)
+            return status;
+    }
     struct sigaction action;
     memset(&action, 0, sizeof(action));
     action.sa_handler = signal_handle;
@@ -164,8 +189,7 @@ void tnri_seeing_pause(void)
 void tnri_seeing_resume(void)
 {
     const tnri_conf *conf = tnri_conf_get();
-    if (signals[conf->snapshot_signal] != 0)
-        (void)watcher_begin(signals[conf->snapshot_signal]);
+    (void)watcher_follow(signals[conf->snapshot_signal]);
     atomic_store(&at_exit.is_due, conf->snapshot_at_exit[0] != '\0');
 }
 
@@ -201,21 +225,12 @@ void tnri_snapshot_oom(tnr_status error, int device, size_t bytes)
 
 /* ---- the settings --------------------------------------------------------------------------- */
 
-static tnr_status signal_follow(const tnri_conf *before, const tnri_conf *after)
-{
-    int number = signals[after->snapshot_signal];
-    if (before->snapshot_signal == after->snapshot_signal || number == watcher.number)
-        return TNR_OK;
-    watcher_end();
-    return number == 0 ? TNR_OK : watcher_begin(number);
-}
-
 tnr_status tnri_seeing_follow(const tnri_conf *before, const tnri_conf *after)
 {
     tnr_status status = tnri_history_follow(before, after);
     if (status != TNR_OK)
         return status;
-    status = signal_follow(before, after);
+    status = watcher_follow(signals[after->snapshot_signal]);
     if (status != TNR_OK) {
         (void)tnri_history_follow(after, before); /* it was so before, so it can be again */
         return status;
