@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "pool/handle.h"
 #include "pool/pool.h"
+#include "snapshot/sink.h"
 
 enum {
     VERSION = 1,
@@ -311,30 +312,12 @@ static void report_say(writer *to, const tnri_report *report)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 character at `text`; 0 if it is none. */
-static size_t utf8_length(const unsigned char *text)
-{
-    size_t length = text[0] < 0x80                      ? 1
-                    : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
-                    : text[0] >= 0xe0 && text[0] < 0xf0 ? 3
-                    : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
-                                                        : 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    /* Longer than need be, half of a pair, or beyond the last character. */
-    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] >= 0xa0) ||
-        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] >= 0x90))
-        return 0;
-    return length;
-}
-
 static void json_text(writer *to, const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
     write_text(to, "\"");
     while (*at != '\0') {
-        size_t length = utf8_length(at);
+        size_t length = tnri_utf8_length((const char *)at, 4); /* the end of the text is no part */
         if (length == 0)
             write_text(to, "\\ufffd");
         else if (*at == '"' || *at == '\\')

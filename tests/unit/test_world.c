@@ -253,40 +253,128 @@ static void promised_records_are_kept(void **state)
     assert_valid();
 }
 
-/* A planted mistake of each kind is found. */
-static void the_validator_finds_mistakes(void **state)
+/* ---- planted mistakes ----------------------------------------------------------------------- */
+
+static void check_broken(const char *text, int line)
+{
+    const char *broken = tnri_world_validate(world);
+    if (broken == NULL || strstr(broken, text) == NULL)
+        fail_msg("line %d: \"%s\", which does not say \"%s\"", line,
+                 broken == NULL ? "nothing is broken" : broken, text);
+}
+
+/* With this value in the place the world is broken in the way that `text` names, and only then. */
+#define PLANT(place, wrong, text)                                                                  \
+    do {                                                                                           \
+        __typeof__(place) kept_ = (place);                                                         \
+        (place) = (wrong);                                                                         \
+        check_broken(text, __LINE__);                                                              \
+        (place) = kept_;                                                                           \
+        assert_valid();                                                                            \
+    } while (0)
+#define PLANT_STATE(block, state, text) PLANT((block)->what, tnri_block_what(state, 0), text)
+
+/* In pages 0 to 3 a live block, a binned one and the rest; 4 to 7 a hole; 8 and 9 lent; a hole. */
+typedef struct planted {
+    tnri_block *live, *binned, *rest, *hole, *lent, *last;
+} planted;
+
+static planted planted_make(void)
+{
+    planted p;
+    p.live = carve(pages_make(0, 4), 4096, 512);
+    p.binned = carve(p.live->above, 8192, 512);
+    p.rest = p.binned->above;
+    assert_int_equal(tnri_world_bin(world, p.binned), 1);
+    tnri_block *run = pages_make(8, 2);
+    assert_int_equal(tnri_world_promise_borrow(world), 1);
+    p.lent = tnri_world_claim(world, run, run->base, tnri_block_end(run));
+    tnri_world_lend(world, p.lent);
+    tnri_world_unpromise_borrow(world);
+    assert_int_equal(p.lent->state, TNRI_LENT);
+    p.hole = p.lent->below;
+    p.last = p.lent->above;
+    assert_valid();
+    return p;
+}
+
+static void broken_records_are_found(void **state)
 {
     (void)state;
-    tnri_block *block = carve(pages_make(0, 4), 4096, 512);
+    planted p = planted_make();
+    tnri_block *live = p.live;
+    PLANT(live->world, NULL, "malformed");
+    PLANT(live->bytes, 0, "malformed");
+    PLANT(live->bytes, 4097, "malformed");
+    PLANT_STATE(live, TNRI_UNUSED, "malformed");
+    PLANT(live->bytes, 4096 + 512, "not neighbours");
+    PLANT(p.binned->below, NULL, "not neighbours");
+    PLANT_STATE(p.binned, TNRI_FREE, "two free records meet");
+    PLANT_STATE(p.rest, TNRI_HOLE, "two hole records meet");
+    PLANT_STATE(p.last, TNRI_LENT, "two lent records meet");
+    PLANT_STATE(live, TNRI_HOLE, "does not consist of pages");
+    PLANT_STATE(live, TNRI_STALE, "does not consist of pages");
+    PLANT_STATE(live, TNRI_LENT, "does not consist of pages");
+    PLANT(live->what, tnri_block_what(TNRI_LIVE, 4096), "more slack than bytes");
+    PLANT(live->below, p.last, "not all there are");
+    tnri_map_entry *entry = tnri_block_map_place(&space.map, live->base, 0);
+    assert_non_null(entry);
+    uintptr_t kept = atomic_load(entry);
+    atomic_store(entry, 0);
+    check_broken("the map does not lead", __LINE__);
+    atomic_store(entry, kept);
     assert_valid();
-    world->bytes_in[TNRI_LIVE] += 512;
-    assert_non_null(tnri_world_validate(world));
-    world->bytes_in[TNRI_LIVE] -= 512;
-    block->bytes += 512;
-    assert_non_null(tnri_world_validate(world));
-    block->bytes -= 512;
-    block->slack = 4096;
-    assert_non_null(tnri_world_validate(world));
-    block->slack = 0;
-    space.pages[1] = NULL;
-    assert_non_null(tnri_world_validate(world));
-    page_map(1);
-    chunks[1].page = 7;
-    assert_non_null(tnri_world_validate(world));
-    chunks[1].page = 1;
-    world->bytes_in[TNRI_FREE] += 512;
-    assert_non_null(tnri_world_validate(world));
-    world->bytes_in[TNRI_FREE] -= 512;
-    block->above->slack++;
-    assert_non_null(tnri_world_validate(world));
-    block->above->slack--;
-    world->spares_count++;
-    assert_non_null(tnri_world_validate(world));
-    world->spares_count--;
-    block->state = TNRI_HOLE;
-    assert_non_null(tnri_world_validate(world));
-    block->state = TNRI_LIVE;
+    PLANT(space.pages[1], NULL, "is not mapped");
+    PLANT(space.pages[5], &chunks[5], "is mapped");
+    PLANT(chunks[1].page, 7, "points to a chunk");
+    PLANT(chunks[1].page, 0, "points to a chunk");
+}
+
+static void broken_lists_are_found(void **state)
+{
+    (void)state;
+    planted p = planted_make();
+    tnri_bins *bins = &world->bins;
+    unsigned slot = tnri_bin_slot(p.binned->bytes);
+    tnri_block *nothing = NULL;
+    PLANT(p.rest->link, &nothing, "the index lists");
+    PLANT(p.rest->what, tnri_block_what(TNRI_FREE, p.rest->slack + 1), "the index lists");
+    uint64_t what = p.rest->what;
+    tnri_index_remove(world->index, p.rest);
+    p.rest->what = what;
+    check_broken("the index holds 0 bytes in 0 runs", __LINE__);
+    tnri_index_insert(world->index, p.rest);
     assert_valid();
+    PLANT(world->holes, p.live, "the list of holes has a live record");
+    PLANT(world->holes, world->holes->next, "holes");
+    PLANT(world->lent, p.live, "the list of what is lent has a live record");
+    PLANT(world->lent, NULL, "0 records are in the list of what is lent");
+    PLANT(bins->words[slot / 64], 0, "bitmap of the bins is wrong");
+    PLANT(bins->slots[slot], p.live, "the bins hold");
+    PLANT(p.binned->uses, (struct tnri_uses *)p.live, "the bins hold");
+    PLANT(bins->slots[slot], NULL, "0 binned");
+    PLANT(bins->max, 0, "1 binned");
+    PLANT(bins->slots[slot + 1], p.binned, "bitmap of the bins is wrong");
+    bins->words[(slot + 1) / 64] |= (uint64_t)1 << (slot + 1) % 64;
+    PLANT(bins->slots[slot + 1], p.binned, "the bins hold");
+    bins->words[(slot + 1) / 64] &= ~((uint64_t)1 << (slot + 1) % 64);
+    PLANT(world->spares, p.live, "a live record is listed as spare");
+    PLANT(world->spares, world->spares->next, "spare were found");
+}
+
+static void broken_totals_are_found(void **state)
+{
+    (void)state;
+    (void)planted_make();
+    for (int i = TNRI_FREE; i < TNRI_STATE_COUNT; i++) {
+        PLANT(world->bytes_in[i], world->bytes_in[i] + 512, "the totals say");
+        PLANT(world->count_in[i], world->count_in[i] + 1, "the totals say");
+    }
+    PLANT(world->spans_bytes, world->spans_bytes + PAGE, "the records tile");
+    PLANT(world->borrowed_bytes, PAGE, "the records tile");
+    PLANT(world->spans_own, 0, "of the wrong kind");
+    PLANT(world->slabs_count, world->slabs_count + 1, "do not make");
+    PLANT(world->spares_count, world->spares_count + 1, "do not make");
 }
 
 /* ---- random operations ---------------------------------------------------------------------- */
@@ -419,7 +507,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(claim_and_unclaim, world_start, world_stop),
         cmocka_unit_test_setup_teardown(what_is_stuck_becomes_stale, world_start, world_stop),
         cmocka_unit_test_setup_teardown(promised_records_are_kept, world_start, world_stop),
-        cmocka_unit_test_setup_teardown(the_validator_finds_mistakes, world_start, world_stop),
+        cmocka_unit_test_setup_teardown(broken_records_are_found, world_start, world_stop),
+        cmocka_unit_test_setup_teardown(broken_lists_are_found, world_start, world_stop),
+        cmocka_unit_test_setup_teardown(broken_totals_are_found, world_start, world_stop),
         cmocka_unit_test_setup_teardown(random_geometry, world_start, world_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
