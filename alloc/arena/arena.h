@@ -76,6 +76,9 @@ typedef struct tnri_arena {
     struct tnri_device *device;
     void *_Atomic life;              /* the layer above's; set once */
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
+    struct tnri_ward *ward;          /* where the pool notes whether it may give; null: nobody
+                                      * else is in the pool. Constant, as its place there is */
+    unsigned ward_place;
     struct tnri_arena *hash_next;    /* in the pool's table, or among its sealed arenas; the pool's
                                       * lock */
 

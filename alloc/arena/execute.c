@@ -22,8 +22,8 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "history/note.h"
+#include "pool/givers.h"
 #include "pool/lane.h"
-#include "pool/pool.h"
 
 /* ---- donors of other arenas ----------------------------------------------------------------- */
 
@@ -102,6 +102,8 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&donor->worlds[i]);
     size_t taken = tnri_plan_take(plan, donor);
+    for (int i = 0; i < TNRI_WORLDS && taken == 0; i++)
+        tnri_world_spend(&donor->worlds[i]);
     tnri_lock_release(&donor->lock);
     if (taken == 0)
         return TNR_OK;
@@ -147,7 +149,8 @@ static tnr_status donors_take(tnri_plan *plan)
     if (policy == TNRI_CROSS_OFF || plan->moves != TNRI_MOVES_ALL)
         return TNR_OK;
     tnri_arena *donor = NULL;
-    while (plan->pages_missing > 0 && (donor = tnri_arena_walk(plan->arena->pool, donor)) != NULL) {
+    while (plan->pages_missing > 0 &&
+           (donor = tnri_givers_walk(plan->arena->pool, donor)) != NULL) {
         if (donor == plan->arena || tnri_lane_is_sister(plan->arena, donor) ||
             !tnri_arena_is_markable(donor))
             continue;

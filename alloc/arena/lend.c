@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "history/note.h"
+#include "pool/givers.h"
 #include "pool/lane.h"
-#include "pool/pool.h"
 
 enum {
     LEND_LOOKS_MAX = 64, /* runs of one world that are looked at for a request */
@@ -157,6 +157,8 @@ static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request,
             pending = NULL;
         }
     }
+    for (int i = 0; i < TNRI_WORLDS && pending == NULL; i++)
+        tnri_world_spend(&lender->worlds[i]);
     tnri_lock_release(&lender->lock);
     return pending;
 }
@@ -231,7 +233,8 @@ static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, in
     tnri_arena *lender = NULL;
     if (policy == TNRI_CROSS_OFF)
         return TNR_OK;
-    while (!*is_over && status == TNR_OK && (lender = tnri_arena_walk(arena->pool, lender)) != NULL)
+    while (!*is_over && status == TNR_OK &&
+           (lender = tnri_givers_walk(arena->pool, lender)) != NULL)
         if (lender != arena && !tnri_lane_is_sister(arena, lender) && arena_may_lend(lender))
             status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
     return status;

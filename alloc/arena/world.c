@@ -130,6 +130,7 @@ void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
     world->bytes_in[state] += block->bytes;
     world->count_in[state]++;
     if (state == TNRI_FREE) {
+        tnri_world_unspend(world);
         tnri_index_insert(world->index, block);
         return;
     }
@@ -267,6 +268,7 @@ tnri_block *tnri_world_free(tnri_world *world, tnri_block *block)
 {
     tnri_state state = (tnri_state)block->state;
     tnri_assert_hot(state == TNRI_LIVE || state == TNRI_RETIRED || state == TNRI_PENDING);
+    tnri_world_unspend(world);
     return tnri_run_merge(world, block, state);
 }
 

@@ -52,7 +52,7 @@ typedef struct tnri_slab {
  * freed last is kept, until any size is asked for: if it is that one, the bin gets another try.
  */
 typedef struct tnri_bins {
-    size_t max;          /* BINNED records; constant */
+    size_t max;          /* BINNED records; constant, but 0 while the world is spent */
     unsigned hand;       /* the slot of the last block that had to go */
     unsigned misses;     /* of the large world's bin, in a row */
     size_t passed_bytes; /* freed last since it misses; 0: none */
@@ -109,6 +109,13 @@ typedef struct tnri_world {
     size_t borrowed_bytes;
     size_t borrows_promised; /* places for more, besides those of all the spans there may be */
     size_t borrows_room;
+
+    /* Whether another arena may find a whole chunk that is free here: see pool/givers.h. */
+    _Atomic uint64_t *giving; /* has its bit; null: nobody looks. Constant, as the bit is */
+    uint64_t giving_bit;
+    int is_spent;          /* 1: there is none; the bit is 0, and the bins are shut: */
+    unsigned spent_misses; /* what bins.misses was, */
+    size_t spent_max;      /* and bins.max */
 } tnri_world;
 
 /* Prepares a zeroed world. */
@@ -223,6 +230,26 @@ tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes);
 /* 1 if the address lies in a span of the world's own, lent or not. */
 int tnri_world_owns(const tnri_world *world, uintptr_t address);
 
+/* ---- giving (world_spent.c) ----------------------------------------------------------------- */
+
+/* 1 if a free run has a whole chunk, or if that would take more than `looks_max` looks at runs. */
+int tnri_world_has_whole(const tnri_world *world, int looks_max);
+
+/* Somebody has flushed the bins and looked for memory in vain: notes that the world is spent, if it
+ * is. From then on nobody looks at it until something of it is free again. */
+void tnri_world_spend(tnri_world *world);
+
+/* Something of the world is about to be free. */
+void tnri_world_unspend_now(tnri_world *world);
+static inline void tnri_world_unspend(tnri_world *world)
+{
+    if (tnri_unlikely(world->is_spent))
+        tnri_world_unspend_now(world);
+}
+
+/* tnri_world_bin in a world that is spent. */
+int tnri_world_bin_spent(tnri_world *world, tnri_block *block);
+
 /* Length of the longest FREE run. */
 size_t tnri_world_largest_free(const tnri_world *world);
 
@@ -286,7 +313,7 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
         return 0;
     if (world->count_in[TNRI_BINNED] >= bins->max) {
         if (bins->max == 0)
-            return 0;
+            return world->is_spent ? tnri_world_bin_spent(world, block) : 0;
         bins->misses += !world->is_small;
         tnri_world_evict(world);
     }

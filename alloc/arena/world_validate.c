@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walking a world and comparing every total both ways: see the equations in world.h. */
+#include <limits.h>
 #include <stdio.h>
 
 #include "arena/world.h"
@@ -171,7 +172,11 @@ const char *tnri_world_validate(const tnri_world *world)
         return BROKEN("%zu records and %zu spares do not make %zu slabs", records,
                       world->spares_count, world->slabs_count);
     const char *broken = validate_index(world);
-    return broken != NULL ? broken : validate_lists(world);
+    if (broken == NULL)
+        broken = validate_lists(world);
+    if (broken == NULL && world->is_spent && tnri_world_has_whole(world, INT_MAX))
+        broken = BROKEN("a world that is noted as spent has a chunk that is free");
+    return broken;
 }
 
 size_t tnri_world_largest_free(const tnri_world *world)

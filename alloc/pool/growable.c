@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "history/note.h"
 #include "pool/asleep.h"
+#include "pool/givers.h"
 #include "pool/library.h"
 
 /* ---- arenas --------------------------------------------------------------------------------- */
@@ -71,14 +72,20 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle,
         tnri_arena_destroy(arena);
         return status;
     }
-    tnri_arena_enter(arena);
-    *ptr = tnri_grow_reserve(arena, bytes_max);
-    tnri_lock_release(&arena->lock);
     tnri_lock_take(&pool->lock);
-    atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
-    atomic_store_explicit(&pool->arenas, arena, memory_order_release);
+    int is_entered = tnri_givers_add(pool, arena);
+    if (is_entered) {
+        tnri_arena_enter(arena);
+        *ptr = tnri_grow_reserve(arena, bytes_max);
+        tnri_lock_release(&arena->lock);
+        atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
+        atomic_store_explicit(&pool->arenas, arena, memory_order_release);
+    }
     tnri_lock_release(&pool->lock);
-    return TNR_OK;
+    if (is_entered)
+        return TNR_OK;
+    tnri_arena_destroy(arena);
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
 }
 
 /* ---- public functions ----------------------------------------------------------------------- */

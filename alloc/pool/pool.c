@@ -14,6 +14,7 @@
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "pool/asleep.h"
+#include "pool/givers.h"
 #include "pool/growable.h"
 #include "pool/handle.h"
 #include "pool/lane.h"
@@ -216,6 +217,10 @@ static tnri_arena *arena_make(tnr_pool pool, tnri_stream *stream)
     tnri_arena *arena = tnri_arena_create(pool->device, pool, stream);
     if (arena == NULL)
         return NULL;
+    if (!tnri_givers_add(pool, arena)) {
+        tnri_arena_destroy(arena);
+        return NULL;
+    }
     if (pool->arenas_count >= pool->table_slots)
         table_grow(pool);
     table_insert(pool, arena);
@@ -496,6 +501,7 @@ tnr_status tnri_pool_end(tnr_pool pool, int force)
         tnri_arena_destroy(arena);
         arena = next;
     }
+    tnri_givers_free(pool);
     tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
     pool->table = NULL;
     pool->arenas_count = 0;

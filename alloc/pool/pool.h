@@ -49,6 +49,9 @@ struct tnr_pool_st {
     size_t arenas_count;
     tnri_arena *sealed;         /* of ended streams, waiting for a new one; through hash_next */
     tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
+    struct tnri_ward
+        *_Atomic wards;  /* who of them may give; read without the lock: pool/givers.h */
+    size_t wards_places; /* given in them */
 
     /* Synchronisation: atomics. */
     _Atomic uint64_t limit_bytes;             /* UINT64_MAX: none */

@@ -35,6 +35,7 @@ enum {
     EVENTS_MAX = 1 << 18,
     GRAPHS = 4000,
     HELD_MAX = 1 << 14,
+    CROWD = 512,  /* more would need more addresses than there are under callgrind */
     SPREAD = 7919 /* a prime */
 };
 
@@ -207,6 +208,37 @@ static void run_mix(path_run *run)
 {
     run->operations = run->what->operations;
     path_measured(run, mix);
+}
+
+/* ---- streams that come ---------------------------------------------------------------------- */
+
+static CUstream stream_make(void)
+{
+    CUstream stream = NULL;
+    driver_check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    return stream;
+}
+
+/* So many streams, each of which keeps a block and has no chunk that is free. */
+static void crowd_prepare(path_run *run)
+{
+    void *ptr;
+    for (size_t i = 0; i < run->what->live; i++)
+        tenure_check(tnr_malloc(&ptr, run->what->bytes_min, 0, stream_make()));
+}
+
+static void first_blocks(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        tenure_check(tnr_malloc(&run->block, run->what->bytes_min, 0, run->streams[i]));
+}
+
+/* The first blocks of STREAMS streams. */
+static void run_first_blocks(path_run *run)
+{
+    run->operations = run->what->operations;
+    path_measured(run, first_blocks);
+    run->checksum = mixed(run->checksum, run->operations * run->what->bytes_min);
 }
 
 /* ---- uses of other streams ------------------------------------------------------------------ */
@@ -526,6 +558,10 @@ static const path paths[] = {
     {"hold", 4096, holds_prepare, run_holds, 512, 0, 64, "",
      "tnr_record_use in a capture of one of 64 blocks outside"},
     {"hold_many", 4096, holds_prepare, run_holds, 512, 0, HELD_MAX, "", "the same, one of 16,384"},
+    {"first_block", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, 64, "",
+     "first block of a stream, beside 64 streams with a block each"},
+    {"first_block_many", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, CROWD, "",
+     "the same beside 512"},
     {"launch_newest", 1024, newest_prepare, run_launch, 4096, 0, GRAPHS, "",
      "tnr_graph_launch of the newest of 4,000 graphs"},
     {"launch_oldest", 1024, oldest_prepare, run_launch, 4096, 0, GRAPHS, "",

@@ -248,6 +248,14 @@ MUTANTS = [
      "        if (state == TNRI_LIVE && world->count_in[state] > 0)\n"
      "            return 0;",
      "a trim takes the records of memory that is there"),
+    ("spent_unseen", "alloc/arena/world.h",
+     "            return world->is_spent ? tnri_world_bin_spent(world, block) : 0;",
+     "            return 0;",
+     "what is freed in an arena that had nothing to give is not found again"),
+    ("spent_early", "alloc/arena/world_spent.c",
+     "        tnri_world_has_whole(world, SPENT_LOOKS_MAX))",
+     "        0)",
+     "an arena with chunks that are free is passed by"),
     ("object_reused_early", "alloc/stream/stream.h",
      "memory_order_acq_rel) == 1))\n"
      "        tnri_stream_idle(stream);",
