@@ -4,6 +4,7 @@
 #include "arena/ladder.h"
 
 #include "arena/execute.h"
+#include "arena/give_back.h"
 #include "arena/lend.h"
 #include "arena/plan.h"
 #include "arena/stale.h"
@@ -20,7 +21,7 @@
 #include "pool/thread.h"
 
 enum {
-    SPANS_PER_REQUEST_MAX = 4, /* new spans before a request is given up */
+    SPANS_PER_REQUEST_MAX = 5, /* tries to get addresses before a request is given up */
     OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
     LOAN_SHARE = 256, /* this part (1/n) of the pool's memory is worth a loan at any time */
     TAKES_MANY = 64,  /* so often a stream takes a little of others, then it grows once */
@@ -45,9 +46,15 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
         wanted *= 2;
     tnri_span *span;
     int addresses_left;
+    int is_thorough = 0;
     while ((span = tnri_space_take(world->space, wanted, &addresses_left)) == NULL) {
         if (addresses_left)
             return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a range of addresses.");
+        if (wanted / 2 < least && !is_thorough) {
+            is_thorough = 1;
+            tnri_dissolve_all(arena->device); /* arenas without memory may have addresses */
+            continue;
+        }
         if (wanted / 2 < least)
             return tnri_error(TNR_ERR_ADDRESS_SPACE,
                               "device %d has no %zu contiguous addresses left in its range of %zu "
@@ -81,13 +88,22 @@ static tnri_block *ladder_flush(tnri_arena *arena, const tnri_request *request)
     return flushed ? tnri_arena_serve_index(arena, request, &no_host) : NULL;
 }
 
+/* Has addresses come home that the arena has lent and that hold no memory now; 0 if none did. */
+static int ladder_gets_addresses_back(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_arena_enter(arena);
+    int has_lent = tnri_arena_world(arena, request->bytes)->lent != NULL;
+    tnri_lock_release(&arena->lock);
+    return has_lent && tnri_give_back(arena->pool) > 0;
+}
+
 /* Serves from what is there (flush), or makes a plan. *ptr is set in the first case. */
 static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                               tnri_moves moves, void **ptr)
 {
     tnr_status status = TNR_ERR_ADDRESS_SPACE;
     for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < SPANS_PER_REQUEST_MAX; spans++) {
-        if (spans > 0) {
+        if (spans > 0 && !(spans == 1 && ladder_gets_addresses_back(arena, request))) {
             status = ladder_add_span(arena, request);
             if (status != TNR_OK)
                 return status;

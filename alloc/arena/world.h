@@ -227,6 +227,16 @@ void tnri_world_lend(tnri_world *world, tnri_block *pending);
  * spares and a place for a borrowed range. */
 tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes);
 
+/* HOLE -> PENDING: up to `most` holes in borrowed ranges, to be given back. Their count. */
+size_t tnri_world_holes_claim(tnri_world *world, size_t most, tnri_block **claimed);
+/* The reverse. */
+void tnri_world_hole_unclaim(tnri_world *world, tnri_block *pending);
+/* PENDING -> no record of this world: the addresses go back to the world in whose span they lie. */
+void tnri_world_give_back(tnri_world *world, tnri_block *pending);
+/* LENT -> HOLE: takes over what tnri_world_give_back of another world has let go. Needs
+ * TNRI_RECEIVE_RECORDS spares. */
+void tnri_world_take_back(tnri_world *world, uintptr_t base, size_t bytes);
+
 /* 1 if the address lies in a span of the world's own, lent or not. */
 int tnri_world_owns(const tnri_world *world, uintptr_t address);
 

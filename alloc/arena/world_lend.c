@@ -122,8 +122,8 @@ void tnri_world_lend(tnri_world *world, tnri_block *pending)
 
 /* ---- borrowing, and getting back ------------------------------------------------------------ */
 
-/* Part of what this world has lent is back. */
-static tnri_block *receive_own(tnri_world *world, uintptr_t base, size_t bytes)
+/* Part of what this world has lent is back: FREE, or HOLE. */
+static tnri_block *receive_own(tnri_world *world, uintptr_t base, size_t bytes, tnri_state state)
 {
     tnri_block *lent = world->lent;
     while (lent != NULL && (base < lent->base || base >= tnri_block_end(lent)))
@@ -139,7 +139,7 @@ static tnri_block *receive_own(tnri_world *world, uintptr_t base, size_t bytes)
         tnri_block *rest = tnri_record_split(world, lent, bytes);
         tnri_record_enter(world, rest, TNRI_LENT);
     }
-    return tnri_record_merge(world, lent, TNRI_FREE);
+    return tnri_record_merge(world, lent, state);
 }
 
 /* The highest record of a borrowed range. */
@@ -194,7 +194,7 @@ static void borrow_join(tnri_world *world, tnri_block *block)
 tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes)
 {
     if (tnri_world_owns(world, base))
-        return receive_own(world, base, bytes);
+        return receive_own(world, base, bytes, TNRI_FREE);
     tnri_assert(world->spares_count > 0);
     tnri_block *block = world->spares;
     world->spares = block->next;
@@ -208,4 +208,50 @@ tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes)
     borrow_join(world, block);
     /* When the record merges with a lower one, the range begins with that already. */
     return tnri_record_merge(world, block, TNRI_FREE);
+}
+
+/* ---- giving back what is empty -------------------------------------------------------------- */
+
+/* 1 if a hole can go home without cutting a range in two. */
+static int hole_is_borrowed(const tnri_world *world, const tnri_block *hole)
+{
+    return (hole->below == NULL || hole->above == NULL) && !tnri_world_owns(world, hole->base);
+}
+
+size_t tnri_world_holes_claim(tnri_world *world, size_t most, tnri_block **claimed)
+{
+    size_t found = 0, count = 0;
+    if (borrows_count(world) == 0)
+        return 0;
+    for (tnri_block *hole = world->holes; hole != NULL && found < most; hole = hole->next)
+        if (hole_is_borrowed(world, hole))
+            claimed[found++] = hole;
+    /* Meanwhile more may be borrowed beside them: each needs a place for what it cuts in two. */
+    while (count < found && tnri_world_promise_borrow(world)) {
+        tnri_record_leave(world, claimed[count]);
+        tnri_record_enter(world, claimed[count++], TNRI_PENDING);
+    }
+    return count;
+}
+
+void tnri_world_hole_unclaim(tnri_world *world, tnri_block *pending)
+{
+    tnri_assert(pending->state == TNRI_PENDING);
+    tnri_world_unpromise_borrow(world);
+    tnri_record_leave(world, pending);
+    (void)tnri_record_merge(world, pending, TNRI_HOLE);
+}
+
+void tnri_world_give_back(tnri_world *world, tnri_block *pending)
+{
+    tnri_assert(pending->state == TNRI_PENDING && !tnri_world_owns(world, pending->base));
+    tnri_world_unpromise_borrow(world);
+    tnri_block_map_clear(&world->space->map, pending->base, pending->bytes);
+    tnri_record_leave(world, pending);
+    borrow_cut(world, pending);
+}
+
+void tnri_world_take_back(tnri_world *world, uintptr_t base, size_t bytes)
+{
+    (void)receive_own(world, base, bytes, TNRI_HOLE);
 }

@@ -2,6 +2,7 @@
 /* Giving idle memory back: see reclaim.h. */
 #include "pool/reclaim.h"
 
+#include "arena/give_back.h"
 #include "arena/stale.h"
 #include "arena/upper.h"
 #include "conf/conf.h"
@@ -98,9 +99,14 @@ void tnri_collect_all(tnri_device *device)
 
 void tnri_dissolve_all(tnri_device *device)
 {
-    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        if (tnri_pool_work_begin(pool)) {
+            (void)tnri_give_back(pool);
+            tnri_pool_work_end(pool);
+        }
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
             tnri_arena_dissolve(arena);
+    }
 }
 
 /* What is mapped above a limit, which may have been lowered since: all of it must go before

@@ -30,7 +30,8 @@ size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how);
 /* Ends all retired blocks of a device, waiting for them on the host. */
 void tnri_collect_all(tnri_device *device);
 
-/* Gives back the host memory of arenas of a device that have no memory now. */
+/* Gives back the addresses that arenas of a device have borrowed and have no memory for, and what
+ * arenas without memory have: host memory and addresses. */
 void tnri_dissolve_all(tnri_device *device);
 
 /* For an allocation that failed: ends retired blocks of the pool; if there are none, or `thorough`

@@ -9,8 +9,10 @@
  * is_span_border, always 0: random_loans failed. In lend_from, loans not charged:
  * streams_do_not_lend_for_ever failed. In arena_takes_often, always 0:
  * who_takes_often_gets_its_own failed. In plan_would_borrow, always 0 without a budget:
- * much_is_lent_at_any_time failed.
+ * much_is_lent_at_any_time failed. In ladder_plan, no addresses had back:
+ * loans_without_end_use_few_addresses failed.
  */
+#include "few.h"
 #include "unit.h"
 
 #include <string.h>
@@ -282,6 +284,35 @@ static void much_is_lent_at_any_time(void **state)
 }
 
 /* Memory of another pool, and of a growable block, is not lent. */
+/* What chunks leave behind in borrowed addresses goes home, so that loans without end and without a
+ * trim use no more addresses than a few. */
+static void loans_without_end_use_few_addresses(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:2,address_space_gb:8");
+    assert_ok(tnr_limit_set(64 * MIB, 0));
+    const tnr_stream streams[] = {a, b, c};
+    uint64_t random = 7;
+    size_t early = 0, late = 0;
+    for (int round = 0; round < few_or(20000, 400); round++) {
+        void *block = NULL, *other = NULL;
+        size_t bytes = (2 + 2 * unit_below(&random, 15)) * MIB;
+        assert_ok(tnr_malloc(&block, bytes, 0, streams[unit_below(&random, 3)]));
+        assert_ok(tnr_malloc(&other, 32 * MIB, 0, streams[unit_below(&random, 3)]));
+        late = atomic_load(&tnri_device_of((uintptr_t)block)->space.used_bytes);
+        if (round == 200)
+            early = late;
+        assert_ok(tnr_free(block));
+        assert_ok(tnr_free(other));
+        simcuda_run(UINT64_MAX);
+    }
+    assert_true(unit_stats().served[TNR_SERVED_LENT] > 100);
+    assert_true(unit_stats().chunks_moved > 100);
+    print_message("%zu MiB of addresses after 200 rounds, %zu in the end\n", early >> 20,
+                  late >> 20);
+    assert_true(late <= 2 * early);
+}
+
 static void pools_and_growable_blocks_do_not_lend(void **state)
 {
     (void)state;
@@ -539,6 +570,7 @@ int main(void)
         LEND_TEST(who_takes_often_gets_its_own),
         LEND_TEST(streams_do_not_lend_for_ever),
         LEND_TEST(much_is_lent_at_any_time),
+        LEND_TEST(loans_without_end_use_few_addresses),
         LEND_TEST(pools_and_growable_blocks_do_not_lend),
         LEND_TEST(few_own_chunks_are_moved),
         LEND_TEST(the_borrower_waits),
