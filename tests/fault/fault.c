@@ -357,8 +357,9 @@ static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
                                   CUDA_ERROR_DEINITIALIZED};
 enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERROR_IN_TURN = -1 };
 
-/* A failure that goes on is tried at every so many places. Under AddressSanitizer, which makes a
- * run several times as slow, and in release builds, fewer will do. */
+/* Each place where a call can fail once is tried in the debug build; a failure that goes on, at
+ * every so many places. Under AddressSanitizer, which makes a run several times as slow, and in
+ * release builds, fewer will do. The long run tries (nearly) all everywhere. */
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
 #define IS_SLOW 1
@@ -368,9 +369,9 @@ enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERROR_IN_TURN = -1 };
 #define IS_SLOW 1
 #endif
 #ifdef IS_SLOW
-enum { STICKY_STEP_SHORT = 7, STICKY_STEP_LONG = 3 };
+enum { ONCE_STEP_SHORT = 4, STICKY_STEP_SHORT = 23, STICKY_STEP_LONG = 3 };
 #else
-enum { STICKY_STEP_SHORT = 2, STICKY_STEP_LONG = 1 };
+enum { ONCE_STEP_SHORT = 1, STICKY_STEP_SHORT = 5, STICKY_STEP_LONG = 1 };
 #endif
 
 static int is_long(void)
@@ -403,7 +404,9 @@ static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, i
     /* Some that are optional for the library the simulated device does not have. */
     if (entry[0] != '*' && !simcuda_has(entry))
         return 0;
-    uint64_t step = !sticky ? 1 : is_long() ? STICKY_STEP_LONG : STICKY_STEP_SHORT;
+    uint64_t step = sticky ? STICKY_STEP_SHORT : ONCE_STEP_SHORT;
+    if (is_long())
+        step = sticky ? STICKY_STEP_LONG : 1;
     for (uint64_t runs = 0;; runs++)
         if (!drive_once(scenario, entry, 1 + runs * step, sticky,
                         error == ERROR_IN_TURN ? errors[runs % ERRORS] : (CUresult)error))

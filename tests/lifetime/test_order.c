@@ -18,6 +18,7 @@
  *   stolen_twice                  execute.c, donor_order: the call of tnri_event_order
  */
 #include "life.h"
+#include "few.h"
 
 #include <pthread.h>
 
@@ -483,7 +484,7 @@ static void stolen_twice(void **state)
 {
     static const char *const schedules[] = {"SCHEDULE=lazy", "SCHEDULE=eager", "SCHEDULE=random"};
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i += few_or(1, 4)) {
         int s = i % 3;
         int lends = i < 3;
         life_start(lends ? "reuse:wait,cross_stream:wait" : "reuse:wait,cross_stream:wait,lend:off",

@@ -11,6 +11,7 @@
  *   the_end_of_a_growable_...     pool.c, tnri_pool_knows: the growable blocks
  */
 #include "life.h"
+#include "few.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -88,7 +89,7 @@ static void the_end_of_a_growable_blocks_stream_is_seen(void **state)
 static void the_next_stream_waits(void **state)
 {
     (void)state;
-    for (int seed = 0; seed < 24; seed++) {
+    for (int seed = 0; seed < few_or(24, 6); seed++) {
         char text[32];
         (void)snprintf(text, sizeof(text), "SEED=%d", seed);
         life_start("cross_stream:off", seed == 0 ? "SCHEDULE=lazy" : "SCHEDULE=random", text);
@@ -241,8 +242,9 @@ static void streams_come_and_go(void **state)
     life_start("reuse:wait", "SCHEDULE=random", NULL);
     uint64_t metadata = 0;
     uint64_t events = 0;
+    const int rounds = few_or(2000, 300);
     void *kept = unit_malloc(BYTES, life_streams[0]);
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < rounds; i++) {
         tnr_stream stream = life_stream(i % 3 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
         void *block = unit_malloc(BYTES, stream);
         life_fill(block, BYTES, i, stream);
@@ -259,10 +261,10 @@ static void streams_come_and_go(void **state)
         }
         simcuda_live live;
         assert_int_equal(simcuda_live_get(0, &live), 0);
-        if (i == 999) {
+        if (i == rounds / 2) {
             metadata = unit_stats().metadata_bytes;
             events = live.events;
-        } else if (i > 999) {
+        } else if (i > rounds / 2) {
             assert_true(unit_stats().metadata_bytes <= metadata + (64 << 10));
             assert_true(live.events <= events + 64);
         }

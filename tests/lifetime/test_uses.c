@@ -9,6 +9,7 @@
  *   free_sync_covers_everything   collect.c, batch_fence: the call of proxy_follow_all
  */
 #include "life.h"
+#include "few.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -94,7 +95,7 @@ static void a_million_uses_take_no_memory(void **state)
     assert_int_equal(simcuda_live_get(0, &live), 0);
     uint64_t events = live.events;
     uint64_t created = simcuda_calls("cuEventCreate");
-    for (int i = 0; i < 1000000; i++)
+    for (int i = 0; i < few_or(1000000, 20000); i++)
         assert_ok(tnr_record_use(block, life_streams[1]));
     for (int i = 0; i < 1000; i++)
         assert_ok(tnr_record_stream(block, life_streams[2]));
@@ -254,7 +255,7 @@ static void free_sync_covers_everything(void **state)
     (void)state;
     for (int held = 0; held < LIFE_STREAMS + 2; held++) {
         life_start("reuse:poll,cross_stream:off", NULL, NULL);
-        tnr_stream stream = held < LIFE_STREAMS ? life_streams[held]
+        tnr_stream stream = held < LIFE_STREAMS    ? life_streams[held]
                             : held == LIFE_STREAMS ? life_stream(CU_STREAM_DEFAULT)
                                                    : CU_STREAM_LEGACY;
         /* Known: by an allocation, by an announcement, or as a blocking stream not at all. */

@@ -11,6 +11,7 @@
  *   the test of tnri_capturing in set_drain and in set_wake: not_during_a_capture
  */
 #include "sleep.h"
+#include "few.h"
 
 #include <string.h>
 
@@ -56,7 +57,7 @@ static void a_refused_sleep_changes_nothing(void **state)
                                         "cuEventSynchronize", "cuMemUnmap",     "cuMemRelease"};
     static const int nths[] = {1, 4, 12};
     for (size_t c = 0; c < sizeof(calls) / sizeof(calls[0]); c++)
-        for (int n = 0; n < (c < 7 ? 1 : 3); n++) {
+        for (int n = 0; n < (c < 7 ? 1 : few_or(3, 1)); n++) {
             unit_start("chunk_max_mb:2", "SCHEDULE=eager", NULL);
             sleep_context_enter();
             blocks_make();
@@ -146,7 +147,7 @@ static void all_or_none(void **state)
     blocks_make();
     uint64_t reserved = unit_stats().reserved_bytes.current;
     uint64_t chunks = unit_stats().segment.current;
-    for (uint64_t nth = 1; nth <= chunks; nth++) {
+    for (uint64_t nth = 1; nth <= chunks; nth += (uint64_t)few_or(1, 5)) {
         simcuda_fail("cuMemUnmap", nth, 0, CUDA_ERROR_UNKNOWN);
         assert_error(tnr_device_sleep(0, NULL), TNR_ERR_DRIVER, NULL);
         simcuda_fail_clear();

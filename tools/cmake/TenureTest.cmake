@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tenure_test(NAME x SOURCES x.c ... [LABELS unit valgrind threads] [LIBS target ...]
-#             [INCLUDES folder ...] [ENVIRONMENT A=b ...] [ARGS ...] [TIMEOUT seconds] [SERIAL])
+#             [INCLUDES folder ...] [ENVIRONMENT A=b ...] [ARGS ...] [TIMEOUT seconds] [SERIAL]
+#             [NO_LEAK_CHECK])
 #   A CMocka program. It links the library's objects, so it may use internals, and includes them
 #   by their path inside the layer ("driver/driver.h"). The first source is its own; the others may
-#   be those of other programs too, and are compiled once for all of them.
+#   be those of other programs too, and are compiled once for all of them. NO_LEAK_CHECK is for
+#   those that keep gigabytes of shared memory mapped: memcheck would look for pointers in it all.
 #
 # tenure_check(NAME x COMMAND ... [LABELS ...] [ENVIRONMENT ...] [TIMEOUT seconds] [SERIAL])
 #   Any other command. Exit code 77 means skipped, for both; the reason is then printed.
@@ -53,6 +55,8 @@ set(tnr_test_environment
   "TSAN_OPTIONS=exitcode=97:halt_on_error=1:second_deadlock_stack=1")
 if(TNR_TEST_LONG)
   list(APPEND tnr_test_environment "TENURE_TEST_LONG=1")
+elseif(TNR_TEST_VALGRIND)
+  list(APPEND tnr_test_environment "TENURE_TEST_FEW=1")
 endif()
 
 foreach(label IN ITEMS valgrind threads)
@@ -124,7 +128,7 @@ function(tnr_test_flags target)
 endfunction()
 
 function(tenure_test)
-  cmake_parse_arguments(arg "SERIAL" "NAME;TIMEOUT"
+  cmake_parse_arguments(arg "SERIAL;NO_LEAK_CHECK" "NAME;TIMEOUT"
     "SOURCES;LABELS;LIBS;INCLUDES;ENVIRONMENT;ARGS" ${ARGN})
   if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tenure_test: NAME or SOURCES missing, or unknown argument "
@@ -160,7 +164,11 @@ function(tenure_test)
     if(NOT "valgrind" IN_LIST arg_LABELS)
       return()
     endif()
-    set(command ${tnr_valgrind_command} ${command})
+    set(memcheck ${tnr_valgrind_command})
+    if(arg_NO_LEAK_CHECK)
+      list(APPEND memcheck --leak-check=no)
+    endif()
+    set(command ${memcheck} ${command})
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${command})
   tnr_label_builds("${arg_LABELS}" ${target} ${arg_ENVIRONMENT})
