@@ -164,8 +164,9 @@ MUTANTS = [
      "        status = tnri_stream_follow(own, *event, giver, number + 1000);\n",
      "the library credits its own wait with later marks"),
     ("lend_map_kept", "alloc/arena/world_lend.c",
+     "    tnri_assert(pending->state == TNRI_PENDING);\n"
      "    tnri_block_map_clear(&world->space->map, pending->base, pending->bytes);\n",
-     "",
+     "    tnri_assert(pending->state == TNRI_PENDING);\n",
      "the map leads to the records of the arena that has lent the addresses"),
     ("lend_over_spans", "alloc/arena/world_lend.c",
      "        if (first->base != end || is_span_border(world, end))\n",
