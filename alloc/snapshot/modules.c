@@ -30,25 +30,27 @@ static size_t padded(size_t bytes, size_t to)
     return (bytes + to - 1) & ~(to - 1);
 }
 
-/* Looks for the build id among the notes from `at` on. */
+/* Looks for the build id among the notes from `at` on. A description, and the next note, begin at
+ * the alignment, counted from where the note begins. */
 static void notes_read(tnri_module *module, const unsigned char *at, size_t left, size_t alignment)
 {
     ElfW(Nhdr) head;
     while (left >= sizeof(head)) {
         memcpy(&head, at, sizeof(head));
-        size_t name_bytes = padded(head.n_namesz, alignment);
-        size_t bytes = padded(head.n_descsz, alignment);
-        if (name_bytes > left - sizeof(head) || bytes > left - sizeof(head) - name_bytes)
+        size_t text = padded(sizeof(head) + head.n_namesz, alignment);
+        if (text > left || head.n_descsz > left - text)
             return;
-        at += sizeof(head);
-        if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 && memcmp(at, "GNU", 4) == 0 &&
-            head.n_descsz <= TNRI_BUILD_ID_BYTES) {
-            memcpy(module->build_id, at + name_bytes, head.n_descsz);
+        if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
+            memcmp(at + sizeof(head), "GNU", 4) == 0 && head.n_descsz <= TNRI_BUILD_ID_BYTES) {
+            memcpy(module->build_id, at + text, head.n_descsz);
             module->build_id_bytes = (uint8_t)head.n_descsz;
             return;
         }
-        at += name_bytes + bytes;
-        left -= sizeof(head) + name_bytes + bytes;
+        size_t bytes = text + padded(head.n_descsz, alignment);
+        if (bytes > left) /* the last one is not padded */
+            return;
+        at += bytes;
+        left -= bytes;
     }
 }
 
