@@ -190,6 +190,13 @@ static void walk_one(node *only)
     assert_int_equal(sums.nodes, 1);
 }
 
+/* The same, with what is inside it. */
+static void walk_one_whole(node *only)
+{
+    graph one = {{only}, 1};
+    assert_ok(walk(&one));
+}
+
 static void assert_found(size_t i, tnr_audit_place place, size_t offset, uintptr_t address,
                          size_t bytes)
 {
@@ -592,6 +599,181 @@ static void test_errors(void **state)
     assert_int_equal(tnri_host_fail_at(0, 0), 1);
 }
 
+/* ---- every kind of node --------------------------------------------------------------------- */
+
+/* One of each, with two addresses or more. */
+typedef struct kinds {
+    kernel described;
+    mixed parameter;
+    void *pointers[1], *packed[5];
+    size_t packed_bytes;
+    CUstreamBatchMemOpParams ops[2];
+    node set;
+    graph inner;
+    CUgraph bodies[1];
+    node all[6];
+} kinds;
+
+enum { KINDS = 6 };
+
+static void kinds_make(kinds *k)
+{
+    memset(k, 0, sizeof(*k));
+    k->described = (kernel){.name = "step", .count = 1, .bytes = {sizeof(mixed)}};
+    k->parameter.first = 0x1000; /* what is between them stays 0 */
+    k->parameter.second = 0x2000;
+    k->pointers[0] = &k->parameter;
+    k->packed_bytes = sizeof(mixed);
+    void *const packed[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &k->parameter,
+                            CU_LAUNCH_PARAM_BUFFER_SIZE, &k->packed_bytes, CU_LAUNCH_PARAM_END};
+    memcpy(k->packed, packed, sizeof(packed));
+    for (int i = 0; i < 2; i++) {
+        k->ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        k->ops[i].writeValue.address = 0x1000;
+    }
+    k->set = set_at(0x1000);
+    k->inner = (graph){{&k->set, &k->set}, 2};
+    k->bodies[0] = (CUgraph)&k->inner;
+    k->all[0] = (node){.type = CU_GRAPH_NODE_TYPE_KERNEL,
+                       .kernel = {.func = (CUfunction)&k->described, .kernelParams = k->pointers}};
+    k->all[1] = (node){.type = CU_GRAPH_NODE_TYPE_KERNEL,
+                       .kernel = {.func = (CUfunction)&k->described, .extra = k->packed}};
+    k->all[2] = (node){.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                       .copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = 0x1000,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = 0x2000,
+                                .WidthInBytes = 4,
+                                .Height = 1,
+                                .Depth = 1}};
+    k->all[3] = (node){.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .batch = {NULL, 2, k->ops, 0}};
+    k->all[4] = (node){.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = &k->inner};
+    k->all[5] =
+        (node){.type = CU_GRAPH_NODE_TYPE_CONDITIONAL, .bodies = k->bodies, .bodies_count = 1};
+}
+
+/* A visitor's error ends the walk at once, whatever kind of node it is in. */
+static void test_stops(void **state)
+{
+    (void)state;
+    kinds k;
+    kinds_make(&k);
+    for (size_t i = 0; i < KINDS; i++) {
+        walk_one_whole(&k.all[i]);
+        assert_int_equal(found_count, 2);
+        assert_int_equal(sums.unread, 0);
+        for (int stop = 1; stop <= 2; stop++) {
+            graph one = {{&k.all[i], &k.all[i]}, 2};
+            int visits = 2 - stop; /* stop_at_second stops at the first, or the second */
+            memset(&sums, 0, sizeof(sums));
+            assert_int_equal(tnri_nodes_walk((CUgraph)&one, stop_at_second, &visits, &sums),
+                             TNR_ERR_BUSY);
+            assert_int_equal(visits, 2);
+        }
+    }
+}
+
+/* Errors of the driver end it too, and name the call. */
+static void test_errors_of_kinds(void **state)
+{
+    (void)state;
+    static const char *const calls[KINDS] = {
+        "cuGraphKernelNodeGetParams",    "cuGraphKernelNodeGetParams",
+        "cuGraphMemcpyNodeGetParams",    "cuGraphBatchMemOpNodeGetParams",
+        "cuGraphChildGraphNodeGetGraph", "cuGraphNodeGetParams"};
+    kinds k;
+    kinds_make(&k);
+    for (size_t i = 0; i < KINDS; i++) {
+        graph one = {{&k.all[i]}, 1};
+        k.all[i].answer = CUDA_ERROR_ILLEGAL_ADDRESS;
+        assert_error(walk(&one), TNR_ERR_DRIVER, calls[i]);
+        assert_int_equal(found_count, 0);
+    }
+}
+
+/* A driver that lacks a call: what it would have told is unread, and never silently nothing. */
+static void test_an_older_driver(void **state)
+{
+    (void)state;
+    kinds k;
+    kinds_make(&k);
+    tnri_driver_table whole = tnri_driver;
+    for (size_t i = 0; i < KINDS; i++) {
+        tnri_driver = whole;
+        if (i < 2)
+            tnri_driver.cuGraphKernelNodeGetParams = NULL;
+        else if (i == 2)
+            tnri_driver.cuGraphMemcpyNodeGetParams = NULL;
+        else if (i == 3)
+            tnri_driver.cuGraphBatchMemOpNodeGetParams = NULL;
+        else if (i == 4)
+            tnri_driver.cuGraphChildGraphNodeGetGraph = NULL;
+        else
+            tnri_driver.cuGraphNodeGetParams = NULL;
+        walk_one_whole(&k.all[i]);
+        assert_int_equal(sums.unread, 1);
+        assert_int_equal(found_count, 0);
+    }
+    tnri_driver = whole;
+    tnri_driver.cuGraphMemsetNodeGetParams = NULL;
+    walk_one(&k.set);
+    assert_int_equal(sums.unread, 1);
+    tnri_driver = whole;
+    tnri_driver.cuFuncGetParamInfo = NULL; /* the array of pointers has no length then */
+    walk_one(&k.all[0]);
+    assert_int_equal(sums.unread, 1);
+    tnri_driver = whole;
+    tnri_driver.cuFuncGetName = NULL;
+    walk_one(&k.all[0]);
+    assert_int_equal(sums.unread, 0);
+    assert_null(found[0].kernel);
+    /* Of libraries. */
+    k.all[0].kernel.func = NULL;
+    k.all[0].kernel.kern = (CUkernel)&k.described;
+    tnri_driver = whole;
+    tnri_driver.cuKernelGetParamInfo = NULL;
+    tnri_driver.cuKernelGetName = NULL;
+    walk_one(&k.all[0]);
+    assert_int_equal(sums.unread, 1);
+    tnri_driver = whole;
+    graph one = {{&k.all[0]}, 1};
+    tnri_driver.cuGraphNodeGetType = NULL;
+    assert_error(walk(&one), TNR_ERR_DRIVER, "cuGraphNodeGetType"); /* an audit asks before */
+}
+
+/* Answers that cannot be right are unread as well. */
+static void test_odd_answers(void **state)
+{
+    (void)state;
+    kinds k;
+    kinds_make(&k);
+    k.all[3].batch.paramArray = NULL;
+    walk_one(&k.all[3]);
+    assert_int_equal(sums.unread, 1);
+    k.all[3].batch.count = 0; /* nothing is all that there is */
+    walk_one(&k.all[3]);
+    assert_int_equal(sums.unread, 0);
+    k.all[5].bodies_count = 0;
+    walk_one(&k.all[5]);
+    assert_int_equal(sums.unread, 1);
+    k.packed[0] = CU_LAUNCH_PARAM_END; /* no buffer: no size either */
+    walk_one(&k.all[1]);
+    assert_int_equal(found_count, 0);
+    /* A copy of nothing still names its addresses, and one from nowhere does not. */
+    for (int i = 0; i < 3; i++) {
+        CUDA_MEMCPY3D *copy = &k.all[2].copy;
+        copy->WidthInBytes = i != 0;
+        copy->Height = i != 1;
+        copy->Depth = i != 2;
+        walk_one(&k.all[2]);
+        assert_int_equal(found_count, 2);
+        assert_int_equal(found[0].bytes, 1);
+    }
+    k.all[2].copy.srcDevice = 0;
+    walk_one(&k.all[2]);
+    assert_int_equal(found_count, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +788,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bodies, begin, end),
         cmocka_unit_test_setup_teardown(test_unknown, begin, end),
         cmocka_unit_test_setup_teardown(test_errors, begin, end),
+        cmocka_unit_test_setup_teardown(test_stops, begin, end),
+        cmocka_unit_test_setup_teardown(test_errors_of_kinds, begin, end),
+        cmocka_unit_test_setup_teardown(test_an_older_driver, begin, end),
+        cmocka_unit_test_setup_teardown(test_odd_answers, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,14 +9,49 @@
  *   slow_reader       writer_flush: EAGAIN taken for an error
  *   errors            writer_flush: the error not kept
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include "audited.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "nodes.h"
+
+/* ---- calls of the C library that fail here -------------------------------------------------- */
+
+static int watched = -1;            /* writes to no other file are touched */
+static int writes_left, answer;     /* so many of them fail with this error, or write nothing (0) */
+static int polls_left, poll_answer; /* the same of poll; 0: there is room */
+
+ssize_t write(int file, const void *bytes, size_t count)
+{
+    if (file != watched || writes_left == 0)
+        return ((__typeof__(&write))(uintptr_t)dlsym(RTLD_NEXT, "write"))(file, bytes, count);
+    writes_left--;
+    errno = answer;
+    return answer == 0 ? 0 : -1;
+}
+
+int poll(struct pollfd *files, nfds_t count, int ms)
+{
+    if (polls_left == 0)
+        return ((__typeof__(&poll))(uintptr_t)dlsym(RTLD_NEXT, "poll"))(files, count, ms);
+    polls_left--;
+    errno = poll_answer;
+    return poll_answer == 0 ? 1 : -1;
+}
+
+/* --------------------------------------------------------------------------------------------- */
 
 static tnr_stream stream;
 
@@ -180,6 +215,82 @@ static void test_errors(void **state)
     audited_destroy(cuda_graph);
 }
 
+/* What is interrupted goes on, and what cannot be is told. */
+static void test_interruptions(void **state)
+{
+    (void)state;
+    static const struct {
+        int writes, answer, polls, poll_answer;
+        tnr_status status;
+        const char *text;
+    } cases[] = {
+        {3, EINTR, 0, 0, TNR_OK, NULL},
+        {2, EAGAIN, 2, 0, TNR_OK, NULL},
+        {1, EAGAIN, 1, EINTR, TNR_OK, NULL}, /* and asks again */
+        {1, EAGAIN, 1, ENOMEM, TNR_ERR_INVALID_ARGUMENT, "Cannot allocate memory"},
+        {1, 0, 0, 0, TNR_ERR_INVALID_ARGUMENT, "Input/output error"},
+    };
+    tnr_cuda_graph cuda_graph;
+    start(NULL);
+    tnr_graph graph = sample("step", &cuda_graph);
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    assert_true(nowhere >= 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        watched = nowhere;
+        writes_left = cases[i].writes;
+        answer = cases[i].answer;
+        polls_left = cases[i].polls;
+        poll_answer = cases[i].poll_answer;
+        assert_error(tnr_graph_audit_write(cuda_graph, graph, TNR_AUDIT_TEXT, nowhere),
+                     cases[i].status, cases[i].text);
+        assert_int_equal(writes_left, 0);
+        assert_int_equal(polls_left, 0);
+    }
+    watched = -1;
+    close(nowhere);
+    audited_destroy(cuda_graph);
+}
+
+static const char *audit_of(size_t kernels, size_t sets, tnr_audit_format format)
+{
+    tnr_cuda_graph cuda_graph;
+    start("MISSING=cuFuncGetParamInfo");
+    char *block = unit_malloc(MIB, stream);
+    audited_begin(stream, NULL, NULL);
+    for (size_t i = 0; i < kernels; i++)
+        take_pointers(stream, block, NULL);
+    for (size_t i = 0; i < sets; i++)
+        take_set(stream, block + i, 1);
+    (void)audited_end(stream, &cuda_graph);
+    const char *text = audit_text(cuda_graph, 0, format); /* nothing is kept for it */
+    audited_destroy(cuda_graph);
+    assert_ok(tnr_free(block));
+    return text;
+}
+
+static void check_says(const char *text, const char *says)
+{
+    if (strstr(text, says) == NULL)
+        fail_msg("\"%s\" is not in:\n%s", says, text);
+}
+
+/* One and many, of what is not read and of what does not hold. */
+static void test_numbers(void **state)
+{
+    (void)state;
+    check_says(audit_of(1, 0, TNR_AUDIT_TEXT), "NOT proved: the driver does not tell what 1 node "
+                                               "refers to.");
+    check_says(audit_of(2, 1, TNR_AUDIT_TEXT), "NOT proved: it does not hold for 1 address, and "
+                                               "the driver does not tell what 2 nodes refer to.");
+    check_says(audit_of(0, 2, TNR_AUDIT_TEXT), "NOT proved: it does not hold for 2 addresses.");
+    const char *text = audit_of(TNRI_UNREAD_MAX + 5, 0, TNR_AUDIT_TEXT);
+    check_says(text, "\n  and 5 more\n");
+    check_says(text, "  not read: node ");
+    text = audit_of(2, 0, TNR_AUDIT_JSON);
+    check_says(text, "\"findings\": []\n}\n");
+    check_says(audit_of(0, 2, TNR_AUDIT_JSON), "\n  ]\n}\n");
+}
+
 /* ---- samples -------------------------------------------------------------------------------- */
 
 /* 0: a graph; 1: the same without what is kept for it; 2: with a node that is not told. */
@@ -199,7 +310,8 @@ int main(int argc, char **argv)
     if (argc == 2)
         return sample_print((int)strtol(argv[1], NULL, 10));
 #define TEST(name) cmocka_unit_test_teardown(name, audited_stop)
-    const struct CMUnitTest tests[] = {TEST(test_text), TEST(test_names), TEST(test_slow_reader),
-                                       TEST(test_errors)};
+    const struct CMUnitTest tests[] = {TEST(test_text),          TEST(test_names),
+                                       TEST(test_slow_reader),   TEST(test_errors),
+                                       TEST(test_interruptions), TEST(test_numbers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

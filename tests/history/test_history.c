@@ -343,6 +343,58 @@ static void switched_under_running_threads(void **state)
     assert_null(broken);
 }
 
+/* ---- host memory that lacks ----------------------------------------------------------------- */
+
+/* A bit of all that is recorded, by a thread of its own. Not null: a call failed otherwise than for
+ * lack of host memory. */
+static void *record_all(void *stream)
+{
+    void *ptr = NULL;
+    tnr_pool pool = NULL;
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = "recorded";
+    tnr_status status = tnr_malloc(&ptr, 3 * MIB, 0, stream);
+    if (status == TNR_OK)
+        status = tnr_free(ptr);
+    if (status == TNR_OK)
+        status = tnr_mark("a mark");
+    if (status == TNR_OK)
+        status = tnr_pool_create(&pool, 0, &options);
+    if (status == TNR_OK)
+        status = tnr_pool_malloc(&ptr, pool, 5000, 0, stream);
+    if (status == TNR_OK)
+        status = tnr_free(ptr);
+    if (status == TNR_OK)
+        status = tnr_pool_destroy(pool); /* the fixture ends it otherwise */
+    return status == TNR_OK || status == TNR_ERR_HOST_MEMORY ? NULL : "a call failed otherwise";
+}
+
+/* A record that there is no room for is missed; memory is handed out all the same, or not. */
+static void any_host_allocation_may_fail(void **state)
+{
+    (void)state;
+    for (int is_sticky = 0; is_sticky < 2; is_sticky++)
+        for (uint64_t nth = 1, failed = 1; failed > 0; nth++) {
+            pthread_t thread;
+            void *broken;
+            unit_start(NULL, NULL);
+            tnr_stream stream = unit_stream(0);
+            tnri_host_fail_at(nth, is_sticky);
+            tnr_status status = tnr_history_set(8, TNR_HISTORY_FULL);
+            assert_true(status == TNR_OK || status == TNR_ERR_HOST_MEMORY);
+            assert_int_equal(pthread_create(&thread, NULL, record_all, stream), 0);
+            assert_int_equal(pthread_join(thread, &broken), 0);
+            failed = tnri_host_fail_at(0, 0);
+            if (broken != NULL)
+                fail_msg("allocation %d: %s", (int)nth, (const char *)broken);
+            assert_ok(tnr_validate(-1));
+            assert_int_equal(unit_stats().bytes_live, 0);
+            tnri_ring_copy copy;
+            assert_true(tnri_ring_read(&copy)); /* what is there can be read */
+            tnri_ring_copy_free(&copy);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +406,7 @@ int main(void)
         cmocka_unit_test_teardown(marks_are_stamped, unit_stop),
         cmocka_unit_test_teardown(arguments_are_checked, unit_stop),
         cmocka_unit_test_teardown(no_host_memory_changes_nothing, unit_stop),
+        cmocka_unit_test_teardown(any_host_allocation_may_fail, unit_stop),
         cmocka_unit_test_teardown(threads_write_side_by_side, unit_stop),
         cmocka_unit_test_teardown(threads_that_end_give_their_page_up, unit_stop),
         cmocka_unit_test_teardown(reading_never_sees_half_a_record, unit_stop),

@@ -21,6 +21,7 @@
 
 #include <tenure/history.h>
 
+#include "base/host_memory.h"
 #include "history/history.h"
 #include "history/record.h"
 #include "snapshot/picture.h"
@@ -231,6 +232,65 @@ static void an_aborted_capture(void **state)
     check_all_given_back();
 }
 
+/* Any allocation of host memory fails, once or from then on, while a picture with a bit of all is
+ * taken: graphs, pieces, keeps, waits, pools that ended, streams that ended, stacks and marks. */
+static void any_host_allocation_may_fail(void **state)
+{
+    (void)state;
+    steps_start("history:full", NULL);
+    tnr_stream ended = life_stream(CU_STREAM_NON_BLOCKING);
+    tnr_pool pool;
+    void *ptr, *inside, *kept[40];
+    unsigned char *outside = unit_malloc(4 * MIB, ORIGIN);
+    assert_ok(tnr_free(unit_malloc(MIB, ended)));
+    assert_ok(tnr_stream_destroying(0, ended));
+    assert_int_equal(cuStreamDestroy(ended), CUDA_SUCCESS);
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&ptr, pool, MIB, 0, OTHER));
+    assert_ok(tnr_free(ptr));
+    assert_ok(tnr_pool_destroy(pool));
+    assert_ok(tnr_mark("here"));
+    for (size_t i = 0; i < 40; i++)
+        kept[i] = unit_malloc((i + 1) * 1000, OTHER);
+    void *used = unit_malloc(2 * MIB, OTHER);
+    life_gate_close(0, OUTSIDE);
+    life_fill(used, 2 * MIB, 1, OUTSIDE);
+    assert_ok(tnr_record_use(used, OUTSIDE));
+    assert_ok(tnr_free(used));
+    capture_begin(ORIGIN, NULL);
+    life_fill(outside, 4 * MIB, 1, ORIGIN);
+    inside = captured_block(ORIGIN, 1);
+    assert_ok(tnr_free(captured_block(ORIGIN, 2)));
+    assert_ok(tnr_free(outside));
+    for (int i = 0; i < 4; i++) /* both formats, once or from then on */
+        for (uint64_t nth = 1;; nth++) {
+            tnri_host_fail_at(nth, i / 2);
+            tnr_status status = tnri_snapshot_take(
+                "/dev/null", i % 2 == 0 ? TNR_SNAPSHOT_JSON : TNR_SNAPSHOT_PICKLE,
+                TNRI_SNAPSHOT_CALL);
+            uint64_t failed = tnri_host_fail_at(0, 0);
+            if (failed == 0) {
+                assert_ok(status);
+                break;
+            }
+            if (status != TNR_OK)
+                assert_error(status, TNR_ERR_HOST_MEMORY, NULL);
+        }
+    assert_ok(tnr_validate(-1));
+    recorded graph = capture_end(ORIGIN);
+    tnri_picture picture = picture_take(); /* and nothing was lost by all that */
+    assert_int_equal(picture.graphs_count, 1);
+    assert_int_equal(shown_wait(&picture, used)->kind, TNRI_WAIT_USE);
+    assert_int_equal(shown_wait(&picture, outside)->kind, TNRI_WAIT_GRAPH);
+    tnri_picture_free(&picture);
+    life_gate_open(0);
+    for (size_t i = 0; i < 40; i++)
+        assert_ok(tnr_free(kept[i]));
+    assert_ok(tnr_free(inside));
+    recorded_destroy(&graph);
+    check_all_given_back();
+}
+
 /* ---- from inside ----------------------------------------------------------------------------- */
 
 static _Atomic int is_over;
@@ -289,6 +349,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(stacks_inside_a_capture, steps_stop),
         cmocka_unit_test_teardown(what_an_audit_found, steps_stop),
         cmocka_unit_test_teardown(an_aborted_capture, steps_stop),
+        cmocka_unit_test_teardown(any_host_allocation_may_fail, steps_stop),
         cmocka_unit_test_teardown(two_at_once, steps_stop),
     };
     if (argc > 1) {

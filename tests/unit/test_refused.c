@@ -91,6 +91,9 @@ HANDS_ON long syscall(long number, ...)
     return result;
 }
 
+static int is_word_told; /* 1: the kernel says that the thread's word is there: */
+static const void *word_told;
+
 HANDS_ON int prctl(int option, ...)
 {
     va_list arguments;
@@ -98,6 +101,12 @@ HANDS_ON int prctl(int option, ...)
     if (refused())
         return -1;
     va_start(arguments, option);
+    if (option == PR_GET_TID_ADDRESS && is_word_told) {
+        const void **told = va_arg(arguments, const void **);
+        *told = word_told;
+        va_end(arguments);
+        return 0;
+    }
     for (int i = 0; i < 4; i++)
         of[i] = va_arg(arguments, unsigned long);
     va_end(arguments);
@@ -511,11 +520,39 @@ static void time_passes_without_naps(void **state)
     assert_true(ns >= 2000000);
 }
 
+/* A kernel that says something odd, whose word may be anything: as if it had said nothing. */
+static void odd_words(void *data)
+{
+    (void)data;
+    static uint32_t far;
+    static _Thread_local uint32_t near; /* beside the C library's record of the thread */
+    const void *const odd[] = {NULL, &far, (const char *)tnri_alive_self() - (1 << 20),
+                               (const char *)tnri_alive_self() + (1 << 20), &near};
+    far = tnri_alive_id();
+    near = tnri_alive_id() + 1;
+    is_word_told = 1;
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+        word_told = odd[i];
+        tnri_alive_start();
+        child_expect(tnri_alive_none_at(16) == 0); /* there is no memory, but who could tell? */
+    }
+    is_word_told = 0;
+    tnri_alive_start();
+    child_expect(tnri_alive_none_at(16) == 1);
+}
+
+static void odd_words_are_not_believed(void **state)
+{
+    (void)state;
+    in_child(odd_words, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         /* Before the kernel's word is known to this process. */
         cmocka_unit_test(ids_tell_where_words_do_not),
+        cmocka_unit_test(odd_words_are_not_believed),
         cmocka_unit_test(a_barrier_that_is_refused_gives_no_owners),
         cmocka_unit_test(a_barrier_that_is_refused_later_has_a_substitute),
         cmocka_unit_test(so_has_one_without_visits),

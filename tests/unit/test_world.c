@@ -370,6 +370,7 @@ static void broken_totals_are_found(void **state)
         PLANT(world->bytes_in[i], world->bytes_in[i] + 512, "the totals say");
         PLANT(world->count_in[i], world->count_in[i] + 1, "the totals say");
     }
+    assert_string_equal(tnri_state_name(TNRI_STATE_COUNT), "?"); /* of a record that is broken */
     PLANT(world->spans_bytes, world->spans_bytes + PAGE, "the records tile");
     PLANT(world->borrowed_bytes, PAGE, "the records tile");
     PLANT(world->spans_own, 0, "of the wrong kind");
