@@ -164,10 +164,21 @@ MUTANTS = [
      "        status = tnri_stream_follow(own, *event, giver, number + 1000);\n",
      "the library credits its own wait with later marks"),
     ("lend_map_kept", "alloc/arena/world_lend.c",
-     "    tnri_assert(pending->state == TNRI_PENDING);\n"
-     "    tnri_block_map_clear(&world->space->map, pending->base, pending->bytes);\n",
-     "    tnri_assert(pending->state == TNRI_PENDING);\n",
+     "    tnri_block_map_clear(&world->space->map, pending->base, pending->bytes);\n"
+     "    tnri_record_leave(world, pending);\n"
+     "    if (tnri_world_owns(",
+     "    tnri_record_leave(world, pending);\n"
+     "    if (tnri_world_owns(",
      "the map leads to the records of the arena that has lent the addresses"),
+    ("give_back_nowhere", "alloc/arena/give_back.c",
+     "    tnri_world_take_back(home, base, bytes);",
+     "    (void)base, (void)bytes;",
+     "addresses that come home stay lent"),
+    ("give_back_map_kept", "alloc/arena/world_lend.c",
+     "    tnri_world_unpromise_borrow(world);\n"
+     "    tnri_block_map_clear(&world->space->map, pending->base, pending->bytes);\n",
+     "    tnri_world_unpromise_borrow(world);\n",
+     "the map leads to the records of the arena that has given addresses back"),
     ("lend_over_spans", "alloc/arena/world_lend.c",
      "        if (first->base != end || is_span_border(world, end))\n",
      "        if (first->base != end)\n",
