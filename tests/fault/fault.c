@@ -369,9 +369,9 @@ enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERROR_IN_TURN = -1 };
 #define IS_SLOW 1
 #endif
 #ifdef IS_SLOW
-enum { ONCE_STEP_SHORT = 4, STICKY_STEP_SHORT = 23, STICKY_STEP_LONG = 3 };
+enum { ONCE_STEP_SHORT = 7, STICKY_STEP_SHORT = 47, STICKY_STEP_LONG = 3 };
 #else
-enum { ONCE_STEP_SHORT = 1, STICKY_STEP_SHORT = 5, STICKY_STEP_LONG = 1 };
+enum { ONCE_STEP_SHORT = 1, STICKY_STEP_SHORT = 11, STICKY_STEP_LONG = 1 };
 #endif
 
 static int is_long(void)

@@ -395,14 +395,14 @@ static void pictures_are_consistent(void **state)
          * give it time to change both meanwhile. */
         for (int b = 0; s == 0 && b < BETWEEN; b++) {
             tnr_stream stream = unit_stream(0);
-            for (int i = 0; i < BLOCKS_BETWEEN; i++)
+            for (int i = 0; i < few_or(BLOCKS_BETWEEN, 100); i++)
                 (void)unit_malloc(512, stream);
         }
     }
     for (size_t t = 0; t < TOKENS; t++)
         assert_int_equal(pthread_create(&carriers[t].thread, NULL, carry, &carriers[t]), 0);
     size_t settled = 0;
-    for (int round = 0; round < few_or(50, 5); round++) {
+    for (int round = 0; round < few_or(50, 3); round++) {
         tnri_picture picture;
         size_t live[TOKENS] = {0};
         const struct tnri_captures *still = tnri_picture_still();

@@ -55,7 +55,7 @@ set(tnr_test_environment
   "TSAN_OPTIONS=exitcode=97:halt_on_error=1:second_deadlock_stack=1")
 if(TNR_TEST_LONG)
   list(APPEND tnr_test_environment "TENURE_TEST_LONG=1")
-elseif(TNR_TEST_VALGRIND)
+elseif(TNR_TEST_VALGRIND OR TNR_SANITIZE)
   list(APPEND tnr_test_environment "TENURE_TEST_FEW=1")
 endif()
 
