@@ -11,9 +11,9 @@
 
 static CUcontext current;
 
-static const char *const names[] = {"DEVICES",  "MEMORY",  "GRANULARITY", "RESERVE", "SEED",
-                                    "SCHEDULE", "THREADS", "DEADLOCK_MS", "FAIL",    "STRICT",
-                                    "VMM",      "VERSION", "MISSING",     "RACES",   "VIEW"};
+static const char *const names[] = {
+    "DEVICES", "MEMORY", "GRANULARITY", "RESERVE", "SEED",    "SCHEDULE", "THREADS", "DEADLOCK_MS",
+    "LAG_US",  "FAIL",   "STRICT",      "VMM",     "VERSION", "MISSING",  "RACES",   "VIEW"};
 
 static void settings_apply(const char *first, va_list more)
 {

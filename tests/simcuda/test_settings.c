@@ -24,6 +24,7 @@ static void test_bad_values(void **state)
         "SCHEDULE=fast",
         "THREADS=0",
         "DEADLOCK_MS=0",
+        "LAG_US=-1",
         "FAIL=cuMemCreate",
         "FAIL=cuMemCreate:0",
         "FAIL=cuNothing:1",

@@ -6,6 +6,8 @@
  */
 #include "run.h"
 
+#include <time.h>
+
 #include "model_graph.h"
 #include "verdict.h"
 
@@ -49,6 +51,25 @@ static void drain_work(fuzz_run *run)
     drain_op(run, (fuzz_op){.kind = FUZZ_RUN, .n = UINT64_MAX});
 }
 
+/* Whether blocks of the device still wait for something. */
+static int waits_for_end(int device)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    return tnr_stats_get(&stats, NULL, device) == TNR_OK && stats.bytes_retired != 0;
+}
+
+/* A real driver lets go of graphs on a thread of its own, and that may be late. */
+static void drain_graph_ends(fuzz_run *run)
+{
+    enum { MOST_MS = 20000 };
+    const struct timespec nap = {0, 1000000};
+    for (uint8_t d = 0; d < run->model.devices; d++)
+        for (int ms = 0; ms < MOST_MS && !run->is_over && waits_for_end(d); ms++) {
+            nanosleep(&nap, NULL);
+            drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
+        }
+}
+
 static void drain_objects(fuzz_run *run)
 {
     model *m = &run->model;
@@ -66,6 +87,8 @@ static void drain_objects(fuzz_run *run)
             drain_op(run, (fuzz_op){.kind = FUZZ_STREAM_DESTROY, .stream = s});
     for (uint8_t d = 0; d < m->devices; d++)
         drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
+    if (run->device->is_gated)
+        drain_graph_ends(run);
     drain_wake(run); /* now that there is room */
     for (uint8_t d = 0; d < m->devices; d++)
         drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
@@ -79,8 +102,7 @@ void fuzz_run_end(fuzz_run *run)
         run->check_next = UINT64_MAX;
         run->is_draining = 1;
         drain_op(run, (fuzz_op){.kind = FUZZ_FAULTS_OFF});
-        /* A real driver lets go of graphs on a thread of its own, whenever that comes. */
-        if (run->device->is_gated)
+        if (run->device->is_gated) /* see drain_graph_ends */
             (void)run_succeeded(run, tnr_configure("graph_end_ms:10000"), "tnr_configure");
         drain_graphs(run);
         drain_work(run);

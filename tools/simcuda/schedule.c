@@ -377,11 +377,26 @@ CUresult sim_wait_device(const struct sim_device *device, const char *call)
 
 /* ---- Workers -------------------------------------------------------------------------------- */
 
+/* Without the lock. */
+void sim_schedule_lag(void)
+{
+    struct timespec lag = {.tv_sec = (time_t)(sim.settings.lag_us / 1000000),
+                           .tv_nsec = (long)(sim.settings.lag_us % 1000000) * 1000};
+    if (sim.settings.lag_us != 0) {
+        (void)nanosleep(&lag, NULL);
+    }
+}
+
 static void *worker_main(void *unused)
 {
     (void)unused;
     sim_lock();
     while (!workers_stop) {
+        if (sim.settings.lag_us != 0 && sim.busy_count != 0) {
+            sim_unlock();
+            sim_schedule_lag();
+            sim_lock();
+        }
         if (run_any()) {
             continue;
         }

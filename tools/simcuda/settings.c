@@ -115,6 +115,11 @@ static bool parse_deadlock(const char *text, struct sim_settings *settings)
     return parse_range(text, 1, 86400000, &settings->deadlock_ms);
 }
 
+static bool parse_lag(const char *text, struct sim_settings *settings)
+{
+    return parse_range(text, 0, 60000000, &settings->lag_us);
+}
+
 static bool parse_version(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 2000, 13000, &settings->version);
@@ -228,6 +233,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_SCHEDULE", "lazy, random, eager or threads", parse_schedule},
     {"TENURE_SIM_THREADS", "a number from 1 to 64", parse_threads},
     {"TENURE_SIM_DEADLOCK_MS", "milliseconds from 1 to 86400000", parse_deadlock},
+    {"TENURE_SIM_LAG_US", "microseconds from 0 to 60000000", parse_lag},
     {"TENURE_SIM_FAIL", "entry point or *, colon, which call, optional + and :error, by commas",
      parse_fail},
     {"TENURE_SIM_STRICT", "report or abort", parse_strict},

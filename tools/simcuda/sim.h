@@ -72,6 +72,7 @@ struct sim_settings {
     uint64_t seed;
     uint64_t threads; /* workers in threads mode */
     uint64_t deadlock_ms;
+    uint64_t lag_us; /* what a worker runs begins so much later */
     uint64_t version; /* as cuDriverGetVersion says it */
     enum sim_schedule schedule;
     bool vmm;
@@ -564,6 +565,7 @@ bool sim_value_reached(const struct sim_op *op);
 void sim_schedule_start(void);
 void sim_schedule_stop(void);
 void sim_schedule_forked(void);
+void sim_schedule_lag(void); /* waits as long as TENURE_SIM_LAG_US says */
 void sim_schedule_submitted(void);
 void sim_schedule_queried(void);
 void sim_schedule_dropped(void);

@@ -88,6 +88,7 @@ bool sim_user_object_run(void)
         sim_race_waited(object->ended[i]);
     }
     sim_unlock();
+    sim_schedule_lag();
     thread->in_callback = true;
     object->destroy(object->data);
     thread->in_callback = false;
@@ -152,8 +153,8 @@ void sim_holds_ended(const struct sim_graph *graph, struct sim_point end)
     }
     for (size_t i = 0; end.stream != NULL && i < graph->hold_count; i++) {
         struct sim_user_object *object = graph->hold[i].object;
-        struct sim_point *larger = sim_grow(object->ended, &object->ended_room,
-                                            object->ended_count + 1, sizeof *larger);
+        struct sim_point *larger =
+            sim_grow(object->ended, &object->ended_room, object->ended_count + 1, sizeof *larger);
         if (larger == NULL) {
             sim_races_give_up();
             return;
