@@ -60,6 +60,7 @@
     X(const char *(*)(void), simcuda_violation_last, violation_last)                               \
     X(uint64_t (*)(void), simcuda_races, races)                                                    \
     X(const char *(*)(void), simcuda_race_last, race_last)                                         \
+    X(uint64_t (*)(const char *), simcuda_calls, calls)                                            \
     X(void (*)(simcuda_report_function, void *), simcuda_races_callback, races_callback)           \
     X(void (*)(const char *), simcuda_origin, origin)                                              \
     X(int (*)(CUdeviceptr, size_t, const char *), simcuda_owner_begin, owner_begin)                \

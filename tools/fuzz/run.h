@@ -91,6 +91,7 @@ typedef struct fuzz_run {
     uintptr_t freed_base; /* of the block whose early reuse is the planted error; 0: none */
     size_t freed_bytes;
     order_clock freed_uses; /* what nothing but the omitted step would order */
+    uint64_t names_asked;   /* 1 + calls of cuStreamGetId before an end that is not told; or 0 */
     int freed_again;        /* its next owner wrote there unordered, so the error can show */
     int is_harmless;        /* nobody has the memory that the planted error touches */
     int is_draining;        /* the program is over, nothing may be refused any more */

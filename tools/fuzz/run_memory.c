@@ -291,6 +291,9 @@ static void planted_watch(fuzz_run *run, const model_block *block, const model_s
         block->base >= run->freed_base + run->freed_bytes ||
         run->freed_base >= block->base + block->bytes)
         return;
+    /* Who asks by which id a stream goes may notice that its handle was another's. */
+    if (run->names_asked != 0 && 1 + run->device->calls("cuStreamGetId") != run->names_asked)
+        return;
     order_clock now = order_now(&run->model.order, stream->component);
     run->freed_again |= !order_covers(&now, &run->freed_uses);
 }

@@ -66,9 +66,10 @@ static int run_record(fuzz_run *run, const fuzz_op *op)
         tnr_event_destroyed(*handle);
         event->is_told = event->is_late = 0;
     }
-    tnr_moment before = run->moments[op->event] = tnr_moment_now();
+    tnr_moment before = tnr_moment_now();
     if (!driver_succeeded(run, run->device->event_record(*handle, stream), "cuEventRecord"))
-        return 0;
+        return 0; /* the record before is still the latest, with its moment */
+    run->moments[op->event] = before;
     if (op->n == 1) {
         tnr_status status = tnr_event_recorded(*handle, device, stream, before);
         if (!run_succeeded(run, status, "tnr_event_recorded")) {
@@ -157,9 +158,11 @@ static int run_sync(fuzz_run *run, const fuzz_op *op)
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
-/* A stream whose end is not told: what it did with its last block is ordered before nothing. */
+/* A stream whose end is not told: what it did with its last block is ordered before nothing, unless
+ * Tenure asks who has the handle now. */
 static void planted_end(fuzz_run *run, const fuzz_op *op)
 {
+    run->names_asked = 1 + run->device->calls("cuStreamGetId");
     int component = run->model.streams[op->stream].component;
     run->freed_base = run->last[op->block].base;
     run->freed_bytes = run->last[op->block].bytes;
