@@ -14,8 +14,8 @@
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "library/library.h"
 #include "pool/asleep.h"
-#include "pool/library.h"
 #include "room.h"
 
 /* Addresses that belong to something: a span to its arena, a kept block to the graph. */
@@ -184,6 +184,32 @@ typedef struct spot {
     tnr_graph graph; /* that the live block was handed out for; 0: none */
 } spot;
 
+/* Takes the arena's lock if the arena has the address, lent to nobody; else returns 0. */
+static int enter_if_has(tnri_arena *arena, tnri_block *near, uintptr_t address)
+{
+    const tnri_block *record = NULL;
+    tnri_arena_enter(arena);
+    for (int w = 0; w < TNRI_WORLDS && record == NULL; w++)
+        record = tnri_world_find(&arena->worlds[w], near, address);
+    if (record != NULL && record->state != TNRI_LENT)
+        return 1;
+    tnri_lock_release(&arena->lock);
+    return 0;
+}
+
+/* The arena that has an address, and its lock, which protects what is there: most likely the one
+ * that the map leads to, else the owner of the span, or one that it lent to. Null, and no lock: the
+ * address is just on its way between two. */
+static tnri_arena *holder_enter(tnri_arena *owner, tnri_block *near, uintptr_t address)
+{
+    if (near != NULL && enter_if_has(near->world->arena, near, address))
+        return near->world->arena;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(owner->pool, arena)) != NULL;)
+        if (enter_if_has(arena, near, address))
+            return arena;
+    return NULL;
+}
+
 static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *finding)
 {
     spot at = {0};
@@ -193,14 +219,19 @@ static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *f
     const region *span = regions_find(&self->spans, address);
     if (span == NULL)
         return at;
+    finding->pool = tnri_pool_handle(span->arena->pool);
     tnri_device *device = span->arena->device;
     const tnri_space *space = &device->space;
-    /* What another arena has borrowed, its blocks lead to. */
-    const tnri_block *near = tnri_block_map_near(&space->map, address);
-    at.arena = near != NULL ? near->world->arena : span->arena;
-    tnri_arena_enter(at.arena);
+    tnri_device_look_begin(device);
+    at.arena = holder_enter(span->arena, tnri_block_map_near(&space->map, address), address);
+    if (at.arena == NULL) { /* lent a moment ago, with its memory */
+        tnri_device_look_end(device);
+        at.arena = span->arena;
+        at.is_mapped = 1;
+        return at;
+    }
     at.is_mapped = space->pages[tnri_page_of(space, address)] != NULL;
-    const tnri_block *block = tnri_block_map_containing(&space->map, at.arena, address);
+    const tnri_block *block = tnri_arena_containing(at.arena, address);
     if (block != NULL) {
         finding->block = block->base;
         finding->bytes = block->bytes;
@@ -209,7 +240,7 @@ static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *f
         at.graph = captured == NULL ? 0 : captured->graph;
     }
     tnri_lock_release(&at.arena->lock);
-    finding->pool = tnri_pool_handle(at.arena->pool);
+    tnri_device_look_end(device);
     return at;
 }
 

@@ -30,7 +30,7 @@ static int pool_name(tnr_pool handle, char name[TNRI_POOL_NAME_BYTES])
     tnr_pool pool = tnri_pool_find(handle);
     if (pool == NULL)
         return 0;
-    memcpy(name, pool->name, TNRI_POOL_NAME_BYTES);
+    memcpy(name, pool->account.name, TNRI_POOL_NAME_BYTES);
     tnri_pool_drop(pool);
     return 1;
 }

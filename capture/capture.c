@@ -4,13 +4,13 @@
 
 #include <string.h>
 
+#include "arena/note.h"
 #include "arena/upper.h"
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "history/note.h"
 #include "hold.h"
-#include "pool/library.h"
+#include "library/library.h"
 
 static tnri_capture *captures; /* under way, newest first; the room */
 static uint64_t serial_last;   /* the room */
@@ -176,7 +176,7 @@ void tnri_capture_enter(tnri_capture *capture, cuuint64_t id)
     capture->next = captures;
     captures = capture;
     oldest_find();
-    tnri_note_graph(capture->place->pool, capture->origin, TNRI_NOTED_CAPTURE_BEGIN,
+    tnri_note_graph(&capture->place->pool->account, capture->origin, TNRI_NOTED_CAPTURE_BEGIN,
                     capture->graph->number);
 }
 
@@ -212,7 +212,7 @@ void tnri_capture_finish(tnri_capture *capture, tnri_ending ending)
     tnri_graph *graph = capture->graph;
     tnri_graph_ranges_settle(graph);
     graph->is_capturing = 0;
-    tnri_note_graph(capture->place->pool, capture->origin,
+    tnri_note_graph(&capture->place->pool->account, capture->origin,
                     ending == TNRI_ENDING_NO_GRAPH ? TNRI_NOTED_CAPTURE_ABORT
                                                    : TNRI_NOTED_CAPTURE_END,
                     graph->number);

@@ -5,15 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "array.h"
 #include "arena/upper.h"
+#include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "capture.h"
 #include "hold.h"
+#include "library/library.h"
+#include "library/pool_end.h"
 #include "nodes.h"
 #include "piece.h"
-#include "pool/library.h"
 #include "room.h"
 #include "threat.h"
 
@@ -288,7 +289,7 @@ static void late_drop(tnri_graph *graph)
  * arena's lock. */
 static tnri_block *block_to_hold(tnri_arena *arena, tnri_block *near, uintptr_t address)
 {
-    tnri_block *block = tnri_block_map_containing(&arena->device->space.map, arena, address);
+    tnri_block *block = tnri_arena_containing(arena, address);
     if (block != NULL)
         return block;
     block = tnri_world_find(near->world, near, address);
@@ -306,16 +307,18 @@ static tnr_status hold_address(void *of, const tnri_node_address *found)
     tnri_device *device = tnri_device_of(found->address);
     if (device == NULL || tnri_graph_meets(graph, found->address, found->address + 1))
         return TNR_OK;
-    tnri_block *near = tnri_block_map_near(&device->space.map, found->address);
-    if (near == NULL)
-        return TNR_OK;
-    tnri_arena *arena = near->world->arena;
     tnr_status status = TNR_OK;
-    tnri_arena_enter(arena);
-    tnri_block *block = block_to_hold(arena, near, found->address);
-    if (block != NULL)
-        status = tnri_graph_hold(graph, arena, block);
-    tnri_lock_release(&arena->lock);
+    tnri_device_look_begin(device);
+    tnri_block *near = tnri_block_map_near(&device->space.map, found->address);
+    if (near != NULL) {
+        tnri_arena *arena = near->world->arena;
+        tnri_arena_enter(arena);
+        tnri_block *block = block_to_hold(arena, near, found->address);
+        if (block != NULL)
+            status = tnri_graph_hold(graph, arena, block);
+        tnri_lock_release(&arena->lock);
+    }
+    tnri_device_look_end(device);
     return status;
 }
 
@@ -409,7 +412,7 @@ static void graph_tell(const tnri_graph_listener *listener, const tnri_graph *gr
         .number = graph->number,
         .name = graph->name,
         .device = graph->device->index,
-        .pool = graph->place == NULL ? -1 : (int64_t)graph->place->pool->id,
+        .pool = graph->place == NULL ? -1 : (int64_t)graph->place->pool->account.id,
         .is_capturing = graph->is_capturing,
         .blocks = graph->blocks,
         .reused = graph->reused,

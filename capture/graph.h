@@ -12,10 +12,10 @@
 #ifndef TNRI_CAPTURE_GRAPH_H
 #define TNRI_CAPTURE_GRAPH_H
 
+#include "arena/wait.h"
 #include "base/table.h"
 #include "place.h"
 #include "set.h"
-#include "snapshot/wait.h"
 
 enum { TNRI_GRAPH_NAME_BYTES = 64 };
 

@@ -9,7 +9,7 @@
 #include "capture.h"
 #include "graph.h"
 #include "hooks.h"
-#include "pool/library.h"
+#include "library/library.h"
 #include "room.h"
 
 tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,

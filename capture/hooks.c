@@ -8,13 +8,13 @@
  */
 #include "hooks.h"
 
+#include "arena/note.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "capture.h"
-#include "history/note.h"
 #include "hold.h"
+#include "library/library.h"
 #include "pool/handle.h"
-#include "pool/library.h"
 #include "retire.h"
 #include "room.h"
 #include "scope.h"
@@ -63,7 +63,7 @@ static tnr_status pool_check(const tnri_capture *capture, tnr_stream stream, tnr
         status = tnri_error(TNR_ERR_CAPTURE,
                             "stream %p is captured into pool \"%s\", so it cannot allocate from "
                             "\"%s\".",
-                            (void *)stream, capture->place->pool->name, pool->name);
+                            (void *)stream, capture->place->pool->account.name, pool->account.name);
     tnri_pool_drop(pool);
     return status;
 }
@@ -169,8 +169,7 @@ static void use_outside(tnri_arena *arena, const void *ptr)
 {
     (void)tnri_room_enter();
     tnri_arena_enter(arena);
-    const tnri_block *block =
-        tnri_block_map_containing(&arena->device->space.map, arena, (uintptr_t)ptr);
+    const tnri_block *block = tnri_arena_containing(arena, (uintptr_t)ptr);
     tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     if (captured != NULL && captured->capture != NULL)
         captured->is_kept = 1;

@@ -13,14 +13,14 @@
  */
 #include <tenure/capture.h>
 
+#include "arena/note.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "capture.h"
 #include "collect.h"
 #include "graph.h"
-#include "history/note.h"
+#include "library/library.h"
 #include "pool/asleep.h"
-#include "pool/library.h"
 #include "room.h"
 #include "threat.h"
 
@@ -233,8 +233,8 @@ static tnr_status launch_prepare(const launch *self)
 /* The launch has been made, or is about to be by the engine. */
 static void launch_note(const launch *self)
 {
-    tnri_note_graph(self->place == NULL ? NULL : self->place->pool, self->handle, TNRI_NOTED_LAUNCH,
-                    self->number);
+    tnri_note_graph(self->place == NULL ? NULL : &self->place->pool->account, self->handle,
+                    TNRI_NOTED_LAUNCH, self->number);
     (void)tnri_room_enter();
     tnri_graph *graph = tnri_graph_find(self->number);
     if (graph != NULL)

@@ -5,15 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "array.h"
 #include "arena/upper.h"
+#include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "capture.h"
 #include "collect.h"
+#include "ladder/oom.h"
+#include "library/cached.h"
+#include "library/pool_end.h"
 #include "piece.h"
 #include "pool/asleep.h"
-#include "pool/thread.h"
 #include "retire.h"
 #include "room.h"
 #include "threat.h"
@@ -163,7 +165,7 @@ static tnr_status serve_spread(tnri_capture *capture, tnr_stream stream, int vie
     if (status != TNR_OK)
         return status;
     void *ptr = NULL;
-    tnri_thread_here()->asks_on = stream;
+    tnri_oom_asks_on = stream;
     status = tnri_arena_malloc(capture->place->arena, request, &ptr);
     *block = ptr == NULL
                  ? NULL
@@ -326,10 +328,9 @@ static tnr_status captured_open(tnri_captured *captured, tnr_stream stream)
 tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *ptr,
                           tnr_stream stream, int until_free)
 {
-    tnri_block_map *map = &arena->device->space.map;
     tnr_status status = TNR_OK;
     tnri_arena_enter(arena);
-    tnri_block *block = tnri_block_map_containing(map, arena, (uintptr_t)ptr);
+    tnri_block *block = tnri_arena_containing(arena, (uintptr_t)ptr);
     tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     int is_own = captured != NULL && captured->capture == capture;
     if (block == NULL)

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "capture.h"
 #include "hooks.h"
+#include "library/library.h"
 #include "pool/asleep.h"
 #include "pool/handle.h"
-#include "pool/library.h"
 #include "retire.h"
 #include "room.h"
 
@@ -41,13 +41,13 @@ static tnr_status scope_check(int device_index, tnr_stream stream,
 /* The place of a graph pool that the caller named, which is held. */
 static tnr_status place_of(const tnri_device *device, tnr_pool pool, tnri_place **place)
 {
-    if (!pool->is_graph)
+    if (!pool->account.is_graph)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is no graph pool. Make one with tnr_graph_pool_create.",
-                          pool->name);
+                          pool->account.name);
     if (pool->device != device)
         return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" is on device %d, not on %d.",
-                          pool->name, pool->device->index, device->index);
+                          pool->account.name, pool->device->index, device->index);
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
     *place = pool->captures;
@@ -252,20 +252,37 @@ static tnr_status graph_keep(tnri_graph *graph, CUgraph cuda_graph, tnri_ending 
     return status;
 }
 
-/* After a failure the driver may not have ended the capture; it is asked once more. */
-static void scope_end_again(const tnri_capture *capture, tnr_stream stream)
+/* 1 if the driver says that the capture is under way. */
+static int scope_is_open(const tnri_capture *capture, tnr_stream stream)
 {
     tnri_standing standing;
-    CUgraph made = NULL;
-    if (tnri_standing_ask(stream, &standing) != TNR_OK ||
-        standing.status == CU_STREAM_CAPTURE_STATUS_NONE || standing.id != capture->id)
-        return;
-    if (tnri_drive(cuStreamEndCapture, (stream, &made)) == CUDA_SUCCESS && made != NULL)
-        tnri_graph_discard(capture->graph, made);
+    return tnri_standing_ask(stream, &standing) == TNR_OK &&
+           standing.status != CU_STREAM_CAPTURE_STATUS_NONE && standing.id == capture->id;
 }
 
-/* Ends the capture in the driver. `wanted`: the graph is kept, and comes back in *cuda_graph. */
-static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted,
+/* After a failure the driver may not have ended the capture; it is asked once more. Returns 0 if it
+ * is over then. */
+static int scope_goes_on(const tnri_capture *capture, tnr_stream stream)
+{
+    CUgraph made = NULL;
+    if (!scope_is_open(capture, stream))
+        return 0;
+    if (tnri_drive(cuStreamEndCapture, (stream, &made)) != CUDA_SUCCESS)
+        return scope_is_open(capture, stream);
+    if (made != NULL)
+        tnri_graph_discard(capture->graph, made);
+    return 0;
+}
+
+/* What becomes of a capture that ends. */
+typedef enum scope_wish {
+    SCOPE_WANTED,  /* the graph is kept */
+    SCOPE_ABORTED, /* it is thrown away */
+    SCOPE_GIVEN_UP /* it is, and Tenure lets go of the capture though the driver may not */
+} scope_wish;
+
+/* Ends the capture in the driver. The graph, if it is kept, comes back in *cuda_graph. */
+static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, scope_wish wish,
                             CUgraph *cuda_graph)
 {
     /* A stream leads to its context, so without entering that one, too, the capture can end. */
@@ -276,11 +293,11 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
     tnri_ending ending = TNRI_ENDING_NO_GRAPH;
     CUgraph made = NULL;
     CUresult result = tnri_drive(cuStreamEndCapture, (stream, &made));
-    if (result != CUDA_SUCCESS)
-        scope_end_again(capture, stream);
-    if (result != CUDA_SUCCESS && wanted)
+    int goes_on =
+        result != CUDA_SUCCESS && scope_goes_on(capture, stream) && wish != SCOPE_GIVEN_UP;
+    if (result != CUDA_SUCCESS && (wish == SCOPE_WANTED || goes_on))
         status = ended_error(result, stream);
-    if (result == CUDA_SUCCESS && wanted) {
+    if (result == CUDA_SUCCESS && wish == SCOPE_WANTED) {
         status = graph_keep(capture->graph, made, &ending);
         if (status != TNR_OK)
             ending = TNRI_ENDING_NO_GRAPH;
@@ -291,6 +308,11 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
     }
     if (is_inside)
         tnri_device_leave(&visit);
+    if (goes_on) {
+        tnri_error_append(" The capture is still under way; end or abort it once more.");
+        *cuda_graph = NULL;
+        return status;
+    }
     tnri_error_take(&aside);
     tnri_capture_finish(capture, ending);
     tnri_orphans_end();
@@ -302,7 +324,7 @@ static tnr_status scope_end(tnri_capture *capture, tnr_stream stream, int wanted
 void tnri_scope_abort(tnri_capture *capture)
 {
     CUgraph none;
-    (void)scope_end(capture, capture->origin, 0, &none);
+    (void)scope_end(capture, capture->origin, SCOPE_GIVEN_UP, &none);
 }
 
 tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph, int device_index,
@@ -321,10 +343,10 @@ tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph, int dev
         status = tnri_room_error("tnr_capture_end");
     else
         status = scope_find(device, stream, &capture);
-    /* From here on the capture is over, and only now the caller's handles are another graph's. */
+    /* Only now the caller's handles are another graph's. */
     if (status == TNR_OK) {
         tnr_graph number = capture->graph->number;
-        status = scope_end(capture, stream, 1, cuda_graph);
+        status = scope_end(capture, stream, SCOPE_WANTED, cuda_graph);
         if (graph != NULL)
             *graph = status == TNR_OK ? number : 0;
     }
@@ -345,7 +367,7 @@ tnr_status tnr_capture_abort(int device_index, tnr_stream stream)
     else
         status = scope_find(device, stream, &capture);
     if (status == TNR_OK)
-        status = scope_end(capture, stream, 0, &none);
+        status = scope_end(capture, stream, SCOPE_ABORTED, &none);
     tnri_room_leave();
     return status;
 }

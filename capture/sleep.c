@@ -22,15 +22,15 @@
 
 #include <stdio.h>
 
-#include "arena/stale.h"
+#include "arena/note.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "driver/capturing.h"
-#include "history/note.h"
+#include "ladder/reclaim.h"
+#include "ladder/stale.h"
+#include "library/library.h"
 #include "pool/asleep.h"
 #include "pool/handle.h"
-#include "pool/library.h"
-#include "pool/reclaim.h"
 #include "sleep_callback.h"
 #include "sleeper.h"
 
@@ -199,7 +199,7 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
         if (sleeper == NULL)
             return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
         tnr_content content = options->content;
-        if (set->pools[i]->is_graph && set->is_all)
+        if (set->pools[i]->account.is_graph && set->is_all)
             content = TNR_CONTENT_KEEP;
         status = tnri_sleeper_list(sleeper, set->pools[i], content);
         if (status == TNR_OK)
@@ -264,7 +264,7 @@ static tnr_status set_take_back(const pool_set *set, tnr_status error)
     if (stuck != NULL)
         tnri_error_append(" The way back was refused too, so pool \"%s\" is asleep; wake it when "
                           "the driver works again.",
-                          stuck->name);
+                          stuck->account.name);
     return error;
 }
 
@@ -283,7 +283,7 @@ static size_t set_missing(const pool_set *set)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < set->count; i++)
-        bytes += (size_t)atomic_load(&set->pools[i]->asleep_bytes);
+        bytes += (size_t)atomic_load(&set->pools[i]->account.asleep_bytes);
     return bytes;
 }
 
@@ -328,7 +328,7 @@ static int pool_lives(tnr_pool pool)
 static void pool_shed(tnr_pool pool)
 {
     size_t queued, given_up = 0;
-    if (pool->is_graph && atomic_load(&pool->keepers) > 0) /* replays need it */
+    if (pool->account.is_graph && atomic_load(&pool->keepers) > 0) /* replays need it */
         return;
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
@@ -368,15 +368,20 @@ static tnr_status set_wake(const pool_set *set)
     if (tnri_capturing())
         return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for "
                                         "copies. Sleep or wake before or after it.");
-    tnr_status status = set_list(set, 0);
+    /* Copies of a wake that failed may still be under way, and what they write may be free by now.
+     * Until they are over, no memory is given up. */
+    const int *is_busy = &set->device->staging.is_busy;
+    tnr_status status = *is_busy ? tnri_staging_wait(set->device) : TNR_OK;
+    if (status == TNR_OK)
+        status = set_list(set, 0);
     if (status == TNR_OK)
         status = set_raise(set);
-    if (is_short(status)) {
+    if (is_short(status) && !*is_busy) {
         tnri_collect_all(set->device);
         if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)
             status = set_raise(set);
     }
-    if (is_short(status)) {
+    if (is_short(status) && !*is_busy) {
         set_sink(set); /* so that it is the driver's again, what lives comes first */
         status = set_list(set, 1);
         if (status == TNR_OK)
@@ -415,8 +420,8 @@ static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *
         return set_take_back(set, status);
     for (size_t i = 0; i < set->count; i++) {
         atomic_fetch_add(&set->pools[i]->asleep.sleeps, 1);
-        tnri_note_pool(set->pools[i], NULL, TNRI_NOTED_SLEEP,
-                       (size_t)atomic_load(&set->pools[i]->asleep_bytes), 0);
+        tnri_note_pool(&set->pools[i]->account, NULL, TNRI_NOTED_SLEEP,
+                       (size_t)atomic_load(&set->pools[i]->account.asleep_bytes), 0);
         atomic_store(&set->pools[i]->asleep.state, TNRI_ASLEEP);
     }
     return TNR_OK;
@@ -483,8 +488,8 @@ static tnr_status set_wake_up(pool_set *set)
         for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
             tnri_sleeper_clear(sleeper_at(set, i), set->device);
             atomic_fetch_add(&set->pools[i]->asleep.wakes, 1);
-            tnri_note_pool(set->pools[i], NULL, TNRI_NOTED_WAKE,
-                           (size_t)atomic_load(&set->pools[i]->reserved_bytes), 0);
+            tnri_note_pool(&set->pools[i]->account, NULL, TNRI_NOTED_WAKE,
+                           (size_t)atomic_load(&set->pools[i]->account.reserved_bytes), 0);
             atomic_fetch_add(&set->pools[i]->asleep.generation, 1);
         }
         tnri_device_leave(&visit);
@@ -566,16 +571,18 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
         device = tnri_device_of((uintptr_t)ptr);
     if (device == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnri_device_look_begin(device);
     tnri_block *near = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
     tnri_block *block = NULL;
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
-        block = tnri_block_map_containing(&device->space.map, arena, (uintptr_t)ptr);
+        block = tnri_arena_containing(arena, (uintptr_t)ptr);
         if (block != NULL)
             block->content = (uint64_t)content & 3;
         tnri_lock_release(&arena->lock);
     }
+    tnri_device_look_end(device);
     if (block != NULL)
         return TNR_OK;
     return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,

@@ -209,7 +209,8 @@ static void chunks_note(const tnri_sleeper *sleeper, const tnri_space *space)
 tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content)
 {
     int keeps = content != TNR_CONTENT_DISCARD;
-    tnr_status status = pool_list(sleeper, pool, (keeping){1, keeps, keeps && pool->is_graph});
+    tnr_status status =
+        pool_list(sleeper, pool, (keeping){1, keeps, keeps && pool->account.is_graph});
     if (status == TNR_OK)
         chunks_note(sleeper, &pool->device->space);
     else

@@ -94,11 +94,11 @@ static const char *place_validate(tnri_place *place)
     if (broken == NULL && (sums.pieces != pieces || sums.live != live))
         broken = BROKEN("pool \"%s\" has records of %zu pieces and %zu live blocks of captures; "
                         "known are %zu and %zu",
-                        place->pool->name, sums.pieces, sums.live, pieces, live);
+                        place->pool->account.name, sums.pieces, sums.live, pieces, live);
     if (broken == NULL && place->captures_count == 0 && (pieces > 0 || live > 0))
         broken = BROKEN("pool \"%s\" has %zu pieces and %zu live blocks of captures, and none is "
                         "under way",
-                        place->pool->name, pieces, live);
+                        place->pool->account.name, pieces, live);
     return broken;
 }
 
@@ -109,7 +109,7 @@ static const char *graphs_validate(const tnri_place *place)
         graphs += graph->place == place;
     if (graphs != place->graphs_count || graphs != atomic_load(&place->pool->keepers))
         return BROKEN("pool \"%s\" has %zu graphs; %zu are counted, and %u keep it",
-                      place->pool->name, graphs, place->graphs_count,
+                      place->pool->account.name, graphs, place->graphs_count,
                       atomic_load(&place->pool->keepers));
     return NULL;
 }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/table.h"
-#include "pool/library.h"
+#include "library/library.h"
 #include "retire.h"
 
 /* An event that was recorded on a stream: at this mark, when the stream's clock was this. */

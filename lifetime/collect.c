@@ -8,8 +8,8 @@
 #include "conf/conf.h"
 #include "hold.h"
 #include "pending.h"
+#include "pool/cache.h"
 #include "pool/pool.h"
-#include "pool/thread.h"
 
 /* Retired blocks that one collection holds against the clock, oldest first. */
 enum { FOLLOW_LOOKS_MAX = 64 };

@@ -3,15 +3,15 @@
 #include "retire.h"
 
 #include "announce.h"
+#include "arena/note.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/ticks.h"
 #include "collect.h"
 #include "conf/conf.h"
-#include "history/note.h"
 #include "hold.h"
+#include "library/library.h"
 #include "pending.h"
-#include "pool/library.h"
 
 /* ---- an arena's life ------------------------------------------------------------------------ */
 

@@ -8,8 +8,8 @@
 #include "announce.h"
 #include "base/error.h"
 #include "collect.h"
+#include "library/library.h"
 #include "pending.h"
-#include "pool/library.h"
 #include "records.h"
 #include "retire.h"
 
@@ -217,7 +217,7 @@ static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **bl
     if (tnri_likely(*block != NULL && (*block)->base == (uintptr_t)ptr &&
                     (*block)->state == TNRI_LIVE && (*block)->world->arena == arena))
         return TNR_OK; /* the usual case: the block's start */
-    *block = tnri_block_map_containing(&arena->device->space.map, arena, (uintptr_t)ptr);
+    *block = tnri_arena_containing(arena, (uintptr_t)ptr);
     if (*block != NULL)
         return TNR_OK;
     tnri_lock_release(&arena->lock);

@@ -3,8 +3,9 @@
  * An arena: what one stream of one pool allocates from. It has its own lock, so threads that work
  * on different streams never meet. Where threads meet on one stream, it has several (pool/lane.h).
  *
- * This file is the cached path: steps 1 and 2 of the ladder (bins, index) and the free. It makes no
- * driver call. What it cannot serve goes to ladder.h.
+ * An arena serves from its bins and its index (arena/serve.h) and takes blocks back, without a
+ * driver call; what it cannot serve is the business of ladder/ladder.h. The cached path, which does
+ * both with as few instructions as can be, is library/cached.c.
  *
  * Stream order is what makes a free cheap: memory freed on this arena's stream is handed out only
  * to later work of the same stream, so no event is needed. Whoever takes memory out of the arena
@@ -14,10 +15,11 @@
 #define TNRI_ARENA_ARENA_H
 
 #include "arena/world.h"
+#include "base/gate.h"
 #include "base/lock.h"
+#include "device/account.h"
 #include "device/event.h"
 #include "driver/driver.h"
-#include "history/gate.h"
 #include "stream/stream.h"
 
 struct tnri_arena_copy;
@@ -26,7 +28,7 @@ struct tnr_pool_st;
 
 enum { TNRI_SMALL = 0, TNRI_LARGE = 1, TNRI_WORLDS = 2 };
 
-/* What an arena that a growable block has for itself knows of it: see arena/grow.h. */
+/* What an arena that a growable block has for itself knows of it: see ladder/grow.h. */
 typedef struct tnri_growable {
     uintptr_t base;   /* of the arena's one span; 0: the arena is a stream's. Constant */
     size_t bytes_max; /* what the latest block may grow to; the lock */
@@ -73,13 +75,14 @@ typedef struct tnri_arena {
      * stream may adopt the arena when this one has ended: the lock to write, and the pool's. */
     tnri_stream *_Atomic stream;
     struct tnr_pool_st *pool;
+    tnri_account *account; /* the pool's */
     struct tnri_device *device;
     void *_Atomic life;              /* the layer above's; set once */
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
     struct tnri_ward *ward;          /* where the pool notes whether it may give; null: nobody
                                       * else is in the pool. Constant, as its place there is */
     unsigned ward_place;
-    struct tnri_arena *hash_next;    /* in the pool's table, or among its sealed arenas; the pool's
+    struct tnri_arena *hash_next; /* in the pool's table, or among its sealed arenas; the pool's
                                       * lock */
 
     /* Under the lock. */
@@ -99,6 +102,10 @@ typedef struct tnri_arena {
     struct tnri_arena_copy *cut; /* what to copy it to before it changes; null: no need */
 } tnri_arena;
 
+/* Copies an arena into the picture that is being taken, if it is not in it yet; under its lock. Set
+ * before the gate says so for the first time. */
+extern void (*_Atomic tnri_arena_copier)(tnri_arena *arena);
+
 /* Takes the arena's lock; everyone who may change something takes it so. If a picture is being
  * taken that this arena is not in yet, it is copied first. Returns what
  * tnri_lock_take does. */
@@ -112,8 +119,7 @@ static inline int tnri_arena_enter(tnri_arena *arena)
 }
 
 /* Makes the arena of a stream, or, with null, of a graph pool; null if there is no host memory. */
-tnri_arena *tnri_arena_create(struct tnri_device *device, struct tnr_pool_st *pool,
-                              tnri_stream *stream);
+tnri_arena *tnri_arena_create(tnri_account *account, struct tnr_pool_st *pool, tnri_stream *stream);
 
 /* 1 for the arena of a graph pool. */
 static inline int tnri_arena_is_graph(const tnri_arena *arena)
@@ -164,13 +170,6 @@ typedef struct tnri_request {
     size_t alignment; /* at least TNR_ALIGNMENT_DEFAULT */
 } tnri_request;
 
-/* Serves a request: bins, index, then the ladder. */
-tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
-
-/* The same for `bytes`, above 0, of the default alignment, while the gate is shut: no size is to be
- * rounded otherwise, nothing is captured, and nobody looks. */
-tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr);
-
 /* What a block for so many bytes has. */
 static inline size_t tnri_bytes_rounded(size_t bytes)
 {
@@ -220,12 +219,8 @@ void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);
 /* The same for one whose memory may be handed out again at once, for the reason. */
 void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
 
-/* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
- * live. */
-tnr_status tnri_arena_free(tnri_block *block, void *ptr);
-/* The same while the gate is shut. `recent` is the address of the arena that the block is likely to
- * be of, or anything else. */
-tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent);
+/* Frees the growable block at `address` if it has no memory yet; 1 if it did. Under the lock. */
+int tnri_arena_free_bare(tnri_arena *arena, uintptr_t address);
 
 /* The error for an address of the device that no block starts at. */
 tnr_status tnri_free_refused(struct tnri_device *device, void *ptr);
@@ -233,6 +228,14 @@ tnr_status tnri_free_refused(struct tnri_device *device, void *ptr);
 static inline tnri_world *tnri_arena_world(tnri_arena *arena, size_t bytes)
 {
     return &arena->worlds[bytes > arena->small_limit_bytes];
+}
+
+/* The live block that contains an address; null: none. Under the lock. */
+static inline tnri_block *tnri_arena_containing(const tnri_arena *arena, uintptr_t address)
+{
+    return tnri_block_map_containing(&arena->worlds[TNRI_SMALL].space->map,
+                                     &arena->worlds[TNRI_SMALL], &arena->worlds[TNRI_LARGE],
+                                     address);
 }
 
 /* Addresses among which a request finds room wherever they begin. Memory it needs only for its

@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arena/block.h"
 #include "base/assert.h"
+#include "space/block.h"
 
 enum {
     TNRI_INDEX_SUB_BITS = 7,                     /* 128 classes to a doubling */

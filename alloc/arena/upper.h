@@ -11,7 +11,7 @@
 #define TNRI_ARENA_UPPER_H
 
 #include "arena/arena.h"
-#include "snapshot/wait.h"
+#include "arena/wait.h"
 
 /* How far tnri_upper.collect may go to end retired blocks, each including those before. */
 typedef enum tnri_collect {

@@ -6,7 +6,7 @@
  *
  * What a world knows how to do is geometry: carve a block out of a free run, merge neighbours, cut
  * whole chunks out of free runs, turn holes into memory and back. It calls no driver and decides
- * no policy (arena/plan.h, arena/ladder.h do).
+ * no policy (ladder/plan.h, ladder/ladder.h do).
  *
  * Equations, checked by tnri_world_validate:
  *   records tile each span and each borrowed range, in address order, without gap or overlap
@@ -365,5 +365,9 @@ static inline size_t tnri_world_live_count(const tnri_world *world)
 {
     return world->count_in[TNRI_LIVE] - world->count_in[TNRI_BINNED];
 }
+
+/* The whole chunks inside a FREE run: its pages [*first, *end). 0 if there are none. */
+int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
+                          size_t *end);
 
 #endif

@@ -7,9 +7,30 @@
  * is seen (tnri_world_bin), and nothing is added to the way of all others. What the bins knew is as
  * it was from then on, so that the same blocks are handed out as if nobody had looked.
  */
-#include "arena/plan.h"
+#include "arena/world_internal.h"
+#include "device/chunk.h"
 
 enum { SPENT_LOOKS_MAX = 64 }; /* free runs that are looked at before a world is left as it is */
+
+int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
+                          size_t *end)
+{
+    uintptr_t page_mask = tnri_page_bytes(space) - 1;
+    size_t page = tnri_page_of(space, (run->base + page_mask) & ~page_mask);
+    size_t stop = tnri_page_of(space, tnri_block_end(run) & ~page_mask);
+    /* A chunk that began below the run, or ends above it, is not whole. */
+    while (page < stop && space->pages[page]->page != page)
+        page++;
+    while (stop > page) {
+        const tnri_chunk *last = space->pages[stop - 1];
+        if (last->page + last->pages == stop)
+            break;
+        stop = last->page > page ? last->page : page;
+    }
+    *first = page;
+    *end = stop;
+    return stop > page;
+}
 
 int tnri_world_has_whole(const tnri_world *world, int looks_max)
 {

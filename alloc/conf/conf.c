@@ -13,9 +13,8 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/gate.h"
 #include "base/host_memory.h"
-#include "history/gate.h"
-#include "snapshot/trigger.h"
 
 typedef enum setting_type { COUNT, RATIO, SWITCH, CHOICE, STEPS, TEXT } setting_type;
 enum { ANY = 0, START = 1 };
@@ -371,6 +370,21 @@ static void conf_publish(const tnri_conf *conf)
         tnri_gate_set(TNRI_GATE_STEPS, 0);
 }
 
+/* Until somebody listens. */
+static tnr_status nobody_follows(const tnri_conf *before, const tnri_conf *after)
+{
+    (void)before;
+    (void)after;
+    return TNR_OK;
+}
+
+static tnri_conf_follower conf_follower = nobody_follows; /* the library lock */
+
+void tnri_conf_listen(tnri_conf_follower follower)
+{
+    conf_follower = follower;
+}
+
 tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
 {
     if (conf_defaults.chunk_mb == 0)
@@ -392,7 +406,7 @@ tnr_status tnri_conf_apply(const char *text, const char *origin, int running)
             status = conf_check(conf, origin);
         /* Last, because it takes effect: from here on nothing can fail. */
         if (status == TNR_OK)
-            status = tnri_seeing_follow(now, conf);
+            status = conf_follower(now, conf);
     }
     tnri_host_free(copy, bytes);
     if (status != TNR_OK)

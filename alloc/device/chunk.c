@@ -4,120 +4,120 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "pool/pool.h"
-#include "pool/thread.h"
 
 tnri_chunk tnri_chunk_stuck;
+_Thread_local tnr_oom_reason tnri_chunk_lacks;
 
-/* Adds to an account unless that would exceed its limit. Returns 1 if it did. */
-static int account_charge(_Atomic uint64_t *account, uint64_t bytes, uint64_t limit)
+/* Adds to a sum unless that would exceed its limit. Returns 1 if it did. */
+static int sum_charge(_Atomic uint64_t *sum, uint64_t bytes, uint64_t limit)
 {
-    uint64_t now = atomic_load_explicit(account, memory_order_relaxed);
+    uint64_t now = atomic_load_explicit(sum, memory_order_relaxed);
     do {
         if (bytes > limit || now > limit - bytes)
             return 0;
-    } while (!atomic_compare_exchange_weak_explicit(account, &now, now + bytes,
-                                                    memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(sum, &now, now + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
     return 1;
 }
 
-tnr_status tnri_chunk_charge(tnr_pool pool, size_t bytes)
+tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes)
 {
-    tnri_device *device = pool->device;
+    tnri_device *device = account->device;
     uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
-    if (!account_charge(&device->reserved_bytes, bytes, limit)) {
-        tnri_thread_here()->lacks = TNR_OOM_DEVICE_LIMIT;
+    if (!sum_charge(&device->reserved_bytes, bytes, limit)) {
+        tnri_chunk_lacks = TNR_OOM_DEVICE_LIMIT;
         return tnri_error(TNR_ERR_LIMIT,
                           "device %d may have %llu bytes mapped and has %llu; %zu more were "
                           "needed. Raise per_process_memory_fraction or tnr_limit_set.",
                           device->index, (unsigned long long)limit,
                           (unsigned long long)atomic_load(&device->reserved_bytes), bytes);
     }
-    limit = atomic_load_explicit(&pool->limit_bytes, memory_order_relaxed);
-    if (!account_charge(&pool->reserved_bytes, bytes, limit)) {
+    limit = atomic_load_explicit(&account->limit_bytes, memory_order_relaxed);
+    if (!sum_charge(&account->reserved_bytes, bytes, limit)) {
         atomic_fetch_sub_explicit(&device->reserved_bytes, bytes, memory_order_relaxed);
-        tnri_thread_here()->lacks = TNR_OOM_POOL_LIMIT;
+        tnri_chunk_lacks = TNR_OOM_POOL_LIMIT;
         return tnri_error(TNR_ERR_LIMIT,
                           "pool \"%s\" may have %llu bytes mapped and has %llu; %zu more were "
                           "needed. Raise tnr_pool_limit_set.",
-                          pool->name, (unsigned long long)limit,
-                          (unsigned long long)atomic_load(&pool->reserved_bytes), bytes);
+                          account->name, (unsigned long long)limit,
+                          (unsigned long long)atomic_load(&account->reserved_bytes), bytes);
     }
     tnri_peak_raise(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
-    tnri_peak_raise(&pool->reserved_peak_bytes, atomic_load(&pool->reserved_bytes));
+    tnri_peak_raise(&account->reserved_peak_bytes, atomic_load(&account->reserved_bytes));
     return TNR_OK;
 }
 
-/* The most that an account can ever hold: idle memory over a lowered limit still serves. */
-static uint64_t account_most(const _Atomic uint64_t *account, const _Atomic uint64_t *limit)
+/* The most that a sum can ever be: idle memory over a lowered limit still serves. */
+static uint64_t sum_most(const _Atomic uint64_t *sum, const _Atomic uint64_t *limit)
 {
-    uint64_t now = atomic_load_explicit(account, memory_order_relaxed);
+    uint64_t now = atomic_load_explicit(sum, memory_order_relaxed);
     uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);
     return now > most ? now : most;
 }
 
-tnr_status tnri_chunk_check(tnr_pool pool, size_t bytes)
+tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
 {
-    const tnri_device *device = pool->device;
+    const tnri_device *device = account->device;
     if (bytes > device->capabilities.memory_bytes)
         return tnri_error(TNR_ERR_OUT_OF_MEMORY, "device %d has %zu bytes in all; %zu were needed.",
                           device->index, device->capabilities.memory_bytes, bytes);
-    if (bytes > account_most(&device->reserved_bytes, &device->limit_bytes))
+    if (bytes > sum_most(&device->reserved_bytes, &device->limit_bytes))
         return tnri_error(TNR_ERR_LIMIT,
                           "device %d may have %llu bytes mapped; %zu were needed. Raise "
                           "per_process_memory_fraction or tnr_limit_set.",
                           device->index, (unsigned long long)atomic_load(&device->limit_bytes),
                           bytes);
-    if (bytes > account_most(&pool->reserved_bytes, &pool->limit_bytes))
+    if (bytes > sum_most(&account->reserved_bytes, &account->limit_bytes))
         return tnri_error(TNR_ERR_LIMIT,
                           "pool \"%s\" may have %llu bytes mapped; %zu were needed. Raise "
                           "tnr_pool_limit_set.",
-                          pool->name, (unsigned long long)atomic_load(&pool->limit_bytes), bytes);
+                          account->name, (unsigned long long)atomic_load(&account->limit_bytes),
+                          bytes);
     return TNR_OK;
 }
 
-void tnri_chunk_discharge(tnr_pool pool, size_t bytes)
+void tnri_chunk_discharge(tnri_account *account, size_t bytes)
 {
-    atomic_fetch_sub_explicit(&pool->device->reserved_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&pool->reserved_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&account->device->reserved_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&account->reserved_bytes, bytes, memory_order_relaxed);
 }
 
-static CUmemAllocationProp chunk_properties(const struct tnr_pool_st *pool)
+static CUmemAllocationProp chunk_properties(const tnri_account *account)
 {
     CUmemAllocationProp properties = {0};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = pool->device->capabilities.handle;
-    if (pool->handle_type == TNR_HANDLE_POSIX_FD)
+    properties.location.id = account->device->capabilities.handle;
+    if (account->handle_type == TNR_HANDLE_POSIX_FD)
         properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    else if (pool->handle_type == TNR_HANDLE_FABRIC)
+    else if (account->handle_type == TNR_HANDLE_FABRIC)
         properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
-    properties.allocFlags.gpuDirectRDMACapable = (unsigned char)(pool->gpu_direct_rdma != 0);
+    properties.allocFlags.gpuDirectRDMACapable = (unsigned char)(account->gpu_direct_rdma != 0);
     return properties;
 }
 
 /* Takes the memory of a chunk from the driver, within the limits, and counts it. */
 static tnr_status chunk_take(tnri_chunk *chunk)
 {
-    tnr_pool pool = chunk->pool;
-    tnri_device *device = pool->device;
+    tnri_account *account = chunk->account;
+    tnri_device *device = account->device;
     size_t bytes = chunk->pages << device->space.page_shift;
     tnri_assert_none_held();
-    tnr_status status = tnri_chunk_charge(pool, bytes);
+    tnr_status status = tnri_chunk_charge(account, bytes);
     if (status != TNR_OK)
         return status;
-    CUmemAllocationProp properties = chunk_properties(pool);
+    CUmemAllocationProp properties = chunk_properties(account);
     CUresult result = tnri_drive(cuMemCreate, (&chunk->handle, bytes, &properties, 0));
     if (result != CUDA_SUCCESS) {
-        tnri_chunk_discharge(pool, bytes);
+        tnri_chunk_discharge(account, bytes);
         return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
     }
     uint64_t made = atomic_fetch_add(&device->chunks_created, 1) + 1;
     tnri_peak_raise(&device->chunks_peak, made - atomic_load(&device->chunks_released));
     atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);
-    made = atomic_fetch_add(&pool->chunks_created, 1) + 1;
-    tnri_peak_raise(&pool->chunks_peak, made - atomic_load(&pool->chunks_released));
-    atomic_fetch_add_explicit(&pool->reserved_total_bytes, bytes, memory_order_relaxed);
+    made = atomic_fetch_add(&account->chunks_created, 1) + 1;
+    tnri_peak_raise(&account->chunks_peak, made - atomic_load(&account->chunks_released));
+    atomic_fetch_add_explicit(&account->reserved_total_bytes, bytes, memory_order_relaxed);
     return TNR_OK;
 }
 
@@ -125,17 +125,17 @@ static tnr_status chunk_take(tnri_chunk *chunk)
 static void chunk_count_released(tnri_device *device, const tnri_chunk *chunk)
 {
     atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&chunk->pool->chunks_released, 1, memory_order_relaxed);
-    tnri_chunk_discharge(chunk->pool, chunk->pages << device->space.page_shift);
+    atomic_fetch_add_explicit(&chunk->account->chunks_released, 1, memory_order_relaxed);
+    tnri_chunk_discharge(chunk->account, chunk->pages << device->space.page_shift);
 }
 
-tnr_status tnri_chunk_create(tnr_pool pool, size_t pages, tnri_chunk **created)
+tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **created)
 {
     tnri_chunk *chunk = tnri_host_alloc(sizeof(*chunk));
     if (chunk == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a chunk.");
     chunk->pages = pages;
-    chunk->pool = pool;
+    chunk->account = account;
     chunk->page = SIZE_MAX;
     chunk->state = TNRI_CHUNK_READY;
     tnr_status status = chunk_take(chunk);
@@ -159,7 +159,7 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
 {
     tnri_assert_none_held();
     if (chunk->state == TNRI_CHUNK_ASLEEP) { /* its memory went when it fell asleep */
-        atomic_fetch_sub_explicit(&chunk->pool->asleep_bytes,
+        atomic_fetch_sub_explicit(&chunk->account->asleep_bytes,
                                   (uint64_t)chunk->pages << device->space.page_shift,
                                   memory_order_relaxed);
         tnri_host_free(chunk, sizeof(*chunk));
@@ -241,7 +241,7 @@ tnr_status tnri_chunk_rouse(tnri_device *device, tnri_chunk *chunk)
     tnr_status status = chunk_take(chunk);
     if (status != TNR_OK)
         return status;
-    atomic_fetch_sub_explicit(&chunk->pool->asleep_bytes,
+    atomic_fetch_sub_explicit(&chunk->account->asleep_bytes,
                               (uint64_t)chunk->pages << device->space.page_shift,
                               memory_order_relaxed);
     chunk->state = TNRI_CHUNK_HELD;
@@ -287,7 +287,7 @@ tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk)
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemRelease", "giving memory back for a sleep");
     chunk->state = TNRI_CHUNK_ASLEEP;
-    atomic_fetch_add_explicit(&chunk->pool->asleep_bytes,
+    atomic_fetch_add_explicit(&chunk->account->asleep_bytes,
                               (uint64_t)chunk->pages << device->space.page_shift,
                               memory_order_relaxed);
     chunk_count_released(device, chunk);

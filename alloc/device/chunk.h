@@ -3,7 +3,7 @@
  * A chunk: a piece of physical memory, one driver handle, mapped whole.
  *
  * Created once, then moved between addresses: a new mapping first, the old one removed when the
- * work that uses it has provably ended (arena/stale.h). Costs are per mapping, not per byte, so
+ * work that uses it has provably ended (ladder/stale.h). Costs are per mapping, not per byte, so
  * large requests get large chunks.
  *
  * A chunk belongs to a pool, and at any time has one address that counts, `page`; the page table
@@ -13,9 +13,8 @@
 #ifndef TNRI_DEVICE_CHUNK_H
 #define TNRI_DEVICE_CHUNK_H
 
+#include "device/account.h"
 #include "device/device.h"
-
-struct tnr_pool_st;
 
 /* How far a chunk is from being used; the further steps only while its pool sleeps. */
 typedef enum tnri_chunk_state {
@@ -28,7 +27,7 @@ typedef enum tnri_chunk_state {
 typedef struct tnri_chunk {
     CUmemGenericAllocationHandle handle; /* constant but for sleeps */
     size_t pages;                        /* constant */
-    struct tnr_pool_st *pool;            /* constant */
+    tnri_account *account;               /* of its pool; constant */
     size_t page;                         /* first page of its address that counts */
     tnri_chunk_state state;  /* changed by the thread that sleeps, wakes or ends the pool */
     size_t kept_until;       /* of the thread that puts the pool to sleep: see capture/sleeper.h */
@@ -38,18 +37,21 @@ typedef struct tnri_chunk {
 /* Stands in the page table for a mapping that could not be removed: see tnri_world_unclaim. */
 extern tnri_chunk tnri_chunk_stuck;
 
+/* What the calling thread's latest request for memory lacked. */
+extern _Thread_local tnr_oom_reason tnri_chunk_lacks;
+
 /* Takes `bytes` of the device's and the pool's limits. TNR_ERR_LIMIT if one would be exceeded;
- * which one, stands in the thread's `lacks`. */
-tnr_status tnri_chunk_charge(struct tnr_pool_st *pool, size_t bytes);
+ * which one, stands in tnri_chunk_lacks. */
+tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes);
 /* Whether so many bytes could be mapped if everything else were given back: TNR_OK, or the error
  * that asking for them must end in. For refusing a request before anything is done for it. */
-tnr_status tnri_chunk_check(struct tnr_pool_st *pool, size_t bytes);
+tnr_status tnri_chunk_check(tnri_account *account, size_t bytes);
 /* Gives them back. */
-void tnri_chunk_discharge(struct tnr_pool_st *pool, size_t bytes);
+void tnri_chunk_discharge(tnri_account *account, size_t bytes);
 
 /* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
  * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */
-tnr_status tnri_chunk_create(struct tnr_pool_st *pool, size_t pages, tnri_chunk **chunk);
+tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **chunk);
 /* ASLEEP -> HELD: takes memory within the limits. In the device's context, no lock held. */
 tnr_status tnri_chunk_rouse(tnri_device *device, tnri_chunk *chunk);
 /* From wherever a chunk is to READY: takes memory within the limits, maps it at its address, gives

@@ -42,7 +42,7 @@ typedef struct tnri_device {
     tnri_space space;
     struct tnr_pool_st *pool_default;
 
-    tnri_lock lock;             /* protects what follows */
+    tnri_lock lock;             /* protects what follows, and see tnri_device_look_begin */
     struct tnr_pool_st *pools;  /* the default pool among them, last */
     unsigned pools_made;        /* for names and for the generation of handles */
     struct tnri_chunk *refused; /* chunks that the driver did not take back: see chunk.h */
@@ -117,6 +117,17 @@ static inline int tnri_device_range_has(const tnri_device_range *range, uintptr_
 
 /* The number of the range that contains the address; -1: none does. No lock. */
 int tnri_device_range_find(uintptr_t address);
+
+/* Between these two no arena gives addresses back, nor the records that the block map leads to: for
+ * whoever looks for an address at which nothing need be live. Takes the device's lock. */
+static inline void tnri_device_look_begin(tnri_device *device)
+{
+    tnri_lock_take(&device->lock);
+}
+static inline void tnri_device_look_end(tnri_device *device)
+{
+    tnri_lock_release(&device->lock);
+}
 
 /* The device in use whose range contains the address; null for a foreign address. No lock. */
 static inline tnri_device *tnri_device_of(uintptr_t address)

@@ -5,8 +5,8 @@
 #include <sched.h>
 
 #include "base/assert.h"
+#include "base/gate.h"
 #include "base/lock.h"
-#include "history/gate.h"
 
 _Atomic uint32_t tnri_captures_count;
 

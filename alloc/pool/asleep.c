@@ -11,7 +11,7 @@ tnr_status tnri_asleep_error(tnr_pool pool)
     return tnri_error(TNR_ERR_ASLEEP,
                       "pool \"%s\" of device %d is asleep. Wake it with tnr_pool_wake or "
                       "tnr_device_wake.",
-                      pool->name, pool->device->index);
+                      pool->account.name, pool->device->index);
 }
 
 int tnri_pool_work_begin(tnr_pool pool)

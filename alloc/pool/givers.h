@@ -2,13 +2,14 @@
 /*
  * Givers: the arenas of a pool that may have memory for another one.
  *
- * A request that its own arena cannot serve looks for memory in others (arena/lend.h,
- * arena/execute.c). There may be thousands, nearly all of which have nothing to give: no whole
+ * A request that its own arena cannot serve looks for memory in others (ladder/lend.h,
+ * ladder/execute.c). There may be thousands, nearly all of which have nothing to give: no whole
  * chunk of theirs is free. So a bit for each world says whether it may have one. Who has looked at
  * a world in vain, under its arena's lock, clears its bit (tnri_world_spend); who makes memory of
  * it free sets it, under the same lock. Whoever knows of memory that was freed before therefore
  * finds the bit set; who comes at the same moment may miss a chance. Memory that is given back to
- * the driver is looked for in all arenas (pool/reclaim.h), always before memory is said to be out.
+ * the driver is looked for in all arenas (ladder/reclaim.h), always before memory is said to be
+ * out.
  *
  * The bits lie in wards of 32 arenas each. Arenas are walked newest first, as tnri_arena_walk
  * does, and a ward without a giver is one load.

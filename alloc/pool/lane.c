@@ -8,7 +8,8 @@
 #include "base/ticks.h"
 #include "conf/conf.h"
 #include "driver/capturing.h"
-#include "pool/library.h"
+#include "pool/cache.h"
+#include "pool/pool.h"
 
 enum {
     WAITS_FIRST = 256,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on
@@ -75,7 +76,7 @@ TNRI_SELDOM void tnri_lane_waited(tnri_arena *arena, int rounds)
     if (lane->waited < waits_most(arena))
         return;
     lane->waited = 0;
-    tnri_library_arena_leave(arena);
+    tnri_cached_arena_leave(arena);
 }
 
 static size_t tenants_count(const tnri_arena *arena)
@@ -320,7 +321,8 @@ int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_g
         world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_RETIRED];
     tnri_lock_release(&arena->lock);
     uint64_t page = tnri_page_bytes(world->space);
-    uint64_t part = atomic_load_explicit(&arena->pool->reserved_bytes, memory_order_relaxed);
+    uint64_t part =
+        atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);
     part = part / OWN_PART > page ? part / OWN_PART : page;
     uint64_t wanted = (request->bytes + page - 1) & ~(page - 1);
     *may_grow = mapped + wanted <= part;

@@ -12,7 +12,7 @@
  * sister: the block is served from the sister's arena, belongs to it, and goes back to it when it
  * is freed. Only when no sister can serve is more memory taken, so lanes cost what their borders
  * cost. A lane that borrows much meets the others at their locks; when it has done so for some
- * time, a sister that has at least twice as much lends it a run (arena/lend.h), or, if it has next
+ * time, a sister that has at least twice as much lends it a run (ladder/lend.h), or, if it has next
  * to nothing, it gets a new chunk. A sister is never left with less: she would be the next.
  *
  * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is

@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making, walking and ending pools: see pool.h. */
+/* Making and walking pools, and finding their arenas: see pool.h. */
 #include "pool/pool.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "arena/grow.h"
-#include "arena/stale.h"
-#include "arena/upper.h"
+#include "arena/note.h"
 #include "base/error.h"
-#include "history/note.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "pool/asleep.h"
+#include "pool/cache.h"
 #include "pool/givers.h"
-#include "pool/growable.h"
 #include "pool/handle.h"
 #include "pool/lane.h"
-#include "pool/library.h"
-#include "pool/reclaim.h"
 
 /* ---- making --------------------------------------------------------------------------------- */
 
@@ -61,9 +55,9 @@ static int pool_build(tnr_pool pool)
     pool->table = tnri_host_alloc(pool->table_slots * sizeof(pool->table[0]));
     if (pool->table == NULL)
         return 0;
-    if (!pool->is_graph)
+    if (!pool->account.is_graph)
         return 1;
-    tnri_arena *arena = tnri_arena_create(pool->device, pool, NULL);
+    tnri_arena *arena = tnri_arena_create(&pool->account, pool, NULL);
     if (arena == NULL) {
         tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
         return 0;
@@ -78,11 +72,11 @@ static void pool_publish(tnr_pool pool, const char *name)
 {
     tnri_device *device = pool->device;
     tnri_lock_take(&device->lock);
-    pool->id = device->pools_made++;
+    pool->account.id = device->pools_made++;
     if (name != NULL)
-        snprintf(pool->name, sizeof(pool->name), "%s", name);
+        snprintf(pool->account.name, sizeof(pool->account.name), "%s", name);
     else
-        snprintf(pool->name, sizeof(pool->name), "pool %u", pool->id);
+        snprintf(pool->account.name, sizeof(pool->account.name), "pool %u", pool->account.id);
     pool->next = device->pools;
     pool->link = &device->pools;
     if (pool->next != NULL)
@@ -92,7 +86,7 @@ static void pool_publish(tnr_pool pool, const char *name)
     tnri_lock_release(&device->lock);
 }
 
-static void pool_unpublish(tnr_pool pool)
+void tnri_pool_unpublish(tnr_pool pool)
 {
     tnri_lock_take(&pool->device->lock);
     *pool->link = pool->next;
@@ -115,21 +109,23 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     if (pool == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     pool->device = device;
-    pool->is_graph = kind != TNRI_POOL_PLAIN;
+    pool->account.device = device;
+    pool->account.is_graph = kind != TNRI_POOL_PLAIN;
     pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
     if (!pool_build(pool)) {
         tnri_pool_retire(pool);
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     }
     tnri_lock_init(&pool->lock, TNRI_RANK_POOL);
-    pool->handle_type = type;
-    pool->gpu_direct_rdma = rdma;
-    atomic_init(&pool->limit_bytes, options->limit_bytes == 0 ? UINT64_MAX : options->limit_bytes);
+    pool->account.handle_type = type;
+    pool->account.gpu_direct_rdma = rdma;
+    atomic_init(&pool->account.limit_bytes,
+                options->limit_bytes == 0 ? UINT64_MAX : options->limit_bytes);
     atomic_init(&pool->release_threshold_bytes, options->release_threshold_bytes == 0
                                                     ? UINT64_MAX
                                                     : options->release_threshold_bytes);
     pool_publish(pool, options->name);
-    tnri_note_pool(pool, NULL, TNRI_NOTED_POOL_MADE, 0, pool->id);
+    tnri_note_pool(&pool->account, NULL, TNRI_NOTED_POOL_MADE, 0, pool->account.id);
     *made = pool;
     return TNR_OK;
 }
@@ -214,7 +210,7 @@ static void table_remove(tnr_pool pool, tnri_arena *arena)
 /* Makes an arena and enters it everywhere. Under the pool's lock. */
 static tnri_arena *arena_make(tnr_pool pool, tnri_stream *stream)
 {
-    tnri_arena *arena = tnri_arena_create(pool->device, pool, stream);
+    tnri_arena *arena = tnri_arena_create(&pool->account, pool, stream);
     if (arena == NULL)
         return NULL;
     if (!tnri_givers_add(pool, arena)) {
@@ -301,11 +297,11 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnri_arena *firs
 tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream handle, tnri_arena **found)
 {
     tnri_stream *stream;
-    if (pool->is_graph)
+    if (pool->account.is_graph)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is a graph pool: only what is allocated on a stream that "
                           "captures into it comes from it.",
-                          pool->name);
+                          pool->account.name);
     if (!tnri_pool_is_awake(pool))
         return tnri_asleep_error(pool);
     tnr_status status = tnri_stream_find(pool->device, handle, &stream);
@@ -353,163 +349,4 @@ void tnri_pools_seal(tnri_stream *stream)
         pool_seal(pool, stream);
     if (stream->thread == 0) /* else nobody remembers them */
         tnri_generation_advance();
-}
-
-/* ---- ending --------------------------------------------------------------------------------- */
-
-static size_t pool_live_blocks(tnr_pool pool)
-{
-    size_t live = 0;
-    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_arena_enter(arena);
-        live += (size_t)tnri_arena_live_count(arena);
-        tnri_lock_release(&arena->lock);
-    }
-    return live;
-}
-
-/* Blocks that were freed, and that graphs outside still refer to. */
-static size_t pool_held_blocks(tnr_pool pool)
-{
-    size_t held = 0;
-    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_arena_enter(arena);
-        held += arena->held_count;
-        tnri_lock_release(&arena->lock);
-    }
-    return held;
-}
-
-int tnri_pool_is_kept(tnr_pool pool)
-{
-    if (atomic_load(&pool->keepers) == 0 && pool_held_blocks(pool) == 0)
-        return 0;
-    return pool_live_blocks(pool) == 0;
-}
-
-/* Frees every live block of a world, for a forced end. Under the arena's lock. */
-static void world_free_all(tnri_arena *arena, tnri_world *world)
-{
-    for (size_t i = 0; i < world->spans_count; i++) {
-        for (tnri_block *block = world->span_first[i]; block != NULL; block = block->above)
-            if (block->state == TNRI_LIVE) {
-                if (block->uses != NULL)
-                    tnri_upper_get()->forget(arena, block);
-                tnri_arena_count_freed(arena, block);
-                block = tnri_world_free(world, block);
-            }
-    }
-}
-
-static void arenas_free_all(tnr_pool pool)
-{
-    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_arena_enter(arena);
-        for (int i = 0; i < TNRI_WORLDS; i++)
-            world_free_all(arena, &arena->worlds[i]);
-        (void)tnri_grow_free_bare(arena, arena->growable.base);
-        tnri_lock_release(&arena->lock);
-    }
-}
-
-/* Waits until nobody but the calling thread holds the pool. Who does holds it for a short while, or
- * waits for the device on behalf of this very pool's memory. */
-static void pool_wait_for_visitors(tnr_pool pool)
-{
-    while (atomic_load(&pool->visitors_count) > 1)
-        sched_yield();
-}
-
-/* Gives everything that the pool has back to the driver, live blocks included if `force`. */
-static tnr_status pool_give_back(tnr_pool pool, int force)
-{
-    tnr_status status = tnri_asleep_settle(pool);
-    if (status != TNR_OK)
-        return status;
-    if (force)
-        arenas_free_all(pool);
-    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
-    (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
-    if (status != TNR_OK ||
-        atomic_load(&pool->reserved_bytes) + atomic_load(&pool->asleep_bytes) == 0)
-        return status;
-    if (pool_live_blocks(pool) > 0)
-        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
-                          pool->name);
-    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for taking pool \"%s\" apart.",
-                      pool->name);
-}
-
-/* TNR_ERR_BUSY if anything needs memory of the pool. */
-static tnr_status pool_check_idle(tnr_pool pool)
-{
-    size_t live = pool_live_blocks(pool);
-    if (live > 0)
-        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
-                          pool->name, live);
-    uint32_t keepers = atomic_load(&pool->keepers);
-    if (keepers > 0)
-        return tnri_error(TNR_ERR_BUSY,
-                          "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
-                          "the graphs and their executables first.",
-                          keepers, pool->name);
-    size_t held = pool_held_blocks(pool);
-    if (held > 0)
-        return tnri_error(TNR_ERR_BUSY,
-                          "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
-                          "graphs and their executables first.",
-                          held, pool->name);
-    return TNR_OK;
-}
-
-/* Gives back what a pool has that nobody can name any more. */
-static tnr_status pool_empty(tnr_pool pool, int force)
-{
-    /* A graph's own pool is ended on the way, by who may be what another visitor waits for, or hold
-     * it himself: in a callback of its sleep. There is another time for it. */
-    if (pool->is_private && !force && atomic_load(&pool->visitors_count) > 1)
-        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" is being looked at.", pool->name);
-    /* Held by nobody else, no other thread has taken an old mapping out of its queue for a moment,
-     * so what can be given back is given back now; and what came in the meantime is seen. */
-    pool_wait_for_visitors(pool);
-    tnr_status status = force ? TNR_OK : pool_check_idle(pool);
-    return status == TNR_OK ? pool_give_back(pool, force) : status;
-}
-
-tnr_status tnri_pool_end(tnr_pool pool, int force)
-{
-    tnr_status status = force ? TNR_OK : pool_check_idle(pool);
-    if (status != TNR_OK)
-        return status;
-    if (atomic_exchange(&pool->live, NULL) == NULL)
-        return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" is being destroyed by another thread.",
-                          pool->name);
-    status = pool_empty(pool, force);
-    if (status != TNR_OK) {
-        atomic_store(&pool->live, pool->handle);
-        return status;
-    }
-    tnri_note_pool(pool, NULL, TNRI_NOTED_POOL_ENDED, 0, pool->id);
-    tnri_generation_advance();
-    tnri_asleep_end(pool);
-    const tnri_upper *upper = tnri_upper_get();
-    tnri_arena *arena = atomic_exchange(&pool->arenas, NULL);
-    while (arena != NULL) {
-        tnri_arena *next = atomic_load(&arena->next);
-        if (upper != NULL)
-            upper->arena_gone(arena);
-        tnri_arena_destroy(arena);
-        arena = next;
-    }
-    tnri_givers_free(pool);
-    tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
-    pool->table = NULL;
-    pool->arenas_count = 0;
-    const tnri_captures *captures = tnri_captures_get();
-    if (pool->captures != NULL)
-        captures->pool_gone(pool);
-    pool_unpublish(pool);
-    tnri_pool_drop(pool);
-    tnri_pool_retire(pool);
-    return TNR_OK;
 }

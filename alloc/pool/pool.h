@@ -4,7 +4,7 @@
  *
  * Each device has a default pool; users make more. A pool has an arena for each stream that has
  * allocated from it, or several where threads meet (pool/lane.h), found through a small table that
- * is behind a lock; the thread's own cache (pool/thread.h) spares the cached path that lock.
+ * is behind a lock; the thread's own cache (pool/cache.h) spares the cached path that lock.
  *
  * What callers name a pool by is no address: see pool/handle.h. In here a tnr_pool is the address
  * of the structure, whose memory is used again for a later pool.
@@ -17,10 +17,11 @@
 
 #include "arena/arena.h"
 #include "base/lock.h"
+#include "device/account.h"
 #include "device/device.h"
 #include "pool/asleep_state.h"
 
-enum { TNRI_POOL_NAME_BYTES = 64, TNRI_POOL_HASH_MIN = 16 };
+enum { TNRI_POOL_HASH_MIN = 16 };
 
 struct tnr_pool_st {
     /* Of the structure, whichever pool it is; a late look at one that has ended reads no more. */
@@ -32,13 +33,9 @@ struct tnr_pool_st {
     /* Constant while the pool lives. */
     struct tnri_device *device; /* first of what is zero in a new pool */
     tnr_pool handle;
-    unsigned id; /* 0 for the default pool of the device */
-    char name[TNRI_POOL_NAME_BYTES];
-    tnr_handle_type handle_type;
-    int gpu_direct_rdma;
-    int is_graph;   /* its memory is for captures: one arena, of no stream; nothing in it moves */
-    int is_private; /* of one graph, with which it ends */
-    void *captures; /* of a graph pool: the upper layer's; set before the pool is used */
+    tnri_account account; /* with its own synchronisation */
+    int is_private;       /* of one graph, with which it ends */
+    void *captures;       /* of a graph pool: the upper layer's; set before the pool is used */
 
     /* In the device's list of live pools; the device's lock. */
     struct tnr_pool_st *next, **link;
@@ -54,14 +51,9 @@ struct tnr_pool_st {
     size_t wards_places; /* given in them */
 
     /* Synchronisation: atomics. */
-    _Atomic uint64_t limit_bytes;             /* UINT64_MAX: none */
     _Atomic uint64_t release_threshold_bytes; /* UINT64_MAX: the setting */
-    _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
-    _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
-    _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint32_t routed_threads;
-    tnri_asleep asleep;            /* see pool/asleep.h */
-    _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
+    tnri_asleep asleep;       /* see pool/asleep.h */
     _Atomic uint32_t keepers; /* graphs and captures that need its addresses: none is given back */
 };
 
@@ -76,15 +68,8 @@ typedef enum tnri_pool_kind {
 tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
                           tnr_pool *pool);
 
-/* 1: graphs need memory of the pool, and they are all that does: no block of it is live. */
-int tnri_pool_is_kept(tnr_pool pool);
-
-/* Ends a pool that the caller holds: waits for its work, and for all others who hold it, and gives
- * everything back. TNR_ERR_BUSY if blocks are live, unless `force`, or if somebody else holds a
- * graph's own pool; TNR_ERR_INVALID_POOL if another thread ends it. In the device's context. On
- * success nobody holds it any more, and the structure is another pool's; after an error the caller
- * holds it still. */
-tnr_status tnri_pool_end(tnr_pool pool, int force);
+/* Takes a pool that is being ended out of the device's list. */
+void tnri_pool_unpublish(tnr_pool pool);
 
 /* What callers name the pool by: null for the default pool of a device. */
 tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool);

@@ -11,7 +11,7 @@
 #include "device/chunk.h"
 #include "history/history.h"
 #include "pool/asleep.h"
-#include "pool/library.h"
+#include "pool/pool.h"
 
 enum {
     CUT_ATTEMPTS = 16,
@@ -102,7 +102,7 @@ static int arena_is_moving(const tnri_arena *arena)
            arena->stale_count;
 }
 
-void tnri_arena_copy_now(tnri_arena *arena)
+static void arena_copy(tnri_arena *arena)
 {
     tnri_assert_held(&arena->lock);
     tnri_arena_copy *copy = arena->cut;
@@ -153,9 +153,9 @@ static int pool_enter(tnri_cut *cut, tnr_pool pool)
     }
     copy->pool = pool;
     copy->device = pool->device->index;
-    copy->number = pool->id;
-    copy->is_graph = pool->is_graph;
-    memcpy(copy->name, pool->name, sizeof(copy->name));
+    copy->number = pool->account.id;
+    copy->is_graph = pool->account.is_graph;
+    memcpy(copy->name, pool->account.name, sizeof(copy->name));
     return 1;
 }
 
@@ -283,9 +283,10 @@ static void pool_read(tnri_pool_copy *copy)
 {
     tnr_pool pool = copy->pool;
     int is_idle = atomic_load(&pool->asleep.workers) == 0;
-    uint64_t chunks = atomic_load(&pool->chunks_created) - atomic_load(&pool->chunks_released);
-    uint64_t reserved = atomic_load(&pool->reserved_bytes);
-    uint64_t asleep = atomic_load(&pool->asleep_bytes);
+    uint64_t chunks =
+        atomic_load(&pool->account.chunks_created) - atomic_load(&pool->account.chunks_released);
+    uint64_t reserved = atomic_load(&pool->account.reserved_bytes);
+    uint64_t asleep = atomic_load(&pool->account.asleep_bytes);
     int state = atomic_load(&pool->asleep.state);
     copy->is_still = is_idle && chunks == copy->chunks && reserved == copy->reserved_bytes &&
                      asleep == copy->asleep_bytes && state == copy->sleep_state &&
@@ -294,7 +295,7 @@ static void pool_read(tnri_pool_copy *copy)
     copy->reserved_bytes = reserved;
     copy->asleep_bytes = asleep;
     copy->sleep_state = state;
-    copy->limit_bytes = atomic_load(&pool->limit_bytes);
+    copy->limit_bytes = atomic_load(&pool->account.limit_bytes);
 }
 
 static void pools_read(tnri_cut *cut)
@@ -341,6 +342,7 @@ static int pools_missed(const tnri_cut *cut)
 static int cut_now(tnri_cut *cut)
 {
     pools_read(cut);
+    atomic_store(&tnri_arena_copier, arena_copy);
     cut->number = tnri_gate_cut_begin();
     cut->ticks = tnri_ticks();
     pools_read(cut);
@@ -348,7 +350,7 @@ static int cut_now(tnri_cut *cut)
     for (size_t i = 0; i < cut->arenas_count; i++) {
         tnri_arena_copy *copy = &cut->arenas[i];
         tnri_arena_enter(copy->arena);
-        tnri_arena_copy_now(copy->arena); /* the gate may not be seen even here */
+        arena_copy(copy->arena); /* the gate may not be seen even here */
         tnri_lock_release(&copy->arena->lock);
         fits &= !copy->is_short;
         if (copy->number > cut->arena_last)

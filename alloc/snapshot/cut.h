@@ -4,7 +4,7 @@
  * than copying one of them.
  *
  *   1. Every pool is held, and every arena is given the room that its copy needs.
- *   2. The gate says that a cut is made (history/gate.h). This is the moment.
+ *   2. The gate says that a cut is made (base/gate.h). This is the moment.
  *   3. Whoever takes an arena's lock from now on copies the arena before anything else, if nobody
  *      has yet; and the thread that makes the cut does the same for one arena after the other.
  *   4. The gate is closed, and the pools are let go. What was copied is worked on without any lock.
@@ -25,8 +25,8 @@
 #ifndef TNRI_SNAPSHOT_CUT_H
 #define TNRI_SNAPSHOT_CUT_H
 
+#include "arena/wait.h"
 #include "pool/pool.h"
-#include "snapshot/wait.h"
 
 /* One arena. Written by whoever copies it, under its lock; constant afterwards. */
 typedef struct tnri_arena_copy {

@@ -5,10 +5,10 @@
  */
 #include <string.h>
 
+#include "arena/note.h"
 #include "base/host_memory.h"
 #include "device/device.h"
 #include "driver/driver.h"
-#include "history/note.h"
 #include "history/texts.h"
 #include "snapshot/formats.h"
 

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arena/note.h"
 #include "base/host_memory.h"
-#include "history/note.h"
 #include "history/texts.h"
 #include "snapshot/formats.h"
 
@@ -274,8 +274,9 @@ static int64_t stream_handle(const pickler *to, int64_t stream)
 static void block_put(pickler *to, const tnri_shown_block *block)
 {
     static const unsigned states[TNRI_SHOWN_COUNT] = {
-        WORD_active_allocated, WORD_active_pending_free, WORD_inactive,
-        WORD_inactive,         WORD_inactive,            WORD_inactive};
+        WORD_active_allocated, WORD_active_pending_free,
+        WORD_inactive,         WORD_inactive,
+        WORD_inactive,         WORD_inactive};
     put(to, EMPTY_DICT MARK);
     pair_put(to, WORD_address, (int64_t)block->address);
     pair_put(to, WORD_size, (int64_t)block->bytes);

@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena/note.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "device/device.h"
 #include "history/history.h"
-#include "history/note.h"
 #include "history/places.h"
 #include "history/texts.h"
-#include "pool/library.h"
+#include "pool/pool.h"
 #include "snapshot/sort.h"
 
 const char *tnri_shown_text(unsigned shown)

@@ -14,17 +14,6 @@
 
 enum { STACKS_SHOWN = 10, FRAMES_SHOWN = 12, SEGMENTS_SHOWN = 10 };
 
-const char *tnri_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit < 4; unit++)
-        value /= 1024;
-    snprintf(text, text_bytes, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-    return text;
-}
-
 /* ---- who holds it --------------------------------------------------------------------------- */
 
 /* 1 if the arena, by its index in the cut, is on the device. */
@@ -209,7 +198,7 @@ static void advice_report(tnri_sink *sink, const tnri_picture *picture, const to
 }
 
 void tnri_oom_text_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,
-                       int device, size_t bytes)
+                         int device, size_t bytes)
 {
     totals sum = totals_of(picture, device);
     const tnri_shown_device *shown = NULL;

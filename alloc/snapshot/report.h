@@ -3,15 +3,12 @@
 #ifndef TNRI_SNAPSHOT_REPORT_H
 #define TNRI_SNAPSHOT_REPORT_H
 
+#include "base/bytes_text.h"
 #include "snapshot/picture.h"
 #include "snapshot/sink.h"
 
-/* "1.50 GiB" into a buffer of the caller's. */
-const char *tnri_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
-#define TNRI_BYTES(bytes) tnri_bytes_text((bytes), (char[32]){0}, 32)
-
 /* Writes it. `sentence` is the error's text; `device` and `bytes` are of the request. */
 void tnri_oom_text_write(tnri_sink *sink, const tnri_picture *picture, const char *sentence,
-                       int device, size_t bytes);
+                         int device, size_t bytes);
 
 #endif

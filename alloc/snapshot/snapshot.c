@@ -6,11 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arena/note.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "history/history.h"
-#include "history/note.h"
-#include "pool/library.h"
 #include "snapshot/formats.h"
 #include "snapshot/report.h"
 
@@ -110,15 +109,4 @@ tnr_status tnri_snapshot_take_oom(const char *path, const char *report_path, con
     }
     tnri_history_lock_release();
     return status;
-}
-
-tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
-{
-    if (path == NULL || path[0] == '\0')
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_snapshot_write: there is no path.");
-    tnr_status status = tnri_library_start();
-    if (status != TNR_OK)
-        return status;
-    tnri_captures_settle(NULL); /* graphs that have ended are in no picture */
-    return tnri_snapshot_take(path, format, TNRI_SNAPSHOT_CALL);
 }

@@ -16,8 +16,8 @@
  */
 #include <string.h>
 
+#include "arena/note.h"
 #include "base/host_memory.h"
-#include "history/note.h"
 #include "snapshot/formats.h"
 
 enum { PAGE_SHIFT = 21 };
@@ -262,8 +262,7 @@ static uint8_t grow_back(rewound *past, tnri_trace *trace, size_t at, const tnri
 }
 
 /* Undoes a record; the entries that it is in a trace, 0 if it does not fit. */
-static uint8_t record_back(rewound *past, tnri_trace *trace, size_t at,
-                           const tnri_recorded *record)
+static uint8_t record_back(rewound *past, tnri_trace *trace, size_t at, const tnri_recorded *record)
 {
     uint64_t end = record->address + record->bytes;
     uint64_t block;

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "history/history.h"
-#include "pool/library.h"
+#include "pool/cache.h"
 #include "snapshot/formats.h"
 #include "snapshot/snapshot.h"
 
@@ -168,7 +168,7 @@ static struct {
 static void exit_write(void)
 {
     const char *path = tnri_conf_get()->snapshot_at_exit;
-    if (!atomic_exchange(&at_exit.is_due, 0) || path[0] == '\0' || tnri_library_is_forked() ||
+    if (!atomic_exchange(&at_exit.is_due, 0) || path[0] == '\0' ||
         atomic_load(&tnri_generation) == 0)
         return;
     if (tnri_snapshot_take(path, TNR_SNAPSHOT_AUTO, TNRI_SNAPSHOT_EXIT) != TNR_OK)

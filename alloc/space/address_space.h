@@ -10,7 +10,7 @@
  *
  * The *page* is the unit of mapping: the smallest chunk. A table holds, for each page, the chunk
  * that is mapped there. An entry belongs to the arena that has the addresses, which is the span's
- * unless it has lent them (arena/lend.h), and is protected by its lock; the tables themselves are
+ * unless it has lent them (ladder/lend.h), and is protected by its lock; the tables themselves are
  * sparse and cost memory only where addresses were used.
  */
 #ifndef TNRI_SPACE_ADDRESS_SPACE_H

@@ -2,7 +2,6 @@
 /* The block map: see block_map.h. */
 #include "space/block_map.h"
 
-#include "arena/world.h"
 #include "base/assert.h"
 #include "base/host_memory.h"
 
@@ -175,9 +174,9 @@ void tnri_block_map_wipe(tnri_block_map *map, uintptr_t base, size_t bytes)
         uintptr_t start = atomic_load_explicit(&granule[i].start, memory_order_relaxed);
         if (start == 0)
             continue; /* never touched: reading a reserved table costs no memory, writing does */
+        atomic_store_explicit(&granule[i].start, 0, memory_order_release);
         if (start & 1)
             parts_free((tnri_parts *)(start - 1));
-        atomic_store_explicit(&granule[i].start, 0, memory_order_release);
     }
     covers_clear(map, base, bytes);
 }
@@ -237,10 +236,10 @@ tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address)
     return atomic_load_explicit(&map->covers[reach], memory_order_acquire);
 }
 
-/* What is looked for: the live block of an arena that begins highest, and not above an address.
+/* What is looked for: the live block of two worlds that begins highest, and not above an address.
  * That one contains the address, or none does. */
 typedef struct search {
-    const struct tnri_arena *arena;
+    const struct tnri_world *small, *large;
     uintptr_t address;
 } search;
 
@@ -249,8 +248,8 @@ typedef struct search {
 static tnri_block *block_if_live(uintptr_t entry, const search *what, uintptr_t place)
 {
     tnri_block *block = (tnri_block *)entry;
-    if (block != NULL && block->world->arena == what->arena && block->state == TNRI_LIVE &&
-        block->base >= place && block->base <= what->address)
+    if (block != NULL && (block->world == what->large || block->world == what->small) &&
+        block->state == TNRI_LIVE && block->base >= place && block->base <= what->address)
         return block;
     return NULL;
 }
@@ -287,10 +286,10 @@ static tnri_block *granule_search(const tnri_granule *granule, const search *wha
     return block;
 }
 
-tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_arena *arena,
-                                      uintptr_t address)
+tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_world *small,
+                                      const struct tnri_world *large, uintptr_t address)
 {
-    const search what = {arena, address};
+    const search what = {small, large, address};
     size_t reach = tnri_reach_of(map, address);
     size_t granule = (address - map->base) >> TNRI_GRANULE_SHIFT;
     tnri_block *block = NULL;

@@ -19,10 +19,10 @@
  * Entries are written when a block becomes live at a new place, and never cleared: a reader must
  * check, under the arena's lock, that the record it found is live and contains the address. A
  * stale entry can therefore mislead nobody, and a free writes nothing. Records stay readable as
- * long as their arena lives (arena/block.h), and a span that is given back has its entries wiped.
+ * long as their arena lives (space/block.h), and a span that is given back has its entries wiped.
  *
  * Reading takes no lock. Writing is done under the lock of the arena that has the addresses. When
- * they go to another arena (arena/lend.h), whole granules are cleared first: so what a granule's
+ * they go to another arena (ladder/lend.h), whole granules are cleared first: so what a granule's
  * entries lead to are always records of one arena.
  */
 #ifndef TNRI_SPACE_BLOCK_MAP_H
@@ -32,8 +32,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arena/block.h"
 #include "base/assert.h"
+#include "space/block.h"
 
 enum {
     TNRI_GRANULE_SHIFT = 20,
@@ -171,10 +171,9 @@ static inline tnri_block *tnri_block_map_at(const tnri_block_map *map, uintptr_t
  * there. */
 tnri_block *tnri_block_map_near(const tnri_block_map *map, uintptr_t address);
 
-/* The live block of `arena` that contains `address`, or null. Under the lock of that arena, which
- * tnri_block_map_near led to: the addresses may have gone to another meanwhile. */
-struct tnri_arena;
-tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_arena *arena,
-                                      uintptr_t address);
+/* The live block of an arena's two worlds that contains `address`, or null. Under the lock of that
+ * arena, which tnri_block_map_near led to: the addresses may have gone to another meanwhile. */
+tnri_block *tnri_block_map_containing(const tnri_block_map *map, const struct tnri_world *small,
+                                      const struct tnri_world *large, uintptr_t address);
 
 #endif

@@ -151,6 +151,35 @@ static void invalidated(void **state)
     }
 }
 
+/* The driver refuses to end it, again and again: it is under way as before. */
+static void the_driver_does_not_end_it(void **state)
+{
+    (void)state;
+    steps_start("cross_stream:off", NULL);
+    tnr_cuda_graph cuda = (tnr_cuda_graph)(uintptr_t)1;
+    tnr_graph number = 1;
+    mixture self = mixture_capture(NULL);
+    order_after(ORIGIN, BRANCH);
+    simcuda_fail("cuStreamEndCapture", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_error(tnr_capture_end(&cuda, &number, 0, ORIGIN), TNR_ERR_OUT_OF_MEMORY,
+                 "still under way");
+    assert_null(cuda);
+    assert_int_equal(number, 0);
+    assert_error(tnr_capture_abort(0, ORIGIN), TNR_ERR_OUT_OF_MEMORY, "still under way");
+    simcuda_fail_clear();
+    assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    unsigned char *later = captured_block(ORIGIN, 11); /* of the graph, as before */
+    assert_ptr_equal(pool_of(later), self.pool);
+    recorded graph = capture_end(ORIGIN);
+    recorded_launch(&graph, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(later, BYTES, 11);
+    recorded_destroy(&graph);
+    for (void **block = (void *[]){later, self.live, self.branch, self.used, NULL}; *block; block++)
+        assert_ok(tnr_free(*block));
+    check_next_capture(NULL);
+}
+
 /* Frees in a capture that is spoilt already. */
 static void freed_after_it_was_spoilt(void **state)
 {
@@ -507,6 +536,7 @@ int main(void)
         cmocka_unit_test_teardown(aborted, steps_stop),
         cmocka_unit_test_teardown(unjoined, steps_stop),
         cmocka_unit_test_teardown(invalidated, steps_stop),
+        cmocka_unit_test_teardown(the_driver_does_not_end_it, steps_stop),
         cmocka_unit_test_teardown(freed_after_it_was_spoilt, steps_stop),
         cmocka_unit_test_teardown(a_hundred_failures_leave_nothing, steps_stop),
         cmocka_unit_test_teardown(the_executable_keeps_it, steps_stop),

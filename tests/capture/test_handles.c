@@ -30,6 +30,7 @@
 
 #include "device/device.h"
 #include "pool/handle.h"
+#include "library/pool_end.h"
 #include "pool/pool.h"
 
 /* ---- the calls ------------------------------------------------------------------------------- */

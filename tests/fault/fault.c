@@ -2,13 +2,15 @@
 /* The loop over faults and the checks around it: see fault.h. */
 #include "fault.h"
 
+#include "few.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/host_memory.h"
 #include "device/device.h"
-#include "pool/thread.h"
+#include "pool/cache.h"
 
 #define PAGE (2 * MIB)
 enum { EDGE_BYTES = 64, SERVES = 4 };
@@ -259,8 +261,8 @@ static void run_begin(fault_run *run, const fault_scenario *scenario)
     setenv("TENURE_SIM_MEMORY", scenario->memory, 1);
     setenv("TENURE_SIM_SCHEDULE", "lazy", 1);
     setenv("TENURE_SIM_DEVICES", "1", 1);
-    snprintf(conf, sizeof(conf), "address_space_gb:32%s%s", scenario->conf == NULL ? "" : ",",
-             scenario->conf == NULL ? "" : scenario->conf);
+    snprintf(conf, sizeof(conf), "address_space_gb:%d%s%s", few_or(32, 8),
+             scenario->conf == NULL ? "" : ",", scenario->conf == NULL ? "" : scenario->conf);
     setenv("TENURE_CONF", conf, 1);
     simcuda_fail_clear(); /* what a test that failed has left */
     assert_int_equal(tnr_shutdown(1), TNR_OK);
@@ -396,6 +398,13 @@ static int drive_once(const fault_scenario *scenario, const char *entry, uint64_
     return hits > 0;
 }
 
+/* What an environment variable says; 1 if it says nothing. */
+static uint64_t step_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text == NULL ? 1 : strtoull(text, NULL, 10);
+}
+
 /* Runs with the nth call of one entry point failing, n = 1, 2, ..., with the error or with all of
  * them in turn, each place with one. Returns the runs that had a failure. */
 static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, int sticky,
@@ -405,6 +414,7 @@ static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, i
     if (entry[0] != '*' && !simcuda_has(entry))
         return 0;
     uint64_t step = sticky ? STICKY_STEP_SHORT : ONCE_STEP_SHORT;
+    step *= step_of("FAULT_DRIVER_STEP");
     if (is_long())
         step = sticky ? STICKY_STEP_LONG : 1;
     for (uint64_t runs = 0;; runs++)
@@ -436,8 +446,7 @@ void fault_drive(const fault_scenario *scenario)
 /* FAULT_HOST_STEP leaves places out: memcheck makes a run thirty times as slow. */
 void fault_starve(const fault_scenario *scenario)
 {
-    const char *text = getenv("FAULT_HOST_STEP");
-    uint64_t runs = 0, step = text == NULL ? 1 : strtoull(text, NULL, 10);
+    uint64_t runs = 0, step = step_of("FAULT_HOST_STEP");
     for (int sticky = 0; sticky <= 1; sticky++)
         for (uint64_t nth = 1;; nth += step) {
             fault_run run;

@@ -26,7 +26,7 @@
 #include <tenure/alloc.h>
 #include <tenure/simcuda.h>
 
-#include "pool/library.h"
+#include "library/library.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)

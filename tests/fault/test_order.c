@@ -14,6 +14,7 @@
  *                            execute.c, donor_order: the call of tnri_event_order
  *   busy_donor_is_left_alone execute.c, donor_order: "*refused = ..." replaced by "*refused = 0"
  */
+#include "few.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +49,7 @@ static void begin(const char *schedule, uint64_t seed, const char *conf)
     snprintf(text, sizeof(text), "%llu", (unsigned long long)seed);
     setenv("TENURE_SIM_SEED", text, 1);
     setenv("TENURE_SIM_MEMORY", "192M", 1);
-    snprintf(text, sizeof(text), "address_space_gb:32,chunk_exact_mb:2%s", conf);
+    snprintf(text, sizeof(text), "address_space_gb:%d,chunk_exact_mb:2%s", few_or(32, 8), conf);
     setenv("TENURE_CONF", text, 1);
     (void)simcuda_reset();
     simcuda_violations_clear();

@@ -23,7 +23,7 @@
 
 #include <tenure/history.h>
 
-#include "history/note.h"
+#include "arena/note.h"
 #include "history/places.h"
 #include "history/ring.h"
 #include "history/texts.h"

@@ -28,7 +28,7 @@
 #include "device/device.h"
 #include "pool/lane.h"
 #include "pool/pool.h"
-#include "pool/thread.h"
+#include "pool/cache.h"
 #include "snapshot/picture.h"
 
 static tnri_arena *arena_of(const void *ptr)
@@ -447,7 +447,7 @@ static void who_comes_later_gets_the_free_lane(void **state)
     life_start("lanes_max:2", NULL, NULL);
     void *mine = unit_malloc(4096, life_streams[0]);
     tnri_arena *home = arena_of(mine);
-    (void)visit(home, 200);
+    (void)visit(home, 5000);
     assert_int_equal(stats_now().arenas, 2);
     tnri_arena *lane = atomic_load(&home->lane.sister);
     for (int i = 0; i < 2 * TNRI_LANE_TENANTS; i++) {
@@ -470,7 +470,7 @@ static void who_comes_alone_gets_the_first_lane(void **state)
     life_start("lanes_max:2", NULL, NULL);
     void *mine = unit_malloc(4096, life_streams[0]);
     tnri_arena *home = arena_of(mine);
-    (void)visit(home, 200);
+    (void)visit(home, 5000);
     assert_int_equal(stats_now().arenas, 2);
     tnri_lock_take(&home->pool->lock);
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
@@ -495,7 +495,7 @@ static void idle_tenants_are_in_nobody_s_way(void **state)
     life_start("lanes_max:2", NULL, NULL);
     void *mine = unit_malloc(4096, life_streams[0]);
     tnri_arena *home = arena_of(mine);
-    (void)visit(home, 200);
+    (void)visit(home, 5000);
     tnri_arena *lane = atomic_load(&home->lane.sister);
     visitor first, second;
     visitor_start(&first);

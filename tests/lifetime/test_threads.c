@@ -180,8 +180,9 @@ static void run(const char *schedule, const char *conf, unsigned seed)
 
 static void threads_share(void **state)
 {
-    static const char *const confs[] = {"reuse:wait,reuse_mark_percent:0", "reuse:follow",
-                                        "reuse:poll,cross_stream:idle"};
+    static const char *const confs[] = {"address_space_gb:32,reuse:wait,reuse_mark_percent:0",
+                                        "address_space_gb:32,reuse:follow",
+                                        "address_space_gb:32,reuse:poll,cross_stream:idle"};
     for (unsigned seed = 0; seed < 6; seed++) {
         run(seed % 2 ? "SCHEDULE=threads" : "SCHEDULE=random", confs[seed / 2], seed);
         assert_int_equal(life_stop(state), 0);

@@ -3,6 +3,7 @@
  * The random program of the model test: one step is one operation of a user, chosen by the seed,
  * and its outcome is checked against the naive state (state.h).
  */
+#include "few.h"
 #include "model.h"
 
 #include <stdio.h>
@@ -253,7 +254,7 @@ static void run_begin(model *m, uint64_t seed)
     memset(m, 0, sizeof(*m));
     m->seed = m->random = seed;
     snprintf(sim_seed, sizeof(sim_seed), "SEED=%llu", (unsigned long long)seed);
-    snprintf(conf, sizeof(conf), "address_space_gb:512,%s", confs[below(m, CONFS)]);
+    snprintf(conf, sizeof(conf), "address_space_gb:%d,%s", few_or(512, 64), confs[below(m, CONFS)]);
     unit_start(conf, "MEMORY=192M", sim_seed, NULL);
     for (int i = 1; i < STREAMS; i++)
         m->streams[i] = unit_stream(DEVICE);

@@ -2,6 +2,8 @@
 /* See sleep.h. */
 #include "sleep.h"
 
+#include "few.h"
+
 #include <string.h>
 
 void sleep_context_enter(void)
@@ -37,13 +39,14 @@ void sleep_fill(void *ptr, size_t bytes, uint32_t seed, tnr_stream stream)
 
 int sleep_matches(const void *ptr, size_t bytes, uint32_t seed)
 {
+    size_t part = (size_t)few_or(4096, 65536);
     for (size_t at = 0; at + 4 <= bytes; at += 4) {
         uint32_t word;
         memcpy(&word, (const char *)ptr + at, sizeof(word));
         if (word != pattern(seed, at))
             return 0;
-        if (at % 4096 == 512)
-            at += 4096 - 1024; /* both ends of each 4 KiB */
+        if (at % part == 512)
+            at += part - 1024; /* both ends of each part */
     }
     return 1;
 }

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "device/staging.h"
+#include "library/cached.h"
 #include "pool/pool.h"
 
 static const tnr_sleep_options discard = {sizeof(tnr_sleep_options), TNR_CONTENT_DISCARD, 0, 0};

@@ -178,7 +178,7 @@ static void adopted_graphs_need_all_pools(void **state)
 {
     (void)state;
     enum { POOLS = 11 };
-    unit_start(NULL, "SCHEDULE=lazy", "RACES=1", NULL);
+    unit_start("address_space_gb:16", "SCHEDULE=lazy", "RACES=1", NULL);
     sleep_context_enter();
     tnr_pool pools[POOLS];
     void *chain[POOLS];

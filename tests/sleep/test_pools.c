@@ -379,6 +379,8 @@ static void callbacks_and_generations(void **state)
     simcuda_fail_clear();
     assert_int_equal(to.events[TNR_SLEEP_CANCELLED], 1);
     assert_true(to.may_allocate);
+    assert_error(tnr_sleep_callback_remove(on_sleep, NULL), TNR_ERR_INVALID_ARGUMENT, "`user`");
+    assert_error(tnr_sleep_callback_remove(NULL, &to), TNR_ERR_INVALID_ARGUMENT, NULL);
     assert_ok(tnr_sleep_callback_remove(on_sleep, &to));
     assert_error(tnr_sleep_callback_remove(on_sleep, &to), TNR_ERR_INVALID_ARGUMENT, NULL);
     assert_ok(tnr_pool_sleep(pool, 0, NULL));

@@ -9,6 +9,7 @@
  *   pool_restore: no copy although is_lost: release_refused
  *   set_sink emptied: a_refused_wake_gives_back
  *   the test of tnri_capturing in set_drain and in set_wake: not_during_a_capture
+ *   either test of is_busy in set_wake: copies_that_nobody_could_wait_for
  */
 #include "sleep.h"
 #include "few.h"
@@ -167,6 +168,35 @@ static void all_or_none(void **state)
     sleep_context_leave();
 }
 
+/* Nobody could wait for the copies of a wake, so they may still be under way: no memory is given up
+ * until somebody has, whatever the error says of memory, and though nothing may live any more. */
+static void copies_that_nobody_could_wait_for(void **state)
+{
+    (void)state;
+    for (int lives = 0; lives <= 1; lives++) {
+        unit_start("chunk_max_mb:2", "SCHEDULE=lazy", NULL);
+        sleep_context_enter();
+        blocks_make();
+        assert_ok(tnr_pool_sleep(NULL, 0, NULL));
+        assert_ok(tnr_free(blocks[1])); /* its contents come back all the same */
+        simcuda_fail("cuStreamSynchronize", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+        assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_OUT_OF_MEMORY, "copies of contents");
+        for (int i = 0; i < BLOCKS && !lives; i++)
+            if (i != 1)
+                assert_ok(tnr_free(blocks[i]));
+        assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_OUT_OF_MEMORY, "copies of contents");
+        simcuda_fail_clear();
+        assert_int_equal(simcuda_violations(), 0);
+        assert_ok(tnr_pool_wake(NULL, 0));
+        assert_int_equal(unit_stats().bytes_asleep, 0);
+        for (int i = 0; i < BLOCKS && lives; i++)
+            if (i != 1)
+                sleep_check(blocks[i], (size_t)(2 * i + 3) * MIB, (uint32_t)i);
+        sleep_context_leave();
+        assert_int_equal(unit_stop(NULL), 0);
+    }
+}
+
 /* While a stream is captured, waiting for the device would break the capture. */
 static void not_during_a_capture(void **state)
 {
@@ -202,6 +232,7 @@ int main(void)
         cmocka_unit_test_teardown(release_refused, unit_stop),
         cmocka_unit_test_teardown(a_refused_wake_gives_back, unit_stop),
         cmocka_unit_test_teardown(all_or_none, unit_stop),
+        cmocka_unit_test_teardown(copies_that_nobody_could_wait_for, unit_stop),
         cmocka_unit_test_teardown(not_during_a_capture, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -238,7 +238,7 @@ static void without_a_thread(void **state)
     unit_start(conf_with("snapshot_dir:%s"), NULL);
     assert_int_equal(pthread_getattr_default_np(&attributes), 0);
     assert_int_equal(pthread_attr_init(&vast), 0);
-    assert_int_equal(pthread_attr_setstacksize(&vast, (size_t)1 << 46), 0);
+    assert_int_equal(pthread_attr_setstacksize(&vast, (size_t)1 << 47), 0);
     assert_int_equal(pthread_setattr_default_np(&vast), 0);
     tnr_status status = tnr_configure("snapshot_signal:USR1");
     assert_int_equal(pthread_setattr_default_np(&attributes), 0);

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 static const tenure_torch_id FIRST = {0, 7}, SECOND = {3, 0};
 
@@ -366,9 +367,12 @@ static atomic_int stopping;
 
 static void *allocate_meanwhile(void *stream)
 {
+    unsigned pairs = 0;
     while (!atomic_load(&stopping)) {
         void *block = tenure_torch_malloc(MIB, 0, stream);
         tenure_torch_free(block, MIB, 0, stream);
+        if (++pairs % 64 == 0)
+            usleep(200); /* the other threads are what this is about */
     }
     return NULL;
 }

@@ -3,7 +3,7 @@
  * Arguments at the edges: sizes of nothing and of everything, null out-pointers, structures of
  * another version.
  *
- * In request_make (api.c), `bytes > TNR_BYTES_MAX` replaced by a comparison with SIZE_MAX:
+ * In request_make (cached.c), `bytes > TNR_BYTES_MAX` replaced by a comparison with SIZE_MAX:
  * sizes_that_cannot_be failed.
  */
 #include "unit.h"

@@ -52,13 +52,13 @@ static void starts_and_interiors(void **state)
     tnri_block a = {0};
     assert_null(tnri_block_map_at(&map, BASE));
     assert_null(tnri_block_map_near(&map, BASE + 7));
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 7));
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 7));
     live(&a, BASE + 512, 2048, 0);
     assert_ptr_equal(tnri_block_map_at(&map, BASE + 512), &a);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 512), &a);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 2559), &a);
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 511));
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 2560));
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 512), &a);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2559), &a);
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 511));
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2560));
     assert_ptr_equal(tnri_block_map_near(&map, BASE + 100), &a);
 }
 
@@ -70,11 +70,11 @@ static void interiors_over_granule_borders(void **state)
     live(&a, BASE + 3 * GRANULE - 512, 5 * GRANULE + 1024, 0); /* ends 512 bytes into a granule */
     live(&b, BASE + 8 * GRANULE + 512, GRANULE / 2, 0);
     for (size_t at = 3 * GRANULE - 512; at < 8 * GRANULE + 512; at += 4096 - 512)
-        assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + at), &a);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 8 * GRANULE), &a);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 8 * GRANULE + 511), &a);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 8 * GRANULE + 512), &b);
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 3 * GRANULE - 513));
+        assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + at), &a);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 8 * GRANULE), &a);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 8 * GRANULE + 511), &a);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 8 * GRANULE + 512), &b);
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 3 * GRANULE - 513));
 }
 
 /* A block is entered where it begins, and as the cover of each reach whose first byte it has. */
@@ -86,26 +86,26 @@ static void interiors_over_reaches(void **state)
     live(&a, BASE + REACH - GRANULE, 3 * REACH + GRANULE + 512, 0); /* ends 512 bytes into one */
     live(&b, BASE + 4 * REACH + 512, GRANULE, 1);
     for (size_t at = REACH - GRANULE; at < 4 * REACH + 512; at += GRANULE / 2) {
-        assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + at), &a);
+        assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + at), &a);
         assert_ptr_equal(tnri_block_map_near(&map, BASE + at)->world, &nobody);
     }
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 4 * REACH + 511), &a);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 4 * REACH + 512), &b);
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + REACH - GRANULE - 1));
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 4 * REACH + 511), &a);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 4 * REACH + 512), &b);
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + REACH - GRANULE - 1));
     assert_null(tnri_block_map_near(&map, BASE + REACH - GRANULE - 1));
     /* It grows where it is. */
     b.state = TNRI_FREE;
     uintptr_t end = tnri_block_end(&a);
     a.bytes += GRANULE;
     tnri_block_map_extend(&map, &a, end);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, end + 511), &a);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, end + 511), &a);
     a.state = TNRI_FREE;
     live(&b, BASE + 2 * REACH - 512, 512, 0);
     tnri_block_map_extend(&map, &b, b.base);
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 2 * REACH));
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2 * REACH));
     b.bytes += 512;
     tnri_block_map_extend(&map, &b, BASE + 2 * REACH);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 2 * REACH), &b);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2 * REACH), &b);
 }
 
 /* Addresses that go to another arena, or are given back, lead to nothing. */
@@ -143,7 +143,8 @@ static void several_starts_in_a_granule(void **state)
         live(&blocks[i], BASE + GRANULE + i * 512, 512, 0);
     for (size_t i = 0; i < COUNT; i++) {
         assert_ptr_equal(tnri_block_map_at(&map, blocks[i].base), &blocks[i]);
-        assert_ptr_equal(tnri_block_map_containing(&map, NULL, blocks[i].base + 511), &blocks[i]);
+        assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, blocks[i].base + 511),
+                         &blocks[i]);
     }
     assert_null(tnri_block_map_at(&map, BASE));
     assert_null(tnri_block_map_at(&map, BASE + 2 * GRANULE));
@@ -157,32 +158,34 @@ static void a_stale_entry_misleads_nobody(void **state)
     tnri_block c = {0};
     live(&a, BASE, 3 * GRANULE, 0);
     a.state = TNRI_FREE; /* freed: nothing is written */
-    assert_null(tnri_block_map_containing(&map, NULL, BASE));
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 2 * GRANULE + 5));
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE));
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2 * GRANULE + 5));
     live(&b, BASE + 4096, 4096, 0);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 5000), &b);
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 4095));
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 5000), &b);
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 4095));
     /* The record of `a` lives on elsewhere; its old entries still point to it. */
     a.base = BASE + 10 * GRANULE;
     a.bytes = 512;
     a.state = TNRI_LIVE;
-    assert_null(tnri_block_map_containing(&map, NULL, BASE + 2 * GRANULE + 5));
+    assert_null(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2 * GRANULE + 5));
     live(&c, BASE + GRANULE, 2 * GRANULE, 1);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 2 * GRANULE + 5), &c);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 2 * GRANULE + 5), &c);
     /* In a table: dead starts between an address and its block. */
     tnri_block d = {0};
     tnri_block e = {0};
     live(&d, BASE + 20 * GRANULE + 1024, 512, 1);
     d.state = TNRI_FREE;
     live(&e, BASE + 20 * GRANULE, 8192, 1);
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 20 * GRANULE + 1500), &e);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 20 * GRANULE + 1500),
+                     &e);
     assert_ptr_equal(tnri_block_map_at(&map, BASE + 20 * GRANULE), &e);
     tnri_block f = {0};
     live(&f, BASE + 20 * GRANULE + 16384, 512, 1); /* the part becomes a table */
     f.state = TNRI_FREE;
     assert_ptr_equal(tnri_block_map_at(&map, BASE + 20 * GRANULE), &e);
     assert_ptr_equal(tnri_block_map_at(&map, BASE + 20 * GRANULE + 16384), &f); /* caller checks */
-    assert_ptr_equal(tnri_block_map_containing(&map, NULL, BASE + 20 * GRANULE + 1500), &e);
+    assert_ptr_equal(tnri_block_map_containing(&map, &nobody, NULL, BASE + 20 * GRANULE + 1500),
+                     &e);
 }
 
 static void a_wipe_forgets(void **state)
@@ -229,7 +232,8 @@ static void random_blocks(void **state)
         }
         for (int look = 0; look < 20; look++) {
             size_t at = unit_below(&random, (uint64_t)CELLS * 512);
-            const tnri_block *found = tnri_block_map_containing(&map, NULL, cells_base + at);
+            const tnri_block *found =
+                tnri_block_map_containing(&map, &nobody, NULL, cells_base + at);
             assert_ptr_equal(found, owner[at / 512]);
             if (found != NULL)
                 assert_non_null(tnri_block_map_near(&map, cells_base + at));

@@ -4,7 +4,7 @@
  * the ordinary, in a thread that has gone that way before, too; and what it counts is exact.
  *
  * In conf_publish, the bit left out: a_new_rounding_is_followed failed. In
- * tnri_library_arena_cached, the look at the routes left out: a_route_is_followed failed; the look
+ * tnri_cached_arena_get, the look at the routes left out: a_route_is_followed failed; the look
  * at the generation left out: a_new_start_forgets crashed. In room_take, the peak not raised:
  * peaks_are_exact failed, and others.
  */

@@ -19,8 +19,8 @@
 #include <tenure/lifetime.h>
 
 #include "pool/givers.h"
-#include "pool/library.h"
-#include "pool/reclaim.h"
+#include "library/library.h"
+#include "ladder/reclaim.h"
 
 enum { STREAMS = 150 };
 #define SMALL (64 * KIB)

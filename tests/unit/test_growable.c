@@ -11,7 +11,8 @@
  *   a destroyed stream being named)
  *   ladder_moves_max, the test of the seal: outlives_its_stream, too
  *   grow_request, `is_growing = 1`: threads_grow_their_own fails its count of TNR_ERR_BUSY
- *   tnri_grow_free_bare, the call in tnri_arena_free: without_memory
+ *   tnri_arena_free_bare, the call in tnri_arena_free: without_memory
+ *   tnri_ladder_take_span, the call of tnri_reclaim_addresses: addresses_without_memory_serve
  */
 #include "unit.h"
 
@@ -19,6 +20,8 @@
 #include <stdatomic.h>
 
 #include <tenure/lifetime.h>
+
+#include "device/device.h"
 
 static void *reserve(size_t bytes_max, tnr_stream stream)
 {
@@ -437,6 +440,26 @@ static void freed_while_it_grows(void **state)
     }
 }
 
+/* Addresses that streams have no memory for any more serve a block, as they serve an allocation:
+ * each stream took the chunks of the one before. */
+static void addresses_without_memory_serve(void **state)
+{
+    enum { STREAMS = 6 };
+    (void)state;
+    unit_start("chunk_max_mb:2,address_space_gb:8", NULL);
+    for (size_t i = 0; i < STREAMS; i++) {
+        assert_ok(tnr_limit_set((8 + 4 * i) * MIB, 0));
+        assert_ok(tnr_free(unit_malloc((8 + 4 * i) * MIB, unit_stream(0))));
+        simcuda_run(UINT64_MAX);
+    }
+    tnri_space *space = &tnri_device_at(0)->space;
+    assert_int_equal(atomic_load(&space->used_bytes), (size_t)STREAMS << 30);
+    unsigned char *ptr = reserve((size_t)4 << 30, NULL);
+    assert_ok(tnr_commit(ptr, 4 * MIB));
+    assert_ok(tnr_validate(0));
+    assert_ok(tnr_free(ptr));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,6 +472,7 @@ int main(void)
         cmocka_unit_test_teardown(takes_idle_chunks, unit_stop),
         cmocka_unit_test_teardown(memory_serves_others_after_the_free, unit_stop),
         cmocka_unit_test_teardown(addresses_are_used_again, unit_stop),
+        cmocka_unit_test_teardown(addresses_without_memory_serve, unit_stop),
         cmocka_unit_test_teardown(free_with_uses, unit_stop),
         cmocka_unit_test_teardown(outlives_its_stream, unit_stop),
         cmocka_unit_test_teardown(grows_from_another_thread, unit_stop),

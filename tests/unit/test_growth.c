@@ -3,7 +3,7 @@
  * What growing costs in driver time, by the simulated device's table of an H200 (modelled), beside
  * cuMemAlloc of the same bytes by the same table; and that a steady state costs no driver call.
  *
- * Seen to fail with the last two rules of chunk_bytes_most (arena/execute.c) taken out: 256 MiB
+ * Seen to fail with the last two rules of chunk_bytes_most (ladder/execute.c) taken out: 256 MiB
  * then cost 91 times as much as cuMemAlloc, and 12 MiB became chunks of 2.
  */
 #include "unit.h"

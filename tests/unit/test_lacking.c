@@ -5,6 +5,9 @@
  *
  * Entry points are taken out of the table of a library that runs, as an older driver would have
  * left them out; attributes of a device are refused when it is asked for them.
+ *
+ * With one of the three errors not known as that of a stream that is gone: in stream/mark.c
+ * streams_that_are_gone failed, in driver/capturing.c streams_that_are_gone_do_not_capture.
  */
 #include "unit.h"
 
@@ -13,6 +16,7 @@
 #include <tenure/capture.h>
 #include <tenure/sleep.h>
 
+#include "driver/capturing.h"
 #include "driver/driver.h"
 
 /* Which question for an attribute is which, in the order in which the library asks. */
@@ -151,6 +155,49 @@ static void errors_without_names(void **state)
     assert_ok(tnr_free(ptr));
 }
 
+/* A stream that the driver does not know any more, in each of its words for it. */
+static void streams_that_are_gone(void **state)
+{
+    (void)state;
+    static const CUresult errors[] = {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                                      CUDA_ERROR_INVALID_CONTEXT};
+    unit_start(NULL, "MEMORY=64M", NULL);
+    (void)unit_malloc(MIB, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        void *ptr = &ptr;
+        tnr_stream stream = unit_stream(0);
+        simcuda_fail("cuStreamGetId", 1, 0, errors[i]);
+        assert_error(tnr_malloc(&ptr, MIB, 0, stream), TNR_ERR_INVALID_STREAM, "is not a stream");
+        assert_null(ptr);
+        assert_int_equal(tnr_last_driver_result(), errors[i]);
+        assert_ok(tnr_malloc(&ptr, MIB, 0, stream));
+        assert_ok(tnr_free(ptr));
+    }
+}
+
+/* The same of one that is asked whether it captures, while another does: it does not. */
+static void streams_that_are_gone_do_not_capture(void **state)
+{
+    (void)state;
+    static const CUresult errors[] = {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                                      CUDA_ERROR_INVALID_CONTEXT};
+    unit_start(NULL, "MEMORY=64M", NULL);
+    tnr_cuda_graph cuda;
+    tnr_graph graph;
+    tnr_stream captured = unit_stream(0), stream = unit_stream(0);
+    assert_ok(tnr_free(unit_malloc(MIB, stream)));
+    assert_ok(tnr_capture_begin(0, captured, NULL));
+    assert_true(tnri_stream_is_capturing(captured));
+    for (size_t i = 0; i < 3; i++) {
+        simcuda_fail("cuStreamIsCapturing", 1, 0, errors[i]);
+        assert_false(tnri_stream_is_capturing(stream));
+    }
+    simcuda_fail("cuStreamIsCapturing", 1, 0, CUDA_ERROR_UNKNOWN);
+    assert_true(tnri_stream_is_capturing(stream)); /* who could tell? */
+    assert_ok(tnr_capture_end(&cuda, &graph, 0, captured));
+    assert_int_equal(cuGraphDestroy(cuda), CUDA_SUCCESS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +206,8 @@ int main(void)
         cmocka_unit_test_teardown(sleeping_without_copies, unit_stop),
         cmocka_unit_test_teardown(captures_without_what_they_need, unit_stop),
         cmocka_unit_test_teardown(errors_without_names, unit_stop),
+        cmocka_unit_test_teardown(streams_that_are_gone, unit_stop),
+        cmocka_unit_test_teardown(streams_that_are_gone_do_not_capture, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

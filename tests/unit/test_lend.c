@@ -250,7 +250,7 @@ static void streams_do_not_lend_for_ever(void **state)
 {
     enum { STREAMS = 6, TURNS = 1000, LOANS_LEAST = 300, LOANS_MOST = 400 };
     (void)state;
-    start("move_burst_ms:1");
+    start("move_burst_ms:1,address_space_gb:16");
     tnr_stream streams[STREAMS];
     for (int i = 0; i < STREAMS; i++)
         streams[i] = unit_stream(0);
@@ -283,7 +283,6 @@ static void much_is_lent_at_any_time(void **state)
     assert_int_equal(unit_stats().served[TNR_SERVED_LENT], TURNS - 1);
 }
 
-/* Memory of another pool, and of a growable block, is not lent. */
 /* What chunks leave behind in borrowed addresses goes home, so that loans without end and without a
  * trim use no more addresses than a few. */
 static void loans_without_end_use_few_addresses(void **state)
@@ -313,6 +312,7 @@ static void loans_without_end_use_few_addresses(void **state)
     assert_true(late <= 2 * early);
 }
 
+/* Memory of another pool, and of a growable block, is not lent. */
 static void pools_and_growable_blocks_do_not_lend(void **state)
 {
     (void)state;

@@ -77,7 +77,7 @@ static void the_excess_goes_first(void **state)
 {
     (void)state;
     enum { STREAMS = 12 };
-    unit_start("cross_stream:off,chunk_max_mb:2", NULL);
+    unit_start("cross_stream:off,chunk_max_mb:2,address_space_gb:16", NULL);
     void *blocks[STREAMS];
     for (int i = 0; i < STREAMS; i++)
         blocks[i] = unit_malloc(4 * MIB, unit_stream(0));

@@ -203,7 +203,7 @@ static void a_lowered_limit_takes_idle_memory_first(void **state)
 {
     (void)state;
     enum { STREAMS = 12 };
-    unit_start("cross_stream:off,chunk_max_mb:2", NULL);
+    unit_start("cross_stream:off,chunk_max_mb:2,address_space_gb:16", NULL);
     tnr_pool pool = pool_make(0);
     void *blocks[STREAMS];
     for (int i = 0; i < STREAMS; i++)

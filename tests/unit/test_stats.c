@@ -3,7 +3,7 @@
  * Statistics: the equations of the header hold after every call, counters are exact, and the JSON
  * says the same. (unit_stats checks guarantee 2 each time that it is called.)
  *
- * In live_subtract (arena.c), a room of requested bytes left out: counters_are_exact failed.
+ * In tnri_live_subtract (count.h), a room of requested bytes left out: counters_are_exact failed.
  */
 #include "unit.h"
 

@@ -102,8 +102,8 @@ static void sums_of_a_device(void **state)
     void *ptr = unit_malloc(3 * MIB, NULL);
     tnr_pool pool = arena_of(ptr)->pool;
     PLANT(device->reserved_bytes, device->reserved_bytes + 512, "the pools have");
-    PLANT(pool->reserved_bytes, pool->reserved_bytes + 512, "the pools have");
-    PLANT(pool->asleep_bytes, pool->asleep_bytes + 512, "mapped or asleep");
+    PLANT(pool->account.reserved_bytes, pool->account.reserved_bytes + 512, "the pools have");
+    PLANT(pool->account.asleep_bytes, pool->account.asleep_bytes + 512, "mapped or asleep");
     assert_ok(tnr_free(ptr));
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "arena/arena.h"
-#include "arena/window.h"
+#include "ladder/window.h"
 #include "base/host_memory.h"
 #include "device/chunk.h"
 

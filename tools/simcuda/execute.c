@@ -3,9 +3,8 @@
  * Running one operation. Whoever took it from a queue has made sure that its turn has come; this
  * file only does what it says, after checking the memory it touches.
  */
+#include "bulk.h"
 #include "sim.h"
-
-#include <string.h>
 
 #define OP_NS UINT64_C(1000) /* simulated time of any operation, and 1 ns per 4 KiB on top */
 
@@ -66,24 +65,6 @@ static uint64_t piece_before(CUdeviceptr end, uint64_t bytes)
     return !sim.view || bytes < left ? bytes : left;
 }
 
-static void piece_set(const struct sim_op *op, void *to, uint64_t bytes)
-{
-    size_t count = bytes / op->set.width;
-    if (op->set.width == 1) {
-        memset(to, (int)op->set.pattern, count);
-    } else if (op->set.width == 2) {
-        uint16_t *element = to;
-        for (size_t i = 0; i < count; i++) {
-            element[i] = (uint16_t)op->set.pattern;
-        }
-    } else {
-        uint32_t *element = to;
-        for (size_t i = 0; i < count; i++) {
-            element[i] = op->set.pattern;
-        }
-    }
-}
-
 /* Elements are aligned, so none of them is in two granules. */
 static void set_run(const struct sim_op *op)
 {
@@ -91,7 +72,7 @@ static void set_run(const struct sim_op *op)
     uint64_t left = op->access[0].bytes;
     while (left != 0) {
         uint64_t bytes = piece_after(at, left);
-        piece_set(op, sim_bytes(at), bytes);
+        sim_bulk_set(sim_bytes(at), op->set.pattern, op->set.width, bytes / op->set.width);
         at += bytes;
         left -= bytes;
     }
@@ -102,7 +83,7 @@ static void staged_run(const struct sim_op *op)
     const unsigned char *from = op->copy.staged;
     for (uint64_t done = 0; done < op->copy.bytes;) {
         uint64_t bytes = piece_after(op->copy.to + done, op->copy.bytes - done);
-        memcpy(sim_bytes(op->copy.to + done), from + done, bytes);
+        sim_bulk_copy(sim_bytes(op->copy.to + done), from + done, bytes);
         done += bytes;
     }
 }
@@ -123,7 +104,7 @@ static void copy_run(const struct sim_op *op)
         uint64_t bytes = backwards ? piece_before(from, piece_before(to, left))
                                    : piece_after(from, piece_after(to, left));
         uint64_t back = backwards ? bytes : 0;
-        memmove(sim_bytes(to - back), sim_bytes(from - back), bytes);
+        sim_bulk_copy(sim_bytes(to - back), sim_bytes(from - back), bytes);
         left -= bytes;
     }
 }

@@ -160,7 +160,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
  * where it begins in *ptr. It has no memory yet: tnr_commit gives it some. The addresses never
  * change until tnr_free, so a KV cache can grow while graphs that use it are replayed. Zero bytes
  * give a null pointer and success. The pool is found as by tnr_malloc, but a stream capture makes
- * no difference to it. Addresses are dealt out in powers of two, 64 MiB at least.
+ * no difference to it. Addresses are dealt out in powers of two, 64 MiB at least. When they have
+ * run short, it takes back those that are without memory, and waits for work on them.
  *
  * The block is freed, used and described as any other, with two differences. While nothing is
  * committed only its start is recognised, and tnr_record_use and its like refuse it

@@ -110,12 +110,15 @@ TNR_NODISCARD TNR_API tnr_status tnr_capture_begin(int device, tnr_stream stream
  * After any other the capture is over, and there is no graph (*cuda_graph is null, *graph is 0):
  * it was invalid, or streams have not joined again (TNR_ERR_CAPTURE_INVALIDATED), or
  * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. What it held is given back; blocks allocated in it stay live
- * until they are freed. Since 0.1.0. */
+ * until they are freed. But if the driver refuses to end the capture, twice, and says that it is
+ * under way, it is so for Tenure too, whatever the error: the text says so; end or abort it again.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph,
                                                  int device, tnr_stream stream);
 
 /* Ends the capture and throws the graph away, whatever state it is in. Errors: TNR_ERR_CAPTURE (as
- * tnr_capture_end), TNR_ERR_DRIVER. Since 0.1.0. */
+ * tnr_capture_end), and TNR_ERR_DRIVER or TNR_ERR_OUT_OF_MEMORY if the driver refuses to end it;
+ * then it is under way as before. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_capture_abort(int device, tnr_stream stream);
 
 /* Follows a capture that is under way on `stream` and that the engine will end itself. Stores the

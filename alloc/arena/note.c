@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Telling the history: see note.h. */
+#include "arena/note.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/thread_number.h"
+#include "device/device.h"
+#include "history/places.h"
+#include "history/texts.h"
+
+/* ---- an arena's memory ---------------------------------------------------------------------- */
+
+/* Most pools have the name that they were given for want of another; it need not be kept. */
+static uint32_t pool_name(const tnri_account *pool)
+{
+    char usual[TNRI_POOL_NAME_BYTES];
+    snprintf(usual, sizeof(usual), "pool %u", pool->id);
+    return strcmp(usual, pool->name) == 0 ? 0 : tnri_text_number(pool->name, NULL);
+}
+
+/* Writes the place of an arena down, and says that it has. */
+uint32_t tnri_origin_make(tnri_arena *arena)
+{
+    const tnri_account *pool = arena->account;
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    tnri_origin origin = {
+        .device = arena->device->index,
+        .pool = pool->id,
+        .pool_name = pool_name(pool),
+        .is_graph = pool->is_graph,
+        .arena = arena->number,
+        .stream = tnri_arena_handle(arena),
+        .thread = stream == NULL ? 0 : stream->thread,
+        .is_ended = stream != NULL && atomic_load(&stream->seal) != NULL,
+    };
+    arena->origin = tnri_origin_add(&origin);
+    if (arena->origin != 0)
+        arena->origin_last = arena->origin;
+    return arena->origin;
+}
+
+void tnri_note_origin_over(tnri_arena *arena)
+{
+    tnri_origin_end(arena->origin);
+    arena->origin = 0;
+}
+
+void tnri_note_arena_gone(tnri_arena *arena)
+{
+    tnri_note_origin_over(arena);
+    tnri_origin_gone(arena->origin_last);
+}
+
+void tnri_note_reuse(tnri_arena *arena, const tnri_block *block, tnr_reuse reason)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_assert_held(&arena->lock);
+    tnri_note_record(tnri_arena_origin(arena), arena->order++, TNRI_NOTED_REUSE,
+                     TNRI_WHY_REUSE + (unsigned)reason, block->base, block->bytes,
+                     tnri_block_requested(block), 0);
+}
+
+void tnri_note_grown(tnri_arena *arena, tnri_block *block, size_t requested, size_t grown)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_note_stamp(tnri_note_here(), tnri_ticks(), block);
+    tnri_note_memory(arena, TNRI_NOTED_GROW, block->base, block->bytes, requested, grown);
+}
+
+void tnri_note_freed_because(tnri_arena *arena, const tnri_block *block, tnr_reuse reason)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_assert_held(&arena->lock);
+    tnri_note_record(tnri_arena_origin(arena), arena->order++, TNRI_NOTED_FREE,
+                     TNRI_WHY_REUSE + (unsigned)reason, block->base, block->bytes,
+                     tnri_block_requested(block), 0);
+}
+
+void tnri_note_memory(tnri_arena *arena, tnri_kind kind, uintptr_t address, size_t bytes,
+                      size_t requested, uint64_t value)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_assert_held(&arena->lock);
+    tnri_note_record(tnri_arena_origin(arena), arena->order++, kind, TNRI_WHY_NONE, address, bytes,
+                     requested, value);
+}
+
+/* ---- pools, and moments --------------------------------------------------------------------- */
+
+void tnri_note_pool(const tnri_account *pool, const tnr_stream *stream, tnri_kind kind,
+                    size_t bytes, uint64_t value)
+{
+    if (!tnri_is_noting())
+        return;
+    tnri_origin origin = {
+        .device = pool->device->index,
+        .pool = pool->id,
+        .pool_name = pool_name(pool),
+        .is_graph = pool->is_graph,
+        .stream = stream == NULL ? NULL : *stream,
+        .has_no_stream = stream == NULL,
+        .thread = stream != NULL && *stream == TNRI_STREAM_PER_THREAD ? tnri_thread_number() : 0,
+    };
+    tnri_note_record(tnri_origin_find(&origin), 0, kind, TNRI_WHY_NONE, 0, bytes, bytes, value);
+}
+
+void tnri_note_graph(const tnri_account *pool, tnr_stream stream, tnri_kind kind, uint64_t number)
+{
+    if (pool != NULL)
+        tnri_note_pool(pool, &stream, kind, 0, number);
+    else if (tnri_is_noting())
+        tnri_note_record(0, 0, kind, TNRI_WHY_NONE, 0, 0, 0, number);
+}
+
+void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t free_bytes)
+{
+    tnr_stream stream = tnri_arena_handle(arena);
+    tnri_note_pool(arena->account, arena->account->is_graph ? NULL : &stream, TNRI_NOTED_OOM, bytes,
+                   free_bytes);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Serving from what an arena has: bins, then the index. Steps 1 and 2 of ladder/ladder.h, inlined
+ * into the cached path. Under the arena's lock; no driver call.
+ */
+#ifndef TNRI_ARENA_SERVE_H
+#define TNRI_ARENA_SERVE_H
+
+#include "arena/arena.h"
+#include "arena/run.h"
+
+/* Rare, and apart from what is inlined. */
+tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
+tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,
+                                     int *no_host);
+/* tnri_serve_unbinned, for all but the quickest way. */
+tnri_block *tnri_serve_fresh(tnri_arena *arena, const tnri_request *request, int *no_host);
+
+/* Takes a block out of a run that has room for it; null if there is no host memory. */
+static inline __attribute__((always_inline)) tnri_block *tnri_serve_run(tnri_world *world,
+                                                                        tnri_block *run,
+                                                                        size_t bytes,
+                                                                        size_t alignment)
+{
+    tnri_assert_hot(run->world == world);
+    if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
+        return tnri_serve_aligned(world, run, bytes, alignment);
+    if (tnri_unlikely(!tnri_world_spares(world, TNRI_CARVE_RECORDS)))
+        return NULL;
+    tnri_map_entry *entry = tnri_run_entry(world, run->base);
+    if (tnri_unlikely(entry == NULL))
+        return NULL;
+    tnri_run_carve(world, run, bytes, entry);
+    return run;
+}
+
+static inline __attribute__((always_inline)) tnri_block *tnri_serve_index(tnri_world *world,
+                                                                          size_t bytes,
+                                                                          size_t alignment,
+                                                                          int *no_host)
+{
+    if (tnri_unlikely(alignment != TNR_ALIGNMENT_DEFAULT))
+        return tnri_serve_index_aligned(world, bytes, alignment, no_host);
+    tnri_block *run = tnri_index_find(world->index, bytes, tnri_run_bytes_max(bytes));
+    if (tnri_unlikely(run == NULL))
+        return NULL;
+    tnri_block *block = tnri_serve_run(world, run, bytes, TNR_ALIGNMENT_DEFAULT);
+    *no_host = block == NULL;
+    return block;
+}
+
+/* A block of the bins, or null. */
+static inline tnri_block *tnri_serve_bin(tnri_arena *arena, const tnri_request *request)
+{
+    if (request->alignment != TNR_ALIGNMENT_DEFAULT)
+        return NULL;
+    return tnri_world_unbin(tnri_arena_world(arena, request->bytes), request->bytes);
+}
+
+/* What the bins could not serve. The single block that the large world's bin may hold is merged
+ * first, so that a run is chosen from all there is. */
+static inline __attribute__((always_inline)) tnri_block *tnri_serve_unbinned(tnri_world *world,
+                                                                             size_t bytes,
+                                                                             size_t alignment,
+                                                                             int *no_host)
+{
+    if (!world->is_small) {
+        if (tnri_unlikely(world->count_in[TNRI_BINNED] > 0)) {
+            world->bins.misses++;
+            tnri_world_evict(world);
+        }
+        if (tnri_unlikely(bytes == world->bins.passed_bytes))
+            world->bins.misses = TNRI_BIN_MISSES - 1; /* it would have been a hit: once more */
+        world->bins.passed_bytes = 0;
+    }
+    return tnri_serve_index(world, bytes, alignment, no_host);
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a block waits for, as the layer above tells it for a picture. */
+#ifndef TNRI_ARENA_WAIT_H
+#define TNRI_ARENA_WAIT_H
+
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+typedef enum tnri_wait_kind {
+    TNRI_WAIT_USE,       /* the work of a stream up to a mark */
+    TNRI_WAIT_FREE_SYNC, /* everything enqueued before its free */
+    TNRI_WAIT_GRAPH,     /* a graph refers to it */
+    TNRI_WAIT_CAPTURE,   /* a capture is under way */
+    TNRI_WAIT_KIND_COUNT
+} tnri_wait_kind;
+
+typedef struct tnri_wait {
+    uintptr_t base; /* of the block */
+    tnri_wait_kind kind;
+    tnr_stream stream;    /* TNRI_WAIT_USE */
+    uint64_t thread;      /* of a per-thread default stream: its thread's number; else 0 */
+    int is_ended;         /* 1: the stream was destroyed */
+    uint64_t mark_number; /* TNRI_WAIT_USE */
+    uint64_t since_ticks; /* of the free; 0: not known */
+    int64_t graph;        /* its number; -1: none, or not known */
+} tnri_wait;
+
+/* A graph, as the layer that follows captures tells it. */
+typedef struct tnri_seen_graph {
+    uint64_t number;
+    const char *name; /* constant until the call returns */
+    int device;
+    int64_t pool; /* number of its pool on the device; -1: none */
+    int is_capturing;
+    uint64_t blocks, reused, launches, kept_blocks, kept_bytes;
+    int is_audited; /* 1: what follows is of the latest audit */
+    uint64_t found, own, kept, shared, loose, freed, unmapped, unread;
+} tnri_seen_graph;
+
+/* Where that layer tells of graphs, and of the blocks that they keep. */
+typedef struct tnri_graph_listener {
+    void *user;
+    void (*graph)(void *user, const tnri_seen_graph *graph);
+    /* `kind` is TNRI_WAIT_GRAPH, or TNRI_WAIT_CAPTURE for the capture that the graph is to come
+     * of. */
+    void (*keeps)(void *user, tnri_wait_kind kind, uint64_t graph, uintptr_t base);
+} tnri_graph_listener;
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gate: one word that says whether anything is out of the ordinary. While nothing is, it is 0,
+ * and looking at it is all that history, snapshots, captures and rare settings cost: one load and
+ * one branch in each operation.
+ *
+ *   LIGHT   operations are recorded
+ *   STACKS  and with each of them the stack it was called from
+ *   CUT     a picture is being taken: whoever takes an arena's lock copies the arena first, if
+ *           nobody has (snapshot/cut.h); the highest bits are the number of the picture
+ *   STOPPED the library is not running, or this is a forked child
+ *   STEPS   sizes are rounded by the setting roundup_power2_divisions
+ *   and the number of captures under way
+ *
+ * The first three mean that somebody is looking; where only that matters, TNRI_GATE_OPEN is asked
+ * for.
+ *
+ * It is read without order. That is enough: see "Why it is consistent" in snapshot/cut.h.
+ */
+#ifndef TNRI_BASE_GATE_H
+#define TNRI_BASE_GATE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum {
+    TNRI_GATE_LIGHT = 1,
+    TNRI_GATE_STACKS = 2,
+    TNRI_GATE_CUT = 4,
+    TNRI_GATE_OPEN = 7, /* any of them */
+    TNRI_GATE_STOPPED = 8,
+    TNRI_GATE_STEPS = 16,
+    TNRI_GATE_CAPTURES_SHIFT = 8,
+    TNRI_GATE_NUMBER_SHIFT = 24
+};
+#define TNRI_GATE_CAPTURES_MASK (UINT64_C(0xffff) << TNRI_GATE_CAPTURES_SHIFT)
+
+/* Each part has a lock of its own: LIGHT, STACKS, CUT and the number that of snapshots and history
+ * (history/history.h), STOPPED and STEPS the library's; captures are counted without one. */
+extern _Atomic uint64_t tnri_gate_word;
+
+/* Grows with every start and shutdown of the library; routes and marks of an earlier one are void.
+ * Library lock to write. */
+extern _Atomic uint64_t tnri_library_epoch;
+
+/* Changes some bits, and no others. */
+static inline void tnri_gate_set(uint64_t clear, uint64_t set)
+{
+    uint64_t now = atomic_load(&tnri_gate_word);
+    while (!atomic_compare_exchange_weak(&tnri_gate_word, &now, (now & ~clear) | set))
+        ;
+}
+
+static inline uint64_t tnri_gate(void)
+{
+    return atomic_load_explicit(&tnri_gate_word, memory_order_relaxed);
+}
+
+#endif

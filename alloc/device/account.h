@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An account: what a pool is to its device. Who it is, what its chunks are like, how much it may
+ * have, and how much it has. It is part of the pool (pool/pool.h).
+ */
+#ifndef TNRI_DEVICE_ACCOUNT_H
+#define TNRI_DEVICE_ACCOUNT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+enum { TNRI_POOL_NAME_BYTES = 64 };
+
+typedef struct tnri_account {
+    /* Constant while the pool lives. */
+    struct tnri_device *device;
+    unsigned id; /* 0 for the default pool of the device */
+    char name[TNRI_POOL_NAME_BYTES];
+    int is_graph; /* its memory is for captures: one arena, of no stream; nothing in it moves */
+    tnr_handle_type handle_type;
+    int gpu_direct_rdma;
+
+    /* Synchronisation: atomics. */
+    _Atomic uint64_t limit_bytes; /* UINT64_MAX: none */
+    _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
+    _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
+    _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
+    _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
+} tnri_account;
+
+#endif

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Executing a plan, without any lock while the driver is called:
+ *
+ *   1. donors of the pool's other arenas: cut under that arena's lock, then an event on its stream,
+ *      which this arena's stream is made to wait for (cross_stream:wait), or which must be over
+ *      already (cross_stream:idle). Other lanes of the same stream come first; nobody waits for
+ *      them, and the event only tells when the old mapping may go
+ *   2. new chunks, as large as chunk_share and the gap allow
+ *   3. map each chunk, give access to each gap
+ *   4. an event on this arena's stream, for the old mappings of its own chunks
+ *   5. commit, and queue the old mappings to be removed
+ *
+ * Each step can fail; the ladder of labels at the end undoes the steps before it in reverse.
+ */
+#include "ladder/execute.h"
+
+#include <string.h>
+
+#include "arena/note.h"
+#include "arena/upper.h"
+#include "base/error.h"
+#include "conf/conf.h"
+#include "ladder/stale.h"
+#include "pool/givers.h"
+#include "pool/lane.h"
+
+/* ---- donors of other arenas ----------------------------------------------------------------- */
+
+static tnri_arena *source_arena(const tnri_source *source)
+{
+    return source->stale->world->arena;
+}
+
+/* The end of the group of sources that begins at `from` and comes from one arena. */
+static size_t sources_group_end(const tnri_plan *plan, size_t from)
+{
+    size_t end = from;
+    while (end < plan->sources_count && plan->sources[end].stale != NULL &&
+           source_arena(&plan->sources[end]) == source_arena(&plan->sources[from]))
+        end++;
+    return end;
+}
+
+/* The event of a group of donors is kept in their STALE records until the plan ends. Every record
+ * holds one reference. */
+static void group_set_event(tnri_plan *plan, size_t from, size_t end, tnri_event *event)
+{
+    tnri_block *before = NULL;
+    for (size_t i = from; i < end; i++) {
+        tnri_block *stale = plan->sources[i].stale;
+        if (stale == before)
+            continue;
+        stale->event = event;
+        if (event != NULL)
+            tnri_event_hold(event);
+        before = stale;
+    }
+}
+
+tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, tnri_event **event,
+                              int *refused)
+{
+    *event = NULL;
+    uint64_t number = 0;
+    tnri_stream *own = atomic_load(&arena->stream); /* lives as long as the caller's stream does */
+    tnri_stream *giver = tnri_arena_stream(donor);
+    int is_kin = giver == own;
+    tnr_status status = is_kin || tnri_stream_has_mark(giver)
+                            ? tnri_stream_mark_idle(giver, event, &number)
+                            : TNR_ERR_CAPTURE;
+    *refused =
+        status == TNR_OK && !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
+    if (status == TNR_OK && !*refused && !is_kin)
+        status = tnri_stream_follow(own, *event, giver, number);
+    tnri_stream_drop(giver);
+    /* Another thread has just begun to capture, or a growable block's stream has just ended. */
+    if (status != TNR_ERR_CAPTURE && status != TNR_ERR_INVALID_STREAM)
+        return status;
+    *refused = 1;
+    return TNR_OK;
+}
+
+/* Makes the plan's stream safe to use what `donor` gave from number `from` on. */
+static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, int policy,
+                              int *refused)
+{
+    tnri_event *event;
+    tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, refused);
+    if (status == TNR_OK && !*refused)
+        group_set_event(plan, from, plan->sources_count, event);
+    tnri_event_drop(donor->device, event);
+    return status;
+}
+
+/* Takes what one other arena can give. */
+static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
+{
+    size_t from = plan->sources_count;
+    tnri_plan before = *plan; /* places are given in order, so this is all there is to restore */
+    tnri_arena_enter(donor);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_world_flush(&donor->worlds[i]);
+    size_t taken = tnri_plan_take(plan, donor);
+    for (int i = 0; i < TNRI_WORLDS && taken == 0; i++)
+        tnri_world_spend(&donor->worlds[i]);
+    tnri_lock_release(&donor->lock);
+    if (taken == 0)
+        return TNR_OK;
+    int refused = 0;
+    tnr_status status = donor_order(plan, donor, from, policy, &refused);
+    if (status != TNR_OK || refused) {
+        tnri_arena_enter(donor);
+        tnri_plan_untake(plan, donor, from);
+        tnri_lock_release(&donor->lock);
+        plan->gap_at = before.gap_at;
+        plan->gap_used = before.gap_used;
+        plan->pages_missing = before.pages_missing;
+    }
+    return status;
+}
+
+/* The same from all lanes of the plan's own stream. */
+static tnr_status sisters_take(tnri_plan *plan)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnr_status status = TNR_OK;
+    if (plan->moves == TNRI_MOVES_NONE || !tnri_lane_has_sisters(plan->arena))
+        return TNR_OK;
+    size_t count = tnri_lane_sisters(plan->arena, sisters);
+    for (size_t i = 0; i < count && plan->pages_missing > 0 && status == TNR_OK; i++)
+        if (tnri_lane_is_sister(plan->arena, sisters[i]))
+            status = donor_take(plan, sisters[i], TNRI_CROSS_WAIT);
+    return status;
+}
+
+int tnri_cross_policy(void)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    int policy = conf->cross_stream;
+    if (policy == TNRI_CROSS_WAIT && conf->reuse != TNRI_REUSE_WAIT)
+        policy = TNRI_CROSS_IDLE;
+    return policy;
+}
+
+static tnr_status donors_take(tnri_plan *plan)
+{
+    int policy = tnri_cross_policy();
+    if (policy == TNRI_CROSS_OFF || plan->moves != TNRI_MOVES_ALL)
+        return TNR_OK;
+    tnri_arena *donor = NULL;
+    while (plan->pages_missing > 0 &&
+           (donor = tnri_givers_walk(plan->arena->pool, donor)) != NULL) {
+        if (donor == plan->arena || tnri_lane_is_sister(plan->arena, donor) ||
+            !tnri_arena_is_markable(donor))
+            continue;
+        tnr_status status = donor_take(plan, donor, policy);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+/* ---- new chunks ----------------------------------------------------------------------------- */
+
+enum {
+    MOST_OF = 4,    /* a request of this part (1/n) of what is mapped is most of it, */
+    MOST_SHARE = 64 /* from this part (1/n) of chunk_whole_mb on */
+};
+
+/* The most that a new chunk may have. The driver is paid by the chunk; what large ones cost in
+ * memory is that one which is free but for a corner of it cannot move. So, the largest of:
+ *   - a share of all that is mapped, which bounds what one chunk can waste;
+ *   - the power of two that divides the request, up to chunk_exact_mb: a request of the same size
+ *     fills such chunks again, wherever they go. Not for a step of a block that grows, which tells
+ *     nothing of what comes after it;
+ *   - all of a request that is most of what there is, or that is very large: growth, of which a
+ *     program has little, and which should cost what the driver's own allocation costs. */
+static uint64_t chunk_bytes_most(const tnri_plan *plan)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    const tnri_device *device = plan->arena->device;
+    uint64_t request = plan->request->bytes;
+    uint64_t whole = conf->chunk_whole_mb << 20;
+    uint64_t limit = conf->chunk_max_mb << 20;
+    uint64_t mapped = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed) +
+                      ((uint64_t)plan->pages_missing << device->space.page_shift);
+    uint64_t most = mapped / conf->chunk_share;
+    uint64_t exact = request & (0 - request); /* the largest power of two that divides it */
+    if (exact > conf->chunk_exact_mb << 20)
+        exact = conf->chunk_exact_mb << 20;
+    if (!plan->is_growth && most < exact)
+        most = exact;
+    if (request >= whole || (request >= whole / MOST_SHARE && request >= mapped / MOST_OF))
+        most = request;
+    return most < limit ? most : limit;
+}
+
+/* Pages of the next new chunk: the largest power of two that that and the gap allow. */
+static size_t chunk_pages(const tnri_plan *plan)
+{
+    size_t most = (size_t)(chunk_bytes_most(plan) >> plan->arena->device->space.page_shift);
+    size_t room = tnri_plan_room(plan);
+    if (most > room)
+        most = room;
+    size_t pages = 1;
+    while (pages * 2 <= most)
+        pages *= 2;
+    return pages;
+}
+
+static tnr_status chunks_create(tnri_plan *plan)
+{
+    while (tnri_plan_room(plan) > 0) {
+        tnri_chunk *chunk;
+        tnr_status status =
+            tnri_chunk_create(&plan->arena->pool->account, chunk_pages(plan), &chunk);
+        if (status != TNR_OK)
+            return status;
+        tnri_plan_add(plan, chunk);
+    }
+    return TNR_OK;
+}
+
+/* ---- mapping -------------------------------------------------------------------------------- */
+
+static tnr_status sources_map(tnri_plan *plan, size_t *mapped)
+{
+    for (*mapped = 0; *mapped < plan->sources_count; ++*mapped) {
+        const tnri_source *source = &plan->sources[*mapped];
+        tnr_status status = tnri_chunk_map(plan->arena->device, source->chunk, source->page);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+static tnr_status gaps_access(tnri_plan *plan)
+{
+    for (size_t i = 0; i < plan->gaps_count; i++) {
+        tnr_status status =
+            tnri_pages_access(plan->arena->device, plan->gaps[i].page, plan->gaps[i].pages);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+/* Removes the first so many new mappings. Nobody has used them, so no proof is needed. What the
+ * driver refuses to unmap is marked, and becomes STALE when the plan is undone. After one refusal
+ * all others are left for then too: marks must not alternate with holes, because undoing has a
+ * bounded number of records. */
+static void sources_unmap(tnri_plan *plan, size_t mapped)
+{
+    tnri_device *device = plan->arena->device;
+    int refused = 0;
+    for (size_t i = 0; i < mapped; i++) {
+        const tnri_source *source = &plan->sources[i];
+        if (!refused)
+            refused = tnri_pages_unmap(device, source->page, source->chunk->pages, 1) != TNR_OK;
+        if (!refused)
+            continue;
+        tnri_arena_enter(plan->arena);
+        for (size_t p = 0; p < source->chunk->pages; p++)
+            device->space.pages[source->page + p] = &tnri_chunk_stuck;
+        tnri_lock_release(&plan->arena->lock);
+    }
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* Gives back everything that the plan took, in reverse order of taking. */
+static void sources_return(tnri_plan *plan)
+{
+    while (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
+        tnri_chunk_release(plan->arena->device, plan->sources[--plan->sources_count].chunk);
+    while (plan->sources_count > 0) {
+        tnri_arena *donor = source_arena(&plan->sources[plan->sources_count - 1]);
+        size_t from = plan->sources_count;
+        while (from > 0 && source_arena(&plan->sources[from - 1]) == donor)
+            from--;
+        tnri_block *before = NULL;
+        for (size_t i = from; i < plan->sources_count; i++) {
+            if (plan->sources[i].stale != before)
+                tnri_event_drop(donor->device, plan->sources[i].stale->event);
+            before = plan->sources[i].stale;
+        }
+        tnri_arena_enter(donor);
+        tnri_plan_untake(plan, donor, from);
+        tnri_lock_release(&donor->lock);
+    }
+}
+
+void tnri_execute_not(tnri_plan *plan)
+{
+    sources_return(plan);
+    tnri_arena_enter(plan->arena);
+    tnri_plan_undo(plan);
+    tnri_lock_release(&plan->arena->lock);
+}
+
+/* Enters the chunks at their new pages. Under the arena's lock, although the window is PENDING and
+ * of no interest to anybody: an audit asks about any address. */
+static void sources_settle(tnri_plan *plan)
+{
+    tnri_assert_held(&plan->arena->lock);
+    tnri_space *space = plan->world->space;
+    for (size_t i = 0; i < plan->sources_count; i++) {
+        tnri_source *source = &plan->sources[i];
+        source->chunk->page = source->page;
+        for (size_t p = 0; p < source->chunk->pages; p++)
+            space->pages[source->page + p] = source->chunk;
+    }
+}
+
+/* Queues the old mappings of one arena's donors; its lock is held. */
+static void group_queue(tnri_plan *plan, size_t from, size_t end)
+{
+    tnri_block *before = NULL;
+    for (size_t i = from; i < end; i++) {
+        tnri_block *stale = plan->sources[i].stale;
+        if (stale != before)
+            tnri_stale_add(source_arena(&plan->sources[i]), stale, stale->event);
+        before = stale;
+    }
+}
+
+/* Tells the history what memory has come to the plan's arena, a record for each stretch of pages
+ * that came the same way. Under its lock. */
+static void sources_note(const tnri_plan *plan)
+{
+    const tnri_space *space = plan->world->space;
+    size_t end;
+    for (size_t from = 0; from < plan->sources_count; from = end) {
+        const tnri_source *first = &plan->sources[from];
+        size_t pages = first->chunk->pages;
+        int is_new = first->stale == NULL;
+        for (end = from + 1;
+             end < plan->sources_count && (plan->sources[end].stale == NULL) == is_new &&
+             plan->sources[end].page == first->page + pages;
+             end++)
+            pages += plan->sources[end].chunk->pages;
+        size_t bytes = pages << space->page_shift;
+        tnri_note_memory(plan->arena, is_new ? TNRI_NOTED_MAP : TNRI_NOTED_MOVE_IN,
+                         tnri_page_address(space, first->page), bytes, bytes, 0);
+    }
+}
+
+/* The plan's success: queues old mappings, then commits the block. */
+static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
+{
+    size_t end;
+    size_t from = plan->own_count;
+    for (; from < plan->sources_count && plan->sources[from].stale != NULL; from = end) {
+        end = sources_group_end(plan, from);
+        tnri_arena *donor = source_arena(&plan->sources[from]);
+        tnri_arena_enter(donor);
+        group_queue(plan, from, end);
+        tnri_lock_release(&donor->lock);
+    }
+    if (from > 0) {
+        atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
+        tnri_device_moved(plan->arena->device, from, plan->sources_count, plan->began_ns);
+    }
+
+    tnri_arena *arena = plan->arena;
+    tnri_arena_enter(arena);
+    sources_settle(plan);
+    group_queue(plan, 0, plan->own_count);
+    if (tnri_is_noting())
+        sources_note(plan);
+    tnri_block *block = plan->is_growth ? tnri_plan_commit_growth(plan) : tnri_plan_commit(plan);
+    if (block != NULL) {
+        if (!plan->is_growth)
+            tnri_arena_count_served(arena, block, plan->request, served);
+        *ptr = (void *)block->base;
+    }
+    tnri_lock_release(&arena->lock);
+    if (block == NULL && plan->is_growth)
+        return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
+                          (void *)arena->growable.base);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+    return TNR_OK;
+}
+
+/* How the request was served: by the dearest thing that it needed. */
+static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
+{
+    if (reclaimed)
+        return TNR_SERVED_RECLAIMED;
+    if (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
+        return TNR_SERVED_GROWN;
+    return plan->sources_count > plan->kin_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
+}
+
+tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    tnri_arena *arena = plan->arena;
+    tnri_event *event = NULL;
+    size_t mapped = 0;
+    tnri_assert_none_held();
+    group_set_event(plan, 0, plan->own_count, NULL);
+    tnr_status status = sisters_take(plan);
+    plan->kin_count = plan->sources_count;
+    if (status == TNR_OK)
+        status = donors_take(plan);
+    if (status != TNR_OK)
+        goto fail_sources;
+    status = chunks_create(plan);
+    if (status != TNR_OK)
+        goto fail_sources;
+    status = sources_map(plan, &mapped);
+    if (status != TNR_OK)
+        goto fail_map;
+    status = gaps_access(plan);
+    if (status != TNR_OK)
+        goto fail_map;
+    if (plan->own_count > 0) {
+        status = tnri_arena_mark(arena, &event);
+        if (status != TNR_OK)
+            goto fail_map;
+        group_set_event(plan, 0, plan->own_count, event);
+        tnri_event_drop(arena->device, event);
+    }
+    return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
+
+fail_map:
+    sources_unmap(plan, mapped);
+fail_sources:
+    tnri_execute_not(plan);
+    return status;
+}

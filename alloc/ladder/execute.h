@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver's part of a plan: see plan.h for what a plan is, ladder.h for its place. */
+#ifndef TNRI_LADDER_EXECUTE_H
+#define TNRI_LADDER_EXECUTE_H
+
+#include "ladder/plan.h"
+
+/* Completes a plan: takes donors of other arenas and new chunks for what is missing, maps
+ * everything, and commits the block. On failure everything is as before the plan was made.
+ * `reclaimed`: memory was given back for this request, for the count. No lock is held. */
+tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr);
+
+/* Ends a plan that is not executed: everything is as before it was made. No lock is held. */
+void tnri_execute_not(tnri_plan *plan);
+
+/* How memory of other streams may be taken, by the settings: TNRI_CROSS_*. */
+int tnri_cross_policy(void);
+
+/* Makes the arena's stream safe to use what has been taken from `donor`, which is free there: by
+ * waiting on the device for an event, of which the caller holds one reference, or, with
+ * TNRI_CROSS_IDLE, only if that is over. *refused: it is not, or cannot be asked now. In the
+ * device's context, no lock held. */
+tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, tnri_event **event,
+                              int *refused);
+
+#endif

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ladder's order and its unwinding: see ladder.h. What each step does to the arena is in
+ * plan.c; the driver's part of a plan is in execute.c. */
+#include "ladder/ladder.h"
+
+#include "arena/upper.h"
+#include "base/error.h"
+#include "conf/conf.h"
+#include "driver/capturing.h"
+#include "ladder/execute.h"
+#include "ladder/give_back.h"
+#include "ladder/lend.h"
+#include "ladder/oom.h"
+#include "ladder/plan.h"
+#include "ladder/reclaim.h"
+#include "ladder/stale.h"
+#include "ladder/window.h"
+#include "pool/asleep.h"
+#include "pool/lane.h"
+#include "pool/pool.h"
+
+enum {
+    SPANS_PER_REQUEST_MAX = 5, /* tries to get addresses before a request is given up */
+    OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
+    LOAN_SHARE = 256, /* this part (1/n) of the pool's memory is worth a loan at any time */
+    TAKES_MANY = 64,  /* so often a stream takes a little of others, then it grows once */
+    RECLAIMS_MAX = 3, /* climbs after reclaiming, before the user's callback is asked */
+    CALLBACKS_MAX = 8 /* times the user's callback is asked for one request */
+};
+
+tnr_status tnri_ladder_take_span(tnri_span **span, tnri_device *device, size_t wanted, size_t least)
+{
+    int addresses_left;
+    int is_thorough = 0;
+    while ((*span = tnri_space_take(&device->space, wanted, &addresses_left)) == NULL) {
+        if (addresses_left)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a range of addresses.");
+        if (wanted / 2 >= least) {
+            wanted /= 2;
+        } else if (!is_thorough) {
+            is_thorough = 1;
+            tnri_reclaim_addresses(device);
+        } else {
+            return tnri_error(TNR_ERR_ADDRESS_SPACE,
+                              "device %d has no %zu contiguous addresses left in its range of %zu "
+                              "bytes. Raise address_space_gb.",
+                              device->index, least, device->space.bytes);
+        }
+    }
+    return TNR_OK;
+}
+
+/* Adds a span with room for the request, twice as large as all that the world has. */
+static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    size_t least = tnri_request_span(request) + tnri_page_bytes(world->space);
+    tnri_arena_enter(arena);
+    size_t wanted = world->spans_bytes * 2;
+    tnri_lock_release(&arena->lock);
+    /* There may be thousands of graph pools, most of them small. */
+    size_t first = (size_t)(world->is_small || arena->pool->account.is_graph ? 64 : 1024) << 20;
+    if (wanted < first)
+        wanted = first;
+    while (wanted < least)
+        wanted *= 2;
+    tnri_span *span;
+    tnr_status status = tnri_ladder_take_span(&span, arena->device, wanted, least);
+    if (status != TNR_OK)
+        return status;
+    tnri_arena_enter(arena);
+    if (world->spans_own == TNRI_SPANS_MAX)
+        status = tnri_error(TNR_ERR_ADDRESS_SPACE,
+                            "a stream of device %d has used up its %d ranges of addresses.",
+                            arena->device->index, TNRI_SPANS_MAX);
+    else if (!tnri_world_spares(world, 1))
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a range of addresses.");
+    else
+        tnri_world_add_span(world, span);
+    tnri_lock_release(&arena->lock);
+    if (status != TNR_OK)
+        tnri_space_return(world->space, span);
+    return status;
+}
+
+/* Flushes the bins and asks the index once more. Under the lock. */
+static tnri_block *ladder_flush(tnri_arena *arena, const tnri_request *request)
+{
+    int flushed = 0;
+    int no_host;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        flushed |= tnri_world_flush(&arena->worlds[i]);
+    return flushed ? tnri_arena_serve_index(arena, request, &no_host) : NULL;
+}
+
+/* Has addresses come home that the arena has lent and that hold no memory now; 0 if none did. */
+static int ladder_gets_addresses_back(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_arena_enter(arena);
+    int has_lent = tnri_arena_world(arena, request->bytes)->lent != NULL;
+    tnri_lock_release(&arena->lock);
+    return has_lent && tnri_give_back(arena->pool) > 0;
+}
+
+/* Serves from what is there (flush), or makes a plan. *ptr is set in the first case. */
+static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                              tnri_moves moves, void **ptr)
+{
+    tnr_status status = TNR_ERR_ADDRESS_SPACE;
+    for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < SPANS_PER_REQUEST_MAX; spans++) {
+        if (spans > 0 && !(spans == 1 && ladder_gets_addresses_back(arena, request))) {
+            status = ladder_add_span(arena, request);
+            if (status != TNR_OK)
+                return status;
+        }
+        tnri_arena_enter(arena);
+        tnri_block *block = ladder_flush(arena, request);
+        if (block != NULL) {
+            tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
+            *ptr = (void *)block->base;
+            status = TNR_OK;
+        } else {
+            status = tnri_plan_make(plan, arena, request, moves);
+        }
+        tnri_lock_release(&arena->lock);
+    }
+    if (status == TNR_ERR_ADDRESS_SPACE)
+        return tnri_error(status, "new addresses were taken by other threads %d times in a row.",
+                          SPANS_PER_REQUEST_MAX);
+    return status;
+}
+
+static size_t arena_retired_bytes(tnri_arena *arena)
+{
+    size_t retired = 0;
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
+    tnri_lock_release(&arena->lock);
+    return retired;
+}
+
+/* The most that an arena may move into itself: chunks of other streams only if its own can be made
+ * to wait for them. A growable block grows for any thread, when its stream is gone, and while it is
+ * captured. Graphs know the addresses of a graph pool, so no chunk of it moves, ever. */
+static tnri_moves ladder_moves_max(const tnri_arena *arena)
+{
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    if (stream == NULL)
+        return TNRI_MOVES_NONE;
+    if (arena->growable.base != 0 &&
+        (atomic_load(&stream->is_dead) || tnri_capturing() || !tnri_stream_is_markable(stream)))
+        return TNRI_MOVES_NONE;
+    return TNRI_MOVES_ALL;
+}
+
+/* The same of all lanes of the arena's stream. */
+static size_t stream_retired_bytes(tnri_arena *arena)
+{
+    size_t retired = arena_retired_bytes(arena);
+    if (tnri_likely(!tnri_lane_has_sisters(arena)))
+        return retired;
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
+        retired += arena_retired_bytes(sisters[i]);
+    return retired;
+}
+
+/* 1 if a request is little beside what the pool has. */
+static int request_is_little(const tnri_arena *arena, const tnri_request *request)
+{
+    uint64_t mapped =
+        atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);
+    return request->bytes < mapped / LOAN_SHARE;
+}
+
+/* 1 if the arena has taken memory of other streams many times since this was last so. Streams whose
+ * memory is free between two blocks would take it from each other for ever, if there is a little
+ * less of it than there are streams. */
+static int arena_takes_often(tnri_arena *arena)
+{
+    tnri_arena_enter(arena);
+    uint64_t taken = arena->served[TNR_SERVED_LENT] + arena->served[TNR_SERVED_SHARED];
+    int is_often = taken - arena->taken_before >= TAKES_MANY;
+    if (is_often)
+        arena->taken_before = taken;
+    tnri_lock_release(&arena->lock);
+    return is_often;
+}
+
+/* The memory that must be mapped at once for a request to be served, whatever is free: all pages of
+ * the block. */
+static size_t request_least(const tnri_arena *arena, const tnri_request *request)
+{
+    size_t page = tnri_page_bytes(&arena->device->space);
+    size_t bytes = arena->growable.base != 0 ? request->bytes_requested : request->bytes;
+    return (bytes + page - 1) & ~(page - 1);
+}
+
+/* What this request may move. */
+static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
+{
+    if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
+        return TNRI_MOVES_NONE;
+    if (!tnri_device_may_move(arena->device))
+        return TNRI_MOVES_NONE;
+    if (request_is_little(arena, request) && arena_takes_often(arena))
+        return TNRI_MOVES_NONE;
+    return stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+}
+
+/* Has retired blocks of an arena become free, as far as the settings allow. Returns their bytes. */
+static size_t retired_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    const tnri_conf *conf = tnri_conf_get();
+    uint64_t mapped =
+        atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);
+    size_t freed = upper->collect(arena, SIZE_MAX, TNRI_COLLECT_OVER);
+    if (conf->reuse == TNRI_REUSE_WAIT && retired > mapped / 100 * conf->reuse_mark_percent)
+        freed += upper->collect(arena, request->bytes, TNRI_COLLECT_ORDER);
+    return freed;
+}
+
+/* The same for the other lanes of its stream that have some. */
+static size_t sisters_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    size_t freed = 0;
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
+        if (tnri_lane_is_sister(arena, sisters[i]) && arena_retired_bytes(sisters[i]) > 0)
+            freed += retired_collect(sisters[i], request, retired);
+    return freed;
+}
+
+/* Step 3: serves from retired blocks, as far as the settings allow. Blocks whose uses are over, or
+ * ordered already, cost nothing more; to make this stream wait is worth it when much is retired. */
+static int ladder_retired(tnri_arena *arena, const tnri_request *request, int reclaimed, void **ptr)
+{
+    if (tnri_upper_get() == NULL)
+        return 0;
+    int has_sisters = tnri_lane_has_sisters(arena);
+    size_t retired = stream_retired_bytes(arena);
+    size_t freed = retired_collect(arena, request, retired);
+    if (has_sisters)
+        freed += sisters_collect(arena, request, retired);
+    if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
+        return 0;
+    int no_host;
+    tnri_arena_enter(arena);
+    tnri_block *block = tnri_arena_serve_index(arena, request, &no_host);
+    if (block != NULL) {
+        tnri_arena_count_served(arena, block, request, TNR_SERVED_RETIRED);
+        *ptr = (void *)block->base;
+    }
+    tnri_lock_release(&arena->lock);
+    return block != NULL ||
+           (has_sisters && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
+}
+
+/* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
+ * own chunks need no wait, so a few are moved rather. With the moving budget used up, only what
+ * would be much to grow by is: streams that all want a little more now and then would lend to each
+ * other for ever. */
+static int plan_would_borrow(const tnri_plan *plan)
+{
+    if (plan->is_growth || ladder_moves_max(plan->arena) == TNRI_MOVES_NONE)
+        return 0;
+    if (plan->moves == TNRI_MOVES_NONE)
+        return !request_is_little(plan->arena, plan->request) &&
+               stream_retired_bytes(plan->arena) < plan->request->bytes;
+    return plan->moves == TNRI_MOVES_ALL &&
+           (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
+}
+
+/* Steps 4 to 7 for a request with a plan. */
+static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    if (plan_would_borrow(plan)) {
+        tnr_status status = tnri_lend(plan->arena, plan->request, ptr);
+        if (status != TNR_OK || *ptr != NULL) {
+            tnri_execute_not(plan);
+            return status;
+        }
+    }
+    return tnri_execute(plan, reclaimed, ptr);
+}
+
+/* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
+ * might help. */
+static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
+                               int reclaimed, void **ptr)
+{
+    const tnri_conf *conf = tnri_conf_get();
+    size_t released = 0;
+    tnri_chunk_lacks = TNR_OOM_DEVICE; /* until a limit refuses a chunk */
+    tnr_status status = tnri_chunk_check(&arena->pool->account, request_least(arena, request));
+    if (status != TNR_OK)
+        return status;
+    /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
+     * this request. */
+    (void)tnri_stale_drain(arena, 0, 0, &released);
+    (void)tnri_stale_drain(arena, (size_t)conf->stale_mappings_max, 1, &released);
+    if (released > 0)
+        (void)tnri_drain_pool(arena->pool, 0, &released);
+
+    tnri_plan plan = {0};
+    *ptr = NULL;
+    if (arena->growable.base != 0) {
+        tnri_arena_enter(arena);
+        status = tnri_plan_make_growth(&plan, arena, request, moves);
+        tnri_lock_release(&arena->lock);
+    } else if (ladder_retired(arena, request, reclaimed, ptr)) {
+        return TNR_OK;
+    } else {
+        status = ladder_plan(&plan, arena, request, moves, ptr);
+    }
+    if (status == TNR_OK && *ptr == NULL)
+        status = ladder_lend_or_execute(&plan, reclaimed, ptr);
+    tnri_plan_free(&plan);
+    return status;
+}
+
+/* 1 if trying again after giving memory back could help. */
+static int is_shortage(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+}
+
+/* Serves by flushing alone, which needs no driver. Returns 1 if that was enough. */
+static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnri_arena_enter(arena);
+    tnri_block *block = ladder_flush(arena, request);
+    if (block != NULL) {
+        tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
+        *ptr = (void *)block->base;
+    }
+    tnri_lock_release(&arena->lock);
+    return block != NULL;
+}
+
+/* The end of step 8: asks the user's callback, and climbs again as often as it has freed something.
+ * Not for what could not be had if everything were given back. TNR_ERR_ASLEEP: the callback has put
+ * the pool to sleep, and the caller's work there has ended. */
+static tnr_status ladder_ask(tnri_arena *arena, const tnri_request *request, tnri_moves most,
+                             tnr_status status, void **ptr)
+{
+    for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
+        if (tnri_chunk_check(&arena->pool->account, request_least(arena, request)) != TNR_OK)
+            break;
+        tnri_pool_work_end(arena->pool);
+        int is_freed = tnri_oom_callback_run(arena, request);
+        if (!tnri_pool_work_begin(arena->pool))
+            return tnri_asleep_error(arena->pool);
+        if (!is_freed)
+            break;
+        (void)tnri_reclaim(arena, request->bytes, 1);
+        status = ladder_climb(arena, request, most, 1, ptr);
+    }
+    return status;
+}
+
+/* The steps that need the driver. */
+static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnri_device *device = arena->device;
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    if (!tnri_pool_work_begin(arena->pool)) {
+        tnri_device_leave(&visit);
+        return tnri_asleep_error(arena->pool);
+    }
+    (void)tnri_streams_reap(device, TNRI_REAP_LOOKS);
+    tnri_reclaim_above_threshold(arena->pool, request->bytes);
+    tnri_moves moves = ladder_moves(arena, request);
+    tnri_moves most = ladder_moves_max(arena);
+    status = ladder_climb(arena, request, moves, 0, ptr);
+    if (is_shortage(status) && moves != most) { /* what cannot grow moves at any cost */
+        tnri_device_short(device);
+        status = ladder_climb(arena, request, most, 0, ptr);
+    }
+    if (is_shortage(status)) {
+        atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
+        /* The first time may have ended retired blocks that this stream cannot use as they are;
+         * they are idle memory for the next. */
+        for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
+            if (tnri_reclaim(arena, request->bytes, i > 0) == 0)
+                break;
+            status = ladder_climb(arena, request, most, 1, ptr);
+        }
+        status = ladder_ask(arena, request, most, status, ptr);
+        if (status == TNR_ERR_ASLEEP) {
+            tnri_device_leave(&visit);
+            return status;
+        }
+        if (is_shortage(status)) {
+            atomic_fetch_add_explicit(&device->ooms_count, 1, memory_order_relaxed);
+            status = tnri_oom_report(arena, request, status);
+        }
+    }
+    tnri_reclaim_idle(arena->pool);
+    tnri_pool_work_end(arena->pool);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+/* Gives a lane that waits where it borrows memory of its own: a run of a sister, or else a new
+ * chunk if that is next to nothing. Serves the request with it; returns 0 if nothing came of it,
+ * which costs the request nothing. */
+static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may_grow, void **ptr)
+{
+    tnri_plan plan = {0};
+    tnri_visit visit;
+    *ptr = NULL;
+    if (!tnri_pool_work_begin(arena->pool))
+        return 0;
+    tnr_status status = tnri_lend_kin(arena, request, ptr);
+    if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
+        tnri_chunk_check(&arena->pool->account, request->bytes) == TNR_OK &&
+        tnri_device_enter(arena->device, &visit) == TNR_OK) {
+        status = ladder_plan(&plan, arena, request, TNRI_MOVES_NONE, ptr);
+        if (status == TNR_OK && *ptr == NULL)
+            status = tnri_execute(&plan, 0, ptr);
+        tnri_plan_free(&plan);
+        tnri_device_leave(&visit);
+    }
+    tnri_pool_work_end(arena->pool);
+    return *ptr != NULL;
+}
+
+/* Serves from other lanes of the arena's stream: see pool/lane.h. */
+static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    int may_grow;
+    if (tnri_lane_is_poor(arena, request, &may_grow) &&
+        ladder_enrich(arena, request, may_grow, ptr))
+        return 1;
+    return tnri_lane_borrow(arena, request, TNR_SERVED_BIN, ptr) ||
+           tnri_lane_borrow(arena, request, TNR_SERVED_FLUSH, ptr);
+}
+
+/* Pages that the arena's best place for the request lacks: all of them if it has none, or is no
+ * arena of the stream any more. */
+static size_t pages_lacking(tnri_arena *arena, const tnri_stream *stream,
+                            const tnri_request *request)
+{
+    tnri_window window = {0};
+    tnri_arena_enter(arena);
+    int has_place =
+        atomic_load(&arena->stream) == stream && !atomic_load(&stream->is_dead) &&
+        tnri_window_find(tnri_arena_world(arena, request->bytes), request->bytes,
+                         request->alignment, tnri_run_bytes_max(request->bytes), &window);
+    tnri_lock_release(&arena->lock);
+    if (has_place)
+        return window.pages_missing;
+    const tnri_space *space = &arena->device->space;
+    return (request->bytes + tnri_page_bytes(space) - 1) >> space->page_shift;
+}
+
+/* The lane that serves the request with the fewest pages, whether they move or are new. */
+static tnri_arena *ladder_lane(tnri_arena *arena, const tnri_request *request)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *best = arena;
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    size_t fewest = pages_lacking(arena, stream, request);
+    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0 && fewest > 1;) {
+        size_t lacking = pages_lacking(sisters[i], stream, request);
+        if (lacking < fewest) {
+            fewest = lacking;
+            best = sisters[i];
+        }
+    }
+    return best;
+}
+
+tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    if (ladder_serve_flushed(arena, request, ptr))
+        return TNR_OK;
+    if (tnri_unlikely(tnri_lane_has_sisters(arena))) {
+        if (ladder_serve_sisters(arena, request, ptr))
+            return TNR_OK;
+        arena = ladder_lane(arena, request);
+    }
+    return ladder_ascend(arena, request, ptr);
+}
+
+tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request)
+{
+    void *ptr;
+    return ladder_ascend(arena, request, &ptr);
+}

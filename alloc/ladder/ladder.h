@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ladder: how a request is served that the cached path could not serve.
+ *
+ *   1. exact bins            arena.c, no driver call
+ *   2. index                 arena.c, no driver call
+ *      flush                 the bins are merged into the index, which is asked once more
+ *   3. retired blocks        the layer above ends them (upper.h); this stream may be made to wait
+ *   4. moved chunks          plan.c; this arena's own, nothing waits
+ *   5. lent runs             lend.c; another arena's free run as it is, if more than one chunk
+ *                            would have to move; this stream waits for that one on the device
+ *   6. other arenas' chunks  execute.c; this stream waits for theirs on the device
+ *   7. new chunks            from the driver, within the limits
+ *   8. reclaim               retired blocks are waited for, idle memory of other pools and streams
+ *                            goes back to the driver, the user's callback is asked
+ *   9. out of memory         a report; nothing has changed
+ *
+ * Driver calls are made without any lock. The window that is being given memory is PENDING
+ * meanwhile, and the chunks on their way to it are STALE where they were, so that no other thread
+ * can take either. Every failure unwinds to exactly the state before, except that bins have
+ * been flushed, and that a mapping which the driver refuses to remove is left for later.
+ */
+#ifndef TNRI_LADDER_LADDER_H
+#define TNRI_LADDER_LADDER_H
+
+#include "arena/arena.h"
+
+/* Serves the request by steps 2 (flush) to 9. No lock is held. */
+tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
+
+/* Gives a growable block `request->bytes` more, a multiple of the page, by steps 6 to 9; in all it
+ * then has the `request->bytes_requested` that its owner asked for. The block is marked as growing.
+ * No lock is held. */
+tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request);
+
+/* Takes a span of `wanted` bytes for an arena of the device, or of a half, a quarter and so on, but
+ * of no less than `least`: addresses may run short before memory does. When there are none left,
+ * those without memory are given back first, which may wait for work on old mappings. No lock is
+ * held. */
+tnr_status tnri_ladder_take_span(tnri_span **span, tnri_device *device, size_t wanted,
+                                 size_t least);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lending free runs between the worlds of a pool: see lend.h. */
+#include "ladder/lend.h"
+
+#include "arena/note.h"
+#include "base/error.h"
+#include "conf/conf.h"
+#include "ladder/execute.h"
+#include "ladder/plan.h"
+#include "pool/givers.h"
+#include "pool/lane.h"
+
+enum {
+    LEND_LOOKS_MAX = 64, /* runs of one world that are looked at for a request */
+    LEND_ALONG = 4       /* what is left of a run goes along up to so many times the request */
+};
+
+/* ---- finding what to take ------------------------------------------------------------------- */
+
+static size_t request_pages(const tnri_space *space, const tnri_request *request)
+{
+    return (request->bytes + tnri_page_bytes(space) - 1) >> space->page_shift;
+}
+
+/* The pages [*first, *end) of whole chunks at the upper end of a run that have room for the
+ * request; 0 if there are none, or only much more than that. A rest that is no more than a few
+ * times as large goes along: it will serve the next such request there, and what streams with
+ * blocks of other sizes have is not cut up. */
+static int run_offer(const tnri_space *space, const tnri_block *run, const tnri_request *request,
+                     size_t *first, size_t *end)
+{
+    size_t lowest;
+    size_t pages = request_pages(space, request);
+    if (!tnri_run_whole_chunks(space, run, &lowest, end) || *end - lowest < pages)
+        return 0;
+    uintptr_t base = (tnri_page_address(space, *end) - request->bytes) & ~(request->alignment - 1);
+    if (base < tnri_page_address(space, lowest))
+        return 0;
+    size_t most = pages * (1 + LEND_ALONG);
+    *first = lowest;
+    if (*end - lowest <= most)
+        return 1;
+    size_t page = *end;
+    while (tnri_page_address(space, page) > base)
+        page = space->pages[page - 1]->page;
+    /* An alignment may leave chunks above the block. */
+    while (tnri_page_address(space, space->pages[*end - 1]->page) >= base + request->bytes)
+        *end = space->pages[*end - 1]->page;
+    *first = page;
+    return *end - page <= most; /* a chunk may be far too large for the request */
+}
+
+/* Takes what the request needs out of the smallest run of a world that has it: PENDING. Null if no
+ * run has, or no host memory is there. Under the arena's lock. */
+static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
+{
+    const tnri_space *space = world->space;
+    size_t bytes_max = tnri_run_bytes_max(request->bytes);
+    unsigned class_index = tnri_index_class(request_pages(space, request) << space->page_shift);
+    unsigned found;
+    tnri_block *run;
+    for (int looks = 0; (run = tnri_index_from(world->index, class_index, &found)) != NULL;
+         class_index = found + 1)
+        for (; run != NULL; run = run->next) {
+            size_t first, end;
+            if (++looks > LEND_LOOKS_MAX || run->bytes > bytes_max)
+                return NULL;
+            if (!run_offer(space, run, request, &first, &end))
+                continue;
+            if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) || !tnri_world_promise_borrow(world))
+                return NULL;
+            return tnri_world_claim(world, run, tnri_page_address(space, first),
+                                    tnri_page_address(space, end));
+        }
+    return NULL;
+}
+
+/* ---- the two halves ------------------------------------------------------------------------- */
+
+/* What is on its way from one world to another. */
+typedef struct loan {
+    uintptr_t base;
+    size_t bytes;
+} loan;
+
+/* The giving world lets go. Under its arena's lock. */
+static loan loan_give(tnri_block *pending)
+{
+    tnri_world *world = pending->world;
+    loan given = {pending->base, pending->bytes};
+    tnri_note_memory(world->arena, TNRI_NOTED_MOVE_OUT, given.base, given.bytes, given.bytes, 0);
+    tnri_world_unpromise_borrow(world);
+    tnri_world_lend(world, pending);
+    return given;
+}
+
+/* The receiving world takes over, and serves the request. Null: no host memory for the record; the
+ * run stays. Under its arena's lock. */
+static tnri_block *loan_take(tnri_arena *arena, loan given, const tnri_request *request)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    tnri_world_unpromise(world, TNRI_RECEIVE_RECORDS);
+    tnri_world_unpromise_borrow(world);
+    tnri_block *run = tnri_world_receive(world, given.base, given.bytes);
+    tnri_note_memory(arena, TNRI_NOTED_MOVE_IN, given.base, given.bytes, given.bytes, 0);
+    tnri_block *block = tnri_arena_carve(arena, run, request);
+    if (block != NULL)
+        tnri_arena_count_served(arena, block, request, TNR_SERVED_LENT);
+    return block;
+}
+
+/* Sets aside in the receiving world what loan_take needs; 0 if there is no host memory. Under the
+ * lock. */
+static int loan_prepare(tnri_world *world)
+{
+    if (!tnri_world_promise(world, TNRI_RECEIVE_RECORDS))
+        return 0;
+    if (tnri_world_promise_borrow(world))
+        return 1;
+    tnri_world_unpromise(world, TNRI_RECEIVE_RECORDS);
+    return 0;
+}
+
+static void loan_unprepare(tnri_world *world)
+{
+    tnri_world_unpromise_borrow(world);
+    tnri_world_unpromise(world, TNRI_RECEIVE_RECORDS);
+}
+
+/* It does not come about: the pending record becomes free memory again. Under the lender's lock. */
+static void loan_undo(tnri_block *pending)
+{
+    tnri_world_unpromise_borrow(pending->world);
+    (void)tnri_world_free(pending->world, pending);
+}
+
+/* ---- lenders -------------------------------------------------------------------------------- */
+
+/* 1 if the world has at least as much without the run that it offers. */
+static int world_keeps_half(const tnri_block *pending)
+{
+    const size_t *bytes_in = pending->world->bytes_in;
+    return bytes_in[TNRI_LIVE] + bytes_in[TNRI_FREE] + bytes_in[TNRI_RETIRED] >= pending->bytes;
+}
+
+/* What another arena has for the request: PENDING, or null. */
+static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request, int must_keep_half)
+{
+    tnri_block *pending = NULL;
+    tnri_arena_enter(lender);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_world_flush(&lender->worlds[i]);
+    for (int i = TNRI_WORLDS; i-- > 0 && pending == NULL;) {
+        pending = world_offer(&lender->worlds[i], request);
+        if (pending != NULL && must_keep_half && !world_keeps_half(pending)) {
+            loan_undo(pending);
+            pending = NULL;
+        }
+    }
+    for (int i = 0; i < TNRI_WORLDS && pending == NULL; i++)
+        tnri_world_spend(&lender->worlds[i]);
+    tnri_lock_release(&lender->lock);
+    return pending;
+}
+
+/* Serves the request from one other arena; loan_prepare has been called. *is_over: nothing is left
+ * to be tried, and what was prepared is used up. */
+static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_request *request,
+                            int policy, int must_keep_half, int *is_over, void **ptr)
+{
+    uint64_t began_ns = tnri_device_time_ns(arena->device);
+    tnri_block *pending = lender_offer(lender, request, must_keep_half);
+    if (pending == NULL)
+        return TNR_OK;
+    int refused = 0;
+    tnri_event *event = NULL;
+    tnr_status status = TNR_OK;
+    int is_kin = tnri_lane_is_sister(arena, lender); /* one stream, which has its order */
+    if (!is_kin)
+        status = tnri_execute_order(arena, lender, policy, &event, &refused);
+    tnri_event_drop(lender->device, event);
+    if (status != TNR_OK || refused) {
+        tnri_arena_enter(lender);
+        loan_undo(pending);
+        tnri_lock_release(&lender->lock);
+        return status;
+    }
+    tnri_arena_enter(lender);
+    loan given = loan_give(pending);
+    tnri_lock_release(&lender->lock);
+    tnri_arena_enter(arena);
+    tnri_block *block = loan_take(arena, given, request);
+    if (block != NULL)
+        *ptr = (void *)block->base;
+    tnri_lock_release(&arena->lock);
+    *is_over = 1;
+    if (!is_kin)
+        tnri_device_lent(arena->device, began_ns);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
+    return TNR_OK;
+}
+
+/* 1 if an arena may lend to another: its stream can be marked, and its addresses are nobody's
+ * promise. */
+static int arena_may_lend(const tnri_arena *lender)
+{
+    return lender->growable.base == 0 && !tnri_arena_is_graph(lender) &&
+           tnri_arena_is_markable(lender);
+}
+
+/* Tries the lanes of the arena's own stream. With `must_keep_half` none gives what it would be the
+ * next to lack: two that share one chunk would take it from each other for ever. */
+static tnr_status sisters_lend(tnri_arena *arena, const tnri_request *request, int must_keep_half,
+                               int *is_over, void **ptr)
+{
+    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnr_status status = TNR_OK;
+    size_t count = tnri_lane_sisters(arena, sisters);
+    for (size_t i = 0; i < count && !*is_over && status == TNR_OK; i++)
+        if (tnri_lane_is_sister(arena, sisters[i]))
+            status = lend_from(arena, sisters[i], request, TNRI_CROSS_WAIT, must_keep_half, is_over,
+                               ptr);
+    return status;
+}
+
+/* Tries the arenas of other streams. */
+static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, int *is_over,
+                              void **ptr)
+{
+    int policy = tnri_cross_policy();
+    tnr_status status = TNR_OK;
+    tnri_arena *lender = NULL;
+    if (policy == TNRI_CROSS_OFF)
+        return TNR_OK;
+    while (!*is_over && status == TNR_OK &&
+           (lender = tnri_givers_walk(arena->pool, lender)) != NULL)
+        if (lender != arena && !tnri_lane_is_sister(arena, lender) && arena_may_lend(lender))
+            status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
+    return status;
+}
+
+/* Tries the sisters, then, unless `kin`, the others. */
+static tnr_status lend(tnri_arena *arena, const tnri_request *request, int kin, void **ptr)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    tnri_assert_none_held();
+    if (!tnri_conf_get()->lend)
+        return TNR_OK;
+    tnri_arena_enter(arena);
+    int is_over = !loan_prepare(world);
+    tnri_lock_release(&arena->lock);
+    if (is_over)
+        return TNR_OK;
+    tnr_status status = TNR_OK;
+    if (tnri_lane_has_sisters(arena))
+        status = sisters_lend(arena, request, kin, &is_over, ptr);
+    if (status == TNR_OK && !kin)
+        status = others_lend(arena, request, &is_over, ptr);
+    if (!is_over) {
+        tnri_arena_enter(arena);
+        loan_unprepare(world);
+        tnri_lock_release(&arena->lock);
+    }
+    return status;
+}
+
+tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    return lend(arena, request, 0, ptr);
+}
+
+tnr_status tnri_lend_kin(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    return lend(arena, request, 1, ptr);
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making, committing and undoing a plan: see plan.h. */
+#include "ladder/plan.h"
+
+#include "arena/note.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "device/device.h"
+#include "ladder/stale.h"
+#include "ladder/window.h"
+
+/* ---- the window ----------------------------------------------------------------------------- */
+
+/* Lists the unmapped stretches of the pages [page, end). */
+static int gaps_list(tnri_plan *plan, size_t page, size_t end)
+{
+    struct tnri_chunk *const *pages = plan->world->space->pages;
+    while (page < end) {
+        size_t stop = page;
+        while (stop < end && pages[stop] == NULL)
+            stop++;
+        if (stop > page) {
+            if (plan->gaps_count == TNRI_GAPS_MAX)
+                return 0;
+            plan->gaps[plan->gaps_count++] = (tnri_gap){page, stop - page};
+            plan->pages_missing += stop - page;
+        }
+        page = stop + 1;
+    }
+    return 1;
+}
+
+/* The pages of a window that lie in holes: those whose first byte is in it or in a hole that it
+ * touches. A page at the edge that is mapped belongs to a FREE record and is skipped as mapped. */
+static int window_gaps(tnri_plan *plan, const tnri_window *window, uintptr_t *end)
+{
+    const tnri_space *space = plan->world->space;
+    uintptr_t page_mask = tnri_page_bytes(space) - 1;
+    size_t first = tnri_page_of(space, window->base);
+    size_t last = tnri_page_of(space, (window->end + page_mask) & ~page_mask);
+    plan->gaps_count = 0;
+    plan->pages_missing = 0;
+    plan->gap_at = 0;
+    plan->gap_used = 0;
+    if (!gaps_list(plan, first, last))
+        return 0;
+    *end = window->end;
+    if (plan->gaps_count > 0) {
+        const tnri_gap *gap = &plan->gaps[plan->gaps_count - 1];
+        uintptr_t gap_end = tnri_page_address(space, gap->page + gap->pages);
+        if (gap_end > *end)
+            *end = gap_end;
+    }
+    return 1;
+}
+
+/* The start of the claim: a gap page is claimed whole. */
+static uintptr_t window_claim_base(const tnri_plan *plan, const tnri_window *window)
+{
+    if (plan->gaps_count == 0)
+        return window->base;
+    uintptr_t gap_base = tnri_page_address(plan->world->space, plan->gaps[0].page);
+    return gap_base < window->base ? gap_base : window->base;
+}
+
+static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
+                       const tnri_request *request, tnri_moves moves)
+{
+    plan->arena = arena;
+    plan->world = world;
+    plan->request = request;
+    plan->moves = moves;
+    plan->is_growth = 0;
+    plan->grows = NULL;
+    plan->sources_count = 0;
+    plan->own_count = 0;
+    plan->kin_count = 0;
+    plan->began_ns = tnri_device_time_ns(arena->device);
+}
+
+/* Makes room for the sources, and claims the window from [base, end), which begins in `first`. */
+static tnr_status plan_claim(tnri_plan *plan, tnri_block *first, uintptr_t base, uintptr_t end)
+{
+    tnri_world *world = plan->world;
+    if (plan->sources_max < plan->pages_missing) {
+        tnri_plan_free(plan);
+        plan->sources = tnri_host_alloc(plan->pages_missing * sizeof(plan->sources[0]));
+        if (plan->sources == NULL)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for moving %zu pages.",
+                              plan->pages_missing);
+        plan->sources_max = plan->pages_missing;
+    }
+    /* Room for the claim besides what is promised to its undoing. */
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS + TNRI_PLAN_RECORDS) ||
+        !tnri_world_promise(world, TNRI_PLAN_RECORDS))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the records of a block.");
+    plan->pending = tnri_world_claim(world, first, base, end);
+    return TNR_OK;
+}
+
+tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                          tnri_moves moves)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    plan_begin(plan, arena, world, request, moves);
+    tnri_window window;
+    uintptr_t end;
+    if (!tnri_window_find(world, request->bytes, request->alignment,
+                          tnri_run_bytes_max(request->bytes), &window) ||
+        !window_gaps(plan, &window, &end))
+        return TNR_ERR_ADDRESS_SPACE;
+    tnr_status status = plan_claim(plan, window.first, window_claim_base(plan, &window), end);
+    if (status != TNR_OK)
+        return status;
+    if (moves != TNRI_MOVES_NONE)
+        tnri_plan_take(plan, arena);
+    plan->own_count = plan->sources_count;
+    return TNR_OK;
+}
+
+tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                                 tnri_moves moves)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_world *world = &arena->worlds[TNRI_LARGE];
+    plan_begin(plan, arena, world, request, moves);
+    plan->is_growth = 1;
+    tnri_block *first = world->span_first[0];
+    if (!arena->growable.is_bare) {
+        if (first->state != TNRI_LIVE)
+            return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
+                              (void *)arena->growable.base);
+        plan->grows = first;
+        first = first->above;
+    }
+    if (first == NULL || first->state != TNRI_HOLE || first->bytes < request->bytes)
+        return tnri_error(TNR_ERR_BUSY,
+                          "the addresses above the block at %p are still mapped, because the "
+                          "driver refused to unmap them. Try again.",
+                          (void *)arena->growable.base);
+    plan->gaps[0] = (tnri_gap){tnri_page_of(world->space, first->base),
+                               request->bytes >> world->space->page_shift};
+    plan->gaps_count = 1;
+    plan->gap_at = 0;
+    plan->gap_used = 0;
+    plan->pages_missing = plan->gaps[0].pages;
+    return plan_claim(plan, first, first->base, first->base + request->bytes);
+}
+
+void tnri_plan_free(tnri_plan *plan)
+{
+    tnri_host_free(plan->sources, plan->sources_max * sizeof(plan->sources[0]));
+    plan->sources = NULL;
+    plan->sources_max = 0;
+}
+
+/* ---- chunks --------------------------------------------------------------------------------- */
+
+size_t tnri_plan_room(const tnri_plan *plan)
+{
+    if (plan->pages_missing == 0)
+        return 0;
+    return plan->gaps[plan->gap_at].pages - plan->gap_used;
+}
+
+/* Gives a chunk its place in the window. */
+static void plan_place(tnri_plan *plan, tnri_chunk *chunk, tnri_block *stale, size_t page_old)
+{
+    tnri_gap *gap = &plan->gaps[plan->gap_at];
+    tnri_assert(chunk->pages <= tnri_plan_room(plan));
+    tnri_assert(plan->sources_count < plan->sources_max);
+    plan->sources[plan->sources_count++] =
+        (tnri_source){chunk, gap->page + plan->gap_used, stale, page_old};
+    plan->gap_used += chunk->pages;
+    plan->pages_missing -= chunk->pages;
+    if (plan->gap_used == gap->pages) {
+        plan->gap_at++;
+        plan->gap_used = 0;
+    }
+}
+
+void tnri_plan_add(tnri_plan *plan, tnri_chunk *chunk)
+{
+    plan_place(plan, chunk, NULL, 0);
+}
+
+/* ---- donors --------------------------------------------------------------------------------- */
+
+/* Takes chunks from the upper end of a run, as they fit. Returns how many. The memory is gone from
+ * there from now on, for the history as for a picture, which finds it in the window that grows. */
+static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
+{
+    const tnri_space *space = donor->space;
+    size_t first, end;
+    if (!tnri_run_whole_chunks(space, run, &first, &end))
+        return 0;
+    size_t from = plan->sources_count;
+    size_t page = end;
+    while (page > first && plan->pages_missing > 0) {
+        tnri_chunk *chunk = space->pages[page - 1];
+        if (chunk->pages > tnri_plan_room(plan))
+            break;
+        plan_place(plan, chunk, NULL, chunk->page);
+        page = chunk->page;
+    }
+    if (page == end)
+        return 0;
+    tnri_block *stale = tnri_world_cut(donor, run, page, end - page, plan->sources_count - from);
+    stale->holds = 0;
+    tnri_note_memory(donor->arena, TNRI_NOTED_MOVE_OUT, stale->base, stale->bytes, stale->bytes, 0);
+    for (size_t i = from; i < plan->sources_count; i++) {
+        plan->sources[i].stale = stale;
+        for (size_t p = 0; p < plan->sources[i].chunk->pages; p++)
+            space->pages[plan->sources[i].page_old + p] = NULL;
+    }
+    return plan->sources_count - from;
+}
+
+/* Takes chunks from all runs of a world, smallest runs first. A run that has given is back in the
+ * index as what is left of it, in a lower class or the same, so the walk only goes up. */
+static size_t world_donate(tnri_plan *plan, tnri_world *donor)
+{
+    size_t taken = 0;
+    size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
+    unsigned class_index = tnri_index_class(tnri_page_bytes(donor->space));
+    unsigned found;
+    tnri_block *run;
+    while (plan->pages_missing > 0 &&
+           (run = tnri_index_from(donor->index, class_index, &found)) != NULL) {
+        while (run != NULL && plan->pages_missing > 0) {
+            tnri_block *next = run->next;
+            if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
+                return taken;
+            if (run->bytes <= bytes_max)
+                taken += run_donate(plan, donor, run);
+            run = next;
+        }
+        class_index = found + 1;
+    }
+    return taken;
+}
+
+size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
+{
+    tnri_assert_held(&arena->lock);
+    size_t taken = 0;
+    for (int i = TNRI_WORLDS; i-- > 0;)
+        taken += world_donate(plan, &arena->worlds[i]);
+    return taken;
+}
+
+/* Makes a donor's record free memory again, which the chunks have come back to. */
+static void stale_untake(tnri_arena *arena, tnri_block *stale)
+{
+    tnri_note_memory(arena, TNRI_NOTED_MOVE_IN, stale->base, stale->bytes, stale->bytes, 0);
+    tnri_world_uncut(stale->world, stale);
+}
+
+void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_space *space = plan->world->space;
+    tnri_block *stale = NULL;
+    for (size_t i = from; i < plan->sources_count; i++) {
+        const tnri_source *source = &plan->sources[i];
+        tnri_assert(source->stale != NULL);
+        source->chunk->page = source->page_old;
+        for (size_t p = 0; p < source->chunk->pages; p++)
+            space->pages[source->page_old + p] = source->chunk;
+        if (stale != NULL && stale != source->stale)
+            stale_untake(arena, stale);
+        stale = source->stale;
+    }
+    if (stale != NULL)
+        stale_untake(arena, stale);
+    plan->sources_count = from;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+tnri_block *tnri_plan_commit(tnri_plan *plan)
+{
+    tnri_world *world = plan->world;
+    tnri_assert_held(&plan->arena->lock);
+    tnri_assert(plan->pages_missing == 0);
+    tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
+    tnri_block *run = tnri_world_free(world, plan->pending);
+    plan->pending = NULL;
+    return tnri_arena_carve(plan->arena, run, plan->request);
+}
+
+tnri_block *tnri_plan_commit_growth(tnri_plan *plan)
+{
+    tnri_arena *arena = plan->arena;
+    tnri_world *world = plan->world;
+    tnri_assert_held(&arena->lock);
+    tnri_assert(plan->pages_missing == 0);
+    tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
+    tnri_block *pending = plan->pending;
+    plan->pending = NULL;
+    if (plan->grows == NULL ? !arena->growable.is_bare : plan->grows->state != TNRI_LIVE) {
+        (void)tnri_world_free(world, pending);
+        return NULL;
+    }
+    arena->growable.is_bare = 0;
+    tnri_block *block = tnri_world_extend(world, plan->grows, pending);
+    tnri_arena_count_grown(arena, block, plan->request->bytes, plan->request->bytes_requested);
+    return block;
+}
+
+void tnri_plan_undo(tnri_plan *plan)
+{
+    tnri_assert_held(&plan->arena->lock);
+    tnri_world_unpromise(plan->world, TNRI_PLAN_RECORDS);
+    tnri_world_unclaim(plan->world, plan->pending, tnri_stale_add_done);
+    plan->pending = NULL;
+}
+
+/* ---- giving back ---------------------------------------------------------------------------- */
+
+/* Cuts whole chunks off the upper end of [first, end) until `pages_max` pages are cut in all. */
+static tnri_block *run_cut_idle(tnri_world *world, tnri_block *run, size_t first, size_t end,
+                                size_t pages_max, size_t *cut)
+{
+    size_t page = end;
+    size_t mappings = 0;
+    while (page > first && *cut < pages_max) {
+        const tnri_chunk *chunk = world->space->pages[page - 1];
+        page = chunk->page;
+        *cut += chunk->pages;
+        mappings++;
+    }
+    return tnri_world_cut(world, run, page, end - page, mappings);
+}
+
+/* The same for all runs of a world. Returns 0 when host memory for records has run out. */
+static int world_cut_idle(tnri_world *world, size_t pages_max, size_t *cut, tnri_cut_taker taker,
+                          void *user)
+{
+    unsigned class_index = tnri_index_class(tnri_page_bytes(world->space));
+    unsigned found;
+    tnri_block *run;
+    while (*cut < pages_max && (run = tnri_index_from(world->index, class_index, &found)) != NULL) {
+        while (run != NULL && *cut < pages_max) {
+            tnri_block *next = run->next;
+            size_t first, end;
+            if (tnri_run_whole_chunks(world->space, run, &first, &end)) {
+                if (!tnri_world_spares(world, TNRI_CUT_RECORDS))
+                    return 0;
+                taker(user, run_cut_idle(world, run, first, end, pages_max, cut));
+            }
+            run = next;
+        }
+        class_index = found + 1;
+    }
+    return 1;
+}
+
+size_t tnri_cut_idle(tnri_arena *arena, size_t pages_max, tnri_cut_taker taker, void *user)
+{
+    tnri_assert_held(&arena->lock);
+    size_t cut = 0;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        if (!world_cut_idle(&arena->worlds[i], pages_max, &cut, taker, user))
+            break;
+    return cut;
+}

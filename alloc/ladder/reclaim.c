@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Giving idle memory back: see reclaim.h. */
+#include "ladder/reclaim.h"
+
+#include "arena/upper.h"
+#include "conf/conf.h"
+#include "device/chunk.h"
+#include "ladder/give_back.h"
+#include "ladder/stale.h"
+#include "pool/asleep.h"
+
+tnr_status tnri_drain_pool(tnr_pool pool, int wait, size_t *released)
+{
+    tnr_status first_error = TNR_OK;
+    if (!tnri_pool_work_begin(pool))
+        return TNR_OK; /* what sleeps has no old mappings */
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnr_status status = tnri_stale_drain(arena, 0, wait, released);
+        if (first_error == TNR_OK)
+            first_error = status;
+    }
+    tnri_pool_work_end(pool);
+    return first_error;
+}
+
+/* Queues up to `bytes` of a pool's idle memory to be given back, then removes the mappings that
+ * may be removed. Returns the bytes given back. */
+static size_t pool_release(tnr_pool pool, size_t bytes, int wait, tnr_status *first_error)
+{
+    size_t released = 0;
+    size_t promised = 0; /* queued here, given back now or later */
+    tnri_arena *arena = NULL;
+    if ((pool->account.is_graph && atomic_load(&pool->keepers) > 0) || !tnri_pool_work_begin(pool))
+        return 0;
+    while (released < bytes && promised < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
+        size_t queued;
+        tnr_status status = tnri_stale_release(arena, bytes - promised, &queued);
+        promised += queued;
+        if (status == TNR_OK)
+            status = tnri_stale_drain(arena, 0, wait, &released);
+        if (status != TNR_OK && *first_error == TNR_OK)
+            *first_error = status;
+    }
+    if (released > 0) {
+        tnr_status status = tnri_drain_pool(pool, 0, &released);
+        if (*first_error == TNR_OK)
+            *first_error = status;
+    }
+    tnri_pool_work_end(pool);
+    return released;
+}
+
+size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int wait,
+                         tnr_status *status)
+{
+    tnr_status first_error = TNR_OK;
+    size_t released = 0;
+    /* What the driver refused before is off the books, so it does not count towards `bytes`; but it
+     * may be what is needed. */
+    size_t refused = 0;
+    (void)tnri_chunks_release_refused(device, &refused);
+    if (pool != NULL) {
+        released = pool_release(pool, bytes, wait, &first_error);
+    } else {
+        while ((pool = tnri_pool_walk(device, pool)) != NULL)
+            if (released < bytes)
+                released += pool_release(pool, bytes - released, wait, &first_error);
+    }
+    if (status != NULL)
+        *status = first_error;
+    return released + refused;
+}
+
+size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    size_t freed = 0;
+    tnri_arena *arena = NULL;
+    while (upper != NULL && freed < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL)
+        freed += upper->collect(arena, bytes - freed, how);
+    return freed;
+}
+
+/* The same for all pools of a device. */
+static size_t collect_device(tnri_device *device, size_t bytes, tnri_collect how)
+{
+    size_t freed = 0;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        if (freed < bytes)
+            freed += tnri_collect_pool(pool, bytes - freed, how);
+    return freed;
+}
+
+void tnri_collect_all(tnri_device *device)
+{
+    (void)tnri_streams_reap(device, SIZE_MAX);
+    (void)collect_device(device, SIZE_MAX, TNRI_COLLECT_WAIT);
+}
+
+void tnri_dissolve_all(tnri_device *device)
+{
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        if (tnri_pool_work_begin(pool)) {
+            (void)tnri_give_back(pool);
+            tnri_pool_work_end(pool);
+        }
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+            tnri_arena_dissolve(arena);
+    }
+}
+
+void tnri_reclaim_addresses(tnri_device *device)
+{
+    tnri_visit visit;
+    size_t released = 0;
+    if (tnri_device_enter(device, &visit) == TNR_OK) {
+        for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+            (void)tnri_drain_pool(pool, 1, &released);
+        tnri_device_leave(&visit);
+    }
+    tnri_dissolve_all(device);
+}
+
+/* What is mapped above a limit, which may have been lowered since: all of it must go before
+ * anything more can be mapped. */
+static size_t limit_excess(const _Atomic uint64_t *limit_bytes, const _Atomic uint64_t *reserved)
+{
+    uint64_t limit = atomic_load_explicit(limit_bytes, memory_order_relaxed);
+    uint64_t now = atomic_load_explicit(reserved, memory_order_relaxed);
+    return now > limit ? (size_t)(now - limit) : 0;
+}
+
+size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
+{
+    tnri_device *device = arena->device;
+    if (tnri_chunk_check(&arena->pool->account, bytes) != TNR_OK)
+        return 0;
+    tnri_captures_settle(device); /* graphs may have ended that nobody has looked for, */
+    (void)tnri_streams_reap(device, SIZE_MAX); /* and threads */
+    /* What the last chunk of the request misses may be as large as a page on either side. */
+    size_t excess = limit_excess(&device->limit_bytes, &device->reserved_bytes);
+    size_t pool_excess =
+        limit_excess(&arena->pool->account.limit_bytes, &arena->pool->account.reserved_bytes);
+    size_t wanted =
+        bytes + 2 * tnri_page_bytes(&device->space) + (excess > pool_excess ? excess : pool_excess);
+    /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
+     * request needs, and the caller looks again. */
+    size_t collected = tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);
+    if (collected > 0 && !thorough)
+        return collected; /* giving idle memory back waits for more than that */
+    /* What other pools collect must be given back before it is of use here. */
+    collected += collect_device(device, wanted, TNRI_COLLECT_WAIT);
+    size_t released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
+    if (released < wanted)
+        released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);
+    return collected + released;
+}
+
+void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)
+{
+    tnri_device *device = pool->device;
+    double threshold = tnri_conf_get()->garbage_collection_threshold;
+    if (threshold <= 0 || tnri_chunk_check(&pool->account, bytes) != TNR_OK)
+        return;
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t memory = device->capabilities.memory_bytes;
+    uint64_t mark = (uint64_t)(threshold * (double)(limit < memory ? limit : memory));
+    uint64_t now = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    if (now + bytes > mark)
+        (void)tnri_release_idle(device, NULL, (size_t)(now + bytes - mark), 0, NULL);
+}
+
+/* Free memory of a pool, in blocks of any size. */
+static size_t pool_idle_bytes(tnr_pool pool)
+{
+    size_t idle = 0;
+    tnri_arena *arena = NULL;
+    while ((arena = tnri_arena_walk(pool, arena)) != NULL) {
+        tnri_arena_enter(arena);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            idle += arena->worlds[i].bytes_in[TNRI_FREE] + arena->worlds[i].bytes_in[TNRI_BINNED];
+        tnri_lock_release(&arena->lock);
+    }
+    return idle;
+}
+
+void tnri_reclaim_idle(tnr_pool pool)
+{
+    uint64_t threshold = atomic_load_explicit(&pool->release_threshold_bytes, memory_order_relaxed);
+    if (threshold == UINT64_MAX) {
+        uint64_t mb = tnri_conf_get()->release_threshold_mb;
+        if (mb >= 1048576) /* the default: keep all, without counting */
+            return;
+        threshold = mb << 20;
+    }
+    size_t idle = pool_idle_bytes(pool);
+    if (idle > threshold)
+        (void)tnri_release_idle(pool->device, pool, (size_t)(idle - threshold), 0, NULL);
+}

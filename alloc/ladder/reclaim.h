@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Giving idle memory back to the driver: when it is asked for (tnr_trim), when an allocation would
+ * fail otherwise, and when a setting says so. Memory is idle when a whole chunk of it is free. No
+ * live block is ever touched. All in the device's context, with no lock held.
+ */
+#ifndef TNRI_LADDER_RECLAIM_H
+#define TNRI_LADDER_RECLAIM_H
+
+#include "arena/upper.h"
+#include "pool/pool.h"
+
+/* Gives back up to `bytes` of a pool (null: of all pools of the device), waiting for work that may
+ * still use them if `wait`. Returns the bytes given back. The first error of the driver is in
+ * *status, if that is not null. */
+size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int wait,
+                         tnr_status *status);
+
+/* Removes all old mappings of a pool that may be removed. The driver keeps memory as long as it is
+ * mapped somewhere, so a chunk that moved and is then given back is not free before its old
+ * address, in whichever arena that is, has gone too. Whoever has just given chunks back calls
+ * this; work on the old address is ordered before work on the new one, so the proof is there.
+ * With `wait`, waits for work that may still use them. Adds what else was given back to *released.
+ * Returns the driver's first error. */
+tnr_status tnri_drain_pool(tnr_pool pool, int wait, size_t *released);
+
+/* Ends retired blocks of a pool's arenas until `bytes` are free again: see tnri_upper.collect.
+ * Returns what became free. */
+size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how);
+
+/* Ends all retired blocks of a device, waiting for them on the host. */
+void tnri_collect_all(tnri_device *device);
+
+/* Gives back the addresses that arenas of a device have borrowed and have no memory for, and what
+ * arenas without memory have: host memory and addresses. */
+void tnri_dissolve_all(tnri_device *device);
+
+/* For a request that finds no addresses: waits for work on old mappings and removes them, then does
+ * the same. */
+void tnri_reclaim_addresses(tnri_device *device);
+
+/* For an allocation that failed: ends retired blocks of the pool; if there are none, or `thorough`
+ * is not 0, also gives back what is idle in the device's pools, at least `bytes` if that much is.
+ * The first time it need not be thorough, but then it must be: what was ended may lie where this
+ * arena cannot use it, and there may be more such blocks than anybody wants to try. Returns what
+ * was ended and given back. */
+size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough);
+
+/* garbage_collection_threshold: if `bytes` more would exceed it, gives back what is idle and no
+ * longer in use. */
+void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes);
+
+/* release_threshold_mb: gives back what the pool holds idle above it, without waiting. */
+void tnri_reclaim_idle(tnr_pool pool);
+
+#endif

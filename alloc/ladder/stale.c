@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Removing old mappings, with proof: see stale.h. */
+#include "ladder/stale.h"
+
+#include <string.h>
+
+#include "arena/note.h"
+#include "device/chunk.h"
+#include "ladder/plan.h"
+#include "pool/asleep.h"
+
+void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_assert(stale->state == TNRI_STALE);
+    stale->event = event;
+    stale->next = NULL;
+    if (arena->stale_last == NULL)
+        arena->stale_first = stale;
+    else
+        arena->stale_last->next = stale;
+    arena->stale_last = stale;
+    arena->stale_count++;
+}
+
+void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale)
+{
+    tnri_stale_add(arena, stale, NULL);
+}
+
+/* Takes the oldest record out of the queue if more than `keep` wait. It stays STALE, and out of
+ * everybody's reach, until stale_finish or stale_put_back. */
+static tnri_block *stale_take_first(tnri_arena *arena, size_t keep)
+{
+    tnri_arena_enter(arena);
+    tnri_block *stale = arena->stale_count > keep ? arena->stale_first : NULL;
+    if (stale != NULL) {
+        arena->stale_first = stale->next;
+        if (stale->next == NULL)
+            arena->stale_last = NULL;
+        arena->stale_count--;
+    }
+    tnri_lock_release(&arena->lock);
+    return stale;
+}
+
+static void stale_put_back(tnri_arena *arena, tnri_block *stale)
+{
+    tnri_arena_enter(arena);
+    stale->next = arena->stale_first;
+    arena->stale_first = stale;
+    if (arena->stale_last == NULL)
+        arena->stale_last = stale;
+    arena->stale_count++;
+    tnri_lock_release(&arena->lock);
+}
+
+/* Proof that the record's work is over: 1 yes, 0 not yet. */
+static tnr_status stale_prove(tnri_arena *arena, tnri_block *stale, int wait, int *over)
+{
+    *over = stale->event == NULL || tnri_event_is_over(stale->event);
+    if (*over || !wait)
+        return TNR_OK;
+    tnr_status status = tnri_event_wait(arena->device, stale->event);
+    *over = status == TNR_OK;
+    return status;
+}
+
+/* Gives the chunks that are still at their pages back to the driver; returns their bytes. The pages
+ * are unmapped and nobody else can reach the record, but their entries may be looked at under the
+ * arena's lock: so stale_finish clears them. */
+static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
+{
+    const tnri_space *space = &arena->device->space;
+    size_t bytes = 0;
+    size_t end = tnri_page_of(space, tnri_block_end(stale));
+    for (size_t page = tnri_page_of(space, stale->base); page < end;) {
+        tnri_chunk *chunk = space->pages[page];
+        size_t pages = chunk == NULL ? 1 : chunk->pages;
+        if (chunk != NULL) {
+            bytes += pages << space->page_shift;
+            tnri_chunk_release(arena->device, chunk);
+        }
+        page += pages;
+    }
+    return bytes;
+}
+
+/* Removes the record's mappings, of which proof is there that nothing uses them. In a pool that
+ * sleeps, or is being woken, chunks are in any state; each remembers how far it is. */
+static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
+{
+    const tnri_space *space = &arena->device->space;
+    size_t page = tnri_page_of(space, stale->base);
+    size_t end = page + (stale->bytes >> space->page_shift);
+    int state = atomic_load(&arena->pool->asleep.state);
+    if (state != TNRI_ASLEEP && state != TNRI_WAKING)
+        return tnri_pages_unmap(arena->device, page, end - page, stale->slack);
+    for (; page < end; page += space->pages[page]->pages) {
+        tnr_status status = tnri_chunk_unplace(arena->device, space->pages[page]);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+/* `released` is what was given back to the driver with it. */
+static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
+{
+    tnri_space *space = &arena->device->space;
+    tnri_event_drop(arena->device, stale->event);
+    tnri_arena_enter(arena);
+    memset(&space->pages[tnri_page_of(space, stale->base)], 0,
+           (stale->bytes >> space->page_shift) * sizeof(space->pages[0]));
+    if (released > 0)
+        tnri_note_memory(arena, TNRI_NOTED_UNMAP, stale->base, stale->bytes, stale->bytes, 0);
+    tnri_world_hole(stale->world, stale);
+    tnri_lock_release(&arena->lock);
+}
+
+tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released)
+{
+    tnri_assert_none_held();
+    for (;;) {
+        tnri_block *stale = stale_take_first(arena, keep);
+        if (stale == NULL)
+            return TNR_OK;
+        int over;
+        tnr_status status = stale_prove(arena, stale, wait, &over);
+        if (over)
+            status = stale_unmap(arena, stale);
+        if (!over || status != TNR_OK) {
+            stale_put_back(arena, stale);
+            return status;
+        }
+        size_t given_back = stale_release_chunks(arena, stale);
+        *released += given_back;
+        stale_finish(arena, stale, given_back);
+    }
+}
+
+/* Collects cut records in a list of their own. */
+static void stale_collect(void *user, tnri_block *stale)
+{
+    tnri_block **list = user;
+    stale->next = *list;
+    *list = stale;
+}
+
+tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
+{
+    const tnri_space *space = &arena->device->space;
+    size_t pages = (bytes >> space->page_shift) + ((bytes & (tnri_page_bytes(space) - 1)) != 0);
+    tnri_block *list = NULL;
+    *queued = 0;
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_world_flush(&arena->worlds[i]);
+    size_t cut = tnri_cut_idle(arena, pages, stale_collect, &list);
+    tnri_lock_release(&arena->lock);
+    if (list == NULL)
+        return TNR_OK;
+
+    tnri_event *event = NULL;
+    tnr_status status = tnri_arena_mark_other(arena, &event);
+    tnri_arena_enter(arena);
+    while (list != NULL) {
+        tnri_block *stale = list;
+        list = stale->next;
+        if (status != TNR_OK) {
+            tnri_world_uncut(stale->world, stale);
+        } else {
+            if (event != NULL)
+                tnri_event_hold(event);
+            tnri_stale_add(arena, stale, event);
+        }
+    }
+    tnri_lock_release(&arena->lock);
+    if (status == TNR_OK) {
+        tnri_event_drop(arena->device, event);
+        *queued = cut << space->page_shift;
+    }
+    /* What cannot be proved idle during a capture stays where it is; that is no failure. */
+    return status == TNR_ERR_CAPTURE ? TNR_OK : status;
+}
+
+size_t tnri_stale_held_bytes(const tnri_arena *arena)
+{
+    size_t bytes = 0;
+    for (const tnri_block *stale = arena->stale_first; stale != NULL; stale = stale->next)
+        if (stale->holds)
+            bytes += stale->bytes;
+    return bytes;
+}

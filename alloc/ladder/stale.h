@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stale mappings: addresses whose memory has moved on, waiting to be unmapped.
+ *
+ * The driver unmaps memory under running work without a word (measured: only cuMemFree waits), so
+ * an unmap needs proof first: an event recorded on the arena's stream after the cut, and seen to
+ * be over. Each arena keeps its STALE records in the order of their events, and only the first is
+ * ever asked. A record whose chunks have moved is just unmapped; one whose pages still hold their
+ * chunks is given back to the driver with them.
+ */
+#ifndef TNRI_LADDER_STALE_H
+#define TNRI_LADDER_STALE_H
+
+#include "arena/arena.h"
+
+/* Queues a record to wait for `event`, of which it takes over one reference. Under the lock. */
+void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event);
+/* Queues a record that nothing uses. Under the lock. */
+void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale);
+
+/* Unmaps what may be unmapped: from the oldest on, as long as events are over, until at most `keep`
+ * remain; with `wait`, waits for those that are not. In the device's context, no lock held. Adds
+ * the bytes given back to the driver to *released. Errors are the driver's; what was done stays
+ * done. */
+tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released);
+
+/* Cuts idle chunks out of an arena, at most `bytes`, and queues them to be given back. Returns the
+ * bytes queued in *queued. In the device's context, no lock held. */
+tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued);
+
+/* Bytes of the queued records that still hold their chunks: memory that is on its way back to the
+ * driver, and reserved until it is there. Under the lock. */
+size_t tnri_stale_held_bytes(const tnri_arena *arena);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The public functions of <tenure/alloc.h> but for those of the cached path (cached.c) and of
+ * growable blocks (growable.c): checking arguments and finding the way. What they promise is in the
+ * header.
+ */
+#include <tenure/alloc.h>
+
+#include <string.h>
+
+#include "base/error.h"
+#include "conf/conf.h"
+#include "ladder/reclaim.h"
+#include "library/cached.h"
+#include "library/graph_end.h"
+#include "library/library.h"
+#include "library/pool_end.h"
+#include "pool/handle.h"
+
+unsigned tnr_version(void)
+{
+    return TNR_VERSION_NUMBER;
+}
+
+tnr_status tnr_init(void)
+{
+    return tnri_library_start();
+}
+
+tnr_status tnr_configure(const char *settings)
+{
+    if (settings == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_configure: settings is null.");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    int running = 0;
+    for (int i = 0; i < tnri_devices_count(); i++)
+        running |= atomic_load(&tnri_device_at(i)->in_use);
+    tnri_lock_take(&tnri_library_lock);
+    tnri_library_connect();
+    tnr_status status = tnri_conf_apply(settings, "tnr_configure", running);
+    tnri_lock_release(&tnri_library_lock);
+    return status;
+}
+
+tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
+{
+    if (info == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_block_get: info is null.");
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnri_foreign_error(ptr);
+    tnri_device_look_begin(device);
+    tnri_block *near = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = NULL;
+    if (near != NULL) {
+        tnri_arena *arena = near->world->arena;
+        tnri_arena_enter(arena);
+        block = tnri_arena_containing(arena, (uintptr_t)ptr);
+        int is_bare =
+            block == NULL && arena->growable.is_bare && arena->growable.base == (uintptr_t)ptr;
+        if (is_bare)
+            block = near; /* the addresses of a block without memory */
+        if (block != NULL) {
+            info->base = (void *)block->base;
+            info->bytes = is_bare ? 0 : block->bytes;
+            info->bytes_requested = is_bare ? 0 : tnri_block_requested(block);
+            info->bytes_reserved =
+                arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
+            info->device = device->index;
+            info->stream = tnri_arena_is_graph(arena) ? tnri_captures_get()->home(block)
+                                                      : tnri_arena_handle(arena);
+            info->pool = tnri_pool_handle(arena->pool);
+        }
+        tnri_lock_release(&arena->lock);
+    }
+    tnri_device_look_end(device);
+    if (block == NULL)
+        return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                          device->index);
+    return TNR_OK;
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+tnr_status tnr_pool_create(tnr_pool *handle, int device, const tnr_pool_options *options)
+{
+    static const tnr_pool_options defaults = TNR_POOL_OPTIONS_INIT;
+    if (handle == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_create: pool is null.");
+    *handle = NULL;
+    if (options == NULL)
+        options = &defaults;
+    if (options->struct_bytes != sizeof(*options) || (int)options->handle_type < 0 ||
+        options->handle_type > TNR_HANDLE_FABRIC)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_pool_create: options are not of this version. Start from "
+                          "TNR_POOL_OPTIONS_INIT.");
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status != TNR_OK)
+        return status;
+    tnr_pool pool;
+    status = tnri_pool_make(found, options, TNRI_POOL_PLAIN, &pool);
+    if (status == TNR_OK)
+        *handle = pool->handle;
+    return status;
+}
+
+/* Ends a pool that is held, if nothing speaks against it. */
+static tnr_status pool_destroy(tnr_pool pool)
+{
+    tnri_visit visit;
+    if (pool == pool->device->pool_default)
+        return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
+    if (pool->is_private)
+        return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" belongs to a graph and ends with it.",
+                          pool->account.name);
+    tnri_graph_end_await(pool);
+    if (atomic_load(&pool->routed_threads) > 0)
+        tnri_routes_sweep();
+    uint32_t routed = atomic_load(&pool->routed_threads);
+    if (routed > 0)
+        return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
+                          routed, pool->account.name);
+    tnr_status status = tnri_device_enter(pool->device, &visit);
+    if (status == TNR_OK) {
+        status = tnri_pool_end(pool, 0);
+        tnri_device_leave(&visit);
+    }
+    return status;
+}
+
+tnr_status tnr_pool_destroy(tnr_pool handle)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (handle == NULL)
+        return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
+    tnr_pool pool;
+    tnr_status status = tnri_pool_resolve(handle, &pool);
+    if (status != TNR_OK)
+        return status;
+    status = pool_destroy(pool);
+    if (status != TNR_OK)
+        tnri_pool_drop(pool);
+    return status;
+}
+
+/* Routes the calling thread to a pool that is held, or, with null, to the default pools. */
+static tnr_status pool_push(tnr_pool pool)
+{
+    if (pool != NULL && pool->account.is_graph)
+        return tnri_error(TNR_ERR_INVALID_POOL,
+                          "pool \"%s\" is a graph pool: capture into it instead of routing "
+                          "a thread to it.",
+                          pool->account.name);
+    tnri_thread *thread = tnri_thread_here();
+    uint64_t epoch = atomic_load(&tnri_library_epoch);
+    if (thread->routes_epoch != epoch) {
+        thread->routes_count = 0;
+        thread->routes = NULL; /* freed by the shutdown */
+        thread->routes_epoch = epoch;
+    }
+    if (thread->routes_count == TNRI_ROUTES_MAX)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_pool_push nests at most %d deep.",
+                          TNRI_ROUTES_MAX);
+    if (thread->routes == NULL && (thread->routes = tnri_routes_make()) == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to route a thread.");
+    tnri_route *route = &thread->routes->at[thread->routes_count++];
+    *route = (tnri_route){0};
+    if (pool != NULL) {
+        *route = (tnri_route){pool->handle, pool, pool->device->index};
+        atomic_fetch_add(&pool->routed_threads, 1);
+    }
+    return TNR_OK;
+}
+
+tnr_status tnr_pool_push(tnr_pool handle)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnr_pool pool = NULL;
+    tnr_status status = handle == NULL ? tnri_library_start() : tnri_pool_resolve(handle, &pool);
+    if (status != TNR_OK)
+        return status;
+    status = pool_push(pool);
+    if (pool != NULL)
+        tnri_pool_drop(pool);
+    return status;
+}
+
+tnr_status tnr_pool_pop(tnr_pool handle)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_thread *thread = tnri_thread_here();
+    int routed =
+        thread->routes_epoch == atomic_load(&tnri_library_epoch) ? thread->routes_count : 0;
+    if (routed == 0 || thread->routes->at[routed - 1].handle != handle)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_pool_pop: %p is not the pool that this thread pushed last.",
+                          (void *)handle);
+    tnri_route *route = &thread->routes->at[--thread->routes_count];
+    struct tnr_pool_st *pool = route->pool;
+    route->pool = NULL;
+    if (pool != NULL)
+        atomic_fetch_sub(&pool->routed_threads, 1);
+    return TNR_OK;
+}
+
+/* ---- limits and giving back ----------------------------------------------------------------- */
+
+/* Gives idle memory of a pool back, or with null of all pools of the device. */
+static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, size_t *released)
+{
+    tnri_captures_settle(device);
+    uint64_t mapped =
+        atomic_load(pool != NULL ? &pool->account.reserved_bytes : &device->reserved_bytes);
+    if (mapped <= keep_bytes)
+        return TNR_OK;
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    if (pool != NULL)
+        (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
+    else
+        tnri_collect_all(device);
+    size_t given_back = tnri_release_idle(device, pool, (size_t)(mapped - keep_bytes), 1, &status);
+    tnri_streams_settle(SIZE_MAX);
+    tnri_device_leave(&visit);
+    tnri_dissolve_all(device);
+    if (released != NULL)
+        *released = given_back;
+    return status;
+}
+
+tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device)
+{
+    tnri_device *found;
+    if (released != NULL)
+        *released = 0;
+    tnr_status status = tnri_library_device(device, &found);
+    return status == TNR_OK ? trim(found, NULL, keep_bytes, released) : status;
+}
+
+tnr_status tnr_pool_trim(size_t *released, tnr_pool handle, size_t keep_bytes, int device)
+{
+    tnr_pool pool;
+    if (released != NULL)
+        *released = 0;
+    tnr_status status = tnri_library_pool_named(handle, device, &pool);
+    if (status != TNR_OK)
+        return status;
+    status = trim(pool->device, pool, keep_bytes, released);
+    tnri_pool_drop(pool);
+    return status;
+}
+
+tnr_status tnr_limit_set(size_t limit_bytes, int device)
+{
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status == TNR_OK)
+        atomic_store(&found->limit_bytes, limit_bytes);
+    return status;
+}
+
+tnr_status tnr_pool_limit_set(tnr_pool handle, size_t limit_bytes, int device)
+{
+    tnr_pool pool;
+    tnr_status status = tnri_library_pool_named(handle, device, &pool);
+    if (status != TNR_OK)
+        return status;
+    atomic_store(&pool->account.limit_bytes, limit_bytes == SIZE_MAX ? UINT64_MAX : limit_bytes);
+    tnri_pool_drop(pool);
+    return TNR_OK;
+}
+
+tnr_status tnr_limit_get(size_t *limit_bytes, int device)
+{
+    if (limit_bytes == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_limit_get: limit_bytes is null.");
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status == TNR_OK)
+        *limit_bytes = (size_t)atomic_load(&found->limit_bytes);
+    return status;
+}
+
+/* ---- what is in force ----------------------------------------------------------------------- */
+
+tnr_status tnr_driver_get(tnr_driver_info *info)
+{
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_driver_get: set info->struct_bytes to sizeof(tnr_driver_info).");
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    info->path = tnri_driver_loaded.path;
+    info->version = tnri_driver_loaded.version;
+    info->simulated = tnri_driver_loaded.simulated;
+    info->devices_count = tnri_devices_count();
+    return TNR_OK;
+}
+
+tnr_status tnr_device_get(tnr_device_info *info, int device)
+{
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_device_get: set info->struct_bytes to sizeof(tnr_device_info).");
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    tnri_device *found = tnri_device_at(device);
+    if (found == NULL)
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
+                          device, tnri_devices_count());
+    const tnri_capabilities *can = &found->capabilities;
+    memcpy(info->name, can->name, sizeof(info->name));
+    info->memory_bytes = can->memory_bytes;
+    info->granularity_bytes = can->granularity_bytes;
+    info->compute_major = can->compute_major;
+    info->compute_minor = can->compute_minor;
+    info->has_vmm = can->has_vmm;
+    info->has_posix_fd = can->has_posix_fd;
+    info->has_fabric = can->has_fabric;
+    info->has_gpu_direct_rdma = can->has_gpu_direct_rdma;
+    info->in_use = atomic_load_explicit(&found->in_use, memory_order_acquire);
+    info->address_base = info->in_use ? found->space.base : 0;
+    info->address_bytes = info->in_use ? found->space.bytes : 0;
+    return TNR_OK;
+}

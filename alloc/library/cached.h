@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cached path, for callers that know the arena: see cached.c. */
+#ifndef TNRI_LIBRARY_CACHED_H
+#define TNRI_LIBRARY_CACHED_H
+
+#include "arena/arena.h"
+
+/* Serves a request: bins, index, then the ladder. */
+tnr_status tnri_arena_malloc(tnri_arena *arena, const tnri_request *request, void **ptr);
+
+/* The same for `bytes`, above 0, of the default alignment, while the gate is shut: no size is to be
+ * rounded otherwise, nothing is captured, and nobody looks. */
+tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr);
+
+/* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
+ * live. */
+tnr_status tnri_arena_free(tnri_block *block, void *ptr);
+/* The same while the gate is shut. `recent` is the address of the arena that the block is likely to
+ * be of, or anything else. */
+tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent);
+
+/* Why an address cannot be freed or described, for one that the library knows nothing of. */
+tnr_status tnri_foreign_error(const void *ptr);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arenas of growable blocks, and the public functions for them: see growable.h. */
+#include "library/growable.h"
+
+#include "arena/note.h"
+#include "base/error.h"
+#include "ladder/grow.h"
+#include "ladder/stale.h"
+#include "library/library.h"
+#include "pool/asleep.h"
+#include "pool/givers.h"
+
+/* ---- arenas --------------------------------------------------------------------------------- */
+
+/* Removes old mappings from arenas whose block is gone, as far as they may be, so that they can
+ * serve again. Best effort: what cannot be removed now is left for later. */
+static void growables_drain(tnr_pool pool)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        if (arena->growable.base == 0)
+            continue;
+        tnri_arena_enter(arena);
+        int is_waiting = arena->stale_count > 0;
+        tnri_lock_release(&arena->lock);
+        tnri_visit visit;
+        if (!is_waiting || tnri_device_enter(pool->device, &visit) != TNR_OK)
+            continue;
+        size_t released = 0;
+        if (tnri_pool_work_begin(pool)) {
+            (void)tnri_stale_drain(arena, 0, 0, &released);
+            tnri_pool_work_end(pool);
+        }
+        tnri_device_leave(&visit);
+    }
+}
+
+/* Takes an arena that is all addresses and no memory for a new block of `stream`. Nothing of what
+ * it was used for is left, so the streams need no order. Null if there is none. */
+static void *growable_reuse(tnr_pool pool, size_t bytes_max, tnri_stream *stream)
+{
+    void *ptr = NULL;
+    tnri_lock_take(&pool->lock);
+    for (tnri_arena *arena = NULL; ptr == NULL && (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        if (tnri_grow_is_idle(arena, bytes_max)) {
+            tnri_arena_pass_on(arena, stream);
+            ptr = tnri_grow_reserve(arena, bytes_max);
+        }
+        tnri_lock_release(&arena->lock);
+    }
+    tnri_lock_release(&pool->lock);
+    return ptr;
+}
+
+tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle, void **ptr)
+{
+    tnri_stream *stream;
+    if (!tnri_pool_is_awake(pool))
+        return tnri_asleep_error(pool);
+    tnr_status status = tnri_stream_find(pool->device, handle, &stream);
+    if (status != TNR_OK)
+        return status;
+    growables_drain(pool);
+    *ptr = growable_reuse(pool, bytes_max, stream);
+    if (*ptr != NULL)
+        return TNR_OK;
+    tnri_arena *arena = tnri_arena_create(&pool->account, pool, stream);
+    if (arena == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
+    status = tnri_grow_prepare(arena, bytes_max);
+    if (status != TNR_OK) {
+        tnri_arena_destroy(arena);
+        return status;
+    }
+    tnri_lock_take(&pool->lock);
+    int is_entered = tnri_givers_add(pool, arena);
+    if (is_entered) {
+        tnri_arena_enter(arena);
+        *ptr = tnri_grow_reserve(arena, bytes_max);
+        tnri_lock_release(&arena->lock);
+        atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
+        atomic_store_explicit(&pool->arenas, arena, memory_order_release);
+    }
+    tnri_lock_release(&pool->lock);
+    if (is_entered)
+        return TNR_OK;
+    tnri_arena_destroy(arena);
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
+}
+
+/* ---- public functions ----------------------------------------------------------------------- */
+
+tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stream)
+{
+    if (ptr == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the place for the address (first argument) is null.");
+    *ptr = NULL;
+    if (bytes_max > TNR_BYTES_MAX)
+        return tnri_error(TNR_ERR_INVALID_SIZE,
+                          "%zu bytes were to be reserved; the most is 1 EiB. Was it computed from "
+                          "a negative number?",
+                          bytes_max);
+    tnr_pool pool;
+    tnr_status status = tnri_library_pool(device, &pool);
+    if (status != TNR_OK)
+        return status;
+    if (bytes_max > 0)
+        status = tnri_pool_reserve(pool, bytes_max, stream, ptr);
+    tnri_pool_drop(pool);
+    return status;
+}
+
+tnr_status tnr_commit(void *ptr, size_t bytes)
+{
+    if (ptr == NULL)
+        return bytes == 0 ? TNR_OK
+                          : tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                                       "a null pointer has no addresses to commit memory to.");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
+    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    tnri_arena *arena = block == NULL ? NULL : block->world->arena;
+    tnr_status status;
+    if (arena != NULL && arena->growable.base == (uintptr_t)ptr) {
+        uint32_t began = tnri_note_begin();
+        status = tnri_grow_commit(arena, ptr, bytes);
+        tnri_note_end(began);
+        return status;
+    }
+    tnr_block_info info;
+    status = tnr_block_get(&info, ptr);
+    if (status != TNR_OK)
+        return status;
+    if (info.base != ptr)
+        return tnri_error(TNR_ERR_INTERIOR_POINTER,
+                          "%p lies %zu bytes inside the block at %p. Give the block's start.", ptr,
+                          (size_t)((uintptr_t)ptr - (uintptr_t)info.base), info.base);
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                      "the block at %p came from tnr_malloc; only a block of tnr_reserve grows.",
+                      ptr);
+}

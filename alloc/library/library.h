@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Start and end of the library, and the way from a caller's arguments to an arena.
+ *
+ * Started on first use, under the library lock. A forked child is marked by a handler of
+ * pthread_atfork and refuses every call from then on: CUDA does not survive fork.
+ */
+#ifndef TNRI_LIBRARY_LIBRARY_H
+#define TNRI_LIBRARY_LIBRARY_H
+
+#include "pool/cache.h"
+#include "pool/pool.h"
+
+/* The library lock: start, shutdown, settings, putting devices into use. */
+extern tnri_lock tnri_library_lock;
+
+/* Makes what lies lower tell snapshots and history of what concerns them. Under the library lock,
+ * before settings are applied. */
+void tnri_library_connect(void);
+
+/* Starts the library if it is not running. Errors: those of tnr_init. */
+tnr_status tnri_library_start(void);
+/* 1 in a child of a fork that came after the start. */
+int tnri_library_is_forked(void);
+/* The error for that. */
+tnr_status tnri_forked_error(void);
+
+/* The device, in use. Starts the library. */
+tnr_status tnri_library_device(int index, tnri_device **device);
+
+/* The pool that a handle names, which must be on the device (null: its default pool), held until
+ * tnri_pool_drop. Starts the library for the default pool only. Errors: TNR_ERR_INVALID_POOL,
+ * TNR_ERR_INVALID_DEVICE, those of tnri_library_device. */
+tnr_status tnri_library_pool_named(tnr_pool handle, int device, tnr_pool *pool);
+
+/* Finds or makes the arena for a stream of the pool that a handle names (null: the default pool),
+ * and remembers it in the slot. */
+tnr_status tnri_library_arena_find(tnri_cached_arena *slot, int device, tnr_pool handle,
+                                   tnr_stream stream, tnri_arena **arena);
+
+/* The arena of a stream of the pool that a handle names; null: routing, then the default pool. */
+static inline tnr_status tnri_library_arena(int device, tnr_pool handle, tnr_stream stream,
+                                            tnri_arena **arena)
+{
+    tnri_thread *thread = tnri_thread_here();
+    if (tnri_unlikely(thread->routes_count != 0) && handle == NULL)
+        handle = tnri_thread_route(thread, device);
+    tnri_cached_arena *slot = tnri_cached_slot(thread, device, handle, stream);
+    uint64_t generation = atomic_load_explicit(&tnri_generation, memory_order_acquire);
+    if (tnri_likely(slot->generation == generation && slot->stream == stream &&
+                    slot->handle == handle && slot->device == device && generation != 0)) {
+        *arena = slot->arena;
+        return TNR_OK;
+    }
+    return tnri_library_arena_find(slot, device, handle, stream, arena);
+}
+
+/* The pool that the calling thread is routed to on a device, else the device's default pool, held
+ * until tnri_pool_drop. */
+tnr_status tnri_library_pool(int device, tnr_pool *pool);
+
+#endif

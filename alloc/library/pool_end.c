@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ending pools: see pool_end.h. */
+#include "library/pool_end.h"
+
+#include <sched.h>
+
+#include "arena/count.h"
+#include "arena/note.h"
+#include "arena/upper.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "ladder/reclaim.h"
+#include "pool/asleep.h"
+#include "pool/cache.h"
+#include "pool/givers.h"
+#include "pool/handle.h"
+
+static size_t pool_live_blocks(tnr_pool pool)
+{
+    size_t live = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        live += (size_t)tnri_arena_live_count(arena);
+        tnri_lock_release(&arena->lock);
+    }
+    return live;
+}
+
+/* Blocks that were freed, and that graphs outside still refer to. */
+static size_t pool_held_blocks(tnr_pool pool)
+{
+    size_t held = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        held += arena->held_count;
+        tnri_lock_release(&arena->lock);
+    }
+    return held;
+}
+
+int tnri_pool_is_kept(tnr_pool pool)
+{
+    if (atomic_load(&pool->keepers) == 0 && pool_held_blocks(pool) == 0)
+        return 0;
+    return pool_live_blocks(pool) == 0;
+}
+
+/* Frees every live block of a world, for a forced end. Under the arena's lock. */
+static void world_free_all(tnri_arena *arena, tnri_world *world)
+{
+    for (size_t i = 0; i < world->spans_count; i++) {
+        for (tnri_block *block = world->span_first[i]; block != NULL; block = block->above)
+            if (block->state == TNRI_LIVE) {
+                if (block->uses != NULL)
+                    tnri_upper_get()->forget(arena, block);
+                tnri_arena_count_freed(arena, block);
+                block = tnri_world_free(world, block);
+            }
+    }
+}
+
+static void arenas_free_all(tnr_pool pool)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            world_free_all(arena, &arena->worlds[i]);
+        (void)tnri_arena_free_bare(arena, arena->growable.base);
+        tnri_lock_release(&arena->lock);
+    }
+}
+
+/* Waits until nobody but the calling thread holds the pool. Who does holds it for a short while, or
+ * waits for the device on behalf of this very pool's memory. */
+static void pool_wait_for_visitors(tnr_pool pool)
+{
+    while (atomic_load(&pool->visitors_count) > 1)
+        sched_yield();
+}
+
+/* Gives everything that the pool has back to the driver, live blocks included if `force`. */
+static tnr_status pool_give_back(tnr_pool pool, int force)
+{
+    tnr_status status = tnri_asleep_settle(pool);
+    if (status != TNR_OK)
+        return status;
+    if (force)
+        arenas_free_all(pool);
+    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
+    (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
+    if (status != TNR_OK ||
+        atomic_load(&pool->account.reserved_bytes) + atomic_load(&pool->account.asleep_bytes) == 0)
+        return status;
+    if (pool_live_blocks(pool) > 0)
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
+                          pool->account.name);
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for taking pool \"%s\" apart.",
+                      pool->account.name);
+}
+
+/* TNR_ERR_BUSY if anything needs memory of the pool. */
+static tnr_status pool_check_idle(tnr_pool pool)
+{
+    size_t live = pool_live_blocks(pool);
+    if (live > 0)
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
+                          pool->account.name, live);
+    uint32_t keepers = atomic_load(&pool->keepers);
+    if (keepers > 0)
+        return tnri_error(TNR_ERR_BUSY,
+                          "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
+                          "the graphs and their executables first.",
+                          keepers, pool->account.name);
+    size_t held = pool_held_blocks(pool);
+    if (held > 0)
+        return tnri_error(TNR_ERR_BUSY,
+                          "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
+                          "graphs and their executables first.",
+                          held, pool->account.name);
+    return TNR_OK;
+}
+
+/* Gives back what a pool has that nobody can name any more. */
+static tnr_status pool_empty(tnr_pool pool, int force)
+{
+    /* A graph's own pool is ended on the way, by who may be what another visitor waits for, or hold
+     * it himself: in a callback of its sleep. There is another time for it. */
+    if (pool->is_private && !force && atomic_load(&pool->visitors_count) > 1)
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" is being looked at.", pool->account.name);
+    /* Held by nobody else, no other thread has taken an old mapping out of its queue for a moment,
+     * so what can be given back is given back now; and what came in the meantime is seen. */
+    pool_wait_for_visitors(pool);
+    tnr_status status = force ? TNR_OK : pool_check_idle(pool);
+    return status == TNR_OK ? pool_give_back(pool, force) : status;
+}
+
+tnr_status tnri_pool_end(tnr_pool pool, int force)
+{
+    tnr_status status = force ? TNR_OK : pool_check_idle(pool);
+    if (status != TNR_OK)
+        return status;
+    if (atomic_exchange(&pool->live, NULL) == NULL)
+        return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" is being destroyed by another thread.",
+                          pool->account.name);
+    status = pool_empty(pool, force);
+    if (status != TNR_OK) {
+        atomic_store(&pool->live, pool->handle);
+        return status;
+    }
+    tnri_note_pool(&pool->account, NULL, TNRI_NOTED_POOL_ENDED, 0, pool->account.id);
+    tnri_generation_advance();
+    tnri_asleep_end(pool);
+    const tnri_upper *upper = tnri_upper_get();
+    tnri_arena *arena = atomic_exchange(&pool->arenas, NULL);
+    while (arena != NULL) {
+        tnri_arena *next = atomic_load(&arena->next);
+        if (upper != NULL)
+            upper->arena_gone(arena);
+        tnri_arena_destroy(arena);
+        arena = next;
+    }
+    tnri_givers_free(pool);
+    tnri_host_free(pool->table, pool->table_slots * sizeof(pool->table[0]));
+    pool->table = NULL;
+    pool->arenas_count = 0;
+    const tnri_captures *captures = tnri_captures_get();
+    if (pool->captures != NULL)
+        captures->pool_gone(pool);
+    tnri_pool_unpublish(pool);
+    tnri_pool_drop(pool);
+    tnri_pool_retire(pool);
+    return TNR_OK;
+}

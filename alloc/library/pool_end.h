@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a pool: everything that it has goes back to the driver. */
+#ifndef TNRI_LIBRARY_POOL_END_H
+#define TNRI_LIBRARY_POOL_END_H
+
+#include "pool/pool.h"
+
+/* 1: graphs need memory of the pool, and they are all that does: no block of it is live. */
+int tnri_pool_is_kept(tnr_pool pool);
+
+/* Ends a pool that the caller holds: waits for its work, and for all others who hold it, and gives
+ * everything back. TNR_ERR_BUSY if blocks are live, unless `force`, or if somebody else holds a
+ * graph's own pool; TNR_ERR_INVALID_POOL if another thread ends it. In the device's context. On
+ * success nobody holds it any more, and the structure is another pool's; after an error the caller
+ * holds it still. */
+tnr_status tnri_pool_end(tnr_pool pool, int force);
+
+#endif

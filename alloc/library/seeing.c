@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public functions of <tenure/history.h>: history, marks, snapshots. */
+#include <tenure/history.h>
+
+#include <stdio.h>
+
+#include "arena/upper.h"
+#include "base/error.h"
+#include "history/history.h"
+#include "history/note.h"
+#include "history/ring.h"
+#include "history/stacks.h"
+#include "history/texts.h"
+#include "library/library.h"
+#include "snapshot/snapshot.h"
+
+enum { RECORDS_MAX = 1 << 30 };
+
+tnr_status tnr_history_set(size_t records, tnr_history_mode mode)
+{
+    if ((int)mode < 0 || mode > TNR_HISTORY_FULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_history_set: there is no mode %d. Use TNR_HISTORY_OFF, _LIGHT or "
+                          "_FULL.",
+                          (int)mode);
+    if (records > RECORDS_MAX)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_history_set: %zu records are too many; the most is %d.", records,
+                          RECORDS_MAX);
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    static const char *const words[] = {"off", "light", "full"};
+    char text[80];
+    if (records == 0)
+        snprintf(text, sizeof(text), "history:%s", words[mode]);
+    else
+        snprintf(text, sizeof(text), "history:%s,history_records:%zu", words[mode], records);
+    return tnr_configure(text);
+}
+
+tnr_status tnr_history_get(tnr_history_info *info)
+{
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_history_get: set info->struct_bytes to sizeof(tnr_history_info).");
+    tnri_history_lock_take();
+    tnri_ring_sums sums = tnri_ring_sums_get();
+    info->mode = tnri_history_mode();
+    info->records_max = sums.capacity;
+    info->written = sums.written;
+    info->overwritten = sums.overwritten;
+    info->missed = sums.missed;
+    info->stacks = tnri_stacks_count();
+    info->stacks_missed = tnri_stacks_missed();
+    tnri_history_lock_release();
+    return TNR_OK;
+}
+
+tnr_status tnr_mark(const char *text)
+{
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    int no_host = 0;
+    uint32_t number = tnri_text_number(text, &no_host);
+    if (no_host)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for one more text of tnr_mark.");
+    tnri_note_thread *thread = tnri_note_here();
+    thread->mark = number;
+    thread->mark_epoch = atomic_load_explicit(&tnri_library_epoch, memory_order_relaxed);
+    uint32_t began = tnri_note_begin();
+    tnri_note_moment(TNRI_NOTED_MARK);
+    tnri_note_end(began);
+    return TNR_OK;
+}
+
+tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
+{
+    if (path == NULL || path[0] == '\0')
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_snapshot_write: there is no path.");
+    tnr_status status = tnri_library_start();
+    if (status != TNR_OK)
+        return status;
+    tnri_captures_settle(NULL); /* graphs that have ended are in no picture */
+    return tnri_snapshot_take(path, format, TNRI_SNAPSHOT_CALL);
+}

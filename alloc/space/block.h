@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks: the records that tile an arena's address ranges, and the worlds that hold them.
+ *
+ * A *span* is a range of addresses that belongs to one world of one arena. Every byte of it
+ * belongs to exactly one record, so a record's upper neighbour starts where it ends:
+ *
+ *     above->base == base + bytes        (checked by tnri_world_validate)
+ *
+ * States and transitions (functions are named for them; each asserts the old state):
+ *
+ *              carve                         free
+ *     FREE  ----------->  LIVE  ----------------------->  BINNED or FREE
+ *      ^                   |  retire
+ *      +---- unretire ---- RETIRED
+ *      ^ |                 ^  ^        bin hit              |  ^
+ *      | |                 |  +-----------------------------+  |
+ *      | |                 |                   flush (merges)  |
+ *      | |                 +-- commit --+                      v
+ *      | | cut                          |                     FREE
+ *      | +------> STALE -- unmapped --> HOLE -- plan --> PENDING
+ *      |            |                                        |
+ *      +-- uncut ---+                 undo: FREE and HOLE <--+
+ *
+ *   FREE     mapped, in the index; two FREE records are never neighbours
+ *   LIVE     handed out
+ *   RETIRED  freed, with uses on other streams that are not known to be over; the layer above
+ *            owns it until it calls tnri_arena_unretire
+ *   BINNED   freed, kept by exact size, not merged
+ *   HOLE     addresses without memory, page by page; two HOLE records are never neighbours
+ *   STALE    the old mapping of chunks that moved away or are to be released; unusable until it
+ *            is unmapped, which needs proof that the work using it has ended
+ *   PENDING  being given memory outside the lock by the thread that planned it; or on its way to
+ *            another world, with its memory
+ *   LENT     addresses that another world of the pool has now, with the memory that is mapped
+ *            there; two LENT records are never neighbours. See ladder/lend.h
+ *
+ * Records are host memory of the arena that are never returned while it lives, so a pointer to one
+ * that the block map still holds may always be looked at. All fields are protected by the
+ * arena's lock, except `world`, which is constant.
+ */
+#ifndef TNRI_SPACE_BLOCK_H
+#define TNRI_SPACE_BLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenure/alloc.h>
+
+typedef enum tnri_state {
+    TNRI_UNUSED = 0, /* a spare record */
+    TNRI_FREE,
+    TNRI_LIVE,
+    TNRI_BINNED,
+    TNRI_RETIRED,
+    TNRI_HOLE,
+    TNRI_STALE,
+    TNRI_PENDING,
+    TNRI_LENT,
+    TNRI_STATE_COUNT
+} tnri_state;
+
+typedef struct tnri_block {
+    uintptr_t base;
+    size_t bytes; /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
+    union {
+        struct {
+            uint64_t slack : 52;  /* LIVE, RETIRED: not asked for; STALE: mappings; FREE: class */
+            uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own: released with it */
+            uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
+            uint64_t content : 2; /* LIVE: what its owner wants of a sleep; else 0 */
+            uint64_t state : 8;   /* tnri_state */
+        };
+        uint64_t what; /* all of them: see tnri_block_what */
+    };
+    struct tnri_world *world;
+    union {
+        struct tnri_block
+            *next;      /* in the list of its state: class, bin, holes, lent, stale, spares */
+        uint64_t stamp; /* LIVE and RETIRED, in no list: of the history; see note.h */
+    };
+    union {
+        struct tnri_block *prev;  /* in a doubly linked list: HOLE, LENT */
+        struct tnri_block **link; /* FREE: what points to it, in the list of its class */
+        struct tnri_event *event; /* STALE: what must be over; null: nothing */
+        struct tnri_uses *uses; /* LIVE and RETIRED: the layer above's; null: none. BINNED: null */
+    };
+    struct tnri_block *below, *above; /* address neighbours in the span; null at its ends */
+} tnri_block;
+
+/* What fits into the bit-field; no size of device memory comes near it. */
+#define TNRI_SLACK_MASK (((uint64_t)1 << 52) - 1)
+
+_Static_assert(sizeof(void *) != 8 || sizeof(tnri_block) == 64, "a record is one cache line");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tnri_block_what knows where `state` is");
+
+/* What a record says that is in a state, has this slack, and none of the other marks. Written and
+ * read as one word: a processor does not forward a store to a load of more than was stored. */
+static inline uint64_t tnri_block_what(tnri_state state, size_t slack)
+{
+    return (uint64_t)state << 56 | (slack & TNRI_SLACK_MASK);
+}
+
+static inline uintptr_t tnri_block_end(const tnri_block *block)
+{
+    return block->base + block->bytes;
+}
+
+static inline size_t tnri_block_requested(const tnri_block *block)
+{
+    return block->bytes - block->slack;
+}
+
+/* "live", "free", ...: for reports and validators. */
+const char *tnri_state_name(unsigned state);
+
+#endif
