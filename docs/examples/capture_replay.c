@@ -86,7 +86,7 @@ int main(void)
     must(tnr_capture_end(&graph, &number, DEVICE, main_stream), "ending the capture");
     must_cu(cuGraphInstantiateWithFlags(&step, graph, 0), "instantiating");
     must_cu(cuGraphDestroy(graph), "destroying the graph"); /* the executable keeps the memory */
-    tnr_graph_info info = {.struct_bytes = sizeof info};
+    tnr_graph_info info = {.struct_bytes = sizeof(info)};
     must(tnr_graph_get(&info, number), "describing the graph");
     printf("%llu blocks, %llu of them of memory freed before; %llu bytes\n",
            (unsigned long long)info.blocks, (unsigned long long)info.reused,

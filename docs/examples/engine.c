@@ -91,7 +91,7 @@ static int output_check(CUstream compute, void *output, const unsigned *expected
 
 static void statistics_print(void)
 {
-    tnr_stats stats = {.struct_bytes = sizeof stats};
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
     must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("live %llu bytes, reserved %llu, %llu of %llu allocations from a bin\n",
            (unsigned long long)stats.bytes_live, (unsigned long long)stats.reserved_bytes.current,

@@ -87,7 +87,7 @@ int main(void)
         wrong += !holds((CUdeviceptr)out, tokens, HEAD, stream);
         wrong += !holds(end + HEAD * 4, tokens, HEAD, stream);
     }
-    tnr_stats stats = {.struct_bytes = sizeof stats};
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
     must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%d tokens at %p, %llu bytes of memory, %d wrong\n", TOKENS_MAX, cache,
            (unsigned long long)stats.reserved_bytes.current, wrong);

@@ -87,7 +87,7 @@ int main(void)
     must_cu(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     must_cu(cuStreamCreate(&copy, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     must_cu(cuStreamCreate(&compute, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    must_cu(cuMemAlloc(&results, sizeof answers), "cuMemAlloc");
+    must_cu(cuMemAlloc(&results, sizeof(answers)), "cuMemAlloc");
     for (unsigned i = 0; i < LAYERS; i++) {
         void *pinned;
         must_cu(cuMemHostAlloc(&pinned, BYTES, 0), "allocating pinned memory");
@@ -97,13 +97,13 @@ int main(void)
     }
 
     model_run(host, copy, compute, results);
-    must_cu(cuMemcpyDtoHAsync(answers, results, sizeof answers, compute), "reading back");
+    must_cu(cuMemcpyDtoHAsync(answers, results, sizeof(answers), compute), "reading back");
     must_cu(cuStreamSynchronize(compute), "waiting for the answers");
 
     int wrong = 0;
     for (unsigned i = 0; i < STEPS * LAYERS; i++)
         wrong += answers[i] != 100 + i % LAYERS;
-    tnr_stats stats = {.struct_bytes = sizeof stats};
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
     must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%d layers of %d bytes fetched, %llu bytes of memory, %d wrong\n", STEPS * LAYERS,
            (int)BYTES, (unsigned long long)stats.reserved_bytes.peak, wrong);

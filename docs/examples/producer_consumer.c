@@ -66,17 +66,17 @@ int main(void)
     must_cu(cuStreamCreate(&producer, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     must_cu(cuStreamCreate(&consumer, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     must_cu(cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-    must_cu(cuMemAlloc(&results, sizeof host), "cuMemAlloc");
+    must_cu(cuMemAlloc(&results, sizeof(host)), "cuMemAlloc");
 
     for (unsigned i = 0; i < BATCHES; i++)
         batch_run(i, producer, consumer, made, results);
-    must_cu(cuMemcpyDtoHAsync(host, results, sizeof host, consumer), "reading back");
+    must_cu(cuMemcpyDtoHAsync(host, results, sizeof(host), consumer), "reading back");
     must_cu(cuStreamSynchronize(consumer), "waiting for the results");
 
     int wrong = 0;
     for (unsigned i = 0; i < BATCHES; i++)
         wrong += host[i] != i;
-    tnr_stats stats = {.struct_bytes = sizeof stats};
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
     must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%d batches of %d bytes, %llu bytes of memory, %d wrong\n", (int)BATCHES, (int)BYTES,
            (unsigned long long)stats.reserved_bytes.peak, wrong);

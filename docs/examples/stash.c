@@ -93,13 +93,13 @@ static void training_run(stash *kept, CUstream gather, CUstream compute, CUevent
 static int run_report(const char *name, unsigned host_waits, CUstream compute, CUdeviceptr results)
 {
     static unsigned host[ROUNDS];
-    must_cu(cuMemcpyDtoHAsync(host, results, sizeof host, compute), "reading back");
+    must_cu(cuMemcpyDtoHAsync(host, results, sizeof(host), compute), "reading back");
     must_cu(cuMemsetD32Async(results, 0, ROUNDS, compute), "clearing the results");
     must_cu(cuStreamSynchronize(compute), "waiting for the results");
     int wrong = 0;
     for (unsigned i = 0; i < ROUNDS; i++)
         wrong += host[i] != i + 1;
-    tnr_stats stats = {.struct_bytes = sizeof stats};
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
     must(tnr_stats_get(&stats, NULL, DEVICE), "asking for statistics");
     printf("%s: %u host waits, %llu bytes of memory, %d wrong\n", name, host_waits,
            (unsigned long long)stats.reserved_bytes.peak, wrong);

@@ -91,7 +91,7 @@ int main(void)
     must(tnr_graph_pool_create(&pool, DEVICE, NULL), "making a pool");
     step small = step_capture(pool, streams[0], 1, NULL);
     step large = step_capture(pool, streams[0], 2, NULL);
-    tnr_stats stats = {.struct_bytes = sizeof stats};
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
     must(tnr_stats_get(&stats, pool, DEVICE), "asking for statistics");
     printf("two graphs, %llu bytes\n", (unsigned long long)stats.reserved_bytes.current);
 

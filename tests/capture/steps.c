@@ -36,7 +36,7 @@ int steps_run_tests(const struct CMUnitTest *tests, size_t count)
     return failed != 0;
 }
 
-/* ---- captures -------------------------------------------------------------------------------- */
+/* ---- captures ------------------------------------------------------------------------------- */
 
 void capture_begin(tnr_stream stream, tnr_pool pool)
 {
@@ -93,7 +93,7 @@ unsigned char *captured_block(tnr_stream stream, int value)
     return block;
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------- */
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 void recorded_launch(const recorded *graph, tnr_stream stream)
 {
@@ -127,7 +127,7 @@ tnr_pool graph_pool(const char *name)
     return pool;
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------- */
 
 void steps_settle(void)
 {

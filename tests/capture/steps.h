@@ -35,7 +35,7 @@ int steps_stop(void **state);
 int steps_run_tests(const struct CMUnitTest *tests, size_t count);
 #define steps_run(tests) steps_run_tests((tests), sizeof(tests) / sizeof((tests)[0]))
 
-/* ---- captures -------------------------------------------------------------------------------- */
+/* ---- captures ------------------------------------------------------------------------------- */
 
 /* Begins a capture into a pool (null: its own). */
 void capture_begin(tnr_stream stream, tnr_pool pool);
@@ -50,7 +50,7 @@ CUgraph capture_graph(tnr_stream stream);
 /* Any block of the current capture: 4 MiB on the stream, written there. */
 unsigned char *captured_block(tnr_stream stream, int value);
 
-/* ---- graphs ---------------------------------------------------------------------------------- */
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 void recorded_launch(const recorded *graph, tnr_stream stream);
 /* Destroys the CUDA graph and the executable, those that are still there. */
@@ -59,7 +59,7 @@ tnr_graph_info graph_info(tnr_graph graph);
 /* A graph pool of device 0. */
 tnr_pool graph_pool(const char *name);
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------- */
 
 /* Runs everything that can run, also destructors of user objects, and lets Tenure see it. */
 void steps_settle(void);

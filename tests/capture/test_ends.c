@@ -88,7 +88,7 @@ static void check_over(mixture *self, int is_private)
     check_all_given_back();
 }
 
-/* ---- captures that come to nothing ----------------------------------------------------------- */
+/* ---- captures that come to nothing ---------------------------------------------------------- */
 
 static void aborted(void **state)
 {
@@ -230,7 +230,7 @@ static void a_hundred_failures_leave_nothing(void **state)
     check_all_given_back();
 }
 
-/* ---- graphs that end ------------------------------------------------------------------------- */
+/* ---- graphs that end ------------------------------------------------------------------------ */
 
 /* A graph that writes a block, with the block freed in the capture: nothing but the graph holds the
  * pool. */
@@ -483,7 +483,7 @@ static void who_waits_lets_graphs_end(void **state)
     check_all_given_back();
 }
 
-/* ---- the library's end ----------------------------------------------------------------------- */
+/* ---- the library's end ---------------------------------------------------------------------- */
 
 static void a_shutdown_with_graphs_alive(void **state)
 {

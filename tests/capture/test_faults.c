@@ -34,7 +34,7 @@ static struct {
 #define ORIGIN (run->streams[0])
 #define BRANCH (run->streams[1])
 
-/* ---- the program's own calls ----------------------------------------------------------------- */
+/* ---- the program's own calls ---------------------------------------------------------------- */
 
 /* Own work needs the context; not for long, because fault.h wants to see it as it was. Returns 0 if
  * that was made to fail. */
@@ -97,7 +97,7 @@ static int own_destroy(int graph)
     return own.exec[graph] == NULL && own.cuda[graph] == NULL;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 static int step_begin(fault_run *run, tnr_pool pool)
 {
@@ -180,7 +180,7 @@ static int capture_body(fault_run *run)
     return joined;
 }
 
-/* ---- settling -------------------------------------------------------------------------------- */
+/* ---- settling ------------------------------------------------------------------------------- */
 
 /* Ends what is still captured on the stream, by Tenure or, if it has let go, by the driver. */
 static void capture_settle(CUstream stream)
@@ -238,7 +238,7 @@ static void settle(fault_run *run)
         assert_true(simcuda_calls("cuGraphDestroy") > (uint64_t)own.destroyed + 1);
 }
 
-/* ---- scenarios ------------------------------------------------------------------------------- */
+/* ---- scenarios ------------------------------------------------------------------------------ */
 
 static void prepare(fault_run *run)
 {

@@ -27,7 +27,7 @@ static unsigned char *ordinary_block(tnr_stream stream, int value)
     return block;
 }
 
-/* ---- freed during the capture ---------------------------------------------------------------- */
+/* ---- freed during the capture --------------------------------------------------------------- */
 
 /* Freed by the capturing thread, on the stream that captures: the graph may refer to it, and this
  * one does. It stays until the graph is over. */
@@ -155,7 +155,7 @@ static void a_use_that_no_node_shows(void **state)
     check_all_given_back();
 }
 
-/* ---- freed after the capture ----------------------------------------------------------------- */
+/* ---- freed after the capture ---------------------------------------------------------------- */
 
 /* A pool whose freed block a graph still refers to is not destroyed before the graph. */
 static void a_pool_that_a_graph_refers_to(void **state)
@@ -302,7 +302,7 @@ static void kernels_refer_to_it(void **state)
     }
 }
 
-/* ---- blocks that outlive their capture ------------------------------------------------------- */
+/* ---- blocks that outlive their capture ------------------------------------------------------ */
 
 static void outputs_outlive_the_graph(void **state)
 {

@@ -33,7 +33,7 @@
 #include "library/pool_end.h"
 #include "pool/pool.h"
 
-/* ---- the calls ------------------------------------------------------------------------------- */
+/* ---- the calls ------------------------------------------------------------------------------ */
 
 /* What a call is given; the rest of its arguments is right. */
 typedef struct given {
@@ -272,7 +272,7 @@ static const call *call_find(const call *calls, size_t count, const char *name)
     return NULL;
 }
 
-/* ---- trying ---------------------------------------------------------------------------------- */
+/* ---- trying --------------------------------------------------------------------------------- */
 
 static tnr_stats everything(void)
 {
@@ -376,7 +376,7 @@ static void things_make(void)
     (void)everything();
 }
 
-/* ---- never given out ------------------------------------------------------------------------- */
+/* ---- never given out ------------------------------------------------------------------------ */
 
 static void strangers_are_no_pools(void **state)
 {
@@ -464,7 +464,7 @@ static void nothing_starts_for_a_stranger(void **state)
     recorded_destroy(&spare_graph);
 }
 
-/* ---- ended ----------------------------------------------------------------------------------- */
+/* ---- ended ---------------------------------------------------------------------------------- */
 
 /* Whatever comes after it: other pools, pools of graphs, another start of the library. */
 static void ended_pools_stay_ended(void **state)
@@ -555,7 +555,7 @@ static void dead_pools_cost_nothing(void **state)
     recorded_destroy(&spare_graph);
 }
 
-/* ---- at the same time ------------------------------------------------------------------------ */
+/* ---- at the same time ----------------------------------------------------------------------- */
 
 static _Atomic(tnr_pool) shown;
 static _Atomic int is_over;
@@ -634,7 +634,7 @@ static void pools_end_once(void **state)
     assert_int_equal(everything().pools, 1);
 }
 
-/* ---- the headers ----------------------------------------------------------------------------- */
+/* ---- the headers ---------------------------------------------------------------------------- */
 
 static char **headers;
 

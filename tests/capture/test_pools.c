@@ -108,7 +108,7 @@ static void two_executables_of_one_graph(void **state)
     check_all_given_back();
 }
 
-/* ---- refused --------------------------------------------------------------------------------- */
+/* ---- refused -------------------------------------------------------------------------------- */
 
 /* The second graph's output lies where the first one had its scratch memory. While it is live, the
  * first must not run; the second may, which writes its own output. */
@@ -280,7 +280,7 @@ static void launch_refuses(void **state)
     check_all_given_back();
 }
 
-/* ---- capturing again ------------------------------------------------------------------------- */
+/* ---- capturing again ------------------------------------------------------------------------ */
 
 /* A graph is captured anew into its pool, before and after the old one is gone: the pool does not
  * grow. */
@@ -398,7 +398,7 @@ static void across_two_captures(void **state)
     recorded_destroy(&two);
 }
 
-/* ---- out of memory --------------------------------------------------------------------------- */
+/* ---- out of memory -------------------------------------------------------------------------- */
 
 static tnr_oom_info asked;
 

@@ -130,7 +130,7 @@ static size_t page_of(const model *self, const void *ptr)
     return page;
 }
 
-/* ---- steps of a capture ---------------------------------------------------------------------- */
+/* ---- steps of a capture --------------------------------------------------------------------- */
 
 /* 1 if there is a run of so many pages that the stream may have. */
 static int model_has(const model *self, int stream, size_t pages)
@@ -272,7 +272,7 @@ static void capture_run(model *self)
     self->graphs_count++;
 }
 
-/* ---- launches -------------------------------------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------------------------- */
 
 /* 1 if the graph's memory holds a live block of another capture. */
 static int is_threatened(const model *self, int graph)

@@ -76,7 +76,7 @@ static void start(void)
     start_with(NULL);
 }
 
-/* ---- one stream ------------------------------------------------------------------------------ */
+/* ---- one stream ----------------------------------------------------------------------------- */
 
 static void at_once_on_its_own_stream(void **state)
 {
@@ -133,7 +133,7 @@ static void aligned_requests(void **state)
     finish(1);
 }
 
-/* ---- two streams ----------------------------------------------------------------------------- */
+/* ---- two streams ---------------------------------------------------------------------------- */
 
 static void not_in_a_branch_without_order(void **state)
 {
@@ -223,7 +223,7 @@ static void freed_before_any_node(void **state)
     finish(1);
 }
 
-/* ---- uses on other streams ------------------------------------------------------------------- */
+/* ---- uses on other streams ------------------------------------------------------------------ */
 
 /* A block of ORIGIN that BRANCH uses, with an event there; then BRANCH has other work. */
 static unsigned char *block_used_by_branch(CUevent after_use, int call)
@@ -328,7 +328,7 @@ static void uses_add_up(void **state)
     finish(1);
 }
 
-/* ---- what cannot be told by nodes ------------------------------------------------------------ */
+/* ---- what cannot be told by nodes ----------------------------------------------------------- */
 
 /* Kept until the capture ends; then it is the pool's again. */
 static void check_kept(const unsigned char *block)
@@ -405,7 +405,7 @@ static void keep_until_an_event_of_the_capture(void **state)
     recorded_destroy(&graph);
 }
 
-/* ---- changed by hand ------------------------------------------------------------------------- */
+/* ---- changed by hand ------------------------------------------------------------------------ */
 
 /* The program takes nodes out of a stream's dependencies: what it was after, it is no longer. */
 static void dependencies_taken_away(void **state)
@@ -546,7 +546,7 @@ static void a_child_graph_is_one_node(void **state)
     finish(1);
 }
 
-/* ---- another thread frees -------------------------------------------------------------------- */
+/* ---- another thread frees ------------------------------------------------------------------- */
 
 static void *free_elsewhere(void *block)
 {
@@ -570,7 +570,7 @@ static void freed_by_another_thread(void **state)
     finish_kept(0, BYTES);
 }
 
-/* ---- wrong frees ----------------------------------------------------------------------------- */
+/* ---- wrong frees ---------------------------------------------------------------------------- */
 
 static void wrong_frees_and_uses(void **state)
 {

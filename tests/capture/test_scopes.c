@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* ---- begin and end --------------------------------------------------------------------------- */
+/* ---- begin and end -------------------------------------------------------------------------- */
 
 static void a_capture_has_a_pool_of_its_own(void **state)
 {
@@ -112,7 +112,7 @@ static void a_number_need_not_be_asked_for(void **state)
     check_all_given_back();
 }
 
-/* ---- what begin refuses ---------------------------------------------------------------------- */
+/* ---- what begin refuses --------------------------------------------------------------------- */
 
 /* A call that must be refused, with no trace of it. */
 static void check_begin_refused(int device, tnr_stream stream, const tnr_capture_options *options,
@@ -209,7 +209,7 @@ static void an_old_driver_has_no_captures(void **state)
     assert_ok(tnr_free(unit_malloc(MIB, ORIGIN)));
 }
 
-/* ---- what end and abort refuse --------------------------------------------------------------- */
+/* ---- what end and abort refuse -------------------------------------------------------------- */
 
 /* An end that must be refused. The places for the graph hold those of the last capture, which the
  * caller still needs. */
@@ -288,7 +288,7 @@ static void another_thread_cannot_end_it(void **state)
     check_all_given_back();
 }
 
-/* ---- modes ----------------------------------------------------------------------------------- */
+/* ---- modes ---------------------------------------------------------------------------------- */
 
 static void all_modes(void **state)
 {
@@ -312,7 +312,7 @@ static void all_modes(void **state)
     check_all_given_back();
 }
 
-/* ---- attach and ended ------------------------------------------------------------------------ */
+/* ---- attach and ended ----------------------------------------------------------------------- */
 
 static void engine_begin(tnr_stream stream)
 {
@@ -553,7 +553,7 @@ static void a_failure_that_is_not_told(void **state)
     check_all_given_back();
 }
 
-/* ---- adopting -------------------------------------------------------------------------------- */
+/* ---- adopting ------------------------------------------------------------------------------- */
 
 static void a_graph_built_by_hand_is_adopted(void **state)
 {

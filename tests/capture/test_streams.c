@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- which streams belong -------------------------------------------------------------------- */
+/* ---- which streams belong ------------------------------------------------------------------- */
 
 static void streams_join_and_others_do_not(void **state)
 {
@@ -122,7 +122,7 @@ static void pools_by_name(void **state)
     check_all_given_back();
 }
 
-/* ---- threads --------------------------------------------------------------------------------- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 typedef struct worker {
     pthread_t thread;
@@ -249,7 +249,7 @@ static void other_threads_go_on(void **state)
     }
 }
 
-/* ---- default streams ------------------------------------------------------------------------- */
+/* ---- default streams ------------------------------------------------------------------------ */
 
 static void the_legacy_stream_beside_a_capture(void **state)
 {
@@ -328,7 +328,7 @@ static void the_per_thread_stream_captures(void **state)
     check_all_given_back();
 }
 
-/* ---- memory during a capture ----------------------------------------------------------------- */
+/* ---- memory during a capture ---------------------------------------------------------------- */
 
 static void memory_grows_inside(void **state)
 {
@@ -411,7 +411,7 @@ static void a_limit_inside(void **state)
     check_all_given_back();
 }
 
-/* ---- calls that must not break it ------------------------------------------------------------ */
+/* ---- calls that must not break it ----------------------------------------------------------- */
 
 static void every_call_beside_a_capture(void **state)
 {
@@ -529,7 +529,7 @@ static void the_mode_of_a_thread_stays(void **state)
     check_all_given_back();
 }
 
-/* ---- no capture, no question ----------------------------------------------------------------- */
+/* ---- no capture, no question ---------------------------------------------------------------- */
 
 static uint64_t capture_questions(void)
 {
@@ -570,7 +570,7 @@ static void nothing_is_asked_without_a_capture(void **state)
     check_all_given_back();
 }
 
-/* ---- the fork -------------------------------------------------------------------------------- */
+/* ---- the fork ------------------------------------------------------------------------------- */
 
 static recorded forked_graph;
 

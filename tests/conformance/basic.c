@@ -22,7 +22,7 @@ static void proc_address(void)
     void *function = NULL;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     expect("known", cu.GetProcAddress("cuMemMap", &function, 10020, 0, &status), CUDA_SUCCESS);
-    expect_yes("found", function != NULL && status == CU_GET_PROC_ADDRESS_SUCCESS, true);
+    expect_yes("found", function != NULL && status == CU_GET_PROC_ADDRESS_SUCCESS, 1);
     observe("unknown", cu.GetProcAddress("cuNoSuchThing", &function, 12000, 0, &status));
     observe_number("unknown_status", status);
     observe_yes("unknown_null", function == NULL);
@@ -74,7 +74,7 @@ static void primary_context(void)
     expect("release_unretained", cu.DevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
     expect("retain", cu.DevicePrimaryCtxRetain(&first, 0), CUDA_SUCCESS);
     expect("retain_again", cu.DevicePrimaryCtxRetain(&second, 0), CUDA_SUCCESS);
-    expect_yes("same", first == second, true);
+    expect_yes("same", first == second, 1);
     expect("release", cu.DevicePrimaryCtxRelease(0), CUDA_SUCCESS);
     expect("state_held", cu.DevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
     expect_number("active_held", (unsigned)active, 1);
@@ -95,7 +95,7 @@ static void no_context(void)
     CUdeviceptr at = 0;
     need("init", cu.Init(0));
     expect("current", cu.CtxGetCurrent(&context), CUDA_SUCCESS);
-    expect_yes("none", context == NULL, true);
+    expect_yes("none", context == NULL, 1);
     expect("device", cu.CtxGetDevice(&device), CUDA_ERROR_INVALID_CONTEXT);
     expect("memory_info", cu.MemGetInfo(&room, &total), CUDA_ERROR_INVALID_CONTEXT);
     expect("stream", cu.StreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
@@ -162,25 +162,25 @@ static void context_stack(void)
     need("current", cu.CtxGetCurrent(&context));
     expect("push", cu.CtxPushCurrent(context), CUDA_SUCCESS);
     expect("pop", cu.CtxPopCurrent(&seen), CUDA_SUCCESS);
-    expect_yes("same", seen == context, true);
+    expect_yes("same", seen == context, 1);
     expect("set_null", cu.CtxSetCurrent(NULL), CUDA_SUCCESS);
     expect("current", cu.CtxGetCurrent(&seen), CUDA_SUCCESS);
-    expect_yes("none", seen == NULL, true);
+    expect_yes("none", seen == NULL, 1);
     expect("pop_empty", cu.CtxPopCurrent(&seen), CUDA_ERROR_INVALID_CONTEXT);
     expect("set", cu.CtxSetCurrent(context), CUDA_SUCCESS);
     expect("current_again", cu.CtxGetCurrent(&seen), CUDA_SUCCESS);
-    expect_yes("same_again", seen == context, true);
+    expect_yes("same_again", seen == context, 1);
 }
 
 const struct scenario basic_scenarios[] = {
-    {"before_init", before_init, true},
-    {"proc_address", proc_address, true},
-    {"proc_address_without_status", proc_address_without_status, true},
-    {"devices", devices, false},
-    {"primary_context", primary_context, true},
-    {"no_context", no_context, true},
-    {"vmm_without_context", vmm_without_context, true},
-    {"handles_without_context", handles_without_context, false},
-    {"context_stack", context_stack, false},
-    {NULL, NULL, false},
+    {"before_init", before_init, 1},
+    {"proc_address", proc_address, 1},
+    {"proc_address_without_status", proc_address_without_status, 1},
+    {"devices", devices, 0},
+    {"primary_context", primary_context, 1},
+    {"no_context", no_context, 1},
+    {"vmm_without_context", vmm_without_context, 1},
+    {"handles_without_context", handles_without_context, 0},
+    {"context_stack", context_stack, 0},
+    {NULL, NULL, 0},
 };

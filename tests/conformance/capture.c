@@ -5,7 +5,7 @@
  */
 #include "capture.h"
 
-/* ---- Steps ---------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 void capture_begin(CUstream stream, CUstreamCaptureMode mode)
 {
@@ -30,14 +30,13 @@ void expect_end(const char *label, CUstream stream, CUresult expected)
     CUgraph graph = (CUgraph)(uintptr_t)1;
     CUresult result = cu.StreamEndCapture(stream, &graph);
     expect(label, result, expected);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         need("graph_destroy", cu.GraphDestroy(graph));
-    } else if (graph != NULL) {
+    else if (graph != NULL)
         observe_yes("graph_left_alone", graph == (CUgraph)(uintptr_t)1);
-    }
 }
 
-void expect_outcome(CUstream origin, bool broken)
+void expect_outcome(CUstream origin, int broken)
 {
     expect_status("status", origin,
                   broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE);
@@ -101,7 +100,7 @@ void capture_fork_to(CUstream from, CUstream to)
     need("wait", cu.StreamWaitEvent(to, event, 0));
 }
 
-/* ---- Beginning and ending ------------------------------------------------------------------- */
+/* ---- beginning and ending ------------------------------------------------------------------- */
 
 static void capture_begins_and_ends(void)
 {
@@ -156,20 +155,20 @@ static void capture_info(void)
            CUDA_SUCCESS);
     expect_number("none_status", status, CU_STREAM_CAPTURE_STATUS_NONE);
     expect_number("none_id", id, 77);
-    expect_yes("none_graph_left", graph == (CUgraph)(uintptr_t)1, true);
+    expect_yes("none_graph_left", graph == (CUgraph)(uintptr_t)1, 1);
     expect_number("none_count", count, 77);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     expect("begun", cu.StreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count),
            CUDA_SUCCESS);
     expect_number("status", status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    expect_yes("id", id != 0 && id != 77, true);
-    expect_yes("graph", graph != NULL && graph != (CUgraph)(uintptr_t)1, true);
+    expect_yes("id", id != 0 && id != 77, 1);
+    expect_yes("graph", graph != NULL && graph != (CUgraph)(uintptr_t)1, 1);
     expect_number("count", count, 0);
     need("set", cu.MemsetD8Async(at, 1, 16, stream));
     expect("one", cu.StreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count),
            CUDA_SUCCESS);
     expect_number("one_count", count, 1);
-    expect_yes("edges", edges != NULL, true);
+    expect_yes("edges", edges != NULL, 1);
     expect("status_only", cu.StreamGetCaptureInfo(stream, &status, NULL, NULL, NULL, NULL, NULL),
            CUDA_SUCCESS);
     expect("null_status", cu.StreamGetCaptureInfo(stream, NULL, &id, NULL, NULL, NULL, NULL),
@@ -180,11 +179,11 @@ static void capture_info(void)
            CUDA_SUCCESS);
     CUgraph ended = NULL;
     need("end", cu.StreamEndCapture(stream, &ended));
-    expect_yes("same_graph", ended == graph, true);
+    expect_yes("same_graph", ended == graph, 1);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     need("info", cu.StreamGetCaptureInfo(stream, &status, &next_id, NULL, NULL, NULL, NULL));
-    expect_yes("ids_differ", next_id != id, true);
-    expect_yes("next_id_is_next", next_id == id + 1, true);
+    expect_yes("ids_differ", next_id != id, 1);
+    expect_yes("next_id_is_next", next_id == id + 1, 1);
     expect_end("end_second", stream, CUDA_SUCCESS);
 }
 
@@ -251,7 +250,7 @@ static void capture_runs_nothing(void)
     expect_number("replayed_copy", byte_at(at + 64), 3);
 }
 
-/* ---- Several streams ------------------------------------------------------------------------ */
+/* ---- several streams ------------------------------------------------------------------------ */
 
 static void capture_fork_and_join(void)
 {
@@ -264,8 +263,8 @@ static void capture_fork_and_join(void)
     capture_fork_to(origin, joined);
     expect_status("joined", joined, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     expect_number("joined_dependencies", capture_dependencies(joined), 1);
-    expect_yes("one_graph", capture_graph(origin) == capture_graph(joined), true);
-    expect_yes("same_node", capture_node(origin) == capture_node(joined), true);
+    expect_yes("one_graph", capture_graph(origin) == capture_graph(joined), 1);
+    expect_yes("same_node", capture_node(origin) == capture_node(joined), 1);
     need("set", cu.MemsetD8Async(at, 2, 16, origin));
     need("set", cu.MemsetD8Async(at + 64, 2, 16, joined));
     capture_fork_to(joined, origin);
@@ -410,7 +409,7 @@ static void capture_merge(void)
            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-/* ---- Dependencies by hand ------------------------------------------------------------------- */
+/* ---- dependencies by hand ------------------------------------------------------------------- */
 
 static void capture_update_dependencies(void)
 {
@@ -450,7 +449,7 @@ static void capture_update_dependencies(void)
                                               CU_STREAM_SET_CAPTURE_DEPENDENCIES),
            CUDA_SUCCESS);
     expect_number("replaced", capture_dependencies(stream), 1);
-    expect_yes("is_first", capture_node(stream) == nodes[0], true);
+    expect_yes("is_first", capture_node(stream) == nodes[0], 1);
     expect("flags", cu.StreamUpdateCaptureDependencies(stream, nodes, NULL, 1, 7),
            CUDA_ERROR_INVALID_VALUE);
     expect("null_nodes",
@@ -489,7 +488,7 @@ static void capture_update_dropping(void)
     expect("end", cu.StreamEndCapture(stream, &graph), CUDA_SUCCESS);
 }
 
-/* ---- Captures into a graph that is there ---------------------------------------------------- */
+/* ---- captures into a graph that is there ---------------------------------------------------- */
 
 static void capture_to_graph(void)
 {
@@ -517,7 +516,7 @@ static void capture_to_graph(void)
            cu.StreamBeginCaptureToGraph(stream, graph, &empty, NULL, 1,
                                         CU_STREAM_CAPTURE_MODE_RELAXED),
            CUDA_SUCCESS);
-    expect_yes("its_graph", capture_graph(stream) == graph, true);
+    expect_yes("its_graph", capture_graph(stream) == graph, 1);
     expect_number("dependencies", capture_dependencies(stream), 1);
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
     expect(
@@ -526,7 +525,7 @@ static void capture_to_graph(void)
         CUDA_ERROR_ILLEGAL_STATE);
     expect("set", cu.MemsetD8Async(at, 1, 16, stream), CUDA_SUCCESS);
     expect("end", cu.StreamEndCapture(stream, &ended), CUDA_SUCCESS);
-    expect_yes("same", ended == graph, true);
+    expect_yes("same", ended == graph, 1);
     expect_number("nodes", capture_node_count(graph), 2);
     size_t edges = 0;
     need("edges", cu.GraphGetEdges(graph, NULL, NULL, &edges));
@@ -550,7 +549,7 @@ static void capture_to_graph_fails(void)
     expect("query", cu.StreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     expect_number("nodes_invalidated", capture_node_count(graph), 1);
     expect("end", cu.StreamEndCapture(stream, &ended), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    expect_yes("graph_given", ended == graph, false);
+    expect_yes("graph_given", ended == graph, 0);
     expect("nodes", cu.GraphGetNodes(graph, NULL, &(size_t){0}), CUDA_ERROR_INVALID_VALUE);
     expect("add", cu.GraphAddEmptyNode(&(CUgraphNode){NULL}, graph, NULL, 0),
            CUDA_ERROR_INVALID_VALUE);
@@ -631,23 +630,23 @@ static void capture_event_of_destroyed_stream(void)
 }
 
 const struct scenario capture_scenarios[] = {
-    {"capture_begins_and_ends", capture_begins_and_ends, false},
-    {"capture_default_streams", capture_default_streams, false},
-    {"capture_info", capture_info, false},
-    {"capture_nodes", capture_nodes, false},
-    {"capture_runs_nothing", capture_runs_nothing, false},
-    {"capture_fork_and_join", capture_fork_and_join, false},
-    {"capture_redundant_waits", capture_redundant_waits, false},
-    {"capture_unjoined", capture_unjoined, false},
-    {"capture_joined_without_work", capture_joined_without_work, false},
-    {"capture_end_on_joined", capture_end_on_joined, false},
-    {"capture_merge", capture_merge, false},
-    {"capture_update_dependencies", capture_update_dependencies, false},
-    {"capture_update_dropping", capture_update_dropping, false},
-    {"capture_to_graph", capture_to_graph, false},
-    {"capture_to_graph_fails", capture_to_graph_fails, false},
-    {"capture_to_graph_unjoined", capture_to_graph_unjoined, false},
-    {"capture_node_destroyed", capture_node_destroyed, false},
-    {"capture_event_of_destroyed_stream", capture_event_of_destroyed_stream, false},
-    {NULL, NULL, false},
+    {"capture_begins_and_ends", capture_begins_and_ends, 0},
+    {"capture_default_streams", capture_default_streams, 0},
+    {"capture_info", capture_info, 0},
+    {"capture_nodes", capture_nodes, 0},
+    {"capture_runs_nothing", capture_runs_nothing, 0},
+    {"capture_fork_and_join", capture_fork_and_join, 0},
+    {"capture_redundant_waits", capture_redundant_waits, 0},
+    {"capture_unjoined", capture_unjoined, 0},
+    {"capture_joined_without_work", capture_joined_without_work, 0},
+    {"capture_end_on_joined", capture_end_on_joined, 0},
+    {"capture_merge", capture_merge, 0},
+    {"capture_update_dependencies", capture_update_dependencies, 0},
+    {"capture_update_dropping", capture_update_dropping, 0},
+    {"capture_to_graph", capture_to_graph, 0},
+    {"capture_to_graph_fails", capture_to_graph_fails, 0},
+    {"capture_to_graph_unjoined", capture_to_graph_unjoined, 0},
+    {"capture_node_destroyed", capture_node_destroyed, 0},
+    {"capture_event_of_destroyed_stream", capture_event_of_destroyed_stream, 0},
+    {NULL, NULL, 0},
 };

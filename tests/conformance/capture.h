@@ -9,8 +9,8 @@ void capture_begin(CUstream stream, CUstreamCaptureMode mode);
 CUstreamCaptureStatus capture_status_of(CUstream stream);
 void expect_status(const char *label, CUstream stream, CUstreamCaptureStatus expected);
 void expect_end(const char *label, CUstream stream, CUresult expected);
-void expect_outcome(CUstream origin, bool broken); /* its capture is invalid, or active; ends it */
-size_t capture_dependencies(CUstream stream);      /* of the stream's next operation */
+void expect_outcome(CUstream origin, int broken); /* its capture is invalid, or active; ends it */
+size_t capture_dependencies(CUstream stream);     /* of the stream's next operation */
 CUgraph capture_graph(CUstream stream);
 CUgraphNode capture_node(CUstream stream); /* the stream's latest; it must have one */
 size_t capture_node_count(CUgraph graph);

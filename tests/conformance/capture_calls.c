@@ -15,7 +15,7 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 static const char *const mode_names[] = {"global", "local", "relaxed"};
 
-/* ---- What calls are made with --------------------------------------------------------------- */
+/* ---- what calls are made with --------------------------------------------------------------- */
 
 /* Things made before the capture, none of them part of it. */
 struct lab {
@@ -41,7 +41,7 @@ static const char program[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 static struct lab lab_new(void)
 {
     struct lab lab;
-    memset(&lab, 0, sizeof lab);
+    memset(&lab, 0, sizeof(lab));
     lab.stream = stream_new(CU_STREAM_NON_BLOCKING);
     lab.other = stream_new(CU_STREAM_NON_BLOCKING);
     lab.done = event_new(CU_EVENT_DEFAULT);
@@ -71,18 +71,18 @@ static void in_modes(lab_call call, enum allowed allowed)
     char label[64];
     for (int mode = 0; mode < 3; mode++) {
         struct lab lab = lab_new();
-        bool fine = allowed == SAFE || (allowed == BY_MODE && mode == 2);
+        int fine = allowed == SAFE || (allowed == BY_MODE && mode == 2);
         capture_begin(lab.stream, modes[mode]);
         CUresult result = call(&lab);
         CUresult ended = cu.StreamEndCapture(lab.stream, &(CUgraph){NULL});
-        snprintf(label, sizeof label, "%s_end", mode_names[mode]);
+        snprintf(label, sizeof(label), "%s_end", mode_names[mode]);
         expect(mode_names[mode], result,
                fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         expect(label, ended, fine ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
 }
 
-/* ---- The calls ------------------------------------------------------------------------------ */
+/* ---- the calls ------------------------------------------------------------------------------ */
 
 static void CUDA_CB nothing(void *data)
 {
@@ -238,7 +238,7 @@ static void during_invalidated(void)
     expect("alloc_after", call_mem_alloc(&lab), CUDA_SUCCESS);
 }
 
-/* ---- Threads -------------------------------------------------------------------------------- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 struct errand {
     void (*run)(struct errand *errand);
@@ -253,9 +253,8 @@ static void *errand_main(void *argument)
 {
     struct errand *errand = argument;
     errand->result = cu.CtxSetCurrent(errand->context);
-    if (errand->result == CUDA_SUCCESS) {
+    if (errand->result == CUDA_SUCCESS)
         errand->run(errand);
-    }
     return NULL;
 }
 
@@ -264,9 +263,8 @@ static CUresult elsewhere(struct errand *errand)
 {
     pthread_t thread;
     need("context", cu.CtxGetCurrent(&errand->context));
-    if (pthread_create(&thread, NULL, errand_main, errand) != 0) {
+    if (pthread_create(&thread, NULL, errand_main, errand) != 0)
         need("a thread", CUDA_ERROR_OPERATING_SYSTEM);
-    }
     pthread_join(thread, NULL);
     return errand->result;
 }
@@ -294,15 +292,12 @@ static void errand_work(struct errand *errand)
 {
     CUevent event = NULL;
     errand->result = cu.MemsetD8Async(errand->lab->at, 1, 16, errand->stream);
-    if (errand->result == CUDA_SUCCESS) {
+    if (errand->result == CUDA_SUCCESS)
         errand->result = cu.EventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    }
-    if (errand->result == CUDA_SUCCESS) {
+    if (errand->result == CUDA_SUCCESS)
         errand->result = cu.EventRecord(event, errand->stream);
-    }
-    if (errand->result == CUDA_SUCCESS) {
+    if (errand->result == CUDA_SUCCESS)
         errand->result = cu.StreamWaitEvent(errand->lab->other, event, 0);
-    }
 }
 
 /* Other threads may queue work in a capturing stream and join streams, in every mode. */
@@ -324,9 +319,8 @@ static void errand_alloc(struct errand *errand)
     CUstreamCaptureMode mode = errand->mode;
     CUdeviceptr at = 0;
     errand->result = cu.ThreadExchangeStreamCaptureMode(&mode);
-    if (errand->result == CUDA_SUCCESS) {
+    if (errand->result == CUDA_SUCCESS)
         errand->result = cu.MemAlloc(&at, 64);
-    }
 }
 
 /* A thread of each mode allocates while another one captures in each mode. */
@@ -337,9 +331,9 @@ static void capture_forbids_other_threads(void)
         for (int thread = 0; thread < 3; thread++) {
             CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
             struct errand errand = {.run = errand_alloc, .mode = modes[thread]};
-            bool forbidden = capture == 0 && thread == 0;
+            int forbidden = capture == 0 && thread == 0;
             capture_begin(stream, modes[capture]);
-            snprintf(label, sizeof label, "%s_by_%s", mode_names[capture], mode_names[thread]);
+            snprintf(label, sizeof(label), "%s_by_%s", mode_names[capture], mode_names[thread]);
             expect(label, elsewhere(&errand),
                    forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
             expect_end("end", stream,
@@ -356,10 +350,10 @@ static void capture_forbids_own_thread(void)
         for (int thread = 0; thread < 3; thread++) {
             CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
             CUstreamCaptureMode mode = modes[thread];
-            bool forbidden = capture != 2 && thread != 2;
+            int forbidden = capture != 2 && thread != 2;
             need("exchange", cu.ThreadExchangeStreamCaptureMode(&mode));
             capture_begin(stream, modes[capture]);
-            snprintf(label, sizeof label, "%s_by_%s", mode_names[capture], mode_names[thread]);
+            snprintf(label, sizeof(label), "%s_by_%s", mode_names[capture], mode_names[thread]);
             expect(label, cu.MemAlloc(&(CUdeviceptr){0}, 64),
                    forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
             expect_end("end", stream,
@@ -406,16 +400,15 @@ static void capture_which_invalidated(void)
         for (int i = 0; i < 3; i++) {
             struct errand errand = {.run = errand_begin, .stream = theirs[i], .mode = modes[i]};
             need("begin", elsewhere(&errand));
-            if (round == 0 || (round == 1 && i == 2)) { /* round 1: only the relaxed one */
+            if (round == 0 || (round == 1 && i == 2)) /* round 1: only the relaxed one */
                 capture_begin(own[i], modes[i]);
-            }
         }
         expect(round == 0   ? "with_all"
                : round == 1 ? "with_relaxed"
                             : "with_theirs",
                cu.MemAlloc(&(CUdeviceptr){0}, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         for (int i = 0; i < 3; i++) {
-            bool begun = round == 0 || (round == 1 && i == 2);
+            int begun = round == 0 || (round == 1 && i == 2);
             expect_status(own_names[i], own[i],
                           !begun   ? CU_STREAM_CAPTURE_STATUS_NONE
                           : i != 2 ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
@@ -457,7 +450,7 @@ static void capture_context_sync(void)
     for (int mode = 0; mode < 3; mode++) {
         capture_begin(stream, modes[mode]);
         expect(mode_names[mode], cu.CtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
     }
 }
 
@@ -493,13 +486,13 @@ static void capture_waits_elsewhere(void)
         expect_outcome(stream, mode == 0);
         capture_begin(stream, modes[mode]);
         expect("id", elsewhere(&id), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
         capture_begin(stream, modes[mode]);
         expect("context", elsewhere(&context), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
         capture_begin(stream, modes[mode]);
         expect("captured_stream", elsewhere(&own), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
     }
 }
 
@@ -548,7 +541,7 @@ static void capture_per_thread_sync_calls(void)
 
 #define DURING(name)                                                                               \
     {                                                                                              \
-        "during_" #name, during_##name, false                                                      \
+        "during_" #name, during_##name, 0                                                          \
     }
 
 const struct scenario capture_call_scenarios[] = {
@@ -608,16 +601,16 @@ const struct scenario capture_call_scenarios[] = {
     DURING(primary_release),
     DURING(bad_arguments),
     DURING(invalidated),
-    {"capture_wrong_thread", capture_wrong_thread, false},
-    {"capture_worked_on_elsewhere", capture_worked_on_elsewhere, false},
-    {"capture_forbids_other_threads", capture_forbids_other_threads, false},
-    {"capture_forbids_own_thread", capture_forbids_own_thread, false},
-    {"capture_mode_changed_inside", capture_mode_changed_inside, false},
-    {"capture_which_invalidated", capture_which_invalidated, false},
-    {"capture_orphaned", capture_orphaned, false},
-    {"capture_waits_elsewhere", capture_waits_elsewhere, false},
-    {"capture_implicit_elsewhere", capture_implicit_elsewhere, false},
-    {"capture_per_thread_sync_calls", capture_per_thread_sync_calls, false},
-    {"capture_context_sync", capture_context_sync, false},
-    {NULL, NULL, false},
+    {"capture_wrong_thread", capture_wrong_thread, 0},
+    {"capture_worked_on_elsewhere", capture_worked_on_elsewhere, 0},
+    {"capture_forbids_other_threads", capture_forbids_other_threads, 0},
+    {"capture_forbids_own_thread", capture_forbids_own_thread, 0},
+    {"capture_mode_changed_inside", capture_mode_changed_inside, 0},
+    {"capture_which_invalidated", capture_which_invalidated, 0},
+    {"capture_orphaned", capture_orphaned, 0},
+    {"capture_waits_elsewhere", capture_waits_elsewhere, 0},
+    {"capture_implicit_elsewhere", capture_implicit_elsewhere, 0},
+    {"capture_per_thread_sync_calls", capture_per_thread_sync_calls, 0},
+    {"capture_context_sync", capture_context_sync, 0},
+    {NULL, NULL, 0},
 };

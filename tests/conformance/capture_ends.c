@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* ---- Invalidated captures ------------------------------------------------------------------- */
+/* ---- invalidated captures ------------------------------------------------------------------- */
 
 /* What streams of an invalidated capture still answer. */
 static void capture_invalidated(void)
@@ -47,8 +47,8 @@ static void capture_invalidated(void)
            CUDA_ERROR_ILLEGAL_STATE);
     expect("info", cu.StreamGetCaptureInfo(origin, &status, &id, &graph, &nodes, &edges, &count),
            CUDA_SUCCESS);
-    expect_yes("info_id_given", id != 77, false);
-    expect_yes("info_graph_given", graph != (CUgraph)(uintptr_t)1, false);
+    expect_yes("info_id_given", id != 77, 0);
+    expect_yes("info_graph_given", graph != (CUgraph)(uintptr_t)1, 0);
     expect_number("info_count", count, 77);
     expect("update",
            cu.StreamUpdateCaptureDependencies(origin, NULL, NULL, 0,
@@ -70,20 +70,20 @@ static void capture_stream_asked(void)
     for (int mode = 0; mode < 3; mode++) {
         CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
         capture_begin(stream, (CUstreamCaptureMode)mode);
-        snprintf(label, sizeof label, "%s_query", names[mode]);
+        snprintf(label, sizeof(label), "%s_query", names[mode]);
         expect(label, cu.StreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
         capture_begin(stream, (CUstreamCaptureMode)mode);
-        snprintf(label, sizeof label, "%s_sync", names[mode]);
+        snprintf(label, sizeof(label), "%s_sync", names[mode]);
         expect(label, cu.StreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
     }
 }
 
 /* Some questions about a capturing stream break its capture, in every mode; others do not. */
 static void described(int question, CUstream stream, const char *label)
 {
-    bool broken = question == 0 || question == 2 || question == 4;
+    int broken = question == 0 || question == 2 || question == 4;
     unsigned long long id = 0;
     int priority = 0;
     unsigned flags = 0;
@@ -116,10 +116,10 @@ static void capture_stream_questions(void)
     expect("other_id", cu.StreamGetId(other, &id), CUDA_SUCCESS);
     expect_status("status", stream, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     expect("legacy_id", cu.StreamGetId(NULL, &id), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    expect_outcome(stream, true);
+    expect_outcome(stream, 1);
 }
 
-/* ---- Things destroyed ----------------------------------------------------------------------- */
+/* ---- things destroyed ----------------------------------------------------------------------- */
 
 static void capture_destroys_origin(void)
 {
@@ -145,9 +145,8 @@ static void capture_destroys_joined(void)
         capture_begin(origin, CU_STREAM_CAPTURE_MODE_RELAXED);
         need("set", cu.MemsetD8Async(at, 1, 16, origin));
         capture_fork_to(origin, joined);
-        if (work) {
+        if (work)
             need("set", cu.MemsetD8Async(at + 64, 1, 16, joined));
-        }
         expect(work ? "destroy_with_work" : "destroy_without", cu.StreamDestroy(joined),
                CUDA_SUCCESS);
         expect_status("origin", origin, CU_STREAM_CAPTURE_STATUS_ACTIVE);
@@ -209,20 +208,19 @@ static void capture_user_object(void)
             cu.GraphRetainUserObject(capture_graph(origin), object, 1, CU_GRAPH_USER_OBJECT_MOVE),
             CUDA_SUCCESS);
         expect_status("status", origin, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-        if (joins) {
+        if (joins)
             capture_fork_to(joined, origin);
-        }
         CUresult ended = cu.StreamEndCapture(origin, &graph);
         expect("end", ended, joins ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
         expect_yes("destroyed", flag_awaited(&destroyed[joins], joins ? 50 : 2000), !joins);
         if (ended == CUDA_SUCCESS) {
             expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
-            expect_yes("destroyed_with_it", flag_awaited(&destroyed[joins], 2000), true);
+            expect_yes("destroyed_with_it", flag_awaited(&destroyed[joins], 2000), 1);
         }
     }
 }
 
-/* ---- Operations that are special in captures ------------------------------------------------ */
+/* ---- operations that are special in captures ------------------------------------------------ */
 
 /* Pageable memory in captured copies: taken at the capture or at the launch? */
 static void capture_pageable(void)
@@ -262,9 +260,8 @@ static void capture_values(void)
     CUresult wrote = cu.StreamWriteValue32(stream, at, 1, 0);
     expect("write", wrote, CUDA_SUCCESS);
     expect_number("status", capture_status_of(stream), 1);
-    if (wrote == CUDA_SUCCESS) {
+    if (wrote == CUDA_SUCCESS)
         expect_node_type("write_type", stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
-    }
     expect("wait", cu.StreamWaitValue32(stream, at, 1, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
     expect_number("status", capture_status_of(stream), 1);
     expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
@@ -291,10 +288,8 @@ static void capture_alloc_async(void)
     expect("end", cu.StreamEndCapture(stream, &(CUgraph){NULL}), CUDA_SUCCESS);
 }
 
-/*
- * Bad arguments of captured calls, each in a capture of its own. All but two leave it valid. What a
- * captured memset will write to is not looked at.
- */
+/* Bad arguments of captured calls, each in a capture of its own. All but two leave it valid. What a
+ * captured memset will write to is not looked at. */
 static CUresult bad_call(int number, CUstream stream, CUdeviceptr at, CUdeviceptr unmapped)
 {
     switch (number) {
@@ -367,7 +362,7 @@ static void capture_graph_launches(void)
                : step == 1 ? "uploaded"
                            : "launched",
                cu.GraphLaunch(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
         need("upload_or_launch",
              step == 0 ? cu.GraphUpload(exec, stream) : cu.GraphLaunch(exec, stream));
         need("sync", cu.StreamSynchronize(stream));
@@ -375,22 +370,22 @@ static void capture_graph_launches(void)
 }
 
 const struct scenario capture_end_scenarios[] = {
-    {"capture_invalidated", capture_invalidated, false},
-    {"capture_stream_asked", capture_stream_asked, false},
-    {"capture_stream_questions", capture_stream_questions, false},
-    {"capture_destroys_origin", capture_destroys_origin, false},
-    {"capture_destroys_joined", capture_destroys_joined, false},
-    {"capture_graph_in_use", capture_graph_in_use, false},
-    {"capture_user_object", capture_user_object, false},
-    {"capture_pageable", capture_pageable, false},
-    {"capture_graph_launches", capture_graph_launches, false},
-    {"capture_bad_arguments", capture_bad_arguments, false},
-    {NULL, NULL, false},
+    {"capture_invalidated", capture_invalidated, 0},
+    {"capture_stream_asked", capture_stream_asked, 0},
+    {"capture_stream_questions", capture_stream_questions, 0},
+    {"capture_destroys_origin", capture_destroys_origin, 0},
+    {"capture_destroys_joined", capture_destroys_joined, 0},
+    {"capture_graph_in_use", capture_graph_in_use, 0},
+    {"capture_user_object", capture_user_object, 0},
+    {"capture_pageable", capture_pageable, 0},
+    {"capture_graph_launches", capture_graph_launches, 0},
+    {"capture_bad_arguments", capture_bad_arguments, 0},
+    {NULL, NULL, 0},
 };
 
 /* What the simulated device refuses to capture. */
 const struct scenario capture_device_scenarios[] = {
-    {"capture_values", capture_values, false},
-    {"capture_alloc_async", capture_alloc_async, false},
-    {NULL, NULL, false},
+    {"capture_values", capture_values, 0},
+    {"capture_alloc_async", capture_alloc_async, 0},
+    {NULL, NULL, 0},
 };

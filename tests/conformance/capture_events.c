@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* ---- Events --------------------------------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------------------------- */
 
 /* An event recorded in a capture may not be asked about, whatever the mode. */
 static void capture_event_asked(void)
@@ -24,7 +24,7 @@ static void capture_event_asked(void)
             capture_begin(stream, (CUstreamCaptureMode)mode);
             need("set", cu.MemsetD8Async(at, 1, 16, stream));
             need("record", cu.EventRecord(event, stream));
-            snprintf(label, sizeof label, "%s_%s", names[mode], calls[call]);
+            snprintf(label, sizeof(label), "%s_%s", names[mode], calls[call]);
             CUresult result = call == 0   ? cu.EventQuery(event)
                               : call == 1 ? cu.EventSynchronize(event)
                                           : cu.EventElapsedTime(&ms, before, event);
@@ -113,7 +113,7 @@ static void capture_waits_for_outside(void)
         expect_status("status", stream, CU_STREAM_CAPTURE_STATUS_ACTIVE);
         expect(names[mode], cu.StreamWaitEvent(stream, done, 0),
                CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
     }
 }
 
@@ -201,11 +201,11 @@ static void capture_event_is_a_set(void)
     expect_number("empty_dependencies", capture_dependencies(joined), 0);
     expect("wait", cu.StreamWaitEvent(joined, event, 0), CUDA_SUCCESS);
     expect_number("dependencies", capture_dependencies(joined), 1);
-    expect_yes("first_node", capture_node(joined) == first, true);
+    expect_yes("first_node", capture_node(joined) == first, 1);
     expect_end("end", origin, CUDA_SUCCESS);
 }
 
-/* ---- The legacy stream ---------------------------------------------------------------------- */
+/* ---- the legacy stream ---------------------------------------------------------------------- */
 
 enum legacy_call {
     LEGACY_SET,
@@ -242,14 +242,12 @@ static CUresult legacy_use(enum legacy_call call, CUdeviceptr at, CUevent event)
     }
 }
 
-/*
- * Use of the legacy stream while a stream captures. A blocking one forbids everything, only that
- * asking for its status breaks nothing; beside others asking for work is forbidden by mode.
- */
+/* Use of the legacy stream while a stream captures. A blocking one forbids everything, only that
+ * asking for its status breaks nothing; beside others asking for work is forbidden by mode. */
 static void legacy_uses(unsigned flags, CUstreamCaptureMode mode)
 {
-    bool implicit = flags == CU_STREAM_DEFAULT;
-    bool unsafe = !implicit && mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    int implicit = flags == CU_STREAM_DEFAULT;
+    int unsafe = !implicit && mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     static const char *const names[] = {"set",  "record", "wait",   "query",
                                         "sync", "copy",   "status", "info"};
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
@@ -259,7 +257,7 @@ static void legacy_uses(unsigned flags, CUstreamCaptureMode mode)
         need("record", cu.EventRecord(event, NULL));
         need("sync", cu.CtxSynchronize());
         capture_begin(stream, mode);
-        bool refused = unsafe && (call == LEGACY_QUERY || call == LEGACY_SYNC);
+        int refused = unsafe && (call == LEGACY_QUERY || call == LEGACY_SYNC);
         expect(names[call], legacy_use((enum legacy_call)call, at, event),
                implicit  ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
                : refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
@@ -300,7 +298,7 @@ static void capture_legacy_joins(void)
         need("record", cu.EventRecord(event, stream));
         expect(blocking ? "blocking_wait" : "other_wait", cu.StreamWaitEvent(NULL, event, 0),
                CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-        expect_outcome(stream, true);
+        expect_outcome(stream, 1);
     }
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     capture_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -309,23 +307,23 @@ static void capture_legacy_joins(void)
     expect_status("per_thread", CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     need("set", cu.MemsetD8Async(at, 2, 16, CU_STREAM_PER_THREAD));
     expect("legacy_set", cu.MemsetD8Async(at, 2, 16, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    expect_outcome(stream, true);
+    expect_outcome(stream, 1);
 }
 
 const struct scenario capture_event_scenarios[] = {
-    {"capture_event_asked", capture_event_asked, false},
-    {"capture_event_afterwards", capture_event_afterwards, false},
-    {"capture_event_recorded_outside", capture_event_recorded_outside, false},
-    {"capture_event_pending", capture_event_pending_then_captured, false},
-    {"capture_waits_for_outside", capture_waits_for_outside, false},
-    {"capture_waits_for_own_past", capture_waits_for_own_past, false},
-    {"capture_external_events", capture_external_events, false},
-    {"capture_event_destroyed", capture_event_destroyed, false},
-    {"capture_event_is_a_set", capture_event_is_a_set, false},
-    {"capture_legacy_blocking_global", capture_legacy_blocking_global, false},
-    {"capture_legacy_blocking_relaxed", capture_legacy_blocking_relaxed, false},
-    {"capture_legacy_other_global", capture_legacy_other_global, false},
-    {"capture_legacy_other_relaxed", capture_legacy_other_relaxed, false},
-    {"capture_legacy_joins", capture_legacy_joins, false},
-    {NULL, NULL, false},
+    {"capture_event_asked", capture_event_asked, 0},
+    {"capture_event_afterwards", capture_event_afterwards, 0},
+    {"capture_event_recorded_outside", capture_event_recorded_outside, 0},
+    {"capture_event_pending", capture_event_pending_then_captured, 0},
+    {"capture_waits_for_outside", capture_waits_for_outside, 0},
+    {"capture_waits_for_own_past", capture_waits_for_own_past, 0},
+    {"capture_external_events", capture_external_events, 0},
+    {"capture_event_destroyed", capture_event_destroyed, 0},
+    {"capture_event_is_a_set", capture_event_is_a_set, 0},
+    {"capture_legacy_blocking_global", capture_legacy_blocking_global, 0},
+    {"capture_legacy_blocking_relaxed", capture_legacy_blocking_relaxed, 0},
+    {"capture_legacy_other_global", capture_legacy_other_global, 0},
+    {"capture_legacy_other_relaxed", capture_legacy_other_relaxed, 0},
+    {"capture_legacy_joins", capture_legacy_joins, 0},
+    {NULL, NULL, 0},
 };

@@ -47,18 +47,16 @@ static void nap(void)
 }
 
 /* Waits until `until`; whether the child is over. What is said comes at twice the time each. */
-static bool over_by(pid_t child, double from, double until, const char *name, int *status)
+static int over_by(pid_t child, double from, double until, const char *name, int *status)
 {
     double say = QUIET_SECONDS;
     for (;;) {
         pid_t over = waitpid(child, status, WNOHANG);
-        if (over == child || (over < 0 && errno != EINTR)) {
+        if (over == child || (over < 0 && errno != EINTR))
             return over == child;
-        }
         double now = seconds_now();
-        if (now >= until) {
-            return false;
-        }
+        if (now >= until)
+            return 0;
         if (name != NULL && now - from >= say) {
             fprintf(stderr, "conformance: %s: running for %.0f s\n", name, now - from);
             say *= 2;
@@ -67,35 +65,33 @@ static bool over_by(pid_t child, double from, double until, const char *name, in
     }
 }
 
-bool child_run(const char *name, void (*main)(const void *argument), const void *argument,
-               unsigned limit_s, struct child_end *end)
+int child_run(const char *name, void (*main)(const void *argument), const void *argument,
+              unsigned limit_s, struct child_end *end)
 {
     int status = 0;
-    memset(end, 0, sizeof *end);
+    memset(end, 0, sizeof(*end));
     end->code = -1;
     fflush(NULL);
     double from = seconds_now();
     pid_t child = fork();
-    if (child < 0) {
-        return false;
-    }
+    if (child < 0)
+        return 0;
     if (child == 0) {
         mask_clear();
         main(argument);
         _exit(0);
     }
-    bool over = over_by(child, from, from + limit_s, name, &status);
+    int over = over_by(child, from, from + limit_s, name, &status);
     if (!over) {
-        end->hung = true;
+        end->hung = 1;
         (void)kill(child, SIGKILL);
         over = over_by(child, from, seconds_now() + KILLED_SECONDS, NULL, &status);
         end->left = !over;
     }
     end->seconds = seconds_now() - from;
-    if (over && WIFSIGNALED(status)) {
+    if (over && WIFSIGNALED(status))
         end->signal = WTERMSIG(status);
-    } else if (over && !end->hung) {
+    else if (over && !end->hung)
         end->code = WEXITSTATUS(status);
-    }
-    return true;
+    return 1;
 }

@@ -10,8 +10,6 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#include <stdbool.h>
-
 #define DRIVER_FUNCTIONS(X)                                                                        \
     X(Init, PFN_cuInit_v2000, 2000)                                                                \
     X(DriverGetVersion, PFN_cuDriverGetVersion_v2020, 2020)                                        \
@@ -79,10 +77,8 @@
     X(MemsetD8Async, PFN_cuMemsetD8Async_v3020, 3020)                                              \
     X(MemsetD32Async, PFN_cuMemsetD32Async_v3020, 3020)
 
-/*
- * Capture and graphs. A simulated device of an older build may lack some: those stay null, and only
- * scenarios that call them notice.
- */
+/* Capture and graphs. A simulated device of an older build may lack some: those stay null, and only
+ * scenarios that call them notice. */
 #define DRIVER_GRAPH_FUNCTIONS(X)                                                                  \
     X(StreamBeginCapture, PFN_cuStreamBeginCapture_v10010, 10010)                                  \
     X(StreamBeginCaptureToGraph, PFN_cuStreamBeginCaptureToGraph_v12030, 12030)                    \
@@ -162,6 +158,6 @@ extern struct driver cu;
 
 /* Loads the library; null, or why not (static text). */
 const char *driver_load(const char *path);
-bool driver_simulated(void); /* whether it is the simulated device */
+int driver_simulated(void); /* whether it is the simulated device */
 
 #endif

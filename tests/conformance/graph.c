@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- Making graphs -------------------------------------------------------------------------- */
+/* ---- making graphs -------------------------------------------------------------------------- */
 
 static void graph_arguments(void)
 {
@@ -44,20 +44,20 @@ static void graph_nodes(void)
     count = 2;
     expect("fewer", cu.GraphGetNodes(graph, got, &count), CUDA_SUCCESS);
     expect_number("given", count, 2);
-    expect_yes("third_untouched", got[2] == made[0], true);
+    expect_yes("third_untouched", got[2] == made[0], 1);
     count = 5;
     expect("more", cu.GraphGetNodes(graph, got, &count), CUDA_SUCCESS);
     expect_number("all", count, 3);
-    expect_yes("rest_null", got[3] == NULL && got[4] == NULL, true);
-    expect_yes("in_order_added", got[0] == made[0] && got[1] == made[1] && got[2] == made[2], true);
+    expect_yes("rest_null", got[3] == NULL && got[4] == NULL, 1);
+    expect_yes("in_order_added", got[0] == made[0] && got[1] == made[1] && got[2] == made[2], 1);
     count = 5;
     expect("roots", cu.GraphGetRootNodes(graph, got, &count), CUDA_SUCCESS);
     expect_number("root_count", count, 1);
-    expect_yes("root", got[0] == made[0], true);
+    expect_yes("root", got[0] == made[0], 1);
     count = 5;
     expect("dependents", cu.GraphNodeGetDependentNodes(made[0], got, &count), CUDA_SUCCESS);
     expect_number("dependent_count", count, 2);
-    expect_yes("dependents_in_order", got[0] == made[1] && got[1] == made[2], true);
+    expect_yes("dependents_in_order", got[0] == made[1] && got[1] == made[2], 1);
     count = 5;
     expect("dependencies", cu.GraphNodeGetDependencies(made[2], got, &count), CUDA_SUCCESS);
     expect_number("dependency_count", count, 1);
@@ -115,7 +115,7 @@ static void graph_edges_partly_wrong(void)
     expect_number("edge_count", count, 2); /* it is */
 }
 
-/* ---- What nodes say ------------------------------------------------------------------------- */
+/* ---- what nodes say ------------------------------------------------------------------------- */
 
 static void graph_node_types(void)
 {
@@ -133,12 +133,12 @@ static void graph_node_types(void)
     expect("add_record", cu.GraphAddEventRecordNode(&node, graph, NULL, 0, event), CUDA_SUCCESS);
     expect_number("record", type_of(node), CU_GRAPH_NODE_TYPE_EVENT_RECORD);
     expect("record_event", cu.GraphEventRecordNodeGetEvent(node, &got), CUDA_SUCCESS);
-    expect_yes("record_same", got == event, true);
+    expect_yes("record_same", got == event, 1);
     expect("record_not_wait", cu.GraphEventWaitNodeGetEvent(node, &got), CUDA_ERROR_INVALID_VALUE);
     expect("add_wait", cu.GraphAddEventWaitNode(&node, graph, NULL, 0, event), CUDA_SUCCESS);
     expect_number("wait", type_of(node), CU_GRAPH_NODE_TYPE_WAIT_EVENT);
     expect("wait_event", cu.GraphEventWaitNodeGetEvent(node, &got), CUDA_SUCCESS);
-    expect_yes("wait_same", got == event, true);
+    expect_yes("wait_same", got == event, 1);
     expect("add_child", cu.GraphAddChildGraphNode(&node, graph, NULL, 0, child), CUDA_SUCCESS);
     expect_number("child", type_of(node), CU_GRAPH_NODE_TYPE_GRAPH);
 }
@@ -148,14 +148,12 @@ static void packed_said(void *const *extra, unsigned long long value)
 {
     const struct store_packed *packed = NULL;
     size_t bytes = 0;
-    for (size_t i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+    for (size_t i = 0; extra != NULL && extra[i] != CU_LAUNCH_PARAM_END; i += 2)
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
             packed = extra[i + 1];
-        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
             bytes = *(const size_t *)extra[i + 1];
-        }
-    }
-    expect_yes("size_comes_first", extra != NULL && extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE, true);
+    expect_yes("size_comes_first", extra != NULL && extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE, 1);
     expect_number("packed_bytes", bytes, STORE_PACKED_BYTES);
     expect_number("packed_value", packed == NULL ? 0 : packed->value, value);
 }
@@ -178,24 +176,24 @@ static void graph_kernel_nodes(void)
     expect("add", cu.GraphAddKernelNode(&first, graph, NULL, 0, &ask), CUDA_SUCCESS);
     value = 1; /* the node has its own copy */
     expect("get", cu.GraphKernelNodeGetParams(first, &got), CUDA_SUCCESS);
-    expect_yes("pointers", got.kernelParams != NULL && got.extra == NULL, true);
+    expect_yes("pointers", got.kernelParams != NULL && got.extra == NULL, 1);
     expect_number("value", *(uint32_t *)got.kernelParams[1], 7);
-    expect_yes("address", memcmp(got.kernelParams[0], &at, sizeof at) == 0, true);
-    expect_yes("function", got.func == ask.func, true);
+    expect_yes("address", memcmp(got.kernelParams[0], &at, sizeof(at)) == 0, 1);
+    expect_yes("function", got.func == ask.func, 1);
     expect_number("grid", got.gridDimX, 1);
-    expect_yes("context_given", got.ctx != NULL, true);
-    expect_yes("kernel_given", got.kern != NULL, false);
+    expect_yes("context_given", got.ctx != NULL, 1);
+    expect_yes("kernel_given", got.kern != NULL, 0);
     ask.kernelParams = NULL;
     ask.extra = extra;
     expect("add_packed", cu.GraphAddKernelNode(&second, graph, &first, 1, &ask), CUDA_SUCCESS);
     packed.value = 1;
     expect("get_packed", cu.GraphKernelNodeGetParams(second, &got), CUDA_SUCCESS);
-    expect_yes("extra", got.kernelParams == NULL && got.extra != NULL, true);
+    expect_yes("extra", got.kernelParams == NULL && got.extra != NULL, 1);
     packed_said(got.extra, 9);
     packed.value = 5;
     expect("set", cu.GraphKernelNodeSetParams(first, &ask), CUDA_SUCCESS);
     expect("get_set", cu.GraphKernelNodeGetParams(first, &got), CUDA_SUCCESS);
-    expect_yes("now_extra", got.kernelParams == NULL && got.extra != NULL, true);
+    expect_yes("now_extra", got.kernelParams == NULL && got.extra != NULL, 1);
 }
 
 static void graph_kernel_nodes_wrong(void)
@@ -246,7 +244,7 @@ static void graph_kernel_nodes_wrong(void)
 static void memcpy_said(CUgraphNode node, CUmemorytype from, CUmemorytype to, size_t bytes)
 {
     CUDA_MEMCPY3D copy;
-    memset(&copy, 0xff, sizeof copy);
+    memset(&copy, 0xff, sizeof(copy));
     expect("get", cu.GraphMemcpyNodeGetParams(node, &copy), CUDA_SUCCESS);
     expect_number("from_type", copy.srcMemoryType, from);
     expect_number("to_type", copy.dstMemoryType, to);
@@ -321,7 +319,7 @@ static void graph_captured_nodes(void)
     expect_number("count", count, 7);
     for (size_t i = 0; i < 6; i++) {
         CUDA_MEMCPY3D copy;
-        memset(&copy, 0, sizeof copy);
+        memset(&copy, 0, sizeof(copy));
         need("get", cu.GraphMemcpyNodeGetParams(nodes[i], &copy));
         observe_number("from", copy.srcMemoryType);
         observe_number("to", copy.dstMemoryType);
@@ -333,7 +331,7 @@ static void graph_captured_nodes(void)
         observe_yes("to_host", copy.dstHost != NULL);
     }
     CUDA_MEMSET_NODE_PARAMS set;
-    memset(&set, 0, sizeof set);
+    memset(&set, 0, sizeof(set));
     need("get set", cu.GraphMemsetNodeGetParams(nodes[6], &set));
     observe_number("element", set.elementSize);
     observe_number("set_width", set.width);
@@ -351,9 +349,9 @@ static void graph_memset_nodes(void)
     CUcontext context = NULL;
     need("context", cu.CtxGetCurrent(&context));
     expect("add", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context), CUDA_SUCCESS);
-    memset(&got, 0, sizeof got);
+    memset(&got, 0, sizeof(got));
     expect("get", cu.GraphMemsetNodeGetParams(node, &got), CUDA_SUCCESS);
-    expect_yes("address", got.dst == at, true);
+    expect_yes("address", got.dst == at, 1);
     expect_number("value", got.value, 0x01020304);
     expect_number("element", got.elementSize, 4);
     expect_number("width", got.width, 3);
@@ -394,7 +392,7 @@ static void graph_memset_nodes(void)
     observe("rows", cu.GraphAddMemsetNode(&node, graph, NULL, 0, &ask, context));
 }
 
-/* ---- Children and clones -------------------------------------------------------------------- */
+/* ---- children and clones -------------------------------------------------------------------- */
 
 static void graph_children(void)
 {
@@ -408,7 +406,7 @@ static void graph_children(void)
     CUgraphNode set = node_set(child, at, 3, 16, NULL, 0);
     expect("add", cu.GraphAddChildGraphNode(&node, graph, NULL, 0, child), CUDA_SUCCESS);
     expect("inside", cu.GraphChildGraphNodeGetGraph(node, &inside), CUDA_SUCCESS);
-    expect_yes("a_copy", inside != child, true);
+    expect_yes("a_copy", inside != child, 1);
     (void)node_set(child, at + 64, 4, 16, &set, 1); /* the node's copy does not see it */
     expect("count", cu.GraphGetNodes(inside, NULL, &count), CUDA_SUCCESS);
     expect_number("inside_nodes", count, 1);
@@ -438,7 +436,7 @@ static void graph_clones(void)
     expect("edges", cu.GraphGetEdges(clone, NULL, NULL, &count), CUDA_SUCCESS);
     expect_number("edge_count", count, 1);
     expect("find", cu.GraphNodeFindInClone(&found, b, clone), CUDA_SUCCESS);
-    expect_yes("another", found != NULL && found != b, true);
+    expect_yes("another", found != NULL && found != b, 1);
     CUgraphNode late = node_empty(graph, NULL, 0);
     expect("find_late", cu.GraphNodeFindInClone(&found, late, clone), CUDA_ERROR_INVALID_VALUE);
     expect("find_in_itself", cu.GraphNodeFindInClone(&found, a, graph), CUDA_ERROR_INVALID_VALUE);
@@ -449,17 +447,17 @@ static void graph_clones(void)
 }
 
 const struct scenario graph_scenarios[] = {
-    {"graph_arguments", graph_arguments, false},
-    {"graph_nodes", graph_nodes, false},
-    {"graph_edges", graph_edges, false},
-    {"graph_edges_partly_wrong", graph_edges_partly_wrong, false},
-    {"graph_node_types", graph_node_types, false},
-    {"graph_kernel_nodes", graph_kernel_nodes, false},
-    {"graph_kernel_nodes_wrong", graph_kernel_nodes_wrong, false},
-    {"graph_memcpy_nodes", graph_memcpy_nodes, false},
-    {"graph_captured_nodes", graph_captured_nodes, false},
-    {"graph_memset_nodes", graph_memset_nodes, false},
-    {"graph_children", graph_children, false},
-    {"graph_clones", graph_clones, false},
-    {NULL, NULL, false},
+    {"graph_arguments", graph_arguments, 0},
+    {"graph_nodes", graph_nodes, 0},
+    {"graph_edges", graph_edges, 0},
+    {"graph_edges_partly_wrong", graph_edges_partly_wrong, 0},
+    {"graph_node_types", graph_node_types, 0},
+    {"graph_kernel_nodes", graph_kernel_nodes, 0},
+    {"graph_kernel_nodes_wrong", graph_kernel_nodes_wrong, 0},
+    {"graph_memcpy_nodes", graph_memcpy_nodes, 0},
+    {"graph_captured_nodes", graph_captured_nodes, 0},
+    {"graph_memset_nodes", graph_memset_nodes, 0},
+    {"graph_children", graph_children, 0},
+    {"graph_clones", graph_clones, 0},
+    {NULL, NULL, 0},
 };

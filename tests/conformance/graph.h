@@ -30,7 +30,7 @@ CUgraphNode node_store(CUgraph graph, CUdeviceptr at, uint32_t value, const CUgr
 CUgraphExec exec_new(CUgraph graph);
 void graph_run(CUgraph graph, CUstream stream); /* instantiates, launches, waits, destroys */
 
-/* Waits until a flag that another thread sets is up; false if it is not after ms. */
-bool flag_awaited(const int *flag, unsigned ms);
+/* Waits until a flag that another thread sets is up; 0 if it is not after ms. */
+int flag_awaited(const int *flag, unsigned ms);
 
 #endif

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* ---- Independence --------------------------------------------------------------------------- */
+/* ---- independence --------------------------------------------------------------------------- */
 
 static void exec_is_a_copy(void)
 {
@@ -46,7 +46,7 @@ static void exec_destroyed_while_it_runs(void)
     watch_start(gate, RETURNS_MS);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
     expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     expect("query", cu.StreamQuery(stream), CUDA_ERROR_NOT_READY);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
@@ -66,7 +66,7 @@ static void instantiate_arguments(void)
     expect("upload", cu.GraphUpload(exec, stream), CUDA_SUCCESS);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect("free", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     params.hUploadStream = stream;
     params.result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -91,7 +91,7 @@ static void instantiate_arguments(void)
     expect_number("params_flags_result", params.result_out, CUDA_GRAPH_INSTANTIATE_ERROR);
 }
 
-/* ---- Order ---------------------------------------------------------------------------------- */
+/* ---- order ---------------------------------------------------------------------------------- */
 
 /* A launch comes after what is in its stream before it, and before what comes later. */
 static void launch_order(void)
@@ -113,7 +113,7 @@ static void launch_order(void)
     watch_start(gate, RETURNS_MS);
     expect("other_exec", cu.GraphLaunch(other, separate), CUDA_SUCCESS);
     expect("other_sync", cu.StreamSynchronize(separate), CUDA_SUCCESS);
-    expect_yes("other_waited", watch_stop(gate), false);
+    expect_yes("other_waited", watch_stop(gate), 0);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect_number("first", byte_at(at + 64), 6);
@@ -135,10 +135,10 @@ static void launches_of_one_exec(void)
     expect("launch", cu.GraphLaunch(exec, first), CUDA_SUCCESS);
     watch_start(gate, RETURNS_MS);
     expect("launch_again", cu.GraphLaunch(exec, second), CUDA_SUCCESS);
-    expect_yes("call_waited", watch_stop(gate), false);
+    expect_yes("call_waited", watch_stop(gate), 0);
     watch_start(gate, WAITS_MS);
     expect("sync_second", cu.StreamSynchronize(second), CUDA_SUCCESS);
-    expect_yes("sync_waited", watch_stop(gate), true);
+    expect_yes("sync_waited", watch_stop(gate), 1);
     expect("sync", cu.StreamSynchronize(first), CUDA_SUCCESS);
 }
 
@@ -185,7 +185,7 @@ static void launch_in_default_stream(void)
     expect_number("byte", byte_at(at), 1);
 }
 
-/* ---- Events --------------------------------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------------------------- */
 
 static void graph_records_event(void)
 {
@@ -257,12 +257,12 @@ static void graph_waits_for_the_record_at_the_launch(void)
     gate_open(first);
     watch_start(second, RETURNS_MS);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
-    expect_yes("waited_for_the_later_record", watch_stop(second), false);
+    expect_yes("waited_for_the_later_record", watch_stop(second), 0);
     gate_open(second);
     need("sync all", cu.CtxSynchronize());
 }
 
-/* ---- Host nodes ----------------------------------------------------------------------------- */
+/* ---- host nodes ----------------------------------------------------------------------------- */
 
 static CUresult inside;
 static unsigned host_calls;
@@ -283,7 +283,7 @@ static void host_nodes(void)
     CUgraphNode node = node_host(graph, host_function, &step, NULL, 0);
     CUDA_HOST_NODE_PARAMS null = {NULL, NULL};
     expect("get", cu.GraphHostNodeGetParams(node, &got), CUDA_SUCCESS);
-    expect_yes("same", got.fn == host_function && got.userData == &step, true);
+    expect_yes("same", got.fn == host_function && got.userData == &step, 1);
     expect("null_function", cu.GraphAddHostNode(&node, graph, NULL, 0, &null),
            CUDA_ERROR_INVALID_VALUE);
     CUgraphExec exec = exec_new(graph);
@@ -294,7 +294,7 @@ static void host_nodes(void)
     expect("call_inside", inside, CUDA_ERROR_NOT_PERMITTED);
 }
 
-/* ---- Updates -------------------------------------------------------------------------------- */
+/* ---- updates -------------------------------------------------------------------------------- */
 
 static void exec_updates(void)
 {
@@ -316,15 +316,15 @@ static void exec_updates(void)
     CUgraphNode set4 = node_set(kinds, at, 3, 16, NULL, 0);
     (void)node_set(kinds, at + 64, 4, 4, &set4, 1);
     CUgraphExec exec = exec_new(graph);
-    memset(&info, 0, sizeof info);
+    memset(&info, 0, sizeof(info));
     expect("same", cu.GraphExecUpdate(exec, same, &info), CUDA_SUCCESS);
     expect_number("same_result", info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
     expect("larger", cu.GraphExecUpdate(exec, larger, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     expect_number("larger_result", info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-    expect_yes("larger_node", info.errorNode != NULL, false);
+    expect_yes("larger_node", info.errorNode != NULL, 0);
     expect("kinds", cu.GraphExecUpdate(exec, kinds, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     expect_number("kinds_result", info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
-    expect_yes("kinds_node", info.errorNode != NULL, true);
+    expect_yes("kinds_node", info.errorNode != NULL, 1);
     need("launch", cu.GraphLaunch(exec, stream));
     need("sync", cu.StreamSynchronize(stream));
     expect_number("set", byte_at(at), 3);
@@ -342,7 +342,7 @@ static void exec_updates(void)
     expect_number("stored_there", byte_at(at + 128), 5);
 }
 
-/* ---- User objects --------------------------------------------------------------------------- */
+/* ---- user objects --------------------------------------------------------------------------- */
 
 static int destroyed;
 static CUresult in_destructor;
@@ -396,9 +396,9 @@ static void user_object_destroyed(void)
     CUuserObject object = user_object(1);
     expect("retain", cu.UserObjectRetain(object, 2), CUDA_SUCCESS);
     expect("release", cu.UserObjectRelease(object, 2), CUDA_SUCCESS);
-    expect_yes("yet", flag_awaited(&destroyed, 50), false);
+    expect_yes("yet", flag_awaited(&destroyed, 50), 0);
     expect("release_last", cu.UserObjectRelease(object, 1), CUDA_SUCCESS);
-    expect_yes("destroyed", flag_awaited(&destroyed, 5000), true);
+    expect_yes("destroyed", flag_awaited(&destroyed, 5000), 1);
     expect("call_inside", in_destructor, CUDA_ERROR_NOT_PERMITTED);
     observe_yes("another_thread", pthread_equal(destroyer, pthread_self()) == 0);
 }
@@ -418,16 +418,16 @@ static void user_object_holders(void)
     expect("clone", cu.GraphClone(&clone, graph), CUDA_SUCCESS);
     CUgraphExec exec = exec_new(graph);
     expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
-    expect_yes("after_graph", flag_awaited(&destroyed, 50), false);
+    expect_yes("after_graph", flag_awaited(&destroyed, 50), 0);
     gate_close(gate, stream);
     expect("launch", cu.GraphLaunch(exec, stream), CUDA_SUCCESS);
     expect("destroy_clone", cu.GraphDestroy(clone), CUDA_SUCCESS);
-    expect_yes("after_clone", flag_awaited(&destroyed, 50), false);
+    expect_yes("after_clone", flag_awaited(&destroyed, 50), 0);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
-    expect_yes("while_it_runs", flag_awaited(&destroyed, 100), false);
+    expect_yes("while_it_runs", flag_awaited(&destroyed, 100), 0);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
-    expect_yes("after_launch", flag_awaited(&destroyed, 5000), true);
+    expect_yes("after_launch", flag_awaited(&destroyed, 5000), 1);
 }
 
 /* Does a child's copy hold what the child held, and does a later retain reach an exec? */
@@ -441,14 +441,14 @@ static void user_object_of_child(void)
            CUDA_SUCCESS);
     expect("add", cu.GraphAddChildGraphNode(&node, graph, NULL, 0, child), CUDA_SUCCESS);
     expect("destroy_child", cu.GraphDestroy(child), CUDA_SUCCESS);
-    expect_yes("held_by_node", !flag_awaited(&destroyed, 50), true);
+    expect_yes("held_by_node", !flag_awaited(&destroyed, 50), 1);
     CUgraphExec exec = exec_new(graph);
     expect("destroy_node", cu.GraphDestroyNode(node), CUDA_SUCCESS);
-    expect_yes("held_by_exec", !flag_awaited(&destroyed, 50), true);
+    expect_yes("held_by_exec", !flag_awaited(&destroyed, 50), 1);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
-    expect_yes("destroyed", flag_awaited(&destroyed, 2000), true);
+    expect_yes("destroyed", flag_awaited(&destroyed, 2000), 1);
     expect("destroy", cu.GraphDestroy(graph), CUDA_SUCCESS);
-    expect_yes("at_last", flag_awaited(&destroyed, 5000), true);
+    expect_yes("at_last", flag_awaited(&destroyed, 5000), 1);
 }
 
 static void user_object_of_graph_only(void)
@@ -458,11 +458,11 @@ static void user_object_of_graph_only(void)
     CUuserObject object = user_object(1);
     expect("retain", cu.GraphRetainUserObject(graph, object, 2, 0), CUDA_SUCCESS);
     expect("release_own", cu.UserObjectRelease(object, 1), CUDA_SUCCESS);
-    expect_yes("held", flag_awaited(&destroyed, 50), false);
+    expect_yes("held", flag_awaited(&destroyed, 50), 0);
     expect("release_one", cu.GraphReleaseUserObject(graph, object, 1), CUDA_SUCCESS);
-    expect_yes("still", flag_awaited(&destroyed, 50), false);
+    expect_yes("still", flag_awaited(&destroyed, 50), 0);
     expect("release_other", cu.GraphReleaseUserObject(graph, object, 1), CUDA_SUCCESS);
-    expect_yes("exec_does_not_hold", flag_awaited(&destroyed, 5000), true);
+    expect_yes("exec_does_not_hold", flag_awaited(&destroyed, 5000), 1);
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
@@ -476,14 +476,14 @@ static void user_object_after_update(void)
     need("move", cu.GraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
     CUgraphExec exec = exec_new(graph);
     need("destroy", cu.GraphDestroy(graph));
-    expect_yes("held", flag_awaited(&destroyed, 50), false);
+    expect_yes("held", flag_awaited(&destroyed, 50), 0);
     expect("update", cu.GraphExecUpdate(exec, other, &info), CUDA_SUCCESS);
     observe_yes("let_go", flag_awaited(&destroyed, 500));
     expect("destroy_exec", cu.GraphExecDestroy(exec), CUDA_SUCCESS);
-    expect_yes("at_last", flag_awaited(&destroyed, 5000), true);
+    expect_yes("at_last", flag_awaited(&destroyed, 5000), 1);
 }
 
-static bool destroyed_by_now(void)
+static int destroyed_by_now(void)
 {
     return __atomic_exchange_n(&destroyed, 0, __ATOMIC_ACQ_REL) != 0;
 }
@@ -529,11 +529,11 @@ static void user_object_when(void)
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     observe_yes("in_sync", __atomic_load_n(&destroyed, __ATOMIC_ACQUIRE) != 0);
-    expect_yes("after_launch", flag_awaited(&destroyed, 5000), true);
+    expect_yes("after_launch", flag_awaited(&destroyed, 5000), 1);
     observe_yes("another_thread", pthread_equal(destroyer, pthread_self()) == 0);
 }
 
-/* ---- What is gone or switched off ----------------------------------------------------------- */
+/* ---- what is gone or switched off ----------------------------------------------------------- */
 
 static void launch_with_event_destroyed(void)
 {
@@ -569,26 +569,26 @@ static void node_switched_off(void)
 }
 
 const struct scenario graph_launch_scenarios[] = {
-    {"exec_is_a_copy", exec_is_a_copy, false},
-    {"exec_destroyed_while_it_runs", exec_destroyed_while_it_runs, false},
-    {"instantiate_arguments", instantiate_arguments, false},
-    {"launch_order", launch_order, false},
-    {"launches_of_one_exec", launches_of_one_exec, false},
-    {"edges_order_nodes", edges_order_nodes, false},
-    {"launch_in_default_stream", launch_in_default_stream, false},
-    {"graph_records_event", graph_records_event, false},
-    {"graph_waits_for_event", graph_waits_for_event, false},
-    {"graph_waits_for_the_record_at_the_launch", graph_waits_for_the_record_at_the_launch, false},
-    {"host_nodes", host_nodes, false},
-    {"exec_updates", exec_updates, false},
-    {"user_object_arguments", user_object_arguments, false},
-    {"user_object_destroyed", user_object_destroyed, false},
-    {"user_object_holders", user_object_holders, false},
-    {"user_object_of_child", user_object_of_child, false},
-    {"user_object_of_graph_only", user_object_of_graph_only, false},
-    {"user_object_after_update", user_object_after_update, false},
-    {"user_object_when", user_object_when, false},
-    {"launch_with_event_destroyed", launch_with_event_destroyed, false},
-    {"node_switched_off", node_switched_off, false},
-    {NULL, NULL, false},
+    {"exec_is_a_copy", exec_is_a_copy, 0},
+    {"exec_destroyed_while_it_runs", exec_destroyed_while_it_runs, 0},
+    {"instantiate_arguments", instantiate_arguments, 0},
+    {"launch_order", launch_order, 0},
+    {"launches_of_one_exec", launches_of_one_exec, 0},
+    {"edges_order_nodes", edges_order_nodes, 0},
+    {"launch_in_default_stream", launch_in_default_stream, 0},
+    {"graph_records_event", graph_records_event, 0},
+    {"graph_waits_for_event", graph_waits_for_event, 0},
+    {"graph_waits_for_the_record_at_the_launch", graph_waits_for_the_record_at_the_launch, 0},
+    {"host_nodes", host_nodes, 0},
+    {"exec_updates", exec_updates, 0},
+    {"user_object_arguments", user_object_arguments, 0},
+    {"user_object_destroyed", user_object_destroyed, 0},
+    {"user_object_holders", user_object_holders, 0},
+    {"user_object_of_child", user_object_of_child, 0},
+    {"user_object_of_graph_only", user_object_of_graph_only, 0},
+    {"user_object_after_update", user_object_after_update, 0},
+    {"user_object_when", user_object_when, 0},
+    {"launch_with_event_destroyed", launch_with_event_destroyed, 0},
+    {"node_switched_off", node_switched_off, 0},
+    {NULL, NULL, 0},
 };

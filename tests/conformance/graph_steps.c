@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- Nodes ---------------------------------------------------------------------------------- */
+/* ---- nodes ---------------------------------------------------------------------------------- */
 
 CUgraph graph_new(void)
 {
@@ -56,7 +56,7 @@ CUgraphNode node_set(CUgraph graph, CUdeviceptr at, unsigned char value, size_t 
 CUDA_MEMCPY3D copy_params(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
     CUDA_MEMCPY3D copy;
-    memset(&copy, 0, sizeof copy);
+    memset(&copy, 0, sizeof(copy));
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = from;
     copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -85,7 +85,7 @@ CUgraphNode node_host(CUgraph graph, CUhostFn function, void *data, const CUgrap
     return node;
 }
 
-/* ---- The kernel ----------------------------------------------------------------------------- */
+/* ---- the kernel ----------------------------------------------------------------------------- */
 
 static const char store_ptx[] = ".version 7.0\n"
                                 ".target sm_80\n"
@@ -104,7 +104,7 @@ static const char store_ptx[] = ".version 7.0\n"
 static void store_run(void *const *params)
 {
     uintptr_t at = 0;
-    memcpy(&at, params[0], sizeof at);
+    memcpy(&at, params[0], sizeof(at));
     memcpy((void *)at, params[1], sizeof(uint32_t));
 }
 
@@ -118,16 +118,15 @@ static void store_register(void)
     Dl_info info;
     const size_t bytes[] = {sizeof(CUdeviceptr), sizeof(uint32_t)};
     const void *function = NULL;
-    memcpy(&function, &cu.Init, sizeof function);
+    memcpy(&function, &cu.Init, sizeof(function));
     void *library =
         dladdr(function, &info) == 0 ? NULL : dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     void *symbol = library == NULL ? NULL : dlsym(library, "simcuda_kernel_register");
     if (symbol != NULL) {
         kernel_register reg = NULL;
-        memcpy(&reg, &symbol, sizeof symbol);
-        if (reg("store", 2, bytes, store_run, NULL) != 0) {
+        memcpy(&reg, &symbol, sizeof(symbol));
+        if (reg("store", 2, bytes, store_run, NULL) != 0)
             need("kernel", CUDA_ERROR_OUT_OF_MEMORY);
-        }
     }
 }
 
@@ -141,7 +140,7 @@ CUDA_KERNEL_NODE_PARAMS store_params(void)
         need("function", cu.ModuleGetFunction(&function, module, "store"));
     }
     CUDA_KERNEL_NODE_PARAMS params;
-    memset(&params, 0, sizeof params);
+    memset(&params, 0, sizeof(params));
     params.func = function;
     params.gridDimX = params.gridDimY = params.gridDimZ = 1;
     params.blockDimX = params.blockDimY = params.blockDimZ = 1;
@@ -159,7 +158,7 @@ CUgraphNode node_store(CUgraph graph, CUdeviceptr at, uint32_t value, const CUgr
     return node;
 }
 
-/* ---- Running -------------------------------------------------------------------------------- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 CUgraphExec exec_new(CUgraph graph)
 {
@@ -176,22 +175,18 @@ void graph_run(CUgraph graph, CUstream stream)
     need("exec destroy", cu.GraphExecDestroy(exec));
 }
 
-/*
- * Queries let a simulated device get on. The time counts, not how many they were: on a real driver
- * each takes as long as it likes.
- */
-bool flag_awaited(const int *flag, unsigned ms)
+/* Queries let a simulated device get on. The time counts, not how many they were: on a real driver
+ * each takes as long as it likes. */
+int flag_awaited(const int *flag, unsigned ms)
 {
     double until = seconds_now() + (double)ms / 1e3;
     do {
-        for (int query = 0; query < 2000 && __atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0; query++) {
+        for (int query = 0; query < 2000 && __atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0; query++)
             (void)cu.StreamQuery(NULL);
-        }
-        if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0) {
-            return true;
-        }
+        if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0)
+            return 1;
         struct timespec pause = {0, 1000000};
         (void)nanosleep(&pause, NULL);
     } while (seconds_now() < until);
-    return false;
+    return 0;
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- One node, done over -------------------------------------------------------------------- */
+/* ---- one node, done over -------------------------------------------------------------------- */
 
 static CUgraph graph_of_set(CUdeviceptr at, unsigned char value, size_t width, size_t rows)
 {
@@ -46,7 +46,7 @@ static CUgraph graph_of_copy_out(void *to, CUdeviceptr from, size_t bytes)
 static CUresult update(CUgraph from, CUgraph to, CUgraphExecUpdateResultInfo *info)
 {
     CUgraphExec exec = exec_new(from);
-    memset(info, 0, sizeof *info);
+    memset(info, 0, sizeof(*info));
     CUresult result = cu.GraphExecUpdate(exec, to, info);
     need("destroy exec", cu.GraphExecDestroy(exec));
     return result;
@@ -59,7 +59,7 @@ static void observe_update(const char *label, CUgraph from, CUgraph to)
     observe_number("why", info.result);
 }
 
-/* ---- Scenarios ------------------------------------------------------------------------------ */
+/* ---- scenarios ------------------------------------------------------------------------------ */
 
 /* Other memory of the same kind, and lengths of copies: as programs that capture anew have it. */
 static void update_of_memory(void)
@@ -119,13 +119,13 @@ static void update_of_set_shapes(void)
 }
 
 const struct scenario graph_update_scenarios[] = {
-    {"update_of_memory", update_of_memory, false},
-    {"update_of_memory_kinds", update_of_memory_kinds, false},
-    {"update_of_set_shapes", update_of_set_shapes, false},
-    {NULL, NULL, false},
+    {"update_of_memory", update_of_memory, 0},
+    {"update_of_memory_kinds", update_of_memory_kinds, 0},
+    {"update_of_set_shapes", update_of_set_shapes, 0},
+    {NULL, NULL, 0},
 };
 
-/* ---- Memory of the graph's own -------------------------------------------------------------- */
+/* ---- memory of the graph's own -------------------------------------------------------------- */
 
 static CUgraph graph_that_allocates(CUstream stream, CUdeviceptr out, unsigned char value)
 {
@@ -151,7 +151,7 @@ static void update_of_memory_nodes(void)
     CUgraph other = graph_that_allocates(stream, out, 2);
     CUgraphExec exec = exec_new(graph);
     need("destroy", cu.GraphDestroy(graph));
-    memset(&info, 0, sizeof info);
+    memset(&info, 0, sizeof(info));
     expect("update", cu.GraphExecUpdate(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     observe_number("why", info.result);
     observe_number("node", info.errorNode == NULL ? 99 : (unsigned)type_of(info.errorNode));
@@ -161,6 +161,6 @@ static void update_of_memory_nodes(void)
 }
 
 const struct scenario graph_update_device_scenarios[] = {
-    {"update_of_memory_nodes", update_of_memory_nodes, false},
-    {NULL, NULL, false},
+    {"update_of_memory_nodes", update_of_memory_nodes, 0},
+    {NULL, NULL, 0},
 };

@@ -19,13 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SCENARIO_SECONDS 300
-#define EXIT_DIFFERS 1
-#define EXIT_USAGE 2
-#define EXIT_HUNG 3
-#define EXIT_SKIPPED 77
+enum { SCENARIO_SECONDS = 300, EXIT_DIFFERS = 1, EXIT_USAGE = 2, EXIT_HUNG = 3, EXIT_SKIPPED = 77 };
 
-/* ---- The line of one scenario --------------------------------------------------------------- */
+/* ---- the line of one scenario --------------------------------------------------------------- */
 
 /* Shared with the children: of one that hangs or dies, what it had found is still told. */
 struct line {
@@ -34,12 +30,12 @@ struct line {
 };
 
 static struct line *line;
-static bool differs;
+static int differs;
 
 static void line_share(void)
 {
     void *made =
-        mmap(NULL, sizeof *line, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof(*line), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) {
         fprintf(stderr, "conformance: mmap: %s\n", strerror(errno));
         exit(EXIT_USAGE);
@@ -53,12 +49,11 @@ static void say(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    size_t room = sizeof line->text - line->length;
+    size_t room = sizeof(line->text) - line->length;
     int wrote = vsnprintf(line->text + line->length, room, format, arguments);
     va_end(arguments);
-    if (wrote > 0) {
+    if (wrote > 0)
         line->length += (size_t)wrote < room ? (size_t)wrote : room - 1;
-    }
 }
 
 /* The name without its prefix; the number if the driver knows no name. */
@@ -66,11 +61,10 @@ static const char *result_name(CUresult result)
 {
     static char number[32];
     const char *name = NULL;
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         return "SUCCESS";
-    }
     if (cu.GetErrorName(result, &name) != CUDA_SUCCESS || name == NULL) {
-        snprintf(number, sizeof number, "%d", (int)result);
+        snprintf(number, sizeof(number), "%d", (int)result);
         return number;
     }
     return strncmp(name, "CUDA_ERROR_", 11) == 0 ? name + 11 : name;
@@ -81,7 +75,7 @@ void expect(const char *label, CUresult result, CUresult expected)
     say(" %s=%s", label, result_name(result));
     if (result != expected) {
         say("(expected %s)", result_name(expected));
-        differs = true;
+        differs = 1;
     }
 }
 
@@ -95,7 +89,7 @@ void expect_number(const char *label, unsigned long long number, unsigned long l
     say(" %s=%llu", label, number);
     if (number != expected) {
         say("(expected %llu)", expected);
-        differs = true;
+        differs = 1;
     }
 }
 
@@ -104,16 +98,16 @@ void observe_number(const char *label, unsigned long long number)
     say(" %s?=%llu", label, number);
 }
 
-void expect_yes(const char *label, bool answer, bool expected)
+void expect_yes(const char *label, int answer, int expected)
 {
     say(" %s=%s", label, answer ? "yes" : "no");
     if (answer != expected) {
         say("(expected %s)", expected ? "yes" : "no");
-        differs = true;
+        differs = 1;
     }
 }
 
-void observe_yes(const char *label, bool answer)
+void observe_yes(const char *label, int answer)
 {
     say(" %s?=%s", label, answer ? "yes" : "no");
 }
@@ -134,17 +128,17 @@ void need(const char *what, CUresult result)
 {
     if (result != CUDA_SUCCESS) {
         say(" %s=%s(needed to go on)", what, result_name(result));
-        differs = true;
+        differs = 1;
         finish(running);
     }
 }
 
-/* ---- Steps ---------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 CUmemAllocationProp chunk_property(void)
 {
     CUmemAllocationProp property;
-    memset(&property, 0, sizeof property);
+    memset(&property, 0, sizeof(property));
     property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     property.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -169,7 +163,7 @@ CUdeviceptr reserve(size_t bytes)
 CUresult set_access(CUdeviceptr at, size_t bytes)
 {
     CUmemAccessDesc access;
-    memset(&access, 0, sizeof access);
+    memset(&access, 0, sizeof(access));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return cu.MemSetAccess(at, bytes, &access, 1);
@@ -181,9 +175,8 @@ CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle)
     CUdeviceptr at = reserve(bytes);
     need("map", cu.MemMap(at, bytes, 0, made, 0));
     need("access", set_access(at, bytes));
-    if (handle != NULL) {
+    if (handle != NULL)
         *handle = made;
-    }
     return at;
 }
 
@@ -208,7 +201,7 @@ unsigned byte_at(CUdeviceptr at)
     return byte;
 }
 
-/* ---- Gates ---------------------------------------------------------------------------------- */
+/* ---- gates ---------------------------------------------------------------------------------- */
 
 struct gate {
     uint32_t *word; /* pinned */
@@ -216,18 +209,17 @@ struct gate {
     pthread_mutex_t lock;
     pthread_cond_t stop;
     unsigned ms;
-    bool stopped; /* guarded by lock */
-    bool fired;   /* guarded by lock */
+    int stopped; /* guarded by lock */
+    int fired;   /* guarded by lock */
 };
 
 struct gate *gate_new(void)
 {
-    struct gate *gate = calloc(1, sizeof *gate);
+    struct gate *gate = calloc(1, sizeof(*gate));
     void *word = NULL;
-    if (gate == NULL) {
+    if (gate == NULL)
         need("memory for a gate", CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    need("pinned memory", cu.MemHostAlloc(&word, sizeof *gate->word, CU_MEMHOSTALLOC_DEVICEMAP));
+    need("pinned memory", cu.MemHostAlloc(&word, sizeof(*gate->word), CU_MEMHOSTALLOC_DEVICEMAP));
     gate->word = word;
     *gate->word = 0;
     pthread_mutex_init(&gate->lock, NULL);
@@ -260,11 +252,10 @@ static void *watch_main(void *data)
     }
     pthread_mutex_lock(&gate->lock);
     int waited = 0;
-    while (!gate->stopped && waited != ETIMEDOUT) {
+    while (!gate->stopped && waited != ETIMEDOUT)
         waited = pthread_cond_timedwait(&gate->stop, &gate->lock, &until);
-    }
     if (!gate->stopped) {
-        gate->fired = true;
+        gate->fired = 1;
         gate_open(gate);
     }
     pthread_mutex_unlock(&gate->lock);
@@ -274,32 +265,31 @@ static void *watch_main(void *data)
 void watch_start(struct gate *gate, unsigned ms)
 {
     gate->ms = ms;
-    gate->stopped = false;
-    gate->fired = false;
-    if (pthread_create(&gate->watchdog, NULL, watch_main, gate) != 0) {
+    gate->stopped = 0;
+    gate->fired = 0;
+    if (pthread_create(&gate->watchdog, NULL, watch_main, gate) != 0)
         need("a thread", CUDA_ERROR_OPERATING_SYSTEM);
-    }
 }
 
-bool watch_stop(struct gate *gate)
+int watch_stop(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);
-    gate->stopped = true;
-    bool fired = gate->fired;
+    gate->stopped = 1;
+    int fired = gate->fired;
     pthread_cond_signal(&gate->stop);
     pthread_mutex_unlock(&gate->lock);
     pthread_join(gate->watchdog, NULL);
     return fired;
 }
 
-/* ---- Running -------------------------------------------------------------------------------- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 struct options {
     const char *library;
     const char *only; /* scenarios whose name contains this */
     unsigned limit_s; /* for each */
-    bool list;
-    bool self_test; /* the runner's own scenarios instead */
+    int list;
+    int self_test; /* the runner's own scenarios instead */
 };
 
 struct task {
@@ -338,9 +328,8 @@ static void probe(const void *data)
         _exit(EXIT_SKIPPED);
     }
     CUresult result = cu.Init(0);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = cu.DeviceGetCount(&count);
-    }
     if (result != CUDA_SUCCESS || count == 0) {
         printf("conformance: skipped: %s has no device: %s\n", library, result_name(result));
         fflush(stdout);
@@ -348,17 +337,15 @@ static void probe(const void *data)
     }
     char name[128] = "";
     int version = 0;
-    (void)cu.DeviceGetName(name, sizeof name, 0);
+    (void)cu.DeviceGetName(name, sizeof(name), 0);
     (void)cu.DriverGetVersion(&version);
     fprintf(stderr, "conformance: %s: %s, driver %d.%d, %d device%s\n", library, name,
             version / 1000, version % 1000 / 10, count, count == 1 ? "" : "s");
     _exit(0);
 }
 
-/*
- * Runs a scenario, or the probe for null, in a child; its exit code, EXIT_DIFFERS if it died, or
- * EXIT_HUNG. Of one that did not come to its end the line says how far it came.
- */
+/* Runs a scenario, or the probe for null, in a child; its exit code, EXIT_DIFFERS if it died, or
+ * EXIT_HUNG. Of one that did not come to its end the line says how far it came. */
 static int in_child(const struct scenario *scenario, const struct options *options)
 {
     const struct task task = {scenario, options->library};
@@ -370,20 +357,18 @@ static int in_child(const struct scenario *scenario, const struct options *optio
         fprintf(stderr, "conformance: fork: %s\n", strerror(errno));
         exit(EXIT_USAGE);
     }
-    if (end.seconds >= 2.0) {
+    if (end.seconds >= 2.0)
         fprintf(stderr, "conformance: %s: took %.1f s\n", name, end.seconds);
-    }
-    if (end.hung) {
+    if (end.hung)
         printf("%-32s HUNG: killed after %.0f s%s; until then:%s\n", name, end.seconds,
                end.left ? " and still there" : "", line->text);
-    } else if (end.code < 0) {
+    else if (end.code < 0)
         printf("%-32s DIED of signal %d; until then:%s\n", name, end.signal, line->text);
-    }
     fflush(stdout);
     return end.hung ? EXIT_HUNG : end.code < 0 ? EXIT_DIFFERS : end.code;
 }
 
-/* ---- The runner's own scenarios ------------------------------------------------------------- */
+/* ---- the runner's own scenarios ------------------------------------------------------------- */
 
 /* Nothing but SIGKILL ends it. */
 static void hangs(void)
@@ -393,9 +378,8 @@ static void hangs(void)
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
     need("query", cu.StreamQuery(NULL));
     observe("before", CUDA_SUCCESS);
-    for (;;) {
+    for (;;)
         (void)pause();
-    }
 }
 
 static void dies(void)
@@ -412,36 +396,36 @@ static void slow(void)
 }
 
 static const struct scenario self_scenarios[] = {
-    {"hangs", hangs, false},
-    {"dies", dies, false},
-    {"slow", slow, false},
-    {NULL, NULL, false},
+    {"hangs", hangs, 0},
+    {"dies", dies, 0},
+    {"slow", slow, 0},
+    {NULL, NULL, 0},
 };
 
-/* ---- All of them ---------------------------------------------------------------------------- */
+/* ---- all of them ---------------------------------------------------------------------------- */
 
 struct group {
     const struct scenario *scenarios;
-    bool device_only; /* not for the simulated device */
+    int device_only; /* not for the simulated device */
 };
 
 static const struct group groups[] = {
-    {basic_scenarios, false},
-    {vmm_scenarios, false},
-    {stream_scenarios, false},
-    {memory_scenarios, false},
-    {capture_scenarios, false},
-    {capture_event_scenarios, false},
-    {capture_end_scenarios, false},
-    {capture_call_scenarios, false},
-    {capture_device_scenarios, true},
-    {graph_scenarios, false},
-    {graph_launch_scenarios, false},
-    {graph_update_scenarios, false},
-    {graph_update_device_scenarios, true},
+    {basic_scenarios, 0},
+    {vmm_scenarios, 0},
+    {stream_scenarios, 0},
+    {memory_scenarios, 0},
+    {capture_scenarios, 0},
+    {capture_event_scenarios, 0},
+    {capture_end_scenarios, 0},
+    {capture_call_scenarios, 0},
+    {capture_device_scenarios, 1},
+    {graph_scenarios, 0},
+    {graph_launch_scenarios, 0},
+    {graph_update_scenarios, 0},
+    {graph_update_device_scenarios, 1},
 };
 
-static const struct group self_groups[] = {{self_scenarios, false}};
+static const struct group self_groups[] = {{self_scenarios, 0}};
 
 struct counts {
     int run;
@@ -455,7 +439,7 @@ static void ask_simulated(const void *library)
     _exit(driver_load(library) == NULL && driver_simulated() ? 1 : 0);
 }
 
-static bool library_simulated(const struct options *options)
+static int library_simulated(const struct options *options)
 {
     struct child_end end;
     return child_run("probe", ask_simulated, options->library, options->limit_s, &end) &&
@@ -465,24 +449,22 @@ static bool library_simulated(const struct options *options)
 /* Runs or lists the scenarios; 0, or a code to end with because no scenario can run. */
 static int run_all(const struct options *options, struct counts *counts)
 {
-    bool simulated = !options->list && library_simulated(options);
+    int simulated = !options->list && library_simulated(options);
     const struct group *all = options->self_test ? self_groups : groups;
-    size_t count = options->self_test ? 1 : sizeof groups / sizeof groups[0];
+    size_t count = options->self_test ? 1 : sizeof(groups) / sizeof(groups[0]);
     for (size_t i = 0; i < count; i++) {
         const struct scenario *scenario = all[i].scenarios;
         for (; scenario->name != NULL && !(simulated && all[i].device_only); scenario++) {
-            if (options->only != NULL && strstr(scenario->name, options->only) == NULL) {
+            if (options->only != NULL && strstr(scenario->name, options->only) == NULL)
                 continue;
-            }
             counts->run++;
             if (options->list) {
                 printf("%s\n", scenario->name);
                 continue;
             }
             int code = in_child(scenario, options);
-            if (code != 0 && code != EXIT_DIFFERS && code != EXIT_HUNG) {
+            if (code != 0 && code != EXIT_DIFFERS && code != EXIT_HUNG)
                 return code;
-            }
             counts->differ += code == EXIT_DIFFERS;
             counts->hung += code == EXIT_HUNG;
         }
@@ -511,7 +493,7 @@ static void usage(FILE *out)
 }
 
 /* Whole seconds from 1 on. */
-static bool seconds_parse(const char *word, unsigned *seconds)
+static int seconds_parse(const char *word, unsigned *seconds)
 {
     char *end = NULL;
     errno = 0;
@@ -521,35 +503,33 @@ static bool seconds_parse(const char *word, unsigned *seconds)
            number <= 86400;
 }
 
-static bool options_parse(int count, char **words, struct options *options)
+static int options_parse(int count, char **words, struct options *options)
 {
-    memset(options, 0, sizeof *options);
+    memset(options, 0, sizeof(*options));
     options->limit_s = SCENARIO_SECONDS;
     for (int i = 1; i < count; i++) {
         if (strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0) {
             usage(stdout);
             exit(0);
         } else if (strcmp(words[i], "--list") == 0) {
-            options->list = true;
+            options->list = 1;
         } else if (strcmp(words[i], "--self-test") == 0) {
-            options->self_test = true;
+            options->self_test = 1;
         } else if (strcmp(words[i], "--only") == 0 && i + 1 < count) {
             options->only = words[++i];
         } else if (strcmp(words[i], "--limit") == 0 && i + 1 < count) {
-            if (!seconds_parse(words[++i], &options->limit_s)) {
-                return false;
-            }
+            if (!seconds_parse(words[++i], &options->limit_s))
+                return 0;
         } else if (words[i][0] == '-' || options->library != NULL) {
-            return false;
+            return 0;
         } else {
             options->library = words[i];
         }
     }
-    if (options->library != NULL && strcmp(options->library, "cuda") == 0) {
+    if (options->library != NULL && strcmp(options->library, "cuda") == 0)
         options->library = "libcuda.so.1";
-    } else if (options->library != NULL && strcmp(options->library, "sim") == 0) {
+    else if (options->library != NULL && strcmp(options->library, "sim") == 0)
         options->library = "libtenure_simcuda.so";
-    }
     return options->library != NULL || options->list;
 }
 
@@ -565,19 +545,16 @@ int main(int argc, char **argv)
     child_watch();
     double from = seconds_now();
     int code = options.list ? 0 : in_child(NULL, &options);
-    if (code == 0) {
+    if (code == 0)
         code = run_all(&options, &counts);
-    }
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     if (counts.run == 0) {
         fprintf(stderr, "conformance: no scenario's name contains '%s'\n", options.only);
         return EXIT_USAGE;
     }
-    if (!options.list) {
+    if (!options.list)
         fprintf(stderr, "conformance: %d scenarios, %d differ, %d hung, %.1f s\n", counts.run,
                 counts.differ, counts.hung, seconds_now() - from);
-    }
     return counts.hung != 0 ? EXIT_HUNG : counts.differ != 0 ? EXIT_DIFFERS : 0;
 }

@@ -10,7 +10,7 @@ static void alloc_and_free(void)
 {
     CUdeviceptr at = 0;
     expect("alloc", cu.MemAlloc(&at, 1000), CUDA_SUCCESS);
-    expect_yes("aligned", at % 256 == 0, true);
+    expect_yes("aligned", at % 256 == 0, 1);
     expect("free_inside", cu.MemFree(at + 256), CUDA_ERROR_INVALID_VALUE);
     expect("free", cu.MemFree(at), CUDA_SUCCESS);
     expect("free_again", cu.MemFree(at), CUDA_ERROR_INVALID_VALUE);
@@ -32,7 +32,7 @@ static void mem_free_waits(void)
     gate_close(gate, stream);
     watch_start(gate, WAITS_MS);
     expect("free", cu.MemFree(unrelated), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), true);
+    expect_yes("waited", watch_stop(gate), 1);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
 }
 
@@ -45,7 +45,7 @@ static void free_host_waits(void)
     gate_close(gate, stream);
     watch_start(gate, WAITS_MS);
     expect("free", cu.MemFreeHost(unrelated), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), true);
+    expect_yes("waited", watch_stop(gate), 1);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
 }
@@ -58,7 +58,7 @@ static void host_alloc_waits(void)
     gate_close(gate, stream);
     watch_start(gate, RETURNS_MS);
     expect("alloc", cu.MemHostAlloc(&unrelated, CHUNK, 0), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect("flags", cu.MemHostAlloc(&unrelated, CHUNK, 1024), CUDA_ERROR_INVALID_VALUE);
@@ -89,7 +89,7 @@ static void alloc_async(void)
     expect("empty", cu.MemAllocAsync(&at, 0, stream), CUDA_SUCCESS);
 }
 
-/* ---- Copies --------------------------------------------------------------------------------- */
+/* ---- copies --------------------------------------------------------------------------------- */
 
 /* Bytes in pageable memory that change after the call: which ones arrive? */
 static void pageable_source(void)
@@ -106,7 +106,7 @@ static void pageable_source(void)
     gate_close(gate, stream);
     watch_start(gate, RETURNS_MS);
     expect("copy", cu.MemcpyHtoDAsync(at, source, 1024, stream), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     memset(source, 2, 1024);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
@@ -126,7 +126,7 @@ static void pinned_source(void)
     gate_close(gate, stream);
     watch_start(gate, RETURNS_MS);
     expect("copy", cu.MemcpyHtoDAsync(at, source, 1024, stream), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     memset(source, 2, 1024);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
@@ -143,7 +143,7 @@ static void pageable_target(void)
     gate_close(gate, stream);
     watch_start(gate, WAITS_MS);
     expect("copy", cu.MemcpyDtoHAsync(target, at, 64, stream), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), true);
+    expect_yes("waited", watch_stop(gate), 1);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect_number("byte", target[63], 4);
@@ -158,13 +158,13 @@ static void synchronous_calls(void)
     gate_close(gate, NULL);
     watch_start(gate, RETURNS_MS);
     expect("set", cu.MemsetD8(at, 1, 64), CUDA_SUCCESS);
-    expect_yes("set_waited", watch_stop(gate), false);
+    expect_yes("set_waited", watch_stop(gate), 0);
     watch_start(gate, RETURNS_MS);
     expect("device_copy", cu.MemcpyDtoD(at + 64, at, 64), CUDA_SUCCESS);
-    expect_yes("device_copy_waited", watch_stop(gate), false);
+    expect_yes("device_copy_waited", watch_stop(gate), 0);
     watch_start(gate, WAITS_MS);
     expect("upload", cu.MemcpyHtoD(at, &byte, 1), CUDA_SUCCESS);
-    expect_yes("upload_waited", watch_stop(gate), true);
+    expect_yes("upload_waited", watch_stop(gate), 1);
     gate_open(gate);
     expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
     expect_number("byte", byte_at(at + 64), 1);
@@ -181,7 +181,7 @@ static void synchronous_copy_and_other_streams(void)
     gate_close(gate, stream);
     watch_start(gate, RETURNS_MS);
     expect("copy", cu.MemcpyDtoH(&byte, at, 1), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     expect_number("byte", byte, 8);
     gate_open(gate);
     expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
@@ -200,7 +200,7 @@ static void copy_arguments(void)
     expect("end", cu.CtxSynchronize(), CUDA_SUCCESS);
 }
 
-/* ---- Pointers ------------------------------------------------------------------------------- */
+/* ---- pointers ------------------------------------------------------------------------------- */
 
 static void pointer_report(CUdeviceptr at)
 {
@@ -263,7 +263,7 @@ static void pointer_of_block(void)
 }
 
 /* How many bytes are written over two kinds of garbage, of which no answer can be both. */
-static CUresult attribute_measured(bool listed, CUpointer_attribute attribute, CUdeviceptr at,
+static CUresult attribute_measured(int listed, CUpointer_attribute attribute, CUdeviceptr at,
                                    unsigned *bytes)
 {
     _Alignas(16) unsigned char data[2][32];
@@ -271,13 +271,12 @@ static CUresult attribute_measured(bool listed, CUpointer_attribute attribute, C
     *bytes = 0;
     for (int i = 0; i < 2; i++) {
         void *to = data[i];
-        memset(to, i == 0 ? 0xAB : 0x54, sizeof data[i]);
+        memset(to, i == 0 ? 0xAB : 0x54, sizeof(data[i]));
         result = listed ? cu.PointerGetAttributes(1, &attribute, &to, at)
                         : cu.PointerGetAttribute(to, attribute, at);
     }
-    for (unsigned i = 0; i < sizeof data[0]; i++) {
+    for (unsigned i = 0; i < sizeof(data[0]); i++)
         *bytes = data[0][i] != 0xAB || data[1][i] != 0x54 ? i + 1 : *bytes;
-    }
     return result;
 }
 
@@ -289,20 +288,19 @@ static void pointer_attribute_sizes(void)
     CUdeviceptr at = 0;
     need("alloc", cu.MemAlloc(&at, 1000));
     for (int listed = 0; listed < 2; listed++) {
-        for (unsigned number = 1; number <= sizeof sizes; number++) {
+        for (unsigned number = 1; number <= sizeof(sizes); number++) {
             char label[32];
             unsigned bytes;
             CUpointer_attribute attribute = (CUpointer_attribute)number;
-            bool refused =
-                number == sizeof sizes || attribute == (listed ? CU_POINTER_ATTRIBUTE_P2P_TOKENS
-                                                               : CU_POINTER_ATTRIBUTE_HOST_POINTER);
+            int refused = number == sizeof(sizes) ||
+                          attribute == (listed ? CU_POINTER_ATTRIBUTE_P2P_TOKENS
+                                               : CU_POINTER_ATTRIBUTE_HOST_POINTER);
             CUresult result = attribute_measured(listed != 0, attribute, at + 999, &bytes);
-            snprintf(label, sizeof label, "%s%u", listed ? "listed" : "single", number);
-            if (listed && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+            snprintf(label, sizeof(label), "%s%u", listed ? "listed" : "single", number);
+            if (listed && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
                 observe(label, result); /* of the one form only what it writes is known */
-            } else {
+            else
                 expect(label, result, refused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
-            }
             expect_number("bytes", bytes, listed && refused ? 0 : sizes[number - 1]);
         }
     }
@@ -315,7 +313,7 @@ static void pointer_flag_sizes_of_vmm(void)
                                                 CU_POINTER_ATTRIBUTE_MAPPED};
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     for (int listed = 0; listed < 2; listed++) {
-        for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        for (unsigned i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
             unsigned bytes;
             CUresult result = attribute_measured(listed != 0, flags[i], at, &bytes);
             expect(i == 0 ? "managed" : "mapped", result, CUDA_SUCCESS);
@@ -338,23 +336,23 @@ static void pointer_of_pageable(void)
 }
 
 const struct scenario memory_scenarios[] = {
-    {"alloc_and_free", alloc_and_free, false},
-    {"mem_free_waits", mem_free_waits, false},
-    {"free_host_waits", free_host_waits, false},
-    {"host_alloc_waits", host_alloc_waits, false},
-    {"alloc_async", alloc_async, false},
-    {"pageable_source", pageable_source, false},
-    {"pinned_source", pinned_source, false},
-    {"pageable_target", pageable_target, false},
-    {"synchronous_calls", synchronous_calls, false},
-    {"synchronous_copy_and_others", synchronous_copy_and_other_streams, false},
-    {"copy_arguments", copy_arguments, false},
-    {"pointer_of_vmm", pointer_of_vmm, false},
-    {"pointer_of_reservation", pointer_of_reservation, false},
-    {"pointer_of_block", pointer_of_block, false},
-    {"pointer_attribute_sizes", pointer_attribute_sizes, false},
-    {"pointer_flag_sizes_of_vmm", pointer_flag_sizes_of_vmm, false},
-    {"pointer_of_pinned", pointer_of_pinned, false},
-    {"pointer_of_pageable", pointer_of_pageable, false},
-    {NULL, NULL, false},
+    {"alloc_and_free", alloc_and_free, 0},
+    {"mem_free_waits", mem_free_waits, 0},
+    {"free_host_waits", free_host_waits, 0},
+    {"host_alloc_waits", host_alloc_waits, 0},
+    {"alloc_async", alloc_async, 0},
+    {"pageable_source", pageable_source, 0},
+    {"pinned_source", pinned_source, 0},
+    {"pageable_target", pageable_target, 0},
+    {"synchronous_calls", synchronous_calls, 0},
+    {"synchronous_copy_and_others", synchronous_copy_and_other_streams, 0},
+    {"copy_arguments", copy_arguments, 0},
+    {"pointer_of_vmm", pointer_of_vmm, 0},
+    {"pointer_of_reservation", pointer_of_reservation, 0},
+    {"pointer_of_block", pointer_of_block, 0},
+    {"pointer_attribute_sizes", pointer_attribute_sizes, 0},
+    {"pointer_flag_sizes_of_vmm", pointer_flag_sizes_of_vmm, 0},
+    {"pointer_of_pinned", pointer_of_pinned, 0},
+    {"pointer_of_pageable", pointer_of_pageable, 0},
+    {NULL, NULL, 0},
 };

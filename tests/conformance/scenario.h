@@ -11,7 +11,6 @@
 
 #include "driver.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +20,7 @@
 struct scenario {
     const char *name;
     void (*run)(void);
-    bool bare; /* starts before cuInit; otherwise device 0's primary context is current */
+    int bare; /* starts before cuInit; otherwise device 0's primary context is current */
 };
 
 extern const struct scenario vmm_scenarios[];
@@ -38,19 +37,19 @@ extern const struct scenario graph_launch_scenarios[];
 extern const struct scenario graph_update_scenarios[];
 extern const struct scenario graph_update_device_scenarios[]; /* not for the simulated device */
 
-/* ---- Results -------------------------------------------------------------------------------- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 void expect(const char *label, CUresult result, CUresult expected);
 void observe(const char *label, CUresult result);
 void expect_number(const char *label, unsigned long long number, unsigned long long expected);
 void observe_number(const char *label, unsigned long long number);
-void expect_yes(const char *label, bool answer, bool expected);
-void observe_yes(const char *label, bool answer);
+void expect_yes(const char *label, int answer, int expected);
+void observe_yes(const char *label, int answer);
 
 /* A step that has to work for the scenario to mean anything; otherwise it ends with the reason. */
 void need(const char *what, CUresult result);
 
-/* ---- Steps ---------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 CUmemAllocationProp chunk_property(void);
 CUmemGenericAllocationHandle chunk_create(size_t bytes);
@@ -61,23 +60,23 @@ CUstream stream_new(unsigned flags);
 CUevent event_new(unsigned flags);
 unsigned byte_at(CUdeviceptr at); /* through a synchronous copy */
 
-/*
- * A gate is a word of pinned memory that holds a stream up until it is opened. Gates are opened by
+/* A gate is a word of pinned memory that holds a stream up until it is opened. Gates are opened by
  * hand, or by a watchdog after a while, so that a call that waits does come back:
  *
  *   watch_start(gate, 300);  result = call();  waited = watch_stop(gate);
  *
  * watch_stop says whether the watchdog had opened the gate, that is whether the call waited; the
- * gate stays as it is.
- */
+ * gate stays as it is. */
 struct gate;
 struct gate *gate_new(void);
 void gate_close(struct gate *gate, CUstream stream); /* queues the wait */
 void gate_open(struct gate *gate);
 void watch_start(struct gate *gate, unsigned ms);
-bool watch_stop(struct gate *gate);
+int watch_stop(struct gate *gate);
 
-#define WAITS_MS 300u    /* for calls expected to wait */
-#define RETURNS_MS 60000u /* for calls expected to return at once, on a slow machine as well */
+enum {
+    WAITS_MS = 300,    /* for calls expected to wait */
+    RETURNS_MS = 60000 /* for calls expected to return at once, on a slow machine as well */
+};
 
 #endif

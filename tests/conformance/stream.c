@@ -59,7 +59,7 @@ static void wait_is_for_the_record_at_the_call(void)
     expect("copy", cu.MemcpyDtoDAsync(at + 64, at, 64, second), CUDA_SUCCESS);
     watch_start(gate, RETURNS_MS);
     expect("sync_second", cu.StreamSynchronize(second), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     expect("query", cu.EventQuery(event), CUDA_ERROR_NOT_READY);
     gate_open(gate);
     expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
@@ -90,9 +90,8 @@ static void stream_order(void)
 {
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
-    for (unsigned i = 1; i <= 100; i++) {
+    for (unsigned i = 1; i <= 100; i++)
         need("set", cu.MemsetD8Async(at, (unsigned char)i, CHUNK, stream));
-    }
     expect("copy", cu.MemcpyDtoDAsync(at + 1, at, 1, stream), CUDA_SUCCESS);
     expect("set_words", cu.MemsetD32Async(at + 64, 0x01020304, 4, stream), CUDA_SUCCESS);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
@@ -122,7 +121,7 @@ static void legacy_stream(void)
     expect("separate_sync", cu.StreamSynchronize(separate), CUDA_SUCCESS);
     expect("legacy_query", cu.EventQuery(legacy_done), CUDA_ERROR_NOT_READY);
     expect("after_query", cu.EventQuery(after_done), CUDA_ERROR_NOT_READY);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     gate_open(gate);
     expect("sync", cu.CtxSynchronize(), CUDA_SUCCESS);
     expect("legacy_done", cu.EventQuery(legacy_done), CUDA_SUCCESS);
@@ -139,10 +138,10 @@ static void legacy_stream_asked(void)
     expect("query_per_thread", cu.StreamQuery(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
     watch_start(gate, RETURNS_MS);
     expect("sync_per_thread", cu.StreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
-    expect_yes("sync_per_thread_waited", watch_stop(gate), false);
+    expect_yes("sync_per_thread_waited", watch_stop(gate), 0);
     watch_start(gate, WAITS_MS);
     expect("sync", cu.StreamSynchronize(NULL), CUDA_SUCCESS);
-    expect_yes("sync_waited", watch_stop(gate), true);
+    expect_yes("sync_waited", watch_stop(gate), 1);
     gate_open(gate);
     expect("end", cu.CtxSynchronize(), CUDA_SUCCESS);
 }
@@ -162,7 +161,7 @@ static void destroy_with_work(void)
     expect("event_destroy", cu.EventDestroy(other), CUDA_SUCCESS);
     expect("stream_destroy", cu.StreamDestroy(stream), CUDA_SUCCESS);
     expect("event_query", cu.EventQuery(event), CUDA_ERROR_NOT_READY);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     gate_open(gate);
     expect("event_sync", cu.EventSynchronize(event), CUDA_SUCCESS);
     expect_number("byte", byte_at(at), 3);
@@ -180,10 +179,10 @@ static void stream_ids(void)
     CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
     expect("next_id", cu.StreamGetId(second, &second_id), CUDA_SUCCESS);
     observe_yes("handle_recycled", first == second);
-    expect_yes("ids_differ", first_id != second_id, true);
+    expect_yes("ids_differ", first_id != second_id, 1);
     expect("legacy_id", cu.StreamGetId(NULL, &legacy_id), CUDA_SUCCESS);
     expect("named_legacy_id", cu.StreamGetId(CU_STREAM_LEGACY, &named_id), CUDA_SUCCESS);
-    expect_yes("legacy_ids_same", legacy_id == named_id, true);
+    expect_yes("legacy_ids_same", legacy_id == named_id, 1);
     observe_number("legacy_id", legacy_id > 16 ? 99 : legacy_id);
     expect("create_null", cu.StreamCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
     expect("create_flags", cu.StreamCreate(&first, 64), CUDA_ERROR_INVALID_VALUE);
@@ -207,7 +206,7 @@ static void elapsed_time(void)
     gate_open(gate);
     need("sync", cu.StreamSynchronize(stream));
     expect("ready", cu.EventElapsedTime(&ms, begin, end), CUDA_SUCCESS);
-    expect_yes("positive", ms >= 0, true);
+    expect_yes("positive", ms >= 0, 1);
     expect("untimed", cu.EventElapsedTime(&ms, begin, untimed), CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -261,18 +260,18 @@ static void capture_status(void)
 }
 
 const struct scenario stream_scenarios[] = {
-    {"event_rules", event_rules, false},
-    {"event_recorded_again", event_recorded_again, false},
-    {"wait_is_for_the_record_at_the_call", wait_is_for_the_record_at_the_call, false},
-    {"wait_orders_streams", wait_orders_streams, false},
-    {"stream_order", stream_order, false},
-    {"legacy_stream", legacy_stream, false},
-    {"legacy_stream_asked", legacy_stream_asked, false},
-    {"destroy_with_work", destroy_with_work, false},
-    {"stream_ids", stream_ids, false},
-    {"elapsed_time", elapsed_time, false},
-    {"value_arguments", value_arguments, false},
-    {"host_functions", host_functions, false},
-    {"capture_status", capture_status, false},
-    {NULL, NULL, false},
+    {"event_rules", event_rules, 0},
+    {"event_recorded_again", event_recorded_again, 0},
+    {"wait_is_for_the_record_at_the_call", wait_is_for_the_record_at_the_call, 0},
+    {"wait_orders_streams", wait_orders_streams, 0},
+    {"stream_order", stream_order, 0},
+    {"legacy_stream", legacy_stream, 0},
+    {"legacy_stream_asked", legacy_stream_asked, 0},
+    {"destroy_with_work", destroy_with_work, 0},
+    {"stream_ids", stream_ids, 0},
+    {"elapsed_time", elapsed_time, 0},
+    {"value_arguments", value_arguments, 0},
+    {"host_functions", host_functions, 0},
+    {"capture_status", capture_status, 0},
+    {NULL, NULL, 0},
 };

@@ -65,7 +65,7 @@ static void reserve_arguments(void)
            CUDA_ERROR_INVALID_VALUE);
     expect("small_alignment", cu.MemAddressReserve(&at, CHUNK, 4096, 0, 0), CUDA_SUCCESS);
     expect("large", cu.MemAddressReserve(&at, (size_t)8 << 40, 0, 0, 0), CUDA_SUCCESS);
-    expect_yes("large_aligned", at % CHUNK == 0, true);
+    expect_yes("large_aligned", at % CHUNK == 0, 1);
     expect("free_part", cu.MemAddressFree(at, CHUNK), CUDA_ERROR_INVALID_VALUE);
     expect("free", cu.MemAddressFree(at, (size_t)8 << 40), CUDA_SUCCESS);
     expect("free_again", cu.MemAddressFree(at, (size_t)8 << 40), CUDA_ERROR_INVALID_VALUE);
@@ -74,7 +74,7 @@ static void reserve_arguments(void)
     expect("hinted", cu.MemAddressReserve(&at, 4 * CHUNK, 0, hint, 0), CUDA_SUCCESS);
     observe_yes("hint_taken", at == hint);
     expect("aligned", cu.MemAddressReserve(&at, CHUNK, (size_t)1 << 30, 0, 0), CUDA_SUCCESS);
-    expect_yes("is_aligned", at % ((size_t)1 << 30) == 0, true);
+    expect_yes("is_aligned", at % ((size_t)1 << 30) == 0, 1);
 }
 
 /* A handle is mapped whole. */
@@ -129,12 +129,11 @@ static void set_access_ranges(void)
 {
     CUdeviceptr at = reserve(8 * CHUNK);
     CUmemAccessDesc access;
-    memset(&access, 0, sizeof access);
+    memset(&access, 0, sizeof(access));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         need("map", cu.MemMap(at + i * CHUNK, CHUNK, 0, chunk_create(CHUNK), 0));
-    }
     need("map", cu.MemMap(at + 5 * CHUNK, 2 * CHUNK, 0, chunk_create(2 * CHUNK), 0));
     unsigned long long flags = 99;
     expect("get_before", cu.MemGetAccess(&flags, &access.location, at), CUDA_SUCCESS);
@@ -190,7 +189,7 @@ static void alias_without_wait(void)
     expect("set_second", cu.MemsetD8Async(second, 2, CHUNK / 2, stream), CUDA_SUCCESS);
     expect("record", cu.EventRecord(event, stream), CUDA_SUCCESS);
     expect("query", cu.EventQuery(event), CUDA_ERROR_NOT_READY);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
     expect_number("low", byte_at(first), 2);
@@ -208,7 +207,7 @@ static void release_while_mapped(void)
     expect("release", cu.MemRelease(handle), CUDA_SUCCESS);
     expect_number("byte", byte_at(at), 7);
     expect("retain", cu.MemRetainAllocationHandle(&again, (void *)(uintptr_t)at), CUDA_SUCCESS);
-    expect_yes("same_handle", again == handle, true);
+    expect_yes("same_handle", again == handle, 1);
     expect("release_retained", cu.MemRelease(again), CUDA_SUCCESS);
     expect("unmap", cu.MemUnmap(at, CHUNK), CUDA_SUCCESS);
     expect("retain_unmapped", cu.MemRetainAllocationHandle(&again, (void *)(uintptr_t)at),
@@ -251,7 +250,7 @@ static void calls_that_do_not_wait(void)
     expect("mem_alloc", cu.MemAlloc(&block, CHUNK), CUDA_SUCCESS);
     expect("alloc_async", cu.MemAllocAsync(&block, CHUNK, other), CUDA_SUCCESS);
     expect("free_async", cu.MemFreeAsync(block, other), CUDA_SUCCESS);
-    expect_yes("waited", watch_stop(gate), false);
+    expect_yes("waited", watch_stop(gate), 0);
     expect("query", cu.StreamQuery(stream), CUDA_ERROR_NOT_READY);
     gate_open(gate);
     expect("sync", cu.StreamSynchronize(stream), CUDA_SUCCESS);
@@ -273,7 +272,7 @@ static void share_in_process(void)
            cu.MemImportFromShareableHandle(&imported, (void *)(intptr_t)descriptor,
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
            CUDA_SUCCESS);
-    expect_yes("same_handle", imported == handle, false);
+    expect_yes("same_handle", imported == handle, 0);
     expect("close", close(descriptor) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM,
            CUDA_SUCCESS);
     expect("map", cu.MemMap(second, CHUNK, 0, imported, 0), CUDA_SUCCESS);
@@ -291,11 +290,11 @@ static void memory_accounting(void)
     need("info", cu.MemGetInfo(&before, &total));
     CUmemGenericAllocationHandle handle = chunk_create(64 * CHUNK);
     need("info", cu.MemGetInfo(&after, &total));
-    expect_yes("charged", before - after >= 64 * CHUNK, true);
+    expect_yes("charged", before - after >= 64 * CHUNK, 1);
     expect_number("chunks", (before - after) / CHUNK, 64);
     expect("release", cu.MemRelease(handle), CUDA_SUCCESS);
     need("info", cu.MemGetInfo(&after, &total));
-    expect_yes("given_back", before == after, true);
+    expect_yes("given_back", before == after, 1);
 }
 
 /* Work on memory that is mapped without access: where does the error show? */
@@ -328,23 +327,23 @@ static void overrun(void)
 }
 
 const struct scenario vmm_scenarios[] = {
-    {"granularity", granularity, false},
-    {"create_arguments", create_arguments, false},
-    {"reserve_arguments", reserve_arguments, false},
-    {"map_whole_only", map_whole_only, false},
-    {"unmap_whole_only", unmap_whole_only, false},
-    {"unmap_with_holes", unmap_with_holes, false},
-    {"set_access_ranges", set_access_ranges, false},
-    {"alias", alias, false},
-    {"alias_without_wait", alias_without_wait, false},
-    {"release_while_mapped", release_while_mapped, false},
-    {"release_twice", release_twice, false},
-    {"free_mapped_reservation", free_mapped_reservation, false},
-    {"calls_that_do_not_wait", calls_that_do_not_wait, false},
-    {"share_in_process", share_in_process, false},
-    {"memory_accounting", memory_accounting, false},
-    {"no_access", no_access, false},
-    {"not_mapped", not_mapped, false},
-    {"overrun", overrun, false},
-    {NULL, NULL, false},
+    {"granularity", granularity, 0},
+    {"create_arguments", create_arguments, 0},
+    {"reserve_arguments", reserve_arguments, 0},
+    {"map_whole_only", map_whole_only, 0},
+    {"unmap_whole_only", unmap_whole_only, 0},
+    {"unmap_with_holes", unmap_with_holes, 0},
+    {"set_access_ranges", set_access_ranges, 0},
+    {"alias", alias, 0},
+    {"alias_without_wait", alias_without_wait, 0},
+    {"release_while_mapped", release_while_mapped, 0},
+    {"release_twice", release_twice, 0},
+    {"free_mapped_reservation", free_mapped_reservation, 0},
+    {"calls_that_do_not_wait", calls_that_do_not_wait, 0},
+    {"share_in_process", share_in_process, 0},
+    {"memory_accounting", memory_accounting, 0},
+    {"no_access", no_access, 0},
+    {"not_mapped", not_mapped, 0},
+    {"overrun", overrun, 0},
+    {NULL, NULL, 0},
 };

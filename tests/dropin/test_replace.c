@@ -49,7 +49,7 @@ static tnr_stats stats_now(void)
     return stats;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static void serves_and_frees(void **state)
 {
@@ -160,7 +160,7 @@ static void memory_info(void **state)
     assert_cuda(cudaFree(block));
 }
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 static void errors(void **state)
 {
@@ -218,7 +218,7 @@ static void without_tenure(void **state)
     assert_cuda(cudaStreamDestroy(stream));
 }
 
-/* ---- what is announced ----------------------------------------------------------------------- */
+/* ---- what is announced ---------------------------------------------------------------------- */
 
 /* Tenure knows the order from the events alone: nothing is asked and nothing waits. */
 static void order_is_known(void **state)
@@ -284,7 +284,7 @@ static void streams_end(void **state)
     assert_cuda(cudaDeviceSynchronize());
 }
 
-/* ---- captures -------------------------------------------------------------------------------- */
+/* ---- captures ------------------------------------------------------------------------------- */
 
 static void captures(void **state)
 {

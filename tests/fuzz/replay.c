@@ -102,10 +102,9 @@ int main(int argc, char **argv)
     random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     printf("TENURE_TEST_SEED=%llu\n", (unsigned long long)random_state);
     fflush(stdout);
-    for (size_t i = 0; i < files_count; i++) {
+    for (size_t i = 0; i < files_count; i++)
         for (size_t length = 0; length <= files[i].count; length++, runs++)
             run(files[i].bytes, length);
-    }
     time_t end = time(NULL) + atol(argv[1]);
     while (time(NULL) < end) {
         const seed_file *one = &files[below(files_count)];

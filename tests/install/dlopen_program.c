@@ -30,7 +30,7 @@ static void find(void *library, const char *name, void *function_pointer)
         fprintf(stderr, "%s is not in the library: %s\n", name, dlerror());
         exit(1);
     }
-    memcpy(function_pointer, &symbol, sizeof symbol);
+    memcpy(function_pointer, &symbol, sizeof(symbol));
 }
 
 static void *use(void *number)

@@ -26,7 +26,7 @@
 
 enum { STREAMS = 5, BLOCKS = 12, STEPS = 150, READS_MAX = STEPS, EDGE = 512 };
 
-static uint64_t seeds = 1500; /* the first argument of the program */
+static uint64_t seeds = 1500;   /* the first argument of the program */
 static uint64_t seed_first = 1; /* the second */
 static uint64_t random_state;
 
@@ -77,8 +77,7 @@ static void block_allocate(int b, int value)
 static void block_read(int b, int reader)
 {
     unsigned char *target = pinned + reads_count * EDGE;
-    const unsigned char *from =
-        draw(2) ? blocks[b].ptr : blocks[b].ptr + blocks[b].bytes - EDGE;
+    const unsigned char *from = draw(2) ? blocks[b].ptr : blocks[b].ptr + blocks[b].bytes - EDGE;
     tnr_moment before = tnr_moment_now();
     assert_int_equal(cuStreamWaitEvent(streams[reader], blocks[b].ready, 0), CUDA_SUCCESS);
     if (draw(2))

@@ -45,8 +45,8 @@ typedef struct worker {
 
 static void block_make(worker *w, size_t slot)
 {
-    tnr_stream stream = unit_below(&w->random, 2) ? w->own
-                                                  : shared_streams[unit_below(&w->random, 4)];
+    tnr_stream stream =
+        unit_below(&w->random, 2) ? w->own : shared_streams[unit_below(&w->random, 4)];
     size_t bytes = 4096 + (size_t)unit_below(&w->random, BYTES_MAX);
     void *ptr;
     tnr_status status = tnr_malloc(&ptr, bytes, 0, stream);
@@ -61,8 +61,8 @@ static void block_make(worker *w, size_t slot)
 
 static void block_use(worker *w, size_t slot)
 {
-    tnr_stream stream = unit_below(&w->random, 2) ? w->own
-                                                  : shared_streams[unit_below(&w->random, 4)];
+    tnr_stream stream =
+        unit_below(&w->random, 2) ? w->own : shared_streams[unit_below(&w->random, 4)];
     int is_first = unit_below(&w->random, 2) != 0;
     if (is_first)
         assert_ok(tnr_record_stream(shared[slot].ptr, stream));

@@ -154,10 +154,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     CALL(stream_synchronize, (stream));
 }
 
-/*
- * As the real one: the driver's answers go into variables that were not set before, and a flag is
- * read as the four bytes that the driver writes.
- */
+/* As the real one: the driver's answers go into variables that were not set before, and a flag is
+ * read as the four bytes that the driver writes. */
 static CUresult describe(cudaPointerAttributes *told, const void *address)
 {
     struct {

@@ -19,14 +19,14 @@ static void settings_apply(const char *first, va_list more)
 {
     char name[64];
     (void)simcuda_reset();
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(name, sizeof name, "TENURE_SIM_%s", names[i]);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(name, sizeof(name), "TENURE_SIM_%s", names[i]);
         unsetenv(name);
     }
     for (const char *setting = first; setting != NULL; setting = va_arg(more, const char *)) {
         const char *value = strchr(setting, '=');
         assert_non_null(value);
-        snprintf(name, sizeof name, "TENURE_SIM_%.*s", (int)(value - setting), setting);
+        snprintf(name, sizeof(name), "TENURE_SIM_%.*s", (int)(value - setting), setting);
         setenv(name, value + 1, 1);
     }
 }
@@ -65,7 +65,7 @@ CUcontext fixture_context(void)
 CUmemAllocationProp device_property(int device)
 {
     CUmemAllocationProp property;
-    memset(&property, 0, sizeof property);
+    memset(&property, 0, sizeof(property));
     property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     property.location.id = device;
@@ -84,7 +84,7 @@ CUmemGenericAllocationHandle chunk_create(size_t bytes)
 void chunk_access(CUdeviceptr at, size_t bytes)
 {
     CUmemAccessDesc access;
-    memset(&access, 0, sizeof access);
+    memset(&access, 0, sizeof(access));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     assert_ok(cuMemSetAccess(at, bytes, &access, 1));
@@ -103,11 +103,10 @@ CUdeviceptr chunk_mapped(size_t bytes, CUmemGenericAllocationHandle *handle)
     CUdeviceptr at = reserve(bytes);
     assert_ok(cuMemMap(at, bytes, 0, made, 0));
     chunk_access(at, bytes);
-    if (handle != NULL) {
+    if (handle != NULL)
         *handle = made;
-    } else {
+    else
         assert_ok(cuMemRelease(made));
-    }
     return at;
 }
 

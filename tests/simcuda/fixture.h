@@ -22,10 +22,8 @@
 #define assert_result(call, expected) assert_int_equal((call), (expected))
 #define assert_ok(call) assert_int_equal((call), CUDA_SUCCESS)
 
-/*
- * Resets, sets TENURE_SIM_<name> from "NAME=value" strings up to a null and clears the others.
- * fixture_settings stops before cuInit; fixture_start also makes a context current.
- */
+/* Resets, sets TENURE_SIM_<name> from "NAME=value" strings up to a null and clears the others.
+ * fixture_settings stops before cuInit; fixture_start also makes a context current. */
 void fixture_settings(const char *first, ...);
 void fixture_start(const char *first, ...);
 
@@ -51,7 +49,7 @@ volatile uint32_t *gate_new(void);
 void gate_close(CUstream stream, volatile uint32_t *gate); /* queues a wait for 1 */
 void gate_open(volatile uint32_t *gate);
 
-/* Runs body(data) in a child; true if it ended normally with status 0. */
+/* Runs body(data) in a child; 1 if it ended normally with status 0. */
 int survives(void (*body)(void *data), void *data);
 
 /* Programs that race on purpose really do in `threads` mode, and ThreadSanitizer would say so. */

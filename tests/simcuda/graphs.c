@@ -68,7 +68,7 @@ CUgraphNode copy_node(CUgraph graph, CUdeviceptr to, CUdeviceptr from, size_t by
     CUgraphNode node = NULL;
     struct after after = after_of(a, b);
     CUDA_MEMCPY3D ask;
-    memset(&ask, 0, sizeof ask);
+    memset(&ask, 0, sizeof(ask));
     ask.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     ask.srcDevice = from;
     ask.dstMemoryType = CU_MEMORYTYPE_DEVICE;

@@ -23,7 +23,7 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 
-/* ---- Steps ---------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 struct capture {
     CUstreamCaptureStatus status;
@@ -37,7 +37,7 @@ struct capture {
 static struct capture info(CUstream stream)
 {
     struct capture capture;
-    memset(&capture, 0, sizeof capture);
+    memset(&capture, 0, sizeof(capture));
     assert_ok(cuStreamGetCaptureInfo_v3(stream, &capture.status, &capture.id, &capture.graph,
                                         &capture.nodes, &capture.edges, &capture.count));
     return capture;
@@ -52,11 +52,10 @@ static CUresult end(CUstream stream)
 {
     CUgraph graph = (CUgraph)(uintptr_t)1;
     CUresult result = cuStreamEndCapture(stream, &graph);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         assert_ok(cuGraphDestroy(graph));
-    } else {
+    else
         assert_null(graph);
-    }
     return result;
 }
 
@@ -108,7 +107,7 @@ static void launch(CUgraph graph, CUstream stream)
     assert_ok(cuGraphExecDestroy(exec));
 }
 
-/* ---- Beginning and ending ------------------------------------------------------------------- */
+/* ---- beginning and ending ------------------------------------------------------------------- */
 
 static void test_begin_and_end(void **state)
 {
@@ -204,7 +203,7 @@ static void test_runs_nothing(void **state)
     assert_ok(cuGraphDestroy(graph));
 }
 
-/* ---- Several streams ------------------------------------------------------------------------ */
+/* ---- several streams ------------------------------------------------------------------------ */
 
 static void test_fork_and_join(void **state)
 {
@@ -316,7 +315,7 @@ static void test_long_capture(void **state)
     assert_ok(cuGraphDestroy(graph));
 }
 
-/* ---- Waits across --------------------------------------------------------------------------- */
+/* ---- waits across --------------------------------------------------------------------------- */
 
 static void test_isolation(void **state)
 {
@@ -354,7 +353,7 @@ static void test_merge(void **state)
     assert_int_equal(end(first), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-/* ---- Events --------------------------------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------------------------- */
 
 static void test_event_asked(void **state)
 {
@@ -475,7 +474,7 @@ static void test_external_events(void **state)
     assert_ok(cuGraphDestroy(graph));
 }
 
-/* ---- The legacy stream ---------------------------------------------------------------------- */
+/* ---- the legacy stream ---------------------------------------------------------------------- */
 
 static void test_implicit(void **state)
 {
@@ -519,7 +518,7 @@ static void test_implicit(void **state)
     assert_ok(cuMemsetD8Async(at, 1, 16, NULL));
 }
 
-/* ---- Invalid captures ----------------------------------------------------------------------- */
+/* ---- invalid captures ----------------------------------------------------------------------- */
 
 static void test_invalid(void **state)
 {
@@ -620,7 +619,7 @@ static void test_unsupported(void **state)
     assert_ok(cuMemFreeAsync(block, stream)); /* still there */
 }
 
-/* ---- Things destroyed ----------------------------------------------------------------------- */
+/* ---- things destroyed ----------------------------------------------------------------------- */
 
 static void test_destroyed(void **state)
 {
@@ -653,9 +652,8 @@ static void test_reset_during_capture(void **state)
         CUstream streams[4];
         CUdeviceptr at = chunk_mapped(CHUNK, NULL);
         CUevent event = event_new();
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             streams[i] = stream_new(CU_STREAM_NON_BLOCKING);
-        }
         begin(streams[0]);
         begin(streams[1]);
         set(streams[0], at, 1);
@@ -677,7 +675,7 @@ static void test_reset_during_capture(void **state)
     }
 }
 
-/* ---- Dependencies by hand ------------------------------------------------------------------- */
+/* ---- dependencies by hand ------------------------------------------------------------------- */
 
 static void test_update_dependencies(void **state)
 {

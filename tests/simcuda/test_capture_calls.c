@@ -11,7 +11,6 @@
 #include "fixture.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 
 enum { GLOBAL, LOCAL, RELAXED, MODES };
@@ -27,7 +26,7 @@ static CUstreamCaptureStatus status(CUstream stream)
     return status;
 }
 
-/* ---- Calls that a mode forbids -------------------------------------------------------------- */
+/* ---- calls that a mode forbids -------------------------------------------------------------- */
 
 /* Things made before a capture. */
 struct lab {
@@ -47,7 +46,7 @@ static void lab_start(struct lab *lab)
 {
     static const char image[] = "any";
     fixture_start(NULL);
-    memset(lab, 0, sizeof *lab);
+    memset(lab, 0, sizeof(*lab));
     lab->stream = stream_new(CU_STREAM_NON_BLOCKING);
     lab->other = stream_new(CU_STREAM_NON_BLOCKING);
     lab->done = event_new();
@@ -119,7 +118,7 @@ static const struct named_call forbidden[] = {FORBIDDEN(ROW)};
 static const struct named_call safe[] = {SAFE(ROW)};
 
 /* One call while one capture of the mode is under way. */
-static void call_during(const struct named_call *row, int mode, bool allowed)
+static void call_during(const struct named_call *row, int mode, int allowed)
 {
     struct lab lab;
     lab_start(&lab);
@@ -128,26 +127,22 @@ static void call_during(const struct named_call *row, int mode, bool allowed)
     CUresult ended = cuStreamEndCapture(lab.stream, NULL);
     CUresult wanted = allowed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     CUresult wanted_end = allowed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (result != wanted || ended != wanted_end) {
+    if (result != wanted || ended != wanted_end)
         print_message("%s in mode %d: %d, then %d\n", row->name, mode, (int)result, (int)ended);
-    }
     assert_result(result, wanted);
     assert_result(ended, wanted_end);
-    if (!allowed) {
+    if (!allowed)
         assert_ok(row->call(&lab)); /* the refused call had done nothing */
-    }
 }
 
 static void test_modes(void **state)
 {
     (void)state;
     for (int mode = GLOBAL; mode < MODES; mode++) {
-        for (size_t i = 0; i < sizeof forbidden / sizeof forbidden[0]; i++) {
+        for (size_t i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++)
             call_during(&forbidden[i], mode, mode == RELAXED);
-        }
-        for (size_t i = 0; i < sizeof safe / sizeof safe[0]; i++) {
-            call_during(&safe[i], mode, true);
-        }
+        for (size_t i = 0; i < sizeof(safe) / sizeof(safe[0]); i++)
+            call_during(&safe[i], mode, 1);
     }
 }
 
@@ -178,14 +173,13 @@ static void test_context_synchronize(void **state)
         assert_ok(cuStreamBeginCapture(streams[mode], modes[mode]));
     }
     assert_result(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    for (int mode = GLOBAL; mode < MODES; mode++) {
+    for (int mode = GLOBAL; mode < MODES; mode++)
         assert_result(cuStreamEndCapture(streams[mode], NULL),
                       CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    }
     assert_ok(cuCtxSynchronize());
 }
 
-/* ---- Threads -------------------------------------------------------------------------------- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 struct errand {
     void (*run)(struct errand *errand);
@@ -198,9 +192,8 @@ static void *errand_main(void *argument)
 {
     struct errand *errand = argument;
     errand->result = cuCtxSetCurrent(fixture_context());
-    if (errand->result == CUDA_SUCCESS) {
+    if (errand->result == CUDA_SUCCESS)
         errand->run(errand);
-    }
     return NULL;
 }
 
@@ -227,9 +220,8 @@ static void errand_alloc(struct errand *errand)
     CUdeviceptr at = 0;
     CUstreamCaptureMode mode = errand->mode;
     errand->result = cuThreadExchangeStreamCaptureMode(&mode);
-    if (errand->result == CUDA_SUCCESS) {
+    if (errand->result == CUDA_SUCCESS)
         errand->result = cuMemAlloc(&at, 64);
-    }
 }
 
 /* Every mode of a capture, of a thread, and of which thread began the capture. */
@@ -241,7 +233,7 @@ static void test_thread_modes(void **state)
         for (int thread = GLOBAL; thread < MODES; thread++) {
             CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
             struct errand alloc = {.run = errand_alloc, .mode = modes[thread]};
-            bool refused = capture == GLOBAL && thread == GLOBAL;
+            int refused = capture == GLOBAL && thread == GLOBAL;
             assert_ok(cuStreamBeginCapture(stream, modes[capture]));
             assert_result(elsewhere(&alloc),
                           refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
@@ -305,8 +297,7 @@ static void test_wrong_thread(void **state)
     }
 }
 
-#define THREADS 4
-#define ROUNDS 50
+enum { THREADS = 4, ROUNDS = 50 };
 
 /* Captures a fork and a join, replays it, and allocates outside; again and again. */
 static void errand_capture(struct errand *errand)
@@ -334,7 +325,7 @@ static void errand_capture(struct errand *errand)
         assert_ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
         assert_ok(cuGraphLaunch(exec, stream));
         unsigned char bytes[192] = {0};
-        assert_ok(cuMemcpyDtoHAsync(bytes, at, sizeof bytes, stream));
+        assert_ok(cuMemcpyDtoHAsync(bytes, at, sizeof(bytes), stream));
         assert_ok(cuStreamSynchronize(stream));
         assert_true(bytes[0] == round && bytes[64] == round && bytes[191] == round);
         assert_ok(cuGraphExecDestroy(exec));
@@ -362,7 +353,7 @@ static void test_threads_capture_at_once(void **state)
     assert_int_equal(simcuda_violations(), 0);
 }
 
-/* ---- Together with the rest ----------------------------------------------------------------- */
+/* ---- together with the rest ----------------------------------------------------------------- */
 
 static void quiet(const simcuda_report *report, void *data)
 {
@@ -420,9 +411,8 @@ static void test_races_between_branches(void **state)
         assert_ok(cuStreamWaitEvent(side, event, 0));
         assert_ok(cuMemsetD8Async(at, 1, 64, side));
         assert_ok(cuEventRecord(event, side));
-        if (joined) {
+        if (joined)
             assert_ok(cuStreamWaitEvent(stream, event, 0));
-        }
         assert_ok(cuMemsetD8Async(at, 2, 64, stream));
         assert_ok(cuStreamWaitEvent(stream, event, 0));
         assert_ok(cuStreamEndCapture(stream, &graph));
@@ -487,7 +477,7 @@ static void test_found_by_name(void **state)
         {"cuStreamGetCaptureInfo", 12030},
     };
     fixture_start(NULL);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         void *function = NULL;
         void *per_thread = NULL;
         CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -506,7 +496,7 @@ static void test_found_by_name(void **state)
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     assert_ok(cuGetProcAddress_v2("cuStreamBeginCapture", &function, 12000,
                                   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &found));
-    memcpy(&own_begin, &function, sizeof own_begin);
+    memcpy(&own_begin, &function, sizeof(own_begin));
     assert_ok(own_begin(NULL, CU_STREAM_CAPTURE_MODE_RELAXED)); /* the thread's own stream */
     assert_ok(cuStreamIsCapturing(CU_STREAM_PER_THREAD, &asked));
     assert_int_equal(asked, CU_STREAM_CAPTURE_STATUS_ACTIVE);

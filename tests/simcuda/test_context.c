@@ -43,9 +43,8 @@ static void call_in_child(void *data)
     int number = 0;
     (void)data;
     if (cuDeviceGetCount(&number) != CUDA_ERROR_NOT_INITIALIZED ||
-        cuInit(0) != CUDA_ERROR_NOT_INITIALIZED) {
+        cuInit(0) != CUDA_ERROR_NOT_INITIALIZED)
         _exit(1);
-    }
 }
 
 static void test_fork(void **state)
@@ -79,8 +78,8 @@ static void test_devices(void **state)
     assert_result(cuDeviceGet(NULL, 0), CUDA_ERROR_INVALID_VALUE);
     assert_ok(cuDeviceGetUuid(&first, 0));
     assert_ok(cuDeviceGetUuid(&second, 1));
-    assert_memory_not_equal(&first, &second, sizeof first);
-    assert_ok(cuDeviceGetName(name, sizeof name, 0));
+    assert_memory_not_equal(&first, &second, sizeof(first));
+    assert_ok(cuDeviceGetName(name, sizeof(name), 0));
     assert_non_null(strstr(name, "simulated"));
     assert_ok(cuDeviceTotalMem(&bytes, 0));
     assert_true(bytes == (size_t)139 << 30);

@@ -12,7 +12,6 @@
 #include "graphs.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +19,9 @@
 static const char *const schedules[] = {"SCHEDULE=lazy", "SCHEDULE=eager", "SCHEDULE=random",
                                         "SCHEDULE=threads"};
 
-/* ---- Order ---------------------------------------------------------------------------------- */
+/* ---- order ---------------------------------------------------------------------------------- */
 
-#define MARKS 6
+enum { MARKS = 6 };
 
 static atomic_int mark_count;
 static int marks[MARKS];
@@ -37,15 +36,14 @@ static unsigned order_of(const char *schedule, unsigned seed)
 {
     static int number[MARKS] = {0, 1, 2, 3, 4, 5};
     char text[32];
-    (void)snprintf(text, sizeof text, "SEED=%u", seed);
+    (void)snprintf(text, sizeof(text), "SEED=%u", seed);
     fixture_start(schedule, text, "RESERVE=64G", NULL);
     atomic_store(&mark_count, 0);
     CUgraph graph = graph_new();
     CUgraphNode top = host_node(graph, mark, &number[0], NULL, NULL);
     CUgraphNode middle[3];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         middle[i] = host_node(graph, mark, &number[i + 1], top, NULL);
-    }
     CUgraphNode bottom = host_node(graph, mark, &number[4], middle[0], middle[1]);
     assert_ok(cuGraphAddDependencies(graph, &middle[2], &bottom, NULL, 1));
     (void)host_node(graph, mark, &number[5], NULL, NULL);
@@ -77,18 +75,16 @@ static void test_orders(void **state)
         for (unsigned seed = 0; seed < 512; seed++) {
             unsigned order = order_of(schedules[s], seed);
             unsigned i = 0;
-            while (i < distinct && seen[i] != order) {
+            while (i < distinct && seen[i] != order)
                 i++;
-            }
             seen[i] = order;
             distinct += i == distinct;
         }
         assert_in_range(distinct, wanted[s], 36);
         assert_int_equal(order_of(schedules[s], 7), order_of(schedules[s], 7));
     }
-    for (unsigned i = 0; i < 20; i++) {
+    for (unsigned i = 0; i < 20; i++)
         (void)order_of("SCHEDULE=threads", i);
-    }
 }
 
 /* One executable graph does not have one order: every launch runs in its own. */
@@ -100,9 +96,8 @@ static void test_orders_of_one_exec(void **state)
     fixture_start("SCHEDULE=eager", "RESERVE=64G", NULL);
     CUgraph graph = graph_new();
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)host_node(graph, mark, &number[i], NULL, NULL);
-    }
     CUgraphExec exec = exec_new(graph);
     for (unsigned i = 0; i < 100; i++) {
         atomic_store(&mark_count, 0);
@@ -113,7 +108,7 @@ static void test_orders_of_one_exec(void **state)
     assert_int_equal(seen, 15); /* each was first once */
 }
 
-/* ---- Kernels -------------------------------------------------------------------------------- */
+/* ---- kernels -------------------------------------------------------------------------------- */
 
 /* follow(list, value): writes the value where the list in memory says. */
 static const size_t follow_bytes[] = {8, 4};
@@ -122,19 +117,19 @@ static void follow_run(void *const *params)
 {
     CUdeviceptr list;
     CUdeviceptr at;
-    memcpy(&list, params[0], sizeof list);
-    memcpy(&at, (const void *)(uintptr_t)list, sizeof at);
+    memcpy(&list, params[0], sizeof(list));
+    memcpy(&at, (const void *)(uintptr_t)list, sizeof(at));
     memcpy((void *)(uintptr_t)at, params[1], sizeof(uint32_t));
 }
 
 static size_t follow_accesses(void *const *params, simcuda_access *out, size_t capacity)
 {
     CUdeviceptr list;
-    memcpy(&list, params[0], sizeof list);
+    memcpy(&list, params[0], sizeof(list));
     if (capacity >= 2) {
-        out[0] = (simcuda_access){list, sizeof list, 0};
+        out[0] = (simcuda_access){list, sizeof(list), 0};
         out[1] = (simcuda_access){0, sizeof(uint32_t), 1};
-        memcpy(&out[1].address, (const void *)(uintptr_t)list, sizeof list);
+        memcpy(&out[1].address, (const void *)(uintptr_t)list, sizeof(list));
     }
     return 2;
 }
@@ -155,7 +150,7 @@ static CUgraphNode follow_node(CUgraph graph, CUfunction function, CUdeviceptr l
     uint32_t value = 0x01010101;
     void *params[] = {&list, &value};
     CUDA_KERNEL_NODE_PARAMS ask;
-    memset(&ask, 0, sizeof ask);
+    memset(&ask, 0, sizeof(ask));
     ask.func = function;
     ask.gridDimX = ask.gridDimY = ask.gridDimZ = 1;
     ask.blockDimX = ask.blockDimY = ask.blockDimZ = 1;
@@ -167,13 +162,13 @@ static CUgraphNode follow_node(CUgraph graph, CUfunction function, CUdeviceptr l
 static uint32_t word_at(CUdeviceptr at)
 {
     uint32_t word = 0;
-    memcpy(&word, (const void *)(uintptr_t)at, sizeof word);
+    memcpy(&word, (const void *)(uintptr_t)at, sizeof(word));
     return word;
 }
 
 static void word_set(CUdeviceptr at, CUdeviceptr value)
 {
-    memcpy((void *)(uintptr_t)at, &value, sizeof value);
+    memcpy((void *)(uintptr_t)at, &value, sizeof(value));
 }
 
 /* What a kernel will touch is asked at each launch: memory may say something else by then. */
@@ -256,7 +251,7 @@ static void test_unmapped_under_a_launch(void **state)
     (void)cuStreamSynchronize(stream);
 }
 
-/* ---- Handles -------------------------------------------------------------------------------- */
+/* ---- handles -------------------------------------------------------------------------------- */
 
 /* What a graph refers to by handle must live until its last launch was asked for. */
 static void test_handles_gone(void **state)
@@ -309,7 +304,7 @@ static void test_live_counts(void **state)
     assert_int_equal(live.graphs + live.graph_execs, 0);
 }
 
-/* ---- Large graphs --------------------------------------------------------------------------- */
+/* ---- large graphs --------------------------------------------------------------------------- */
 
 /* Forks and joins in a row: as many streams as one of them needs, so launches stay cheap. */
 static void test_many_forks(void **state)
@@ -338,7 +333,7 @@ static void test_many_forks(void **state)
     assert_int_equal(word_at(at + 128), 499u % 256u * 0x01010101u);
 }
 
-/* ---- Failures ------------------------------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------------------------- */
 
 /* Every call that adds or runs, made to fail once, changes nothing and works the next time. */
 static void test_injected_failures(void **state)
@@ -351,7 +346,7 @@ static void test_injected_failures(void **state)
     fixture_start("RESERVE=64G", NULL);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
-    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+    for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
         CUgraph graph = NULL;
         CUgraph clone = NULL;
         CUgraphNode node = NULL;
@@ -386,7 +381,7 @@ static void test_injected_failures(void **state)
     assert_int_equal(live.graphs + live.graph_execs + live.pending, 0);
 }
 
-/* ---- Looking up ----------------------------------------------------------------------------- */
+/* ---- looking up ----------------------------------------------------------------------------- */
 
 static void test_versions(void **state)
 {

@@ -10,7 +10,6 @@
  */
 #include "graphs.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +43,10 @@ static void program_run_once(program_run run, const char *schedule, const char *
     program.at = chunk_mapped(CHUNK, NULL);
     run(&program);
     assert_ok(cuCtxSynchronize());
-    if (simcuda_races() != reports || simcuda_races_of(kind) != reports) {
+    if (simcuda_races() != reports || simcuda_races_of(kind) != reports)
         print_message("%s %s: %llu reports, %llu of the kind, last: %s\n", schedule, seed,
                       (unsigned long long)simcuda_races(),
                       (unsigned long long)simcuda_races_of(kind), simcuda_race_last());
-    }
     assert_int_equal(simcuda_races(), reports);
     assert_int_equal(simcuda_races_of(kind), reports);
     assert_int_equal(simcuda_violations(), 0);
@@ -59,13 +57,12 @@ static void expect_reports(program_run run, simcuda_report_kind kind, uint64_t r
 {
     for (unsigned seed = 0; seed < 12; seed++) {
         char text[32];
-        (void)snprintf(text, sizeof text, "SEED=%u", seed);
+        (void)snprintf(text, sizeof(text), "SEED=%u", seed);
         program_run_once(run, "SCHEDULE=random", text, kind, reports);
         program_run_once(run, "SCHEDULE=lazy", text, kind, reports);
         program_run_once(run, "SCHEDULE=eager", text, kind, reports);
-        if (reports == 0 || MAY_RACE) {
+        if (reports == 0 || MAY_RACE)
             program_run_once(run, "SCHEDULE=threads", text, kind, reports);
-        }
     }
 }
 
@@ -86,7 +83,7 @@ static void launch(struct program *p, CUstream stream)
     assert_ok(cuGraphExecDestroy(exec));
 }
 
-/* ---- Inside a graph ------------------------------------------------------------------------- */
+/* ---- inside a graph ------------------------------------------------------------------------- */
 
 static void two_roots(struct program *p)
 {
@@ -167,13 +164,12 @@ static void test_inside(void **state)
     expect_race(after_one_of_two);
 }
 
-/* ---- Around a launch ------------------------------------------------------------------------ */
+/* ---- around a launch ------------------------------------------------------------------------ */
 
 static void wide_graph(struct program *p)
 {
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         (void)set_node(p->graph, p->at + i * BYTES, 1, BYTES, NULL, NULL);
-    }
 }
 
 static void around_in_one_stream(struct program *p)
@@ -259,7 +255,7 @@ static void test_around(void **state)
     expect_none(in_the_legacy_stream);
 }
 
-/* ---- Edges from ports ----------------------------------------------------------------------- */
+/* ---- edges from ports ----------------------------------------------------------------------- */
 
 static const CUgraphEdgeData plain = {0};
 static const CUgraphEdgeData programmatic = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
@@ -273,9 +269,8 @@ static void write_run(void *const *params)
 
 static size_t write_accesses(void *const *params, simcuda_access *out, size_t capacity)
 {
-    if (capacity > 0) {
+    if (capacity > 0)
         out[0] = (simcuda_access){*(const CUdeviceptr *)params[0], BYTES, 1};
-    }
     return 1;
 }
 
@@ -337,13 +332,13 @@ static void check_told(struct program *p)
         size_t count = 1;
         assert_ok(cuGraphGetEdges(cloned ? clone : p->graph, &from, &to, &data, &count));
         assert_int_equal(count, 1);
-        assert_memory_equal(&data, &programmatic, sizeof data);
+        assert_memory_equal(&data, &programmatic, sizeof(data));
         data = plain;
         assert_ok(cuGraphNodeGetDependencies(to, &from, &data, &count));
-        assert_memory_equal(&data, &programmatic, sizeof data);
+        assert_memory_equal(&data, &programmatic, sizeof(data));
         data = plain;
         assert_ok(cuGraphNodeGetDependentNodes(from, &to, &data, &count));
-        assert_memory_equal(&data, &programmatic, sizeof data);
+        assert_memory_equal(&data, &programmatic, sizeof(data));
         assert_int_equal(cuGraphGetEdges(cloned ? clone : p->graph, &from, &to, NULL, &count),
                          CUDA_ERROR_LOSSY_QUERY);
         assert_int_equal(cuGraphNodeGetDependencies(to, &from, NULL, &count),
@@ -369,10 +364,9 @@ static void check_refused(struct program *p)
     CUgraphNode first = write_node(p->graph, p->at);
     CUgraphNode second = write_node(p->graph, p->at);
     CUgraphNode set = set_node(p->graph, p->at + BYTES, 1, BYTES, NULL, NULL);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_int_equal(cuGraphAddDependencies(p->graph, &first, &second, &wrong[i], 1),
                          CUDA_ERROR_INVALID_VALUE);
-    }
     /* Kernels alone have ports, and know what to do about another's. */
     assert_int_equal(cuGraphAddDependencies(p->graph, &set, &second, &launched, 1),
                      CUDA_ERROR_INVALID_VALUE);
@@ -391,7 +385,7 @@ static void test_ports(void **state)
     expect_none(check_refused);
 }
 
-/* ---- What the end of a user object tells ---------------------------------------------------- */
+/* ---- what the end of a user object tells ---------------------------------------------------- */
 
 static void CUDA_CB ignore(void *data)
 {
@@ -410,7 +404,7 @@ static CUgraph graph_with_object(CUdeviceptr at)
 
 /* Who has seen the end of a graph's user object knows that its launches are over: the memory that
  * they wrote to may go. With an update, the object goes while the executable stays. */
-static void object_ends(const char *schedule, bool by_update)
+static void object_ends(const char *schedule, int by_update)
 {
     fixture_start(schedule, "RACES=1", "RESERVE=64G", NULL);
     simcuda_races_callback(quiet, NULL);
@@ -422,11 +416,10 @@ static void object_ends(const char *schedule, bool by_update)
     CUgraphExecUpdateResultInfo info;
     assert_ok(cuGraphDestroy(graph));
     assert_ok(cuGraphLaunch(exec, stream));
-    if (by_update) {
+    if (by_update)
         assert_ok(cuGraphExecUpdate(exec, graph_with_object(other), &info));
-    } else {
+    else
         assert_ok(cuGraphExecDestroy(exec));
-    }
     (void)simcuda_run(UINT64_MAX);
     assert_ok(cuMemUnmap(at, CHUNK));
     assert_int_equal(simcuda_violations(), 0);
@@ -437,13 +430,13 @@ static void test_objects(void **state)
 {
     static const char *const schedules[] = {"SCHEDULE=eager", "SCHEDULE=lazy", "SCHEDULE=random"};
     (void)state;
-    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
-        object_ends(schedules[i], false);
-        object_ends(schedules[i], true);
+    for (size_t i = 0; i < sizeof(schedules) / sizeof(schedules[0]); i++) {
+        object_ends(schedules[i], 0);
+        object_ends(schedules[i], 1);
     }
 }
 
-/* ---- Events in graphs ----------------------------------------------------------------------- */
+/* ---- events in graphs ----------------------------------------------------------------------- */
 
 static void node_waits(struct program *p)
 {
@@ -492,7 +485,7 @@ static void test_events(void **state)
     expect_race(node_records_less);
 }
 
-/* ---- Owners --------------------------------------------------------------------------------- */
+/* ---- owners --------------------------------------------------------------------------------- */
 
 static void owner_freed_before_replay(struct program *p)
 {
@@ -526,16 +519,16 @@ static void test_reports(void **state)
     simcuda_origin(NULL);
     assert_ok(cuCtxSynchronize());
     assert_int_equal(simcuda_races_of(SIMCUDA_RACE), 1);
-    (void)snprintf(expected, sizeof expected, "node 2 of a graph in stream %llu", id);
+    (void)snprintf(expected, sizeof(expected), "node 2 of a graph in stream %llu", id);
     assert_non_null(strstr(simcuda_race_last(), expected));
-    (void)snprintf(expected, sizeof expected, "node 3 of a graph in stream %llu", id);
+    (void)snprintf(expected, sizeof(expected), "node 3 of a graph in stream %llu", id);
     assert_non_null(strstr(simcuda_race_last(), expected));
     assert_non_null(strstr(simcuda_race_last(), "at 'the replay'"));
 }
 
-/* ---- Random graphs -------------------------------------------------------------------------- */
+/* ---- random graphs -------------------------------------------------------------------------- */
 
-#define NODES 24u
+enum { NODES = 24 };
 
 static uint64_t random_state;
 
@@ -547,8 +540,8 @@ static unsigned draw(unsigned below)
 
 struct random_graph {
     CUgraphNode node[NODES];
-    bool reaches[NODES][NODES]; /* there is a way from the first to the second */
-    unsigned place[NODES];      /* which page it writes */
+    int reaches[NODES][NODES]; /* there is a way from the first to the second */
+    unsigned place[NODES];     /* which page it writes */
 };
 
 /* Adds a node that comes after drawn earlier ones; without edges now and then. */
@@ -559,26 +552,22 @@ static void random_node(struct random_graph *r, CUgraph graph, CUdeviceptr at, u
     unsigned edges = n == 0 ? 0 : draw(4);
     for (unsigned e = 0; e < edges; e++) {
         unsigned from = draw(n);
-        if (r->reaches[from][n] && draw(2) == 0) {
+        if (r->reaches[from][n] && draw(2) == 0)
             continue;
-        }
         CUresult result = cuGraphAddDependencies(graph, &r->node[from], &r->node[n], NULL, 1);
         assert_true(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE);
-        r->reaches[from][n] = true;
-        for (unsigned i = 0; i < n; i++) {
+        r->reaches[from][n] = 1;
+        for (unsigned i = 0; i < n; i++)
             r->reaches[i][n] = r->reaches[i][n] || r->reaches[i][from];
-        }
     }
 }
 
 static uint64_t unordered_pairs(const struct random_graph *r)
 {
     uint64_t pairs = 0;
-    for (unsigned a = 0; a < NODES; a++) {
-        for (unsigned b = a + 1; b < NODES; b++) {
+    for (unsigned a = 0; a < NODES; a++)
+        for (unsigned b = a + 1; b < NODES; b++)
             pairs += r->place[a] == r->place[b] && !r->reaches[a][b];
-        }
-    }
     return pairs;
 }
 
@@ -587,13 +576,12 @@ static void order_pairs(struct random_graph *r, CUgraph graph)
 {
     for (unsigned b = 0; b < NODES; b++) {
         for (unsigned a = b; a-- > 0;) {
-            if (r->place[a] != r->place[b] || r->reaches[a][b]) {
+            if (r->place[a] != r->place[b] || r->reaches[a][b])
                 continue;
-            }
             assert_ok(cuGraphAddDependencies(graph, &r->node[a], &r->node[b], NULL, 1));
             for (unsigned to = b; to < NODES; to++) {
                 for (unsigned from = 0; from <= a; from++) {
-                    bool reaches =
+                    int reaches =
                         (from == a || r->reaches[from][a]) && (to == b || r->reaches[b][to]);
                     r->reaches[from][to] = r->reaches[from][to] || reaches;
                 }
@@ -609,18 +597,17 @@ static void test_random_graphs(void **state)
     unsigned racy = 0;
     for (unsigned seed = 0; seed < 150; seed++) {
         char text[32];
-        struct random_graph *r = calloc(1, sizeof *r);
+        struct random_graph *r = calloc(1, sizeof(*r));
         assert_non_null(r);
         random_state = seed;
-        (void)snprintf(text, sizeof text, "SEED=%u", seed);
+        (void)snprintf(text, sizeof(text), "SEED=%u", seed);
         fixture_start("RACES=1", "RESERVE=64G", seed % 2 == 0 ? "SCHEDULE=random" : "SCHEDULE=lazy",
                       text, NULL);
         simcuda_races_callback(quiet, NULL);
         struct program p = {.graph = graph_new(), .at = chunk_mapped(CHUNK, NULL)};
         p.a = stream_new(CU_STREAM_NON_BLOCKING);
-        for (unsigned n = 0; n < NODES; n++) {
+        for (unsigned n = 0; n < NODES; n++)
             random_node(r, p.graph, p.at, n);
-        }
         launch(&p, p.a);
         assert_ok(cuCtxSynchronize());
         racy += unordered_pairs(r) != 0;

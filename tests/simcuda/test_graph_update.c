@@ -50,7 +50,7 @@ static void lab_end(const lab *here)
     chunk_unmapped(here->mapped, CHUNK);
 }
 
-/* ---- Sets ----------------------------------------------------------------------------------- */
+/* ---- sets ----------------------------------------------------------------------------------- */
 
 static CUDA_MEMSET_NODE_PARAMS set_of(CUdeviceptr at, unsigned element, size_t width, size_t rows)
 {
@@ -103,18 +103,17 @@ static void test_sets(void **state)
         {rows, set_of(here.mapped, 1, BYTES / 2, 4), 0},
         {rows, set_of(here.mapped, 1, BYTES * 2, 1), 0},
     };
-    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
         check_set(&changes[i].from, &changes[i].to, changes[i].allowed);
-    }
     lab_end(&here);
 }
 
-/* ---- Copies --------------------------------------------------------------------------------- */
+/* ---- copies --------------------------------------------------------------------------------- */
 
 static CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
     CUDA_MEMCPY3D copy;
-    memset(&copy, 0, sizeof copy);
+    memset(&copy, 0, sizeof(copy));
     copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
     copy.srcDevice = from;
     copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
@@ -171,13 +170,12 @@ static void test_copies(void **state)
         {plain, typed_to, 0},
         {plain, typed_from, 0},
     };
-    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
         check_copy(&changes[i].from, &changes[i].to, changes[i].allowed);
-    }
     lab_end(&here);
 }
 
-/* ---- Before and after ----------------------------------------------------------------------- */
+/* ---- before and after ----------------------------------------------------------------------- */
 
 /* What memory was is what counts, not what is at its address now; and a refusal changes nothing. */
 static void test_memory_that_is_gone(void **state)

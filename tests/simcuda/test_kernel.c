@@ -12,20 +12,19 @@ static void fill_run(void *const *params)
     CUdeviceptr at;
     uint32_t count;
     uint64_t value;
-    memcpy(&at, params[0], sizeof at);
-    memcpy(&count, params[1], sizeof count);
-    memcpy(&value, params[2], sizeof value);
-    for (uint32_t i = 0; i < count; i++) {
+    memcpy(&at, params[0], sizeof(at));
+    memcpy(&count, params[1], sizeof(count));
+    memcpy(&value, params[2], sizeof(value));
+    for (uint32_t i = 0; i < count; i++)
         ((uint64_t *)(uintptr_t)at)[i] = value;
-    }
 }
 
 static size_t fill_accesses(void *const *params, simcuda_access *out, size_t capacity)
 {
     uint32_t count;
-    memcpy(&count, params[1], sizeof count);
+    memcpy(&count, params[1], sizeof(count));
     if (capacity >= 1) {
-        memcpy(&out[0].address, params[0], sizeof out[0].address);
+        memcpy(&out[0].address, params[0], sizeof(out[0].address));
         out[0].bytes = count * sizeof(uint64_t);
         out[0].is_write = 1;
     }
@@ -43,10 +42,9 @@ static void many_run(void *const *params)
 static size_t many_accesses(void *const *params, simcuda_access *out, size_t capacity)
 {
     CUdeviceptr at;
-    memcpy(&at, params[0], sizeof at);
-    for (size_t i = 0; i < capacity && i < 40; i++) {
+    memcpy(&at, params[0], sizeof(at));
+    for (size_t i = 0; i < capacity && i < 40; i++)
         out[i] = (simcuda_access){at + i * CHUNK / 40, 8, i % 2 == 0};
-    }
     return 40;
 }
 
@@ -121,7 +119,7 @@ static void test_launch_pointers(void **state)
     assert_ok(cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL));
     value = 1;
     count = 11;
-    assert_ok(cuMemcpyDtoH(seen, at, sizeof seen));
+    assert_ok(cuMemcpyDtoH(seen, at, sizeof(seen)));
     assert_int_equal(seen[0], 42);
     assert_int_equal(seen[9], 42);
     assert_int_equal(seen[10], 0);
@@ -136,12 +134,12 @@ static void test_launch_packed(void **state)
         uint32_t count;
         uint64_t value;
     } packed = {chunk_mapped(CHUNK, NULL), 5, 77};
-    size_t bytes = sizeof packed;
+    size_t bytes = sizeof(packed);
     uint64_t seen = 0;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                      CU_LAUNCH_PARAM_END};
     assert_ok(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
-    assert_ok(cuMemcpyDtoH(&seen, packed.at + 32, sizeof seen));
+    assert_ok(cuMemcpyDtoH(&seen, packed.at + 32, sizeof(seen)));
     assert_int_equal(seen, 77);
     bytes = 12; /* too short for the parameters */
     assert_result(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),

@@ -106,9 +106,8 @@ static void test_alloc_async(void **state)
     /* No room until the free has run: the allocation makes it run. */
     assert_ok(cuMemAllocAsync(&second, 3 * MIB, stream));
     assert_int_equal(simcuda_violations(), 0);
-    if (second != first) { /* where the kernel chooses addresses it may give this one again */
+    if (second != first) /* where the kernel chooses addresses it may give this one again */
         assert_result(cuMemsetD8Async(first, 1, 1, stream), CUDA_ERROR_INVALID_VALUE);
-    }
     assert_result(cuMemAllocAsync(&first, 2 * MIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -174,12 +173,12 @@ static void test_copy_forms(void **state)
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
     uint32_t words[4] = {1, 2, 3, 4};
     uint32_t seen[4] = {0};
-    assert_ok(cuMemcpyHtoD(at, words, sizeof words));
-    assert_ok(cuMemcpyDtoD(at + 64, at, sizeof words));
-    assert_ok(cuMemcpy(at + 128, at + 64, sizeof words));
-    assert_ok(cuMemcpyAsync(at + 192, at + 128, sizeof words, CU_STREAM_LEGACY));
-    assert_ok(cuMemcpyDtoH(seen, at + 192, sizeof seen));
-    assert_memory_equal(words, seen, sizeof words);
+    assert_ok(cuMemcpyHtoD(at, words, sizeof(words)));
+    assert_ok(cuMemcpyDtoD(at + 64, at, sizeof(words)));
+    assert_ok(cuMemcpy(at + 128, at + 64, sizeof(words)));
+    assert_ok(cuMemcpyAsync(at + 192, at + 128, sizeof(words), CU_STREAM_LEGACY));
+    assert_ok(cuMemcpyDtoH(seen, at + 192, sizeof(seen)));
+    assert_memory_equal(words, seen, sizeof(words));
     assert_ok(cuMemcpyDtoH(seen, at, 0));
     assert_result(cuMemcpyDtoH(NULL, at, 4), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuMemcpyHtoD(0, words, 4), CUDA_ERROR_INVALID_VALUE);
@@ -196,8 +195,8 @@ static void test_memset_widths(void **state)
     assert_ok(cuMemsetD8(at, 7, 4));
     assert_ok(cuMemsetD16(at + 4, 0x0102, 2));
     assert_ok(cuMemsetD32(at + 8, 0x01020304, 2));
-    assert_ok(cuMemcpyDtoH(seen, at, sizeof seen));
-    assert_memory_equal(seen, expected, sizeof seen);
+    assert_ok(cuMemcpyDtoH(seen, at, sizeof(seen)));
+    assert_memory_equal(seen, expected, sizeof(seen));
     assert_result(cuMemsetD16(at + 1, 1, 1), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuMemsetD32(at + 2, 1, 1), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuMemsetD32(at, 1, SIZE_MAX / 2), CUDA_ERROR_INVALID_VALUE);

@@ -26,7 +26,7 @@ static void keep(const simcuda_report *report, void *data)
     (void)data;
     if (reports < 64) {
         kinds[reports] = report->kind;
-        (void)snprintf(texts[reports], sizeof texts[0], "%s", report->text);
+        (void)snprintf(texts[reports], sizeof(texts[0]), "%s", report->text);
     }
     reports++;
 }
@@ -42,7 +42,7 @@ static void set(CUstream stream, CUdeviceptr at, size_t bytes)
     assert_ok(cuMemsetD8Async(at, 1, bytes, stream));
 }
 
-/* ---- Ownership ------------------------------------------------------------------------------ */
+/* ---- ownership ------------------------------------------------------------------------------ */
 
 static void test_use_after_free(void **state)
 {
@@ -174,7 +174,7 @@ static void test_many_owners(void **state)
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(4 * CHUNK, NULL);
     static unsigned char live[COUNT];
-    memset(live, 0, sizeof live);
+    memset(live, 0, sizeof(live));
     uint32_t random = 1;
     listen();
     unsigned wrong = 0;
@@ -199,12 +199,10 @@ static void test_many_owners(void **state)
     assert_int_equal(simcuda_races_of(SIMCUDA_USE_AFTER_FREE), wrong);
 }
 
-/* ---- Misuse of an allocator ----------------------------------------------------------------- */
+/* ---- misuse of an allocator ----------------------------------------------------------------- */
 
-/*
- * A block is owned by stream a, used by stream b too, freed, and given to a new owner on stream a.
- * What the allocator does about b's use is the program's business: each of these is one way.
- */
+/* A block is owned by stream a, used by stream b too, freed, and given to a new owner on stream a.
+ * What the allocator does about b's use is the program's business: each of these is one way. */
 enum handling {
     USE_RECORDED,          /* event after b's use; a waits for it before the new owner */
     USE_RECORDED_AND_SEEN, /* event after b's use; the host waits for it */
@@ -226,25 +224,22 @@ static void two_owners_in_turn(enum handling handling)
     set(a, at, BYTES);
     assert_ok(cuEventRecord(written, a));
     assert_ok(cuStreamWaitEvent(b, written, 0));
-    if (handling == USE_RECORDED_EARLY) {
+    if (handling == USE_RECORDED_EARLY)
         assert_ok(cuEventRecord(used, b));
-    }
     simcuda_origin("the other stream's last read");
     assert_ok(cuMemcpyDtoDAsync(copy, at, BYTES, b));
-    if (handling == USE_RECORDED || handling == USE_RECORDED_AND_SEEN) {
+    if (handling == USE_RECORDED || handling == USE_RECORDED_AND_SEEN)
         assert_ok(cuEventRecord(used, b));
-    }
     if (handling == FREED_ON_THE_OTHER) {
         simcuda_origin("the owner's own last read");
         assert_ok(cuMemcpyDtoDAsync(copy + CHUNK / 2, at, BYTES, a));
     }
     simcuda_origin("the free");
     assert_int_equal(simcuda_owner_end(at), 0);
-    if (handling == USE_RECORDED || handling == USE_RECORDED_EARLY) {
+    if (handling == USE_RECORDED || handling == USE_RECORDED_EARLY)
         assert_ok(cuStreamWaitEvent(a, used, 0));
-    } else if (handling == USE_RECORDED_AND_SEEN) {
+    else if (handling == USE_RECORDED_AND_SEEN)
         assert_ok(cuEventSynchronize(used));
-    }
     assert_int_equal(simcuda_owner_begin(at, BYTES, "new owner"), 0);
     simcuda_origin("the new owner's first write");
     set(handling == FREED_ON_THE_OTHER ? b : a, at, BYTES);
@@ -259,7 +254,7 @@ static void check_handling(enum handling handling, const char *earlier)
     unsigned modes = earlier == NULL || MAY_RACE ? 4 : 3;
     for (unsigned i = 0; i < 40; i++) {
         char seed[32];
-        (void)snprintf(seed, sizeof seed, "SEED=%u", i);
+        (void)snprintf(seed, sizeof(seed), "SEED=%u", i);
         fixture_start(schedules[i % modes], seed, "RACES=1", "RESERVE=64G", NULL);
         listen();
         two_owners_in_turn(handling);

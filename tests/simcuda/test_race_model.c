@@ -8,16 +8,17 @@
 #include "fixture.h"
 #include "few.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS 256u
-#define STREAMS 6u /* 0: legacy; 1, 2: blocking; the others are non-blocking */
-#define EVENTS 4u
-#define PIECES 32u /* of memory, as the model sees it */
-#define SEEDS 150u
+enum {
+    OPS = 256,
+    STREAMS = 6, /* 0: legacy; 1, 2: blocking; the others are non-blocking */
+    EVENTS = 4,
+    PIECES = 32, /* of memory, as the model sees it */
+    SEEDS = 150
+};
 #define PIECE_BYTES ((size_t)512)
 
 struct set {
@@ -28,7 +29,7 @@ struct op {
     struct set before;
     unsigned first; /* pieces touched */
     unsigned count;
-    bool write;
+    int write;
 };
 
 struct model {
@@ -37,9 +38,9 @@ struct model {
     struct set of_stream[STREAMS]; /* what the stream's next operation is after */
     struct set known;              /* finished, as far as the host knows */
     struct set event[EVENTS];
-    bool recorded[EVENTS];
+    int recorded[EVENTS];
     struct set gone; /* work of destroyed streams */
-    bool reported[OPS][OPS];
+    int reported[OPS][OPS];
     unsigned wild;    /* of a hundred touches that would race, how many are made all the same */
     unsigned strange; /* reports of another kind, or of operations that are none */
 };
@@ -53,23 +54,22 @@ static unsigned draw(unsigned below)
     return (unsigned)(((uint64_t)random_state * below) >> 32);
 }
 
-/* ---- The model ------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------ */
 
 static void set_add(struct set *set, unsigned op)
 {
     set->word[op / 64] |= UINT64_C(1) << (op % 64);
 }
 
-static bool set_has(const struct set *set, unsigned op)
+static int set_has(const struct set *set, unsigned op)
 {
     return (set->word[op / 64] >> (op % 64) & 1) != 0;
 }
 
 static void set_join(struct set *into, const struct set *other)
 {
-    for (unsigned i = 0; i < OPS / 64; i++) {
+    for (unsigned i = 0; i < OPS / 64; i++)
         into->word[i] |= other->word[i];
-    }
 }
 
 /* What an operation queued now is after: its stream, the host, the legacy stream's rules. */
@@ -92,7 +92,7 @@ static void model_order(unsigned stream)
     model.of_stream[stream] = model_before(stream);
 }
 
-static unsigned model_op(unsigned stream, unsigned first, unsigned count, bool write)
+static unsigned model_op(unsigned stream, unsigned first, unsigned count, int write)
 {
     unsigned number = model.count++;
     model_order(stream);
@@ -101,28 +101,26 @@ static unsigned model_op(unsigned stream, unsigned first, unsigned count, bool w
     return number;
 }
 
-static bool conflict(const struct op *a, const struct op *b)
+static int conflict(const struct op *a, const struct op *b)
 {
     return (a->write || b->write) && a->first < b->first + b->count &&
            b->first < a->first + a->count;
 }
 
-static bool races(unsigned i, unsigned j)
+static int races(unsigned i, unsigned j)
 {
     return conflict(&model.ops[i], &model.ops[j]) && !set_has(&model.ops[j].before, i) &&
            !set_has(&model.ops[i].before, j);
 }
 
 /* Whether an operation queued now would race with an earlier one. */
-static bool would_race(unsigned stream, unsigned first, unsigned count, bool write)
+static int would_race(unsigned stream, unsigned first, unsigned count, int write)
 {
     const struct op op = {model_before(stream), first, count, write};
-    for (unsigned i = 0; i < model.count; i++) {
-        if (conflict(&model.ops[i], &op) && !set_has(&op.before, i)) {
-            return true;
-        }
-    }
-    return false;
+    for (unsigned i = 0; i < model.count; i++)
+        if (conflict(&model.ops[i], &op) && !set_has(&op.before, i))
+            return 1;
+    return 0;
 }
 
 /* Comes from workers too, with the simulation locked: it only writes down what it is told. */
@@ -135,23 +133,21 @@ static void report_arrived(const simcuda_report *report, void *data)
         model.strange++;
         return;
     }
-    model.reported[i][j] = true;
-    model.reported[j][i] = true;
+    model.reported[i][j] = 1;
+    model.reported[j][i] = 1;
 }
 
 /* Reports that the model does not agree with. */
 static unsigned model_false(void)
 {
     unsigned wrong = model.strange;
-    for (unsigned i = 0; i < OPS; i++) {
-        for (unsigned j = i; j < OPS; j++) {
+    for (unsigned i = 0; i < OPS; i++)
+        for (unsigned j = i; j < OPS; j++)
             wrong += model.reported[i][j] && (j >= model.count || !races(i, j));
-        }
-    }
     return wrong;
 }
 
-static bool touches(unsigned op, unsigned piece)
+static int touches(unsigned op, unsigned piece)
 {
     return piece - model.ops[op].first < model.ops[op].count;
 }
@@ -161,11 +157,11 @@ static unsigned model_missed(unsigned *raced)
 {
     unsigned missed = 0;
     for (unsigned piece = 0; piece < PIECES; piece++) {
-        bool racy = false;
-        bool found = false;
+        int racy = 0;
+        int found = 0;
         for (unsigned i = 0; i < model.count; i++) {
             for (unsigned j = i + 1; touches(i, piece) && j < model.count; j++) {
-                bool here = touches(j, piece) && races(i, j);
+                int here = touches(j, piece) && races(i, j);
                 racy = racy || here;
                 found = found || (here && model.reported[i][j]);
             }
@@ -176,7 +172,7 @@ static unsigned model_missed(unsigned *raced)
     return missed;
 }
 
-/* ---- Programs ------------------------------------------------------------------------------- */
+/* ---- programs ------------------------------------------------------------------------------- */
 
 struct run {
     CUstream stream[STREAMS];
@@ -199,10 +195,9 @@ static void kernel_run(void *const *params)
 static size_t kernel_accesses(void *const *params, simcuda_access *out, size_t capacity)
 {
     struct parameters given;
-    memcpy(&given, params[0], sizeof given);
-    if (capacity >= 1) {
+    memcpy(&given, params[0], sizeof(given));
+    if (capacity >= 1)
         out[0] = (simcuda_access){given.at, given.bytes, given.write != 0};
-    }
     return 1;
 }
 
@@ -210,13 +205,11 @@ static void run_start(struct run *run)
 {
     CUmodule module = NULL;
     CUmemGenericAllocationHandle handle = 0;
-    for (unsigned i = 1; i < STREAMS; i++) {
+    for (unsigned i = 1; i < STREAMS; i++)
         run->stream[i] = stream_new(i <= 2 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
-    }
     run->stream[0] = NULL;
-    for (unsigned i = 0; i < EVENTS; i++) {
+    for (unsigned i = 0; i < EVENTS; i++)
         run->event[i] = event_new();
-    }
     run->at[0] = chunk_mapped(CHUNK, &handle);
     run->at[1] = reserve(CHUNK);
     assert_ok(cuMemMap(run->at[1], CHUNK, 0, handle, 0));
@@ -231,14 +224,13 @@ static void step_touch(struct run *run, unsigned stream)
     unsigned first = draw(PIECES);
     unsigned count = 1 + draw(draw(4) == 0 ? PIECES - first : 2);
     count = first + count > PIECES ? PIECES - first : count;
-    bool write = draw(3) == 0;
+    int write = draw(3) == 0;
     CUdeviceptr at = run->at[draw(2)] + first * PIECE_BYTES;
-    if (would_race(stream, first, count, write) && draw(100) >= model.wild) {
+    if (would_race(stream, first, count, write) && draw(100) >= model.wild)
         return;
-    }
     struct parameters parameters = {at, count * PIECE_BYTES, write};
     void *list[] = {&parameters};
-    (void)snprintf(label, sizeof label, "%u", model_op(stream, first, count, write));
+    (void)snprintf(label, sizeof(label), "%u", model_op(stream, first, count, write));
     simcuda_origin(label);
     assert_ok(cuLaunchKernel(run->kernel, 1, 1, 1, 1, 1, 1, 0, run->stream[stream], list, NULL));
 }
@@ -247,15 +239,14 @@ static void step_record(struct run *run, unsigned stream, unsigned event)
 {
     model_order(stream);
     model.event[event] = model.of_stream[stream];
-    model.recorded[event] = true;
+    model.recorded[event] = 1;
     assert_ok(cuEventRecord(run->event[event], run->stream[stream]));
 }
 
 static void step_wait(struct run *run, unsigned stream, unsigned event)
 {
-    if (model.recorded[event]) { /* else nothing is queued */
+    if (model.recorded[event]) /* else nothing is queued */
         model_order(stream);
-    }
     set_join(&model.of_stream[stream], &model.event[event]);
     assert_ok(cuStreamWaitEvent(run->stream[stream], run->event[event], 0));
 }
@@ -265,16 +256,14 @@ static void step_host(struct run *run, unsigned stream, unsigned event)
 {
     switch (draw(5)) {
     case 0:
-        if (stream == 0) { /* as if something were queued in it; others wait for their own */
+        if (stream == 0) /* as if something were queued in it; others wait for their own */
             model_order(stream);
-        }
         set_join(&model.known, &model.of_stream[stream]);
         assert_ok(cuStreamSynchronize(run->stream[stream]));
         break;
     case 1:
-        for (unsigned i = 0; i < STREAMS; i++) {
+        for (unsigned i = 0; i < STREAMS; i++)
             set_join(&model.known, &model.of_stream[i]);
-        }
         set_join(&model.known, &model.gone);
         assert_ok(cuCtxSynchronize());
         break;
@@ -288,11 +277,10 @@ static void step_host(struct run *run, unsigned stream, unsigned event)
 /* A stream is destroyed, often with work queued, and another takes its place and handle. */
 static void step_replace(struct run *run, unsigned stream)
 {
-    if (stream <= 2) {
+    if (stream <= 2)
         return; /* the model keeps no list of gone blocking streams */
-    }
     set_join(&model.gone, &model.of_stream[stream]);
-    memset(&model.of_stream[stream], 0, sizeof model.of_stream[stream]);
+    memset(&model.of_stream[stream], 0, sizeof(model.of_stream[stream]));
     assert_ok(cuStreamDestroy(run->stream[stream]));
     run->stream[stream] = stream_new(CU_STREAM_NON_BLOCKING);
 }
@@ -329,9 +317,9 @@ static void test_random_programs(void **state)
         for (unsigned i = 0; i < 4; i++) {
             struct run run;
             char text[32];
-            (void)snprintf(text, sizeof text, "SEED=%u", seed);
+            (void)snprintf(text, sizeof(text), "SEED=%u", seed);
             fixture_start(schedules[i], text, "RACES=1", "RESERVE=64G", NULL);
-            memset(&model, 0, sizeof model);
+            memset(&model, 0, sizeof(model));
             random_state = seed * 7919u + 1;
             model.wild = seed % 3 == 0 ? 100 : seed % 3 == 1 ? 2 : 0;
             run_start(&run);
@@ -340,10 +328,9 @@ static void test_random_programs(void **state)
             assert_ok(cuCtxSynchronize());
             unsigned missed = model_missed(&raced[seed % 3]);
             unsigned wrong = model_false();
-            if (missed != 0 || wrong != 0) {
+            if (missed != 0 || wrong != 0)
                 print_message("seed %u, %s: %u false, %u missed\n", seed, schedules[i], wrong,
                               missed);
-            }
             assert_int_equal(wrong, 0);
             assert_int_equal(missed, 0);
         }

@@ -11,7 +11,7 @@
 
 #define BYTES ((size_t)4096)
 
-/* ---- Running a program under every schedule ------------------------------------------------- */
+/* ---- running a program under every schedule ------------------------------------------------- */
 
 struct program {
     CUstream a;
@@ -64,17 +64,16 @@ static void expect_reports(program_run run, simcuda_report_kind kind, uint64_t r
         for (unsigned seed = 0; seed < (i == 2 ? 20u : i == 3 ? 4u : 1u); seed++) {
             char text[32];
             struct program program;
-            (void)snprintf(text, sizeof text, "SEED=%u", seed);
+            (void)snprintf(text, sizeof(text), "SEED=%u", seed);
             fixture_start(schedules[i], text, "RACES=1", "RESERVE=64G", NULL);
             simcuda_races_callback(quiet, NULL);
             program_start(&program);
             run(&program);
             assert_ok(cuCtxSynchronize());
-            if (simcuda_races() != reports || simcuda_races_of(kind) != reports) {
+            if (simcuda_races() != reports || simcuda_races_of(kind) != reports)
                 print_message("%s %s: %llu reports, %llu of the kind, last: %s\n", schedules[i],
                               text, (unsigned long long)simcuda_races(),
                               (unsigned long long)simcuda_races_of(kind), simcuda_race_last());
-            }
             assert_int_equal(simcuda_races(), reports);
             assert_int_equal(simcuda_races_of(kind), reports);
         }
@@ -91,7 +90,7 @@ static void expect_race(program_run run)
     expect_reports(run, SIMCUDA_RACE, 1);
 }
 
-/* ---- Order ---------------------------------------------------------------------------------- */
+/* ---- order ---------------------------------------------------------------------------------- */
 
 static void same_stream(struct program *p)
 {
@@ -219,7 +218,7 @@ static void test_no_order(void **state)
     expect_race(overlap_by_a_byte);
 }
 
-/* ---- The host ------------------------------------------------------------------------------- */
+/* ---- the host ------------------------------------------------------------------------------- */
 
 static void stream_synchronized(struct program *p)
 {
@@ -332,7 +331,7 @@ static void test_host(void **state)
     expect_race(host_waited_for_another);
 }
 
-/* ---- Default streams ------------------------------------------------------------------------ */
+/* ---- default streams ------------------------------------------------------------------------ */
 
 static void legacy_after_blocking(struct program *p)
 {
@@ -395,7 +394,7 @@ static void test_default_streams(void **state)
     expect_race(blocking_alone);
 }
 
-/* ---- Value waits ---------------------------------------------------------------------------- */
+/* ---- value waits ---------------------------------------------------------------------------- */
 
 static CUdeviceptr flag_new(void)
 {
@@ -472,7 +471,7 @@ static void test_values(void **state)
     expect_race(gate_opened_before_waiting);
 }
 
-/* ---- Memory --------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static CUdeviceptr alias_of(CUdeviceptr at)
 {
@@ -595,7 +594,7 @@ static void test_unmapped_unfinished(void **state)
     assert_non_null(strstr(simcuda_race_last(), "cuMemUnmap"));
 }
 
-/* ---- Streams come and go -------------------------------------------------------------------- */
+/* ---- streams come and go -------------------------------------------------------------------- */
 
 /* The stream with the recycled handle is another stream: it is not ordered after the old one. */
 static void recycled_handle(struct program *p)
@@ -638,7 +637,7 @@ static void test_streams(void **state)
     expect_none(destroyed_but_recorded);
 }
 
-/* ---- Reports -------------------------------------------------------------------------------- */
+/* ---- reports -------------------------------------------------------------------------------- */
 
 static simcuda_report seen;
 static char seen_labels[2][64];
@@ -647,8 +646,8 @@ static void keep(const simcuda_report *report, void *data)
 {
     ++*(int *)data;
     seen = *report;
-    (void)snprintf(seen_labels[0], sizeof seen_labels[0], "%s", report->earlier.label);
-    (void)snprintf(seen_labels[1], sizeof seen_labels[1], "%s", report->later.label);
+    (void)snprintf(seen_labels[0], sizeof(seen_labels[0]), "%s", report->earlier.label);
+    (void)snprintf(seen_labels[1], sizeof(seen_labels[1]), "%s", report->later.label);
 }
 
 static void test_report(void **state)
@@ -697,9 +696,8 @@ static void test_one_report_per_pair(void **state)
     simcuda_races_callback(quiet, NULL);
     program_start(&p);
     assert_ok(cuMemsetD8Async(p.at, 1, CHUNK, p.a));
-    for (size_t i = 0; i < 200; i++) {
+    for (size_t i = 0; i < 200; i++)
         read_on(p.a, p.at + i * 2 * BYTES, "");
-    }
     assert_ok(cuMemsetD8Async(p.at, 1, CHUNK, p.b));
     (void)simcuda_run_stream(p.a, UINT64_MAX);
     (void)simcuda_run_stream(p.b, UINT64_MAX);

@@ -30,12 +30,11 @@ static void program(const char *seed, struct trace *trace)
 {
     static struct step steps[STREAMS * STEPS];
     CUstream stream[STREAMS];
-    memset(trace, 0, sizeof *trace);
+    memset(trace, 0, sizeof(*trace));
     fixture_start("RESERVE=64G", seed, NULL);
     CUevent event = event_new();
-    for (int i = 0; i < STREAMS; i++) {
+    for (int i = 0; i < STREAMS; i++)
         stream[i] = stream_new(CU_STREAM_NON_BLOCKING);
-    }
     for (int n = 0; n < STEPS; n++) {
         for (int i = 0; i < STREAMS; i++) {
             steps[n * STREAMS + i] = (struct step){trace, n * STREAMS + i};
@@ -59,23 +58,21 @@ static void test_seeds(void **state)
     int differ = 0;
     program("SEED=1", &first);
     program("SEED=1", &again);
-    assert_memory_equal(&first, &again, sizeof first);
+    assert_memory_equal(&first, &again, sizeof(first));
     for (int seed = 2; seed < 6; seed++) {
         char setting[32];
-        (void)snprintf(setting, sizeof setting, "SEED=%d", seed);
+        (void)snprintf(setting, sizeof(setting), "SEED=%d", seed);
         program(setting, &other);
-        differ += memcmp(first.order, other.order, sizeof first.order) != 0;
+        differ += memcmp(first.order, other.order, sizeof(first.order)) != 0;
     }
     assert_int_equal(differ, 4);
     /* Both answers occur, and streams do overtake each other. */
     int ready = 0;
     int overtaken = 0;
-    for (int n = 0; n < STEPS; n++) {
+    for (int n = 0; n < STEPS; n++)
         ready += first.answers[n] == CUDA_SUCCESS;
-    }
-    for (int n = 1; n < STREAMS * STEPS; n++) {
+    for (int n = 1; n < STREAMS * STEPS; n++)
         overtaken += first.order[n] < first.order[n - 1];
-    }
     assert_in_range(ready, 1, STEPS - 1);
     assert_true(overtaken > 10);
 }
@@ -88,7 +85,7 @@ static void test_streams_stay_in_order(void **state)
     for (int seed = 0; seed < 20; seed++) {
         char setting[32];
         int last[STREAMS] = {-1, -1, -1, -1};
-        (void)snprintf(setting, sizeof setting, "SEED=%d", seed);
+        (void)snprintf(setting, sizeof(setting), "SEED=%d", seed);
         program(setting, &trace);
         for (int n = 0; n < trace.count; n++) {
             int stream = trace.order[n] % STREAMS;
@@ -125,17 +122,15 @@ static void test_lazy(void **state)
     assert_ok(cuEventRecord(later, other));
     assert_ok(cuEventRecord(event, needed));
     assert_ok(cuEventRecord(later, needed));
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++)
         assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
-    }
     assert_int_equal(simcuda_pending(), 3);
     assert_ok(cuEventSynchronize(event)); /* one operation, no more */
     assert_int_equal(simcuda_pending(), 2);
     /* A program that polls without end does get on. */
     int polls = 0;
-    while (cuEventQuery(later) == CUDA_ERROR_NOT_READY) {
+    while (cuEventQuery(later) == CUDA_ERROR_NOT_READY)
         polls++;
-    }
     assert_in_range(polls, 900, 5000);
 }
 
@@ -180,9 +175,8 @@ static void *worker_main(void *data)
         result = result
                      ? result
                      : cuMemcpyDtoHAsync(&worker->seen, worker->at + 255, 1, CU_STREAM_PER_THREAD);
-        if (result == CUDA_SUCCESS && worker->seen != (unsigned char)i) {
+        if (result == CUDA_SUCCESS && worker->seen != (unsigned char)i)
             result = CUDA_ERROR_ASSERT;
-        }
     }
     worker->failed = result;
     return NULL;

@@ -40,7 +40,7 @@ static void test_bad_values(void **state)
         "MEMORY=1GG",
         "VERSION=13000junk",
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         int count = 0;
         fixture_settings(bad[i], NULL);
         assert_result(cuInit(0), CUDA_ERROR_INVALID_VALUE);
@@ -95,9 +95,8 @@ static void test_fail_for_good(void **state)
     fixture_start("FAIL=cuStreamCreate:2+:2,cuEventCreate:1:999", NULL);
     CUevent event = NULL;
     assert_ok(cuStreamCreate(&stream, 0));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         assert_result(cuStreamCreate(&stream, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    }
     assert_result(cuEventCreate(&event, 0), CUDA_ERROR_UNKNOWN);
     assert_ok(cuEventCreate(&event, 0));
     assert_int_equal(simcuda_fail_hits(), 4);

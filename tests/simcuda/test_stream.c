@@ -75,9 +75,8 @@ static void test_order(void **state)
     (void)state;
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
-    for (unsigned i = 1; i <= 200; i++) {
+    for (unsigned i = 1; i <= 200; i++)
         assert_ok(cuMemsetD8Async(at, (unsigned char)i, 1, stream));
-    }
     assert_int_equal(byte_at(at), 0);
     assert_int_equal(simcuda_pending(), 200);
     assert_int_equal(simcuda_run_stream(stream, 3), 3);
@@ -133,7 +132,7 @@ static void test_wait_orders_streams(void **state)
     (void)state;
     for (unsigned seed = 0; seed < 50; seed++) {
         char setting[32];
-        (void)snprintf(setting, sizeof setting, "SEED=%u", seed);
+        (void)snprintf(setting, sizeof(setting), "SEED=%u", seed);
         fixture_start("RESERVE=64G", setting, NULL);
         CUstream first = stream_new(CU_STREAM_NON_BLOCKING);
         CUstream second = stream_new(CU_STREAM_NON_BLOCKING);
@@ -242,7 +241,7 @@ static void test_value_conditions(void **state)
     };
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     volatile uint32_t *word = gate_new();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         *word = cases[i].now;
         assert_ok(cuStreamWaitValue32(stream, (uintptr_t)word, cases[i].wanted, cases[i].flags));
         assert_int_equal(simcuda_run(UINT64_MAX), cases[i].passes);
@@ -392,7 +391,7 @@ static void test_access_denied(void **state)
     CUmemGenericAllocationHandle handle = chunk_create(CHUNK);
     CUdeviceptr at = reserve(CHUNK);
     CUmemAccessDesc access;
-    memset(&access, 0, sizeof access);
+    memset(&access, 0, sizeof(access));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
     assert_ok(cuMemMap(at, CHUNK, 0, handle, 0));

@@ -158,9 +158,8 @@ static void test_queries_run_destructors(void **state)
     assert_ok(cuUserObjectRelease(object_new(1), 1));
     assert_ok(cuCtxSynchronize()); /* nothing waits for a destructor */
     assert_int_equal(atomic_load(&destroyed), 0);
-    for (unsigned i = 0; i < 1000; i++) {
+    for (unsigned i = 0; i < 1000; i++)
         assert_ok(cuStreamQuery(NULL));
-    }
     assert_int_equal(atomic_load(&destroyed), 1);
 }
 

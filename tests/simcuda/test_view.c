@@ -70,9 +70,8 @@ static CUdeviceptr shuffled_new(void)
     CUdeviceptr at = reserve(3 * CHUNK);
     CUmemGenericAllocationHandle handles[3];
     static const int place[3] = {2, 0, 1};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         handles[i] = chunk_create(CHUNK);
-    }
     for (int i = 0; i < 3; i++) {
         assert_ok(cuMemMap(at + (size_t)place[i] * CHUNK, CHUNK, 0, handles[i], 0));
         assert_ok(cuMemRelease(handles[i]));
@@ -83,9 +82,8 @@ static CUdeviceptr shuffled_new(void)
 
 static void pattern_fill(unsigned char *bytes, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         bytes[i] = (unsigned char)(i * 31 + i / 251);
-    }
 }
 
 /* Copies up, within the device in both directions and overlapping, and down. */
@@ -101,7 +99,7 @@ static void test_copies_in_pieces(void **state)
     pattern_fill(want, 3 * CHUNK);
     assert_ok(cuMemcpyHtoD(at, want, 3 * CHUNK));
     static const size_t moves[][2] = {{500, 777}, {777, 500}, {MIB, 0}, {0, CHUNK + 3}};
-    for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++) {
+    for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
         size_t length =
             moves[i][0] + count > 3 * CHUNK || moves[i][1] + count > 3 * CHUNK ? CHUNK - 5 : count;
         assert_ok(cuMemcpyDtoDAsync(at + moves[i][0], at + moves[i][1], length, NULL));
@@ -120,10 +118,9 @@ static void test_sets_and_values(void **state)
     CUdeviceptr at = shuffled_new();
     uint32_t words[4] = {0};
     assert_ok(cuMemsetD32Async(at + CHUNK - 8, 0x01020304, 4, NULL));
-    assert_ok(cuMemcpyDtoH(words, at + CHUNK - 8, sizeof words));
-    for (int i = 0; i < 4; i++) {
+    assert_ok(cuMemcpyDtoH(words, at + CHUNK - 8, sizeof(words)));
+    for (int i = 0; i < 4; i++)
         assert_int_equal(words[i], 0x01020304);
-    }
     CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
     assert_ok(cuMemsetD32Async(at + CHUNK, 5, 1, stream));
     assert_ok(cuStreamWaitValue32(stream, at + CHUNK, 5, CU_STREAM_WAIT_VALUE_EQ));
@@ -179,9 +176,8 @@ static void child_starts(void *data)
     (void)simcuda_reset();
     fixture_start("VIEW=1", NULL);
     CUdeviceptr at = chunk_mapped(CHUNK, NULL);
-    if (cuMemsetD8(at, 9, CHUNK) != CUDA_SUCCESS) {
+    if (cuMemsetD8(at, 9, CHUNK) != CUDA_SUCCESS)
         abort();
-    }
 }
 
 /* A child that starts anew does not write into its parent's memory. */

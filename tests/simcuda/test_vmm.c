@@ -57,9 +57,8 @@ static void test_memory_limit(void **state)
     CUmemGenericAllocationHandle more = 0;
     size_t room = 0;
     size_t total = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         handle[i] = chunk_create(CHUNK);
-    }
     assert_result(cuMemCreate(&more, CHUNK, &property, 0), CUDA_ERROR_OUT_OF_MEMORY);
     assert_ok(cuMemGetInfo(&room, &total));
     assert_int_equal(room, 0);
@@ -98,20 +97,17 @@ static void test_reserve_eight_devices(void **state)
     size_t each = (size_t)8 << 40;
     CUdeviceptr at[8];
     CUresult result = cuMemAddressReserve(&at[0], each, 0, 0, 0);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
         skip(); /* Valgrind and ThreadSanitizer leave too little address space */
-    }
     assert_ok(result);
     for (int i = 1; i < 8; i++) {
         assert_ok(cuMemAddressReserve(&at[i], each, 0, 0, 0));
-        for (int j = 0; j < i; j++) {
+        for (int j = 0; j < i; j++)
             assert_true(at[i] >= at[j] + each || at[j] >= at[i] + each);
-        }
         assert_true(at[i] + each <= (CUdeviceptr)1 << 47);
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         assert_ok(cuMemAddressFree(at[i], each));
-    }
 }
 
 static void test_map_whole_only(void **state)
@@ -165,7 +161,7 @@ static void test_set_access_needs_mappings(void **state)
     (void)state;
     CUdeviceptr at = reserve(4 * CHUNK);
     CUmemAccessDesc access;
-    memset(&access, 0, sizeof access);
+    memset(&access, 0, sizeof(access));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     for (int i = 0; i < 3; i++) {
@@ -289,12 +285,11 @@ static uint64_t file_bytes(void)
         char path[300];
         char target[300];
         struct stat info;
-        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
-        ssize_t length = readlink(path, target, sizeof target - 1);
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+        ssize_t length = readlink(path, target, sizeof(target) - 1);
         target[length > 0 ? length : 0] = '\0';
-        if (strstr(target, "memfd:simcuda") != NULL && stat(path, &info) == 0) {
+        if (strstr(target, "memfd:simcuda") != NULL && stat(path, &info) == 0)
             bytes += (uint64_t)info.st_blocks * 512;
-        }
     }
     closedir(directory);
     return bytes;
@@ -341,16 +336,13 @@ static void test_access_over_shuffled_handles(void **state)
     enum { COUNT = 7 };
     CUmemGenericAllocationHandle handle[COUNT];
     CUdeviceptr at = reserve(COUNT * CHUNK);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT; i++)
         handle[i] = chunk_create(CHUNK);
-    }
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < COUNT; i++)
         assert_ok(cuMemMap(at + i * CHUNK, CHUNK, 0, handle[i * 3 % COUNT], 0));
-    }
     chunk_access(at, COUNT * CHUNK);
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < COUNT; i++)
         assert_ok(cuMemsetD32(at + i * CHUNK, 1000 + (unsigned)i, CHUNK / 4));
-    }
     for (size_t i = 0; i < COUNT; i++) {
         uint32_t word = 0;
         assert_ok(cuMemcpyDtoH(&word, at + (i + 1) * CHUNK - 4, 4));
@@ -378,9 +370,8 @@ static void import_and_read(void *data)
     chunk_access(at, CHUNK);
     unsigned char byte = 0;
     assert_ok(cuMemcpyDtoH(&byte, at + 77, 1));
-    if (byte != import->expected) {
+    if (byte != import->expected)
         _exit(1);
-    }
     assert_ok(cuMemsetD8(at, (unsigned char)(import->expected + 1), CHUNK));
     assert_ok(cuCtxSynchronize());
     chunk_unmapped(at, CHUNK);
@@ -457,7 +448,7 @@ static void test_same_calls_same_addresses(void **state)
         assert_ok(cuMemAlloc(&seen[round][2], 1000));
     }
 #if !defined(__SANITIZE_THREAD__)
-    assert_memory_equal(seen[0], seen[1], sizeof seen[0]);
+    assert_memory_equal(seen[0], seen[1], sizeof(seen[0]));
 #endif
 }
 

@@ -110,10 +110,9 @@ static void pools_sleep_under_threads(void **state)
 /* Two threads put the same device to sleep and wake it, over and over. */
 static void *toggle(void *data)
 {
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < rounds; i++)
         if (tnr_device_sleep(0, NULL) != TNR_OK || tnr_device_wake(0) != TNR_OK)
             return NULL;
-    }
     return data;
 }
 

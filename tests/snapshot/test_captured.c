@@ -291,7 +291,7 @@ static void any_host_allocation_may_fail(void **state)
     check_all_given_back();
 }
 
-/* ---- from inside ----------------------------------------------------------------------------- */
+/* ---- from inside ---------------------------------------------------------------------------- */
 
 static _Atomic int is_over;
 static _Atomic int written; /* from inside a capture */

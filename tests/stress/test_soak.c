@@ -236,7 +236,7 @@ static void pools_and_graphs_leave_nothing(void **state)
     assert_flat(&early, &late);
 }
 
-/* ---- the curve ------------------------------------------------------------------------------- */
+/* ---- the curve ------------------------------------------------------------------------------ */
 
 static double seconds_now(void)
 {

@@ -25,6 +25,37 @@ CLEAN = {
         "const char *text = \"malloc(1) abort() getenv(\\\"X\\\") // cuInit(0)\";\n"
         "int i(struct d *d)\n{\n    my_free(d);\n    return d->cuMemMap(1) + table.cuInit(0);\n}\n",
     "lifetime/use.c": LICENCE + "#include <tenure/alloc.h>\n",
+    "lifetime/form.c": LICENCE + """
+/* ---- JSON, and sizeof x of a bool ---- */
+void k(void)
+{
+    if (a) {
+        b = sizeof(*b);
+    } else if (b(c,
+                 d)) {
+        c = 1;
+        d = 2;
+    }
+    for (;;) {
+        /* Says why. */
+        a++;
+    }
+    while (a) {
+        if (b)
+            c();
+    }
+    do {
+        a++;
+    } while (a < 2);
+    switch (a) {
+    default:
+        b();
+    }
+    int list[] = {
+        1,
+    };
+}
+""",
     "tools/test": "#!/usr/bin/env bash\n" + HASH_LICENCE + "exit 0\n",
     "tests/one.c": LICENCE,
     "tests/two.c": LICENCE + "void j(void)\n{\n    free(malloc(1));\n}\n",
@@ -52,6 +83,19 @@ PLANTS = [
     ("function_length", "tests/function.py", 2,
      HASH_LICENCE + "def k():\n" + "    step()\n" * 70),
     ("file_length", "alloc/file.c", 1, LICENCE + "int a;\n" * 800),
+    ("sizeof_form", "tools/size.c", 4, alloc_call("a = malloc(sizeof *a);")),
+    ("sizeof_form", "tests/size.c", 4, alloc_call("a = b(sizeof a[0]);")),
+    ("flag_type", "tests/flag.c", 2, LICENCE + "bool is_there;\n"),
+    ("flag_type", "tests/flag.h", 2, LICENCE + "#include <stdbool.h>\n"),
+    ("section_title", "tools/title.c", 2, LICENCE + "/* ---- Making and ending ---- */\n"),
+    ("lone_braces", "tests/if.c", 4, alloc_call("if (a) {\n        b();\n    }")),
+    ("lone_braces", "tests/for.c", 5,
+     alloc_call("for (a = b(c);\n         a < d;) {\n        e(f,\n          g);\n    }")),
+    ("lone_braces", "tests/else.c", 4,
+     alloc_call("if (a) {\n        b();\n    } else if (c &&\n               d) {\n        e();\n"
+                "    } else {\n        f();\n    }")),
+    ("lone_braces", "tests/inner.c", 5,
+     alloc_call("if (a) {\n        while (b) {\n            c();\n        }\n        d();\n    }")),
     ("heap_calls", "alloc/heap.c", 4, alloc_call("void *p = malloc(1);")),
     ("heap_calls", "lifetime/heap.c", 4, alloc_call("free(p);")),
     ("environment_calls", "alloc/environment.c", 4, alloc_call("getenv(\"HOME\");")),

@@ -187,6 +187,77 @@ def file_length(tree):
             yield name, 1, f"{length} lines; at most {FILE_LINES}: split it by concept"
 
 
+# ---- one form of C (docs/hacking.md, Names and style) ----
+
+def sizeof_form(tree):
+    for name in tree.c_files():
+        for number, line in enumerate(tree.code(name), 1):
+            if re.search(r"\bsizeof\s+[\w*&]", line):
+                yield name, number, "sizeof without parentheses"
+
+
+def flag_type(tree):
+    for name in tree.c_files():
+        for number, line in enumerate(tree.code(name), 1):
+            found = re.search(r"\b(bool|_Bool|stdbool\.h)\b", line)
+            if found:
+                yield name, number, f"{found.group()}: a flag is an int, 0 or 1"
+
+
+def section_title(tree):
+    for name in tree.c_files():
+        for number, line in tree.lines(name):
+            found = re.match(r"/\* ---- ([A-Z][a-z]+)\b", line)
+            if found and found.group(1) != "Tenure":
+                yield name, number, "the title of a section begins with a small letter"
+
+
+def indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def block_end(code, opening):
+    """The line that closes the block opened at the end of a line, and whether all between is one
+    statement that is no `if` and no loop. Goes by the indentation that clang-format gives."""
+    base, starts, end = indent(code[opening + 1]), 0, opening + 1
+    while end < len(code) and not (code[end].strip() and indent(code[end]) < base):
+        starts += indent(code[end]) <= base  # blank: a comment, which is reason enough for braces
+        end += 1
+    body = [line.rstrip() for line in code[opening + 1:end]]
+    is_one = starts == 1 and body[-1].endswith(";") and not any(
+        line.endswith("{") for line in body) and not re.match(
+            r"\s*(if|for|while|do|switch|case|default)\b", body[0])
+    return end, is_one
+
+
+def block_head(code, opening):
+    """The first line of `if (...) {` and the like, which may take several."""
+    head, open_ones = opening, 0
+    while head >= 0:
+        open_ones += code[head].count(")") - code[head].count("(")
+        if open_ones <= 0:
+            break
+        head -= 1
+    return code[head].strip()
+
+
+def lone_braces(tree):
+    """All branches of an `if` have braces, or none has: none if each is one statement."""
+    for name in tree.c_files():
+        code = tree.code(name)
+        for number, line in enumerate(code, 1):
+            head = block_head(code, number - 1) if line.rstrip().endswith(" {") else ""
+            if not re.match(r"(if|for|while|else)\b", head):
+                continue
+            end, is_one = block_end(code, number - 1)
+            while is_one and end < len(code) and code[end].lstrip().startswith("} else"):
+                while not code[end].rstrip().endswith("{"):
+                    end += 1
+                end, is_one = block_end(code, end)
+            if is_one:
+                yield name, number, "braces around one statement"
+
+
 # ---- the library's own rules ----
 
 def calls(tree, pattern, allowed, why):
@@ -306,9 +377,9 @@ def scripts(tree):
 
 
 RULES = {rule.__name__: rule for rule in (
-    line_length, white_space, licence_line, unfinished, function_length, file_length, heap_calls,
-    environment_calls, output_calls, unsafe_calls, driver_calls, include_direction, top_level,
-    missing_paths, scripts)}
+    line_length, white_space, licence_line, unfinished, function_length, file_length, sizeof_form,
+    flag_type, section_title, lone_braces, heap_calls, environment_calls, output_calls,
+    unsafe_calls, driver_calls, include_direction, top_level, missing_paths, scripts)}
 
 
 def check(root):

@@ -73,7 +73,7 @@ static void reset_gives_memory_back(void **state)
     tenure_torch_free(kept, MIB, 0, ORIGIN);
 }
 
-/* ---- failures -------------------------------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------------------------- */
 
 /* What the functions below were called with; they leave as an exception would. */
 static jmp_buf raised;

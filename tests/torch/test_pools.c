@@ -74,7 +74,7 @@ static void give(void *block, tnr_stream stream)
     tenure_torch_free(block, 0, 0, stream);
 }
 
-/* ---- captures -------------------------------------------------------------------------------- */
+/* ---- captures ------------------------------------------------------------------------------- */
 
 static void a_capture_has_its_pool(void **state)
 {
@@ -292,7 +292,7 @@ static void a_failed_capture(void **state)
     check_all_given_back();
 }
 
-/* ---- without a capture ----------------------------------------------------------------------- */
+/* ---- without a capture ---------------------------------------------------------------------- */
 
 static void routed_threads(void **state)
 {
@@ -361,7 +361,7 @@ static void short_memory_ends_pools(void **state)
     assert_int_equal(tenure_torch_pools(), 0);
 }
 
-/* ---- threads --------------------------------------------------------------------------------- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 static atomic_int stopping;
 

@@ -48,7 +48,7 @@ static void the_largest(void **state)
     assert_int_equal(unit_stats().reserved_bytes.current, 0);
 }
 
-/* ---- the memory that it takes ---------------------------------------------------------------- */
+/* ---- the memory that it takes --------------------------------------------------------------- */
 
 static size_t pages_of(size_t bytes)
 {
@@ -199,7 +199,7 @@ static void random_requests(void **state)
     }
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- the rest ------------------------------------------------------------------------------- */
 
 /* The gap below an aligned block serves others. */
 static void the_gap_is_not_lost(void **state)

@@ -170,7 +170,7 @@ static void null_routes_to_the_default_pools(void **state)
     assert_ok(tnr_pool_pop(NULL));
 }
 
-/* ---- limits and giving back ------------------------------------------------------------------ */
+/* ---- limits and giving back ----------------------------------------------------------------- */
 
 static void the_limit_is_set_later(void **state)
 {

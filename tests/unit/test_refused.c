@@ -69,10 +69,8 @@ static void refuse(int first, int last, int error)
 /* The C library's own function of that name. */
 #define ORIGINAL(name) ((__typeof__(&(name)))(uintptr_t)dlsym(RTLD_NEXT, #name))
 
-/*
- * Callers pass fewer arguments than these functions hand on. The registers and the stack beyond
- * hold whatever was there, and the kernel does not look at it. AddressSanitizer must not either.
- */
+/* Callers pass fewer arguments than these functions hand on. The registers and the stack beyond
+ * hold whatever was there, and the kernel does not look at it. AddressSanitizer must not either. */
 #define HANDS_ON __attribute__((no_sanitize("address")))
 
 HANDS_ON long syscall(long number, ...)

@@ -146,10 +146,8 @@ static int child_feed(campaign *self, fuzz_child *child)
     return 0;
 }
 
-/*
- * A failure after other programs in the same process: is it the program's? Then it fails alone, and
- * that is what counts. Returns 1 if it has been started again.
- */
+/* A failure after other programs in the same process: is it the program's? Then it fails alone, and
+ * that is what counts. Returns 1 if it has been started again. */
 static int child_again(campaign *self, int number)
 {
     fuzz_child *child = &self->children[number];

@@ -30,10 +30,8 @@ typedef struct fuzz_shared {
 
 enum { FUZZ_PROGRAMS_EACH = 256 };
 
-/*
- * A process has one seed ahead of the program that it runs, and the two programs have a slot each:
- * it never waits for the fuzzer, which reads one slot while the other is being written.
- */
+/* A process has one seed ahead of the program that it runs, and the two programs have a slot each:
+ * it never waits for the fuzzer, which reads one slot while the other is being written. */
 typedef struct fuzz_child {
     fuzz_shared *slots[2];
     fuzz_shared *shared; /* that of the program `seed` */

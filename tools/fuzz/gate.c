@@ -14,7 +14,7 @@
  * device needs for nothing (it is measured), within bounds. An operation that takes longer waits
  * for another stream. The long time is for operations that must be over before the program goes on.
  */
-#define SETTLE_TIMES 5
+enum { SETTLE_TIMES = 5 };
 #define SETTLE_LEAST_NS UINT64_C(200000)
 #define SETTLE_MOST_NS UINT64_C(20000000)
 #define SETTLE_SPIN_NS UINT64_C(20000)
@@ -22,7 +22,7 @@
 /* Then whatever else an open gate lets run, on streams that waited for this one, should be over too
  * before the program goes on, or the same program would go differently each time: nothing has moved
  * for as many times. */
-#define STILL_TIMES 2
+enum { STILL_TIMES = 2 };
 #define STILL_MOST_NS UINT64_C(500000)
 
 gates gate_state;

@@ -211,11 +211,9 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
     }
 }
 
-/*
- * Whether the form for several attributes takes this one, for which the driver has nothing to be
+/* Whether the form for several attributes takes this one, for which the driver has nothing to be
  * asked: it refuses the tokens, and those that a driver may know after this library was written
- * have a size that only it knows.
- */
+ * have a size that only it knows. */
 static int attribute_is_listed(CUpointer_attribute attribute)
 {
     return (int)attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&

@@ -34,7 +34,7 @@
 #endif
 
 #define BLOCK_GAP_BYTES UINT64_C(65536) /* between allocations, so that overruns fault */
-#define WINDOW_TRIES 32
+enum { WINDOW_TRIES = 32 };
 
 struct window {
     CUdeviceptr first;
@@ -46,7 +46,7 @@ struct window {
 static struct window reservation_window = {UINT64_C(0x101000000000), UINT64_C(0x502000000000), 0};
 static struct window block_window = {UINT64_C(0x502000000000), UINT64_C(0x54e000000000), 0};
 
-/* ---- The sorted array ----------------------------------------------------------------------- */
+/* ---- the sorted array ----------------------------------------------------------------------- */
 
 /* How many regions begin at or before the address. */
 static size_t region_rank(CUdeviceptr address)
@@ -55,11 +55,10 @@ static size_t region_rank(CUdeviceptr address)
     size_t high = sim.region_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (sim.regions[middle]->base <= address) {
+        if (sim.regions[middle]->base <= address)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low;
 }
@@ -67,37 +66,33 @@ static size_t region_rank(CUdeviceptr address)
 struct sim_region *sim_region_find(CUdeviceptr address)
 {
     struct sim_region *region = sim.last_region;
-    if (region != NULL && address - region->base < region->bytes) {
+    if (region != NULL && address - region->base < region->bytes)
         return region;
-    }
     size_t rank = region_rank(address);
-    if (rank == 0) {
+    if (rank == 0)
         return NULL;
-    }
     region = sim.regions[rank - 1];
-    if (address - region->base >= region->bytes) {
+    if (address - region->base >= region->bytes)
         return NULL;
-    }
     sim.last_region = region;
     return region;
 }
 
-static bool region_insert(struct sim_region *region)
+static int region_insert(struct sim_region *region)
 {
     struct sim_region **larger =
-        sim_grow(sim.regions, &sim.region_room, sim.region_count + 1, sizeof *larger);
-    if (larger == NULL) {
-        return false;
-    }
+        sim_grow(sim.regions, &sim.region_room, sim.region_count + 1, sizeof(*larger));
+    if (larger == NULL)
+        return 0;
     sim.regions = larger;
     size_t rank = region_rank(region->base);
-    memmove(&larger[rank + 1], &larger[rank], (sim.region_count - rank) * sizeof *larger);
+    memmove(&larger[rank + 1], &larger[rank], (sim.region_count - rank) * sizeof(*larger));
     larger[rank] = region;
     sim.region_count++;
-    return true;
+    return 1;
 }
 
-/* ---- Finding a place ------------------------------------------------------------------------ */
+/* ---- finding a place ------------------------------------------------------------------------ */
 
 static void *region_map(CUdeviceptr at, uint64_t bytes, int protection, int more)
 {
@@ -107,12 +102,12 @@ static void *region_map(CUdeviceptr at, uint64_t bytes, int protection, int more
 }
 
 /* Maps exactly there or nowhere; old kernels take the address for a hint only. */
-static bool region_map_at(CUdeviceptr at, uint64_t bytes, int protection)
+static int region_map_at(CUdeviceptr at, uint64_t bytes, int protection)
 {
     void *mapped = region_map(at, bytes, protection, MAP_FIXED_NOREPLACE);
     if (mapped != NULL && (uintptr_t)mapped != at) {
         munmap(mapped, bytes);
-        return false;
+        return 0;
     }
     return mapped != NULL;
 }
@@ -129,13 +124,11 @@ static CUdeviceptr window_gap(CUdeviceptr from, CUdeviceptr end, uint64_t bytes,
     for (size_t rank = region_rank(at); at < end && bytes <= end - at; rank++) {
         if (rank != 0) {
             const struct sim_region *before = sim.regions[rank - 1];
-            if (before->base + before->bytes > at) {
+            if (before->base + before->bytes > at)
                 at = align_up(before->base + before->bytes, alignment);
-            }
         }
-        if (rank == sim.region_count || sim.regions[rank]->base - at >= bytes) {
+        if (rank == sim.region_count || sim.regions[rank]->base - at >= bytes)
             return at < end && bytes <= end - at ? at : end;
-        }
     }
     return end;
 }
@@ -152,16 +145,14 @@ static CUdeviceptr window_map(struct window *window, uint64_t bytes, uint64_t al
             from = window->first;
             continue;
         }
-        if (at == window->end) {
+        if (at == window->end)
             return 0;
-        }
         if (region_map_at(at, bytes, protection)) {
             window->next = at + bytes;
             return at;
         }
-        if (errno != EEXIST) {
+        if (errno != EEXIST)
             return 0;
-        }
         from = at + (UINT64_C(1) << 30);
     }
     return 0;
@@ -170,30 +161,26 @@ static CUdeviceptr window_map(struct window *window, uint64_t bytes, uint64_t al
 /* Anywhere the kernel likes, cut down to the alignment. */
 static CUdeviceptr region_map_anywhere(uint64_t bytes, uint64_t alignment, int protection)
 {
-    if (bytes > UINT64_MAX - alignment) {
+    if (bytes > UINT64_MAX - alignment)
         return 0;
-    }
     void *mapped = region_map(0, bytes + alignment, protection, 0);
-    if (mapped == NULL) {
+    if (mapped == NULL)
         return 0;
-    }
     CUdeviceptr low = (uintptr_t)mapped;
     CUdeviceptr base = align_up(low, alignment);
-    if (base != low) {
+    if (base != low)
         munmap(mapped, base - low);
-    }
-    if (low + alignment != base) {
+    if (low + alignment != base)
         munmap((void *)(uintptr_t)(base + bytes), low + alignment - base);
-    }
     return base;
 }
 
-/* ---- Regions -------------------------------------------------------------------------------- */
+/* ---- regions -------------------------------------------------------------------------------- */
 
 /* A reservation's page table: one pointer per granule, untouched entries cost no memory. */
-static bool region_table(struct sim_region *region)
+static int region_table(struct sim_region *region)
 {
-    size_t bytes = region->bytes / sim.settings.granularity_bytes * sizeof *region->pages;
+    size_t bytes = region->bytes / sim.settings.granularity_bytes * sizeof(*region->pages);
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     region->pages = table == MAP_FAILED ? NULL : table;
@@ -203,42 +190,35 @@ static bool region_table(struct sim_region *region)
 static void region_unmap(struct sim_region *region)
 {
     munmap((void *)(uintptr_t)region->base, region->bytes);
-    if (region->pages != NULL) {
+    if (region->pages != NULL)
         munmap(region->pages,
-               region->bytes / sim.settings.granularity_bytes * sizeof *region->pages);
-    }
+               region->bytes / sim.settings.granularity_bytes * sizeof(*region->pages));
 }
 
 static CUdeviceptr region_place(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
                                 enum sim_region_kind kind)
 {
     int protection = kind == SIM_RESERVED ? PROT_NONE : PROT_READ | PROT_WRITE;
-    if (!CHOOSES_ADDRESSES) {
+    if (!CHOOSES_ADDRESSES)
         return region_map_anywhere(bytes, alignment, protection);
-    }
-    if (hint != 0 && hint % alignment == 0 && region_map_at(hint, bytes, protection)) {
+    if (hint != 0 && hint % alignment == 0 && region_map_at(hint, bytes, protection))
         return hint;
-    }
     struct window *window = kind == SIM_RESERVED ? &reservation_window : &block_window;
     uint64_t gap = kind == SIM_RESERVED ? 0 : BLOCK_GAP_BYTES;
-    if (gap != 0 && window->next != 0) {
+    if (gap != 0 && window->next != 0)
         window->next += gap;
-    }
     CUdeviceptr base = window_map(window, bytes, alignment, protection);
     return base != 0 ? base : region_map_anywhere(bytes, alignment, protection);
 }
 
-/*
- * Null when address space or memory is short. bytes and alignment are multiples of a page. A region
- * without a context counts for device 0.
- */
+/* Null when address space or memory is short. bytes and alignment are multiples of a page. A region
+ * without a context counts for device 0. */
 struct sim_region *sim_region_new(uint64_t bytes, uint64_t alignment, CUdeviceptr hint,
                                   enum sim_region_kind kind, struct sim_context *context)
 {
-    struct sim_region *region = calloc(1, sizeof *region);
-    if (region == NULL) {
+    struct sim_region *region = calloc(1, sizeof(*region));
+    if (region == NULL)
         return NULL;
-    }
     region->base = region_place(bytes, alignment, hint, kind);
     if (region->base == 0) {
         free(region);
@@ -262,11 +242,10 @@ void sim_region_free(struct sim_region *region)
 {
     size_t rank = region_rank(region->base);
     memmove(&sim.regions[rank - 1], &sim.regions[rank],
-            (sim.region_count - rank) * sizeof *sim.regions);
+            (sim.region_count - rank) * sizeof(*sim.regions));
     sim.region_count--;
-    if (sim.last_region == region) {
+    if (sim.last_region == region)
         sim.last_region = NULL;
-    }
     sim.reserved_bytes -= region->kind == SIM_RESERVED ? region->bytes : 0;
     sim_race_memory_gone(&region->shadow);
     region_unmap(region);

@@ -18,17 +18,15 @@ static uint64_t block_bytes(uint64_t bytes)
     return (bytes + BLOCK_ALIGNMENT - 1) & ~(BLOCK_ALIGNMENT - 1);
 }
 
-/* ---- Device memory -------------------------------------------------------------------------- */
+/* ---- device memory -------------------------------------------------------------------------- */
 
 /* Runs queued work until the device has room, so that frees in stream order take effect. */
-static bool block_room(struct sim_device *device, uint64_t bytes)
+static int block_room(struct sim_device *device, uint64_t bytes)
 {
-    while (bytes > device->capacity_bytes - device->used_bytes) {
-        if (sim_schedule_run(1) == 0) {
-            return false;
-        }
-    }
-    return true;
+    while (bytes > device->capacity_bytes - device->used_bytes)
+        if (sim_schedule_run(1) == 0)
+            return 0;
+    return 1;
 }
 
 static struct sim_region *block_new(uint64_t bytes, enum sim_region_kind kind)
@@ -37,34 +35,28 @@ static struct sim_region *block_new(uint64_t bytes, enum sim_region_kind kind)
     return sim_region_new(block_bytes(bytes), alignment, 0, kind, sim_current());
 }
 
-static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, bool stream_ordered)
+static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, int stream_ordered)
 {
     struct sim_device *device = sim_current()->device;
-    if (dptr == NULL || (bytesize == 0 && !stream_ordered)) {
+    if (dptr == NULL || (bytesize == 0 && !stream_ordered))
         return CUDA_ERROR_INVALID_VALUE;
-    }
     if (bytesize == 0) { /* nothing, successfully */
         *dptr = 0;
         return CUDA_SUCCESS;
     }
-    if (bytesize > device->capacity_bytes) {
+    if (bytesize > device->capacity_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (stream_ordered && !block_room(device, block_bytes(bytesize))) {
+    if (stream_ordered && !block_room(device, block_bytes(bytesize)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (block_bytes(bytesize) > device->capacity_bytes - device->used_bytes) {
+    if (block_bytes(bytesize) > device->capacity_bytes - device->used_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     struct sim_region *region = block_new(bytesize, SIM_DEVICE_BLOCK);
-    if (region == NULL) {
+    if (region == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    region->stream_ordered = stream_ordered;
+    region->is_stream_ordered = stream_ordered;
     device->used_bytes += region->bytes;
-    if (!stream_ordered) {
+    if (!stream_ordered)
         sim_cost_add(SIM_cuMemAlloc_v2, SIM_COST_ALLOC, bytesize);
-    }
     *dptr = region->base;
     return CUDA_SUCCESS;
 }
@@ -79,31 +71,28 @@ void sim_block_free(struct sim_region *region)
 static struct sim_region *block_at(CUdeviceptr address, enum sim_region_kind kind)
 {
     struct sim_region *region = sim_region_find(address);
-    if (region == NULL || region->kind != kind || region->base != address) {
+    if (region == NULL || region->kind != kind || region->base != address)
         return NULL;
-    }
     return region;
 }
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     SIM_ENTER(cuMemAlloc_v2, SIM_NEEDS_SAFETY);
-    return sim_leave(block_alloc(dptr, bytesize, false));
+    return sim_leave(block_alloc(dptr, bytesize, 0));
 }
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
     SIM_ENTER(cuMemFree_v2, SIM_NEEDS_SAFETY);
-    if (dptr == 0) {
+    if (dptr == 0)
         return sim_leave(CUDA_SUCCESS);
-    }
     struct sim_region *region = block_at(dptr, SIM_DEVICE_BLOCK);
-    if (region == NULL || region->free_queued) {
+    if (region == NULL || region->is_free_queued)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    region->free_queued = true; /* other threads must not free it while this one waits */
+    region->is_free_queued = 1; /* other threads must not free it while this one waits */
     CUresult result = sim_wait_device(region->device, "cuMemFree");
-    region->free_queued = false;
+    region->is_free_queued = 0;
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS) {
         sim_cost_add(SIM_cuMemFree_v2, SIM_COST_FREE, region->bytes);
         sim_block_free(region);
@@ -111,15 +100,13 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     return sim_leave(result);
 }
 
-/*
- * The driver makes nodes of these calls; the simulation has none for them, so that they break the
- * stream's capture. On other streams they are forbidden as cuMemAlloc is.
- */
+/* The driver makes nodes of these calls; the simulation has none for them, so that they break the
+ * stream's capture. On other streams they are forbidden as cuMemAlloc is. */
 static CUresult stream_ordered_check(struct sim_stream *stream)
 {
     CUresult result = sim_capture_check(stream);
     if (result == CUDA_SUCCESS && stream->capture != NULL) {
-        stream->capture->invalid = true;
+        stream->capture->is_invalid = 1;
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     return result != CUDA_SUCCESS ? result : sim_capture_unsafe();
@@ -130,10 +117,9 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hS
     SIM_ENTER(cuMemAllocAsync, SIM_NEEDS_CLEAN);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(hStream, &result);
-    if (stream != NULL) {
+    if (stream != NULL)
         result = stream_ordered_check(stream);
-    }
-    return sim_leave(result != CUDA_SUCCESS ? result : block_alloc(dptr, bytesize, true));
+    return sim_leave(result != CUDA_SUCCESS ? result : block_alloc(dptr, bytesize, 1));
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
@@ -141,47 +127,40 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     SIM_ENTER(cuMemFreeAsync, SIM_NEEDS_CLEAN);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(hStream, &result);
-    if (stream == NULL || dptr == 0) {
+    if (stream == NULL || dptr == 0)
         return sim_leave(result);
-    }
     struct sim_region *region = block_at(dptr, SIM_DEVICE_BLOCK);
-    if (region == NULL || region->free_queued || stream->capture != NULL) {
+    if (region == NULL || region->is_free_queued || stream->capture != NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE); /* a graph frees only what it allocated */
-    }
     result = stream_ordered_check(stream);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     struct sim_op op = {.kind = SIM_OP_FREE, .free = region};
-    region->free_queued = true;
+    region->is_free_queued = 1;
     result = sim_submit(stream, &op);
-    if (result != CUDA_SUCCESS) {
-        region->free_queued = false;
-    }
+    if (result != CUDA_SUCCESS)
+        region->is_free_queued = 0;
     return sim_leave(result);
 }
 
-/* ---- Pinned host memory --------------------------------------------------------------------- */
+/* ---- pinned host memory --------------------------------------------------------------------- */
 
 static CUresult pinned_alloc(void **out, size_t bytesize, unsigned flags)
 {
     const unsigned known =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-    if (out == NULL || (flags & ~known) != 0) {
+    if (out == NULL || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     if (bytesize == 0) { /* nothing, successfully */
         *out = NULL;
         return CUDA_SUCCESS;
     }
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    if (bytesize > machine) {
+    if (bytesize > machine)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     struct sim_region *region = block_new(bytesize, SIM_PINNED);
-    if (region == NULL) {
+    if (region == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     region->flags = flags;
     *out = (void *)(uintptr_t)region->base;
     return CUDA_SUCCESS;
@@ -203,20 +182,17 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
 {
     SIM_ENTER(cuMemFreeHost, SIM_NEEDS_CONTEXT);
     CUresult result = sim_capture_unsafe();
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     struct sim_region *region = block_at((uintptr_t)p, SIM_PINNED);
-    if (region == NULL || region->free_queued) {
+    if (region == NULL || region->is_free_queued)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     sim_check_unused(region->base, region->bytes, "cuMemFreeHost");
-    region->free_queued = true; /* other threads must not free it while this one waits */
+    region->is_free_queued = 1; /* other threads must not free it while this one waits */
     result = sim_wait_device(region->device, "cuMemFreeHost");
-    region->free_queued = false;
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS) {
+    region->is_free_queued = 0;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
         sim_region_free(region);
-    }
     return sim_leave(result);
 }
 
@@ -224,24 +200,22 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsig
 {
     SIM_ENTER(cuMemHostGetDevicePointer_v2, SIM_NEEDS_CONTEXT);
     const struct sim_region *region = sim_region_find((uintptr_t)p);
-    if (pdptr == NULL || Flags != 0 || region == NULL || region->kind != SIM_PINNED) {
+    if (pdptr == NULL || Flags != 0 || region == NULL || region->kind != SIM_PINNED)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *pdptr = (uintptr_t)p;
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- The end of a context ------------------------------------------------------------------- */
+/* ---- the end of a context ------------------------------------------------------------------- */
 
 /* Frees what its program left behind in it: such memory ends with its context. */
 void sim_block_end(const struct sim_context *context)
 {
     for (size_t i = sim.region_count; i-- > 0;) {
         struct sim_region *region = sim.regions[i];
-        if (region->context == context && region->kind == SIM_DEVICE_BLOCK) {
+        if (region->context == context && region->kind == SIM_DEVICE_BLOCK)
             sim_block_free(region);
-        } else if (region->context == context && region->kind == SIM_PINNED) {
+        else if (region->context == context && region->kind == SIM_PINNED)
             sim_region_free(region);
-        }
     }
 }

@@ -20,14 +20,12 @@ static inline void sim_elements_set(void *to, uint32_t pattern, unsigned width, 
         memset(to, (int)pattern, count);
     } else if (width == 2) {
         uint16_t *element = to;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             element[i] = (uint16_t)pattern;
-        }
     } else {
         uint32_t *element = to;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             element[i] = pattern;
-        }
     }
 }
 
@@ -49,24 +47,22 @@ typedef struct sim_bulk {
 static inline long sim_bulk_run(long thread, const sim_bulk *bulk)
 {
     (void)thread;
-    if (bulk->from != NULL) {
+    if (bulk->from != NULL)
         memmove(bulk->to, bulk->from, bulk->bytes);
-    } else {
+    else
         sim_elements_set(bulk->to, bulk->pattern, bulk->width, bulk->count);
-    }
     return 0;
 }
 
 /* 1 if it was done unseen. */
-static inline bool sim_bulk_unseen(const sim_bulk *bulk)
+static inline int sim_bulk_unseen(const sim_bulk *bulk)
 {
     size_t bytes = bulk->from != NULL ? bulk->bytes : bulk->count * bulk->width;
-    if (!RUNNING_ON_VALGRIND || bytes < SIM_BULK_BYTES_MIN) {
-        return false;
-    }
+    if (!RUNNING_ON_VALGRIND || bytes < SIM_BULK_BYTES_MIN)
+        return 0;
     VALGRIND_NON_SIMD_CALL1(sim_bulk_run, bulk);
     VALGRIND_MAKE_MEM_DEFINED(bulk->to, bytes);
-    return true;
+    return 1;
 }
 #endif
 
@@ -75,9 +71,8 @@ static inline void sim_bulk_set(void *to, uint32_t pattern, unsigned width, size
 {
 #ifdef SIM_MEMCHECK
     const sim_bulk bulk = {.to = to, .pattern = pattern, .width = width, .count = count};
-    if (sim_bulk_unseen(&bulk)) {
+    if (sim_bulk_unseen(&bulk))
         return;
-    }
 #endif
     sim_elements_set(to, pattern, width, count);
 }
@@ -87,9 +82,8 @@ static inline void sim_bulk_copy(void *to, const void *from, size_t bytes)
 {
 #ifdef SIM_MEMCHECK
     const sim_bulk bulk = {.to = to, .from = from, .bytes = bytes};
-    if (sim_bulk_unseen(&bulk)) {
+    if (sim_bulk_unseen(&bulk))
         return;
-    }
 #endif
     memmove(to, from, bytes);
 }

@@ -27,22 +27,18 @@ struct sim_capture {
     uint64_t thread;     /* number of the thread that began it */
     uint64_t references; /* events recorded in it, and one until it ends */
     CUstreamCaptureMode mode;
-    bool invalid;
-    bool given; /* the graph is one that the program had made */
+    int is_invalid;
+    int is_given; /* the graph is one that the program had made */
 };
 
-/* ---- What calls ask (capture_rules.c) ------------------------------------------------------- */
+/* ---- what calls ask (capture_rules.c) ------------------------------------------------------- */
 
-/*
- * Called before an operation is queued. If the stream captures, or its use is illegal because of a
- * capture, true: the operation was taken over and *result is what the call returns.
- */
-bool sim_capture_take(struct sim_stream *stream, const struct sim_op *op, CUresult *result);
+/* Called before an operation is queued. If the stream captures, or its use is illegal because of a
+ * capture, 1: the operation was taken over and *result is what the call returns. */
+int sim_capture_take(struct sim_stream *stream, const struct sim_op *op, CUresult *result);
 
-/*
- * For calls that a capture may forbid to a thread: an error, after the captures that forbid it were
- * invalidated, or CUDA_SUCCESS.
- */
+/* For calls that a capture may forbid to a thread: an error, after the captures that forbid it were
+ * invalidated, or CUDA_SUCCESS. */
 CUresult sim_capture_unsafe(void);
 
 /* Whether work may be submitted to the stream: not if that breaks a capture, which it then did. */
@@ -64,24 +60,24 @@ CUresult sim_capture_check_event(const struct sim_event *event);
 CUresult sim_capture_check_elapsed(const struct sim_event *event);
 
 /* Whether a use of the legacy stream would tie a capture to it. Breaks nothing. */
-bool sim_capture_implicit(const struct sim_stream *stream);
+int sim_capture_implicit(const struct sim_stream *stream);
 
-/* A stream's record or wait, if a capture has to do with it; else false. */
-bool sim_capture_record(struct sim_stream *stream, struct sim_event *event, CUresult *result);
-bool sim_capture_wait(struct sim_stream *stream, const struct sim_event *event, CUresult *result);
+/* A stream's record or wait, if a capture has to do with it; else 0. */
+int sim_capture_record(struct sim_stream *stream, struct sim_event *event, CUresult *result);
+int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event, CUresult *result);
 
 /* Forgets that the event was recorded in a capture. */
 void sim_capture_forget(struct sim_event *event);
 
-bool sim_nodes_add(struct sim_nodes *set, const struct sim_nodes *more);
+int sim_nodes_add(struct sim_nodes *set, const struct sim_nodes *more);
 void sim_nodes_clear(struct sim_nodes *set);
 CUresult sim_capture_join(struct sim_capture *capture, struct sim_stream *stream,
                           const struct sim_nodes *nodes);
 
-/* ---- Beginning and end (capture.c) ---------------------------------------------------------- */
+/* ---- beginning and end (capture.c) ---------------------------------------------------------- */
 
 /* Whether a capture is under way into this graph: it may then not be destroyed. */
-bool sim_capture_into(const struct sim_graph *graph);
+int sim_capture_into(const struct sim_graph *graph);
 
 void sim_capture_drop(struct sim_capture *capture);
 void sim_capture_stream_gone(struct sim_stream *stream); /* its handle is being destroyed */

@@ -7,70 +7,60 @@
 
 #include <string.h>
 
-/* ---- Reach ---------------------------------------------------------------------------------- */
+/* ---- reach ---------------------------------------------------------------------------------- */
 
 static enum sim_reach reach_reservation(const struct sim_region *region, uint32_t bit,
-                                        CUdeviceptr *at, CUdeviceptr end, bool write)
+                                        CUdeviceptr *at, CUdeviceptr end, int write)
 {
     CUdeviceptr region_end = region->base + region->bytes;
     while (*at < end && *at < region_end) {
         const struct sim_mapping *mapping = sim_mapping_find(region, *at);
-        if (mapping == NULL) {
+        if (mapping == NULL)
             return SIM_REACH_UNMAPPED;
-        }
-        if (((write ? mapping->writable : mapping->readable) & bit) == 0) {
+        if (((write ? mapping->writable : mapping->readable) & bit) == 0)
             return SIM_REACH_DENIED;
-        }
         *at = mapping->base + mapping->memory->bytes;
     }
     return SIM_REACH_OK;
 }
 
-/*
- * Whether work of the context may touch the range; where not, *where is the first address. With a
- * null context it is enough that some device may.
- */
+/* Whether work of the context may touch the range; where not, *where is the first address. With a
+ * null context it is enough that some device may. */
 enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address, uint64_t bytes,
-                         bool write, CUdeviceptr *where)
+                         int write, CUdeviceptr *where)
 {
     const struct sim_device *device = context == NULL ? NULL : context->device;
     uint32_t bit = device == NULL ? UINT32_MAX : UINT32_C(1) << device->ordinal;
     CUdeviceptr end = address + bytes;
     *where = address;
-    if (end < address) {
+    if (end < address)
         return SIM_REACH_FOREIGN;
-    }
     while (*where < end) {
         const struct sim_region *region = sim_region_find(*where);
-        if (region == NULL) {
+        if (region == NULL)
             return SIM_REACH_FOREIGN;
-        }
         if (region->kind == SIM_RESERVED) {
             enum sim_reach reach = reach_reservation(region, bit, where, end, write);
-            if (reach != SIM_REACH_OK) {
+            if (reach != SIM_REACH_OK)
                 return reach;
-            }
         } else {
-            bool peer =
+            int peer =
                 device != NULL && region->kind == SIM_DEVICE_BLOCK && region->device != device;
-            if (peer && (context->peers & (UINT32_C(1) << region->device->ordinal)) == 0) {
+            if (peer && (context->peers & (UINT32_C(1) << region->device->ordinal)) == 0)
                 return SIM_REACH_DENIED;
-            }
             *where = region->base + region->bytes;
         }
     }
     return SIM_REACH_OK;
 }
 
-/*
- * What the driver itself checks when work is queued: that the addresses are memory, and mapped with
- * some access. Writing where only reading is allowed, or a peer's memory, faults when it runs.
- */
+/* What the driver itself checks when work is queued: that the addresses are memory, and mapped with
+ * some access. Writing where only reading is allowed, or a peer's memory, faults when it runs. */
 CUresult sim_check_call(const struct sim_context *context, CUdeviceptr address, uint64_t bytes)
 {
     CUdeviceptr where = 0;
-    enum sim_reach reach = sim_reach(context, address, bytes, false, &where);
-    bool peer = reach == SIM_REACH_DENIED && sim_region_find(where)->kind != SIM_RESERVED;
+    enum sim_reach reach = sim_reach(context, address, bytes, 0, &where);
+    int peer = reach == SIM_REACH_DENIED && sim_region_find(where)->kind != SIM_RESERVED;
     return reach == SIM_REACH_OK || peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -86,44 +76,40 @@ static const char *reach_text(enum sim_reach reach)
     }
 }
 
-/*
- * Run before an operation: may it touch what it says? If not it is a violation and, as on a real
- * device, the context is poisoned: its calls give CUDA_ERROR_ILLEGAL_ADDRESS from then on.
- */
-bool sim_check_op(const struct sim_stream *stream, const struct sim_op *op)
+/* Run before an operation: may it touch what it says? If not it is a violation and, as on a real
+ * device, the context is poisoned: its calls give CUDA_ERROR_ILLEGAL_ADDRESS from then on. */
+int sim_check_op(const struct sim_stream *stream, const struct sim_op *op)
 {
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
     for (size_t i = 0; i < count; i++) {
         CUdeviceptr where = 0;
-        const struct sim_context *context = op->any_device ? NULL : stream->context;
+        const struct sim_context *context = op->is_any_device ? NULL : stream->context;
         enum sim_reach reach =
-            sim_reach(context, access[i].address, access[i].bytes, access[i].write, &where);
+            sim_reach(context, access[i].address, access[i].bytes, access[i].is_write, &where);
         if (reach != SIM_REACH_OK) {
             sim_violation(
                 "%s on stream %llu %s [0x%llx, +%llu): 0x%llx %s", sim_op_name(op->kind),
                 (unsigned long long)sim_op_stream_id(stream, op),
-                access[i].write ? "writes" : "reads", (unsigned long long)access[i].address,
+                access[i].is_write ? "writes" : "reads", (unsigned long long)access[i].address,
                 (unsigned long long)access[i].bytes, (unsigned long long)where, reach_text(reach));
             stream->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
-            return false;
+            return 0;
         }
     }
-    return true;
+    return 1;
 }
 
-/* ---- Use by queued work --------------------------------------------------------------------- */
+/* ---- use by queued work --------------------------------------------------------------------- */
 
-static bool op_touches(const struct sim_op *op, CUdeviceptr base, uint64_t bytes)
+static int op_touches(const struct sim_op *op, CUdeviceptr base, uint64_t bytes)
 {
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (access[i].address < base + bytes && base < access[i].address + access[i].bytes) {
-            return true;
-        }
-    }
-    return false;
+    for (size_t i = 0; i < count; i++)
+        if (access[i].address < base + bytes && base < access[i].address + access[i].bytes)
+            return 1;
+    return 0;
 }
 
 /* A violation if an operation that has not finished touches the range, which is about to go. */

@@ -15,25 +15,24 @@ struct sim_context *sim_context_get(CUcontext handle)
     return sim_slot_get(handle, SIM_CONTEXT, "context");
 }
 
-static bool context_begin(struct sim_context *context, struct sim_device *device)
+static int context_begin(struct sim_context *context, struct sim_device *device)
 {
     context->device = device;
     context->error = CUDA_SUCCESS;
     context->slot = sim_slot_new(SIM_CONTEXT, context);
-    if (context->slot == NULL) {
-        return false;
-    }
+    if (context->slot == NULL)
+        return 0;
     context->id = ++sim.next_id;
     context->legacy = sim_stream_new(context, SIM_LEGACY, CU_STREAM_DEFAULT, 0);
     if (context->legacy == NULL) {
         sim_slot_free(context->slot);
         context->slot = NULL;
-        return false;
+        return 0;
     }
-    return true;
+    return 1;
 }
 
-/* ---- The end of a context ------------------------------------------------------------------- */
+/* ---- the end of a context ------------------------------------------------------------------- */
 
 static void end_stream(void *object)
 {
@@ -64,7 +63,7 @@ static uint64_t context_discard_work(struct sim_context *context)
         struct sim_stream *stream = sim.busy[i];
         if (stream->context != context) {
             i++;
-        } else if (stream->running) {
+        } else if (stream->is_running) {
             pthread_cond_wait(&sim.done, &sim.lock);
             i = 0;
         } else {
@@ -80,11 +79,10 @@ void sim_context_end(struct sim_context *context)
 {
     sim_capture_context_end(context);
     uint64_t dropped = context_discard_work(context);
-    if (dropped != 0) {
+    if (dropped != 0)
         sim_violation("context %llu of device %d ends with %llu operations queued",
                       (unsigned long long)context->id, context->device->ordinal,
                       (unsigned long long)dropped);
-    }
     sim_race_waited_all(context, NULL, sim.ticket);
     sim_block_end(context);
     sim_slot_each(SIM_EVENT, context, end_event);
@@ -105,36 +103,30 @@ void sim_context_end(struct sim_context *context)
 /* Frees what contexts hold, quietly; the queues are empty by then. */
 void sim_context_reset(void)
 {
-    for (int i = 0; i < sim.device_count; i++) {
-        if (sim.devices[i].primary.slot != NULL) {
+    for (int i = 0; i < sim.device_count; i++)
+        if (sim.devices[i].primary.slot != NULL)
             sim_context_end(&sim.devices[i].primary);
-        }
-    }
     while (sim.contexts != NULL) {
         struct sim_context *context = sim.contexts;
         sim.contexts = context->next;
-        if (context->slot != NULL) {
+        if (context->slot != NULL)
             sim_context_end(context);
-        }
         free(context);
     }
 }
 
-/* ---- Primary contexts ----------------------------------------------------------------------- */
+/* ---- primary contexts ----------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     SIM_ENTER(cuDevicePrimaryCtxRetain, SIM_NEEDS_INIT);
     struct sim_device *device = sim_device(dev);
-    if (pctx == NULL) {
+    if (pctx == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (device == NULL) {
+    if (device == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
-    if (device->primary.slot == NULL && !context_begin(&device->primary, device)) {
+    if (device->primary.slot == NULL && !context_begin(&device->primary, device))
         return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
     device->primary.references++;
     *pctx = (CUcontext)device->primary.slot;
     return sim_leave(CUDA_SUCCESS);
@@ -144,16 +136,13 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     SIM_ENTER(cuDevicePrimaryCtxRelease_v2, SIM_NEEDS_INIT);
     struct sim_device *device = sim_device(dev);
-    if (device == NULL) {
+    if (device == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
-    if (device->primary.references == 0) {
+    if (device->primary.references == 0)
         return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-    }
     /* A reset may have ended it before. */
-    if (--device->primary.references == 0 && device->primary.slot != NULL) {
+    if (--device->primary.references == 0 && device->primary.slot != NULL)
         sim_context_end(&device->primary);
-    }
     return sim_leave(CUDA_SUCCESS);
 }
 
@@ -161,12 +150,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
 {
     SIM_ENTER(cuDevicePrimaryCtxGetState, SIM_NEEDS_INIT);
     const struct sim_device *device = sim_device(dev);
-    if (device == NULL) {
+    if (device == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
-    if (flags == NULL || active == NULL) {
+    if (flags == NULL || active == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *flags = device->primary.flags;
     *active = device->primary.slot != NULL;
     return sim_leave(CUDA_SUCCESS);
@@ -177,31 +164,26 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     SIM_ENTER(cuDevicePrimaryCtxReset_v2, SIM_NEEDS_INIT);
     struct sim_device *device = sim_device(dev);
-    if (device == NULL) {
+    if (device == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
-    if (device->primary.slot != NULL) {
+    if (device->primary.slot != NULL)
         sim_context_end(&device->primary);
-    }
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Created contexts ----------------------------------------------------------------------- */
+/* ---- created contexts ----------------------------------------------------------------------- */
 
 static CUresult context_create(CUcontext *out, unsigned flags, CUdevice dev)
 {
     struct sim_device *device = sim_device(dev);
     struct sim_thread *thread = sim_thread();
-    if (out == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0) {
+    if (out == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (device == NULL) {
+    if (device == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    }
-    if (thread->depth == sizeof thread->stack / sizeof thread->stack[0]) {
+    if (thread->depth == sizeof(thread->stack) / sizeof(thread->stack[0]))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    struct sim_context *context = calloc(1, sizeof *context);
+    struct sim_context *context = calloc(1, sizeof(*context));
     if (context == NULL || !context_begin(context, device)) {
         free(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -225,9 +207,8 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
 {
     SIM_ENTER(cuCtxCreate_v4, SIM_NEEDS_INIT);
     if (ctxCreateParams != NULL &&
-        (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL)) {
+        (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
         return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
-    }
     return sim_leave(context_create(pctx, flags, dev));
 }
 
@@ -235,26 +216,23 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
 {
     SIM_ENTER(cuCtxDestroy_v2, SIM_NEEDS_INIT);
     struct sim_context *context = sim_context_get(ctx);
-    if (context == NULL || context->primary) {
+    if (context == NULL || context->is_primary)
         return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-    }
     sim_context_end(context);
     /* Current here: popped. Current in other threads: they get CONTEXT_IS_DESTROYED. */
     struct sim_thread *thread = sim_thread();
-    if (thread->depth != 0 && thread->stack[thread->depth - 1] == context) {
+    if (thread->depth != 0 && thread->stack[thread->depth - 1] == context)
         thread->depth--;
-    }
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- The current context -------------------------------------------------------------------- */
+/* ---- the current context -------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
 {
     SIM_ENTER(cuCtxGetCurrent, SIM_NEEDS_INIT);
-    if (pctx == NULL) {
+    if (pctx == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     const struct sim_context *context = sim_current();
     *pctx = context == NULL ? NULL : (CUcontext)context->slot;
     return sim_leave(CUDA_SUCCESS);
@@ -269,9 +247,8 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
         return sim_leave(CUDA_SUCCESS);
     }
     struct sim_context *context = sim_context_get(ctx);
-    if (context == NULL) {
+    if (context == NULL)
         return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-    }
     thread->depth += thread->depth == 0;
     thread->stack[thread->depth - 1] = context;
     return sim_leave(CUDA_SUCCESS);
@@ -282,12 +259,10 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
     SIM_ENTER(cuCtxPushCurrent_v2, SIM_NEEDS_INIT);
     struct sim_thread *thread = sim_thread();
     struct sim_context *context = ctx == NULL ? NULL : sim_context_get(ctx);
-    if (context == NULL) {
+    if (context == NULL)
         return sim_leave(ctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT);
-    }
-    if (thread->depth == sizeof thread->stack / sizeof thread->stack[0]) {
+    if (thread->depth == sizeof(thread->stack) / sizeof(thread->stack[0]))
         return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
     thread->stack[thread->depth++] = context;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -296,22 +271,19 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
 {
     SIM_ENTER(cuCtxPopCurrent_v2, SIM_NEEDS_INIT);
     struct sim_thread *thread = sim_thread();
-    if (thread->depth == 0) {
+    if (thread->depth == 0)
         return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-    }
     const struct sim_context *context = thread->stack[--thread->depth];
-    if (pctx != NULL) {
+    if (pctx != NULL)
         *pctx = (CUcontext)context->slot;
-    }
     return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 {
     SIM_ENTER(cuCtxGetDevice, SIM_NEEDS_CONTEXT);
-    if (device == NULL) {
+    if (device == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *device = sim_current()->device->ordinal;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -319,9 +291,8 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
 {
     SIM_ENTER(cuCtxGetFlags, SIM_NEEDS_CONTEXT);
-    if (flags == NULL) {
+    if (flags == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *flags = sim_current()->flags;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -330,12 +301,10 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     SIM_ENTER(cuCtxGetId, SIM_NEEDS_INIT);
     const struct sim_context *context = ctx == NULL ? sim_current() : sim_context_get(ctx);
-    if (ctxId == NULL) {
+    if (ctxId == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (context == NULL) {
+    if (context == NULL)
         return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-    }
     *ctxId = context->id;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -343,12 +312,10 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
     SIM_ENTER(cuCtxGetStreamPriorityRange, SIM_NEEDS_CONTEXT);
-    if (leastPriority != NULL) {
+    if (leastPriority != NULL)
         *leastPriority = 0;
-    }
-    if (greatestPriority != NULL) {
+    if (greatestPriority != NULL)
         *greatestPriority = -5;
-    }
     return sim_leave(CUDA_SUCCESS);
 }
 
@@ -360,22 +327,19 @@ CUresult CUDAAPI cuCtxSynchronize(void)
                                             : sim_wait_context(sim_current(), "cuCtxSynchronize"));
 }
 
-/* ---- Peers ---------------------------------------------------------------------------------- */
+/* ---- peers ---------------------------------------------------------------------------------- */
 
-static CUresult context_peer(CUcontext handle, bool enable)
+static CUresult context_peer(CUcontext handle, int enable)
 {
     struct sim_context *here = sim_current();
     const struct sim_context *peer = sim_context_get(handle);
-    if (peer == NULL) {
+    if (peer == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (peer->device == here->device) {
+    if (peer->device == here->device)
         return enable ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-    }
     uint32_t bit = UINT32_C(1) << peer->device->ordinal;
-    if (enable == ((here->peers & bit) != 0)) {
+    if (enable == ((here->peers & bit) != 0))
         return enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-    }
     here->peers ^= bit;
     return CUDA_SUCCESS;
 }
@@ -383,11 +347,11 @@ static CUresult context_peer(CUcontext handle, bool enable)
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     SIM_ENTER(cuCtxEnablePeerAccess, SIM_NEEDS_CONTEXT);
-    return sim_leave(Flags != 0 ? CUDA_ERROR_INVALID_VALUE : context_peer(peerContext, true));
+    return sim_leave(Flags != 0 ? CUDA_ERROR_INVALID_VALUE : context_peer(peerContext, 1));
 }
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
 {
     SIM_ENTER(cuCtxDisablePeerAccess, SIM_NEEDS_CONTEXT);
-    return sim_leave(context_peer(peerContext, false));
+    return sim_leave(context_peer(peerContext, 0));
 }

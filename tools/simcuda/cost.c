@@ -24,18 +24,16 @@ static const struct cost_row rows[] = {
 #undef COST_OF_SIZE
 };
 
-enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
 /* The table's value for a size: between two rows on the line through them. */
 static uint64_t cost_at(enum sim_cost kind, uint64_t bytes)
 {
-    if (bytes <= rows[0].bytes) {
+    if (bytes <= rows[0].bytes)
         return rows[0].ns[kind];
-    }
     size_t i = 1;
-    while (i < ROW_COUNT - 1 && bytes > rows[i].bytes) {
+    while (i < ROW_COUNT - 1 && bytes > rows[i].bytes)
         i++;
-    }
     const struct cost_row *low = &rows[i - 1];
     const struct cost_row *high = &rows[i];
     double slope =
@@ -60,20 +58,17 @@ void sim_cost_call(enum sim_entry entry)
 
 uint64_t simcuda_modelled_ns(const char *entry_point_or_star)
 {
-    bool found[SIM_ENTRY_COUNT] = {false};
-    if (entry_point_or_star == NULL) {
+    uint8_t found[SIM_ENTRY_COUNT] = {0};
+    if (entry_point_or_star == NULL)
         return 0;
-    }
-    if (strcmp(entry_point_or_star, "*") == 0) {
-        memset(found, true, sizeof found);
-    } else if (sim_entry_by_name(entry_point_or_star, found) == 0) {
+    if (strcmp(entry_point_or_star, "*") == 0)
+        memset(found, 1, sizeof(found));
+    else if (sim_entry_by_name(entry_point_or_star, found) == 0)
         return 0;
-    }
     uint64_t sum = 0;
     sim_lock();
-    for (int i = 0; i < SIM_ENTRY_COUNT; i++) {
+    for (int i = 0; i < SIM_ENTRY_COUNT; i++)
         sum += found[i] ? sim.modelled_ns[i] : 0;
-    }
     sim_unlock();
     return sum;
 }

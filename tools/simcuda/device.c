@@ -28,37 +28,35 @@ int sim_device_file(void)
     return file;
 }
 
-bool sim_device_open(struct sim_device *device, int ordinal)
+int sim_device_open(struct sim_device *device, int ordinal)
 {
-    memset(device, 0, sizeof *device);
+    memset(device, 0, sizeof(*device));
     device->ordinal = ordinal;
     device->capacity_bytes = sim.settings.memory_bytes;
-    if (sim.view) {
-        if (!sim_view_open(device)) {
-            return false;
-        }
+    if (sim.has_view) {
+        if (!sim_view_open(device))
+            return 0;
     } else if ((device->file = sim_device_file()) < 0) {
         sim_note("no memory file for device %d: the kernel refuses memfd_create or its size",
                  ordinal);
-        return false;
+        return 0;
     }
     device->primary.device = device;
-    device->primary.primary = true;
+    device->primary.is_primary = 1;
     device->pool = sim_slot_new(SIM_POOL, device);
-    return true;
+    return 1;
 }
 
 void sim_device_close(struct sim_device *device)
 {
-    if (device->view != NULL) {
+    if (device->view != NULL)
         sim_view_close(device);
-    } else {
+    else
         close(device->file);
-    }
-    memset(device, 0, sizeof *device);
+    memset(device, 0, sizeof(*device));
 }
 
-/* ---- Without a device ----------------------------------------------------------------------- */
+/* ---- without a device ----------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
@@ -69,21 +67,19 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
 CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
 {
     SIM_ENTER(cuDriverGetVersion, SIM_NEEDS_NOTHING);
-    if (driverVersion == NULL) {
+    if (driverVersion == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *driverVersion = (int)sim.settings.version;
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Identity ------------------------------------------------------------------------------- */
+/* ---- identity ------------------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuDeviceGetCount(int *count)
 {
     SIM_ENTER(cuDeviceGetCount, SIM_NEEDS_INIT);
-    if (count == NULL) {
+    if (count == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *count = sim.device_count;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -91,12 +87,10 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 {
     SIM_ENTER(cuDeviceGet, SIM_NEEDS_INIT);
-    if (device == NULL) {
+    if (device == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (sim_device(ordinal) == NULL) {
+    if (sim_device(ordinal) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
     *device = ordinal;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -104,25 +98,21 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
 {
     SIM_ENTER(cuDeviceGetName, SIM_NEEDS_INIT);
-    if (name == NULL || len <= 0) {
+    if (name == NULL || len <= 0)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (sim_device(dev) == NULL) {
+    if (sim_device(dev) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
     snprintf(name, (size_t)len, "Tenure simulated device");
     return sim_leave(CUDA_SUCCESS);
 }
 
 static CUresult device_uuid(CUuuid *uuid, CUdevice dev)
 {
-    if (uuid == NULL) {
+    if (uuid == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (sim_device(dev) == NULL) {
+    if (sim_device(dev) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    }
-    memset(uuid, 0, sizeof *uuid);
+    memset(uuid, 0, sizeof(*uuid));
     memcpy(uuid->bytes, "simcuda", 7);
     uuid->bytes[15] = (char)dev;
     return CUDA_SUCCESS;
@@ -144,12 +134,10 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     SIM_ENTER(cuDeviceTotalMem_v2, SIM_NEEDS_INIT);
     const struct sim_device *device = sim_device(dev);
-    if (bytes == NULL) {
+    if (bytes == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (device == NULL) {
+    if (device == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
     *bytes = device->capacity_bytes;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -157,12 +145,10 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
     SIM_ENTER(cuDeviceCanAccessPeer, SIM_NEEDS_INIT);
-    if (canAccessPeer == NULL) {
+    if (canAccessPeer == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (sim_device(dev) == NULL || sim_device(peerDev) == NULL) {
+    if (sim_device(dev) == NULL || sim_device(peerDev) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
     *canAccessPeer = dev != peerDev;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -170,12 +156,10 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
 static CUresult device_pool(CUmemoryPool *pool, CUdevice dev)
 {
     const struct sim_device *device = sim_device(dev);
-    if (pool == NULL) {
+    if (pool == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (device == NULL) {
+    if (device == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    }
     *pool = (CUmemoryPool)device->pool;
     return CUDA_SUCCESS;
 }
@@ -192,7 +176,7 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
     return sim_leave(device_pool(pool, dev));
 }
 
-/* ---- Attributes ----------------------------------------------------------------------------- */
+/* ---- attributes ----------------------------------------------------------------------------- */
 
 struct attribute {
     CUdevice_attribute attribute;
@@ -231,37 +215,30 @@ static const struct attribute attributes[] = {
 CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     SIM_ENTER(cuDeviceGetAttribute, SIM_NEEDS_INIT);
-    if (pi == NULL || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) {
+    if (pi == NULL || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (sim_device(dev) == NULL) {
+    if (sim_device(dev) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
     *pi = 0;
-    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
-        if (attributes[i].attribute == attrib) {
+    for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
+        if (attributes[i].attribute == attrib)
             *pi = attributes[i].value;
-        }
-    }
     if (attrib == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
-        attrib == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) {
+        attrib == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
         *pi = sim.settings.vmm;
-    }
-    if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
+    if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
         *pi = dev + 1;
-    }
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Memory information --------------------------------------------------------------------- */
+/* ---- memory information --------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     SIM_ENTER(cuMemGetInfo_v2, SIM_NEEDS_CONTEXT);
     const struct sim_device *device = sim_current()->device;
-    if (free == NULL || total == NULL) {
+    if (free == NULL || total == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *free = device->capacity_bytes - device->used_bytes;
     *total = device->capacity_bytes;
     return sim_leave(CUDA_SUCCESS);

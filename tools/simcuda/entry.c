@@ -29,7 +29,7 @@ static const struct entry_row entries[SIM_ENTRY_COUNT] = {
 
 static _Thread_local struct sim_thread thread_state;
 
-/* ---- The door ------------------------------------------------------------------------------- */
+/* ---- the door ------------------------------------------------------------------------------- */
 
 void sim_lock(void)
 {
@@ -64,14 +64,13 @@ static CUresult rule_apply(enum sim_entry entry)
 {
     for (size_t i = 0; i < sim.rule_count; i++) {
         struct sim_rule *rule = &sim.rules[i];
-        if (rule->spent || !rule->entry[entry]) {
+        if (rule->is_spent || !rule->entry[entry])
             continue;
-        }
         if (rule->nth > 1) {
             rule->nth--;
             continue;
         }
-        rule->spent = !rule->sticky;
+        rule->is_spent = !rule->is_sticky;
         sim.rule_hits++;
         return rule->error;
     }
@@ -80,9 +79,9 @@ static CUresult rule_apply(enum sim_entry entry)
 
 static void entry_configure(void)
 {
-    if (!sim.configured) {
-        sim.configured = true;
-        sim.configuration_bad = !sim_settings_read(&sim.settings);
+    if (!sim.is_configured) {
+        sim.is_configured = 1;
+        sim.is_misconfigured = !sim_settings_read(&sim.settings);
     }
 }
 
@@ -92,52 +91,41 @@ static CUresult entry_check(enum sim_entry entry, unsigned needs)
     sim.calls[entry]++;
     CUresult result = sim.rule_count != 0 ? rule_apply(entry) : CUDA_SUCCESS;
     /* The look-up of entry points still works, so that it is cuInit that reports the setting. */
-    if (sim.configuration_bad && (needs != SIM_NEEDS_NOTHING || entry == SIM_cuInit)) {
+    if (sim.is_misconfigured && (needs != SIM_NEEDS_NOTHING || entry == SIM_cuInit))
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result != CUDA_SUCCESS || needs == SIM_NEEDS_NOTHING) {
+    if (result != CUDA_SUCCESS || needs == SIM_NEEDS_NOTHING)
         return result;
-    }
-    if (sim.shut_down) {
+    if (sim.is_shut_down)
         return CUDA_ERROR_DEINITIALIZED;
-    }
-    if (!sim.initialised || sim.forked) {
+    if (!sim.is_initialised || sim.is_forked)
         return CUDA_ERROR_NOT_INITIALIZED;
-    }
-    if ((needs & SIM_NEEDS_VMM) == SIM_NEEDS_VMM && !sim.settings.vmm) {
+    if ((needs & SIM_NEEDS_VMM) == SIM_NEEDS_VMM && !sim.settings.vmm)
         return CUDA_ERROR_NOT_SUPPORTED;
-    }
     if ((needs & SIM_NEEDS_CONTEXT) == SIM_NEEDS_CONTEXT) {
         const struct sim_context *context = sim_current();
-        if (context == NULL) {
+        if (context == NULL)
             return CUDA_ERROR_INVALID_CONTEXT;
-        }
-        if (context->slot == NULL) {
+        if (context->slot == NULL)
             return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-        }
-        if ((needs & SIM_NEEDS_CLEAN) == SIM_NEEDS_CLEAN) {
+        if ((needs & SIM_NEEDS_CLEAN) == SIM_NEEDS_CLEAN)
             result = context->error;
-        }
     }
-    if (result == CUDA_SUCCESS && (needs & SIM_NEEDS_SAFETY) == SIM_NEEDS_SAFETY) {
+    if (result == CUDA_SUCCESS && (needs & SIM_NEEDS_SAFETY) == SIM_NEEDS_SAFETY)
         result = sim_capture_unsafe();
-    }
     return result;
 }
 
 CUresult sim_enter(enum sim_entry entry, unsigned needs)
 {
-    if (thread_state.in_callback && needs != SIM_NEEDS_NOTHING) {
+    if (thread_state.is_in_callback && needs != SIM_NEEDS_NOTHING)
         return CUDA_ERROR_NOT_PERMITTED;
-    }
     sim_lock();
     sim_thread()->entry = entry;
     CUresult result = entry_check(entry, needs);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         sim_unlock();
-    } else {
+    else
         sim_cost_call(entry);
-    }
     return result;
 }
 
@@ -147,7 +135,7 @@ CUresult sim_leave(CUresult result)
     return result;
 }
 
-/* ---- Names ---------------------------------------------------------------------------------- */
+/* ---- names ---------------------------------------------------------------------------------- */
 
 const char *sim_entry_symbol(uint16_t entry)
 {
@@ -155,74 +143,68 @@ const char *sim_entry_symbol(uint16_t entry)
 }
 
 /* Marks the entry points that a name means: all forms by plain name, one by symbol. */
-int sim_entry_by_name(const char *name, bool *found)
+int sim_entry_by_name(const char *name, uint8_t *found)
 {
     int count = 0;
     for (int i = 0; i < SIM_ENTRY_COUNT; i++) {
         if (strcmp(entries[i].name, name) == 0 || strcmp(entries[i].symbol, name) == 0) {
-            found[i] = true;
+            found[i] = 1;
             count++;
         }
     }
     return count;
 }
 
-int sim_fail_add(const char *name, uint64_t nth, bool sticky, CUresult error)
+int sim_fail_add(const char *name, uint64_t nth, int sticky, CUresult error)
 {
-    if (sim.rule_count == SIM_MAX_RULES || nth == 0) {
+    if (sim.rule_count == SIM_RULES_MAX || nth == 0)
         return -1;
-    }
     struct sim_rule *rule = &sim.rules[sim.rule_count];
-    memset(rule, 0, sizeof *rule);
+    memset(rule, 0, sizeof(*rule));
     if (strcmp(name, "*") == 0) {
-        memset(rule->entry, true, sizeof rule->entry);
-        rule->entry[SIM_cuGetErrorName] = false;
-        rule->entry[SIM_cuGetErrorString] = false;
+        memset(rule->entry, 1, sizeof(rule->entry));
+        rule->entry[SIM_cuGetErrorName] = 0;
+        rule->entry[SIM_cuGetErrorString] = 0;
     } else if (sim_entry_by_name(name, rule->entry) == 0) {
         return -1;
     }
     rule->nth = nth;
-    rule->sticky = sticky;
+    rule->is_sticky = sticky;
     rule->error = error;
     sim.rule_count++;
     return 0;
 }
 
-/* ---- Look-up of entry points ---------------------------------------------------------------- */
+/* ---- look-up of entry points ---------------------------------------------------------------- */
 
 static CUresult entry_look_up(const char *symbol, void **function, int version, cuuint64_t flags,
                               CUdriverProcAddressQueryResult *status)
 {
     const cuuint64_t known =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    if (symbol == NULL || function == NULL || (flags & ~known) != 0 || flags == known) {
+    if (symbol == NULL || function == NULL || (flags & ~known) != 0 || flags == known)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     *function = NULL;
     const struct entry_row *best = NULL;
-    bool any = false;
+    int any = 0;
     for (int i = 0; i < SIM_ENTRY_COUNT; i++) {
         const struct entry_row *row = &entries[i];
         if (strcmp(row->name, symbol) != 0 || sim.settings.missing[i] ||
-            (uint64_t)row->since > sim.settings.version) {
+            (uint64_t)row->since > sim.settings.version)
             continue;
-        }
-        any = true;
-        if (row->since <= version) {
+        any = 1;
+        if (row->since <= version)
             best = row;
-        }
     }
-    if (status != NULL) {
+    if (status != NULL)
         *status = best != NULL ? CU_GET_PROC_ADDRESS_SUCCESS
                   : any        ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    }
-    if (best == NULL) {
+    if (best == NULL)
         return CUDA_ERROR_NOT_FOUND;
-    }
-    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    int per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     entry_function found = per_thread && best->per_thread ? best->per_thread : best->function;
-    memcpy(function, &found, sizeof found);
+    memcpy(function, &found, sizeof(found));
     return CUDA_SUCCESS;
 }
 
@@ -239,19 +221,17 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
     return sim_leave(entry_look_up(symbol, pfn, cudaVersion, flags, symbolStatus));
 }
 
-/* ---- Control -------------------------------------------------------------------------------- */
+/* ---- control -------------------------------------------------------------------------------- */
 
 uint64_t simcuda_calls(const char *entry_point)
 {
-    bool found[SIM_ENTRY_COUNT] = {false};
+    uint8_t found[SIM_ENTRY_COUNT] = {0};
     uint64_t count = 0;
-    if (entry_point == NULL || sim_entry_by_name(entry_point, found) == 0) {
+    if (entry_point == NULL || sim_entry_by_name(entry_point, found) == 0)
         return 0;
-    }
     sim_lock();
-    for (int i = 0; i < SIM_ENTRY_COUNT; i++) {
+    for (int i = 0; i < SIM_ENTRY_COUNT; i++)
         count += found[i] ? sim.calls[i] : 0;
-    }
     sim_unlock();
     return count;
 }
@@ -260,9 +240,8 @@ uint64_t simcuda_calls_total(void)
 {
     uint64_t count = 0;
     sim_lock();
-    for (int i = 0; i < SIM_ENTRY_COUNT; i++) {
+    for (int i = 0; i < SIM_ENTRY_COUNT; i++)
         count += sim.calls[i];
-    }
     sim_unlock();
     return count;
 }
@@ -270,8 +249,8 @@ uint64_t simcuda_calls_total(void)
 void simcuda_calls_reset(void)
 {
     sim_lock();
-    memset(sim.calls, 0, sizeof sim.calls);
-    memset(sim.modelled_ns, 0, sizeof sim.modelled_ns);
+    memset(sim.calls, 0, sizeof(sim.calls));
+    memset(sim.modelled_ns, 0, sizeof(sim.modelled_ns));
     sim_unlock();
 }
 
@@ -287,14 +266,14 @@ void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUr
     if (refused != 0) {
         sim_note("simcuda_fail(%s, %llu): no such entry point, call 0, or more than %d rules",
                  entry_point_or_star ? entry_point_or_star : "null", (unsigned long long)nth,
-                 SIM_MAX_RULES);
+                 SIM_RULES_MAX);
         abort();
     }
 }
 
 int simcuda_has(const char *entry_point)
 {
-    bool found[SIM_ENTRY_COUNT] = {false};
+    uint8_t found[SIM_ENTRY_COUNT] = {0};
     return sim_entry_by_name(entry_point, found) > 0;
 }
 

@@ -137,9 +137,8 @@ static const char *error_text(CUresult error)
 
 static CUresult error_answer(const char **out, const char *text)
 {
-    if (out == NULL) {
+    if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     *out = text;
     return text == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -53,12 +53,11 @@ void sim_event_mark(struct sim_event *event, struct sim_point point)
 
 static CUresult event_create(CUevent *out, unsigned flags)
 {
-    bool interprocess = (flags & CU_EVENT_INTERPROCESS) != 0;
+    int interprocess = (flags & CU_EVENT_INTERPROCESS) != 0;
     if (out == NULL || (flags & ~EVENT_FLAGS) != 0 ||
-        (interprocess && (flags & CU_EVENT_DISABLE_TIMING) == 0)) {
+        (interprocess && (flags & CU_EVENT_DISABLE_TIMING) == 0))
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct sim_event *event = calloc(1, sizeof *event);
+    struct sim_event *event = calloc(1, sizeof(*event));
     struct sim_slot *slot = event == NULL ? NULL : sim_slot_new(SIM_EVENT, event);
     if (slot == NULL) {
         free(event);
@@ -83,9 +82,8 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 {
     SIM_ENTER(cuEventDestroy_v2, SIM_NEEDS_INIT);
     struct sim_event *event = event_get(hEvent);
-    if (event == NULL) {
+    if (event == NULL)
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-    }
     sim_slot_free(event->slot);
     event->slot = NULL;
     sim_event_drop(event);
@@ -97,22 +95,17 @@ static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned fl
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(stream_handle, &result);
     struct sim_event *event = event_get(handle);
-    if (flags > CU_EVENT_RECORD_EXTERNAL) {
+    if (flags > CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (stream == NULL || event == NULL) {
+    if (stream == NULL || event == NULL)
         return stream == NULL ? result : CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (event->context != stream->context) {
+    if (event->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
-    }
-    bool external = flags == CU_EVENT_RECORD_EXTERNAL;
-    if (external && stream->capture == NULL) {
+    int external = flags == CU_EVENT_RECORD_EXTERNAL;
+    if (external && stream->capture == NULL)
         return CUDA_ERROR_ILLEGAL_STATE;
-    }
-    if (!external && sim_capture_record(stream, event, &result)) {
+    if (!external && sim_capture_record(stream, event, &result))
         return result;
-    }
     struct sim_op op = {.kind = SIM_OP_RECORD, .record = {.event = event}};
     event->references++;
     return sim_submit(stream, &op);
@@ -130,7 +123,7 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
     return sim_leave(event_record(hEvent, hStream, flags));
 }
 
-static bool event_done(const struct sim_event *event)
+static int event_done(const struct sim_event *event)
 {
     return event->point.stream == NULL || sim_point_done(event->point);
 }
@@ -138,33 +131,27 @@ static bool event_done(const struct sim_event *event)
 /* The host has been told that the event is done. */
 static void event_known(const struct sim_event *event)
 {
-    if (event->point.stream != NULL) {
+    if (event->point.stream != NULL)
         sim_race_waited(event->point);
-    }
 }
 
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
     SIM_ENTER(cuEventQuery, SIM_NEEDS_INIT);
     struct sim_event *event = event_get(hEvent);
-    if (event == NULL) {
+    if (event == NULL)
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-    }
     CUresult result = sim_capture_check_event(event);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     event->references++; /* running host functions lets other threads in */
-    if (!event_done(event) || sim.due != 0) {
+    if (!event_done(event) || sim.due != 0)
         sim_schedule_queried();
-    }
     result = event->context->error;
-    if (result == CUDA_SUCCESS && !event_done(event)) {
+    if (result == CUDA_SUCCESS && !event_done(event))
         result = CUDA_ERROR_NOT_READY;
-    }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         event_known(event);
-    }
     sim_event_drop(event);
     return sim_leave(result);
 }
@@ -173,16 +160,13 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
 {
     SIM_ENTER(cuEventSynchronize, SIM_NEEDS_INIT);
     const struct sim_event *event = event_get(hEvent);
-    if (event == NULL) {
+    if (event == NULL)
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-    }
     CUresult result = sim_capture_check_event(event);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = event->context->error;
-    }
-    if (result != CUDA_SUCCESS || event->point.stream == NULL) {
+    if (result != CUDA_SUCCESS || event->point.stream == NULL)
         return sim_leave(result);
-    }
     return sim_leave(sim_wait(event->point, "cuEventSynchronize"));
 }
 
@@ -198,26 +182,20 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
 {
     const struct sim_event *start = event_get(start_handle);
     const struct sim_event *end = event_get(end_handle);
-    if (milliseconds == NULL) {
+    if (milliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     CUresult result = elapsed_check(start);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = elapsed_check(end);
-    }
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     if (start->context->device != end->context->device ||
-        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (start->context->error != CUDA_SUCCESS) {
+    if (start->context->error != CUDA_SUCCESS)
         return start->context->error;
-    }
-    if (!event_done(start) || !event_done(end)) {
+    if (!event_done(start) || !event_done(end))
         return CUDA_ERROR_NOT_READY;
-    }
     event_known(start);
     event_known(end);
     *milliseconds = (float)((double)(int64_t)(end->time_ns - start->time_ns) / 1e6);

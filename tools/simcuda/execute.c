@@ -8,30 +8,30 @@
 
 #define OP_NS UINT64_C(1000) /* simulated time of any operation, and 1 ns per 4 KiB on top */
 
-/* ---- Value waits ---------------------------------------------------------------------------- */
+/* ---- value waits ---------------------------------------------------------------------------- */
 
 static uint64_t value_load(const struct sim_op *op)
 {
     const void *at = sim_bytes(op->access[0].address);
-    return op->value.wide ? __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE)
-                          : __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE);
+    return op->value.is_wide ? __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE)
+                             : __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE);
 }
 
 /* Whether a value wait may pass. The caller has checked that the memory can be read. */
-bool sim_value_reached(const struct sim_op *op)
+int sim_value_reached(const struct sim_op *op)
 {
     uint64_t now = value_load(op);
     uint64_t wanted = op->value.value;
     switch (op->value.flags & 3u) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic, as the driver compares */
-        return op->value.wide ? (int64_t)(now - wanted) >= 0
-                              : (int32_t)((uint32_t)now - (uint32_t)wanted) >= 0;
+        return op->value.is_wide ? (int64_t)(now - wanted) >= 0
+                                 : (int32_t)((uint32_t)now - (uint32_t)wanted) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
         return now == wanted;
     case CU_STREAM_WAIT_VALUE_AND:
         return (now & wanted) != 0;
     default: {
-        uint64_t all = op->value.wide ? UINT64_MAX : UINT32_MAX;
+        uint64_t all = op->value.is_wide ? UINT64_MAX : UINT32_MAX;
         return (~(now | wanted) & all) != 0;
     }
     }
@@ -40,21 +40,20 @@ bool sim_value_reached(const struct sim_op *op)
 static void value_store(const struct sim_op *op)
 {
     void *at = sim_bytes(op->access[0].address);
-    if (op->value.wide) {
+    if (op->value.is_wide)
         __atomic_store_n((uint64_t *)at, op->value.value, __ATOMIC_RELEASE);
-    } else {
+    else
         __atomic_store_n((uint32_t *)at, (uint32_t)op->value.value, __ATOMIC_RELEASE);
-    }
 }
 
-/* ---- Memory --------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 /* How much of `bytes` is in one piece from an address on: what is left of its granule. */
 static uint64_t piece_after(CUdeviceptr address, uint64_t bytes)
 {
     uint64_t granule = sim.settings.granularity_bytes;
     uint64_t left = granule - (address & (granule - 1));
-    return !sim.view || bytes < left ? bytes : left;
+    return !sim.has_view || bytes < left ? bytes : left;
 }
 
 /* And how much of it before an address, where it ends. */
@@ -62,7 +61,7 @@ static uint64_t piece_before(CUdeviceptr end, uint64_t bytes)
 {
     uint64_t granule = sim.settings.granularity_bytes;
     uint64_t left = ((end - 1) & (granule - 1)) + 1;
-    return !sim.view || bytes < left ? bytes : left;
+    return !sim.has_view || bytes < left ? bytes : left;
 }
 
 /* Elements are aligned, so none of them is in two granules. */
@@ -96,7 +95,7 @@ static void copy_run(const struct sim_op *op)
         staged_run(op);
         return;
     }
-    bool backwards = op->copy.to > op->copy.from && op->copy.to - op->copy.from < left;
+    int backwards = op->copy.to > op->copy.from && op->copy.to - op->copy.from < left;
     while (left != 0) {
         uint64_t done = op->copy.bytes - left;
         CUdeviceptr to = op->copy.to + (backwards ? left : done);
@@ -109,7 +108,7 @@ static void copy_run(const struct sim_op *op)
     }
 }
 
-/* ---- The program's own functions ------------------------------------------------------------ */
+/* ---- the program's own functions ------------------------------------------------------------ */
 
 /* Parameter pointers come first in a launch's storage. */
 static void *const *launch_parameters(struct sim_launch *launch)
@@ -121,33 +120,29 @@ static void call_out(const struct sim_op *op)
 {
     struct sim_thread *thread = sim_thread();
     sim_unlock();
-    thread->in_callback = true;
-    if (op->kind == SIM_OP_HOST) {
+    thread->is_in_callback = 1;
+    if (op->kind == SIM_OP_HOST)
         op->host.function(op->host.data);
-    } else {
+    else
         op->launch->kernel->run(launch_parameters(op->launch));
-    }
-    thread->in_callback = false;
+    thread->is_in_callback = 0;
     sim_lock();
 }
 
-/* ---- One operation -------------------------------------------------------------------------- */
+/* ---- one operation -------------------------------------------------------------------------- */
 
 /* Words are written with the lock held: value waits look at them at any time. */
 static void run_memory(const struct sim_op *op)
 {
-    bool alone = sim.settings.schedule == SIM_THREADS && op->access[0].bytes > sizeof(uint64_t);
-    if (alone) {
+    int alone = sim.settings.schedule == SIM_THREADS && op->access[0].bytes > sizeof(uint64_t);
+    if (alone)
         sim_unlock();
-    }
-    if (op->kind == SIM_OP_SET) {
+    if (op->kind == SIM_OP_SET)
         set_run(op);
-    } else {
+    else
         copy_run(op);
-    }
-    if (alone) {
+    if (alone)
         sim_lock();
-    }
 }
 
 static void clock_advance(struct sim_device *device, const struct sim_op *op)
@@ -155,29 +150,25 @@ static void clock_advance(struct sim_device *device, const struct sim_op *op)
     uint64_t bytes = 0;
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         bytes += access[i].bytes;
-    }
     device->clock_ns += OP_NS + bytes / 4096;
 }
 
-/*
- * Does the operation's work. In a poisoned context nothing has any effect but the end of waiting,
- * and frees, which must not leak.
- */
+/* Does the operation's work. In a poisoned context nothing has any effect but the end of waiting,
+ * and frees, which must not leak. */
 static void execute(const struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_device *device = stream->context->device;
-    bool sound = stream->context->error == CUDA_SUCCESS && sim_check_op(stream, op);
+    int sound = stream->context->error == CUDA_SUCCESS && sim_check_op(stream, op);
     clock_advance(device, op);
     if (op->kind == SIM_OP_FREE) {
         sim_check_unused(op->free->base, op->free->bytes, "cuMemFreeAsync");
         sim_block_free(op->free);
         return;
     }
-    if (!sound) {
+    if (!sound)
         return;
-    }
     switch (op->kind) {
     case SIM_OP_RECORD:
         op->record.event->time_ns = device->clock_ns;

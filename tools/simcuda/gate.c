@@ -28,18 +28,18 @@ static struct gate *gates;
 static size_t gate_count;
 static size_t gate_room;
 
-static bool gate_reached(const struct gate *gate)
+static int gate_reached(const struct gate *gate)
 {
     CUdeviceptr where = 0;
     return sim_reach(gate->stream->context, gate->wait.access[0].address,
-                     gate->wait.access[0].bytes, false, &where) == SIM_REACH_OK &&
+                     gate->wait.access[0].bytes, 0, &where) == SIM_REACH_OK &&
            sim_value_reached(&gate->wait);
 }
 
 /* A wait was queued. If its condition holds already, it was the last write there, or the host. */
 void sim_gate_submitted(struct sim_stream *stream, const struct sim_op *op)
 {
-    struct gate *larger = sim_grow(gates, &gate_room, gate_count + 1, sizeof *larger);
+    struct gate *larger = sim_grow(gates, &gate_room, gate_count + 1, sizeof(*larger));
     if (larger == NULL) {
         sim_races_give_up();
         return;
@@ -48,12 +48,11 @@ void sim_gate_submitted(struct sim_stream *stream, const struct sim_op *op)
     struct gate *gate = &gates[gate_count++];
     *gate = (struct gate){stream, op->ticket, *op, NULL, NULL};
     struct sim_touch writer;
-    bool written = sim_shadow_last_write(op->access[0].address, &writer);
-    if (gate_reached(gate)) {
+    int written = sim_shadow_last_write(op->access[0].address, &writer);
+    if (gate_reached(gate))
         gate->opened = written ? sim_clock_of_slot(writer.slot, writer.ticket) : sim_release_host();
-    } else if (written && sim_clock_runs(writer.slot, writer.ticket)) {
+    else if (written && sim_clock_runs(writer.slot, writer.ticket))
         gate->writer = sim_clock_of_slot(writer.slot, writer.ticket);
-    }
 }
 
 static void gate_remove(size_t i)
@@ -68,11 +67,10 @@ void sim_gate_passed(struct sim_stream *stream, const struct sim_op *op)
 {
     for (size_t i = 0; i < gate_count; i++) {
         if (gates[i].ticket == op->ticket) {
-            if (gates[i].opened == NULL && gates[i].writer != NULL) {
+            if (gates[i].opened == NULL && gates[i].writer != NULL)
                 gates[i].opened = sim_release_hold(gates[i].writer);
-            } else if (gates[i].opened == NULL) {
+            else if (gates[i].opened == NULL)
                 gates[i].opened = sim_release_host();
-            }
             sim_clock_stream_join(stream, gates[i].opened);
             gate_remove(i);
             return;
@@ -91,23 +89,19 @@ static void gate_look(struct gate *gate, struct sim_release *opener)
     }
 }
 
-static bool op_writes(const struct sim_op *op, CUdeviceptr address, uint64_t bytes)
+static int op_writes(const struct sim_op *op, CUdeviceptr address, uint64_t bytes)
 {
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (access[i].write && access[i].address < address + bytes &&
-            address < access[i].address + access[i].bytes) {
-            return true;
-        }
-    }
-    return false;
+    for (size_t i = 0; i < count; i++)
+        if (access[i].is_write && access[i].address < address + bytes &&
+            address < access[i].address + access[i].bytes)
+            return 1;
+    return 0;
 }
 
-/*
- * An operation begins that may write to words waited for. Workers run it without the lock, and the
- * wait may pass as soon as the bytes are there.
- */
+/* An operation begins that may write to words waited for. Workers run it without the lock, and the
+ * wait may pass as soon as the bytes are there. */
 void sim_gate_writing(const struct sim_stream *stream, const struct sim_op *op)
 {
     for (size_t i = 0; i < gate_count; i++) {
@@ -135,13 +129,11 @@ void sim_gate_written(const struct sim_op *op)
 
 void sim_gate_host(void)
 {
-    if (gate_count == 0) {
+    if (gate_count == 0)
         return;
-    }
     struct sim_release *opener = sim_release_host();
-    for (size_t i = 0; i < gate_count; i++) {
+    for (size_t i = 0; i < gate_count; i++)
         gate_look(&gates[i], opener);
-    }
     sim_release_drop(opener);
 }
 
@@ -158,9 +150,8 @@ void sim_gate_forget(const struct sim_op *op)
 
 void sim_gate_reset(void)
 {
-    while (gate_count != 0) {
+    while (gate_count != 0)
         gate_remove(gate_count - 1);
-    }
     free(gates);
     gates = NULL;
     gate_room = 0;

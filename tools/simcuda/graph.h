@@ -19,7 +19,7 @@
 struct sim_graph;
 struct sim_node;
 
-/* ---- Objects -------------------------------------------------------------------------------- */
+/* ---- objects -------------------------------------------------------------------------------- */
 
 /* Nodes at the other ends of edges, and the edges' data, in the order in which they were made. */
 struct sim_edges {
@@ -53,7 +53,7 @@ struct sim_node {
     size_t number;                 /* in the list, as the latest sim_graph_number counted */
     size_t first_step;             /* in an executable graph's copy: of the plan */
     size_t last_step;              /* the same but for a child graph */
-    bool disabled;                 /* in an executable graph's copy: does nothing */
+    int is_disabled;               /* in an executable graph's copy: does nothing */
 };
 
 /* Operations that only nodes have: SIM_OP_WAIT_EVENT, with the event in op.record.event. */
@@ -78,24 +78,22 @@ struct sim_graph {
     uint64_t origin; /* id of the graph it was cloned from, or 0 */
 };
 
-/* ---- Graphs (graph.c) ----------------------------------------------------------------------- */
+/* ---- graphs (graph.c) ----------------------------------------------------------------------- */
 
 struct sim_graph *sim_graph_new(void);        /* with a handle; null when memory is short */
 void sim_graph_free(struct sim_graph *graph); /* and its nodes, and what they hold */
 struct sim_graph *sim_graph_get(CUgraph handle, const char *what);
 CUgraph sim_graph_handle(const struct sim_graph *graph);
-struct sim_graph *sim_graph_copy(const struct sim_graph *graph, bool handles);
+struct sim_graph *sim_graph_copy(const struct sim_graph *graph, int handles);
 uint64_t sim_graph_mark(void);                        /* a new mark, that no node bears */
 uint64_t sim_graph_count(void);                       /* alive, without children */
 void sim_graph_number(const struct sim_graph *graph); /* sets every node's number, from 0 */
 
-/* ---- Nodes (graph_node.c) ------------------------------------------------------------------- */
+/* ---- nodes (graph_node.c) ------------------------------------------------------------------- */
 
-/*
- * Adds a node that does what the operation says. It takes over what the operation owns, also when
+/* Adds a node that does what the operation says. It takes over what the operation owns, also when
  * it fails. Dependencies are nodes of the graph; those given twice count once. The context is where
- * the node will run; null for nodes that do not care (empty, host).
- */
+ * the node will run; null for nodes that do not care (empty, host). */
 CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, const struct sim_op *op,
                       const struct sim_nodes *dependencies, struct sim_node **node);
 
@@ -109,19 +107,19 @@ CUgraphNodeType sim_node_type(const struct sim_node *node);
 
 /* An edge; adding one that is there, or taking away one that is not, is an error. Data may be null:
  * that of a plain one. */
-bool sim_edge_link(struct sim_node *from, struct sim_node *to,
-                   const CUgraphEdgeData *data); /* known not to be there, and right */
+int sim_edge_link(struct sim_node *from, struct sim_node *to,
+                  const CUgraphEdgeData *data); /* known not to be there, and right */
 CUresult sim_edge_add(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data);
 CUresult sim_edge_remove(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data);
 /* Whether there can be such edges, from the ports of any nodes. */
 CUresult sim_edge_data_check(const CUgraphEdgeData *data, size_t count);
 /* Whether all of them are plain: what comes after waits for the end of what comes before. */
-bool sim_edges_plain(const CUgraphEdgeData *data, size_t count);
+int sim_edges_plain(const CUgraphEdgeData *data, size_t count);
 
 /* A node that does the same in another graph, without edges; null when memory is short. */
 struct sim_node *sim_node_copy(const struct sim_node *node, struct sim_graph *graph);
 
-/* ---- What nodes are asked to do (graph_params.c) -------------------------------------------- */
+/* ---- what nodes are asked to do (graph_params.c) -------------------------------------------- */
 
 /* An operation with its context, as a call's parameters describe them. */
 struct sim_work {
@@ -139,11 +137,11 @@ CUresult sim_work_event(CUevent event, enum sim_op_kind kind, struct sim_work *w
 CUresult sim_work_any(const CUgraphNodeParams *params, struct sim_work *work);
 CUresult sim_work_change(struct sim_node *node, struct sim_work *work); /* takes over the work */
 
-/* ---- Changes of executable graphs (graph_update.c) ------------------------------------------ */
+/* ---- changes of executable graphs (graph_update.c) ------------------------------------------ */
 
 void sim_operands_find(const struct sim_op *op, struct sim_operand operand[2]);
 
-/* ---- Plans (graph_plan.c) ------------------------------------------------------------------- */
+/* ---- plans (graph_plan.c) ------------------------------------------------------------------- */
 
 /* One operation of a launch. Child graphs begin and end with a step without a node. */
 struct sim_step {
@@ -155,7 +153,7 @@ struct sim_step {
     uint32_t after;    /* how many depend on it */
     uint32_t waits;
     size_t first_wait; /* steps of other paths to wait for: plan->wait[first_wait ...] */
-    bool marked;       /* others wait for it */
+    int is_marked;     /* others wait for it */
 };
 
 /* A way through the graph along its edges: its steps are ordered as in a stream. */
@@ -181,7 +179,7 @@ struct sim_plan {
 CUresult sim_plan_make(struct sim_graph *graph, struct sim_plan *plan); /* graph: a private copy */
 void sim_plan_free(struct sim_plan *plan);
 
-/* ---- Executable graphs (graph_launch.c, graph_update.c) ------------------------------------- */
+/* ---- executable graphs (graph_launch.c, graph_update.c) ------------------------------------- */
 
 struct sim_exec {
     struct sim_slot *slot; /* null once destroyed */
@@ -203,14 +201,14 @@ void sim_exec_drop(struct sim_exec *exec);
 void sim_exec_release(const struct sim_exec *exec, struct sim_graph *graph);
 void sim_graph_reset(void);
 
-/* ---- User objects (user_object.c) ----------------------------------------------------------- */
+/* ---- user objects (user_object.c) ----------------------------------------------------------- */
 
 struct sim_user_object *sim_user_object_get(CUuserObject handle);
-bool sim_holds_copy(const struct sim_graph *from, struct sim_graph *to);
+int sim_holds_copy(const struct sim_graph *from, struct sim_graph *to);
 void sim_holds_drop(struct sim_graph *graph);
 /* A launch of the graph, or the last of several, has this end. */
 void sim_holds_ended(const struct sim_graph *graph, struct sim_point end);
-bool sim_user_object_run(void); /* runs one destructor that is due; gives up the lock meanwhile */
+int sim_user_object_run(void); /* runs one destructor that is due; gives up the lock meanwhile */
 void sim_user_object_reset(void);
 
 #endif

@@ -20,9 +20,9 @@
     (uint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |                                   \
                CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
-#define MANY 4u /* successors that make it worth while to prepare a clock for them */
+enum { MANY = 4 }; /* successors that make it worth while to prepare a clock for them */
 
-/* ---- Life ----------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct sim_exec *sim_exec_get(CUgraphExec handle)
 {
@@ -38,17 +38,13 @@ void sim_exec_release(const struct sim_exec *exec, struct sim_graph *graph)
 
 static void exec_free(struct sim_exec *exec)
 {
-    for (size_t i = 0; exec->lane != NULL && i < exec->plan.path_count; i++) {
-        if (exec->lane[i] != NULL) {
+    for (size_t i = 0; exec->lane != NULL && i < exec->plan.path_count; i++)
+        if (exec->lane[i] != NULL)
             sim_stream_drop(exec->lane[i]);
-        }
-    }
-    while (exec->stale_count != 0) {
+    while (exec->stale_count != 0)
         sim_exec_release(exec, exec->stale[--exec->stale_count]);
-    }
-    if (exec->graph != NULL) {
+    if (exec->graph != NULL)
         sim_exec_release(exec, exec->graph);
-    }
     sim_point_drop(exec->last);
     sim_plan_free(&exec->plan);
     free(exec->stale);
@@ -62,38 +58,34 @@ static void exec_free(struct sim_exec *exec)
 void sim_exec_drop(struct sim_exec *exec)
 {
     exec->references--;
-    bool idle = exec->references == (exec->slot != NULL ? 1 : 0);
-    while (idle && exec->stale_count != 0) {
+    int idle = exec->references == (exec->slot != NULL ? 1 : 0);
+    while (idle && exec->stale_count != 0)
         sim_exec_release(exec, exec->stale[--exec->stale_count]);
-    }
-    if (exec->references == 0) {
+    if (exec->references == 0)
         exec_free(exec);
-    }
 }
 
-static bool exec_room(struct sim_exec *exec)
+static int exec_room(struct sim_exec *exec)
 {
     size_t steps = exec->plan.step_count + 1;
     exec->lane = calloc(exec->plan.path_count + 1, sizeof(struct sim_stream *));
-    exec->op = calloc(steps, sizeof *exec->op);
-    exec->point = calloc(steps, sizeof *exec->point);
+    exec->op = calloc(steps, sizeof(*exec->op));
+    exec->point = calloc(steps, sizeof(*exec->point));
     return exec->lane != NULL && exec->op != NULL && exec->point != NULL;
 }
 
 static CUresult exec_new(const struct sim_graph *graph, uint64_t flags, struct sim_exec **out)
 {
-    struct sim_exec *exec = calloc(1, sizeof *exec);
-    if (exec == NULL) {
+    struct sim_exec *exec = calloc(1, sizeof(*exec));
+    if (exec == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     exec->references = 1;
     exec->flags = flags;
-    exec->graph = sim_graph_copy(graph, false);
+    exec->graph = sim_graph_copy(graph, 0);
     CUresult result =
         exec->graph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : sim_plan_make(exec->graph, &exec->plan);
-    if (result == CUDA_SUCCESS && !exec_room(exec)) {
+    if (result == CUDA_SUCCESS && !exec_room(exec))
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
     if (result == CUDA_SUCCESS) {
         exec->slot = sim_slot_new(SIM_GRAPH_EXEC, exec);
         result = exec->slot == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -106,14 +98,13 @@ static CUresult exec_new(const struct sim_graph *graph, uint64_t flags, struct s
     return CUDA_SUCCESS;
 }
 
-/* ---- Getting ready -------------------------------------------------------------------------- */
+/* ---- getting ready -------------------------------------------------------------------------- */
 
 /* What a node refers to by handle must still be there. */
 static CUresult node_check(const struct sim_node *node)
 {
-    if (node->context != NULL && node->context->slot == NULL) {
+    if (node->context != NULL && node->context->slot == NULL)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    }
     switch (node->op.kind) {
     case SIM_OP_KERNEL:
         return sim_slot_get(node->op.launch->call.function, SIM_FUNCTION, "function") != NULL
@@ -135,18 +126,16 @@ static CUresult node_check(const struct sim_node *node)
 static CUresult step_prepare(const struct sim_step *step, uint64_t stream_id, struct sim_op *op)
 {
     *op = (struct sim_op){.kind = SIM_OP_EMPTY};
-    if (step->node != NULL && !step->node->disabled) {
+    if (step->node != NULL && !step->node->is_disabled) {
         CUresult result = node_check(step->node);
-        if (result != CUDA_SUCCESS) {
+        if (result != CUDA_SUCCESS)
             return result;
-        }
         if (!sim_op_copy(&step->node->op, op)) {
             *op = (struct sim_op){.kind = SIM_OP_EMPTY};
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        if (op->kind == SIM_OP_KERNEL && !sim_kernel_ask(op->launch)) {
+        if (op->kind == SIM_OP_KERNEL && !sim_kernel_ask(op->launch))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        }
     }
     op->node = step->number;
     op->launched_in = stream_id;
@@ -161,53 +150,49 @@ static CUresult steps_prepare(struct sim_exec *exec, const struct sim_stream *st
         result = step_prepare(&exec->plan.step[made], stream->id, &exec->op[made]);
         made++;
     }
-    while (result != CUDA_SUCCESS && made-- > 0) {
+    while (result != CUDA_SUCCESS && made-- > 0)
         sim_op_dispose(&exec->op[made]);
-    }
     return result;
 }
 
 static void steps_dispose(struct sim_exec *exec)
 {
-    for (size_t i = 0; i < exec->plan.step_count; i++) {
+    for (size_t i = 0; i < exec->plan.step_count; i++)
         sim_op_dispose(&exec->op[i]);
-    }
 }
 
 /* The stream that a path runs in: null when memory is short. */
 static struct sim_stream *lane_of(struct sim_exec *exec, size_t path, struct sim_stream *stream)
 {
     struct sim_context *context = exec->plan.path[path].context;
-    if (path == 0 && (context == NULL || context == stream->context)) {
+    if (path == 0 && (context == NULL || context == stream->context))
         return stream;
-    }
-    if (exec->lane[path] == NULL) {
+    if (exec->lane[path] == NULL)
         exec->lane[path] = sim_stream_new(context != NULL ? context : stream->context, SIM_CREATED,
                                           CU_STREAM_NON_BLOCKING, stream->priority);
-    }
     return exec->lane[path];
 }
 
 /* Streams, with room for all that a launch queues; what it queues then cannot fail. */
-static bool lanes_prepare(struct sim_exec *exec, struct sim_stream *stream)
+static int lanes_prepare(struct sim_exec *exec, struct sim_stream *stream)
 {
     /* A wait for the launch before, the beginning, waits for the paths' ends, and the end. */
     size_t others = 3 + exec->plan.end_count;
     for (size_t i = 0; i < exec->plan.path_count; i++) {
         struct sim_stream *lane = lane_of(exec, i, stream);
-        if (lane == NULL || (lane != stream && !sim_queue_reserve(lane, exec->plan.path[i].room))) {
-            return false;
-        }
+        if (lane == NULL || (lane != stream && !sim_queue_reserve(lane, exec->plan.path[i].room)))
+            return 0;
         others += lane == stream ? exec->plan.path[i].room : 0;
     }
     return sim_queue_reserve(stream, others) && sim_busy_reserve(exec->plan.path_count + 1);
 }
 
-/* ---- Queueing ------------------------------------------------------------------------------- */
+/* ---- queueing ------------------------------------------------------------------------------- */
 
-static struct sim_point mark_queue(struct sim_stream *stream, bool forks, struct sim_exec *ended)
+static struct sim_point mark_queue(struct sim_stream *stream, int forks, struct sim_exec *ended)
 {
-    const struct sim_op op = {.kind = SIM_OP_EMPTY, .forks = forks, .record = {NULL, NULL, ended}};
+    const struct sim_op op = {
+        .kind = SIM_OP_EMPTY, .forks = (uint8_t)forks, .record = {NULL, NULL, ended}};
     const struct sim_op *queued = sim_queue(stream, &op);
     return (struct sim_point){stream, queued->ticket, queued->record.release};
 }
@@ -241,24 +226,21 @@ static void step_queue(struct sim_exec *exec, size_t at, struct sim_stream *stre
     const struct sim_step *step = &plan->step[at];
     struct sim_stream *lane = lane_of(exec, step->path, stream);
     struct sim_op *op = &exec->op[at];
-    if (step->position == 1 && step->before == 0 && lane != stream) {
+    if (step->position == 1 && step->before == 0 && lane != stream)
         wait_queue(lane, begin);
-    }
     /* The first wait is the first to be followed when nothing runs before it has to. */
     size_t drawn = step->waits > 1 ? (size_t)sim_schedule_draw(step->waits) : 0;
     for (size_t i = 0; i < step->waits; i++) {
         size_t nth = (drawn + i) % step->waits;
         wait_queue(lane, exec->point[plan->wait[step->first_wait + nth]]);
     }
-    if (op->kind == SIM_OP_WAIT_EVENT) {
+    if (op->kind == SIM_OP_WAIT_EVENT)
         event_resolve(op);
-    }
     const struct sim_op *queued = sim_queue(lane, op);
-    if (step->marked) {
+    if (step->is_marked)
         exec->point[at] = op->kind == SIM_OP_EMPTY
                               ? (struct sim_point){lane, queued->ticket, queued->record.release}
                               : mark_queue(lane, step->after > MANY, NULL);
-    }
 }
 
 /* The stream waits for what nothing in the graph comes after. */
@@ -268,9 +250,8 @@ static void ends_await(const struct sim_exec *exec, struct sim_stream *stream)
     size_t drawn = exec->plan.end_count > 1 ? (size_t)sim_schedule_draw(steps) : 0;
     for (size_t i = 0; i < steps; i++) {
         size_t at = (drawn + i) % steps;
-        if (exec->plan.step[at].after == 0 && exec->point[at].stream != stream) {
+        if (exec->plan.step[at].after == 0 && exec->point[at].stream != stream)
             wait_queue(stream, exec->point[at]);
-        }
     }
 }
 
@@ -278,26 +259,22 @@ static CUresult exec_launch(struct sim_exec *exec, struct sim_stream *stream)
 {
     struct sim_point begin = {NULL, 0, NULL};
     CUresult result = steps_prepare(exec, stream);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     if (!lanes_prepare(exec, stream)) {
         steps_dispose(exec);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (exec->last.stream != NULL && exec->last.stream != stream) {
+    if (exec->last.stream != NULL && exec->last.stream != stream)
         wait_queue(stream, exec->last);
-    }
     if (exec->plan.path_count != 0 &&
-        (exec->plan.path_count > 1 || lane_of(exec, 0, stream) != stream)) {
-        begin = mark_queue(stream, true, NULL);
-    }
-    for (size_t i = 0; i < exec->plan.step_count; i++) {
+        (exec->plan.path_count > 1 || lane_of(exec, 0, stream) != stream))
+        begin = mark_queue(stream, 1, NULL);
+    for (size_t i = 0; i < exec->plan.step_count; i++)
         step_queue(exec, exec->plan.order[i], stream, begin);
-    }
     ends_await(exec, stream);
     exec->references++;
-    struct sim_point end = mark_queue(stream, false, exec);
+    struct sim_point end = mark_queue(stream, 0, exec);
     sim_point_hold(end);
     sim_point_drop(exec->last);
     exec->last = end;
@@ -305,28 +282,23 @@ static CUresult exec_launch(struct sim_exec *exec, struct sim_stream *stream)
     return CUDA_SUCCESS;
 }
 
-/* ---- Calls ---------------------------------------------------------------------------------- */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
 static CUresult instantiate(CUgraphExec *out, CUgraph handle, uint64_t flags)
 {
     const struct sim_graph *graph = sim_graph_get(handle, "graph");
     struct sim_exec *exec = NULL;
-    if (out == NULL || graph == NULL) {
+    if (out == NULL || graph == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if ((flags & ~INSTANTIATE_FLAGS) != 0) {
+    if ((flags & ~INSTANTIATE_FLAGS) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     CUresult result = sim_capture_unsafe();
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = exec_new(graph, flags, &exec);
-    }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         *out = (CUgraphExec)exec->slot;
-    }
     return result;
 }
 
@@ -341,18 +313,15 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph 
                                               CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     SIM_ENTER(cuGraphInstantiateWithParams, SIM_NEEDS_CONTEXT);
-    if (instantiateParams == NULL) {
+    if (instantiateParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     /* Uploading is nothing here: the stream only has to be one. */
     const uint64_t upload = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     CUresult result = CUDA_SUCCESS;
-    if ((instantiateParams->flags & upload) != 0) {
+    if ((instantiateParams->flags & upload) != 0)
         (void)sim_stream_sound(instantiateParams->hUploadStream, &result);
-    }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = instantiate(phGraphExec, hGraph, instantiateParams->flags & ~upload);
-    }
     instantiateParams->hErrNode_out = NULL;
     instantiateParams->result_out =
         result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -363,9 +332,8 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
     SIM_ENTER(cuGraphExecGetFlags, SIM_NEEDS_INIT);
     const struct sim_exec *exec = sim_exec_get(hGraphExec);
-    if (exec == NULL || flags == NULL) {
+    if (exec == NULL || flags == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *flags = exec->flags;
     return sim_leave(CUDA_SUCCESS);
 }
@@ -374,13 +342,11 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     SIM_ENTER(cuGraphExecDestroy, SIM_NEEDS_INIT);
     struct sim_exec *exec = sim_exec_get(hGraphExec);
-    if (exec == NULL) {
+    if (exec == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     CUresult result = sim_capture_unsafe();
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     sim_slot_free(exec->slot);
     exec->slot = NULL;
     sim_exec_drop(exec);
@@ -392,9 +358,8 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
     SIM_ENTER(cuGraphUpload, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    if (sim_exec_get(hGraphExec) == NULL) {
+    if (sim_exec_get(hGraphExec) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     (void)sim_stream_sound(hStream, &result);
     return sim_leave(result);
 }
@@ -404,17 +369,15 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     SIM_ENTER(cuGraphLaunch, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    if (stream != NULL) {
+    if (stream != NULL)
         result = sim_capture_check_outside(stream); /* launches cannot be captured */
-    }
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     struct sim_exec *exec = sim_exec_get(hGraphExec);
     return sim_leave(exec == NULL ? CUDA_ERROR_INVALID_VALUE : exec_launch(exec, stream));
 }
 
-/* ---- The end -------------------------------------------------------------------------------- */
+/* ---- the end -------------------------------------------------------------------------------- */
 
 static void exec_forget(void *object)
 {
@@ -427,9 +390,8 @@ static void exec_forget(void *object)
 static void graph_forget(void *object)
 {
     struct sim_graph *graph = object;
-    if (graph->parent == NULL) {
+    if (graph->parent == NULL)
         sim_graph_free(graph);
-    }
 }
 
 /* Frees everything of graphs; nothing is queued by then. */

@@ -10,25 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Edges ---------------------------------------------------------------------------------- */
+/* ---- edges ---------------------------------------------------------------------------------- */
 
 static const CUgraphEdgeData plain;
 
-static bool edges_room(struct sim_edges *edges)
+static int edges_room(struct sim_edges *edges)
 {
-    if (edges->count < edges->room) {
-        return true;
-    }
+    if (edges->count < edges->room)
+        return 1;
     size_t room = edges->room == 0 ? 4 : edges->room * 2;
     struct sim_node **nodes = realloc(edges->node, room * sizeof(struct sim_node *));
     edges->node = nodes == NULL ? edges->node : nodes;
-    CUgraphEdgeData *data = realloc(edges->data, room * sizeof *data);
+    CUgraphEdgeData *data = realloc(edges->data, room * sizeof(*data));
     edges->data = data == NULL ? edges->data : data;
-    if (nodes == NULL || data == NULL) {
-        return false;
-    }
+    if (nodes == NULL || data == NULL)
+        return 0;
     edges->room = room;
-    return true;
+    return 1;
 }
 
 static void edges_append(struct sim_edges *edges, struct sim_node *node,
@@ -38,23 +36,21 @@ static void edges_append(struct sim_edges *edges, struct sim_node *node,
     edges->data[edges->count++] = data == NULL ? plain : *data;
 }
 
-bool sim_edge_link(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data)
+int sim_edge_link(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data)
 {
-    if (!edges_room(&from->after) || !edges_room(&to->before)) {
-        return false;
-    }
+    if (!edges_room(&from->after) || !edges_room(&to->before))
+        return 0;
     edges_append(&from->after, to, data);
     edges_append(&to->before, from, data);
-    return true;
+    return 1;
 }
 
 /* The index of a node among edges, or their count. */
 static size_t edges_find(const struct sim_edges *edges, const struct sim_node *node)
 {
     size_t i = 0;
-    while (i < edges->count && edges->node[i] != node) {
+    while (i < edges->count && edges->node[i] != node)
         i++;
-    }
     return i;
 }
 
@@ -66,20 +62,20 @@ static void edges_remove(struct sim_edges *edges, size_t at)
     memmove(&edges->data[at], &edges->data[at + 1], (edges->count - at) * sizeof(CUgraphEdgeData));
 }
 
-static bool edge_there(const struct sim_node *from, const struct sim_node *to)
+static int edge_there(const struct sim_node *from, const struct sim_node *to)
 {
     return from->after.count < to->before.count ? edges_find(&from->after, to) != from->after.count
                                                 : edges_find(&to->before, from) != to->before.count;
 }
 
-static bool is_kernel(const struct sim_node *node)
+static int is_kernel(const struct sim_node *node)
 {
     return node->op.kind == SIM_OP_KERNEL;
 }
 
 /* Kernels alone have ports, and programmatic edges lead from one to another. */
-static bool edge_fits(const struct sim_node *from, const struct sim_node *to,
-                      const CUgraphEdgeData *data)
+static int edge_fits(const struct sim_node *from, const struct sim_node *to,
+                     const CUgraphEdgeData *data)
 {
     return (data->from_port == 0 || is_kernel(from)) &&
            (data->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT || is_kernel(to));
@@ -87,9 +83,8 @@ static bool edge_fits(const struct sim_node *from, const struct sim_node *to,
 
 CUresult sim_edge_add(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data)
 {
-    if (edge_there(from, to) || (data != NULL && !edge_fits(from, to, data))) {
+    if (edge_there(from, to) || (data != NULL && !edge_fits(from, to, data)))
         return CUDA_ERROR_INVALID_VALUE;
-    }
     return sim_edge_link(from, to, data) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -97,51 +92,45 @@ CUresult sim_edge_remove(struct sim_node *from, struct sim_node *to, const CUgra
 {
     size_t at = edges_find(&from->after, to);
     if (at == from->after.count ||
-        memcmp(&from->after.data[at], data == NULL ? &plain : data, sizeof plain) != 0) {
+        memcmp(&from->after.data[at], data == NULL ? &plain : data, sizeof(plain)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     edges_remove(&from->after, at);
     edges_remove(&to->before, edges_find(&to->before, from));
     return CUDA_SUCCESS;
 }
 
-bool sim_edges_plain(const CUgraphEdgeData *data, size_t count)
+int sim_edges_plain(const CUgraphEdgeData *data, size_t count)
 {
-    for (size_t i = 0; data != NULL && i < count; i++) {
-        if (memcmp(&data[i], &plain, sizeof plain) != 0) {
-            return false;
-        }
-    }
-    return true;
+    for (size_t i = 0; data != NULL && i < count; i++)
+        if (memcmp(&data[i], &plain, sizeof(plain)) != 0)
+            return 0;
+    return 1;
 }
 
-static bool edge_valid(const CUgraphEdgeData *data)
+static int edge_valid(const CUgraphEdgeData *data)
 {
     return data->to_port == 0 && data->from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
            data->type <= CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
            (data->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT || data->from_port != 0) &&
-           memcmp(data->reserved, plain.reserved, sizeof plain.reserved) == 0;
+           memcmp(data->reserved, plain.reserved, sizeof(plain.reserved)) == 0;
 }
 
 CUresult sim_edge_data_check(const CUgraphEdgeData *data, size_t count)
 {
-    for (size_t i = 0; data != NULL && i < count; i++) {
-        if (!edge_valid(&data[i])) {
+    for (size_t i = 0; data != NULL && i < count; i++)
+        if (!edge_valid(&data[i]))
             return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
     return CUDA_SUCCESS;
 }
 
-/* ---- Life ----------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 /* Appends a node that does nothing yet; with a handle if its graph has one. */
 static struct sim_node *node_new(struct sim_graph *graph)
 {
-    struct sim_node *node = calloc(1, sizeof *node);
-    if (node == NULL) {
+    struct sim_node *node = calloc(1, sizeof(*node));
+    if (node == NULL)
         return NULL;
-    }
     if (graph->slot != NULL) {
         node->slot = sim_slot_new(SIM_NODE, node);
         if (node->slot == NULL) {
@@ -153,11 +142,10 @@ static struct sim_node *node_new(struct sim_graph *graph)
     node->op.kind = SIM_OP_EMPTY;
     node->graph = graph;
     node->previous = graph->last;
-    if (graph->last != NULL) {
+    if (graph->last != NULL)
         graph->last->next = node;
-    } else {
+    else
         graph->first = node;
-    }
     graph->last = node;
     graph->node_count++;
     return node;
@@ -177,13 +165,11 @@ void sim_node_free(struct sim_node *node)
     *(node->previous != NULL ? &node->previous->next : &graph->first) = node->next;
     *(node->next != NULL ? &node->next->previous : &graph->last) = node->previous;
     graph->node_count--;
-    if (node->child != NULL) {
+    if (node->child != NULL)
         sim_graph_free(node->child);
-    }
     sim_op_dispose(&node->op);
-    if (node->slot != NULL) {
+    if (node->slot != NULL)
         sim_slot_free(node->slot);
-    }
     free(node->before.node);
     free(node->before.data);
     free(node->after.node);
@@ -194,16 +180,15 @@ void sim_node_free(struct sim_node *node)
 struct sim_node *sim_node_copy(const struct sim_node *node, struct sim_graph *graph)
 {
     struct sim_op op;
-    if (!sim_op_copy(&node->op, &op)) {
+    if (!sim_op_copy(&node->op, &op))
         return NULL;
-    }
     struct sim_node *copy = node_new(graph);
     if (copy == NULL) {
         sim_op_dispose(&op);
         return NULL;
     }
     copy->op = op;
-    memcpy(copy->operand, node->operand, sizeof copy->operand);
+    memcpy(copy->operand, node->operand, sizeof(copy->operand));
     copy->context = node->context;
     copy->origin = node->id;
     if (node->child != NULL) {
@@ -250,7 +235,7 @@ CUgraphNodeType sim_node_type(const struct sim_node *node)
     }
 }
 
-/* ---- Adding --------------------------------------------------------------------------------- */
+/* ---- adding --------------------------------------------------------------------------------- */
 
 CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, const struct sim_op *op,
                       const struct sim_nodes *dependencies, struct sim_node **node)
@@ -268,11 +253,10 @@ CUresult sim_node_add(struct sim_graph *graph, struct sim_context *context, cons
     for (size_t i = 0; i < dependencies->count; i++) {
         struct sim_node *from = dependencies->node[i];
         const CUgraphEdgeData *data = dependencies->edge == NULL ? &plain : &dependencies->edge[i];
-        if (from->mark == mark) {
+        if (from->mark == mark)
             continue;
-        }
         from->mark = mark;
-        bool fits = edge_fits(from, added, data);
+        int fits = edge_fits(from, added, data);
         if (!fits || !sim_edge_link(from, added, data)) {
             sim_node_free(added);
             return fits ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
@@ -287,9 +271,8 @@ CUresult sim_node_add_child(struct sim_graph *graph, const struct sim_graph *chi
 {
     const struct sim_op nothing = {.kind = SIM_OP_EMPTY};
     struct sim_graph *copy = sim_graph_copy(child, graph->slot != NULL);
-    if (copy == NULL) {
+    if (copy == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     CUresult result = sim_node_add(graph, NULL, &nothing, dependencies, node);
     if (result != CUDA_SUCCESS) {
         sim_graph_free(copy);
@@ -317,24 +300,20 @@ static CUresult place_find(struct place *place)
     place->nodes = (struct sim_nodes){0};
     place->graph = sim_graph_get(place->graph_handle, "graph");
     if (place->graph == NULL || place->out == NULL ||
-        (place->dependencies == NULL && place->count != 0)) {
+        (place->dependencies == NULL && place->count != 0))
         return CUDA_ERROR_INVALID_VALUE;
-    }
     CUresult result = sim_edge_data_check(place->data, place->count);
-    if (result != CUDA_SUCCESS || place->count == 0) {
+    if (result != CUDA_SUCCESS || place->count == 0)
         return result;
-    }
     place->nodes.node = calloc(place->count, sizeof(struct sim_node *));
-    if (place->nodes.node == NULL) {
+    if (place->nodes.node == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     place->nodes.edge = (CUgraphEdgeData *)place->data; /* is only read */
     uint64_t mark = sim_graph_mark();
     for (size_t i = 0; i < place->count; i++) {
         struct sim_node *node = sim_node_get(place->dependencies[i], "node");
-        if (node == NULL || node->graph != place->graph || node->mark == mark) {
+        if (node == NULL || node->graph != place->graph || node->mark == mark)
             return CUDA_ERROR_INVALID_VALUE;
-        }
         node->mark = mark;
         place->nodes.node[place->nodes.count++] = node;
     }
@@ -345,19 +324,16 @@ static CUresult place_find(struct place *place)
 static CUresult place_work(struct place *place, CUresult made, struct sim_work *work)
 {
     struct sim_node *node = NULL;
-    if (made != CUDA_SUCCESS) {
+    if (made != CUDA_SUCCESS)
         return made;
-    }
     CUresult result = place_find(place);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = sim_node_add(place->graph, work->context, &work->op, &place->nodes, &node);
-    } else {
+    else
         sim_op_dispose(&work->op);
-    }
     free(place->nodes.node);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         *place->out = sim_node_handle(node);
-    }
     return result;
 }
 
@@ -366,34 +342,29 @@ static CUresult place_child(struct place *place, CUgraph child_handle)
     struct sim_node *node = NULL;
     const struct sim_graph *child = sim_graph_get(child_handle, "graph");
     CUresult result = place_find(place);
-    if (result == CUDA_SUCCESS && (child == NULL || child == place->graph)) {
+    if (result == CUDA_SUCCESS && (child == NULL || child == place->graph))
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = sim_node_add_child(place->graph, child, &place->nodes, &node);
-    }
     free(place->nodes.node);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         *place->out = sim_node_handle(node);
-    }
     return result;
 }
 
 static CUresult place_any(struct place *place, const CUgraphNodeParams *params)
 {
     struct sim_work work;
-    if (params == NULL) {
+    if (params == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
                    ? place_child(place, params->graph.graph)
                    : CUDA_ERROR_NOT_SUPPORTED;
-    }
     return place_work(place, sim_work_any(params, &work), &work);
 }
 
-/* ---- Calls that add ------------------------------------------------------------------------- */
+/* ---- calls that add ------------------------------------------------------------------------- */
 
 #define PLACE_DATA(edge_data)                                                                      \
     struct place place = {.out = phGraphNode,                                                      \
@@ -521,18 +492,16 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     return sim_leave(place_any(&place, nodeParams));
 }
 
-/* ---- Calls on nodes ------------------------------------------------------------------------- */
+/* ---- calls on nodes ------------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
 {
     SIM_ENTER(cuGraphDestroyNode, SIM_NEEDS_INIT);
     struct sim_node *node = sim_node_get(hNode, "node");
-    if (node == NULL) {
+    if (node == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (sim_capture_into(node->graph)) {
+    if (sim_capture_into(node->graph))
         return sim_leave(CUDA_ERROR_ILLEGAL_STATE); /* its dependency sets are made of nodes */
-    }
     sim_node_free(node);
     sim_schedule_dropped();
     return sim_leave(CUDA_SUCCESS);
@@ -542,9 +511,8 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 {
     SIM_ENTER(cuGraphNodeGetType, SIM_NEEDS_INIT);
     const struct sim_node *node = sim_node_get(hNode, "node");
-    if (node == NULL || type == NULL) {
+    if (node == NULL || type == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *type = sim_node_type(node);
     return sim_leave(CUDA_SUCCESS);
 }
@@ -553,9 +521,8 @@ CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGra
 {
     SIM_ENTER(cuGraphChildGraphNodeGetGraph, SIM_NEEDS_INIT);
     const struct sim_node *node = sim_node_get(hNode, "node");
-    if (node == NULL || phGraph == NULL || node->child == NULL) {
+    if (node == NULL || phGraph == NULL || node->child == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *phGraph = sim_graph_handle(node->child);
     return sim_leave(CUDA_SUCCESS);
 }

@@ -9,28 +9,25 @@
 
 #include <string.h>
 
-/* ---- Kernels -------------------------------------------------------------------------------- */
+/* ---- kernels -------------------------------------------------------------------------------- */
 
 CUresult sim_params_upgrade(const CUDA_KERNEL_NODE_PARAMS_v1 *old,
                             CUDA_KERNEL_NODE_PARAMS_v2 *params)
 {
-    if (old == NULL) {
+    if (old == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    memset(params, 0, sizeof *params);
-    memcpy(params, old, sizeof *old); /* the newer structure begins with the older one */
+    memset(params, 0, sizeof(*params));
+    memcpy(params, old, sizeof(*old)); /* the newer structure begins with the older one */
     return CUDA_SUCCESS;
 }
 
 CUresult sim_work_kernel(const CUDA_KERNEL_NODE_PARAMS_v2 *params, struct sim_work *work)
 {
-    if (params == NULL) {
+    if (params == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     const struct sim_function *function = sim_slot_get(params->func, SIM_FUNCTION, "function");
-    if (function == NULL) {
+    if (function == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    }
     const struct sim_call call = {
         .function = params->func,
         .grid = {params->gridDimX, params->gridDimY, params->gridDimZ},
@@ -62,7 +59,7 @@ static struct sim_context *context_of(CUcontext handle)
     return handle == NULL ? sim_current() : sim_context_get(handle);
 }
 
-/* ---- Copies --------------------------------------------------------------------------------- */
+/* ---- copies --------------------------------------------------------------------------------- */
 
 /* One side of a copy: where its first byte is, and whether the caller says it is the device's. */
 static CUresult copy_side(CUmemorytype type, const void *host, CUdeviceptr device, size_t skip,
@@ -79,44 +76,37 @@ static CUresult copy_side(CUmemorytype type, const void *host, CUdeviceptr devic
     default: /* arrays */
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (*at == 0) {
+    if (*at == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     *at += skip;
     return CUDA_SUCCESS;
 }
 
 /* Memory that the simulation knows must be there; other memory must be the host's. */
 static CUresult side_check(const struct sim_context *context, CUmemorytype type, uintptr_t at,
-                           size_t bytes, bool write, struct sim_op *op)
+                           size_t bytes, int write, struct sim_op *op)
 {
-    bool known = sim_region_find(at) != NULL;
-    if (!known && type != CU_MEMORYTYPE_DEVICE) {
+    int known = sim_region_find(at) != NULL;
+    if (!known && type != CU_MEMORYTYPE_DEVICE)
         return CUDA_SUCCESS; /* pageable: read or written when the node runs */
-    }
     CUresult result = sim_check_call(context, at, bytes);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         sim_op_touch(op, at, bytes, write);
-    }
     return result;
 }
 
 CUresult sim_work_memcpy(const CUDA_MEMCPY3D *params, CUcontext context, struct sim_work *work)
 {
-    if (params == NULL || params->reserved0 != NULL || params->reserved1 != NULL) {
+    if (params == NULL || params->reserved0 != NULL || params->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     work->context = context_of(context);
-    if (work->context == NULL) {
+    if (work->context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (params->Height > 1 || params->Depth > 1) {
+    if (params->Height > 1 || params->Depth > 1)
         return CUDA_ERROR_NOT_SUPPORTED;
-    }
     size_t bytes = params->WidthInBytes;
-    if (bytes == 0 || params->Height == 0 || params->Depth == 0) {
+    if (bytes == 0 || params->Height == 0 || params->Depth == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     struct sim_op op = {.kind = SIM_OP_COPY};
     size_t from_skip =
         params->srcXInBytes + (params->srcY + params->srcZ * params->srcHeight) * params->srcPitch;
@@ -127,21 +117,18 @@ CUresult sim_work_memcpy(const CUDA_MEMCPY3D *params, CUcontext context, struct 
     op.copy.to_type = (uint8_t)params->dstMemoryType;
     CUresult result = copy_side(params->srcMemoryType, params->srcHost, params->srcDevice,
                                 from_skip, &op.copy.from);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         result = copy_side(params->dstMemoryType, params->dstHost, params->dstDevice, to_skip,
                            &op.copy.to);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = side_check(work->context, params->dstMemoryType, op.copy.to, bytes, true, &op);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = side_check(work->context, params->srcMemoryType, op.copy.from, bytes, false, &op);
-    }
+    if (result == CUDA_SUCCESS)
+        result = side_check(work->context, params->dstMemoryType, op.copy.to, bytes, 1, &op);
+    if (result == CUDA_SUCCESS)
+        result = side_check(work->context, params->srcMemoryType, op.copy.from, bytes, 0, &op);
     work->op = op;
     return result;
 }
 
-static bool device_memory(uintptr_t at)
+static int device_memory(uintptr_t at)
 {
     const struct sim_region *region = sim_region_find(at);
     return region != NULL && region->kind != SIM_PINNED;
@@ -150,63 +137,57 @@ static bool device_memory(uintptr_t at)
 /* What the program said that the memory is; for captured copies, what it is. */
 static CUmemorytype type_said(uint8_t said, uintptr_t at)
 {
-    if (said != 0) {
+    if (said != 0)
         return (CUmemorytype)said;
-    }
     return device_memory(at) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 }
 
 /* As one row of a copy in three dimensions, which is how the driver puts it. */
 static void memcpy_say(const struct sim_op *op, CUDA_MEMCPY3D *params)
 {
-    memset(params, 0, sizeof *params);
+    memset(params, 0, sizeof(*params));
     params->srcMemoryType = type_said(op->copy.from_type, op->copy.from);
-    if (params->srcMemoryType == CU_MEMORYTYPE_HOST) {
+    if (params->srcMemoryType == CU_MEMORYTYPE_HOST)
         params->srcHost = (const void *)op->copy.from;
-    } else {
+    else
         params->srcDevice = op->copy.from;
-    }
     params->dstMemoryType = type_said(op->copy.to_type, op->copy.to);
-    if (params->dstMemoryType == CU_MEMORYTYPE_HOST) {
+    if (params->dstMemoryType == CU_MEMORYTYPE_HOST)
         params->dstHost = (void *)op->copy.to;
-    } else {
+    else
         params->dstDevice = op->copy.to;
-    }
     params->WidthInBytes = op->copy.bytes;
     params->Height = 1;
     params->Depth = 1;
 }
 
-/* ---- Memsets, host functions, events -------------------------------------------------------- */
+/* ---- memsets, host functions, events -------------------------------------------------------- */
 
 CUresult sim_work_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *params, struct sim_work *work)
 {
     unsigned element = params->elementSize;
     size_t rows = params->height;
     if ((element != 1 && element != 2 && element != 4) || params->dst % element != 0 ||
-        params->width == 0 || rows == 0 || params->width > SIZE_MAX / element / rows) {
+        params->width == 0 || rows == 0 || params->width > SIZE_MAX / element / rows)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     work->context = context_of(params->ctx);
-    if (work->context == NULL) {
+    if (work->context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (rows != 1 && params->pitch != params->width * element) {
+    if (rows != 1 && params->pitch != params->width * element)
         return CUDA_ERROR_NOT_SUPPORTED; /* rows with gaps between them */
-    }
     uint64_t bytes = (uint64_t)params->width * element * rows;
     CUresult result = sim_check_call(work->context, params->dst, bytes);
     work->op = (struct sim_op){.kind = SIM_OP_SET};
     work->op.set.pattern = params->value;
     work->op.set.width = element;
     work->op.set.rows = rows == 1 ? 0 : rows;
-    sim_op_touch(&work->op, params->dst, bytes, true);
+    sim_op_touch(&work->op, params->dst, bytes, 1);
     return result;
 }
 
 static void memset_say(const struct sim_op *op, CUDA_MEMSET_NODE_PARAMS *params)
 {
-    memset(params, 0, sizeof *params);
+    memset(params, 0, sizeof(*params));
     params->dst = op->access[0].address;
     params->value = op->set.pattern;
     params->elementSize = op->set.width;
@@ -216,9 +197,8 @@ static void memset_say(const struct sim_op *op, CUDA_MEMSET_NODE_PARAMS *params)
 
 CUresult sim_work_host(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *work)
 {
-    if (params == NULL || params->fn == NULL) {
+    if (params == NULL || params->fn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     work->context = NULL;
     work->op = (struct sim_op){.kind = SIM_OP_HOST};
     work->op.host.function = params->fn;
@@ -229,9 +209,8 @@ CUresult sim_work_host(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *wor
 CUresult sim_work_event(CUevent handle, enum sim_op_kind kind, struct sim_work *work)
 {
     struct sim_event *event = sim_slot_get(handle, SIM_EVENT, "event");
-    if (event == NULL) {
+    if (event == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     event->references++;
     work->context = event->context;
     work->op = (struct sim_op){.kind = kind};
@@ -244,8 +223,8 @@ CUresult sim_work_any(const CUgraphNodeParams *params, struct sim_work *work)
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         CUDA_KERNEL_NODE_PARAMS_v2 kernel;
-        _Static_assert(sizeof kernel == sizeof params->kernel, "the two forms are the same");
-        memcpy(&kernel, &params->kernel, sizeof kernel);
+        _Static_assert(sizeof(kernel) == sizeof(params->kernel), "the two forms are the same");
+        memcpy(&kernel, &params->kernel, sizeof(kernel));
         return sim_work_kernel(&kernel, work);
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -275,7 +254,7 @@ CUresult sim_work_any(const CUgraphNodeParams *params, struct sim_work *work)
     }
 }
 
-/* ---- Changing ------------------------------------------------------------------------------- */
+/* ---- changing ------------------------------------------------------------------------------- */
 
 /* The node does the work from now on; it must be work of the node's kind. */
 CUresult sim_work_change(struct sim_node *node, struct sim_work *work)
@@ -297,7 +276,7 @@ static CUresult change(CUgraphNode handle, CUresult made, struct sim_work *work)
     return made == CUDA_SUCCESS ? sim_work_change(sim_node_get(handle, "node"), work) : made;
 }
 
-/* ---- Calls: kernels ------------------------------------------------------------------------- */
+/* ---- calls: kernels ------------------------------------------------------------------------- */
 
 /* The node behind a handle, if it does what the call is about. */
 static const struct sim_node *node_of(CUgraphNode handle, enum sim_op_kind kind)
@@ -311,9 +290,8 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode,
 {
     SIM_ENTER(cuGraphKernelNodeGetParams, SIM_NEEDS_INIT);
     const struct sim_node *node = node_of(hNode, SIM_OP_KERNEL);
-    if (node == NULL || nodeParams == NULL) {
+    if (node == NULL || nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     kernel_say(&node->op.launch->call, nodeParams);
     return sim_leave(CUDA_SUCCESS);
 }
@@ -323,9 +301,8 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
 {
     SIM_ENTER(cuGraphKernelNodeGetParams_v2, SIM_NEEDS_INIT);
     const struct sim_node *node = node_of(hNode, SIM_OP_KERNEL);
-    if (node == NULL || nodeParams == NULL) {
+    if (node == NULL || nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     CUDA_KERNEL_NODE_PARAMS_v1 said;
     kernel_say(&node->op.launch->call, &said);
     (void)sim_params_upgrade(&said, nodeParams);
@@ -352,15 +329,14 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
     return sim_leave(change(hNode, sim_work_kernel(nodeParams, &work), &work));
 }
 
-/* ---- Calls: the others ---------------------------------------------------------------------- */
+/* ---- calls: the others ---------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
     SIM_ENTER(cuGraphMemcpyNodeGetParams, SIM_NEEDS_INIT);
     const struct sim_node *node = node_of(hNode, SIM_OP_COPY);
-    if (node == NULL || nodeParams == NULL) {
+    if (node == NULL || nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     memcpy_say(&node->op, nodeParams);
     return sim_leave(CUDA_SUCCESS);
 }
@@ -371,9 +347,8 @@ CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY
     SIM_ENTER(cuGraphMemcpyNodeSetParams, SIM_NEEDS_INIT);
     const struct sim_node *node = node_of(hNode, SIM_OP_COPY);
     struct sim_work work;
-    if (node == NULL) {
+    if (node == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     CUcontext context = (CUcontext)node->context->slot;
     return sim_leave(change(hNode, sim_work_memcpy(nodeParams, context, &work), &work));
 }
@@ -382,9 +357,8 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
 {
     SIM_ENTER(cuGraphMemsetNodeGetParams, SIM_NEEDS_INIT);
     const struct sim_node *node = node_of(hNode, SIM_OP_SET);
-    if (node == NULL || nodeParams == NULL) {
+    if (node == NULL || nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     memset_say(&node->op, nodeParams);
     return sim_leave(CUDA_SUCCESS);
 }
@@ -395,9 +369,8 @@ CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode,
     SIM_ENTER(cuGraphMemsetNodeSetParams, SIM_NEEDS_INIT);
     const struct sim_node *node = node_of(hNode, SIM_OP_SET);
     struct sim_work work;
-    if (node == NULL || nodeParams == NULL) {
+    if (node == NULL || nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     const CUDA_MEMSET_NODE_PARAMS_v2 params = {nodeParams->dst,
                                                nodeParams->pitch,
                                                nodeParams->value,
@@ -412,9 +385,8 @@ CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARA
 {
     SIM_ENTER(cuGraphHostNodeGetParams, SIM_NEEDS_INIT);
     const struct sim_node *node = node_of(hNode, SIM_OP_HOST);
-    if (node == NULL || nodeParams == NULL) {
+    if (node == NULL || nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     nodeParams->fn = node->op.host.function;
     nodeParams->userData = node->op.host.data;
     return sim_leave(CUDA_SUCCESS);
@@ -431,9 +403,8 @@ CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode,
 static CUresult event_say(CUgraphNode handle, enum sim_op_kind kind, CUevent *event)
 {
     const struct sim_node *node = node_of(handle, kind);
-    if (node == NULL || event == NULL) {
+    if (node == NULL || event == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     *event = (CUevent)node->op.record.event->slot;
     return CUDA_SUCCESS;
 }
@@ -468,8 +439,7 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
 {
     SIM_ENTER(cuGraphNodeSetParams, SIM_NEEDS_INIT);
     struct sim_work work;
-    if (nodeParams == NULL) {
+    if (nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(change(hNode, sim_work_any(nodeParams, &work), &work));
 }

@@ -41,14 +41,13 @@ struct maker {
     uint32_t merged[KNOWN_PATHS];
 };
 
-/* ---- Steps and edges ------------------------------------------------------------------------ */
+/* ---- steps and edges ------------------------------------------------------------------------ */
 
 static size_t steps_count(const struct sim_graph *graph)
 {
     size_t count = 0;
-    for (const struct sim_node *node = graph->first; node != NULL; node = node->next) {
+    for (const struct sim_node *node = graph->first; node != NULL; node = node->next)
         count += node->child == NULL ? 1 : 2 + steps_count(node->child);
-    }
     return count;
 }
 
@@ -76,66 +75,61 @@ static size_t steps_assign(struct maker *maker, const struct sim_graph *graph, s
     return next;
 }
 
-static bool edge_note(struct maker *maker, size_t from, size_t to)
+static int edge_note(struct maker *maker, size_t from, size_t to)
 {
     struct edge *larger =
-        sim_grow(maker->edge, &maker->edge_room, maker->edge_count + 1, sizeof *larger);
-    if (larger == NULL) {
-        return false;
-    }
+        sim_grow(maker->edge, &maker->edge_room, maker->edge_count + 1, sizeof(*larger));
+    if (larger == NULL)
+        return 0;
     maker->edge = larger;
     larger[maker->edge_count++] = (struct edge){(uint32_t)from, (uint32_t)to};
-    return true;
+    return 1;
 }
 
-static bool edges_note(struct maker *maker, const struct sim_graph *graph);
+static int edges_note(struct maker *maker, const struct sim_graph *graph);
 
 /* A kernel that comes after another's port may begin before that has ended. When it then waits for
  * it is between the two, so here it never does. */
-static bool orders(const struct sim_edges *edges, size_t at)
+static int orders(const struct sim_edges *edges, size_t at)
 {
     return edges->data[at].from_port == 0;
 }
 
-static bool orders_any(const struct sim_edges *edges)
+static int orders_any(const struct sim_edges *edges)
 {
-    bool any = false;
-    for (size_t i = 0; i < edges->count; i++) {
+    int any = 0;
+    for (size_t i = 0; i < edges->count; i++)
         any = any || orders(edges, i);
-    }
     return any;
 }
 
 /* A child's roots come after its first step, and its last step after the child's ends. */
-static bool child_note(struct maker *maker, const struct sim_node *node)
+static int child_note(struct maker *maker, const struct sim_node *node)
 {
-    bool good = edges_note(maker, node->child) &&
-                (node->child->first != NULL || edge_note(maker, node->first_step, node->last_step));
+    int good = edges_note(maker, node->child) &&
+               (node->child->first != NULL || edge_note(maker, node->first_step, node->last_step));
     for (const struct sim_node *inner = node->child->first; good && inner; inner = inner->next) {
-        if (!orders_any(&inner->before)) {
+        if (!orders_any(&inner->before))
             good = edge_note(maker, node->first_step, inner->first_step);
-        }
-        if (good && !orders_any(&inner->after)) {
+        if (good && !orders_any(&inner->after))
             good = edge_note(maker, inner->last_step, node->last_step);
-        }
     }
     return good;
 }
 
-static bool edges_note(struct maker *maker, const struct sim_graph *graph)
+static int edges_note(struct maker *maker, const struct sim_graph *graph)
 {
-    bool good = true;
+    int good = 1;
     for (const struct sim_node *node = graph->first; good && node != NULL; node = node->next) {
-        for (size_t i = 0; good && i < node->before.count; i++) {
+        for (size_t i = 0; good && i < node->before.count; i++)
             good = !orders(&node->before, i) ||
                    edge_note(maker, node->before.node[i]->last_step, node->first_step);
-        }
         good = good && (node->child == NULL || child_note(maker, node));
     }
     return good;
 }
 
-/* ---- Order ---------------------------------------------------------------------------------- */
+/* ---- order ---------------------------------------------------------------------------------- */
 
 static void edges_sort(struct maker *maker)
 {
@@ -160,16 +154,15 @@ static void edges_sort(struct maker *maker)
     }
 }
 
-/* Fills order, and before in that order; false if there is a cycle. */
-static bool order_make(struct maker *maker, uint32_t *missing)
+/* Fills order, and before in that order; 0 if there is a cycle. */
+static int order_make(struct maker *maker, uint32_t *missing)
 {
     struct sim_plan *plan = maker->plan;
     size_t count = 0;
     for (size_t i = 0; i < plan->step_count; i++) {
         missing[i] = plan->step[i].before;
-        if (missing[i] == 0) {
+        if (missing[i] == 0)
             plan->order[count++] = (uint32_t)i;
-        }
     }
     for (size_t done = 0; done < count; done++) {
         /* Which way becomes the first path is drawn: it may have much to do with what runs when. */
@@ -182,22 +175,21 @@ static bool order_make(struct maker *maker, uint32_t *missing)
             uint32_t to = maker->after[maker->first_after[taken] + i];
             size_t nth = plan->step[to].before - missing[to];
             maker->before[maker->first_before[to] + nth] = taken;
-            if (--missing[to] == 0) {
+            if (--missing[to] == 0)
                 plan->order[count++] = to;
-            }
         }
     }
     return count == plan->step_count;
 }
 
-/* ---- Paths ---------------------------------------------------------------------------------- */
+/* ---- paths ---------------------------------------------------------------------------------- */
 
 static struct sim_context *step_context(const struct sim_step *step)
 {
     return step->node == NULL ? NULL : step->node->context;
 }
 
-static bool path_fits(const struct sim_path *path, const struct sim_step *step)
+static int path_fits(const struct sim_path *path, const struct sim_step *step)
 {
     const struct sim_context *context = step_context(step);
     return path->context == NULL || context == NULL || path->context == context;
@@ -207,27 +199,22 @@ static bool path_fits(const struct sim_path *path, const struct sim_step *step)
 static void known_merge(struct maker *maker, uint32_t from)
 {
     const struct sim_step *step = &maker->plan->step[from];
-    for (size_t i = 0; i < maker->known_count[from]; i++) {
-        if (maker->known[from][i] > maker->merged[i]) {
+    for (size_t i = 0; i < maker->known_count[from]; i++)
+        if (maker->known[from][i] > maker->merged[i])
             maker->merged[i] = maker->known[from][i];
-        }
-    }
-    if (step->path < KNOWN_PATHS && maker->merged[step->path] < step->position) {
+    if (step->path < KNOWN_PATHS && maker->merged[step->path] < step->position)
         maker->merged[step->path] = step->position;
-    }
 }
 
 static void known_keep(struct maker *maker, uint32_t step)
 {
     size_t count = maker->plan->path_count < KNOWN_PATHS ? maker->plan->path_count : KNOWN_PATHS;
-    if (maker->known_total + count > KNOWN_LIMIT) {
+    if (maker->known_total + count > KNOWN_LIMIT)
         return;
-    }
-    maker->known[step] = malloc(count * sizeof **maker->known);
-    if (maker->known[step] == NULL) {
+    maker->known[step] = malloc(count * sizeof(**maker->known));
+    if (maker->known[step] == NULL)
         return; /* knowing nothing is allowed */
-    }
-    memcpy(maker->known[step], maker->merged, count * sizeof **maker->known);
+    memcpy(maker->known[step], maker->merged, count * sizeof(**maker->known));
     maker->known_count[step] = count;
     maker->known_total += count;
 }
@@ -237,21 +224,18 @@ static size_t path_choose(struct maker *maker, uint32_t at)
 {
     const struct sim_plan *plan = maker->plan;
     const struct sim_step *step = &plan->step[at];
-    memset(maker->merged, 0, sizeof maker->merged);
+    memset(maker->merged, 0, sizeof(maker->merged));
     for (size_t i = maker->first_before[at]; i < maker->first_before[at + 1]; i++) {
         const struct sim_step *from = &plan->step[maker->before[i]];
         if (plan->path[from->path].tail == maker->before[i] &&
-            path_fits(&plan->path[from->path], step)) {
+            path_fits(&plan->path[from->path], step))
             return from->path;
-        }
         known_merge(maker, maker->before[i]);
     }
     size_t looked = plan->path_count < KNOWN_PATHS ? plan->path_count : KNOWN_PATHS;
-    for (size_t i = 0; i < looked && step->before != 0; i++) {
-        if (maker->merged[i] == plan->path[i].length && path_fits(&plan->path[i], step)) {
+    for (size_t i = 0; i < looked && step->before != 0; i++)
+        if (maker->merged[i] == plan->path[i].length && path_fits(&plan->path[i], step))
             return i;
-        }
-    }
     return plan->path_count;
 }
 
@@ -261,8 +245,8 @@ static void wait_note(struct maker *maker, struct sim_step *step, uint32_t from)
     plan->wait[plan->wait_count++] = from;
     step->waits++;
     plan->path[step->path].room++;
-    if (!plan->step[from].marked) {
-        plan->step[from].marked = true;
+    if (!plan->step[from].is_marked) {
+        plan->step[from].is_marked = 1;
         plan->path[plan->step[from].path].room++;
     }
 }
@@ -273,10 +257,9 @@ static void path_append(struct maker *maker, uint32_t at, size_t chosen)
     struct sim_plan *plan = maker->plan;
     struct sim_step *step = &plan->step[at];
     struct sim_path *path = &plan->path[chosen];
-    memset(maker->merged, 0, sizeof maker->merged);
-    if (path->length != 0) {
+    memset(maker->merged, 0, sizeof(maker->merged));
+    if (path->length != 0)
         known_merge(maker, (uint32_t)path->tail);
-    }
     step->path = (uint32_t)chosen;
     step->position = ++path->length;
     step->first_wait = plan->wait_count;
@@ -286,29 +269,26 @@ static void path_append(struct maker *maker, uint32_t at, size_t chosen)
     /* The latest first: those that come before one waited for need no wait of their own. */
     for (size_t i = maker->first_before[at + 1]; i-- > maker->first_before[at];) {
         const struct sim_step *from = &plan->step[maker->before[i]];
-        bool known = from->path < KNOWN_PATHS && maker->merged[from->path] >= from->position;
-        if (from->path != chosen && !known) {
+        int known = from->path < KNOWN_PATHS && maker->merged[from->path] >= from->position;
+        if (from->path != chosen && !known)
             wait_note(maker, step, maker->before[i]);
-        }
         known_merge(maker, maker->before[i]);
     }
-    if (chosen < KNOWN_PATHS) {
+    if (chosen < KNOWN_PATHS)
         maker->merged[chosen] = step->position;
-    }
     known_keep(maker, at);
 }
 
-static bool paths_make(struct maker *maker)
+static int paths_make(struct maker *maker)
 {
     struct sim_plan *plan = maker->plan;
     for (size_t i = 0; i < plan->step_count; i++) {
         size_t chosen = path_choose(maker, plan->order[i]);
         if (chosen == plan->path_count) {
             struct sim_path *larger =
-                sim_grow(plan->path, &plan->path_room, plan->path_count + 1, sizeof *larger);
-            if (larger == NULL) {
-                return false;
-            }
+                sim_grow(plan->path, &plan->path_room, plan->path_count + 1, sizeof(*larger));
+            if (larger == NULL)
+                return 0;
             plan->path = larger;
             larger[plan->path_count++] = (struct sim_path){.context = NULL};
         }
@@ -318,37 +298,35 @@ static bool paths_make(struct maker *maker)
     for (size_t i = 0; i < plan->step_count; i++) {
         struct sim_step *step = &plan->step[i];
         plan->end_count += step->after == 0;
-        if (step->after == 0 && !step->marked) {
-            step->marked = true;
+        if (step->after == 0 && !step->is_marked) {
+            step->is_marked = 1;
             plan->path[step->path].room++;
         }
     }
-    return true;
+    return 1;
 }
 
-/* ---- Plans ---------------------------------------------------------------------------------- */
+/* ---- plans ---------------------------------------------------------------------------------- */
 
-static bool maker_begin(struct maker *maker, const struct sim_graph *graph)
+static int maker_begin(struct maker *maker, const struct sim_graph *graph)
 {
     struct sim_plan *plan = maker->plan;
     plan->step_count = steps_count(graph);
-    plan->step = calloc(plan->step_count + 1, sizeof *plan->step);
-    if (plan->step == NULL) {
-        return false;
-    }
+    plan->step = calloc(plan->step_count + 1, sizeof(*plan->step));
+    if (plan->step == NULL)
+        return 0;
     (void)steps_assign(maker, graph, 0);
-    if (!edges_note(maker, graph)) {
-        return false;
-    }
+    if (!edges_note(maker, graph))
+        return 0;
     size_t steps = plan->step_count + 1;
-    plan->order = calloc(steps, sizeof *plan->order);
-    maker->after = calloc(maker->edge_count + 1, sizeof *maker->after);
-    maker->first_after = calloc(steps, sizeof *maker->first_after);
-    plan->wait = calloc(maker->edge_count + 1, sizeof *plan->wait);
-    maker->before = calloc(maker->edge_count + 1, sizeof *maker->before);
-    maker->first_before = calloc(steps, sizeof *maker->first_before);
-    maker->known = calloc(steps, sizeof *maker->known);
-    maker->known_count = calloc(steps, sizeof *maker->known_count);
+    plan->order = calloc(steps, sizeof(*plan->order));
+    maker->after = calloc(maker->edge_count + 1, sizeof(*maker->after));
+    maker->first_after = calloc(steps, sizeof(*maker->first_after));
+    plan->wait = calloc(maker->edge_count + 1, sizeof(*plan->wait));
+    maker->before = calloc(maker->edge_count + 1, sizeof(*maker->before));
+    maker->first_before = calloc(steps, sizeof(*maker->first_before));
+    maker->known = calloc(steps, sizeof(*maker->known));
+    maker->known_count = calloc(steps, sizeof(*maker->known_count));
     return plan->order != NULL && plan->wait != NULL && maker->before != NULL &&
            maker->after != NULL && maker->first_after != NULL && maker->first_before != NULL &&
            maker->known != NULL && maker->known_count != NULL;
@@ -356,9 +334,8 @@ static bool maker_begin(struct maker *maker, const struct sim_graph *graph)
 
 static void maker_end(struct maker *maker)
 {
-    for (size_t i = 0; maker->known != NULL && i < maker->plan->step_count; i++) {
+    for (size_t i = 0; maker->known != NULL && i < maker->plan->step_count; i++)
         free(maker->known[i]);
-    }
     free(maker->known);
     free(maker->known_count);
     free(maker->edge);
@@ -370,37 +347,32 @@ static void maker_end(struct maker *maker)
 
 static CUresult maker_run(struct maker *maker, const struct sim_graph *graph)
 {
-    if (!maker_begin(maker, graph)) {
+    if (!maker_begin(maker, graph))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    uint32_t *missing = calloc(maker->plan->step_count + 1, sizeof *missing);
-    if (missing == NULL) {
+    uint32_t *missing = calloc(maker->plan->step_count + 1, sizeof(*missing));
+    if (missing == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     edges_sort(maker);
-    bool acyclic = order_make(maker, missing);
+    int acyclic = order_make(maker, missing);
     free(missing);
-    if (!acyclic) {
+    if (!acyclic)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     return paths_make(maker) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* A cycle is CUDA_ERROR_INVALID_VALUE. */
 CUresult sim_plan_make(struct sim_graph *graph, struct sim_plan *plan)
 {
-    struct maker *maker = calloc(1, sizeof *maker);
-    if (maker == NULL) {
+    struct maker *maker = calloc(1, sizeof(*maker));
+    if (maker == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    memset(plan, 0, sizeof *plan);
+    memset(plan, 0, sizeof(*plan));
     maker->plan = plan;
     CUresult result = maker_run(maker, graph);
     maker_end(maker);
     free(maker);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         sim_plan_free(plan);
-    }
     return result;
 }
 
@@ -410,5 +382,5 @@ void sim_plan_free(struct sim_plan *plan)
     free(plan->path);
     free(plan->order);
     free(plan->wait);
-    memset(plan, 0, sizeof *plan);
+    memset(plan, 0, sizeof(*plan));
 }

@@ -10,14 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What may change ------------------------------------------------------------------------ */
+/* ---- what may change ------------------------------------------------------------------------ */
 
 static struct sim_operand operand_of(uintptr_t at)
 {
     const struct sim_region *region = sim_region_find(at);
-    if (region == NULL) {
+    if (region == NULL)
         return (struct sim_operand){0};
-    }
     struct sim_operand operand = {.kind = (int)region->kind + 1};
     if (region->kind == SIM_RESERVED) { /* mapped memory has no context */
         const struct sim_mapping *mapping = sim_mapping_find(region, at);
@@ -40,50 +39,43 @@ void sim_operands_find(const struct sim_op *op, struct sim_operand operand[2])
     }
 }
 
-static bool operands_match(const struct sim_operand *have, const struct sim_operand *want)
+static int operands_match(const struct sim_operand *have, const struct sim_operand *want)
 {
-    bool same = true;
-    for (int i = 0; i < 2; i++) {
+    int same = 1;
+    for (int i = 0; i < 2; i++)
         same = same && have[i].kind == want[i].kind && have[i].device == want[i].device &&
                have[i].context_id == want[i].context_id;
-    }
     return same;
 }
 
-/*
- * Whether a node of an executable graph may do the other work: the driver's documented limits, and
+/* Whether a node of an executable graph may do the other work: the driver's documented limits, and
  * where it promises nothing ("may fail"), nothing. Memory must be of the kind, the device and the
- * context that it was; a copy may change in length, a set in its address and value alone.
- */
-static bool work_may_replace(const struct sim_node *node, const struct sim_op *op,
-                             const struct sim_operand *operand, const struct sim_context *context)
+ * context that it was; a copy may change in length, a set in its address and value alone. */
+static int work_may_replace(const struct sim_node *node, const struct sim_op *op,
+                            const struct sim_operand *operand, const struct sim_context *context)
 {
     const struct sim_op *old = &node->op;
     if (old->kind != op->kind || node->context != context ||
-        !operands_match(node->operand, operand)) {
-        return false;
-    }
-    if (op->kind == SIM_OP_SET) {
+        !operands_match(node->operand, operand))
+        return 0;
+    if (op->kind == SIM_OP_SET)
         return old->set.width == op->set.width && old->set.rows == op->set.rows &&
                old->access[0].bytes == op->access[0].bytes;
-    }
     return op->kind != SIM_OP_COPY ||
            (old->copy.to_type == op->copy.to_type && old->copy.from_type == op->copy.from_type);
 }
 
-/* ---- Single nodes --------------------------------------------------------------------------- */
+/* ---- single nodes --------------------------------------------------------------------------- */
 
 /* The node of an executable graph that stands for a node of the graph it was made from, or null. */
 static struct sim_node *node_find(const struct sim_graph *graph, const struct sim_node *original)
 {
     for (struct sim_node *node = graph->first; node != NULL; node = node->next) {
-        if (node->origin == original->id) {
+        if (node->origin == original->id)
             return node;
-        }
         struct sim_node *inner = node->child == NULL ? NULL : node_find(node->child, original);
-        if (inner != NULL) {
+        if (inner != NULL)
             return inner;
-        }
     }
     return NULL;
 }
@@ -99,15 +91,13 @@ static struct sim_node *exec_node(CUgraphExec exec_handle, CUgraphNode handle)
 static CUresult exec_change(CUgraphExec exec, CUgraphNode handle, CUresult made,
                             struct sim_work *work)
 {
-    if (made != CUDA_SUCCESS) {
+    if (made != CUDA_SUCCESS)
         return made;
-    }
     struct sim_node *node = exec_node(exec, handle);
     struct sim_operand operand[2];
     sim_operands_find(&work->op, operand);
-    if (node != NULL && !work_may_replace(node, &work->op, operand, work->context)) {
+    if (node != NULL && !work_may_replace(node, &work->op, operand, work->context))
         node = NULL;
-    }
     return sim_work_change(node, work);
 }
 
@@ -145,9 +135,8 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphN
 {
     SIM_ENTER(cuGraphExecMemsetNodeSetParams, SIM_NEEDS_INIT);
     struct sim_work work;
-    if (memsetParams == NULL) {
+    if (memsetParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     const CUDA_MEMSET_NODE_PARAMS *ask = memsetParams;
     const CUDA_MEMSET_NODE_PARAMS_v2 params = {
         ask->dst, ask->pitch, ask->value, ask->elementSize, ask->width, ask->height, ctx};
@@ -185,19 +174,18 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
 {
     SIM_ENTER(cuGraphExecNodeSetParams, SIM_NEEDS_INIT);
     struct sim_work work;
-    if (nodeParams == NULL) {
+    if (nodeParams == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(exec_change(hGraphExec, hNode, sim_work_any(nodeParams, &work), &work));
 }
 
-/* ---- Enabling ------------------------------------------------------------------------------- */
+/* ---- enabling ------------------------------------------------------------------------------- */
 
 static struct sim_node *switchable(CUgraphExec exec, CUgraphNode handle)
 {
     struct sim_node *node = exec_node(exec, handle);
-    bool kind = node != NULL && (node->op.kind == SIM_OP_KERNEL || node->op.kind == SIM_OP_SET ||
-                                 node->op.kind == SIM_OP_COPY);
+    int kind = node != NULL && (node->op.kind == SIM_OP_KERNEL || node->op.kind == SIM_OP_SET ||
+                                node->op.kind == SIM_OP_COPY);
     return kind ? node : NULL;
 }
 
@@ -206,10 +194,9 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 {
     SIM_ENTER(cuGraphNodeSetEnabled, SIM_NEEDS_INIT);
     struct sim_node *node = switchable(hGraphExec, hNode);
-    if (node == NULL) {
+    if (node == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    node->disabled = isEnabled == 0;
+    node->is_disabled = isEnabled == 0;
     return sim_leave(CUDA_SUCCESS);
 }
 
@@ -218,14 +205,13 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 {
     SIM_ENTER(cuGraphNodeGetEnabled, SIM_NEEDS_INIT);
     const struct sim_node *node = switchable(hGraphExec, hNode);
-    if (node == NULL || isEnabled == NULL) {
+    if (node == NULL || isEnabled == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    *isEnabled = node->disabled ? 0 : 1;
+    *isEnabled = node->is_disabled ? 0 : 1;
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Whole graphs --------------------------------------------------------------------------- */
+/* ---- whole graphs --------------------------------------------------------------------------- */
 
 static void mismatch(CUgraphExecUpdateResultInfo *info, CUgraphExecUpdateResult why,
                      const struct sim_node *node)
@@ -234,23 +220,22 @@ static void mismatch(CUgraphExecUpdateResultInfo *info, CUgraphExecUpdateResult 
     info->errorNode = node == NULL ? NULL : sim_node_handle(node);
 }
 
-static bool edges_match(const struct sim_node *have, const struct sim_node *want)
+static int edges_match(const struct sim_node *have, const struct sim_node *want)
 {
-    bool same = have->before.count == want->before.count;
-    for (size_t i = 0; same && i < have->before.count; i++) {
+    int same = have->before.count == want->before.count;
+    for (size_t i = 0; same && i < have->before.count; i++)
         same = have->before.node[i]->number == want->before.node[i]->number &&
                memcmp(&have->before.data[i], &want->before.data[i], sizeof(CUgraphEdgeData)) == 0;
-    }
     return same;
 }
 
 /* Whether the graph's nodes, in the order in which they were added, are those of the other. */
-static bool graphs_match(const struct sim_graph *have, const struct sim_graph *want,
-                         CUgraphExecUpdateResultInfo *info)
+static int graphs_match(const struct sim_graph *have, const struct sim_graph *want,
+                        CUgraphExecUpdateResultInfo *info)
 {
     if (have->node_count != want->node_count) {
         mismatch(info, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, NULL);
-        return false;
+        return 0;
     }
     sim_graph_number(have);
     sim_graph_number(want);
@@ -258,22 +243,21 @@ static bool graphs_match(const struct sim_graph *have, const struct sim_graph *w
     for (const struct sim_node *node = want->first; node != NULL; node = node->next) {
         if (!edges_match(old, node)) {
             mismatch(info, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node);
-            return false;
+            return 0;
         }
         if (sim_node_type(old) != sim_node_type(node)) {
             mismatch(info, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, node);
-            return false;
+            return 0;
         }
         if (!work_may_replace(old, &node->op, node->operand, node->context)) {
             mismatch(info, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, node);
-            return false;
+            return 0;
         }
-        if (node->child != NULL && !graphs_match(old->child, node->child, info)) {
-            return false;
-        }
+        if (node->child != NULL && !graphs_match(old->child, node->child, info))
+            return 0;
         old = old->next;
     }
-    return true;
+    return 1;
 }
 
 /* Exchanges what two graphs of one shape do, and the user objects that they hold. */
@@ -284,9 +268,8 @@ static void graphs_swap(struct sim_graph *a, struct sim_graph *b)
         struct sim_op op = node->op;
         node->op = other->op;
         other->op = op;
-        if (node->child != NULL) {
+        if (node->child != NULL)
             graphs_swap(node->child, other->child);
-        }
         other = other->next;
     }
     struct sim_graph held = *a;
@@ -303,18 +286,16 @@ static CUresult graph_adopt(struct sim_exec *exec, struct sim_graph *have,
                             const struct sim_graph *want)
 {
     struct sim_graph **larger =
-        sim_grow(exec->stale, &exec->stale_room, exec->stale_count + 1, sizeof *larger);
-    struct sim_graph *copy = larger == NULL ? NULL : sim_graph_copy(want, false);
+        sim_grow(exec->stale, &exec->stale_room, exec->stale_count + 1, sizeof(*larger));
+    struct sim_graph *copy = larger == NULL ? NULL : sim_graph_copy(want, 0);
     exec->stale = larger == NULL ? exec->stale : larger;
-    if (copy == NULL) {
+    if (copy == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     graphs_swap(have, copy);
-    if (exec->references > 1) { /* user objects are kept for the launches that have not ended */
+    if (exec->references > 1) /* user objects are kept for the launches that have not ended */
         exec->stale[exec->stale_count++] = copy;
-    } else {
+    else
         sim_exec_release(exec, copy);
-    }
     sim_schedule_dropped();
     return CUDA_SUCCESS;
 }
@@ -324,15 +305,14 @@ static CUresult exec_update(CUgraphExec exec_handle, CUgraph handle,
 {
     struct sim_exec *exec = sim_exec_get(exec_handle);
     const struct sim_graph *graph = sim_graph_get(handle, "graph");
-    memset(info, 0, sizeof *info);
+    memset(info, 0, sizeof(*info));
     if (exec == NULL || graph == NULL) {
         info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* Legal while a capture is under way, unlike instantiating: so an H200 says. */
-    if (!graphs_match(exec->graph, graph, info)) {
+    if (!graphs_match(exec->graph, graph, info))
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-    }
     CUresult result = graph_adopt(exec, exec->graph, graph);
     info->result =
         result == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR;
@@ -345,14 +325,12 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
 {
     SIM_ENTER(cuGraphExecUpdate, SIM_NEEDS_INIT);
     CUgraphExecUpdateResultInfo info;
-    if (updateResult_out == NULL) {
+    if (updateResult_out == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     CUresult result = exec_update(hGraphExec, hGraph, &info);
     *updateResult_out = info.result;
-    if (hErrorNode_out != NULL) {
+    if (hErrorNode_out != NULL)
         *hErrorNode_out = info.errorNode;
-    }
     return sim_leave(result);
 }
 
@@ -360,9 +338,8 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                                       CUgraphExecUpdateResultInfo *resultInfo)
 {
     SIM_ENTER(cuGraphExecUpdate_v2, SIM_NEEDS_INIT);
-    if (resultInfo == NULL) {
+    if (resultInfo == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(exec_update(hGraphExec, hGraph, resultInfo));
 }
 
@@ -373,10 +350,9 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
     const struct sim_node *node = exec_node(hGraphExec, hNode);
     const struct sim_graph *child = sim_graph_get(childGraph, "graph");
     CUgraphExecUpdateResultInfo info;
-    memset(&info, 0, sizeof info);
+    memset(&info, 0, sizeof(info));
     if (node == NULL || child == NULL || node->child == NULL ||
-        !graphs_match(node->child, child, &info)) {
+        !graphs_match(node->child, child, &info))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(graph_adopt(sim_exec_get(hGraphExec), node->child, child));
 }

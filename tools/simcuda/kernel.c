@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_THREADS_PER_BLOCK 1024u
+enum { MAX_THREADS_PER_BLOCK = 1024 };
 
 static struct sim_kernel *kernels; /* newest first; kept until the process ends */
 
-/* ---- Registration --------------------------------------------------------------------------- */
+/* ---- registration --------------------------------------------------------------------------- */
 
 /* A parameter is aligned as C would align a type of its size made of equal parts. */
 static size_t parameter_alignment(size_t bytes)
@@ -25,14 +25,13 @@ static size_t parameter_alignment(size_t bytes)
 
 static struct sim_kernel *kernel_new(const char *name, size_t count, const size_t *bytes)
 {
-    struct sim_kernel *kernel = calloc(1, sizeof *kernel);
-    if (kernel == NULL) {
+    struct sim_kernel *kernel = calloc(1, sizeof(*kernel));
+    if (kernel == NULL)
         return NULL;
-    }
     kernel->name = strdup(name);
     kernel->param_count = count;
-    kernel->param_bytes = calloc(count + 1, sizeof *kernel->param_bytes);
-    kernel->param_offset = calloc(count + 1, sizeof *kernel->param_offset);
+    kernel->param_bytes = calloc(count + 1, sizeof(*kernel->param_bytes));
+    kernel->param_offset = calloc(count + 1, sizeof(*kernel->param_offset));
     if (kernel->name == NULL || kernel->param_bytes == NULL || kernel->param_offset == NULL) {
         free(kernel->name);
         free(kernel->param_bytes);
@@ -55,18 +54,14 @@ static struct sim_kernel *kernel_new(const char *name, size_t count, const size_
 int simcuda_kernel_register(const char *name, size_t param_count, const size_t *param_bytes,
                             simcuda_kernel_run run, simcuda_kernel_accesses accesses)
 {
-    if (name == NULL || run == NULL || (param_count != 0 && param_bytes == NULL)) {
+    if (name == NULL || run == NULL || (param_count != 0 && param_bytes == NULL))
         return -1;
-    }
-    for (size_t i = 0; i < param_count; i++) {
-        if (param_bytes[i] == 0) {
+    for (size_t i = 0; i < param_count; i++)
+        if (param_bytes[i] == 0)
             return -1;
-        }
-    }
     struct sim_kernel *kernel = kernel_new(name, param_count, param_bytes);
-    if (kernel == NULL) {
+    if (kernel == NULL)
         return -1;
-    }
     kernel->run = run;
     kernel->accesses = accesses;
     sim_lock();
@@ -76,15 +71,14 @@ int simcuda_kernel_register(const char *name, size_t param_count, const size_t *
     return 0;
 }
 
-/* ---- Modules -------------------------------------------------------------------------------- */
+/* ---- modules -------------------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 {
     SIM_ENTER(cuModuleLoadData, SIM_NEEDS_CLEAN);
-    if (module == NULL || image == NULL) {
+    if (module == NULL || image == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    struct sim_module *loaded = calloc(1, sizeof *loaded);
+    struct sim_module *loaded = calloc(1, sizeof(*loaded));
     struct sim_slot *slot = loaded == NULL ? NULL : sim_slot_new(SIM_MODULE, loaded);
     if (slot == NULL) {
         free(loaded);
@@ -113,29 +107,27 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
     SIM_ENTER(cuModuleUnload, SIM_NEEDS_CONTEXT);
     struct sim_module *module = sim_slot_get(hmod, SIM_MODULE, "module");
     CUresult result = module == NULL ? CUDA_ERROR_INVALID_HANDLE : sim_capture_unsafe();
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         sim_module_end(module);
-    }
     return sim_leave(result);
 }
 
 /* The same name gives the same handle, as long as the module is loaded. */
 static CUresult function_get(struct sim_module *module, const char *name, CUfunction *out)
 {
-    for (struct sim_function *function = module->functions; function; function = function->next) {
+    for (struct sim_function *function = module->functions; function != NULL;
+         function = function->next) {
         if (strcmp(function->kernel->name, name) == 0) {
             *out = (CUfunction)function->slot;
             return CUDA_SUCCESS;
         }
     }
     const struct sim_kernel *kernel = kernels;
-    while (kernel != NULL && strcmp(kernel->name, name) != 0) {
+    while (kernel != NULL && strcmp(kernel->name, name) != 0)
         kernel = kernel->next;
-    }
-    if (kernel == NULL) {
+    if (kernel == NULL)
         return CUDA_ERROR_NOT_FOUND;
-    }
-    struct sim_function *function = calloc(1, sizeof *function);
+    struct sim_function *function = calloc(1, sizeof(*function));
     struct sim_slot *slot = function == NULL ? NULL : sim_slot_new(SIM_FUNCTION, function);
     if (slot == NULL) {
         free(function);
@@ -154,9 +146,8 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
 {
     SIM_ENTER(cuModuleGetFunction, SIM_NEEDS_CLEAN);
     struct sim_module *module = sim_slot_get(hmod, SIM_MODULE, "module");
-    if (hfunc == NULL || name == NULL) {
+    if (hfunc == NULL || name == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(module == NULL ? CUDA_ERROR_INVALID_HANDLE
                                     : function_get(module, name, hfunc));
 }
@@ -166,16 +157,13 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *
 {
     SIM_ENTER(cuFuncGetParamInfo, SIM_NEEDS_CONTEXT);
     const struct sim_function *function = sim_slot_get(func, SIM_FUNCTION, "function");
-    if (function == NULL) {
+    if (function == NULL)
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-    }
-    if (paramOffset == NULL || paramIndex >= function->kernel->param_count) {
+    if (paramOffset == NULL || paramIndex >= function->kernel->param_count)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *paramOffset = function->kernel->param_offset[paramIndex];
-    if (paramSize != NULL) {
+    if (paramSize != NULL)
         *paramSize = function->kernel->param_bytes[paramIndex];
-    }
     return sim_leave(CUDA_SUCCESS);
 }
 
@@ -183,29 +171,26 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 {
     SIM_ENTER(cuFuncGetName, SIM_NEEDS_CONTEXT);
     const struct sim_function *function = sim_slot_get(hfunc, SIM_FUNCTION, "function");
-    if (name == NULL || function == NULL) {
+    if (name == NULL || function == NULL)
         return sim_leave(name == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
-    }
     *name = function->kernel->name;
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Launches ------------------------------------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------------------------- */
 
-/* The packed buffer that `extra` describes; false if it is not a valid description. */
-static bool extra_parse(void *const *extra, const unsigned char **buffer, size_t *bytes)
+/* The packed buffer that `extra` describes; 0 if it is not a valid description. */
+static int extra_parse(void *const *extra, const unsigned char **buffer, size_t *bytes)
 {
     *buffer = NULL;
     *bytes = 0;
-    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2)
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
             *buffer = extra[i + 1];
-        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
-            memcpy(bytes, extra[i + 1], sizeof *bytes);
-        } else {
-            return false;
-        }
-    }
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            memcpy(bytes, extra[i + 1], sizeof(*bytes));
+        else
+            return 0;
     return *buffer != NULL || *bytes == 0;
 }
 
@@ -215,14 +200,12 @@ static struct sim_launch *launch_new(const struct sim_kernel *kernel, const stru
 {
     size_t header = (kernel->param_count * sizeof(void *) + 15) & ~(size_t)15;
     struct sim_launch *launch = sim_launch_new(header + packed_bytes);
-    if (launch == NULL) {
+    if (launch == NULL)
         return NULL;
-    }
     void **pointers = (void **)(void *)launch->storage;
     unsigned char *bytes = (unsigned char *)launch->storage + header;
-    for (size_t i = 0; i < kernel->param_count; i++) {
+    for (size_t i = 0; i < kernel->param_count; i++)
         pointers[i] = bytes + kernel->param_offset[i];
-    }
     launch->kernel = kernel;
     launch->packed_bytes = packed_bytes;
     launch->call = *call;
@@ -230,32 +213,29 @@ static struct sim_launch *launch_new(const struct sim_kernel *kernel, const stru
     launch->call.extra = NULL;
     void *const extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &launch->packed_bytes,
                            CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_END};
-    memcpy(launch->extra, extra, sizeof extra);
-    if (call->extra != NULL) {
+    memcpy(launch->extra, extra, sizeof(extra));
+    if (call->extra != NULL)
         launch->call.extra = launch->extra;
-    } else if (call->parameters != NULL) {
+    else if (call->parameters != NULL)
         launch->call.parameters = pointers;
-    }
     return launch;
 }
 
 static struct sim_launch *launch_pack(const struct sim_kernel *kernel, const struct sim_call *call,
                                       const unsigned char *packed, size_t packed_bytes)
 {
-    bool described = packed != NULL;
+    int described = packed != NULL;
     struct sim_launch *launch =
         launch_new(kernel, call, described ? packed_bytes : kernel->packed_bytes);
-    if (launch == NULL) {
+    if (launch == NULL)
         return NULL;
-    }
     if (described) {
         memcpy(launch->extra[3], packed, packed_bytes);
         return launch;
     }
     void *const *pointers = (void *const *)(void *)launch->storage;
-    for (size_t i = 0; i < kernel->param_count; i++) {
+    for (size_t i = 0; i < kernel->param_count; i++)
         memcpy(pointers[i], call->parameters[i], kernel->param_bytes[i]);
-    }
     return launch;
 }
 
@@ -263,45 +243,41 @@ static struct sim_launch *launch_pack(const struct sim_kernel *kernel, const str
 struct sim_launch *sim_kernel_copy(const struct sim_launch *launch)
 {
     struct sim_launch *copy = launch_new(launch->kernel, &launch->call, launch->packed_bytes);
-    if (copy != NULL) {
+    if (copy != NULL)
         memcpy(copy->extra[3], launch->extra[3], launch->packed_bytes);
-    }
     return copy;
 }
 
-/* Asks the kernel what it will touch; the list grows until it fits. False when memory is short. */
-bool sim_kernel_ask(struct sim_launch *launch)
+/* Asks the kernel what it will touch; the list grows until it fits. 0 when memory is short. */
+int sim_kernel_ask(struct sim_launch *launch)
 {
     simcuda_access answer[16];
     simcuda_access *list = answer;
-    size_t room = sizeof answer / sizeof answer[0];
+    size_t room = sizeof(answer) / sizeof(answer[0]);
     void *const *parameters = (void *const *)(void *)launch->storage;
-    if (launch->kernel->accesses == NULL) {
-        return true;
-    }
+    if (launch->kernel->accesses == NULL)
+        return 1;
     size_t count = launch->kernel->accesses(parameters, list, room);
     while (count > room) {
         free(list == answer ? NULL : list);
         room = count;
-        list = calloc(room, sizeof *list);
-        if (list == NULL) {
-            return false;
-        }
+        list = calloc(room, sizeof(*list));
+        if (list == NULL)
+            return 0;
         count = launch->kernel->accesses(parameters, list, room);
     }
-    bool fits = count <= sizeof launch->few / sizeof launch->few[0];
-    launch->access = fits ? launch->few : calloc(count, sizeof *launch->access);
-    bool good = launch->access != NULL;
-    for (size_t i = 0; good && i < count; i++) {
+    int fits = count <= sizeof(launch->few) / sizeof(launch->few[0]);
+    launch->access = fits ? launch->few : calloc(count, sizeof(*launch->access));
+    int good = launch->access != NULL;
+    for (size_t i = 0; good && i < count; i++)
         launch->access[i] =
             (struct sim_access){list[i].address, list[i].bytes, list[i].is_write != 0};
-    }
     launch->access_count = good ? count : 0;
     free(list == answer ? NULL : list);
     return good;
 }
 
-static bool shape_valid(const struct sim_call *call)
+static int shape_valid(const struct sim_call *call)
 {
     const unsigned *grid = call->grid;
     const unsigned *block = call->block;
@@ -317,18 +293,15 @@ CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op)
     const struct sim_function *function = sim_slot_get(call->function, SIM_FUNCTION, "function");
     const unsigned char *packed = NULL;
     size_t packed_bytes = 0;
-    if (function == NULL) {
+    if (function == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    }
     const struct sim_kernel *kernel = function->kernel;
     if (!shape_valid(call) || (call->parameters != NULL && call->extra != NULL) ||
-        (call->extra != NULL && !extra_parse(call->extra, &packed, &packed_bytes))) {
+        (call->extra != NULL && !extra_parse(call->extra, &packed, &packed_bytes)))
         return CUDA_ERROR_INVALID_VALUE;
-    }
     if (kernel->param_count != 0 && call->parameters == NULL &&
-        (packed == NULL || packed_bytes < kernel->packed_bytes)) {
+        (packed == NULL || packed_bytes < kernel->packed_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    }
     *op = (struct sim_op){.kind = SIM_OP_KERNEL};
     op->launch = launch_pack(kernel, call, packed, packed_bytes);
     return op->launch == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -339,13 +312,11 @@ static CUresult launch_submit(const struct sim_call *call, CUstream handle)
     CUresult result = CUDA_SUCCESS;
     struct sim_op op;
     struct sim_stream *stream = sim_stream_get(handle, &result);
-    if (stream == NULL) {
+    if (stream == NULL)
         return result;
-    }
     result = sim_kernel_op(call, &op);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     if (!sim_kernel_ask(op.launch)) {
         sim_op_dispose(&op);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -389,13 +360,11 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, vo
                                   void **extra)
 {
     SIM_ENTER(cuLaunchKernelEx, SIM_NEEDS_CLEAN);
-    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL)) {
+    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     CUresult result = attributes_check(config);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     const struct sim_call call = {
         .function = f,
         .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -411,9 +380,8 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     SIM_ENTER(cuLaunchHostFunc, SIM_NEEDS_CLEAN);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(hStream, &result);
-    if (stream == NULL || fn == NULL) {
+    if (stream == NULL || fn == NULL)
         return sim_leave(stream == NULL ? result : CUDA_ERROR_INVALID_VALUE);
-    }
     struct sim_op op = {.kind = SIM_OP_HOST};
     op.host.function = fn;
     op.host.data = userData;

@@ -15,7 +15,7 @@
 
 #define LAUNCH_ROOM ((size_t)512) /* storage of a recycled launch block */
 
-/* ---- What an operation is ------------------------------------------------------------------- */
+/* ---- what an operation is ------------------------------------------------------------------- */
 
 const char *sim_op_name(enum sim_op_kind kind)
 {
@@ -38,10 +38,10 @@ const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count)
 }
 
 /* Adds a range to an operation under construction. */
-void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, bool write)
+void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, int write)
 {
     op->access[op->access_count++] =
-        (struct sim_access){.address = address, .bytes = bytes, .write = write};
+        (struct sim_access){.address = address, .bytes = bytes, .is_write = write};
 }
 
 static struct sim_launch *launch_free_list;
@@ -54,10 +54,9 @@ struct sim_launch *sim_launch_new(size_t room_bytes)
         launch_free_list = launch->next_free;
     } else {
         size_t room = room_bytes <= LAUNCH_ROOM ? LAUNCH_ROOM : room_bytes;
-        launch = malloc(sizeof *launch + room);
-        if (launch == NULL) {
+        launch = malloc(sizeof(*launch) + room);
+        if (launch == NULL)
             return NULL;
-        }
         launch->room_bytes = room;
     }
     launch->next_free = NULL;
@@ -70,9 +69,8 @@ struct sim_launch *sim_launch_new(size_t room_bytes)
 
 static void launch_dispose(struct sim_launch *launch)
 {
-    if (launch->access != launch->few) {
+    if (launch->access != launch->few)
         free(launch->access);
-    }
     launch->access = NULL;
     if (launch->room_bytes == LAUNCH_ROOM) {
         launch->next_free = launch_free_list;
@@ -98,13 +96,13 @@ uint64_t sim_op_stream_id(const struct sim_stream *stream, const struct sim_op *
 }
 
 /* Whether the operation is a point that others wait for, with a clock of its own. */
-bool sim_op_records(const struct sim_op *op)
+int sim_op_records(const struct sim_op *op)
 {
     return op->kind == SIM_OP_RECORD || op->kind == SIM_OP_EMPTY;
 }
 
-/* A second operation that does the same and has not been queued; false when memory is short. */
-bool sim_op_copy(const struct sim_op *op, struct sim_op *copy)
+/* A second operation that does the same and has not been queued; 0 when memory is short. */
+int sim_op_copy(const struct sim_op *op, struct sim_op *copy)
 {
     *copy = *op;
     copy->ticket = 0;
@@ -122,9 +120,8 @@ bool sim_op_copy(const struct sim_op *op, struct sim_op *copy)
     case SIM_OP_COPY:
         if (op->copy.staged != NULL) {
             copy->copy.staged = malloc(op->copy.bytes);
-            if (copy->copy.staged == NULL) {
-                return false;
-            }
+            if (copy->copy.staged == NULL)
+                return 0;
             memcpy(copy->copy.staged, op->copy.staged, op->copy.bytes);
         }
         break;
@@ -138,7 +135,7 @@ bool sim_op_copy(const struct sim_op *op, struct sim_op *copy)
     default:
         break;
     }
-    return true;
+    return 1;
 }
 
 /* Gives back what the operation owns, whether it ran or not. */
@@ -151,9 +148,8 @@ void sim_op_dispose(struct sim_op *op)
         sim_event_drop(op->record.event);
         break;
     case SIM_OP_EMPTY:
-        if (op->record.launched != NULL) {
+        if (op->record.launched != NULL)
             sim_exec_drop(op->record.launched);
-        }
         break;
     case SIM_OP_WAIT:
         sim_stream_drop(op->wait.stream);
@@ -169,34 +165,32 @@ void sim_op_dispose(struct sim_op *op)
     }
 }
 
-/* ---- Queues --------------------------------------------------------------------------------- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 struct sim_op *sim_stream_head(const struct sim_stream *stream)
 {
     return &stream->ring[stream->head & (stream->room - 1)];
 }
 
-static bool ring_grow(struct sim_stream *stream)
+static int ring_grow(struct sim_stream *stream)
 {
     uint64_t room = stream->room == 0 ? 16 : stream->room * 2;
-    struct sim_op *ring = malloc(room * sizeof *ring);
-    if (ring == NULL) {
-        return false;
-    }
-    for (uint64_t n = stream->head; n < stream->tail; n++) {
+    struct sim_op *ring = malloc(room * sizeof(*ring));
+    if (ring == NULL)
+        return 0;
+    for (uint64_t n = stream->head; n < stream->tail; n++)
         ring[n & (room - 1)] = stream->ring[n & (stream->room - 1)];
-    }
     free(stream->ring);
     stream->ring = ring;
     stream->room = room;
-    return true;
+    return 1;
 }
 
 /* Makes room for so many streams more among the busy ones. */
-bool sim_busy_reserve(size_t count)
+int sim_busy_reserve(size_t count)
 {
     struct sim_stream **larger =
-        sim_grow(sim.busy, &sim.busy_room, sim.busy_count + count, sizeof *larger);
+        sim_grow(sim.busy, &sim.busy_room, sim.busy_count + count, sizeof(*larger));
     sim.busy = larger == NULL ? sim.busy : larger;
     return larger != NULL;
 }
@@ -209,25 +203,20 @@ static void busy_insert(struct sim_stream *stream)
 }
 
 /* Makes room for so many operations more, so that queueing them cannot fail. */
-bool sim_queue_reserve(struct sim_stream *stream, uint64_t count)
+int sim_queue_reserve(struct sim_stream *stream, uint64_t count)
 {
-    while (stream->room - (stream->tail - stream->head) < count) {
-        if (!ring_grow(stream)) {
-            return false;
-        }
-    }
-    return true;
+    while (stream->room - (stream->tail - stream->head) < count)
+        if (!ring_grow(stream))
+            return 0;
+    return 1;
 }
 
-/*
- * Queues a copy of the operation in a stream that has room for it, with room for the stream among
- * the busy ones. The schedule is not told, so that several operations can be queued as one.
- */
+/* Queues a copy of the operation in a stream that has room for it, with room for the stream among
+ * the busy ones. The schedule is not told, so that several operations can be queued as one. */
 struct sim_op *sim_queue(struct sim_stream *stream, const struct sim_op *op)
 {
-    if (stream->head == stream->tail) {
+    if (stream->head == stream->tail)
         busy_insert(stream);
-    }
     struct sim_op *queued = &stream->ring[stream->tail & (stream->room - 1)];
     *queued = *op;
     queued->ticket = ++sim.ticket;
@@ -235,23 +224,19 @@ struct sim_op *sim_queue(struct sim_stream *stream, const struct sim_op *op)
     stream->tail++;
     sim.pending++;
     sim_race_submitted(stream, queued);
-    if (op->kind == SIM_OP_RECORD) {
+    if (op->kind == SIM_OP_RECORD)
         sim_event_mark(op->record.event,
                        (struct sim_point){stream, queued->ticket, queued->record.release});
-    }
     return queued;
 }
 
-/*
- * Queues a copy of the operation, or makes a node of it if the stream captures. Owns what it holds
- * from here on, also when it fails.
- */
+/* Queues a copy of the operation, or makes a node of it if the stream captures. Owns what it holds
+ * from here on, also when it fails. */
 CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op)
 {
     CUresult captured = CUDA_SUCCESS;
-    if (sim_capture_take(stream, op, &captured)) {
+    if (sim_capture_take(stream, op, &captured))
         return captured;
-    }
     if (!sim_queue_reserve(stream, 1) || !sim_busy_reserve(1)) {
         struct sim_op refused = *op;
         sim_op_dispose(&refused);

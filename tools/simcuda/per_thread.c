@@ -217,19 +217,19 @@ CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstCont
 
 CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
-    return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, true},
+    return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, 1},
                    CU_STREAM_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
-    return sim_set(SIM_cuMemsetD16_v2, &(struct sim_fill){dstDevice, N, us, 2, true},
+    return sim_set(SIM_cuMemsetD16_v2, &(struct sim_fill){dstDevice, N, us, 2, 1},
                    CU_STREAM_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
-    return sim_set(SIM_cuMemsetD32_v2, &(struct sim_fill){dstDevice, N, ui, 4, true},
+    return sim_set(SIM_cuMemsetD32_v2, &(struct sim_fill){dstDevice, N, ui, 4, 1},
                    CU_STREAM_PER_THREAD);
 }
 
@@ -264,9 +264,8 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
 CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f,
                                        void **kernelParams, void **extra)
 {
-    if (config == NULL) {
+    if (config == NULL)
         return cuLaunchKernelEx(config, f, kernelParams, extra);
-    }
     CUlaunchConfig copy = *config;
     copy.hStream = own(config->hStream);
     return cuLaunchKernelEx(&copy, f, kernelParams, extra);
@@ -275,9 +274,8 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction 
 CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
                                                    CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    if (instantiateParams == NULL) {
+    if (instantiateParams == NULL)
         return cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
-    }
     CUstream given = instantiateParams->hUploadStream;
     instantiateParams->hUploadStream = own(given);
     CUresult result = cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);

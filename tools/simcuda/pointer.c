@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, which older headers lack. */
-#define HW_DECOMPRESS_CAPABLE 21
+enum { HW_DECOMPRESS_CAPABLE = 21 };
 
 /* Where a pointer leads: a block, a pinned block, or a mapping inside a reservation. */
 struct place {
@@ -17,25 +17,22 @@ struct place {
     uint64_t bytes;
 };
 
-static bool place_find(CUdeviceptr address, struct place *place)
+static int place_find(CUdeviceptr address, struct place *place)
 {
-    memset(place, 0, sizeof *place);
+    memset(place, 0, sizeof(*place));
     place->region = sim_region_find(address);
-    if (place->region == NULL) {
-        return false;
-    }
+    if (place->region == NULL)
+        return 0;
     place->base = place->region->base;
     place->bytes = place->region->bytes;
-    if (place->region->kind != SIM_RESERVED) {
-        return true;
-    }
+    if (place->region->kind != SIM_RESERVED)
+        return 1;
     place->mapping = sim_mapping_find(place->region, address);
-    if (place->mapping == NULL) {
-        return false;
-    }
+    if (place->mapping == NULL)
+        return 0;
     place->base = place->mapping->base;
     place->bytes = place->mapping->memory->bytes;
-    return true;
+    return 1;
 }
 
 static int place_device(const struct place *place)
@@ -52,25 +49,24 @@ static void put(void *data, const void *value, size_t bytes)
 
 static void put_unsigned(void *data, unsigned value)
 {
-    put(data, &value, sizeof value);
+    put(data, &value, sizeof(value));
 }
 
 /* What the header calls a boolean: the driver writes four bytes, in both forms of the call. */
-static void put_flag(void *data, bool value)
+static void put_flag(void *data, int value)
 {
     put_unsigned(data, value ? 1 : 0);
 }
 
 static void put_address(void *data, CUdeviceptr value)
 {
-    put(data, &value, sizeof value);
+    put(data, &value, sizeof(value));
 }
 
 static unsigned place_access(const struct place *place)
 {
-    if (place->mapping == NULL) {
+    if (place->mapping == NULL)
         return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-    }
     const struct sim_context *here = sim_current();
     uint32_t bit = UINT32_C(1) << (here == NULL ? 0 : here->device->ordinal);
     return (place->mapping->writable & bit) != 0   ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
@@ -78,7 +74,7 @@ static unsigned place_access(const struct place *place)
                                                    : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 }
 
-static bool attribute_known(CUpointer_attribute attribute)
+static int attribute_known(CUpointer_attribute attribute)
 {
     return (int)attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
            (int)attribute <= HW_DECOMPRESS_CAPABLE;
@@ -89,25 +85,24 @@ static CUresult plain_attribute(const struct place *place, CUpointer_attribute a
                                 void *data)
 {
     const CUDA_POINTER_ATTRIBUTE_P2P_TOKENS none = {0, 0};
-    if (place->region->kind != SIM_DEVICE_BLOCK || place->region->stream_ordered) {
+    if (place->region->kind != SIM_DEVICE_BLOCK || place->region->is_stream_ordered)
         return CUDA_ERROR_NOT_SUPPORTED;
-    }
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        put(data, &none.p2pToken, sizeof none.p2pToken);
-        put((char *)data + sizeof none.p2pToken, &none.vaSpaceToken, sizeof none.vaSpaceToken);
+        put(data, &none.p2pToken, sizeof(none.p2pToken));
+        put((char *)data + sizeof(none.p2pToken), &none.vaSpaceToken, sizeof(none.vaSpaceToken));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case HW_DECOMPRESS_CAPABLE:
-        put_flag(data, true);
+        put_flag(data, 1);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         put_address(data, 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        put(data, &place->region->buffer_id, sizeof place->region->buffer_id);
+        put(data, &place->region->buffer_id, sizeof(place->region->buffer_id));
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -117,13 +112,13 @@ static CUresult plain_attribute(const struct place *place, CUpointer_attribute a
 static CUresult place_attribute(const struct place *place, CUdeviceptr address,
                                 CUpointer_attribute attribute, void *data)
 {
-    bool pinned = place->region->kind == SIM_PINNED;
+    int pinned = place->region->kind == SIM_PINNED;
     CUcontext context = place->mapping != NULL ? NULL : (CUcontext)place->region->context->slot;
     unsigned long long id =
         place->mapping != NULL ? place->mapping->memory->id >> 32 : place->region->buffer_id;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        put(data, &context, sizeof context);
+        put(data, &context, sizeof(context));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         put_unsigned(data, pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
@@ -138,13 +133,13 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
         put_unsigned(data, (unsigned)place_device(place));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        put(data, &id, sizeof id);
+        put(data, &id, sizeof(id));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        put_flag(data, false);
+        put_flag(data, 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        put_flag(data, true);
+        put_flag(data, 1);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: /* unlike the address range: all reserved */
         put_address(data, place->region->base);
@@ -162,7 +157,7 @@ static CUresult place_attribute(const struct place *place, CUdeviceptr address,
         id = place->mapping != NULL
                  ? (unsigned long long)place->mapping->memory->properties.requestedHandleTypes
                  : 0;
-        put(data, &id, sizeof id);
+        put(data, &id, sizeof(id));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         put_unsigned(data, place_access(place));
@@ -176,9 +171,8 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 {
     SIM_ENTER(cuPointerGetAttribute, SIM_NEEDS_CONTEXT);
     struct place place;
-    if (data == NULL || !attribute_known(attribute) || !place_find(ptr, &place)) {
+    if (data == NULL || !attribute_known(attribute) || !place_find(ptr, &place))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(place_attribute(&place, ptr, attribute, data));
 }
 
@@ -209,24 +203,19 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
 {
     SIM_ENTER(cuPointerGetAttributes, SIM_NEEDS_CONTEXT);
     struct place place;
-    if (numAttributes == 0 || attributes == NULL || data == NULL) {
+    if (numAttributes == 0 || attributes == NULL || data == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    bool known = place_find(ptr, &place);
-    for (unsigned i = 0; i < numAttributes; i++) {
-        if (attribute_bytes(attributes[i]) == 0) {
+    int known = place_find(ptr, &place);
+    for (unsigned i = 0; i < numAttributes; i++)
+        if (attribute_bytes(attributes[i]) == 0)
             return sim_leave(CUDA_ERROR_INVALID_VALUE);
-        }
-    }
     for (unsigned i = 0; i < numAttributes; i++) {
         size_t bytes = attribute_bytes(attributes[i]);
         memset(data[i], 0, bytes);
-        if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+        if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
             put_unsigned(data[i], (unsigned)CU_DEVICE_INVALID);
-        }
-        if (known && place_attribute(&place, ptr, attributes[i], data[i]) != CUDA_SUCCESS) {
+        if (known && place_attribute(&place, ptr, attributes[i], data[i]) != CUDA_SUCCESS)
             memset(data[i], 0, bytes);
-        }
     }
     return sim_leave(CUDA_SUCCESS);
 }
@@ -235,14 +224,11 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUde
 {
     SIM_ENTER(cuMemGetAddressRange_v2, SIM_NEEDS_CONTEXT);
     struct place place;
-    if (!place_find(dptr, &place)) {
+    if (!place_find(dptr, &place))
         return sim_leave(CUDA_ERROR_NOT_FOUND);
-    }
-    if (pbase != NULL) {
+    if (pbase != NULL)
         *pbase = place.base;
-    }
-    if (psize != NULL) {
+    if (psize != NULL)
         *psize = place.bytes;
-    }
     return sim_leave(CUDA_SUCCESS);
 }

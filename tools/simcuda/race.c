@@ -8,32 +8,27 @@
 /* It takes along where it comes from, who owns what it touches, and what the host knows. */
 void sim_race_submitted(struct sim_stream *stream, struct sim_op *op)
 {
-    if (!sim.races_on) {
+    if (!sim.races_on)
         return;
-    }
     const struct sim_thread *thread = sim_thread();
     op->label = thread->origin;
     op->entry = (uint16_t)thread->entry;
     op->owner = sim_owner_check(stream, op);
     sim_clock_submitted(stream, op);
-    if (op->kind == SIM_OP_WAIT_VALUE) {
+    if (op->kind == SIM_OP_WAIT_VALUE)
         sim_gate_submitted(stream, op);
-    }
 }
 
 /* Before the operation does its work. */
 void sim_race_begin(struct sim_stream *stream, struct sim_op *op)
 {
-    if (!sim.races_on || stream->race_slot == 0) {
+    if (!sim.races_on || stream->race_slot == 0)
         return;
-    }
     sim_clock_begin(stream, op);
-    if (op->kind == SIM_OP_WAIT_VALUE) {
+    if (op->kind == SIM_OP_WAIT_VALUE)
         sim_gate_passed(stream, op);
-    }
-    if (stream->context->error == CUDA_SUCCESS) {
+    if (stream->context->error == CUDA_SUCCESS)
         sim_shadow_op(stream, op);
-    }
     sim_gate_writing(stream, op);
     if (op->kind == SIM_OP_HOST) {
         /* The function is the host: it may tell other threads what it has seen to be finished. */
@@ -76,25 +71,22 @@ void sim_race_dispose(struct sim_op *op)
 void sim_races_give_up(void)
 {
     if (sim.races_on) {
-        sim.races_on = false;
+        sim.races_on = 0;
         sim_note("race detector: memory is short; it stops here");
     }
 }
 
-/*
- * Switching is only possible while nothing is queued: what ran before then counts as finished, and
- * no operation is half known.
- */
+/* Switching is only possible while nothing is queued: what ran before then counts as finished, and
+ * no operation is half known. */
 int simcuda_races_enable(int on)
 {
     sim_lock();
     int result = sim.pending == 0 ? 0 : -1;
     if (result == 0) {
         sim.races_on = on != 0;
-        sim.races_forced = true;
-        if (on) {
+        sim.races_forced = 1;
+        if (on)
             sim_shadow_forget_all();
-        }
     }
     sim_unlock();
     return result;

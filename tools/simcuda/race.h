@@ -20,7 +20,7 @@
 
 #include "sim.h"
 
-/* ---- Ordered maps (ranges.c) ---------------------------------------------------------------- */
+/* ---- ordered maps (ranges.c) ---------------------------------------------------------------- */
 
 struct sim_range {
     uint64_t begin;
@@ -44,12 +44,12 @@ struct sim_place {
 struct sim_range *sim_ranges_seek(const struct sim_ranges *map, uint64_t at,
                                   struct sim_place *place);
 struct sim_range *sim_ranges_next(const struct sim_ranges *map, struct sim_place *place);
-bool sim_ranges_insert(struct sim_ranges *map, struct sim_place *place, struct sim_range range);
+int sim_ranges_insert(struct sim_ranges *map, struct sim_place *place, struct sim_range range);
 struct sim_range *sim_ranges_erase(struct sim_ranges *map, struct sim_place *place);
 void sim_ranges_clear(struct sim_ranges *map);
 void sim_ranges_reset(void); /* frees what is kept for later */
 
-/* ---- Clocks (clock.c) ----------------------------------------------------------------------- */
+/* ---- clocks (clock.c) ----------------------------------------------------------------------- */
 
 /* A vector clock. Shared by reference; changed only by an owner that has the only one. */
 struct sim_clock {
@@ -78,14 +78,14 @@ void sim_clock_join(struct sim_clock **into, const struct sim_release *release);
 void sim_clock_stream_join(struct sim_stream *stream, const struct sim_release *release);
 uint32_t sim_clock_slot(struct sim_stream *stream); /* 0 when memory is short */
 struct sim_release *sim_clock_of_slot(uint32_t slot, uint64_t ticket);
-bool sim_clock_runs(uint32_t slot, uint64_t ticket);
+int sim_clock_runs(uint32_t slot, uint64_t ticket);
 void sim_clock_submitted(struct sim_stream *stream, struct sim_op *op);
 void sim_clock_begin(struct sim_stream *stream, struct sim_op *op);
 void sim_clock_end(const struct sim_stream *stream, const struct sim_op *op);
 void sim_clock_host_join(const struct sim_release *release);
 void sim_clock_reset(void);
 
-/* ---- Value waits (gate.c) ------------------------------------------------------------------- */
+/* ---- value waits (gate.c) ------------------------------------------------------------------- */
 
 void sim_gate_submitted(struct sim_stream *stream, const struct sim_op *op);
 void sim_gate_passed(struct sim_stream *stream, const struct sim_op *op);
@@ -95,7 +95,7 @@ void sim_gate_host(void); /* the host is about to learn something */
 void sim_gate_forget(const struct sim_op *op);
 void sim_gate_reset(void);
 
-/* ---- Memory (shadow.c) ---------------------------------------------------------------------- */
+/* ---- memory (shadow.c) ---------------------------------------------------------------------- */
 
 /* One access to memory, as far as reports and comparisons need it. */
 struct sim_touch {
@@ -107,23 +107,23 @@ struct sim_touch {
     uint32_t label; /* as simcuda_origin gave it */
     uint32_t owner; /* the label of who owned it */
     uint16_t entry;
-    bool write;
-    bool atomic; /* by a value wait or a value write */
-    bool node;   /* of a launched graph: number is the node's */
+    uint8_t is_write;
+    uint8_t is_atomic; /* by a value wait or a value write */
+    uint8_t is_node;   /* of a launched graph: number is the node's */
 };
 
 struct sim_shadow;
 void sim_shadow_op(const struct sim_stream *stream, const struct sim_op *op);
-bool sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch);
+int sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch);
 void sim_shadow_forget_all(void); /* the host knows everything to be finished */
 void sim_shadow_reset(void);
 
-/* ---- Owners (owner.c) ----------------------------------------------------------------------- */
+/* ---- owners (owner.c) ----------------------------------------------------------------------- */
 
 uint32_t sim_owner_check(const struct sim_stream *stream, const struct sim_op *op);
 void sim_owner_reset(void);
 
-/* ---- Reports (report.c) --------------------------------------------------------------------- */
+/* ---- reports (report.c) --------------------------------------------------------------------- */
 
 /* Copies as much of a text as there is room for, with a zero at its end. */
 void sim_text_copy(char *to, size_t room, const char *from);

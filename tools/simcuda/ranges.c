@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAF_RANGES 64u
-#define LEAF_FEW 16u /* a leaf with fewer is joined to its neighbour if both then fit */
+enum {
+    LEAF_RANGES = 64,
+    LEAF_FEW = 16 /* a leaf with fewer is joined to its neighbour if both then fit */
+};
 
 struct sim_leaf {
     struct sim_leaf *next_free;
@@ -26,9 +28,8 @@ static struct sim_leaf *leaf_free_list;
 static struct sim_leaf *leaf_new(void)
 {
     struct sim_leaf *leaf = leaf_free_list;
-    if (leaf == NULL) {
-        return malloc(sizeof *leaf);
-    }
+    if (leaf == NULL)
+        return malloc(sizeof(*leaf));
     leaf_free_list = leaf->next_free;
     return leaf;
 }
@@ -70,10 +71,8 @@ static size_t leaf_of(const struct sim_ranges *map, uint64_t at)
     return low;
 }
 
-/*
- * How many ranges of the leaf end at or before the address. Nobody can predict which way a search
- * goes, so the processor is not asked to: each step is a conditional move.
- */
+/* How many ranges of the leaf end at or before the address. Nobody can predict which way a search
+ * goes, so the processor is not asked to: each step is a conditional move. */
 static uint32_t leaf_rank(const struct sim_leaf *leaf, uint64_t at)
 {
     uint32_t low = 0;
@@ -91,9 +90,8 @@ struct sim_range *sim_ranges_seek(const struct sim_ranges *map, uint64_t at,
                                   struct sim_place *place)
 {
     *place = (struct sim_place){0, 0};
-    if (map->leaf_count == 0) {
+    if (map->leaf_count == 0)
         return NULL;
-    }
     place->leaf = leaf_of(map, at);
     place->index = leaf_rank(map->leaf[place->leaf], at);
     return place_range(map, place);
@@ -109,15 +107,13 @@ struct sim_range *sim_ranges_next(const struct sim_ranges *map, struct sim_place
 static struct sim_leaf *leaf_insert(struct sim_ranges *map, size_t at)
 {
     struct sim_leaf **larger =
-        sim_grow(map->leaf, &map->leaf_room, map->leaf_count + 1, sizeof *larger);
-    if (larger == NULL) {
+        sim_grow(map->leaf, &map->leaf_room, map->leaf_count + 1, sizeof(*larger));
+    if (larger == NULL)
         return NULL;
-    }
     map->leaf = larger;
     struct sim_leaf *leaf = leaf_new();
-    if (leaf == NULL) {
+    if (leaf == NULL)
         return NULL;
-    }
     leaf->count = 0;
     memmove(&larger[at + 1], &larger[at], (map->leaf_count - at) * sizeof(struct sim_leaf *));
     larger[at] = leaf;
@@ -133,46 +129,41 @@ static void leaf_erase(struct sim_ranges *map, size_t at)
 }
 
 /* Moves the upper half of a full leaf to a new one and the place with it. */
-static bool leaf_split(struct sim_ranges *map, struct sim_place *place)
+static int leaf_split(struct sim_ranges *map, struct sim_place *place)
 {
     struct sim_leaf *upper = leaf_insert(map, place->leaf + 1);
-    if (upper == NULL) {
-        return false;
-    }
+    if (upper == NULL)
+        return 0;
     struct sim_leaf *lower = map->leaf[place->leaf];
     uint32_t half = LEAF_RANGES / 2;
-    memcpy(upper->range, &lower->range[half], (LEAF_RANGES - half) * sizeof upper->range[0]);
+    memcpy(upper->range, &lower->range[half], (LEAF_RANGES - half) * sizeof(upper->range[0]));
     upper->count = LEAF_RANGES - half;
     lower->count = half;
     if (place->index > half) {
         place->leaf++;
         place->index -= half;
     }
-    return true;
+    return 1;
 }
 
-/*
- * Inserts before the place, which then is the new range's. The caller keeps ranges disjoint and in
- * order. False, with nothing changed, when memory is short.
- */
-bool sim_ranges_insert(struct sim_ranges *map, struct sim_place *place, struct sim_range range)
+/* Inserts before the place, which then is the new range's. The caller keeps ranges disjoint and in
+ * order. 0, with nothing changed, when memory is short. */
+int sim_ranges_insert(struct sim_ranges *map, struct sim_place *place, struct sim_range range)
 {
     if (place->leaf == map->leaf_count) {
-        if (map->leaf_count == 0 && leaf_insert(map, 0) == NULL) {
-            return false;
-        }
+        if (map->leaf_count == 0 && leaf_insert(map, 0) == NULL)
+            return 0;
         place->leaf = map->leaf_count - 1;
         place->index = map->leaf[place->leaf]->count;
     }
-    if (map->leaf[place->leaf]->count == LEAF_RANGES && !leaf_split(map, place)) {
-        return false;
-    }
+    if (map->leaf[place->leaf]->count == LEAF_RANGES && !leaf_split(map, place))
+        return 0;
     struct sim_leaf *leaf = map->leaf[place->leaf];
     memmove(&leaf->range[place->index + 1], &leaf->range[place->index],
-            (leaf->count - place->index) * sizeof leaf->range[0]);
+            (leaf->count - place->index) * sizeof(leaf->range[0]));
     leaf->range[place->index] = range;
     leaf->count++;
-    return true;
+    return 1;
 }
 
 /* Erases the range at the place, which then is the next one's; that one, or null. */
@@ -181,14 +172,14 @@ struct sim_range *sim_ranges_erase(struct sim_ranges *map, struct sim_place *pla
     struct sim_leaf *leaf = map->leaf[place->leaf];
     leaf->count--;
     memmove(&leaf->range[place->index], &leaf->range[place->index + 1],
-            (leaf->count - place->index) * sizeof leaf->range[0]);
+            (leaf->count - place->index) * sizeof(leaf->range[0]));
     if (leaf->count == 0) {
         leaf_erase(map, place->leaf);
         place->index = 0;
     } else if (leaf->count < LEAF_FEW && place->leaf + 1 < map->leaf_count &&
                leaf->count + map->leaf[place->leaf + 1]->count <= LEAF_RANGES - LEAF_FEW) {
         const struct sim_leaf *next = map->leaf[place->leaf + 1];
-        memcpy(&leaf->range[leaf->count], next->range, next->count * sizeof next->range[0]);
+        memcpy(&leaf->range[leaf->count], next->range, next->count * sizeof(next->range[0]));
         leaf->count += next->count;
         leaf_erase(map, place->leaf + 1);
     }
@@ -197,9 +188,8 @@ struct sim_range *sim_ranges_erase(struct sim_ranges *map, struct sim_place *pla
 
 void sim_ranges_clear(struct sim_ranges *map)
 {
-    for (size_t i = 0; i < map->leaf_count; i++) {
+    for (size_t i = 0; i < map->leaf_count; i++)
         leaf_free(map->leaf[i]);
-    }
     free(map->leaf);
-    memset(map, 0, sizeof *map);
+    memset(map, 0, sizeof(*map));
 }

@@ -19,15 +19,17 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LAZY_QUERIES 1000 /* not-ready answers in a row before a lazy schedule runs one operation */
-#define LAZY_DESTRUCTORS 8 /* questions before it runs a destructor, once nothing is queued */
+enum {
+    LAZY_QUERIES = 1000, /* not-ready answers in a row before a lazy schedule runs one operation */
+    LAZY_DESTRUCTORS = 8 /* questions before it runs a destructor, once nothing is queued */
+};
 #define GATE_POLL_NS 100000L
 
 static pthread_t workers[64];
 static uint64_t worker_count;
-static bool workers_stop; /* guarded by the lock */
+static int workers_stop; /* guarded by the lock */
 
-/* ---- The generator -------------------------------------------------------------------------- */
+/* ---- the generator -------------------------------------------------------------------------- */
 
 /* SplitMix64: state is a counter, so a schedule is its seed and its length. */
 static uint64_t draw(uint64_t below)
@@ -40,9 +42,9 @@ static uint64_t draw(uint64_t below)
     return (uint64_t)((__extension__(unsigned __int128) z * below) >> 64);
 }
 
-/* ---- Readiness ------------------------------------------------------------------------------ */
+/* ---- readiness ------------------------------------------------------------------------------ */
 
-bool sim_point_done(struct sim_point point)
+int sim_point_done(struct sim_point point)
 {
     const struct sim_stream *stream = point.stream;
     return stream->head == stream->tail || sim_stream_head(stream)->ticket > point.ticket;
@@ -53,25 +55,24 @@ enum readiness { READY, BEHIND, GATED, RUNNING };
 /* The stream that the legacy rules make this one wait for, or null. */
 static struct sim_stream *legacy_blocker(const struct sim_stream *stream, uint64_t ticket)
 {
-    if (stream->blocking) {
+    if (stream->is_blocking) {
         struct sim_stream *legacy = stream->context->legacy;
         return sim_point_done((struct sim_point){legacy, ticket, NULL}) ? NULL : legacy;
     }
     for (size_t i = 0; stream->kind == SIM_LEGACY && i < sim.busy_count; i++) {
         struct sim_stream *other = sim.busy[i];
-        if (other->blocking && other->context == stream->context &&
-            sim_stream_head(other)->ticket < ticket) {
+        if (other->is_blocking && other->context == stream->context &&
+            sim_stream_head(other)->ticket < ticket)
             return other;
-        }
     }
     return NULL;
 }
 
 /* A value wait whose memory has gone is let through: running it reports that. */
-static bool gate_open(const struct sim_stream *stream, const struct sim_op *op)
+static int gate_open(const struct sim_stream *stream, const struct sim_op *op)
 {
     CUdeviceptr where = 0;
-    return sim_reach(stream->context, op->access[0].address, op->access[0].bytes, false, &where) !=
+    return sim_reach(stream->context, op->access[0].address, op->access[0].bytes, 0, &where) !=
                SIM_REACH_OK ||
            sim_value_reached(op);
 }
@@ -80,42 +81,38 @@ static bool gate_open(const struct sim_stream *stream, const struct sim_op *op)
 static enum readiness readiness(const struct sim_stream *stream, struct sim_stream **behind)
 {
     const struct sim_op *op = sim_stream_head(stream);
-    if (stream->running) {
+    if (stream->is_running)
         return RUNNING;
-    }
     *behind = legacy_blocker(stream, op->ticket);
-    if (*behind != NULL) {
+    if (*behind != NULL)
         return BEHIND;
-    }
     if (op->kind == SIM_OP_WAIT && op->wait.stream != stream && !sim_point_done(op->wait)) {
         *behind = op->wait.stream;
         return BEHIND;
     }
     if (op->kind == SIM_OP_WAIT_VALUE && stream->context->error == CUDA_SUCCESS &&
-        !gate_open(stream, op)) {
+        !gate_open(stream, op))
         return GATED;
-    }
     return READY;
 }
 
-/* ---- Running -------------------------------------------------------------------------------- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 /* Runs the head of a stream that is READY. The lock may be given up meanwhile. */
 static void run_head(struct sim_stream *stream)
 {
     struct sim_op op = *sim_stream_head(stream);
     sim_stream_hold(stream);
-    stream->running = true;
+    stream->is_running = 1;
     sim_execute(stream, &op);
-    stream->running = false;
+    stream->is_running = 0;
     sim_stream_pop(stream);
     sim_op_dispose(&op);
     sim_stream_drop(stream);
     sim.idle_queries = 0;
     pthread_cond_broadcast(&sim.done);
-    if (worker_count != 0) {
+    if (worker_count != 0)
         pthread_cond_broadcast(&sim.work);
-    }
 }
 
 /* For others that need chances; what is drawn is part of the schedule. */
@@ -124,12 +121,11 @@ uint64_t sim_schedule_draw(uint64_t below)
     return draw(below);
 }
 
-/* Runs one ready head, searching from a drawn place; false if none is ready. */
-static bool run_head_any(void)
+/* Runs one ready head, searching from a drawn place; 0 if none is ready. */
+static int run_head_any(void)
 {
-    if (sim.busy_count == 0) {
-        return false;
-    }
+    if (sim.busy_count == 0)
+        return 0;
     size_t first = (size_t)draw(sim.busy_count);
     for (size_t i = 0; i < sim.busy_count; i++) {
         struct sim_stream *behind = NULL;
@@ -137,18 +133,17 @@ static bool run_head_any(void)
         struct sim_stream *stream = sim.busy[at];
         if (readiness(stream, &behind) == READY) {
             run_head(stream);
-            return true;
+            return 1;
         }
     }
-    return false;
+    return 0;
 }
 
 /* The same, or a destructor that is due; those have no stream to be late in. */
-static bool run_any(void)
+static int run_any(void)
 {
-    if (sim.due != 0 && (sim.busy_count == 0 || draw(4) == 0)) {
+    if (sim.due != 0 && (sim.busy_count == 0 || draw(4) == 0))
         return sim_user_object_run();
-    }
     return run_head_any() || sim_user_object_run();
 }
 
@@ -156,29 +151,26 @@ static bool run_any(void)
 static struct sim_stream *root_of(struct sim_stream *stream, enum readiness *why)
 {
     struct sim_stream *behind = NULL;
-    while ((*why = readiness(stream, &behind)) == BEHIND) {
+    while ((*why = readiness(stream, &behind)) == BEHIND)
         stream = behind;
-    }
     return stream;
 }
 
-static bool run_towards(struct sim_stream *stream)
+static int run_towards(struct sim_stream *stream)
 {
     enum readiness why = READY;
     struct sim_stream *root = root_of(stream, &why);
-    if (why != READY) {
-        return false;
-    }
+    if (why != READY)
+        return 0;
     run_head(root);
-    return true;
+    return 1;
 }
 
 uint64_t sim_schedule_run(uint64_t limit)
 {
     uint64_t ran = 0;
-    while (ran < limit && run_any()) {
+    while (ran < limit && run_any())
         ran++;
-    }
     return ran;
 }
 
@@ -193,7 +185,7 @@ uint64_t sim_schedule_run_stream(struct sim_stream *stream, uint64_t limit)
     return ran;
 }
 
-/* ---- Where the schedule has its say --------------------------------------------------------- */
+/* ---- where the schedule has its say --------------------------------------------------------- */
 
 /* After a submission. The random schedule's bursts follow the backlog, so it stays bounded. */
 void sim_schedule_submitted(void)
@@ -202,9 +194,8 @@ void sim_schedule_submitted(void)
     case SIM_LAZY:
         break;
     case SIM_RANDOM:
-        if (draw(8) == 0) {
+        if (draw(8) == 0)
             (void)sim_schedule_run(draw(sim.pending + sim.due + 1));
-        }
         break;
     case SIM_EAGER:
         (void)sim_schedule_run(UINT64_MAX);
@@ -218,9 +209,8 @@ void sim_schedule_submitted(void)
 /* After a call that may have made destructors due. */
 void sim_schedule_dropped(void)
 {
-    if (sim.due != 0) {
+    if (sim.due != 0)
         sim_schedule_submitted();
-    }
 }
 
 /* Before a query answers that something is not finished. */
@@ -244,16 +234,15 @@ void sim_schedule_queried(void)
     }
 }
 
-/* One step of waiting for a point; false if nothing at all can run in this thread. */
-static bool wait_step(struct sim_stream *stream)
+/* One step of waiting for a point; 0 if nothing at all can run in this thread. */
+static int wait_step(struct sim_stream *stream)
 {
     switch (sim.settings.schedule) {
     case SIM_THREADS:
-        return false;
+        return 0;
     case SIM_RANDOM:
-        if (draw(4) == 0 && run_any()) {
-            return true;
-        }
+        if (draw(4) == 0 && run_any())
+            return 1;
         break;
     default:
         break;
@@ -262,7 +251,7 @@ static bool wait_step(struct sim_stream *stream)
     return run_towards(stream) || run_any();
 }
 
-/* ---- Waiting -------------------------------------------------------------------------------- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 static uint64_t now_ms(void)
 {
@@ -299,17 +288,15 @@ static void report_deadlock(struct sim_stream *waited, const char *call)
 }
 
 /* Whether what holds the stream up is a value wait; if a running head does, it will move on. */
-static bool wait_gated(struct sim_stream *stream)
+static int wait_gated(struct sim_stream *stream)
 {
     enum readiness why = READY;
     (void)root_of(stream, &why);
     return why == GATED;
 }
 
-/*
- * Runs or awaits work until the point is done; then the context's error if it has one. A wait that
- * no one can end becomes CUDA_ERROR_LAUNCH_TIMEOUT after a report, instead of a silent hang.
- */
+/* Runs or awaits work until the point is done; then the context's error if it has one. A wait that
+ * no one can end becomes CUDA_ERROR_LAUNCH_TIMEOUT after a report, instead of a silent hang. */
 CUresult sim_wait(struct sim_point point, const char *call)
 {
     struct sim_stream *stream = point.stream;
@@ -349,7 +336,7 @@ static CUresult wait_all(const struct sim_context *context, const struct sim_dev
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < sim.busy_count && result == CUDA_SUCCESS;) {
         struct sim_stream *stream = sim.busy[i];
-        bool wanted =
+        int wanted =
             context != NULL ? stream->context == context : stream->context->device == device;
         if (wanted && !sim_point_done((struct sim_point){stream, ticket, NULL})) {
             result = sim_wait((struct sim_point){stream, ticket, NULL}, call);
@@ -358,9 +345,8 @@ static CUresult wait_all(const struct sim_context *context, const struct sim_dev
             i++;
         }
     }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         sim_race_waited_all(context, device, ticket);
-    }
     return result;
 }
 
@@ -375,16 +361,15 @@ CUresult sim_wait_device(const struct sim_device *device, const char *call)
     return wait_all(NULL, device, call);
 }
 
-/* ---- Workers -------------------------------------------------------------------------------- */
+/* ---- workers -------------------------------------------------------------------------------- */
 
 /* Without the lock. */
 void sim_schedule_lag(void)
 {
     struct timespec lag = {.tv_sec = (time_t)(sim.settings.lag_us / 1000000),
                            .tv_nsec = (long)(sim.settings.lag_us % 1000000) * 1000};
-    if (sim.settings.lag_us != 0) {
+    if (sim.settings.lag_us != 0)
         (void)nanosleep(&lag, NULL);
-    }
 }
 
 static void *worker_main(void *unused)
@@ -397,14 +382,12 @@ static void *worker_main(void *unused)
             sim_schedule_lag();
             sim_lock();
         }
-        if (run_any()) {
+        if (run_any())
             continue;
-        }
-        if (sim.busy_count == 0 && sim.due == 0) {
+        if (sim.busy_count == 0 && sim.due == 0)
             pthread_cond_wait(&sim.work, &sim.lock);
-        } else {
+        else
             wait_pause(&sim.work); /* gates open without a word */
-        }
     }
     sim_unlock();
     return NULL;
@@ -413,33 +396,29 @@ static void *worker_main(void *unused)
 void sim_schedule_start(void)
 {
     sim.random = sim.settings.seed;
-    workers_stop = false;
+    workers_stop = 0;
     uint64_t wanted = sim.settings.schedule == SIM_THREADS ? sim.settings.threads : 0;
     while (worker_count < wanted &&
-           pthread_create(&workers[worker_count], NULL, worker_main, NULL) == 0) {
+           pthread_create(&workers[worker_count], NULL, worker_main, NULL) == 0)
         worker_count++;
-    }
-    if (worker_count < wanted) {
+    if (worker_count < wanted)
         sim_note("only %llu of %llu worker threads could be started",
                  (unsigned long long)worker_count, (unsigned long long)wanted);
-    }
-    if (wanted != 0 && worker_count == 0) {
+    if (wanted != 0 && worker_count == 0)
         sim.settings.schedule = SIM_EAGER;
-    }
 }
 
 /* Without the lock: workers need it to finish what they run. */
 void sim_schedule_stop(void)
 {
     sim_lock();
-    workers_stop = true;
+    workers_stop = 1;
     pthread_cond_broadcast(&sim.work);
     uint64_t count = worker_count;
     worker_count = 0;
     sim_unlock();
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count; i++)
         pthread_join(workers[i], NULL);
-    }
 }
 
 /* A child has none of its parent's threads. */
@@ -448,21 +427,20 @@ void sim_schedule_forked(void)
     worker_count = 0;
 }
 
-/* ---- Control -------------------------------------------------------------------------------- */
+/* ---- control -------------------------------------------------------------------------------- */
 
 /* Waits until workers have run all that can run: nothing runs and no head is ready. */
 static void settle(void)
 {
     for (;;) {
-        bool moving = sim.due != 0 || sim.destructors != 0;
+        int moving = sim.due != 0 || sim.destructors != 0;
         for (size_t i = 0; i < sim.busy_count; i++) {
             struct sim_stream *behind = NULL;
             enum readiness state = readiness(sim.busy[i], &behind);
             moving = moving || state == READY || state == RUNNING;
         }
-        if (!moving) {
+        if (!moving)
             return;
-        }
         wait_pause(&sim.done);
     }
 }
@@ -471,11 +449,10 @@ uint64_t simcuda_run(uint64_t max_ops)
 {
     uint64_t ran = 0;
     sim_lock();
-    if (worker_count != 0) {
+    if (worker_count != 0)
         settle();
-    } else {
+    else
         ran = sim_schedule_run(max_ops);
-    }
     sim_unlock();
     return ran;
 }
@@ -485,7 +462,7 @@ uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops)
     uint64_t ran = 0;
     CUresult error = CUDA_SUCCESS;
     sim_lock();
-    struct sim_stream *found = sim.initialised ? sim_stream_get(stream, &error) : NULL;
+    struct sim_stream *found = sim.is_initialised ? sim_stream_get(stream, &error) : NULL;
     if (worker_count != 0) {
         settle();
     } else if (found != NULL) {

@@ -24,202 +24,188 @@
 #define GIB (UINT64_C(1) << 30)
 #define PAGE_BYTES UINT64_C(4096)
 
-/*
- * Valgrind keeps a table entry per 64 KiB of address space that was ever mapped, and offers only
- * part of the 47 bits; real machines have room for eight devices of 8 TiB and more.
- */
+/* Valgrind keeps a table entry per 64 KiB of address space that was ever mapped, and offers only
+ * part of the 47 bits; real machines have room for eight devices of 8 TiB and more. */
 #define RESERVE_NATIVE (UINT64_C(100) << 40)
 #define RESERVE_VALGRIND (UINT64_C(64) << 30)
 
 struct variable {
     const char *name;
     const char *allowed;
-    bool (*parse)(const char *text, struct sim_settings *settings);
+    int (*parse)(const char *text, struct sim_settings *settings);
 };
 
 /* A number with an optional K, M, G or T; rejects signs, blanks, junk and overflow. */
-static bool parse_size(const char *text, uint64_t *out)
+static int parse_size(const char *text, uint64_t *out)
 {
-    if (text[0] < '0' || text[0] > '9') {
-        return false;
-    }
+    if (text[0] < '0' || text[0] > '9')
+        return 0;
     char *end = NULL;
     errno = 0;
     unsigned long long number = strtoull(text, &end, 0);
-    if (errno != 0) {
-        return false;
-    }
+    if (errno != 0)
+        return 0;
     unsigned shift = 0;
     if (*end != '\0') {
         const char *units = "KMGT";
         const char *unit = strchr(units, *end);
-        if (unit == NULL || end[1] != '\0') {
-            return false;
-        }
+        if (unit == NULL || end[1] != '\0')
+            return 0;
         shift = 10u * (unsigned)(unit - units + 1);
     }
-    if (number > (UINT64_MAX >> shift)) {
-        return false;
-    }
+    if (number > (UINT64_MAX >> shift))
+        return 0;
     *out = (uint64_t)number << shift;
-    return true;
+    return 1;
 }
 
-static bool parse_range(const char *text, uint64_t low, uint64_t high, uint64_t *out)
+static int parse_range(const char *text, uint64_t low, uint64_t high, uint64_t *out)
 {
     uint64_t number = 0;
-    if (!parse_size(text, &number) || number < low || number > high) {
-        return false;
-    }
+    if (!parse_size(text, &number) || number < low || number > high)
+        return 0;
     *out = number;
-    return true;
+    return 1;
 }
 
-static bool parse_devices(const char *text, struct sim_settings *settings)
+static int parse_devices(const char *text, struct sim_settings *settings)
 {
-    return parse_range(text, 0, SIM_MAX_DEVICES, &settings->devices);
+    return parse_range(text, 0, SIM_DEVICES_MAX, &settings->devices);
 }
 
-static bool parse_memory(const char *text, struct sim_settings *settings)
+static int parse_memory(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, UINT64_C(1) << 20, UINT64_C(1) << 50, &settings->memory_bytes);
 }
 
-static bool parse_granularity(const char *text, struct sim_settings *settings)
+static int parse_granularity(const char *text, struct sim_settings *settings)
 {
     uint64_t bytes = 0;
-    if (!parse_range(text, PAGE_BYTES, GIB, &bytes) || (bytes & (bytes - 1)) != 0) {
-        return false;
-    }
+    if (!parse_range(text, PAGE_BYTES, GIB, &bytes) || (bytes & (bytes - 1)) != 0)
+        return 0;
     settings->granularity_bytes = bytes;
-    return true;
+    return 1;
 }
 
-static bool parse_reserve(const char *text, struct sim_settings *settings)
+static int parse_reserve(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, PAGE_BYTES, UINT64_C(1) << 47, &settings->reserve_bytes);
 }
 
-static bool parse_seed(const char *text, struct sim_settings *settings)
+static int parse_seed(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 0, UINT64_MAX, &settings->seed);
 }
 
-static bool parse_threads(const char *text, struct sim_settings *settings)
+static int parse_threads(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 1, 64, &settings->threads);
 }
 
-static bool parse_deadlock(const char *text, struct sim_settings *settings)
+static int parse_deadlock(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 1, 86400000, &settings->deadlock_ms);
 }
 
-static bool parse_lag(const char *text, struct sim_settings *settings)
+static int parse_lag(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 0, 60000000, &settings->lag_us);
 }
 
-static bool parse_version(const char *text, struct sim_settings *settings)
+static int parse_version(const char *text, struct sim_settings *settings)
 {
     return parse_range(text, 2000, 13000, &settings->version);
 }
 
-static bool parse_schedule(const char *text, struct sim_settings *settings)
+static int parse_schedule(const char *text, struct sim_settings *settings)
 {
     static const char *const names[] = {"lazy", "random", "eager", "threads"};
     for (unsigned i = 0; i < 4; i++) {
         if (strcmp(text, names[i]) == 0) {
             settings->schedule = (enum sim_schedule)i;
-            return true;
+            return 1;
         }
     }
-    return false;
+    return 0;
 }
 
-static bool parse_vmm(const char *text, struct sim_settings *settings)
+static int parse_vmm(const char *text, struct sim_settings *settings)
 {
     settings->vmm = strcmp(text, "0") != 0;
     return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
 }
 
-static bool parse_keep_pages(const char *text, struct sim_settings *settings)
+static int parse_keep_pages(const char *text, struct sim_settings *settings)
 {
     settings->keep_pages = strcmp(text, "0") != 0;
     return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
 }
 
-static bool parse_view(const char *text, struct sim_settings *settings)
+static int parse_view(const char *text, struct sim_settings *settings)
 {
     settings->view = strcmp(text, "0") != 0;
     return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
 }
 
-static bool parse_races(const char *text, struct sim_settings *settings)
+static int parse_races(const char *text, struct sim_settings *settings)
 {
     settings->races = strcmp(text, "0") != 0;
     return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
 }
 
-static bool parse_strict(const char *text, struct sim_settings *settings)
+static int parse_strict(const char *text, struct sim_settings *settings)
 {
     settings->abort_on_violation = strcmp(text, "abort") == 0;
     return settings->abort_on_violation || strcmp(text, "report") == 0;
 }
 
-/* Calls each(part) for the parts of text between commas; false if it is false for one. */
-static bool parse_list(const char *text, bool (*each)(char *part, void *data), void *data)
+/* Calls each(part) for the parts of text between commas; 0 if it is 0 for one. */
+static int parse_list(const char *text, int (*each)(char *part, void *data), void *data)
 {
     char copy[4096];
-    if (strlen(text) >= sizeof copy) {
-        return false;
-    }
+    if (strlen(text) >= sizeof(copy))
+        return 0;
     memcpy(copy, text, strlen(text) + 1);
     char *rest = NULL;
-    for (char *part = strtok_r(copy, ",", &rest); part != NULL; part = strtok_r(NULL, ",", &rest)) {
-        if (!each(part, data)) {
-            return false;
-        }
-    }
-    return true;
+    for (char *part = strtok_r(copy, ",", &rest); part != NULL; part = strtok_r(NULL, ",", &rest))
+        if (!each(part, data))
+            return 0;
+    return 1;
 }
 
-static bool missing_part(char *part, void *data)
+static int missing_part(char *part, void *data)
 {
     struct sim_settings *settings = data;
     return sim_entry_by_name(part, settings->missing) > 0;
 }
 
-static bool parse_missing(const char *text, struct sim_settings *settings)
+static int parse_missing(const char *text, struct sim_settings *settings)
 {
     return parse_list(text, missing_part, settings);
 }
 
 /* NAME:N[+][:ERROR], as in cuMemCreate:3+:2 */
-static bool fail_part(char *part, void *data)
+static int fail_part(char *part, void *data)
 {
     (void)data;
     char *colon = strchr(part, ':');
-    if (colon == NULL) {
-        return false;
-    }
+    if (colon == NULL)
+        return 0;
     *colon = '\0';
     char *end = NULL;
     errno = 0;
     unsigned long long nth = strtoull(colon + 1, &end, 10);
-    bool sticky = *end == '+';
+    int sticky = *end == '+';
     end += sticky ? 1 : 0;
     unsigned long long error = CUDA_ERROR_OUT_OF_MEMORY;
-    if (*end == ':') {
+    if (*end == ':')
         error = strtoull(end + 1, &end, 10);
-    }
-    if (errno != 0 || *end != '\0' || nth == 0 || error == 0 || error > 999) {
-        return false;
-    }
+    if (errno != 0 || *end != '\0' || nth == 0 || error == 0 || error > 999)
+        return 0;
     return sim_fail_add(part, nth, sticky, (CUresult)error) == 0;
 }
 
-static bool parse_fail(const char *text, struct sim_settings *settings)
+static int parse_fail(const char *text, struct sim_settings *settings)
 {
     return parse_list(text, fail_part, settings);
 }
@@ -247,7 +233,7 @@ static const struct variable variables[] = {
 
 static void settings_defaults(struct sim_settings *settings)
 {
-    memset(settings, 0, sizeof *settings);
+    memset(settings, 0, sizeof(*settings));
     settings->devices = 1;
     settings->memory_bytes = 139 * GIB;
     settings->granularity_bytes = UINT64_C(2) << 20;
@@ -256,19 +242,19 @@ static void settings_defaults(struct sim_settings *settings)
     settings->deadlock_ms = 10000;
     settings->version = 13000;
     settings->schedule = SIM_RANDOM;
-    settings->vmm = true;
+    settings->vmm = 1;
 }
 
-bool sim_settings_read(struct sim_settings *settings)
+int sim_settings_read(struct sim_settings *settings)
 {
     settings_defaults(settings);
-    bool good = true;
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+    int good = 1;
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         const char *text = getenv(variables[i].name);
         if (text != NULL && text[0] != '\0' && !variables[i].parse(text, settings)) {
             fprintf(stderr, "simcuda: %s=%s is not valid; allowed: %s\n", variables[i].name, text,
                     variables[i].allowed);
-            good = false;
+            good = 0;
         }
     }
     return good;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPORTED 8u
+enum { REPORTED = 8 };
 #define CELL_LIMIT (UINT64_C(1) << 22) /* then the shadow at hand is forgotten, with a note */
 
 struct cell {
@@ -34,9 +34,9 @@ struct sim_shadow {
 static struct cell *cell_free_list;
 static uint64_t cell_count;
 static uint64_t generation = 1;
-static bool limit_noted;
+static int limit_noted;
 
-/* ---- Cells ---------------------------------------------------------------------------------- */
+/* ---- cells ---------------------------------------------------------------------------------- */
 
 static struct cell *cell_new(void)
 {
@@ -44,7 +44,7 @@ static struct cell *cell_new(void)
     if (cell != NULL) {
         cell_free_list = cell->next_free;
     } else {
-        cell = malloc(sizeof *cell);
+        cell = malloc(sizeof(*cell));
         if (cell == NULL) {
             sim_races_give_up();
             return NULL;
@@ -71,43 +71,41 @@ static void cell_free(struct cell *cell)
     cell_count--;
 }
 
-static bool cell_more(struct cell *cell, uint32_t need)
+static int cell_more(struct cell *cell, uint32_t need)
 {
     size_t room = cell->more_room;
-    struct sim_touch *larger = sim_grow(cell->more, &room, need, sizeof *larger);
+    struct sim_touch *larger = sim_grow(cell->more, &room, need, sizeof(*larger));
     if (larger == NULL) {
         sim_races_give_up();
-        return false;
+        return 0;
     }
     cell->more = larger;
     cell->more_room = (uint32_t)room;
-    return true;
+    return 1;
 }
 
 static struct cell *cell_clone(const struct cell *cell)
 {
     struct cell *copy = cell_new();
-    if (copy == NULL) {
+    if (copy == NULL)
         return NULL;
-    }
     copy->write = cell->write;
     copy->read = cell->read;
     if (cell->more_count != 0 && cell_more(copy, cell->more_count)) {
-        memcpy(copy->more, cell->more, cell->more_count * sizeof *cell->more);
+        memcpy(copy->more, cell->more, cell->more_count * sizeof(*cell->more));
         copy->more_count = cell->more_count;
     }
     return copy;
 }
 
-/* ---- Shadows -------------------------------------------------------------------------------- */
+/* ---- shadows -------------------------------------------------------------------------------- */
 
 static void shadow_clear(struct sim_shadow *shadow)
 {
     struct sim_place place;
     struct sim_range *range = sim_ranges_seek(&shadow->cells, 0, &place);
-    for (; range != NULL; range = sim_ranges_next(&shadow->cells, &place)) {
+    for (; range != NULL; range = sim_ranges_next(&shadow->cells, &place))
         cell_free(range->value);
-    }
     sim_ranges_clear(&shadow->cells);
     shadow->generation = generation;
 }
@@ -116,7 +114,7 @@ static void shadow_clear(struct sim_shadow *shadow)
 static struct sim_shadow *shadow_get(struct sim_shadow **slot)
 {
     if (*slot == NULL) {
-        *slot = calloc(1, sizeof **slot);
+        *slot = calloc(1, sizeof(**slot));
         if (*slot == NULL) {
             sim_races_give_up();
             return NULL;
@@ -124,16 +122,14 @@ static struct sim_shadow *shadow_get(struct sim_shadow **slot)
         (*slot)->generation = generation;
     }
     struct sim_shadow *shadow = *slot;
-    if (shadow->generation != generation) {
+    if (shadow->generation != generation)
         shadow_clear(shadow);
-    }
     if (cell_count > CELL_LIMIT) {
-        if (!limit_noted) {
+        if (!limit_noted)
             sim_note("race detector: more than %llu ranges of memory are remembered; those of the "
                      "memory touched next are forgotten, and races with them missed",
                      (unsigned long long)CELL_LIMIT);
-        }
-        limit_noted = true;
+        limit_noted = 1;
         shadow_clear(shadow);
     }
     return shadow;
@@ -153,7 +149,7 @@ void sim_shadow_forget_all(void)
     generation++;
 }
 
-/* ---- Comparing ------------------------------------------------------------------------------ */
+/* ---- comparing ------------------------------------------------------------------------------ */
 
 struct later {
     struct sim_touch touch;
@@ -161,22 +157,21 @@ struct later {
     uint64_t reported[REPORTED]; /* tickets it was reported against, the latest first */
 };
 
-static bool ordered(const struct sim_touch *earlier, const struct later *later)
+static int ordered(const struct sim_touch *earlier, const struct later *later)
 {
     return earlier->ticket == 0 || earlier->slot == later->touch.slot ||
            sim_clock_time(later->clock, earlier->slot) >= earlier->ticket ||
-           (earlier->atomic && later->touch.atomic);
+           (earlier->is_atomic && later->touch.is_atomic);
 }
 
 /* Whether this pair has been reported lately; it counts as such from now on. */
-static bool reported(struct later *later, uint64_t ticket)
+static int reported(struct later *later, uint64_t ticket)
 {
     unsigned i = 0;
-    while (i < REPORTED - 1 && later->reported[i] != ticket) {
+    while (i < REPORTED - 1 && later->reported[i] != ticket)
         i++;
-    }
-    bool before = later->reported[i] == ticket;
-    memmove(&later->reported[1], &later->reported[0], i * sizeof later->reported[0]);
+    int before = later->reported[i] == ticket;
+    memmove(&later->reported[1], &later->reported[0], i * sizeof(later->reported[0]));
     later->reported[0] = ticket;
     return before;
 }
@@ -185,27 +180,24 @@ static bool reported(struct later *later, uint64_t ticket)
 static void compare(const struct sim_touch *earlier, struct later *later, uint64_t begin,
                     uint64_t end)
 {
-    if (!ordered(earlier, later) && !reported(later, earlier->ticket)) {
+    if (!ordered(earlier, later) && !reported(later, earlier->ticket))
         sim_report_race(earlier, &later->touch, begin, end - begin);
-    }
 }
 
 static void compare_cell(const struct cell *cell, struct later *later, uint64_t begin, uint64_t end)
 {
     compare(&cell->write, later, begin, end);
-    if (!later->touch.write) {
+    if (!later->touch.is_write)
         return;
-    }
     compare(&cell->read, later, begin, end);
-    for (uint32_t i = 0; i < cell->more_count; i++) {
+    for (uint32_t i = 0; i < cell->more_count; i++)
         compare(&cell->more[i], later, begin, end);
-    }
 }
 
-/* ---- Reads ---------------------------------------------------------------------------------- */
+/* ---- reads ---------------------------------------------------------------------------------- */
 
 /* Whether what is ordered after the later read is after the earlier one too. */
-static bool read_covers(const struct later *later, const struct sim_touch *earlier)
+static int read_covers(const struct later *later, const struct sim_touch *earlier)
 {
     return earlier->slot == later->touch.slot ||
            sim_clock_time(later->clock, earlier->slot) >= earlier->ticket;
@@ -214,50 +206,45 @@ static bool read_covers(const struct later *later, const struct sim_touch *earli
 static void cell_read(struct cell *cell, const struct later *later)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < cell->more_count; i++) {
-        if (!read_covers(later, &cell->more[i])) {
+    for (uint32_t i = 0; i < cell->more_count; i++)
+        if (!read_covers(later, &cell->more[i]))
             cell->more[kept++] = cell->more[i];
-        }
-    }
     cell->more_count = kept;
-    if (cell->read.ticket == 0 || read_covers(later, &cell->read)) {
+    if (cell->read.ticket == 0 || read_covers(later, &cell->read))
         cell->read = later->touch;
-    } else if (cell_more(cell, kept + 1)) {
+    else if (cell_more(cell, kept + 1))
         cell->more[cell->more_count++] = later->touch;
-    }
 }
 
 /* Cuts the range at the place in two at an offset inside it; the place stays at the first part. */
-static bool range_cut(struct sim_ranges *cells, struct sim_place *place, uint64_t at)
+static int range_cut(struct sim_ranges *cells, struct sim_place *place, uint64_t at)
 {
     struct sim_range *range = sim_ranges_seek(cells, at, place);
     struct sim_range first = {range->begin, at, cell_clone(range->value)};
-    if (first.value == NULL) {
-        return false;
-    }
+    if (first.value == NULL)
+        return 0;
     range->begin = at;
     if (!sim_ranges_insert(cells, place, first)) {
         range->begin = first.begin;
         cell_free(first.value);
         sim_races_give_up();
-        return false;
+        return 0;
     }
-    return true;
+    return 1;
 }
 
-static bool range_add(struct sim_ranges *cells, struct sim_place *place, uint64_t begin,
-                      uint64_t end, struct cell **cell)
+static int range_add(struct sim_ranges *cells, struct sim_place *place, uint64_t begin,
+                     uint64_t end, struct cell **cell)
 {
     *cell = cell_new();
-    if (*cell == NULL) {
-        return false;
-    }
+    if (*cell == NULL)
+        return 0;
     if (!sim_ranges_insert(cells, place, (struct sim_range){begin, end, *cell})) {
         cell_free(*cell);
         sim_races_give_up();
-        return false;
+        return 0;
     }
-    return true;
+    return 1;
 }
 
 static void shadow_read(struct sim_ranges *cells, uint64_t begin, uint64_t end, struct later *later)
@@ -268,18 +255,16 @@ static void shadow_read(struct sim_ranges *cells, uint64_t begin, uint64_t end, 
         struct cell *cell = NULL;
         if (range == NULL || range->begin > begin) {
             uint64_t until = range == NULL || range->begin > end ? end : range->begin;
-            if (!range_add(cells, &place, begin, until, &cell)) {
+            if (!range_add(cells, &place, begin, until, &cell))
                 return;
-            }
             cell->read = later->touch;
             begin = until;
         } else {
-            bool early = range->begin < begin;
-            bool late = range->end > end;
+            int early = range->begin < begin;
+            int late = range->end > end;
             if ((early && !range_cut(cells, &place, begin)) ||
-                (late && !range_cut(cells, &place, end))) {
+                (late && !range_cut(cells, &place, end)))
                 return;
-            }
             range = early || late ? sim_ranges_seek(cells, begin, &place) : range;
             compare_cell(range->value, later, range->begin, range->end);
             cell_read(range->value, later);
@@ -289,7 +274,7 @@ static void shadow_read(struct sim_ranges *cells, uint64_t begin, uint64_t end, 
     }
 }
 
-/* ---- Writes --------------------------------------------------------------------------------- */
+/* ---- writes --------------------------------------------------------------------------------- */
 
 /* Compares with all cells in the range. The range of one that is exactly it, or null. */
 static struct sim_range *write_compare(struct sim_ranges *cells, uint64_t begin, uint64_t end,
@@ -299,32 +284,29 @@ static struct sim_range *write_compare(struct sim_ranges *cells, uint64_t begin,
     struct sim_range *range = sim_ranges_seek(cells, begin, &place);
     struct sim_range *exact =
         range != NULL && range->begin == begin && range->end == end ? range : NULL;
-    for (; range != NULL && range->begin < end; range = sim_ranges_next(cells, &place)) {
+    for (; range != NULL && range->begin < end; range = sim_ranges_next(cells, &place))
         compare_cell(range->value, later, range->begin > begin ? range->begin : begin,
                      range->end < end ? range->end : end);
-    }
     return exact;
 }
 
 /* Takes away what the cells say about the range; the place is then where it belongs. */
-static bool write_clear(struct sim_ranges *cells, uint64_t begin, uint64_t end,
-                        struct sim_place *place)
+static int write_clear(struct sim_ranges *cells, uint64_t begin, uint64_t end,
+                       struct sim_place *place)
 {
     struct sim_range *range = sim_ranges_seek(cells, begin, place);
     if (range != NULL && range->begin < begin) {
-        if (!range_cut(cells, place, begin)) {
-            return false;
-        }
+        if (!range_cut(cells, place, begin))
+            return 0;
         range = sim_ranges_seek(cells, begin, place);
     }
     while (range != NULL && range->end <= end) {
         cell_free(range->value);
         range = sim_ranges_erase(cells, place);
     }
-    if (range != NULL && range->begin < end) {
+    if (range != NULL && range->begin < end)
         range->begin = end;
-    }
-    return true;
+    return 1;
 }
 
 static void shadow_write(struct sim_ranges *cells, uint64_t begin, uint64_t end,
@@ -333,18 +315,17 @@ static void shadow_write(struct sim_ranges *cells, uint64_t begin, uint64_t end,
     struct sim_place place;
     struct cell *cell = NULL;
     const struct sim_range *exact = write_compare(cells, begin, end, later);
-    if (exact != NULL) {
+    if (exact != NULL)
         cell = exact->value;
-    } else if (!write_clear(cells, begin, end, &place) ||
-               !range_add(cells, &place, begin, end, &cell)) {
+    else if (!write_clear(cells, begin, end, &place) ||
+             !range_add(cells, &place, begin, end, &cell))
         return;
-    }
     cell->write = later->touch;
     cell->read.ticket = 0;
     cell->more_count = 0;
 }
 
-/* ---- From addresses to physical memory ------------------------------------------------------ */
+/* ---- from addresses to physical memory ------------------------------------------------------ */
 
 /* The stretch of one physical memory that begins at an address. */
 struct stretch {
@@ -353,27 +334,25 @@ struct stretch {
     uint64_t bytes;
 };
 
-static bool stretch_at(CUdeviceptr address, struct stretch *stretch)
+static int stretch_at(CUdeviceptr address, struct stretch *stretch)
 {
     struct sim_region *region = sim_region_find(address);
-    if (region == NULL) {
-        return false;
-    }
+    if (region == NULL)
+        return 0;
     if (region->kind != SIM_RESERVED) {
         stretch->shadow = &region->shadow;
         stretch->offset = address - region->base;
         stretch->bytes = region->bytes - stretch->offset;
-        return true;
+        return 1;
     }
     const struct sim_mapping *mapping = sim_mapping_find(region, address);
-    if (mapping == NULL) {
-        return false;
-    }
+    if (mapping == NULL)
+        return 0;
     struct sim_memory *memory = mapping->memory;
     stretch->shadow = memory->origin != NULL ? &memory->origin->shadow : &memory->shadow;
     stretch->offset = address - mapping->base;
     stretch->bytes = memory->bytes - stretch->offset;
-    return true;
+    return 1;
 }
 
 /* One access of an operation. What is not mapped is another check's business. */
@@ -385,16 +364,14 @@ static void shadow_access(const struct sim_access *access, struct later *later)
     while (at < end && sim.races_on && stretch_at(at, &stretch)) {
         uint64_t bytes = stretch.bytes < end - at ? stretch.bytes : end - at;
         struct sim_shadow *shadow = shadow_get(stretch.shadow);
-        if (shadow == NULL) {
+        if (shadow == NULL)
             return;
-        }
         later->touch.delta = at - stretch.offset;
-        later->touch.write = access->write;
-        if (access->write) {
+        later->touch.is_write = (uint8_t)access->is_write;
+        if (access->is_write)
             shadow_write(&shadow->cells, stretch.offset, stretch.offset + bytes, later);
-        } else {
+        else
             shadow_read(&shadow->cells, stretch.offset, stretch.offset + bytes, later);
-        }
         at += bytes;
     }
 }
@@ -406,79 +383,70 @@ void sim_shadow_op(const struct sim_stream *stream, const struct sim_op *op)
     later.touch.ticket = op->ticket;
     later.touch.number = op->node != 0 ? op->node : stream->head;
     later.touch.stream_id = sim_op_stream_id(stream, op);
-    later.touch.node = op->node != 0;
+    later.touch.is_node = op->node != 0;
     later.touch.slot = stream->race_slot;
     later.touch.label = op->label;
     later.touch.owner = op->owner;
     later.touch.entry = op->entry;
-    later.touch.atomic = op->kind == SIM_OP_WAIT_VALUE || op->kind == SIM_OP_WRITE_VALUE;
+    later.touch.is_atomic = op->kind == SIM_OP_WAIT_VALUE || op->kind == SIM_OP_WRITE_VALUE;
     if (op->kind == SIM_OP_FREE) {
-        const struct sim_access all = {op->free->base, op->free->bytes, true};
+        const struct sim_access all = {op->free->base, op->free->bytes, 1};
         shadow_access(&all, &later);
         return;
     }
     size_t count = 0;
     const struct sim_access *access = sim_op_accesses(op, &count);
     for (int write = 0; write < 2; write++) {
-        for (size_t i = 0; i < count; i++) {
-            if (access[i].write == (write == 1)) {
+        for (size_t i = 0; i < count; i++)
+            if (access[i].is_write == (write == 1))
                 shadow_access(&access[i], &later);
-            }
-        }
     }
 }
 
 /* The last write of the byte at an address, if it is remembered. */
-bool sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch)
+int sim_shadow_last_write(CUdeviceptr address, struct sim_touch *touch)
 {
     struct stretch stretch;
     struct sim_place place;
-    if (!stretch_at(address, &stretch) || *stretch.shadow == NULL) {
-        return false;
-    }
+    if (!stretch_at(address, &stretch) || *stretch.shadow == NULL)
+        return 0;
     const struct sim_shadow *shadow = shadow_get(stretch.shadow);
     const struct sim_range *range =
         shadow == NULL ? NULL : sim_ranges_seek(&shadow->cells, stretch.offset, &place);
-    if (range == NULL || range->begin > stretch.offset) {
-        return false;
-    }
+    if (range == NULL || range->begin > stretch.offset)
+        return 0;
     *touch = ((const struct cell *)range->value)->write;
     return touch->ticket != 0;
 }
 
-/* ---- The end of memory ---------------------------------------------------------------------- */
+/* ---- the end of memory ---------------------------------------------------------------------- */
 
 /* One access that used addresses about to go: does the host know that it is finished? */
 static void check_finished(const struct sim_touch *touch, uint64_t begin, uint64_t end,
                            CUdeviceptr base, uint64_t bytes)
 {
     if (touch->ticket != 0 && begin + touch->delta - base < bytes &&
-        sim_clock_time(sim_clock_host(), touch->slot) < touch->ticket) {
+        sim_clock_time(sim_clock_host(), touch->slot) < touch->ticket)
         sim_report_unfinished(touch, begin, end - begin);
-    }
 }
 
 static void check_shadow(struct sim_shadow *shadow, CUdeviceptr base, uint64_t bytes)
 {
     struct sim_place place;
-    if (shadow == NULL || shadow->generation != generation) {
+    if (shadow == NULL || shadow->generation != generation)
         return;
-    }
     const struct sim_range *range = sim_ranges_seek(&shadow->cells, 0, &place);
     for (; range != NULL; range = sim_ranges_next(&shadow->cells, &place)) {
         const struct cell *cell = range->value;
         check_finished(&cell->write, range->begin, range->end, base, bytes);
         check_finished(&cell->read, range->begin, range->end, base, bytes);
-        for (uint32_t i = 0; i < cell->more_count; i++) {
+        for (uint32_t i = 0; i < cell->more_count; i++)
             check_finished(&cell->more[i], range->begin, range->end, base, bytes);
-        }
     }
 }
 
-/*
- * A mapping is about to go. Accesses through it must be known to be finished; those through other
- * mappings of the same memory do not matter.
- */
+/* A mapping is about to go. Accesses through it must be known to be finished; those through other
+ * mappings of the same memory do not matter. */
 void sim_race_unmapped(const struct sim_mapping *mapping)
 {
     if (sim.races_on) {
@@ -501,5 +469,5 @@ void sim_shadow_reset(void)
         free(cell->more);
         free(cell);
     }
-    limit_noted = false;
+    limit_noted = 0;
 }

@@ -36,7 +36,7 @@ static off_t record_position(uint64_t offset)
     return (off_t)(RECORD_FIRST + (int64_t)(offset / 4096 * sizeof(struct record)));
 }
 
-static bool record_lock(int description, off_t position, short type)
+static int record_lock(int description, off_t position, short type)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = position, .l_len = 1};
     return fcntl(description, F_OFD_SETLK, &lock) == 0;
@@ -46,7 +46,7 @@ static bool record_lock(int description, off_t position, short type)
 static int description_open(int file, off_t position)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
     int description = open(path, O_RDWR | O_CLOEXEC);
     if (description >= 0 && (lseek(description, position, SEEK_SET) != position ||
                              !record_lock(description, position, F_RDLCK))) {
@@ -56,13 +56,12 @@ static int description_open(int file, off_t position)
     return description;
 }
 
-/* True if no other process, and no descriptor under way to one, holds the memory. */
-bool sim_lease_last(const struct sim_memory *memory)
+/* 1 if no other process, and no descriptor under way to one, holds the memory. */
+int sim_lease_last(const struct sim_memory *memory)
 {
-    if (memory->lease < 0) {
-        return true;
-    }
-    return !sim.forked && record_lock(memory->lease, record_position(memory->offset), F_WRLCK);
+    if (memory->lease < 0)
+        return 1;
+    return !sim.is_forked && record_lock(memory->lease, record_position(memory->offset), F_WRLCK);
 }
 
 static CUresult memory_export(struct sim_memory *memory, int *out)
@@ -71,9 +70,8 @@ static CUresult memory_export(struct sim_memory *memory, int *out)
     struct record record = {RECORD_MAGIC, memory->offset, memory->bytes, memory->device->ordinal,
                             0};
     if (memory->lease < 0) {
-        if (pwrite(memory->file, &record, sizeof record, position) != sizeof record) {
+        if (pwrite(memory->file, &record, sizeof(record), position) != sizeof(record))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        }
         memory->lease = description_open(memory->file, position);
     }
     int exported = memory->lease < 0 ? -1 : description_open(memory->file, position);
@@ -94,17 +92,14 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
     struct sim_memory *memory = sim_memory_get(handle, "cuMemExportToShareableHandle");
     if (shareableHandle == NULL || memory == NULL || flags != 0 ||
         handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-        memory->properties.requestedHandleTypes != handleType) {
+        memory->properties.requestedHandleTypes != handleType)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (sim.view) {
+    if (sim.has_view)
         return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
-    }
     int exported = -1;
     CUresult result = memory_export(memory->origin != NULL ? memory->origin : memory, &exported);
-    if (result == CUDA_SUCCESS) {
-        memcpy(shareableHandle, &exported, sizeof exported);
-    }
+    if (result == CUDA_SUCCESS)
+        memcpy(shareableHandle, &exported, sizeof(exported));
     return sim_leave(result);
 }
 
@@ -115,15 +110,13 @@ static struct sim_memory *memory_known(const struct sim_device *device, int desc
     struct stat theirs;
     struct stat ours;
     if (fstat(description, &theirs) != 0 || fstat(device->file, &ours) != 0 ||
-        theirs.st_ino != ours.st_ino || theirs.st_dev != ours.st_dev) {
+        theirs.st_ino != ours.st_ino || theirs.st_dev != ours.st_dev)
         return NULL;
-    }
     for (size_t i = 0; i < sim.memory_count; i++) {
         struct sim_memory *memory = sim.memories[i];
         if (memory != NULL && memory != other && memory->origin == NULL &&
-            memory->device == device && memory->offset == offset) {
+            memory->device == device && memory->offset == offset)
             return memory;
-        }
     }
     return NULL;
 }
@@ -134,24 +127,21 @@ static CUresult memory_import(CUmemGenericAllocationHandle *out, int description
     struct record record;
     off_t position = lseek(description, 0, SEEK_CUR);
     if (position < RECORD_FIRST ||
-        pread(description, &record, sizeof record, position) != sizeof record ||
-        record.magic != RECORD_MAGIC || record_position(record.offset) != position) {
+        pread(description, &record, sizeof(record), position) != sizeof(record) ||
+        record.magic != RECORD_MAGIC || record_position(record.offset) != position)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     struct sim_device *device = sim_device(record.device);
-    if (device == NULL) {
+    if (device == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    }
     CUmemAllocationProp properties;
-    memset(&properties, 0, sizeof properties);
+    memset(&properties, 0, sizeof(properties));
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = record.device;
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     struct sim_memory *memory = sim_memory_new(device, &properties);
-    if (memory == NULL) {
+    if (memory == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     memory->offset = record.offset;
     memory->bytes = record.bytes;
     *out = memory->id;
@@ -161,7 +151,7 @@ static CUresult memory_import(CUmemGenericAllocationHandle *out, int description
         memory->file = memory->origin->file;
         return CUDA_SUCCESS;
     }
-    memory->imported = true;
+    memory->is_imported = 1;
     /* A description of its own: the caller closes the one it received when it likes. */
     memory->lease = description_open(description, position);
     memory->file = memory->lease;
@@ -178,11 +168,9 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
                                                 CUmemAllocationHandleType shHandleType)
 {
     SIM_ENTER(cuMemImportFromShareableHandle, SIM_NEEDS_VMM);
-    if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    if (handle == NULL || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (sim.view) {
+    if (sim.has_view)
         return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
-    }
     return sim_leave(memory_import(handle, (int)(intptr_t)osHandle));
 }

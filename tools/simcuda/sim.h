@@ -21,15 +21,16 @@
 #include "tenure/simcuda.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_MAX_DEVICES 32
-#define SIM_MAX_RULES 32
-#define SIM_OP_ACCESSES 2 /* ranges kept inside an operation; kernels may have more */
+enum {
+    SIM_DEVICES_MAX = 32,
+    SIM_RULES_MAX = 32,
+    SIM_OP_ACCESSES = 2 /* ranges kept inside an operation; kernels may have more */
+};
 
-/* ---- Entry points --------------------------------------------------------------------------- */
+/* ---- entry points --------------------------------------------------------------------------- */
 
 enum sim_entry {
 #define SIM_ENTRY(name, symbol, since) SIM_##symbol,
@@ -53,14 +54,16 @@ enum sim_cost {
 };
 
 /* What a call needs before it may do anything. */
-#define SIM_NEEDS_NOTHING 0u
-#define SIM_NEEDS_INIT 1u    /* cuInit has succeeded */
-#define SIM_NEEDS_CONTEXT 3u /* and the thread has a current context */
-#define SIM_NEEDS_CLEAN 7u   /* and no earlier fault has poisoned that context */
-#define SIM_NEEDS_VMM 9u     /* initialised, and the device has virtual memory management */
-#define SIM_NEEDS_SAFETY 23u /* the clean context, and no capture that forbids such calls */
+enum {
+    SIM_NEEDS_NOTHING = 0,
+    SIM_NEEDS_INIT = 1,    /* cuInit has succeeded */
+    SIM_NEEDS_CONTEXT = 3, /* and the thread has a current context */
+    SIM_NEEDS_CLEAN = 7,   /* and no earlier fault has poisoned that context */
+    SIM_NEEDS_VMM = 9,     /* initialised, and the device has virtual memory management */
+    SIM_NEEDS_SAFETY = 23  /* the clean context, and no capture that forbids such calls */
+};
 
-/* ---- Settings (settings.c) ------------------------------------------------------------------ */
+/* ---- settings (settings.c) ------------------------------------------------------------------ */
 
 enum sim_schedule { SIM_LAZY, SIM_RANDOM, SIM_EAGER, SIM_THREADS };
 
@@ -72,18 +75,18 @@ struct sim_settings {
     uint64_t seed;
     uint64_t threads; /* workers in threads mode */
     uint64_t deadlock_ms;
-    uint64_t lag_us; /* what a worker runs begins so much later */
+    uint64_t lag_us;  /* what a worker runs begins so much later */
     uint64_t version; /* as cuDriverGetVersion says it */
     enum sim_schedule schedule;
-    bool vmm;
-    bool keep_pages; /* what is in released memory is given back at the end only */
-    bool view;       /* device memory is reached by operations only: view.c */
-    bool races;      /* the race detector starts with cuInit */
-    bool abort_on_violation;
-    bool missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
+    int vmm;
+    int keep_pages; /* what is in released memory is given back at the end only */
+    int view;       /* device memory is reached by operations only: view.c */
+    int races;      /* the race detector starts with cuInit */
+    int abort_on_violation;
+    uint8_t missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };
 
-/* ---- Handles (handle.c) --------------------------------------------------------------------- */
+/* ---- handles (handle.c) --------------------------------------------------------------------- */
 
 enum sim_kind {
     SIM_FREE_SLOT,
@@ -100,10 +103,8 @@ enum sim_kind {
     SIM_KINDS
 };
 
-/*
- * What a CUstream, CUevent, ... points at. Slots are reused last in, first out, so that a program
- * that confuses a destroyed object with the next one at the same handle meets itself.
- */
+/* What a CUstream, CUevent, ... points at. Slots are reused last in, first out, so that a program
+ * that confuses a destroyed object with the next one at the same handle meets itself. */
 struct sim_slot {
     void *object;               /* null while free */
     struct sim_slot *next_free; /* of the same kind */
@@ -111,7 +112,7 @@ struct sim_slot {
     enum sim_kind last_kind; /* of the object that was here, for messages */
 };
 
-/* ---- Objects -------------------------------------------------------------------------------- */
+/* ---- objects -------------------------------------------------------------------------------- */
 
 struct sim_stream;
 struct sim_region;
@@ -146,7 +147,7 @@ struct sim_context {
     unsigned flags;
     uint32_t peers; /* bit per device whose memory was enabled for access */
     CUresult error; /* sticky, once a queued operation has faulted */
-    bool primary;
+    int is_primary;
     struct sim_context *next;
 };
 
@@ -175,7 +176,7 @@ struct sim_memory {
     CUmemAllocationProp properties;
     int file;                  /* the device's, or an imported one */
     int lease;                 /* open description that holds the share lock, -1 if never shared */
-    bool imported;             /* from another process */
+    int is_imported;           /* from another process */
     struct sim_shadow *shadow; /* of the race detector; null until touched */
     uint32_t index;            /* in the table of handles */
 };
@@ -199,8 +200,8 @@ struct sim_region {
     struct sim_context *context;
     uint64_t buffer_id;
     unsigned flags;             /* pinned: what cuMemHostAlloc was given */
-    bool stream_ordered;        /* from cuMemAllocAsync */
-    bool free_queued;           /* a cuMemFreeAsync is under way */
+    int is_stream_ordered;      /* from cuMemAllocAsync */
+    int is_free_queued;         /* a cuMemFreeAsync is under way */
     struct sim_mapping **pages; /* reserved: one entry per granule */
     uint64_t mappings;          /* reserved: how many there are */
     struct sim_shadow *shadow;  /* not reserved: of the race detector; null until touched */
@@ -241,7 +242,7 @@ struct sim_module {
     struct sim_function *functions;
 };
 
-/* ---- Operations (op.c, execute.c) ----------------------------------------------------------- */
+/* ---- operations (op.c, execute.c) ----------------------------------------------------------- */
 
 enum sim_op_kind {
     SIM_OP_RECORD,
@@ -261,7 +262,7 @@ enum sim_op_kind {
 struct sim_access {
     CUdeviceptr address;
     uint64_t bytes;
-    bool write;
+    int is_write;
 };
 
 /* What a launch is asked to do, as nodes of graphs give it back. */
@@ -288,16 +289,14 @@ struct sim_launch {
     max_align_t storage[];     /* parameter pointers, parameters in their packed form */
 };
 
-/*
- * One operation, whatever it was submitted to. It says by itself what it does and which memory it
+/* One operation, whatever it was submitted to. It says by itself what it does and which memory it
  * touches; sim_submit decides where it goes and sim_execute runs it. It owns what it points at
- * (staged bytes, launch block, references to event and stream) until sim_op_dispose.
- */
+ * (staged bytes, launch block, references to event and stream) until sim_op_dispose. */
 struct sim_op {
     enum sim_op_kind kind;
     unsigned access_count; /* of access[]; kernels have theirs in the launch */
-    bool any_device;       /* a copy between devices: peer access is not needed */
-    bool forks;            /* many will wait for it */
+    uint8_t is_any_device; /* a copy between devices: peer access is not needed */
+    uint8_t forks;         /* many will wait for it */
     uint16_t entry;        /* the entry point that queued it, for the race detector's reports */
     uint32_t label;        /* what the program called this place */
     uint32_t owner;        /* who owned the memory */
@@ -316,7 +315,7 @@ struct sim_op {
         struct {
             uint64_t value;
             unsigned flags;
-            bool wide; /* 64 bits */
+            int is_wide; /* 64 bits */
         } value;
         struct {
             uint32_t pattern;
@@ -347,8 +346,8 @@ struct sim_stream {
     struct sim_context *context;
     uint64_t id;
     enum sim_stream_kind kind;
-    bool blocking; /* ordered against the legacy stream */
-    bool running;  /* its head is being executed without the lock */
+    int is_blocking; /* ordered against the legacy stream */
+    int is_running;  /* its head is being executed without the lock */
     int priority;
     unsigned flags;
     uint64_t references; /* the slot's or context's, points', and one while busy */
@@ -368,38 +367,38 @@ struct sim_stream {
     CUgraphNode *capture_told; /* the handles that cuStreamGetCaptureInfo gave out last */
 };
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 struct sim_rule {
     uint64_t nth; /* calls until it fails, counted down */
     CUresult error;
-    bool sticky;
-    bool spent;
-    bool entry[SIM_ENTRY_COUNT]; /* entry points it applies to */
+    int is_sticky;
+    int is_spent;
+    uint8_t entry[SIM_ENTRY_COUNT]; /* entry points it applies to */
 };
 
 struct sim_state {
     pthread_mutex_t lock;
     pthread_cond_t work; /* workers wait for operations */
     pthread_cond_t done; /* callers wait for workers */
-    bool configured;     /* the environment has been read */
-    bool configuration_bad;
-    bool initialised;
-    bool view; /* as the settings want it and the schedule allows it, from cuInit on */
-    bool shut_down;
-    bool races_on;     /* the race detector works */
-    bool races_forced; /* switched by the program: the environment does not count */
-    bool forked;       /* this is a child of the process that initialised */
-    uint64_t epoch;    /* rises with every reset, so that threads drop what they remember */
+    int is_configured;   /* the environment has been read */
+    int is_misconfigured;
+    int is_initialised;
+    int has_view; /* as the settings want it and the schedule allows it, from cuInit on */
+    int is_shut_down;
+    int races_on;     /* the race detector works */
+    int races_forced; /* switched by the program: the environment does not count */
+    int is_forked;    /* this is a child of the process that initialised */
+    uint64_t epoch;   /* rises with every reset, so that threads drop what they remember */
     struct sim_settings settings;
 
     uint64_t calls[SIM_ENTRY_COUNT];
     uint64_t modelled_ns[SIM_ENTRY_COUNT]; /* what they would have cost: cost.c */
-    struct sim_rule rules[SIM_MAX_RULES];
+    struct sim_rule rules[SIM_RULES_MAX];
     size_t rule_count;
     uint64_t rule_hits;
 
-    struct sim_device devices[SIM_MAX_DEVICES];
+    struct sim_device devices[SIM_DEVICES_MAX];
     int device_count;
     struct sim_context *contexts; /* those of cuCtxCreate */
     struct sim_capture *captures; /* those that have not ended */
@@ -442,17 +441,17 @@ struct sim_thread {
     struct sim_context *stack[64]; /* current context on top */
     size_t depth;
     CUstreamCaptureMode mode; /* of cuThreadExchangeStreamCaptureMode; global at first */
-    bool in_callback;
-    bool owners_paused;   /* operations are not checked against owners */
+    int is_in_callback;
+    int owners_paused;    /* operations are not checked against owners */
     uint32_t origin;      /* label of what the thread is doing */
     enum sim_entry entry; /* the latest entry point it came in by */
 };
 
-/* ---- Functions by file ---------------------------------------------------------------------- */
+/* ---- functions by file ---------------------------------------------------------------------- */
 
 /* settings.c */
-bool sim_settings_read(struct sim_settings *settings); /* false after a message */
-int sim_entry_by_name(const char *name, bool *found);  /* marks every form of it in found[] */
+int sim_settings_read(struct sim_settings *settings);    /* 0 after a message */
+int sim_entry_by_name(const char *name, uint8_t *found); /* marks every form of it in found[] */
 
 /* entry.c */
 CUresult sim_enter(enum sim_entry entry, unsigned needs); /* takes the lock, only on success */
@@ -460,16 +459,15 @@ CUresult sim_leave(CUresult result);
 struct sim_thread *sim_thread(void);
 struct sim_context *sim_current(void); /* null without one */
 const char *sim_entry_symbol(uint16_t entry);
-int sim_fail_add(const char *name, uint64_t nth, bool sticky, CUresult error);
+int sim_fail_add(const char *name, uint64_t nth, int sticky, CUresult error);
 void sim_lock(void);
 void sim_unlock(void);
 
 #define SIM_ENTER(symbol, needs)                                                                   \
     do {                                                                                           \
         CUresult refused_ = sim_enter(SIM_##symbol, (needs));                                      \
-        if (refused_ != CUDA_SUCCESS) {                                                            \
+        if (refused_ != CUDA_SUCCESS)                                                              \
             return refused_;                                                                       \
-        }                                                                                          \
     } while (0)
 
 /* cost.c */
@@ -494,7 +492,7 @@ void sim_slot_reset(void);
 /* device.c */
 struct sim_device *sim_device(CUdevice ordinal); /* null if there is none */
 int sim_device_file(void);
-bool sim_device_open(struct sim_device *device, int ordinal);
+int sim_device_open(struct sim_device *device, int ordinal);
 void sim_device_close(struct sim_device *device);
 
 /* context.c */
@@ -518,15 +516,15 @@ struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const cha
 void sim_memory_reset(void);
 
 /* view.c */
-bool sim_view_open(struct sim_device *device);
+int sim_view_open(struct sim_device *device);
 void sim_view_close(const struct sim_device *device);
 void sim_view_forked(void);
-bool sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset);
+int sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset);
 void sim_view_give(const struct sim_device *device, uint64_t offset, uint64_t bytes);
 void *sim_bytes(CUdeviceptr address); /* where the memory at a device address is */
 
 /* share.c */
-bool sim_lease_last(const struct sim_memory *memory);
+int sim_lease_last(const struct sim_memory *memory);
 
 /* alloc.c */
 void sim_block_free(struct sim_region *region);
@@ -535,23 +533,23 @@ void sim_block_end(const struct sim_context *context);
 /* check.c */
 enum sim_reach { SIM_REACH_OK, SIM_REACH_FOREIGN, SIM_REACH_UNMAPPED, SIM_REACH_DENIED };
 enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address, uint64_t bytes,
-                         bool write, CUdeviceptr *where);
+                         int write, CUdeviceptr *where);
 CUresult sim_check_call(const struct sim_context *context, CUdeviceptr address, uint64_t bytes);
-bool sim_check_op(const struct sim_stream *stream, const struct sim_op *op);
+int sim_check_op(const struct sim_stream *stream, const struct sim_op *op);
 void sim_check_unused(CUdeviceptr base, uint64_t bytes, const char *call);
 
 /* op.c */
 CUresult sim_submit(struct sim_stream *stream, const struct sim_op *op);
-bool sim_queue_reserve(struct sim_stream *stream, uint64_t count);
-bool sim_busy_reserve(size_t count);
+int sim_queue_reserve(struct sim_stream *stream, uint64_t count);
+int sim_busy_reserve(size_t count);
 struct sim_op *sim_queue(struct sim_stream *stream, const struct sim_op *op);
-bool sim_op_copy(const struct sim_op *op, struct sim_op *copy);
-bool sim_op_records(const struct sim_op *op);
+int sim_op_copy(const struct sim_op *op, struct sim_op *copy);
+int sim_op_records(const struct sim_op *op);
 uint64_t sim_op_stream_id(const struct sim_stream *stream, const struct sim_op *op);
 void sim_op_dispose(struct sim_op *op);
 const struct sim_access *sim_op_accesses(const struct sim_op *op, size_t *count);
 const char *sim_op_name(enum sim_op_kind kind);
-void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, bool write);
+void sim_op_touch(struct sim_op *op, CUdeviceptr address, uint64_t bytes, int write);
 struct sim_op *sim_stream_head(const struct sim_stream *stream); /* stream must not be empty */
 void sim_stream_pop(struct sim_stream *stream);
 struct sim_launch *sim_launch_new(size_t room_bytes);
@@ -559,7 +557,7 @@ void sim_launch_reset(void);
 
 /* execute.c */
 void sim_execute(struct sim_stream *stream, struct sim_op *op);
-bool sim_value_reached(const struct sim_op *op);
+int sim_value_reached(const struct sim_op *op);
 
 /* schedule.c */
 void sim_schedule_start(void);
@@ -570,7 +568,7 @@ void sim_schedule_submitted(void);
 void sim_schedule_queried(void);
 void sim_schedule_dropped(void);
 uint64_t sim_schedule_draw(uint64_t below); /* from 0, below its argument */
-bool sim_point_done(struct sim_point point);
+int sim_point_done(struct sim_point point);
 CUresult sim_wait(struct sim_point point, const char *call);
 CUresult sim_wait_context(const struct sim_context *context, const char *call);
 CUresult sim_wait_device(const struct sim_device *device, const char *call);
@@ -600,7 +598,7 @@ struct sim_fill {
     size_t count;
     uint32_t pattern;
     unsigned width; /* bytes of one element */
-    bool synchronous;
+    int is_synchronous;
 };
 CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream stream);
 
@@ -608,7 +606,7 @@ CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream str
 void sim_module_end(struct sim_module *module);
 CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op);
 struct sim_launch *sim_kernel_copy(const struct sim_launch *launch);
-bool sim_kernel_ask(struct sim_launch *launch);
+int sim_kernel_ask(struct sim_launch *launch);
 
 /* race.c: the life of an operation */
 void sim_race_submitted(struct sim_stream *stream, struct sim_op *op);

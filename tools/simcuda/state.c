@@ -17,14 +17,14 @@ struct sim_state sim = {
     .epoch = 1,
 };
 
-/* ---- Messages ------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 void sim_note(const char *format, ...)
 {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     fprintf(stderr, "simcuda: %s\n", text);
 }
@@ -33,14 +33,13 @@ void sim_violation(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sim.violation_last, sizeof sim.violation_last, format, arguments);
+    vsnprintf(sim.violation_last, sizeof(sim.violation_last), format, arguments);
     va_end(arguments);
     sim.violations++;
     fprintf(stderr, "simcuda: violation %llu: %s\n", (unsigned long long)sim.violations,
             sim.violation_last);
-    if (sim.settings.abort_on_violation) {
+    if (sim.settings.abort_on_violation)
         abort();
-    }
 }
 
 uint64_t simcuda_violations(void)
@@ -53,9 +52,9 @@ uint64_t simcuda_violations(void)
 
 const char *simcuda_violation_last(void)
 {
-    static _Thread_local char copy[sizeof sim.violation_last];
+    static _Thread_local char copy[sizeof(sim.violation_last)];
     sim_lock();
-    memcpy(copy, sim.violation_last, sizeof copy);
+    memcpy(copy, sim.violation_last, sizeof(copy));
     sim_unlock();
     return copy;
 }
@@ -68,26 +67,23 @@ void simcuda_violations_clear(void)
     sim_unlock();
 }
 
-/* ---- Memory of the simulation itself -------------------------------------------------------- */
+/* ---- memory of the simulation itself -------------------------------------------------------- */
 
 /* Makes room for need elements, doubling; null (and the array unchanged) when memory is short. */
 void *sim_grow(void *array, size_t *room, size_t need, size_t element_bytes)
 {
-    if (need <= *room) {
+    if (need <= *room)
         return array;
-    }
     size_t grown = *room == 0 ? 64 : *room * 2;
-    while (grown < need) {
+    while (grown < need)
         grown *= 2;
-    }
     void *larger = realloc(array, grown * element_bytes);
-    if (larger != NULL) {
+    if (larger != NULL)
         *room = grown;
-    }
     return larger;
 }
 
-/* ---- Beginning and end ---------------------------------------------------------------------- */
+/* ---- beginning and end ---------------------------------------------------------------------- */
 
 /* In a child the parent's simulation is only seen, never used, until a reset. */
 static void state_forked(void)
@@ -97,7 +93,7 @@ static void state_forked(void)
     pthread_mutex_init(&sim.lock, NULL);
     pthread_cond_init(&sim.work, NULL);
     pthread_cond_init(&sim.done, NULL);
-    sim.forked = sim.initialised;
+    sim.is_forked = sim.is_initialised;
 }
 
 static void state_watch_fork(void)
@@ -109,24 +105,19 @@ CUresult sim_start(void)
 {
     static pthread_once_t watch = PTHREAD_ONCE_INIT;
     pthread_once(&watch, state_watch_fork);
-    if (sim.shut_down) {
+    if (sim.is_shut_down)
         return CUDA_ERROR_DEINITIALIZED;
-    }
-    if (sim.forked) {
+    if (sim.is_forked)
         return CUDA_ERROR_NOT_INITIALIZED;
-    }
-    if (sim.initialised) {
+    if (sim.is_initialised)
         return CUDA_SUCCESS;
-    }
-    if (sim.settings.devices == 0) {
+    if (sim.settings.devices == 0)
         return CUDA_ERROR_NO_DEVICE;
-    }
-    sim.view = sim.settings.view && sim.settings.schedule != SIM_THREADS;
+    sim.has_view = sim.settings.view && sim.settings.schedule != SIM_THREADS;
     for (int i = 0; i < (int)sim.settings.devices; i++) {
         if (!sim_device_open(&sim.devices[i], i)) {
-            while (i-- > 0) {
+            while (i-- > 0)
                 sim_device_close(&sim.devices[i]);
-            }
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
@@ -134,7 +125,7 @@ CUresult sim_start(void)
     /* As seen on real devices: the first context's legacy stream is number 7. */
     sim.next_id = 5;
     sim.races_on = sim.races_forced ? sim.races_on : sim.settings.races;
-    sim.initialised = true;
+    sim.is_initialised = 1;
     sim_schedule_start();
     return CUDA_SUCCESS;
 }
@@ -149,8 +140,8 @@ static void state_clear(void)
     free(sim.regions);
     free(sim.memories);
     free(sim.busy);
-    size_t kept = offsetof(struct sim_state, configured);
-    memcpy((char *)&sim + kept, (const char *)&fresh + kept, sizeof sim - kept);
+    size_t kept = offsetof(struct sim_state, is_configured);
+    memcpy((char *)&sim + kept, (const char *)&fresh + kept, sizeof(sim) - kept);
 }
 
 static uint64_t live_objects(const simcuda_live *live)
@@ -163,24 +154,21 @@ static uint64_t live_objects(const simcuda_live *live)
 int simcuda_reset(void)
 {
     simcuda_live live;
-    memset(&live, 0, sizeof live);
+    memset(&live, 0, sizeof(live));
     (void)simcuda_live_get(-1, &live);
-    if (!sim.forked) {
+    if (!sim.is_forked)
         sim_schedule_stop();
-    }
     sim_lock();
-    while (sim.busy_count != 0) {
+    while (sim.busy_count != 0)
         sim_stream_discard(sim.busy[sim.busy_count - 1]);
-    }
     sim_capture_reset();
     sim_graph_reset();
     sim_context_reset();
     sim_slot_reset();
     sim_region_reset();
     sim_memory_reset();
-    for (int i = 0; i < sim.device_count; i++) {
+    for (int i = 0; i < sim.device_count; i++)
         sim_device_close(&sim.devices[i]);
-    }
     sim_launch_reset();
     sim_race_reset();
     state_clear();
@@ -191,13 +179,13 @@ int simcuda_reset(void)
 void simcuda_shutdown(void)
 {
     sim_lock();
-    sim.shut_down = true;
+    sim.is_shut_down = 1;
     sim_unlock();
 }
 
-/* ---- What is alive -------------------------------------------------------------------------- */
+/* ---- what is alive -------------------------------------------------------------------------- */
 
-static bool live_counts(const struct sim_device *device, int wanted)
+static int live_counts(const struct sim_device *device, int wanted)
 {
     return wanted < 0 || device->ordinal == wanted;
 }
@@ -206,17 +194,16 @@ static void live_regions(int device, simcuda_live *live)
 {
     for (size_t i = 0; i < sim.region_count; i++) {
         const struct sim_region *region = sim.regions[i];
-        if (!live_counts(region->device, device)) {
+        if (!live_counts(region->device, device))
             continue;
-        }
         switch (region->kind) {
         case SIM_RESERVED:
             live->reservations++;
             live->reserved_bytes += region->bytes;
             break;
         case SIM_DEVICE_BLOCK:
-            live->allocations += region->free_queued ? 0 : 1;
-            live->allocated_bytes += region->free_queued ? 0 : region->bytes;
+            live->allocations += region->is_free_queued ? 0 : 1;
+            live->allocated_bytes += region->is_free_queued ? 0 : region->bytes;
             break;
         case SIM_PINNED:
             live->pinned++;
@@ -250,12 +237,11 @@ static void live_objects_of(const struct sim_context *context, simcuda_live *liv
 
 int simcuda_live_get(int device, simcuda_live *live)
 {
-    if (live == NULL) {
+    if (live == NULL)
         return -1;
-    }
-    memset(live, 0, sizeof *live);
+    memset(live, 0, sizeof(*live));
     sim_lock();
-    if (device < -1 || (device >= sim.device_count && sim.initialised)) {
+    if (device < -1 || (device >= sim.device_count && sim.is_initialised)) {
         sim_unlock();
         return -1;
     }
@@ -265,9 +251,8 @@ int simcuda_live_get(int device, simcuda_live *live)
         if (live_counts(&sim.devices[i], device)) {
             live->primary_references += sim.devices[i].primary.references;
             live->used_bytes += sim.devices[i].used_bytes;
-            if (sim.devices[i].primary.slot != NULL) {
+            if (sim.devices[i].primary.slot != NULL)
                 live_objects_of(&sim.devices[i].primary, live);
-            }
         }
     }
     for (struct sim_context *context = sim.contexts; context; context = context->next) {
@@ -281,9 +266,8 @@ int simcuda_live_get(int device, simcuda_live *live)
     live->user_objects = sim_slot_count(SIM_USER_OBJECT, NULL);
     for (size_t i = 0; i < sim.busy_count; i++) {
         const struct sim_stream *stream = sim.busy[i];
-        if (live_counts(stream->context->device, device)) {
+        if (live_counts(stream->context->device, device))
             live->pending += stream->tail - stream->head;
-        }
     }
     sim_unlock();
     return 0;
@@ -292,13 +276,11 @@ int simcuda_live_get(int device, simcuda_live *live)
 uint64_t simcuda_linux_mappings(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
-    if (maps == NULL) {
+    if (maps == NULL)
         return 0;
-    }
     uint64_t lines = 0;
-    for (int c = getc(maps); c != EOF; c = getc(maps)) {
+    for (int c = getc(maps); c != EOF; c = getc(maps))
         lines += c == '\n';
-    }
     fclose(maps);
     return lines;
 }

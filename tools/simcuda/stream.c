@@ -10,20 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Life ----------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct sim_stream *sim_stream_new(struct sim_context *context, enum sim_stream_kind kind,
                                   unsigned flags, int priority)
 {
-    struct sim_stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL) {
+    struct sim_stream *stream = calloc(1, sizeof(*stream));
+    if (stream == NULL)
         return NULL;
-    }
     stream->context = context;
     stream->kind = kind;
     stream->flags = flags;
     stream->priority = priority;
-    stream->blocking = kind != SIM_LEGACY && (flags & CU_STREAM_NON_BLOCKING) == 0;
+    stream->is_blocking = kind != SIM_LEGACY && (flags & CU_STREAM_NON_BLOCKING) == 0;
     stream->id = ++sim.next_id;
     stream->references = 1;
     return stream;
@@ -55,16 +54,15 @@ void sim_stream_discard(struct sim_stream *stream)
     sim_stream_drop(stream);
 }
 
-/* ---- Handles -------------------------------------------------------------------------------- */
+/* ---- handles -------------------------------------------------------------------------------- */
 
 /* The calling thread's default stream in a context; made when first asked for. */
 static struct sim_stream *per_thread_stream(struct sim_context *context)
 {
     uint64_t thread = sim_thread()->number;
     struct sim_stream *stream = context->per_thread;
-    while (stream != NULL && stream->thread != thread) {
+    while (stream != NULL && stream->thread != thread)
         stream = stream->next_default;
-    }
     if (stream == NULL) {
         stream = sim_stream_new(context, SIM_PER_THREAD, CU_STREAM_DEFAULT, 0);
         if (stream != NULL) {
@@ -94,36 +92,30 @@ struct sim_stream *sim_stream_get(CUstream handle, CUresult *error)
             stream = context->legacy;
         }
     }
-    if (stream != NULL) {
+    if (stream != NULL)
         *error = CUDA_SUCCESS;
-    }
     return stream;
 }
 
-/*
- * The same for calls that queue or ask: not if a fault has poisoned the stream's context. A handle
- * says which context it belongs to, so none needs to be current.
- */
+/* The same for calls that queue or ask: not if a fault has poisoned the stream's context. A handle
+ * says which context it belongs to, so none needs to be current. */
 struct sim_stream *sim_stream_sound(CUstream handle, CUresult *error)
 {
     struct sim_stream *stream = sim_stream_get(handle, error);
-    if (stream != NULL) {
+    if (stream != NULL)
         *error = stream->context->error;
-    }
     return *error == CUDA_SUCCESS ? stream : NULL;
 }
 
-/* ---- Making and ending ---------------------------------------------------------------------- */
+/* ---- making and ending ---------------------------------------------------------------------- */
 
 static CUresult stream_create(CUstream *out, unsigned flags, int priority)
 {
-    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
+    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     struct sim_stream *stream = sim_stream_new(sim_current(), SIM_CREATED, flags, priority);
-    if (stream == NULL) {
+    if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     stream->slot = sim_slot_new(SIM_STREAM, stream);
     if (stream->slot == NULL) {
         sim_stream_drop(stream);
@@ -152,9 +144,8 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     SIM_ENTER(cuStreamDestroy_v2, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(hStream, &result);
-    if (stream == NULL || stream->slot == NULL) {
+    if (stream == NULL || stream->slot == NULL)
         return sim_leave(result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE);
-    }
     sim_slot_free(stream->slot);
     stream->slot = NULL;
     sim_capture_stream_gone(stream);
@@ -162,25 +153,21 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Waiting and asking --------------------------------------------------------------------- */
+/* ---- waiting and asking --------------------------------------------------------------------- */
 
-/*
- * Where "all work of this stream so far" ends. The legacy stream's includes the earlier work of all
- * blocking streams, since a marker queued in it now would wait for them.
- */
+/* Where "all work of this stream so far" ends. The legacy stream's includes the earlier work of all
+ * blocking streams, since a marker queued in it now would wait for them. */
 static CUresult stream_wait(struct sim_stream *stream)
 {
     struct sim_op marker = {.kind = SIM_OP_WAIT};
-    if (stream->kind != SIM_LEGACY) {
+    if (stream->kind != SIM_LEGACY)
         return sim_wait((struct sim_point){stream, stream->last_ticket, NULL},
                         "cuStreamSynchronize");
-    }
     marker.wait = (struct sim_point){stream, 0, NULL};
     sim_stream_hold(stream);
     CUresult result = sim_submit(stream, &marker);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     return sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "cuStreamSynchronize");
 }
 
@@ -189,23 +176,19 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
     SIM_ENTER(cuStreamSynchronize, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    if (stream != NULL) {
+    if (stream != NULL)
         result = sim_capture_check_asked(stream);
-    }
     return sim_leave(result != CUDA_SUCCESS ? result : stream_wait(stream));
 }
 
-static bool stream_idle(const struct sim_stream *stream)
+static int stream_idle(const struct sim_stream *stream)
 {
-    if (stream->head != stream->tail) {
-        return false;
-    }
-    for (size_t i = 0; stream->kind == SIM_LEGACY && i < sim.busy_count; i++) {
-        if (sim.busy[i]->blocking && sim.busy[i]->context == stream->context) {
-            return false;
-        }
-    }
-    return true;
+    if (stream->head != stream->tail)
+        return 0;
+    for (size_t i = 0; stream->kind == SIM_LEGACY && i < sim.busy_count; i++)
+        if (sim.busy[i]->is_blocking && sim.busy[i]->context == stream->context)
+            return 0;
+    return 1;
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream hStream)
@@ -213,23 +196,18 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     SIM_ENTER(cuStreamQuery, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
-    if (stream != NULL) {
+    if (stream != NULL)
         result = sim_capture_check_asked(stream);
-    }
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     sim_stream_hold(stream); /* running host functions lets other threads in */
-    if (!stream_idle(stream) || sim.due != 0) {
+    if (!stream_idle(stream) || sim.due != 0)
         sim_schedule_queried();
-    }
     result = stream->context->error;
-    if (result == CUDA_SUCCESS && !stream_idle(stream)) {
+    if (result == CUDA_SUCCESS && !stream_idle(stream))
         result = CUDA_ERROR_NOT_READY;
-    }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         sim_race_idle(stream);
-    }
     sim_stream_drop(stream);
     return sim_leave(result);
 }
@@ -237,9 +215,8 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 /* A wait that a graph is to make at each launch: only while the stream captures one. */
 static CUresult wait_external(struct sim_stream *stream, struct sim_event *event)
 {
-    if (stream->capture == NULL) {
+    if (stream->capture == NULL)
         return CUDA_ERROR_ILLEGAL_STATE;
-    }
     struct sim_op op = {.kind = SIM_OP_WAIT_EVENT, .record = {.event = event}};
     event->references++;
     return sim_submit(stream, &op);
@@ -249,9 +226,8 @@ static CUresult wait_external(struct sim_stream *stream, struct sim_event *event
 static CUresult wait_event(struct sim_stream *stream, const struct sim_event *event)
 {
     CUresult result = CUDA_SUCCESS;
-    if (sim_capture_wait(stream, event, &result) || event->point.stream == NULL) {
+    if (sim_capture_wait(stream, event, &result) || event->point.stream == NULL)
         return result;
-    }
     struct sim_op op = {.kind = SIM_OP_WAIT, .wait = event->point};
     sim_point_hold(op.wait);
     return sim_submit(stream, &op);
@@ -263,35 +239,28 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_sound(hStream, &result);
     struct sim_event *event = sim_slot_get(hEvent, SIM_EVENT, "event");
-    if (Flags > CU_EVENT_WAIT_EXTERNAL) {
+    if (Flags > CU_EVENT_WAIT_EXTERNAL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (stream != NULL && event == NULL && stream->capture != NULL) {
-        stream->capture->invalid = true;
-    }
-    if (stream == NULL || event == NULL) {
+    if (stream != NULL && event == NULL && stream->capture != NULL)
+        stream->capture->is_invalid = 1;
+    if (stream == NULL || event == NULL)
         return sim_leave(stream == NULL ? result : CUDA_ERROR_INVALID_HANDLE);
-    }
     return sim_leave(Flags == CU_EVENT_WAIT_EXTERNAL ? wait_external(stream, event)
                                                      : wait_event(stream, event));
 }
 
-/* ---- What a stream is ----------------------------------------------------------------------- */
+/* ---- what a stream is ----------------------------------------------------------------------- */
 
-/*
- * A capturing stream may be asked for some of it and breaks its capture when asked for the rest:
- * that is how the driver has it, in every mode.
- */
+/* A capturing stream may be asked for some of it and breaks its capture when asked for the rest:
+ * that is how the driver has it, in every mode. */
 #define STREAM_GETTER(function, check, argument, expression)                                       \
     SIM_ENTER(function, SIM_NEEDS_INIT);                                                           \
     CUresult result = CUDA_SUCCESS;                                                                \
     struct sim_stream *stream = sim_stream_get(hStream, &result);                                  \
-    if (stream != NULL) {                                                                          \
+    if (stream != NULL)                                                                            \
         result = (argument) == NULL ? CUDA_ERROR_INVALID_VALUE : check(stream);                    \
-    }                                                                                              \
-    if (result == CUDA_SUCCESS) {                                                                  \
+    if (result == CUDA_SUCCESS)                                                                    \
         *(argument) = (expression);                                                                \
-    }                                                                                              \
     return sim_leave(result)
 
 CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Copies --------------------------------------------------------------------------------- */
+/* ---- copies --------------------------------------------------------------------------------- */
 
-static bool managed(uintptr_t address)
+static int managed(uintptr_t address)
 {
     return sim_region_find(address) != NULL;
 }
@@ -23,74 +23,65 @@ struct copy {
     uintptr_t to;
     uintptr_t from;
     uint64_t bytes;
-    bool to_device; /* the call says that it is a device address */
-    bool from_device;
-    bool synchronous;
+    int is_to_device; /* the call says that it is a device address */
+    int is_from_device;
+    int is_synchronous;
 };
 
 /* A copy's ends must be memory where the call says so, and something everywhere. */
 static CUresult copy_check(const struct sim_stream *stream, const struct copy *copy)
 {
     CUresult result = CUDA_SUCCESS;
-    if (copy->to == 0 || copy->from == 0) {
+    if (copy->to == 0 || copy->from == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (copy->to_device || managed(copy->to)) {
+    if (copy->is_to_device || managed(copy->to))
         result = sim_check_call(stream->context, copy->to, copy->bytes);
-    }
-    if (result == CUDA_SUCCESS && (copy->from_device || managed(copy->from))) {
+    if (result == CUDA_SUCCESS && (copy->is_from_device || managed(copy->from)))
         result = sim_check_call(stream->context, copy->from, copy->bytes);
-    }
     return result;
 }
 
-static bool device_memory(uintptr_t address)
+static int device_memory(uintptr_t address)
 {
     const struct sim_region *region = sim_region_find(address);
     return region != NULL && region->kind != SIM_PINNED;
 }
 
 /* Synchronous calls cannot be captured, and trying to breaks the capture. */
-static CUresult capture_check(struct sim_stream *stream, bool synchronous)
+static CUresult capture_check(struct sim_stream *stream, int synchronous)
 {
-    if (sim.captures == NULL) {
+    if (sim.captures == NULL)
         return CUDA_SUCCESS;
-    }
     return synchronous ? sim_capture_check_outside(stream) : sim_capture_check(stream);
 }
 
-/*
- * A captured copy keeps the addresses of both its ends, pageable ones too: such memory is read and
- * written when the graph runs.
- */
+/* A captured copy keeps the addresses of both its ends, pageable ones too: such memory is read and
+ * written when the graph runs. */
 static CUresult copy_submit(struct sim_stream *stream, const struct copy *copy)
 {
     struct sim_op op = {.kind = SIM_OP_COPY};
     op.copy.to = copy->to;
     op.copy.from = copy->from;
     op.copy.bytes = copy->bytes;
-    bool to_pageable = !managed(copy->to);
-    if (!to_pageable) {
-        sim_op_touch(&op, copy->to, copy->bytes, true);
-    }
+    int to_pageable = !managed(copy->to);
+    if (!to_pageable)
+        sim_op_touch(&op, copy->to, copy->bytes, 1);
     if (managed(copy->from)) {
-        sim_op_touch(&op, copy->from, copy->bytes, false);
+        sim_op_touch(&op, copy->from, copy->bytes, 0);
     } else if (!to_pageable && stream->capture == NULL) {
         op.copy.staged = malloc(copy->bytes);
-        if (op.copy.staged == NULL) {
+        if (op.copy.staged == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        }
         memcpy(op.copy.staged, (const void *)copy->from, copy->bytes);
     }
-    bool staged = op.copy.staged != NULL;
-    bool host_waits = stream->capture == NULL &&
-                      (to_pageable || (copy->synchronous && !staged &&
-                                       !(device_memory(copy->to) && device_memory(copy->from))));
+    int staged = op.copy.staged != NULL;
+    int host_waits = stream->capture == NULL &&
+                     (to_pageable || (copy->is_synchronous && !staged &&
+                                      !(device_memory(copy->to) && device_memory(copy->from))));
     sim_stream_hold(stream);
     CUresult result = sim_submit(stream, &op);
-    if (result == CUDA_SUCCESS && host_waits) {
+    if (result == CUDA_SUCCESS && host_waits)
         result = sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "a copy");
-    }
     sim_stream_drop(stream);
     return result;
 }
@@ -99,22 +90,18 @@ static CUresult copy_start(CUstream handle, const struct copy *copy)
 {
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(handle, &result);
-    if (stream == NULL || copy->bytes == 0) {
+    if (stream == NULL || copy->bytes == 0)
         return result;
-    }
-    result = capture_check(stream, copy->synchronous);
-    if (result == CUDA_SUCCESS) {
+    result = capture_check(stream, copy->is_synchronous);
+    if (result == CUDA_SUCCESS)
         result = copy_check(stream, copy);
-    }
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
-    if (copy->synchronous && !managed(copy->from)) {
+    if (copy->is_synchronous && !managed(copy->from)) {
         /* The driver finishes the stream before it takes bytes from pageable memory. */
         result = sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "a copy");
-        if (result != CUDA_SUCCESS) {
+        if (result != CUDA_SUCCESS)
             return result;
-        }
     }
     return copy_submit(stream, copy);
 }
@@ -124,12 +111,11 @@ CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, s
                        CUstream stream)
 {
     CUresult refused = sim_enter(entry, SIM_NEEDS_CLEAN);
-    if (refused != CUDA_SUCCESS) {
+    if (refused != CUDA_SUCCESS)
         return refused;
-    }
-    struct copy copy = {.to = to, .from = from, .bytes = bytes, .synchronous = true};
-    copy.to_device = entry == SIM_cuMemcpyHtoD_v2 || entry == SIM_cuMemcpyDtoD_v2;
-    copy.from_device = entry == SIM_cuMemcpyDtoH_v2 || entry == SIM_cuMemcpyDtoD_v2;
+    struct copy copy = {.to = to, .from = from, .bytes = bytes, .is_synchronous = 1};
+    copy.is_to_device = entry == SIM_cuMemcpyHtoD_v2 || entry == SIM_cuMemcpyDtoD_v2;
+    copy.is_from_device = entry == SIM_cuMemcpyDtoH_v2 || entry == SIM_cuMemcpyDtoD_v2;
     return sim_leave(copy_start(stream, &copy));
 }
 
@@ -167,7 +153,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost
 {
     SIM_ENTER(cuMemcpyHtoDAsync_v2, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = dstDevice, .from = (uintptr_t)srcHost, .bytes = ByteCount};
-    copy.to_device = true;
+    copy.is_to_device = 1;
     return sim_leave(copy_start(hStream, &copy));
 }
 
@@ -176,7 +162,7 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size
 {
     SIM_ENTER(cuMemcpyDtoHAsync_v2, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = (uintptr_t)dstHost, .from = srcDevice, .bytes = ByteCount};
-    copy.from_device = true;
+    copy.is_from_device = 1;
     return sim_leave(copy_start(hStream, &copy));
 }
 
@@ -185,8 +171,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevi
 {
     SIM_ENTER(cuMemcpyDtoDAsync_v2, SIM_NEEDS_CLEAN);
     struct copy copy = {.to = dstDevice, .from = srcDevice, .bytes = ByteCount};
-    copy.to_device = true;
-    copy.from_device = true;
+    copy.is_to_device = 1;
+    copy.is_from_device = 1;
     return sim_leave(copy_start(hStream, &copy));
 }
 
@@ -195,26 +181,23 @@ static CUresult copy_peer(const struct copy *copy, CUcontext to, CUcontext from,
 {
     const struct sim_context *to_context = sim_context_get(to);
     const struct sim_context *from_context = sim_context_get(from);
-    if (to_context == NULL || from_context == NULL) {
+    if (to_context == NULL || from_context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    }
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *queue = sim_stream_get(stream, &result);
-    if (queue == NULL || copy->bytes == 0) {
+    if (queue == NULL || copy->bytes == 0)
         return result;
-    }
     CUdeviceptr where = 0;
-    if (sim_reach(to_context, copy->to, copy->bytes, true, &where) != SIM_REACH_OK ||
-        sim_reach(from_context, copy->from, copy->bytes, false, &where) != SIM_REACH_OK) {
+    if (sim_reach(to_context, copy->to, copy->bytes, 1, &where) != SIM_REACH_OK ||
+        sim_reach(from_context, copy->from, copy->bytes, 0, &where) != SIM_REACH_OK)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     struct sim_op op = {.kind = SIM_OP_COPY};
     op.copy.to = copy->to;
     op.copy.from = copy->from;
     op.copy.bytes = copy->bytes;
-    op.any_device = true;
-    sim_op_touch(&op, copy->to, copy->bytes, true);
-    sim_op_touch(&op, copy->from, copy->bytes, false);
+    op.is_any_device = 1;
+    sim_op_touch(&op, copy->to, copy->bytes, 1);
+    sim_op_touch(&op, copy->from, copy->bytes, 0);
     return sim_submit(queue, &op);
 }
 
@@ -227,18 +210,16 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
     return sim_leave(copy_peer(&copy, dstContext, srcContext, hStream));
 }
 
-/* ---- Memsets -------------------------------------------------------------------------------- */
+/* ---- memsets -------------------------------------------------------------------------------- */
 
 static CUresult set_check(struct sim_stream *stream, const struct sim_fill *fill)
 {
     uint64_t bytes = fill->count * fill->width;
-    CUresult result = capture_check(stream, fill->synchronous);
-    if (result != CUDA_SUCCESS) {
+    CUresult result = capture_check(stream, fill->is_synchronous);
+    if (result != CUDA_SUCCESS)
         return result;
-    }
-    if (fill->to % fill->width != 0 || bytes / fill->width != fill->count) {
+    if (fill->to % fill->width != 0 || bytes / fill->width != fill->count)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     /* What a captured memset will find is only known when it runs. */
     return stream->capture != NULL ? CUDA_SUCCESS
                                    : sim_check_call(stream->context, fill->to, bytes);
@@ -248,72 +229,67 @@ static CUresult set_check(struct sim_stream *stream, const struct sim_fill *fill
 CUresult sim_set(enum sim_entry entry, const struct sim_fill *fill, CUstream handle)
 {
     CUresult result = sim_enter(entry, SIM_NEEDS_CLEAN);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     struct sim_stream *stream = sim_stream_get(handle, &result);
-    if (stream == NULL || fill->count == 0) {
+    if (stream == NULL || fill->count == 0)
         return sim_leave(result);
-    }
     result = set_check(stream, fill);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return sim_leave(result);
-    }
     uint64_t bytes = fill->count * fill->width;
     struct sim_op op = {.kind = SIM_OP_SET};
     op.set.pattern = fill->pattern;
     op.set.width = fill->width;
-    sim_op_touch(&op, fill->to, bytes, true);
-    bool host_waits = fill->synchronous && !device_memory(fill->to);
+    sim_op_touch(&op, fill->to, bytes, 1);
+    int host_waits = fill->is_synchronous && !device_memory(fill->to);
     sim_stream_hold(stream);
     result = sim_submit(stream, &op);
-    if (result == CUDA_SUCCESS && host_waits) {
+    if (result == CUDA_SUCCESS && host_waits)
         result = sim_wait((struct sim_point){stream, stream->last_ticket, NULL}, "a memset");
-    }
     sim_stream_drop(stream);
     return sim_leave(result);
 }
 
 CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
-    return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, true},
-                   CU_STREAM_LEGACY);
+    return sim_set(SIM_cuMemsetD8_v2, &(struct sim_fill){dstDevice, N, uc, 1, 1}, CU_STREAM_LEGACY);
 }
 
 CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
-    return sim_set(SIM_cuMemsetD16_v2, &(struct sim_fill){dstDevice, N, us, 2, true},
+    return sim_set(SIM_cuMemsetD16_v2, &(struct sim_fill){dstDevice, N, us, 2, 1},
                    CU_STREAM_LEGACY);
 }
 
 CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
-    return sim_set(SIM_cuMemsetD32_v2, &(struct sim_fill){dstDevice, N, ui, 4, true},
+    return sim_set(SIM_cuMemsetD32_v2, &(struct sim_fill){dstDevice, N, ui, 4, 1},
                    CU_STREAM_LEGACY);
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N,
                                  CUstream hStream)
 {
-    return sim_set(SIM_cuMemsetD8Async, &(struct sim_fill){dstDevice, N, uc, 1, false}, hStream);
+    return sim_set(SIM_cuMemsetD8Async, &(struct sim_fill){dstDevice, N, uc, 1, 0}, hStream);
 }
 
 CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
                                   CUstream hStream)
 {
-    return sim_set(SIM_cuMemsetD16Async, &(struct sim_fill){dstDevice, N, us, 2, false}, hStream);
+    return sim_set(SIM_cuMemsetD16Async, &(struct sim_fill){dstDevice, N, us, 2, 0}, hStream);
 }
 
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N,
                                   CUstream hStream)
 {
-    return sim_set(SIM_cuMemsetD32Async, &(struct sim_fill){dstDevice, N, ui, 4, false}, hStream);
+    return sim_set(SIM_cuMemsetD32Async, &(struct sim_fill){dstDevice, N, ui, 4, 0}, hStream);
 }
 
-/* ---- Values --------------------------------------------------------------------------------- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 static CUresult value_submit(CUstream handle, enum sim_op_kind kind, CUdeviceptr address,
-                             uint64_t value, unsigned flags, bool wide)
+                             uint64_t value, unsigned flags, int wide)
 {
     const unsigned known = kind == SIM_OP_WAIT_VALUE
                                ? 3u | (unsigned)CU_STREAM_WAIT_VALUE_FLUSH
@@ -321,20 +297,17 @@ static CUresult value_submit(CUstream handle, enum sim_op_kind kind, CUdeviceptr
     uint64_t bytes = wide ? 8 : 4;
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = sim_stream_get(handle, &result);
-    if (stream == NULL) {
+    if (stream == NULL)
         return result;
-    }
-    if ((flags & ~known) != 0 || address % bytes != 0) {
+    if ((flags & ~known) != 0 || address % bytes != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     result = sim_check_call(stream->context, address, bytes);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     struct sim_op op = {.kind = kind};
     op.value.value = value;
     op.value.flags = flags;
-    op.value.wide = wide;
+    op.value.is_wide = wide;
     sim_op_touch(&op, address, bytes, kind == SIM_OP_WRITE_VALUE);
     return sim_submit(stream, &op);
 }
@@ -343,26 +316,26 @@ CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuin
                                         unsigned int flags)
 {
     SIM_ENTER(cuStreamWaitValue32_v2, SIM_NEEDS_CLEAN);
-    return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, false));
+    return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, 0));
 }
 
 CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                         unsigned int flags)
 {
     SIM_ENTER(cuStreamWaitValue64_v2, SIM_NEEDS_CLEAN);
-    return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, true));
+    return sim_leave(value_submit(stream, SIM_OP_WAIT_VALUE, addr, value, flags, 1));
 }
 
 CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                          unsigned int flags)
 {
     SIM_ENTER(cuStreamWriteValue32_v2, SIM_NEEDS_CLEAN);
-    return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, false));
+    return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, 0));
 }
 
 CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                          unsigned int flags)
 {
     SIM_ENTER(cuStreamWriteValue64_v2, SIM_NEEDS_CLEAN);
-    return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, true));
+    return sim_leave(value_submit(stream, SIM_OP_WRITE_VALUE, addr, value, flags, 1));
 }

@@ -29,7 +29,7 @@ struct sim_user_object {
 static struct sim_user_object *due_first;
 static struct sim_user_object *due_last;
 
-/* ---- Life ----------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 struct sim_user_object *sim_user_object_get(CUuserObject handle)
 {
@@ -39,17 +39,15 @@ struct sim_user_object *sim_user_object_get(CUuserObject handle)
 static void object_drop(struct sim_user_object *object, uint64_t count)
 {
     object->references -= count;
-    if (object->references != 0) {
+    if (object->references != 0)
         return;
-    }
     sim_slot_free(object->slot);
     object->slot = NULL;
     object->next_due = NULL;
-    if (due_last != NULL) {
+    if (due_last != NULL)
         due_last->next_due = object;
-    } else {
+    else
         due_first = object;
-    }
     due_last = object;
     sim.due++;
     pthread_cond_signal(&sim.work);
@@ -57,9 +55,8 @@ static void object_drop(struct sim_user_object *object, uint64_t count)
 
 static void object_free(struct sim_user_object *object)
 {
-    for (size_t i = 0; i < object->ended_count; i++) {
+    for (size_t i = 0; i < object->ended_count; i++)
         sim_point_drop(object->ended[i]);
-    }
     free(object->ended);
     free(object);
 }
@@ -76,27 +73,25 @@ static struct sim_user_object *due_take(void)
 }
 
 /* The destructor is a host function: no call of the driver is allowed in it. */
-bool sim_user_object_run(void)
+int sim_user_object_run(void)
 {
     struct sim_thread *thread = sim_thread();
     struct sim_user_object *object = due_take();
-    if (object == NULL) {
-        return false;
-    }
+    if (object == NULL)
+        return 0;
     sim.destructors++;
-    for (size_t i = 0; i < object->ended_count; i++) {
+    for (size_t i = 0; i < object->ended_count; i++)
         sim_race_waited(object->ended[i]);
-    }
     sim_unlock();
     sim_schedule_lag();
-    thread->in_callback = true;
+    thread->is_in_callback = 1;
     object->destroy(object->data);
-    thread->in_callback = false;
+    thread->is_in_callback = 0;
     sim_lock();
     object_free(object);
     sim.destructors--;
     pthread_cond_broadcast(&sim.done);
-    return true;
+    return 1;
 }
 
 static void object_forget(void *object)
@@ -109,52 +104,46 @@ static void object_forget(void *object)
 /* The process ends: destructors do not run. */
 void sim_user_object_reset(void)
 {
-    for (struct sim_user_object *object = due_take(); object != NULL; object = due_take()) {
+    for (struct sim_user_object *object = due_take(); object != NULL; object = due_take())
         object_free(object);
-    }
     sim_slot_each(SIM_USER_OBJECT, NULL, object_forget);
 }
 
-/* ---- References of graphs ------------------------------------------------------------------- */
+/* ---- references of graphs ------------------------------------------------------------------- */
 
 static struct sim_hold *hold_find(const struct sim_graph *graph,
                                   const struct sim_user_object *object)
 {
-    for (size_t i = 0; i < graph->hold_count; i++) {
-        if (graph->hold[i].object == object) {
+    for (size_t i = 0; i < graph->hold_count; i++)
+        if (graph->hold[i].object == object)
             return &graph->hold[i];
-        }
-    }
     return NULL;
 }
 
-/* The graph's references once more, for a copy of it; false when memory is short. */
-bool sim_holds_copy(const struct sim_graph *from, struct sim_graph *to)
+/* The graph's references once more, for a copy of it; 0 when memory is short. */
+int sim_holds_copy(const struct sim_graph *from, struct sim_graph *to)
 {
-    struct sim_hold *hold = sim_grow(to->hold, &to->hold_room, from->hold_count, sizeof *hold);
-    if (hold == NULL && from->hold_count != 0) {
-        return false;
-    }
+    struct sim_hold *hold = sim_grow(to->hold, &to->hold_room, from->hold_count, sizeof(*hold));
+    if (hold == NULL && from->hold_count != 0)
+        return 0;
     to->hold = hold;
     for (size_t i = 0; i < from->hold_count; i++) {
         hold[i] = from->hold[i];
         hold[i].object->references += hold[i].count;
     }
     to->hold_count = from->hold_count;
-    return true;
+    return 1;
 }
 
 void sim_holds_ended(const struct sim_graph *graph, struct sim_point end)
 {
-    for (const struct sim_node *node = graph->first; node != NULL; node = node->next) {
-        if (node->child != NULL) {
+    for (const struct sim_node *node = graph->first; node != NULL; node = node->next)
+        if (node->child != NULL)
             sim_holds_ended(node->child, end);
-        }
-    }
     for (size_t i = 0; end.stream != NULL && i < graph->hold_count; i++) {
         struct sim_user_object *object = graph->hold[i].object;
         struct sim_point *larger =
-            sim_grow(object->ended, &object->ended_room, object->ended_count + 1, sizeof *larger);
+            sim_grow(object->ended, &object->ended_room, object->ended_count + 1, sizeof(*larger));
         if (larger == NULL) {
             sim_races_give_up();
             return;
@@ -167,16 +156,15 @@ void sim_holds_ended(const struct sim_graph *graph, struct sim_point end)
 
 void sim_holds_drop(struct sim_graph *graph)
 {
-    for (size_t i = 0; i < graph->hold_count; i++) {
+    for (size_t i = 0; i < graph->hold_count; i++)
         object_drop(graph->hold[i].object, graph->hold[i].count);
-    }
     free(graph->hold);
     graph->hold = NULL;
     graph->hold_count = graph->hold_room = 0;
 }
 
 static CUresult graph_retain(struct sim_graph *graph, struct sim_user_object *object,
-                             uint64_t count, bool move)
+                             uint64_t count, int move)
 {
     if (move && object->owned < count) {
         sim_violation("cuGraphRetainUserObject moves %llu references to user object %p, of which "
@@ -188,20 +176,18 @@ static CUresult graph_retain(struct sim_graph *graph, struct sim_user_object *ob
     struct sim_hold *hold = hold_find(graph, object);
     if (hold == NULL) {
         struct sim_hold *larger =
-            sim_grow(graph->hold, &graph->hold_room, graph->hold_count + 1, sizeof *larger);
-        if (larger == NULL) {
+            sim_grow(graph->hold, &graph->hold_room, graph->hold_count + 1, sizeof(*larger));
+        if (larger == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        }
         graph->hold = larger;
         hold = &larger[graph->hold_count++];
         *hold = (struct sim_hold){object, 0};
     }
     hold->count += count;
-    if (move) {
+    if (move)
         object->owned -= count;
-    } else {
+    else
         object->references += count;
-    }
     return CUDA_SUCCESS;
 }
 
@@ -217,17 +203,16 @@ static CUresult graph_release(struct sim_graph *graph, struct sim_user_object *o
         return CUDA_ERROR_INVALID_VALUE;
     }
     hold->count -= count;
-    if (hold->count == 0) {
+    if (hold->count == 0)
         *hold = graph->hold[--graph->hold_count];
-    }
     object_drop(object, count);
     sim_schedule_dropped();
     return CUDA_SUCCESS;
 }
 
-/* ---- Calls ---------------------------------------------------------------------------------- */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
-static bool count_valid(unsigned count)
+static int count_valid(unsigned count)
 {
     return count != 0 && count <= INT_MAX;
 }
@@ -237,10 +222,9 @@ CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
 {
     SIM_ENTER(cuUserObjectCreate, SIM_NEEDS_INIT);
     if (object_out == NULL || destroy == NULL || !count_valid(initialRefcount) ||
-        flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) {
+        flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    struct sim_user_object *object = calloc(1, sizeof *object);
+    struct sim_user_object *object = calloc(1, sizeof(*object));
     struct sim_slot *slot = object == NULL ? NULL : sim_slot_new(SIM_USER_OBJECT, object);
     if (slot == NULL) {
         free(object);
@@ -259,9 +243,8 @@ CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
     SIM_ENTER(cuUserObjectRetain, SIM_NEEDS_INIT);
     struct sim_user_object *found = sim_user_object_get(object);
-    if (found == NULL || !count_valid(count)) {
+    if (found == NULL || !count_valid(count))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     found->references += count;
     found->owned += count;
     return sim_leave(CUDA_SUCCESS);
@@ -271,9 +254,8 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
     SIM_ENTER(cuUserObjectRelease, SIM_NEEDS_INIT);
     struct sim_user_object *found = sim_user_object_get(object);
-    if (found == NULL || !count_valid(count)) {
+    if (found == NULL || !count_valid(count))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     if (found->owned < count) {
         sim_violation("cuUserObjectRelease of %u references to user object %p, of which the "
                       "program has %llu",
@@ -293,9 +275,8 @@ CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, uns
     struct sim_graph *holder = sim_graph_get(graph, "graph");
     struct sim_user_object *found = sim_user_object_get(object);
     if (holder == NULL || found == NULL || !count_valid(count) ||
-        (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0) {
+        (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(graph_retain(holder, found, count, flags != 0));
 }
 
@@ -304,8 +285,7 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, un
     SIM_ENTER(cuGraphReleaseUserObject, SIM_NEEDS_INIT);
     struct sim_graph *holder = sim_graph_get(graph, "graph");
     struct sim_user_object *found = sim_user_object_get(object);
-    if (holder == NULL || found == NULL || !count_valid(count)) {
+    if (holder == NULL || found == NULL || !count_valid(count))
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     return sim_leave(graph_release(holder, found, count));
 }

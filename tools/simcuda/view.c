@@ -38,36 +38,35 @@ static struct view {
     unsigned char *base; /* null: none yet */
     uint64_t bytes;
     int file;
-    bool is_parents;      /* inherited by a fork */
+    int is_parents;       /* inherited by a fork */
     struct spare *spares; /* a stack */
     size_t spare_count;
     size_t spare_room;
-} views[SIM_MAX_DEVICES];
+} views[SIM_DEVICES_MAX];
 
-/* ---- Their life ----------------------------------------------------------------------------- */
+/* ---- their life ----------------------------------------------------------------------------- */
 
 /* Makes the file and maps it. */
-static bool view_map(struct view *view)
+static int view_map(struct view *view)
 {
     int file = sim_device_file();
-    if (file < 0) {
-        return false;
-    }
+    if (file < 0)
+        return 0;
     for (uint64_t bytes = VIEW_MOST; bytes >= VIEW_LEAST; bytes /= 4) {
         void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
         if (base != MAP_FAILED) {
             view->base = base;
             view->bytes = bytes;
             view->file = file;
-            return true;
+            return 1;
         }
     }
     close(file);
-    return false;
+    return 0;
 }
 
-/* The device's view, made if there is none. False if there is no memory or address space for it. */
-bool sim_view_open(struct sim_device *device)
+/* The device's view, made if there is none. 0 if there is no memory or address space for it. */
+int sim_view_open(struct sim_device *device)
 {
     struct view *view = &views[device->ordinal];
     view->spare_count = 0;
@@ -75,78 +74,75 @@ bool sim_view_open(struct sim_device *device)
         (void)munmap(view->base, view->bytes);
         (void)close(view->file);
         view->base = NULL;
-        view->is_parents = false;
+        view->is_parents = 0;
     }
     if (view->base == NULL) {
         if (!view_map(view)) {
             sim_note("no view of device %d's memory: the kernel refuses its file or a mapping of "
                      "%d GiB; unset TENURE_SIM_VIEW",
                      device->ordinal, (int)(VIEW_LEAST >> 30));
-            return false;
+            return 0;
         }
     }
     device->file = view->file;
     device->view = view->base;
-    return true;
+    return 1;
 }
 
 /* The device ends and the view stays, for the next one; but not with any number of pages. */
 void sim_view_close(const struct sim_device *device)
 {
     struct stat status;
-    if (fstat(device->file, &status) == 0 && (uint64_t)status.st_blocks * 512 > SPARE_PAGES) {
+    if (fstat(device->file, &status) == 0 && (uint64_t)status.st_blocks * 512 > SPARE_PAGES)
         (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                         (off_t)views[device->ordinal].bytes);
-    }
 }
 
 /* A child has the parent's files mapped; they are the parent's memory, which it may look at until
  * it has a view of its own. */
 void sim_view_forked(void)
 {
-    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+    for (int i = 0; i < SIM_DEVICES_MAX; i++)
         views[i].is_parents = views[i].base != NULL;
-    }
 }
 
-/* ---- Ranges of the file --------------------------------------------------------------------- */
+/* ---- ranges of the file --------------------------------------------------------------------- */
 
-/* Where the next handle lies in the file. False if the view is too small for it. */
-bool sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset)
+/* Where the next handle lies in the file. 0 if the view is too small for it. */
+int sim_view_take(struct sim_device *device, uint64_t bytes, uint64_t *offset)
 {
     struct view *view = &views[device->ordinal];
     for (size_t i = view->spare_count; i-- > 0;) {
         if (view->spares[i].bytes == bytes) {
             *offset = view->spares[i].offset;
             view->spares[i] = view->spares[--view->spare_count];
-            return true;
+            return 1;
         }
     }
-    if (bytes > view->bytes - device->next_offset) {
-        return false;
-    }
+    if (bytes > view->bytes - device->next_offset)
+        return 0;
     *offset = device->next_offset;
     device->next_offset += bytes;
-    return true;
+    return 1;
 }
 
 void sim_view_give(const struct sim_device *device, uint64_t offset, uint64_t bytes)
 {
     struct view *view = &views[device->ordinal];
     struct spare *larger =
-        sim_grow(view->spares, &view->spare_room, view->spare_count + 1, sizeof *larger);
+        sim_grow(view->spares, &view->spare_room, view->spare_count + 1, sizeof(*larger));
     if (larger != NULL) { /* otherwise the range is not used again, which does no harm */
         view->spares = larger;
         larger[view->spare_count++] = (struct spare){offset, bytes};
     }
 }
 
-/* ---- Bytes ---------------------------------------------------------------------------------- */
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 /* Where the memory at an address is: in one piece to the end of the granule at least. */
 void *sim_bytes(CUdeviceptr address)
 {
-    if (sim.view) {
+    if (sim.has_view) {
         const struct sim_region *region = sim_region_find(address);
         if (region != NULL && region->kind == SIM_RESERVED) {
             const struct sim_mapping *mapping = sim_mapping_find(region, address);
@@ -160,9 +156,8 @@ void *sim_bytes(CUdeviceptr address)
 
 void *simcuda_memory_at(CUdeviceptr address)
 {
-    if (!sim.view) { /* changes only where no kernel can be running */
+    if (!sim.has_view) /* changes only where no kernel can be running */
         return (void *)(uintptr_t)address;
-    }
     sim_lock();
     void *bytes = sim_bytes(address);
     sim_unlock();

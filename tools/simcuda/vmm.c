@@ -17,23 +17,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HANDLE_INDEX_BITS 32
+enum { HANDLE_INDEX_BITS = 32 };
 
-static bool granular(uint64_t value)
+static int granular(uint64_t value)
 {
     return value % sim.settings.granularity_bytes == 0;
 }
 
-/* ---- Physical memory ------------------------------------------------------------------------ */
+/* ---- physical memory ------------------------------------------------------------------------ */
 
 /* Handles are an index and a serial number, so that a released one is never taken for another. */
 struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const char *what)
 {
     uint64_t index = handle & UINT32_MAX;
     uint64_t serial = handle >> HANDLE_INDEX_BITS;
-    if (serial == 0 || serial > sim.next_id || index >= sim.memory_count) {
+    if (serial == 0 || serial > sim.next_id || index >= sim.memory_count)
         return NULL;
-    }
     struct sim_memory *memory = sim.memories[index];
     if (memory == NULL || memory->id != handle || memory->references == 0) {
         sim_violation("%s of handle 0x%llx, which was released before", what,
@@ -43,7 +42,7 @@ struct sim_memory *sim_memory_get(CUmemGenericAllocationHandle handle, const cha
     return memory;
 }
 
-static bool memory_index(uint32_t *index)
+static int memory_index(uint32_t *index)
 {
     static size_t hint;
     for (size_t n = 0; n < sim.memory_count; n++) {
@@ -51,27 +50,25 @@ static bool memory_index(uint32_t *index)
         if (sim.memories[i] == NULL) {
             *index = (uint32_t)i;
             hint = i + 1;
-            return true;
+            return 1;
         }
-        if (n == 64) {
+        if (n == 64)
             break; /* nearly full: growing is cheaper than looking on */
-        }
     }
     struct sim_memory **larger =
-        sim_grow(sim.memories, &sim.memory_room, sim.memory_count + 1, sizeof *larger);
-    if (larger == NULL) {
-        return false;
-    }
+        sim_grow(sim.memories, &sim.memory_room, sim.memory_count + 1, sizeof(*larger));
+    if (larger == NULL)
+        return 0;
     sim.memories = larger;
     larger[sim.memory_count] = NULL;
     *index = (uint32_t)sim.memory_count++;
-    return true;
+    return 1;
 }
 
 /* A handle with one reference and no memory yet; the caller fills in file, offset and bytes. */
 struct sim_memory *sim_memory_new(struct sim_device *device, const CUmemAllocationProp *prop)
 {
-    struct sim_memory *memory = calloc(1, sizeof *memory);
+    struct sim_memory *memory = calloc(1, sizeof(*memory));
     if (memory == NULL || !memory_index(&memory->index)) {
         free(memory);
         return NULL;
@@ -101,54 +98,44 @@ static void memory_end(struct sim_memory *memory)
         sim_memory_put(origin);
         return;
     }
-    if (memory->device->view != NULL) {
+    if (memory->device->view != NULL)
         sim_view_give(memory->device, memory->offset, memory->bytes);
-    } else if (!sim.forked && sim_lease_last(memory) && !sim.settings.keep_pages) {
+    else if (!sim.is_forked && sim_lease_last(memory) && !sim.settings.keep_pages)
         (void)fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                         (off_t)memory->offset, (off_t)memory->bytes);
-    }
-    if (memory->lease >= 0) {
+    if (memory->lease >= 0)
         close(memory->lease);
-    }
-    if (!memory->imported) {
+    if (!memory->is_imported)
         memory->device->used_bytes -= memory->bytes;
-    }
     memory_free(memory);
 }
 
 void sim_memory_put(struct sim_memory *memory)
 {
-    if (memory->references == 0 && memory->mappings == 0 && memory->imports == 0) {
+    if (memory->references == 0 && memory->mappings == 0 && memory->imports == 0)
         memory_end(memory);
-    }
 }
 
 void sim_memory_reset(void)
 {
-    for (size_t i = 0; i < sim.memory_count; i++) {
-        if (sim.memories[i] != NULL && sim.memories[i]->origin != NULL) {
+    for (size_t i = 0; i < sim.memory_count; i++)
+        if (sim.memories[i] != NULL && sim.memories[i]->origin != NULL)
             memory_free(sim.memories[i]);
-        } else if (sim.memories[i] != NULL) {
+        else if (sim.memories[i] != NULL)
             memory_end(sim.memories[i]);
-        }
-    }
 }
 
 static CUresult property_check(const CUmemAllocationProp *prop)
 {
-    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (sim_device(prop->location.id) == NULL) {
+    if (sim_device(prop->location.id) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    }
     if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-        prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
-    }
     return CUDA_SUCCESS;
 }
 
@@ -159,12 +146,10 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     CUresult result = property_check(prop);
     result = result == CUDA_ERROR_INVALID_DEVICE ? CUDA_SUCCESS : result; /* as the driver does */
     if (granularity == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
-                                option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+                                option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS)
         *granularity = sim.settings.granularity_bytes;
-    }
     return sim_leave(result);
 }
 
@@ -172,26 +157,21 @@ static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
                               const CUmemAllocationProp *prop, unsigned long long flags)
 {
     CUresult result = property_check(prop);
-    if (handle == NULL || size == 0 || !granular(size) || flags != 0) {
+    if (handle == NULL || size == 0 || !granular(size) || flags != 0)
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     struct sim_device *device = sim_device(prop->location.id);
-    if (size > device->capacity_bytes - device->used_bytes) {
+    if (size > device->capacity_bytes - device->used_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     uint64_t offset = device->next_offset;
-    if (!sim.view) {
+    if (!sim.has_view)
         device->next_offset += size;
-    } else if (!sim_view_take(device, size, &offset)) {
+    else if (!sim_view_take(device, size, &offset))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     struct sim_memory *memory = sim_memory_new(device, prop);
-    if (memory == NULL) {
+    if (memory == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     memory->offset = offset;
     memory->file = device->file;
     memory->bytes = size;
@@ -212,9 +192,8 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     SIM_ENTER(cuMemRelease, SIM_NEEDS_VMM);
     struct sim_memory *memory = sim_memory_get(handle, "cuMemRelease");
-    if (memory == NULL) {
+    if (memory == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     memory->references--;
     sim_cost_add(SIM_cuMemRelease, SIM_COST_RELEASE, memory->bytes);
     sim_memory_put(memory);
@@ -226,33 +205,28 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 {
     SIM_ENTER(cuMemGetAllocationPropertiesFromHandle, SIM_NEEDS_VMM);
     const struct sim_memory *memory = sim_memory_get(handle, "a query");
-    if (prop == NULL || memory == NULL) {
+    if (prop == NULL || memory == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     *prop = memory->properties;
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Reservations --------------------------------------------------------------------------- */
+/* ---- reservations --------------------------------------------------------------------------- */
 
 static CUresult reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr hint,
                         unsigned long long flags)
 {
     if (ptr == NULL || size == 0 || !granular(size) || flags != 0 ||
-        (alignment & (alignment - 1)) != 0) {
+        (alignment & (alignment - 1)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (alignment < sim.settings.granularity_bytes) {
+    if (alignment < sim.settings.granularity_bytes)
         alignment = sim.settings.granularity_bytes;
-    }
-    if (size > sim.settings.reserve_bytes - sim.reserved_bytes) {
+    if (size > sim.settings.reserve_bytes - sim.reserved_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     const struct sim_region *region =
         sim_region_new(size, alignment, hint, SIM_RESERVED, sim_current());
-    if (region == NULL) {
+    if (region == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     *ptr = region->base;
     return CUDA_SUCCESS;
 }
@@ -269,9 +243,8 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
     SIM_ENTER(cuMemAddressFree, SIM_NEEDS_VMM);
     struct sim_region *region = sim_region_find(ptr);
     if (region == NULL || region->kind != SIM_RESERVED || region->base != ptr ||
-        region->bytes != size) {
+        region->bytes != size)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     if (region->mappings != 0) {
         sim_violation("cuMemAddressFree of 0x%llx, %llu bytes: %llu mappings are still in it",
                       (unsigned long long)ptr, (unsigned long long)size,
@@ -282,7 +255,7 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Mappings ------------------------------------------------------------------------------- */
+/* ---- mappings ------------------------------------------------------------------------------- */
 
 struct sim_mapping *sim_mapping_find(const struct sim_region *region, CUdeviceptr address)
 {
@@ -294,26 +267,24 @@ static struct sim_region *range_region(CUdeviceptr base, uint64_t bytes)
 {
     struct sim_region *region = sim_region_find(base);
     if (region == NULL || region->kind != SIM_RESERVED || bytes == 0 || !granular(base) ||
-        !granular(bytes) || bytes > region->base + region->bytes - base) {
+        !granular(bytes) || bytes > region->base + region->bytes - base)
         return NULL;
-    }
     return region;
 }
 
 /* Whether the range is full of mappings, the first and last one whole if that is asked for. */
-static bool range_mapped(const struct sim_region *region, CUdeviceptr base, uint64_t bytes,
-                         bool whole)
+static int range_mapped(const struct sim_region *region, CUdeviceptr base, uint64_t bytes,
+                        int whole)
 {
     CUdeviceptr end = base + bytes;
     for (CUdeviceptr at = base; at < end;) {
         const struct sim_mapping *mapping = sim_mapping_find(region, at);
         if (mapping == NULL || (whole && mapping->base < base) ||
-            (whole && mapping->base + mapping->memory->bytes > end)) {
-            return false;
-        }
+            (whole && mapping->base + mapping->memory->bytes > end))
+            return 0;
         at = mapping->base + mapping->memory->bytes;
     }
-    return true;
+    return 1;
 }
 
 static void range_set(struct sim_region *region, CUdeviceptr base, uint64_t bytes,
@@ -321,25 +292,21 @@ static void range_set(struct sim_region *region, CUdeviceptr base, uint64_t byte
 {
     uint64_t first = (base - region->base) / sim.settings.granularity_bytes;
     uint64_t count = bytes / sim.settings.granularity_bytes;
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count; i++)
         region->pages[first + i] = mapping;
-    }
 }
 
 static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
                     CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     struct sim_region *region = range_region(ptr, sim.settings.granularity_bytes);
-    if (flags != 0 || region == NULL || size == 0 || !granular(offset)) {
+    if (flags != 0 || region == NULL || size == 0 || !granular(offset))
         return CUDA_ERROR_INVALID_VALUE;
-    }
     struct sim_memory *memory = sim_memory_get(handle, "cuMemMap");
-    if (memory == NULL) {
+    if (memory == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (offset != 0 || size != memory->bytes) {
+    if (offset != 0 || size != memory->bytes)
         return CUDA_ERROR_NOT_SUPPORTED;
-    }
     if (size > region->base + region->bytes - ptr) {
         sim_violation("cuMemMap of [0x%llx, +%llu) goes beyond its reservation [0x%llx, +%llu)",
                       (unsigned long long)ptr, (unsigned long long)size,
@@ -347,15 +314,12 @@ static CUresult map(CUdeviceptr ptr, size_t size, size_t offset,
         return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t first = (ptr - region->base) / sim.settings.granularity_bytes;
-    for (uint64_t i = 0; i < size / sim.settings.granularity_bytes; i++) {
-        if (region->pages[first + i] != NULL) {
+    for (uint64_t i = 0; i < size / sim.settings.granularity_bytes; i++)
+        if (region->pages[first + i] != NULL)
             return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    struct sim_mapping *mapping = calloc(1, sizeof *mapping);
-    if (mapping == NULL) {
+    struct sim_mapping *mapping = calloc(1, sizeof(*mapping));
+    if (mapping == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     mapping->base = ptr;
     mapping->memory = memory;
     mapping->region = region;
@@ -374,16 +338,16 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 }
 
 /* Makes a range of a reservation fault again; with a view it always does. */
-static bool range_hide(CUdeviceptr base, uint64_t bytes)
+static int range_hide(CUdeviceptr base, uint64_t bytes)
 {
-    return sim.view ||
+    return sim.has_view ||
            mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 /* Whether no mapping crosses the range's ends; *holes counts its granules that are not mapped. */
-static bool range_whole(const struct sim_region *region, CUdeviceptr base, uint64_t bytes,
-                        uint64_t *holes)
+static int range_whole(const struct sim_region *region, CUdeviceptr base, uint64_t bytes,
+                       uint64_t *holes)
 {
     CUdeviceptr end = base + bytes;
     *holes = 0;
@@ -395,32 +359,26 @@ static bool range_whole(const struct sim_region *region, CUdeviceptr base, uint6
             continue;
         }
         at = mapping->base + mapping->memory->bytes;
-        if (mapping->base < base || at > end) {
-            return false;
-        }
+        if (mapping->base < base || at > end)
+            return 0;
     }
-    return true;
+    return 1;
 }
 
-/*
- * Mappings go whole or not at all. The driver lets pages without a mapping pass, against its own
- * documentation; so does this, with a violation, since it is how a second unmapping looks.
- */
+/* Mappings go whole or not at all. The driver lets pages without a mapping pass, against its own
+ * documentation; so does this, with a violation, since it is how a second unmapping looks. */
 static CUresult unmap(CUdeviceptr ptr, size_t size)
 {
     struct sim_region *region = range_region(ptr, size);
     uint64_t holes = 0;
-    if (region == NULL || !range_whole(region, ptr, size, &holes)) {
+    if (region == NULL || !range_whole(region, ptr, size, &holes))
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (holes != 0) {
+    if (holes != 0)
         sim_violation("cuMemUnmap of [0x%llx, +%llu): %llu granules of it are not mapped",
                       (unsigned long long)ptr, (unsigned long long)size, (unsigned long long)holes);
-    }
     sim_check_unused(ptr, size, "cuMemUnmap");
-    if (!range_hide(ptr, size)) {
+    if (!range_hide(ptr, size))
         return sim_kernel_map_error("cuMemUnmap", ptr, size);
-    }
     for (CUdeviceptr at = ptr; at < ptr + size;) {
         struct sim_mapping *mapping = sim_mapping_find(region, at);
         if (mapping == NULL) {
@@ -451,19 +409,17 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     SIM_ENTER(cuMemRetainAllocationHandle, SIM_NEEDS_VMM);
     CUdeviceptr address = (uintptr_t)addr;
     const struct sim_region *region = sim_region_find(address);
-    if (handle == NULL || region == NULL || region->kind != SIM_RESERVED) {
+    if (handle == NULL || region == NULL || region->kind != SIM_RESERVED)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     const struct sim_mapping *mapping = sim_mapping_find(region, address);
-    if (mapping == NULL) {
+    if (mapping == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     mapping->memory->references++;
     *handle = mapping->memory->id;
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- Access --------------------------------------------------------------------------------- */
+/* ---- access --------------------------------------------------------------------------------- */
 
 struct access_change {
     uint32_t touched; /* bit per device that the call speaks of */
@@ -474,14 +430,12 @@ struct access_change {
 static CUresult access_parse(const CUmemAccessDesc *desc, size_t count,
                              struct access_change *change)
 {
-    memset(change, 0, sizeof *change);
+    memset(change, 0, sizeof(*change));
     for (size_t i = 0; i < count; i++) {
-        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        if (sim_device(desc[i].location.id) == NULL) {
+        if (sim_device(desc[i].location.id) == NULL)
             return CUDA_ERROR_INVALID_VALUE;
-        }
         uint32_t bit = UINT32_C(1) << desc[i].location.id;
         change->touched |= bit;
         switch (desc[i].flags) {
@@ -514,59 +468,52 @@ static int changed_protection(const struct sim_mapping *mapping, const struct ac
     return mapping_protection(&after);
 }
 
-/*
- * Gives the kernel mapping of [base, base + bytes) a protection: the whole range is one stretch of
- * one file. An unreadable one is the reservation's own again, which merges with its neighbours.
- */
-static bool range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_memory *first,
-                          int protection)
+/* Gives the kernel mapping of [base, base + bytes) a protection: the whole range is one stretch of
+ * one file. An unreadable one is the reservation's own again, which merges with its neighbours. */
+static int range_protect(CUdeviceptr base, uint64_t bytes, const struct sim_memory *first,
+                         int protection)
 {
-    if (protection == PROT_NONE) {
+    if (protection == PROT_NONE)
         return range_hide(base, bytes);
-    }
-    return sim.view || mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED,
-                            first->file, (off_t)first->offset) != MAP_FAILED;
+    return sim.has_view || mmap((void *)(uintptr_t)base, bytes, protection, MAP_SHARED | MAP_FIXED,
+                                first->file, (off_t)first->offset) != MAP_FAILED;
 }
 
 /* Applies the change up to end; the kernel is called once per stretch that it can take as one. */
-static bool access_apply(const struct sim_region *region, CUdeviceptr base, CUdeviceptr end,
-                         const struct access_change *change)
+static int access_apply(const struct sim_region *region, CUdeviceptr base, CUdeviceptr end,
+                        const struct access_change *change)
 {
     while (base < end) {
         const struct sim_mapping *first = sim_mapping_find(region, base);
         const struct sim_memory *memory = first->memory;
         int protection = changed_protection(first, change);
-        bool differs = protection != mapping_protection(first);
+        int differs = protection != mapping_protection(first);
         CUdeviceptr at = first->base + memory->bytes;
         while (at < end) {
             const struct sim_mapping *next = sim_mapping_find(region, at);
             if (next->memory->file != memory->file ||
                 next->memory->offset != memory->offset + (at - first->base) ||
                 changed_protection(next, change) != protection ||
-                (mapping_protection(next) != protection) != differs) {
+                (mapping_protection(next) != protection) != differs)
                 break;
-            }
             at += next->memory->bytes;
         }
-        if (differs && !range_protect(first->base, at - first->base, memory, protection)) {
-            return false;
-        }
+        if (differs && !range_protect(first->base, at - first->base, memory, protection))
+            return 0;
         base = at;
     }
-    return true;
+    return 1;
 }
 
 static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     struct sim_region *region = range_region(ptr, size);
     struct access_change change;
-    if (region == NULL || desc == NULL || count == 0 || !range_mapped(region, ptr, size, true)) {
+    if (region == NULL || desc == NULL || count == 0 || !range_mapped(region, ptr, size, 1))
         return CUDA_ERROR_INVALID_VALUE;
-    }
     CUresult result = access_parse(desc, count, &change);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     if (!access_apply(region, ptr, ptr + size, &change)) {
         result = sim_kernel_map_error("cuMemSetAccess", ptr, size);
         /* Take back what was done: putting back what was there needs no more mappings. */
@@ -601,16 +548,13 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     SIM_ENTER(cuMemGetAccess, SIM_NEEDS_VMM);
     const struct sim_region *region = sim_region_find(ptr);
     if (flags == NULL || location == NULL || region == NULL || region->kind != SIM_RESERVED ||
-        location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     const struct sim_mapping *mapping = sim_mapping_find(region, ptr);
-    if (sim_device(location->id) == NULL) {
+    if (sim_device(location->id) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
-    if (mapping == NULL) {
+    if (mapping == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    }
     uint32_t bit = UINT32_C(1) << location->id;
     *flags = (mapping->writable & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
              : (mapping->readable & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ

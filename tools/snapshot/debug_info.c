@@ -260,10 +260,9 @@ static int scopes_collect(debug_info *to, unit *of)
             continue;
         }
         Dwarf_Die next;
-        while (dwarf_siblingof(&path[depth], &next) != 0) {
+        while (dwarf_siblingof(&path[depth], &next) != 0)
             if (depth-- == 0)
                 return 0;
-        }
         path[depth] = next;
     }
     return 0;

@@ -47,11 +47,10 @@ static int rows_open(decoder *from, value document, const char *name, const char
         const char *column = wanted[table->wanted_count];
         int *at = &table->at[table->wanted_count];
         *at = -1;
-        for (uint32_t i = 0; i < columns->count && i < INT32_MAX; i++) {
+        for (uint32_t i = 0; i < columns->count && i < INT32_MAX; i++)
             if (value_kind_of(columns->items[i]) == VALUE_TEXT &&
                 strcmp(value_as_text(columns->items[i])->bytes, column) == 0)
                 *at = (int)i;
-        }
         if (*at < 0 && table->wanted_count < required)
             return decode_fail(from, whole(name), "the column \"%s\" is missing", column);
     }
@@ -236,11 +235,10 @@ static int frames_decode(decoder *from, value document)
     for (size_t i = 0; i < table.list->count; i++) {
         if (rows_read(from, &table, i) != 0)
             return -1;
-        for (size_t k = 0; k < 4; k++) {
+        for (size_t k = 0; k < 4; k++)
             if (k != 2 &&
                 index_check(from, &table, i, columns[k], table.cell[k], out->strings.count, 0) != 0)
                 return -1;
-        }
         if (cell_check(from, &table, i, "line", table.cell[2]) != 0 ||
             cell_check(from, &table, i, "offset", table.cell[4]) != 0)
             return -1;
@@ -306,10 +304,9 @@ static int device_decode(decoder *from, place at, value dict)
     if (one.index >= DEVICES_MAX - 1)
         return decode_fail(from, at, "device %" PRIu64 "; up to %d are read", one.index,
                            DEVICES_MAX - 2);
-    for (size_t i = 0; i < from->out->devices.count; i++) {
+    for (size_t i = 0; i < from->out->devices.count; i++)
         if (MODEL_AT(from->out->devices, device, i)->index == one.index)
             return decode_fail(from, at, "device %" PRIu64 " is there twice", one.index);
-    }
     device *made = MODEL_ADD(from->out, &from->out->devices, device);
     if (!made)
         return decode_fail_memory(from);
@@ -321,10 +318,9 @@ static int device_decode(decoder *from, place at, value dict)
 static int device_find(decoder *from, place at, uint64_t index, size_t *found)
 {
     const array *devices = &from->out->devices;
-    for (*found = 0; *found < devices->count; ++*found) {
+    for (*found = 0; *found < devices->count; ++*found)
         if (MODEL_AT(*devices, device, *found)->index == index)
             return 0;
-    }
     return decode_fail(from, at, "device %" PRIu64 " is not among the devices", index);
 }
 
@@ -446,10 +442,9 @@ static int graph_decode(decoder *from, place at, value dict)
         if (decode_dict(from, at, dict, "audit", &found) != 0)
             return -1;
         one.audited = 1;
-        for (size_t i = 0; i < AUDIT_COUNTS; i++) {
+        for (size_t i = 0; i < AUDIT_COUNTS; i++)
             if (decode_count(from, at, found, audit_names[i], &one.audit[i]) != 0)
                 return -1;
-        }
     }
     graph *made = MODEL_ADD(from->out, &from->out->graphs, graph);
     if (!made)
@@ -464,10 +459,9 @@ static int list_decode(decoder *from, value document, const char *name,
     const value_list *list;
     if (decode_list(from, whole("the document"), document, name, &list) != 0)
         return -1;
-    for (uint32_t i = 0; i < list->count; i++) {
+    for (uint32_t i = 0; i < list->count; i++)
         if (element(from, (place){name, i}, list->items[i]) != 0)
             return -1;
-    }
     return 0;
 }
 
@@ -488,10 +482,9 @@ static int names_decode(decoder *from, value document, const char *name, const c
         if (decode_is(from, (place){name, i}, list->items[i], VALUE_TEXT) != 0)
             return -1;
         const char *text = value_as_text(list->items[i])->bytes;
-        for (numbers[i] = 0; numbers[i] < known_count; numbers[i]++) {
+        for (numbers[i] = 0; numbers[i] < known_count; numbers[i]++)
             if (strcmp(text, known[numbers[i]]) == 0)
                 break;
-        }
     }
     *count = list->count;
     return 0;
@@ -503,10 +496,9 @@ static int block_check(decoder *from, const rows *table, size_t row, const unsig
                        size_t states_count, block *one)
 {
     static const char *const names[] = {"address", "bytes", "requested_bytes"};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         if (cell_check(from, table, row, names[i], table->cell[i]) != 0)
             return -1;
-    }
     if (index_check(from, table, row, "state", table->cell[3], states_count, 0) != 0 ||
         index_check(from, table, row, "stack", table->cell[5], from->out->stacks.count, 0) != 0)
         return -1;
@@ -574,10 +566,9 @@ static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
 {
     static const char *const names[] = {"address", "bytes",       "pool",   "stream",
                                         "small",   "first_block", "blocks", "arena"};
-    for (size_t k = 0; k < 8; k++) {
+    for (size_t k = 0; k < 8; k++)
         if (cell_check(from, table, i, names[k], table->cell[k]) != 0)
             return -1;
-    }
     if (index_check(from, table, i, "pool", table->cell[2], from->out->pools.count, 0) != 0 ||
         index_check(from, table, i, "stream", table->cell[3], from->out->streams.count, 0) != 0 ||
         index_check(from, table, i, "stack", table->cell[8], from->out->stacks.count, 1) != 0)
@@ -700,10 +691,9 @@ static int record_decode(decoder *from, rows *table, size_t i, const unsigned ch
         index_check(from, table, i, "mark", cell[9], out->strings.count, 0) != 0 ||
         index_check(from, table, i, "stack", cell[10], out->stacks.count, 0) != 0)
         return -1;
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < 3; k++)
         if (cell_check(from, table, i, positive[k], cell[2 + k]) != 0)
             return -1;
-    }
     if (kinds[cell[1]] == RECORD_KINDS_COUNT)
         return 0; /* something that happens only in later versions */
     record *made = MODEL_ADD(out, &out->records, record);
@@ -752,10 +742,9 @@ static int history_decode(decoder *from, value document)
         decode_count(from, at, dict, "complete_since_ns", &counts->complete_since_ns) != 0 ||
         rows_open(from, document, "history", columns, 12, &table) != 0)
         return -1;
-    for (size_t i = 0; i < table.list->count; i++) {
+    for (size_t i = 0; i < table.list->count; i++)
         if (record_decode(from, &table, i, kinds, kinds_count) != 0)
             return -1;
-    }
     return 0;
 }
 

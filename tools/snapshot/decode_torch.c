@@ -160,10 +160,9 @@ int torch_stack(torch_reader *in, place at, value frames, uint32_t *result)
 static int device_add(torch_reader *in, uint64_t index)
 {
     model *out = in->out;
-    for (size_t i = 0; i < out->devices.count; i++) {
+    for (size_t i = 0; i < out->devices.count; i++)
         if (MODEL_AT(out->devices, device, i)->index == index)
             return 0;
-    }
     device *one = MODEL_ADD(out, &out->devices, device);
     if (!one)
         return decode_fail_memory(in->from);
@@ -175,10 +174,9 @@ static int device_add(torch_reader *in, uint64_t index)
 
 unsigned char torch_device(const torch_reader *in, uint64_t index)
 {
-    for (size_t i = 0; i < in->out->devices.count; i++) {
+    for (size_t i = 0; i < in->out->devices.count; i++)
         if (MODEL_AT(in->out->devices, device, i)->index == index)
             return (unsigned char)i;
-    }
     return DEVICE_NONE;
 }
 
@@ -459,10 +457,9 @@ static int segments_sort(torch_reader *in, const value_list *list)
         qsort(in->sorted.items, list->count, sizeof(segment_place), place_compare);
     for (size_t i = 0; i < in->traces_count; i++)
         used[i] |= in->traces[i].list->count > 0;
-    for (size_t i = 0; i < DEVICES_MAX; i++) {
+    for (size_t i = 0; i < DEVICES_MAX; i++)
         if (used[i] && device_add(in, i) != 0)
             return -1;
-    }
     return 0;
 }
 
@@ -621,10 +618,9 @@ static int waits_take(torch_reader *in, value extra)
     const value_list *list;
     if (decode_list(in->from, (place){"tenure", PLACE_WHOLE}, extra, "waits", &list) != 0)
         return -1;
-    for (uint32_t i = 0; i < list->count; i++) {
+    for (uint32_t i = 0; i < list->count; i++)
         if (wait_take(in, (place){"waits", i}, list->items[i]) != 0)
             return -1;
-    }
     return 0;
 }
 
@@ -665,10 +661,9 @@ static int pool_names_take(torch_reader *in, value extra)
     if (list->count > TABLE_MAX)
         return decode_fail(in->from, (place){"tenure", PLACE_WHOLE}, "more than %d pools",
                            TABLE_MAX);
-    for (uint32_t i = 0; i < list->count; i++) {
+    for (uint32_t i = 0; i < list->count; i++)
         if (pool_name_take(in, (place){"tenure.pools", i}, list->items[i]) != 0)
             return -1;
-    }
     return 0;
 }
 
@@ -744,12 +739,11 @@ static int document_take(torch_reader *in, value document)
     torch_keys_start(&in->segment_keys, heap, segment_names);
     torch_keys_start(&in->block_keys, heap, block_names);
     torch_keys_start(&in->frame_keys, heap, frame_names);
-    if (value_kind_of(document) == VALUE_LIST) {
+    if (value_kind_of(document) == VALUE_LIST)
         segments = value_as_list(document); /* torch.cuda.memory_snapshot() */
-    } else if (decode_list(in->from, (place){"the document", PLACE_WHOLE}, document, "segments",
-                           &segments) != 0) {
+    else if (decode_list(in->from, (place){"the document", PLACE_WHOLE}, document, "segments",
+                         &segments) != 0)
         return -1;
-    }
     if (tables_start(in) != 0 || torch_traces_open(in, document) != 0 ||
         segments_take(in, segments) != 0 || torch_traces_take(in) != 0 ||
         settings_take(in, document) != 0 || extra_take(in, document) != 0 ||

@@ -99,7 +99,7 @@ static int packed_write(const model *snapshot, output *out, char *error, size_t 
 /* A text inside an attribute in double quotes. */
 static void attribute_write(output *out, const char *text)
 {
-    for (; *text; text++) {
+    for (; *text; text++)
         if (*text == '"')
             output_text(out, "&quot;");
         else if (*text == '&')
@@ -108,7 +108,6 @@ static void attribute_write(output *out, const char *text)
             output_text(out, "&lt;");
         else
             output_bytes(out, text, 1);
-    }
 }
 
 static int part_write(const html_part *part, size_t index, output *out, char *error,

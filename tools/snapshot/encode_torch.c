@@ -79,7 +79,7 @@ typedef struct writer {
     uint32_t keys[KEYS_COUNT];
     uint64_t left_out[RECORD_KINDS_COUNT]; /* records without an equivalent */
     uint64_t modules_lost;
-    map64 grown; /* address -> the latest growth there, as the number of its record */
+    map64 grown;  /* address -> the latest growth there, as the number of its record */
     int is_short; /* 1: it has no memory */
 } writer;
 

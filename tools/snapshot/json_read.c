@@ -103,10 +103,9 @@ static int on_number(void *context, const char *text, size_t length)
     uint64_t plain;
     value number;
     char copy[64], *end;
-    if (digits_read(text, length, &plain)) {
+    if (digits_read(text, length, &plain))
         return value_make_unsigned(in->heap, plain, &number) == 0 ? push(in, number)
                                                                   : stop(in, no_memory);
-    }
     if (length >= sizeof(copy))
         return stop(in, "a number of more than 63 digits");
     memcpy(copy, text, length);

@@ -56,10 +56,9 @@ static int grow(map64 *map)
     wider.entries = fresh.items;
     for (size_t i = 0; i < wider.capacity; i++)
         wider.entries[i].number = MAP64_ABSENT;
-    for (size_t i = 0; i < map->capacity; i++) {
+    for (size_t i = 0; i < map->capacity; i++)
         if (map->entries[i].number != MAP64_ABSENT)
             wider.entries[find(&wider, map->entries[i].key)] = map->entries[i];
-    }
     map64_release(map);
     *map = wider;
     return 0;

@@ -83,10 +83,9 @@ size_t utf8_length(const char *at, size_t left)
         return 0;
     if (left < length)
         return 0;
-    for (size_t i = 1; i < length; i++) {
+    for (size_t i = 1; i < length; i++)
         if ((bytes[i] & 0xc0) != 0x80)
             return 0;
-    }
     /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
     if ((bytes[0] == 0xe0 && bytes[1] < 0xa0) || (bytes[0] == 0xed && bytes[1] > 0x9f) ||
         (bytes[0] == 0xf0 && bytes[1] < 0x90) || (bytes[0] == 0xf4 && bytes[1] > 0x8f))
@@ -129,10 +128,9 @@ void model_note(model *snapshot, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(sentence, sizeof(sentence), format, arguments);
     va_end(arguments);
-    for (size_t i = 0; i < snapshot->notes_count; i++) {
+    for (size_t i = 0; i < snapshot->notes_count; i++)
         if (strcmp(snapshot->notes[i], sentence) == 0)
             return;
-    }
     if (snapshot->notes_count < NOTES_MAX)
         memcpy(snapshot->notes[snapshot->notes_count++], sentence, sizeof(sentence));
 }

@@ -336,7 +336,7 @@ static int op_float(machine *vm)
     return push_number(vm, value_make_real(vm->heap, real, &number), &number);
 }
 
-/* ---- the V of protocol 0: Latin-1 with \uXXXX and \UXXXXXXXX --------------------------------- */
+/* ---- the V of protocol 0: Latin-1 with \uXXXX and \UXXXXXXXX -------------------------------- */
 
 /* Writes a code point as UTF-8. Returns its length. */
 static size_t utf8_put(char *to, uint32_t code)

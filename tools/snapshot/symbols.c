@@ -187,10 +187,9 @@ static int modules_look_up(looker *by)
     size_t next;
     for (size_t first = 0; first < by->wanted.count; first = next) {
         uint32_t module = MODEL_AT(by->wanted, wanted, first)->module;
-        for (next = first + 1; next < by->wanted.count; next++) {
+        for (next = first + 1; next < by->wanted.count; next++)
             if (MODEL_AT(by->wanted, wanted, next)->module != module)
                 break;
-        }
         if (module_look_up(by, first, next - first) != 0)
             return -1;
     }

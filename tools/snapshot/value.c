@@ -89,10 +89,9 @@ static value_text *text_find(const value_heap *heap, uint32_t hash, const char *
                              size_t length)
 {
     value_text **buckets = heap->texts.items;
-    for (value_text *text = buckets[hash & (heap->texts.count - 1)]; text; text = text->next) {
+    for (value_text *text = buckets[hash & (heap->texts.count - 1)]; text; text = text->next)
         if (text->hash == hash && text->length == length && memcmp(text->bytes, bytes, length) == 0)
             return text;
-    }
     return NULL;
 }
 
@@ -270,10 +269,9 @@ int value_make_dict(value_heap *heap, value *result)
 
 int value_shape_find(const value_shape *shape, const value_text *key)
 {
-    for (; shape->parent; shape = shape->parent) {
+    for (; shape->parent; shape = shape->parent)
         if (shape->key == key)
             return (int)shape->count - 1;
-    }
     return -1;
 }
 
@@ -308,10 +306,9 @@ static const value_shape *shape_after(value_heap *heap, const value_shape *paren
 {
     value_shape **buckets = heap->shapes.items;
     value_shape *shape = buckets[shape_bucket(heap, parent, key)];
-    for (; shape; shape = shape->next) {
+    for (; shape; shape = shape->next)
         if (shape->parent == parent && shape->key == key)
             return shape;
-    }
     shape = store_take(&heap->place, sizeof(*shape));
     if (!shape)
         return NULL;

@@ -81,7 +81,7 @@ typedef struct value_heap {
 int value_heap_start(value_heap *heap, budget *limits);
 void value_heap_release(value_heap *heap);
 
-/* ---- making. Each returns 0, or -1 without memory ------------------------------------------ */
+/* ---- making. Each returns 0, or -1 without memory ------------------------------------------- */
 
 value value_constant(value_kind kind); /* VALUE_NONE, VALUE_FALSE, VALUE_TRUE */
 int value_make_signed(value_heap *heap, int64_t number, value *result);

@@ -36,7 +36,7 @@ static void context_enter(void)
     bench.active->gpu.cuCtxPushCurrent(bench.active->context);
 }
 
-/* ---- Tenure -------------------------------------------------------------------------------- */
+/* ---- Tenure --------------------------------------------------------------------------------- */
 
 static void *tenure_allocate(size_t bytes, CUstream stream)
 {
@@ -103,7 +103,7 @@ void bench_counts_add(bench_counts *sum, const bench_counts *before, const bench
     sum->live_bytes = after->live_bytes;
 }
 
-/* ---- the driver's pool --------------------------------------------------------------------- */
+/* ---- the driver's pool ---------------------------------------------------------------------- */
 
 static void *pool_allocate(size_t bytes, CUstream stream)
 {
@@ -156,7 +156,7 @@ static int pool_open(char *error, size_t error_bytes)
     return -1;
 }
 
-/* ---- PyTorch ------------------------------------------------------------------------------- */
+/* ---- PyTorch -------------------------------------------------------------------------------- */
 
 static void *torch_allocate(size_t bytes, CUstream stream)
 {
@@ -227,7 +227,7 @@ const bench_torch_uses *bench_allocators_torch_uses(void)
     return bench.torch_library ? &bench.torch_uses : NULL;
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------ */
 
 int bench_allocators_open(bench_setup *setup, const char *torch_plugin, char *error,
                           size_t error_bytes)

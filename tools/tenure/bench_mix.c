@@ -147,10 +147,9 @@ static int mix_run(bench_worker *self)
         return mix_sample(self, kind);
     for (uint64_t done = 0; done < self->ops; done += BENCH_BATCH) {
         uint64_t before = clock_now_ns();
-        for (int i = 0; i < BENCH_BATCH; i++) {
+        for (int i = 0; i < BENCH_BATCH; i++)
             if (operation(self, kind, live) != 0)
                 return -1;
-        }
         uint64_t now = clock_now_ns();
         histogram_add(&self->batches, now - before);
         if (time_check(self, self->started_ns, now, done) != 0)
@@ -163,10 +162,9 @@ static int mix_run(bench_worker *self)
 
 static void mix_finish(bench_worker *self)
 {
-    for (size_t i = 0; i < self->job->row->live; i++) {
+    for (size_t i = 0; i < self->job->row->live; i++)
         if (self->blocks[i] && self->allocator->release(self->blocks[i], self->stream) != 0)
             bench_worker_fail(self);
-    }
 }
 
 /* Most bytes that live blocks may take together. */

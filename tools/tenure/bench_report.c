@@ -78,7 +78,7 @@ static double ratio_to_tenure(const bench_row *row, const bench_cell *cell)
     return bench_cell_median_ns(cell) / bench_cell_median_ns(tenure);
 }
 
-/* ---- tables -------------------------------------------------------------------------------- */
+/* ---- tables --------------------------------------------------------------------------------- */
 
 /* How a benchmark is shown. Those of other streams' uses have a table of their own. */
 typedef struct bench_group {
@@ -333,7 +333,7 @@ void bench_tables(const bench_setup *setup, const bench_row *rows, size_t count,
     }
 }
 
-/* ---- JSON and CSV -------------------------------------------------------------------------- */
+/* ---- JSON and CSV --------------------------------------------------------------------------- */
 
 /* The quantiles of single operations, in the order of the CSV's columns. */
 enum { SAMPLE_NUMBERS = 4 };
@@ -417,18 +417,16 @@ static void csv_row(const bench_setup *setup, const bench_row *row, size_t index
         fprintf(file, ",%.4f,%.3f", bench_cell_median_mops(cell), ratio_to_tenure(row, cell));
     }
     fprintf(file, ",%" PRIu64 ",%" PRIu64, cell->checksum, cell->samples.total);
-    for (int k = 0; k < SAMPLE_NUMBERS; k++) {
+    for (int k = 0; k < SAMPLE_NUMBERS; k++)
         if (cell->failed || cell->samples.total == 0)
             fputc(',', file);
         else
             fprintf(file, ",%.0f", sample_number(cell, k));
-    }
-    for (int k = 0; k < COUNT_NUMBERS; k++) {
+    for (int k = 0; k < COUNT_NUMBERS; k++)
         if (count_is_known(cell, k))
             fprintf(file, ",%" PRIu64, count_number(cell, k));
         else
             fputc(',', file);
-    }
     if (cell_reserved(cell) > 0)
         fprintf(file, ",%.4f\n", cell_reserved(cell));
     else
@@ -451,10 +449,9 @@ int bench_csv(const bench_setup *setup, const bench_row *rows, size_t count, con
             command, TNR_COMMIT, active->simulated ? "simulated: " : "", active->device_info.name,
             active->version / 1000, active->version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN),
             setup->clock_ns);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < bench_cells_count(setup, &rows[i]); k++)
             csv_row(setup, &rows[i], k, file);
-    }
     int failed = ferror(file);
     return fclose(file) != 0 || failed ? -1 : 0;
 }

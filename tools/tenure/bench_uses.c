@@ -416,12 +416,11 @@ void bench_uses_table(const bench_row *rows, size_t count, FILE *file)
             int is_void = cell->failed || cell->rounds == 0;
             double values[] = {bench_cell_median_ns(cell), bench_cell_min_ns(cell),
                                bench_cell_p99_ns(cell)};
-            for (int k = 0; k < (column == USES_TENURE ? 3 : 1); k++) {
+            for (int k = 0; k < (column == USES_TENURE ? 3 : 1); k++)
                 if (is_void)
                     table_cell(&out, "%s", cell->failed ? "failed" : "-");
                 else
                     table_cell(&out, "%.1f", values[k]);
-            }
         }
     }
     fputs("\nBlocks of 4 KiB that a second stream uses\n", file);

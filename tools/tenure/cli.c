@@ -60,10 +60,9 @@ static const cli_option *option_find(const cli_syntax *syntax, const char *argum
     char *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     *value = equals ? equals + 1 : NULL;
-    for (const cli_option *option = syntax->options; option->name; option++) {
+    for (const cli_option *option = syntax->options; option->name; option++)
         if (strlen(option->name) == length && strncmp(option->name, name, length) == 0)
             return option;
-    }
     return NULL;
 }
 

@@ -125,10 +125,9 @@ static void text_print(void)
 static int key_exists(void)
 {
     tnr_setting_info info;
-    for (size_t i = 0; setting_next(i, &info); i++) {
+    for (size_t i = 0; setting_next(i, &info); i++)
         if (is_wanted(&info))
             return 1;
-    }
     return 0;
 }
 

@@ -64,7 +64,7 @@ typedef struct findings {
     exit_code code;
 } findings;
 
-/* ---- finding out --------------------------------------------------------------------------- */
+/* ---- finding out ---------------------------------------------------------------------------- */
 
 static const char remedy_driver[] =
     "Install NVIDIA's driver: on Debian or Ubuntu the package nvidia-driver (or \"sudo "
@@ -164,7 +164,7 @@ static exit_code findings_collect(findings *all)
     return EXIT_CODE_OK;
 }
 
-/* ---- showing ------------------------------------------------------------------------------- */
+/* ---- showing -------------------------------------------------------------------------------- */
 
 static const char *how_chosen(const session_choice *choice)
 {

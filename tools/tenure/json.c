@@ -33,10 +33,9 @@ static int utf8_length(const unsigned char *at)
         length = 4;
     else
         return 0;
-    for (int i = 1; i < length; i++) {
+    for (int i = 1; i < length; i++)
         if ((at[i] & 0xc0) != 0x80)
             return 0;
-    }
     return length;
 }
 

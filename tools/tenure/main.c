@@ -64,10 +64,9 @@ static void help_print(FILE *file)
 
 static const command *command_find(const char *name)
 {
-    for (size_t i = 0; i < COMMANDS_COUNT; i++) {
+    for (size_t i = 0; i < COMMANDS_COUNT; i++)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
-    }
     return NULL;
 }
 

@@ -15,10 +15,9 @@
 
 static const recorded_figures *recorded_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof(recorded_table) / sizeof(recorded_table[0]); i++) {
+    for (size_t i = 0; i < sizeof(recorded_table) / sizeof(recorded_table[0]); i++)
         if (strcmp(recorded_table[i].trace, name) == 0)
             return &recorded_table[i];
-    }
     return NULL;
 }
 
@@ -35,7 +34,7 @@ static uint64_t sum(const uint64_t *values, size_t count)
     return total;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------- */
+/* ---- JSON ----------------------------------------------------------------------------------- */
 
 static void driver_json(json_writer *json, const tnr_stats *stats)
 {
@@ -119,7 +118,7 @@ void replay_json(const replay_result *result, const session *active, const char 
     json_end(&json);
 }
 
-/* ---- tables -------------------------------------------------------------------------------- */
+/* ---- tables --------------------------------------------------------------------------------- */
 
 static void headings(table *rows, const char *const *texts)
 {

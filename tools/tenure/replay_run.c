@@ -188,10 +188,9 @@ static int loop_run(replay *run, long loop)
         if (i % PROGRESS_EVERY == 0)
             progress_update(&run->bar, done_before + i);
     }
-    for (size_t slot = 0; slot < source->slots_count; slot++) {
+    for (size_t slot = 0; slot < source->slots_count; slot++)
         if (run->blocks[slot].address && block_free(run, &run->blocks[slot]) != 0)
             return -1;
-    }
     return 0;
 }
 

@@ -11,7 +11,7 @@
 
 static const char cuda_library[] = "libcuda.so.1";
 
-/* ---- choosing ------------------------------------------------------------------------------ */
+/* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Where the simulated device lies, seen from the folder of the command: where it is installed
  * (TENURE_SIMULATED_DIR comes from the build), in the build tree, and beside the command. */
@@ -81,7 +81,7 @@ exit_code session_choose(session_choice *choice, const char *driver, char *error
     return EXIT_CODE_OK;
 }
 
-/* ---- starting ------------------------------------------------------------------------------ */
+/* ---- starting ------------------------------------------------------------------------------- */
 
 /* Copies the library's sentence. A library that has none would be a bug; say so. */
 static exit_code library_failed(tnr_status status, char *error, size_t error_bytes)
@@ -191,7 +191,7 @@ const char *session_describe(const session *active, char *buffer, size_t bytes)
     return buffer;
 }
 
-/* ---- streams ------------------------------------------------------------------------------- */
+/* ---- streams -------------------------------------------------------------------------------- */
 
 exit_code session_streams_create(session *active, CUstream *streams, size_t count, char *error,
                                  size_t error_bytes)

@@ -59,10 +59,9 @@ int command_snapshot(int argc, char **argv)
         help_print(stdout);
         return EXIT_CODE_OK;
     }
-    for (size_t i = 0; i < SUBCOMMANDS_COUNT; i++) {
+    for (size_t i = 0; i < SUBCOMMANDS_COUNT; i++)
         if (strcmp(argv[0], subcommands[i].name) == 0)
             return subcommands[i].run(argc - 1, argv + 1);
-    }
     fprintf(stderr, "tenure snapshot: there is no command \"%s\". Try `tenure snapshot --help`.\n",
             argv[0]);
     return EXIT_CODE_BAD_INPUT;

@@ -149,17 +149,16 @@ static void scatter_print(const summary *all)
 {
     const scatter *free = &all->free;
     char a[32], b[32];
-    if (free->free_bytes == 0) {
+    if (free->free_bytes == 0)
         printf("\nNothing of it is free: a new request needs new memory.\n");
-    } else if (free->runs_count == 1) {
+    else if (free->runs_count == 1)
         printf("\n%s are free, in one piece.\n", format_bytes_binary(free->free_bytes, a));
-    } else {
+    else
         printf("\n%s are free, in %" PRIu64
                " pieces; the largest is %s. A larger request needs new "
                "memory.\n",
                format_bytes_binary(free->free_bytes, a), free->runs_count,
                format_bytes_binary(free->largest_run_bytes, b));
-    }
     if (free->idle_segments_bytes > 0)
         printf("%s of that could go back to the device: %" PRIu64 " whole segment%s with nothing "
                "in use.\n",
@@ -352,10 +351,9 @@ static void json_print(const summary *all)
 
 static int summary_make(summary *all)
 {
-    for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++) {
+    for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++)
         if (holders_find(all->in, (holder_kind)kind, &all->by[kind]) != 0)
             return -1;
-    }
     for (size_t i = 0; i < all->by[HOLDER_POOL].count; i++) {
         const holder *one = MODEL_AT(all->by[HOLDER_POOL], holder, i);
         all->live_bytes += one->live_bytes;

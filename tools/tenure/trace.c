@@ -19,7 +19,7 @@
 
 #include <tenure/alloc.h>
 
-/* ---- the reader's state -------------------------------------------------------------------- */
+/* ---- the reader's state --------------------------------------------------------------------- */
 
 #define SLOT_NONE UINT32_MAX /* the id is known, but not live */
 
@@ -77,7 +77,7 @@ __attribute__((format(printf, 2, 3))) static int fail(reader *in, const char *fo
     return -1;
 }
 
-/* ---- lines --------------------------------------------------------------------------------- */
+/* ---- lines ---------------------------------------------------------------------------------- */
 
 /* Fills the buffer. Returns 1 if there is something in it, 0 at the end, -1 on a bad file. */
 static int buffer_fill(reader *in)
@@ -137,7 +137,7 @@ static int line_read(reader *in, char line[TRACE_LINE_BYTES_MAX + 1])
     return 1;
 }
 
-/* ---- fields -------------------------------------------------------------------------------- */
+/* ---- fields --------------------------------------------------------------------------------- */
 
 /* Reads one unsigned decimal number that fills the text. */
 static int number_parse(reader *in, const char *text, const char *what, uint64_t *value)
@@ -189,7 +189,7 @@ static int fields_parse(reader *in, char *line, fields *result)
     return 0;
 }
 
-/* ---- ids and streams ----------------------------------------------------------------------- */
+/* ---- ids and streams ------------------------------------------------------------------------ */
 
 /* Mixes all bits of an id, because ids are often addresses with the same low bits. */
 static size_t id_hash(uint64_t id)
@@ -215,10 +215,9 @@ static int ids_grow(reader *in)
         return fail(in, "no host memory for the ids of this trace");
     for (size_t i = 0; i < capacity; i++)
         ids[i].id = ID_EMPTY;
-    for (size_t i = 0; i < in->ids_capacity; i++) {
+    for (size_t i = 0; i < in->ids_capacity; i++)
         if (in->ids[i].id != ID_EMPTY)
             *id_place(ids, capacity, in->ids[i].id) = in->ids[i];
-    }
     free(in->ids);
     in->ids = ids;
     in->ids_capacity = capacity;
@@ -243,7 +242,7 @@ static int stream_index(reader *in, uint64_t number, uint16_t *index)
     return 0;
 }
 
-/* ---- meaning ------------------------------------------------------------------------------- */
+/* ---- meaning -------------------------------------------------------------------------------- */
 
 /* Appends one operation. */
 static int op_append(reader *in, trace_op op)

@@ -49,8 +49,7 @@ static routing *routings; /* of mutex; the latest first */
 /* Its length; written under the mutex. */
 static atomic_uint routings_count;
 
-/* ---- pools ------------------------------------------------------------------------------------
- * */
+/* ---- pools ---------------------------------------------------------------------------------- */
 
 static torch_pool *pool_find(int device, tenure_torch_id id)
 {
@@ -132,8 +131,7 @@ unsigned tenure_torch_pools(void)
     return count;
 }
 
-/* ---- routings ---------------------------------------------------------------------------------
- * */
+/* ---- routings ------------------------------------------------------------------------------- */
 
 /* Begins a routing; `filter` may be null. */
 static tnr_status routing_begin(int device, tenure_torch_id id, const tenure_torch_filter *filter,
@@ -233,8 +231,7 @@ int torch_pool_of(int device, tnr_stream stream, tnr_pool *pool)
     return found;
 }
 
-/* ---- PyTorch's calls --------------------------------------------------------------------------
- * */
+/* ---- PyTorch's calls ------------------------------------------------------------------------ */
 
 void tenure_torch_pool_begin(int device, tenure_torch_id id, const tenure_torch_filter *filter)
 {

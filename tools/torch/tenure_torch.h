@@ -27,7 +27,7 @@ typedef struct tenure_torch_id {
     unsigned long long first, second;
 } tenure_torch_id;
 
-/* ---- memory.c: the allocator ----------------------------------------------------------------- */
+/* ---- memory.c: the allocator ---------------------------------------------------------------- */
 
 TNR_TORCH_API void *tenure_torch_malloc(size_t bytes, int device, tnr_stream stream);
 /* Ordered on the stream that the block was allocated on, which is what PyTorch passes here. */
@@ -42,7 +42,7 @@ TNR_TORCH_API void tenure_torch_memory_fraction(double fraction, int device);
 /* The start of the block that contains `ptr`, and its bytes; `ptr` itself if it is not ours. */
 TNR_TORCH_API void *tenure_torch_base_alloc(void *ptr, size_t *bytes);
 
-/* ---- memory.c: failures ---------------------------------------------------------------------- */
+/* ---- memory.c: failures --------------------------------------------------------------------- */
 
 /* Throws `text` as a C++ exception and does not return; the signature is c10's own. */
 typedef void (*tenure_torch_raise)(const char *function, const char *file, uint32_t line,
@@ -92,7 +92,7 @@ TNR_TORCH_API void tenure_torch_segment_free(void *ptr, size_t bytes, int device
 TNR_TORCH_API int tenure_torch_segment_options(size_t limit_bytes, size_t release_threshold_bytes,
                                                int handle_type, int gpu_direct_rdma);
 
-/* ---- between the files ----------------------------------------------------------------------- */
+/* ---- between the files ---------------------------------------------------------------------- */
 
 /* A call failed with `status`: counts it and raises or prints tnr_last_error(). */
 void torch_failed(const char *call, tnr_status status);

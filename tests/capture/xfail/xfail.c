@@ -48,7 +48,7 @@ static void launch_raw(const recorded *graph, tnr_stream stream)
     assert_int_equal(cuGraphLaunch(graph->exec, stream), CUDA_SUCCESS);
 }
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* ---- cases ---------------------------------------------------------------------------------- */
 
 static void launched_by_hand(int right)
 {
@@ -184,7 +184,7 @@ static const struct xfail_case cases[] = {
 };
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
-/* ---- the judge ------------------------------------------------------------------------------- */
+/* ---- the judge ------------------------------------------------------------------------------ */
 
 /* 1 if the device reported what the case, or its corrected version, must give. */
 static int judge(const struct xfail_case *one, int right)

@@ -43,7 +43,7 @@ static CUresult start(void)
         return result(code == CUDA_SUCCESS ? (call) : code);                                       \
     } while (0)
 
-/* ---- devices and errors ---------------------------------------------------------------------- */
+/* ---- devices and errors --------------------------------------------------------------------- */
 
 cudaError_t cudaGetDevice(int *device)
 {
@@ -99,7 +99,7 @@ const char *cudaGetErrorString(cudaError_t error)
                : "an unknown error";
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **address, size_t bytes)
 {
@@ -169,7 +169,7 @@ cudaError_t cudaMemsetAsync(void *address, int value, size_t bytes, cudaStream_t
     FORWARD(cuMemsetD8Async((CUdeviceptr)address, (unsigned char)value, bytes, stream));
 }
 
-/* ---- streams --------------------------------------------------------------------------------- */
+/* ---- streams -------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
 {
@@ -230,7 +230,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
     return result(code);
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
@@ -265,7 +265,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     FORWARD(cuEventDestroy(event));
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------- */
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
                                           unsigned long long flags)

@@ -52,7 +52,7 @@ void step_input_fill(step_run *run, CUdeviceptr input, CUstream stream)
             "writing the input");
 }
 
-/* ---- the step -------------------------------------------------------------------------------- */
+/* ---- the step ------------------------------------------------------------------------------- */
 
 /* What one stream does in one round: a block is written by a kernel and checked by one, another
  * takes part of it, part of the shared block and some constant, and goes into the stream's part of
@@ -120,7 +120,7 @@ uint64_t step_reference(step_run *run, CUdeviceptr input, CUdeviceptr output, ui
     return step_checksum(run, output, run->streams[0]);
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------- */
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 step_graph step_capture(step_run *run, tnr_pool pool, CUdeviceptr input, CUdeviceptr output,
                         uint64_t seed)
@@ -161,7 +161,7 @@ tnr_graph_info step_graph_info(step_run *run, const step_graph *graph)
     return info;
 }
 
-/* ---- contents -------------------------------------------------------------------------------- */
+/* ---- contents ------------------------------------------------------------------------------- */
 
 /* FNV-1a by words of eight bytes. */
 uint64_t step_checksum(step_run *run, CUdeviceptr from, CUstream stream)

@@ -41,7 +41,7 @@ typedef struct experiments {
     uint64_t (*sim_run)(uint64_t);   /* of the simulated device; null on a GPU */
 } experiments;
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------- */
 
 static void check_output(experiments *all, int number, uint64_t sum, const char *when)
 {
@@ -117,7 +117,7 @@ static void outcome_print(experiments *all, const char *name, int output, const 
     fflush(stdout);
 }
 
-/* ---- 1: replay ------------------------------------------------------------------------------- */
+/* ---- 1: replay ------------------------------------------------------------------------------ */
 
 static void replays_run(experiments *all, const step_graph *graph, int count)
 {
@@ -154,7 +154,7 @@ static void replay(experiments *all)
     outcome_print(all, "replay", 0, detail);
 }
 
-/* ---- 2: graphs on one pool ------------------------------------------------------------------- */
+/* ---- 2: graphs on one pool ------------------------------------------------------------------ */
 
 static void graphs_share(experiments *all, const char *name, int count, int rounds)
 {
@@ -205,7 +205,7 @@ static void interleaved(experiments *all)
     graphs_share(all, "interleaved", 3, all->replays / 20 + 2);
 }
 
-/* ---- 3: fork and join ------------------------------------------------------------------------ */
+/* ---- 3: fork and join ----------------------------------------------------------------------- */
 
 static void fork_join(experiments *all)
 {
@@ -234,7 +234,7 @@ static void fork_join(experiments *all)
     outcome_print(all, "fork_join", 0, detail);
 }
 
-/* ---- 4: captures that fail ------------------------------------------------------------------- */
+/* ---- 4: captures that fail ------------------------------------------------------------------ */
 
 /* Half of a step, then something goes wrong. */
 static void failure_run(experiments *all, int how)
@@ -286,7 +286,7 @@ static void failure(experiments *all)
     outcome_print(all, "failure", 0, "spoilt, unjoined and aborted captures gave everything back");
 }
 
-/* ---- 5: freed outside ------------------------------------------------------------------------ */
+/* ---- 5: freed outside ----------------------------------------------------------------------- */
 
 /* Allocates blocks of the input's size on its stream, writes rubbish to each, and frees them again:
  * until one of them meets the input, or nothing that was free before is left. 1 if one met it. */
@@ -338,7 +338,7 @@ static void outside(experiments *all)
     outcome_print(all, "outside", 0, "the input was freed, kept, and handed out after the end");
 }
 
-/* ---- 6: destroyed while it runs -------------------------------------------------------------- */
+/* ---- 6: destroyed while it runs ------------------------------------------------------------- */
 
 static void destroyed(experiments *all)
 {
@@ -367,7 +367,7 @@ static void destroyed(experiments *all)
     outcome_print(all, "destroyed", 0, "the launch ran to its end, and then the pool ended");
 }
 
-/* ---- main ------------------------------------------------------------------------------------ */
+/* ---- main ----------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

@@ -89,7 +89,7 @@ static uint32_t below(capture *self, uint32_t bound)
     return (uint32_t)(self->random >> 32) % bound;
 }
 
-/* ---- the model and the calls, side by side --------------------------------------------------- */
+/* ---- the model and the calls, side by side -------------------------------------------------- */
 
 static void wait_for(capture *self, int to, int from)
 {
@@ -196,7 +196,7 @@ static void streams_join(capture *self)
         wait_for(self, s, 0);
 }
 
-/* ---- a capture ------------------------------------------------------------------------------- */
+/* ---- a capture ------------------------------------------------------------------------------ */
 
 static step_graph steps_capture(capture *self)
 {
@@ -278,7 +278,7 @@ static outcome capture_measure(step_run *run, const workload *load, int steps, i
     return result;
 }
 
-/* ---- main ------------------------------------------------------------------------------------ */
+/* ---- main ----------------------------------------------------------------------------------- */
 
 /* The bound is compared with what can be found by hand: two at once, then one that both precede. */
 static void bound_check(program *self)

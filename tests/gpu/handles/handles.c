@@ -292,7 +292,7 @@ static const call calls[] = {
     {"cuGraphRetainUserObject", GRAPH, retain_for, CUDA_SUCCESS},
     {"cuGraphLaunch", EXEC, launch_of, CUDA_SUCCESS},
 };
-enum { CALLS = sizeof calls / sizeof calls[0] };
+enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
 
 /* ---- one cell ------------------------------------------------------------------------------- */
 
@@ -331,7 +331,7 @@ static void attempt_main(const void *argument)
 typedef struct cell {
     CUresult result;
     int signal;
-    bool hung;
+    int hung;
 } cell;
 
 static cell cells[CALLS][VALUES];
@@ -343,7 +343,7 @@ static int cell_find(const char *driver, size_t at, value which, CUresult *share
     const attempt self = {driver, &calls[at], which, shared};
     char name[96];
     *shared = CUDA_ERROR_UNKNOWN;
-    snprintf(name, sizeof name, "%s of %s", calls[at].name, value_names[which]);
+    snprintf(name, sizeof(name), "%s of %s", calls[at].name, value_names[which]);
     if (!child_run(name, attempt_main, &self, LIMIT_S, &end)) {
         perror("handles: fork");
         return 2;
@@ -369,11 +369,11 @@ static const char *cell_text(const cell *of)
     if (of->hung)
         return "hangs";
     if (of->signal != 0) {
-        snprintf(text, sizeof text, "SIG%s", sigabbrev_np(of->signal));
+        snprintf(text, sizeof(text), "SIG%s", sigabbrev_np(of->signal));
         return text;
     }
     if (cu.GetErrorName(of->result, &name) != CUDA_SUCCESS || name == NULL) {
-        snprintf(text, sizeof text, "%d", (int)of->result);
+        snprintf(text, sizeof(text), "%d", (int)of->result);
         return text;
     }
     return strncmp(name, "CUDA_", 5) == 0 ? name + 5 : name;
@@ -431,7 +431,7 @@ int main(int argc, char **argv)
         }
     }
     CUresult *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 2;
     child_watch();

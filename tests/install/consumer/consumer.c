@@ -31,7 +31,7 @@ int main(void)
         fprintf(stderr, "the block is another: %p, %zu\n", block.base, block.bytes_requested);
         return 1;
     }
-    tnr_driver_info driver = {.struct_bytes = sizeof driver};
+    tnr_driver_info driver = {.struct_bytes = sizeof(driver)};
     if (tnr_driver_get(&driver) != TNR_OK)
         return failed("tnr_driver_get");
     const char *where = driver.simulated ? "the simulated device" : "a GPU";

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* ---- Kernels -------------------------------------------------------------------------------- */
+/* ---- kernels -------------------------------------------------------------------------------- */
 
 /* One range of memory that an operation touches. */
 typedef struct simcuda_access {
@@ -32,70 +32,56 @@ typedef struct simcuda_access {
     int is_write;        /* 0 for a read, anything else for a write */
 } simcuda_access;
 
-/*
- * Does a kernel's work on the host. params[i] points at a copy of the i-th parameter, taken at
+/* Does a kernel's work on the host. params[i] points at a copy of the i-th parameter, taken at
  * launch. Device addresses can be dereferenced directly: simulated memory really lies there.
- * Runs without the simulation's lock; cu* calls made inside give CUDA_ERROR_NOT_PERMITTED.
- */
+ * Runs without the simulation's lock; cu* calls made inside give CUDA_ERROR_NOT_PERMITTED. */
 typedef void (*simcuda_kernel_run)(void *const *params);
 
-/*
- * Says what a launch with these parameters will touch: writes up to capacity entries to out and
+/* Says what a launch with these parameters will touch: writes up to capacity entries to out and
  * returns how many there are (a larger return value makes the simulation ask again with room
- * enough). Called at launch, with the simulation locked: it must not call cu* or simcuda_*.
- */
+ * enough). Called at launch, with the simulation locked: it must not call cu* or simcuda_*. */
 typedef size_t (*simcuda_kernel_accesses)(void *const *params, simcuda_access *out,
                                           size_t capacity);
 
-/*
- * Where a kernel function finds the memory at a device address: there, or with TENURE_SIM_VIEW=1 in
+/* Where a kernel function finds the memory at a device address: there, or with TENURE_SIM_VIEW=1 in
  * the simulation's view of it, for as long as it stays mapped. In one piece to the next multiple of
- * the granularity; null if nothing is mapped at a reserved address.
- */
+ * the granularity; null if nothing is mapped at a reserved address. */
 void *simcuda_memory_at(CUdeviceptr address);
 
-/*
- * Makes a host function available as a kernel: cuModuleLoadData (any image) followed by
+/* Makes a host function available as a kernel: cuModuleLoadData (any image) followed by
  * cuModuleGetFunction(name) finds it. Names are copied; a second registration of a name replaces
  * the first for modules loaded later. Registrations survive simcuda_reset.
  * accesses may be null: then nothing is checked, and a bad address faults in run.
- * Returns 0; -1 if name or run is null, a size is 0, or memory is short.
- */
+ * Returns 0; -1 if name or run is null, a size is 0, or memory is short. */
 int simcuda_kernel_register(const char *name, size_t param_count, const size_t *param_bytes,
                             simcuda_kernel_run run, simcuda_kernel_accesses accesses);
 
-/* ---- Counting calls ------------------------------------------------------------------------- */
+/* ---- counting calls ------------------------------------------------------------------------- */
 
-/*
- * How often an entry point was entered since cuInit's state was last reset, whatever the outcome.
+/* How often an entry point was entered since cuInit's state was last reset, whatever the outcome.
  * The name may be with or without ABI suffix ("cuMemFree" counts every form of it, "cuMemFree_v2"
- * that form). Unknown names give 0.
- */
+ * that form). Unknown names give 0. */
 uint64_t simcuda_calls(const char *entry_point);
 uint64_t simcuda_calls_total(void);
 void simcuda_calls_reset(void);
 
-/*
- * What those calls would have cost on an H200, in nanoseconds, by a table of measurements
+/* What those calls would have cost on an H200, in nanoseconds, by a table of measurements
  * (tools/simcuda/cost.def): modelled, not measured, and no time that anybody spent here. Mappings
  * count by size, each of them, whatever the number of calls. "*" is the sum over all entry points.
- * simcuda_calls_reset sets it to 0.
- */
+ * simcuda_calls_reset sets it to 0. */
 uint64_t simcuda_modelled_ns(const char *entry_point_or_star);
 
-/* ---- Injected failures ---------------------------------------------------------------------- */
+/* ---- injected failures ---------------------------------------------------------------------- */
 
-/*
- * Makes the nth call (1 is the next one) of an entry point fail with error, having done nothing.
+/* Makes the nth call (1 is the next one) of an entry point fail with error, having done nothing.
  * "*" is any entry point except the error-name queries. With sticky != 0 every later call fails
- * too. Rules add up, at most 32 of them; the first that applies decides the error.
- */
+ * too. Rules add up, at most 32 of them; the first that applies decides the error. */
 void simcuda_fail(const char *entry_point_or_star, uint64_t nth, int sticky, CUresult error);
 void simcuda_fail_clear(void);
 int simcuda_has(const char *entry_point); /* 1 if there is such an entry point */
 uint64_t simcuda_fail_hits(void); /* calls that were made to fail since the last reset or clear */
 
-/* ---- What is alive -------------------------------------------------------------------------- */
+/* ---- what is alive -------------------------------------------------------------------------- */
 
 typedef struct simcuda_live {
     uint64_t handles;            /* physical handles whose memory is still held */
@@ -121,31 +107,26 @@ typedef struct simcuda_live {
     uint64_t used_bytes;         /* device memory in use, as cuMemGetInfo sees it */
 } simcuda_live;
 
-/*
- * Fills *live for one device, or for all of them together with device -1. Reservations and pinned
+/* Fills *live for one device, or for all of them together with device -1. Reservations and pinned
  * memory belong to the device of the context they were made in. Returns 0; -1 for a device that
- * does not exist or a null pointer. Before cuInit everything is 0.
- */
+ * does not exist or a null pointer. Before cuInit everything is 0. */
 int simcuda_live_get(int device, simcuda_live *live);
 
 /* How many mappings the process has, from /proc/self/maps; the kernel refuses at about 65,530. */
 uint64_t simcuda_linux_mappings(void);
 
-/* ---- Violations ----------------------------------------------------------------------------- */
+/* ---- violations ----------------------------------------------------------------------------- */
 
-/*
- * A violation is a use of the driver that is wrong though the driver may not say so: unmapping
+/* A violation is a use of the driver that is wrong though the driver may not say so: unmapping
  * under queued work, touching memory that is not there, releasing twice, using a destroyed handle.
- * Each is counted and printed; TENURE_SIM_STRICT=abort stops the program at the first.
- */
+ * Each is counted and printed; TENURE_SIM_STRICT=abort stops the program at the first. */
 uint64_t simcuda_violations(void);
 const char *simcuda_violation_last(void); /* "" if none; valid in this thread until its next call */
 void simcuda_violations_clear(void);
 
-/* ---- Races ---------------------------------------------------------------------------------- */
+/* ---- races ---------------------------------------------------------------------------------- */
 
-/*
- * With the race detector on, two operations that touch the same bytes, at least one of them
+/* With the race detector on, two operations that touch the same bytes, at least one of them
  * writing, with nothing that orders them, are reported, whatever the schedule happened to be. So is
  * an operation on memory whose owner is gone. TENURE_SIM_RACES=1 turns it on with cuInit.
  *
@@ -156,8 +137,7 @@ void simcuda_violations_clear(void);
  *
  * Races are found when the operations run, so a program looks at the counts after synchronising;
  * ownership is checked when an operation is queued. What the host itself does to memory is not
- * seen. Bytes are physical: two mappings of one handle are the same memory.
- */
+ * seen. Bytes are physical: two mappings of one handle are the same memory. */
 
 typedef enum simcuda_report_kind {
     SIMCUDA_RACE,           /* two operations without order, one of them a write */
@@ -169,10 +149,8 @@ typedef enum simcuda_report_kind {
     SIMCUDA_REPORT_KINDS
 } simcuda_report_kind;
 
-/*
- * One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered
- * from 1 in the order in which they were added to it, those of a child graph in theirs.
- */
+/* One side of a report. Texts are valid during the callback only. Nodes of a graph are numbered
+ * from 1 in the order in which they were added to it, those of a child graph in theirs. */
 typedef struct simcuda_touch {
     const char *what;  /* entry point: "cuMemsetD8Async", "simcuda_owner_end"; null: no such side */
     const char *label; /* what simcuda_origin said at the call, or "" */
@@ -196,19 +174,15 @@ typedef struct simcuda_report {
 /* Called with the simulation locked: it must not call cu* or simcuda_*. */
 typedef void (*simcuda_report_function)(const simcuda_report *report, void *data);
 
-/*
- * Turns the detector on or off; what was decided before cuInit goes before the environment. Returns
+/* Turns the detector on or off; what was decided before cuInit goes before the environment. Returns
  * -1, having done nothing, while operations are queued. After simcuda_reset the environment
- * decides.
- */
+ * decides. */
 int simcuda_races_enable(int on);
 int simcuda_races_enabled(void);
 
-/*
- * Names what this thread is doing ("step 12: free"): operations that it queues carry the text (63
+/* Names what this thread is doing ("step 12: free"): operations that it queues carry the text (63
  * characters of it) into reports, until the next call. Null or "" ends it. Cheap if nothing
- * changes.
- */
+ * changes. */
 void simcuda_origin(const char *label);
 
 uint64_t simcuda_races(void); /* reports of all kinds since the last clear or reset */
@@ -219,44 +193,36 @@ void simcuda_races_clear(void);      /* counts only: what memory remembers stays
 /* Reports go to the function instead of stderr, until null is given or the next reset. */
 void simcuda_races_callback(simcuda_report_function function, void *data);
 
-/*
- * Ownership. begin: the bytes belong to a block from now on, in the order in which the host makes
+/* Ownership. begin: the bytes belong to a block from now on, in the order in which the host makes
  * its calls. end: its owner freed it; whatever is queued afterwards and touches any of it is a use
  * after free, until the bytes are owned again. An operation that begins in a block must end in it.
  * Memory that was never owned may be touched freely, unless it is tracked.
  * Return 0; -1 for an empty range, short memory, or an end where no block begins. With the detector
- * off they do nothing and return 0.
- */
+ * off they do nothing and return 0. */
 int simcuda_owner_begin(CUdeviceptr address, size_t bytes, const char *label);
 int simcuda_owner_end(CUdeviceptr address);
 int simcuda_owner_track(CUdeviceptr address, size_t bytes, int on);
 
-/*
- * Between pause(1) and pause(0) what this thread queues is not checked against owners: for an
- * allocator's own work on whole chunks, such as filling freed blocks or putting pools to sleep.
- */
+/* Between pause(1) and pause(0) what this thread queues is not checked against owners: for an
+ * allocator's own work on whole chunks, such as filling freed blocks or putting pools to sleep. */
 void simcuda_owner_pause(int paused);
 
-/* ---- Time ----------------------------------------------------------------------------------- */
+/* ---- time ----------------------------------------------------------------------------------- */
 
-/*
- * Runs up to max_ops queued operations that are able to run, chosen by the schedule, and returns
+/* Runs up to max_ops queued operations that are able to run, chosen by the schedule, and returns
  * how many ran. UINT64_MAX runs everything that can run. In `threads` mode the workers do the
- * running: these only wait until nothing more can run, and return 0.
- */
+ * running: these only wait until nothing more can run, and return 0. */
 uint64_t simcuda_run(uint64_t max_ops);
 uint64_t simcuda_run_stream(CUstream stream, uint64_t max_ops); /* this stream's own operations */
 uint64_t simcuda_pending(void);                                 /* queued and not finished */
 
-/* ---- Life ----------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
-/*
- * Back to the state before cuInit: drops queued work, frees everything, reads the environment
+/* Back to the state before cuInit: drops queued work, frees everything, reads the environment
  * again. Returns how many objects the program had left alive (references, mappings, reservations,
  * allocations, pinned blocks, events, streams, contexts, modules, graphs, executable graphs, user
  * objects). Destructors of user objects that have not run do not run. No other thread may be inside
- * the simulation.
- */
+ * the simulation. */
 int simcuda_reset(void);
 
 /* Plays the end of the process: from now on calls give CUDA_ERROR_DEINITIALIZED until a reset. */
