@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena/world_retired.h"
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"

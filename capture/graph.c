@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "arena/upper.h"
+#include "arena/world_retired.h"
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"

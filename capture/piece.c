@@ -5,8 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "array.h"
+#include "arena/count.h"
+#include "arena/run.h"
+#include "arena/serve.h"
 #include "arena/upper.h"
+#include "arena/world_retired.h"
+#include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "capture.h"

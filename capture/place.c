@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arena/count.h"
 #include "arena/upper.h"
+#include "arena/world_retired.h"
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"

@@ -22,6 +22,7 @@
 
 #include <stdio.h>
 
+#include "arena/count.h"
 #include "arena/note.h"
 #include "base/error.h"
 #include "base/host_memory.h"

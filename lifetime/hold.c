@@ -2,6 +2,8 @@
 /* Blocks that graphs and captures keep: see hold.h. */
 #include "hold.h"
 
+#include "arena/count.h"
+#include "arena/world_retired.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/ticks.h"

@@ -3,7 +3,10 @@
 #include "retire.h"
 
 #include "announce.h"
+#include "arena/count.h"
+#include "arena/free.h"
 #include "arena/note.h"
+#include "arena/world_retired.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/ticks.h"

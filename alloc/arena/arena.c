@@ -2,16 +2,12 @@
 /* Making and ending arenas, and what they are to a stream: see arena.h. */
 #include "arena/arena.h"
 
-#include "arena/count.h"
-#include "arena/note.h"
-#include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "device/device.h"
+#include "history/places.h"
 
-_Atomic(const tnri_upper *) tnri_upper_table;
-_Atomic(const tnri_captures *) tnri_captures_table;
 void (*_Atomic tnri_arena_copier)(tnri_arena *arena);
 
 TNRI_SELDOM void tnri_arena_copy_now(tnri_arena *arena)
@@ -60,7 +56,8 @@ void tnri_arena_dissolve(tnri_arena *arena)
 void tnri_arena_destroy(tnri_arena *arena)
 {
     tnri_stream *stream = atomic_load(&arena->stream);
-    tnri_note_arena_gone(arena);
+    tnri_arena_origin_over(arena);
+    tnri_origin_gone(arena->origin_last); /* it records nothing any more */
     if (stream != NULL)
         tnri_stream_drop(stream);
     /* One without addresses nobody finds, and it may be ended under the pool's lock. */
@@ -120,56 +117,13 @@ tnr_status tnri_arena_mark_other(tnri_arena *arena, tnri_event **event)
 void tnri_arena_pass_on(tnri_arena *arena, tnri_stream *stream)
 {
     tnri_assert_held(&arena->lock);
-    tnri_note_origin_over(arena);
+    tnri_arena_origin_over(arena);
     tnri_stream_hold(stream);
     tnri_stream_drop(atomic_exchange(&arena->stream, stream));
 }
 
-/* ---- freeing -------------------------------------------------------------------------------- */
-
-tnr_status tnri_free_refused(struct tnri_device *device, void *ptr)
+void tnri_arena_origin_over(tnri_arena *arena)
 {
-    uintptr_t address = (uintptr_t)ptr;
-    uintptr_t base = 0;
-    tnri_device_look_begin(device);
-    tnri_block *near = tnri_block_map_near(&device->space.map, address);
-    if (near != NULL) {
-        tnri_arena *arena = near->world->arena;
-        tnri_arena_enter(arena);
-        const tnri_block *containing = tnri_arena_containing(arena, address);
-        if (containing != NULL)
-            base = containing->base;
-        tnri_lock_release(&arena->lock);
-    }
-    tnri_device_look_end(device);
-    if (base == 0)
-        return tnri_error(TNR_ERR_NOT_LIVE,
-                          "%p is not a live block of device %d: it was freed before, or never "
-                          "handed out. Nothing was changed.",
-                          ptr, device->index);
-    return tnri_error(TNR_ERR_INTERIOR_POINTER,
-                      "%p lies %zu bytes inside the block at %p. Free the block's start. Nothing "
-                      "was changed.",
-                      ptr, (size_t)(address - base), (void *)base);
-}
-
-int tnri_arena_free_bare(tnri_arena *arena, uintptr_t address)
-{
-    tnri_assert_held(&arena->lock);
-    if (!arena->growable.is_bare || arena->growable.base != address)
-        return 0;
-    arena->growable.is_bare = 0;
-    tnri_arena_count_bare(arena, 1);
-    return 1;
-}
-
-void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
-{
-    tnri_arena_enter(arena);
-    tnri_assert(block->state == TNRI_RETIRED);
-    block->uses = NULL;
-    arena->freed_because[reason]++;
-    tnri_note_reuse(arena, block, reason);
-    tnri_world_free(block->world, block);
-    tnri_lock_release(&arena->lock);
+    tnri_origin_end(arena->origin);
+    arena->origin = 0;
 }

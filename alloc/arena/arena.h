@@ -156,6 +156,10 @@ int tnri_arena_is_markable(const tnri_arena *arena);
  * before. Under its lock and the pool's. */
 void tnri_arena_pass_on(tnri_arena *arena, tnri_stream *stream);
 
+/* The arena goes to another stream, or its stream is destroyed, or it ends: what is recorded of it
+ * from now on has another origin. Under its lock, or while nobody else knows it. */
+void tnri_arena_origin_over(tnri_arena *arena);
+
 /* Gives back what the worlds of an arena without memory have: see tnri_world_dissolve. Not for a
  * growable block's, whose addresses are its own, and not for a graph pool's. No lock is held. */
 void tnri_arena_dissolve(tnri_arena *arena);
@@ -175,55 +179,6 @@ static inline size_t tnri_bytes_rounded(size_t bytes)
 {
     return (bytes + TNR_ALIGNMENT_DEFAULT - 1) & ~(TNR_ALIGNMENT_DEFAULT - 1);
 }
-
-/* Steps 1 and 2 alone, under the lock. `served` tells which. Null: neither could. *no_host is set
- * when host memory was what lacked. */
-tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
-                                    tnr_served *served, int *no_host);
-
-/* The largest run that may be split for a block of `bytes`: see max_split_size_mb. */
-size_t tnri_run_bytes_max(size_t bytes);
-
-/* Takes a run of the index for the request, under the lock. */
-tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host);
-
-/* Carves the request out of a run that has room for it, under the lock. Null: no host memory. */
-tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request);
-
-/* Counts a block that became live; under the lock. */
-void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
-                             tnr_served served);
-
-/* Counts a live block that has grown by `bytes`, and of which `requested` are asked for now; under
- * the lock. */
-void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested);
-
-/* Counts a block that has no memory yet, when it is reserved and when it is freed so; under the
- * lock. */
-void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
-
-/* What is live in a world, or in both: the peak, less what there is room for below it. So a block
- * that becomes live takes from the room, and only where there is not enough does a peak change:
- * what is live and the peaks are counted in one. Under the lock. */
-tnri_count tnri_arena_live(const tnri_arena *arena, int tnr_world);
-/* The most that was live, and what became live in all. Under the lock. */
-tnri_count tnri_arena_peak(const tnri_arena *arena, int tnr_world);
-tnri_count tnri_arena_ever(const tnri_arena *arena, int tnr_world);
-/* From here on: the most that is live. Under the lock. */
-void tnri_arena_reset_peaks(tnri_arena *arena);
-/* The number of live blocks; under the lock. */
-uint64_t tnri_arena_live_count(const tnri_arena *arena);
-
-/* Counts a live block that is about to be freed; under the lock. */
-void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);
-/* The same for one whose memory may be handed out again at once, for the reason. */
-void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
-
-/* Frees the growable block at `address` if it has no memory yet; 1 if it did. Under the lock. */
-int tnri_arena_free_bare(tnri_arena *arena, uintptr_t address);
-
-/* The error for an address of the device that no block starts at. */
-tnr_status tnri_free_refused(struct tnri_device *device, void *ptr);
 
 static inline tnri_world *tnri_arena_world(tnri_arena *arena, size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is live in an arena, and was: see arena.h. */
+/* What is live in an arena, and was: see count.h. */
 #include "arena/count.h"
 
 #include "arena/note.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting what is live in an arena, on the cached path: see tnri_arena_live. Under its lock.
+ * Counting what is live in an arena, and was. Inline, for the cached path. Under its lock.
  */
 #ifndef TNRI_ARENA_COUNT_H
 #define TNRI_ARENA_COUNT_H
@@ -63,5 +63,36 @@ static inline void tnri_count_freed(tnri_arena *arena, tnri_block *block)
     tnri_live_subtract(arena, block->world, 1, block->bytes, tnri_block_requested(block));
     block->content = 0;
 }
+
+/* ---- for everyone else ---------------------------------------------------------------------- */
+
+/* Counts a block that became live; under the lock. */
+void tnri_arena_count_served(tnri_arena *arena, tnri_block *block, const tnri_request *request,
+                             tnr_served served);
+
+/* Counts a live block that has grown by `bytes`, and of which `requested` are asked for now; under
+ * the lock. */
+void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, size_t requested);
+
+/* Counts a block that has no memory yet, when it is reserved and when it is freed so; under the
+ * lock. */
+void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
+
+/* What is live in a world, or in both: the peak, less what there is room for below it. So a block
+ * that becomes live takes from the room, and only where there is not enough does a peak change:
+ * what is live and the peaks are counted in one. Under the lock. */
+tnri_count tnri_arena_live(const tnri_arena *arena, int tnr_world);
+/* The most that was live, and what became live in all. Under the lock. */
+tnri_count tnri_arena_peak(const tnri_arena *arena, int tnr_world);
+tnri_count tnri_arena_ever(const tnri_arena *arena, int tnr_world);
+/* From here on: the most that is live. Under the lock. */
+void tnri_arena_reset_peaks(tnri_arena *arena);
+/* The number of live blocks; under the lock. */
+uint64_t tnri_arena_live_count(const tnri_arena *arena);
+
+/* Counts a live block that is about to be freed; under the lock. */
+void tnri_arena_count_freed(tnri_arena *arena, tnri_block *block);
+/* The same for one whose memory may be handed out again at once, for the reason. */
+void tnri_arena_count_freed_because(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
 
 #endif

@@ -117,6 +117,26 @@ static inline tnri_block *tnri_index_from(const tnri_index *index, unsigned clas
     return index->classes[*class_found];
 }
 
+/* A walk over the runs of a class and of all above it. A run that it has given may be changed, and
+ * come back in its class or a lower one: the walk only goes up. */
+typedef struct tnri_index_walk {
+    unsigned class_next;
+    tnri_block *run_next; /* in the class before; null: none is left there */
+} tnri_index_walk;
+
+static inline tnri_block *tnri_index_next(const tnri_index *index, tnri_index_walk *walk)
+{
+    tnri_block *run = walk->run_next;
+    if (run == NULL) {
+        run = tnri_index_from(index, walk->class_next, &walk->class_next);
+        if (run == NULL)
+            return NULL;
+        walk->class_next++;
+    }
+    walk->run_next = run->next;
+    return run;
+}
+
 /* tnri_index_find where there are several runs to choose from, or one that may be too small. */
 tnri_block *tnri_index_choose(const tnri_index *index, size_t bytes);
 

@@ -41,18 +41,6 @@ uint32_t tnri_origin_make(tnri_arena *arena)
     return arena->origin;
 }
 
-void tnri_note_origin_over(tnri_arena *arena)
-{
-    tnri_origin_end(arena->origin);
-    arena->origin = 0;
-}
-
-void tnri_note_arena_gone(tnri_arena *arena)
-{
-    tnri_note_origin_over(arena);
-    tnri_origin_gone(arena->origin_last);
-}
-
 void tnri_note_reuse(tnri_arena *arena, const tnri_block *block, tnr_reuse reason)
 {
     if (!tnri_is_noting())

@@ -42,12 +42,6 @@ void tnri_note_graph(const tnri_account *pool, tnr_stream stream, tnri_kind kind
 /* An allocation failed; so much could still have been had. */
 void tnri_note_oom(const tnri_arena *arena, size_t bytes, uint64_t free_bytes);
 
-/* The arena goes to another stream, or its stream is destroyed, or it ends: what is recorded of it
- * from now on has another origin. Under its lock, or while nobody else knows it. */
-void tnri_note_origin_over(tnri_arena *arena);
-/* The arena records nothing any more. While nobody else knows it. */
-void tnri_note_arena_gone(tnri_arena *arena);
-
 /* The arena's origin, written down if it is not yet; 0 if there is no host memory. Under its
  * lock. */
 uint32_t tnri_origin_make(tnri_arena *arena);

@@ -2,7 +2,7 @@
 /*
  * The two changes that an allocation and a free without a bin make: a block out of the front of a
  * free run, and a free run out of a block and its free neighbours. Inline, for the cached path;
- * tnri_world_carve and tnri_world_free do the same for everyone else.
+ * tnri_world_carve and tnri_world_free do the same for everyone else. Under the arena's lock.
  *
  * Each sum is changed once, and a run leaves or enters the index once.
  */
@@ -35,11 +35,8 @@ static inline __attribute__((always_inline)) void tnri_run_carve(tnri_world *wor
     world->bytes_in[TNRI_LIVE] += bytes;
     world->count_in[TNRI_LIVE]++;
     if (tnri_likely(left != 0)) {
-        tnri_block *rest = world->spares;
+        tnri_block *rest = tnri_world_spare_take(world);
         tnri_block *above = run->above;
-        tnri_assert(rest != NULL);
-        world->spares = rest->next;
-        world->spares_count--;
         rest->base = run->base + bytes;
         rest->bytes = left;
         rest->below = run;
@@ -55,13 +52,6 @@ static inline __attribute__((always_inline)) void tnri_run_carve(tnri_world *wor
     run->what = tnri_block_what(TNRI_LIVE, 0);
     run->uses = NULL;
     tnri_block_map_put(&world->space->map, entry, run);
-}
-
-static inline void tnri_run_spare(tnri_world *world, tnri_block *record)
-{
-    record->next = world->spares;
-    world->spares = record;
-    world->spares_count++;
 }
 
 static inline int tnri_run_is_free(const tnri_block *block)
@@ -87,7 +77,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_wor
         tnri_index_remove(world->index, above);
         world->count_in[TNRI_FREE]--;
         bytes += above->bytes;
-        tnri_run_spare(world, above);
+        tnri_world_spare_give(world, above);
         above = above->above;
         block->above = above;
         if (tnri_likely(above != NULL))
@@ -98,7 +88,7 @@ static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_wor
         world->count_in[TNRI_FREE]--;
         bytes += below->bytes;
         block->what = tnri_block_what(TNRI_UNUSED, 0);
-        tnri_run_spare(world, block);
+        tnri_world_spare_give(world, block);
         block = below;
         block->above = above;
         if (tnri_likely(above != NULL))
@@ -108,5 +98,14 @@ static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_wor
     tnri_index_insert(world->index, block);
     return block;
 }
+
+/* ---- for everyone else ---------------------------------------------------------------------- */
+
+/* FREE -> LIVE: takes `bytes` at `alignment` from a run that is large enough. Needs
+ * TNRI_CARVE_RECORDS spares and a prepared map entry. The caller sets the slack. */
+tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
+
+/* LIVE, RETIRED or PENDING -> FREE, merged with free neighbours. Returns the resulting run. */
+tnri_block *tnri_world_free(tnri_world *world, tnri_block *block);
 
 #endif

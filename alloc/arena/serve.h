@@ -7,7 +7,21 @@
 #define TNRI_ARENA_SERVE_H
 
 #include "arena/arena.h"
-#include "arena/run.h"
+#include "arena/bins.h"
+
+/* Steps 1 and 2 alone, under the lock. `served` tells which. Null: neither could. *no_host is set
+ * when host memory was what lacked. */
+tnri_block *tnri_arena_serve_cached(tnri_arena *arena, const tnri_request *request,
+                                    tnr_served *served, int *no_host);
+
+/* The largest run that may be split for a block of `bytes`: see max_split_size_mb. */
+size_t tnri_run_bytes_max(size_t bytes);
+
+/* Takes a run of the index for the request, under the lock. */
+tnri_block *tnri_arena_serve_index(tnri_arena *arena, const tnri_request *request, int *no_host);
+
+/* Carves the request out of a run that has room for it, under the lock. Null: no host memory. */
+tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request);
 
 /* Rare, and apart from what is inlined. */
 tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);

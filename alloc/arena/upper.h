@@ -116,7 +116,4 @@ static inline void tnri_captures_settle(struct tnri_device *device)
         captures->settle(device);
 }
 
-/* RETIRED -> FREE: the block's uses are over or ordered. `reason` is counted. */
-void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason);
-
 #endif

@@ -4,9 +4,11 @@
  * memory. Small and large blocks live apart so that a long-lived small block does not pin a large
  * piece of memory.
  *
- * What a world knows how to do is geometry: carve a block out of a free run, merge neighbours, cut
- * whole chunks out of free runs, turn holes into memory and back. It calls no driver and decides
- * no policy (ladder/plan.h, ladder/ladder.h do).
+ * What a world knows how to do is geometry: carve a block out of a free run, merge neighbours
+ * (run.h), keep freed blocks by size (bins.h), cut whole chunks out of free runs, turn holes into
+ * memory and back (world_move.h), lend addresses (world_lend.h). All of it changes records by the
+ * few operations of record.h. It calls no driver and decides no policy (ladder/plan.h,
+ * ladder/ladder.h do).
  *
  * Equations, checked by tnri_world_validate:
  *   records tile each span and each borrowed range, in address order, without gap or overlap
@@ -136,118 +138,25 @@ static inline int tnri_world_spares(tnri_world *world, size_t count)
     return tnri_likely(world->spares_count >= count + world->spares_promised) ||
            tnri_world_spares_more(world, count);
 }
+/* Takes one, which there is; gives one back. */
+static inline tnri_block *tnri_world_spare_take(tnri_world *world)
+{
+    tnri_block *record = world->spares;
+    tnri_assert(record != NULL);
+    world->spares = record->next;
+    world->spares_count--;
+    return record;
+}
+static inline void tnri_world_spare_give(tnri_world *world, tnri_block *record)
+{
+    record->next = world->spares;
+    world->spares = record;
+    world->spares_count++;
+}
 /* Sets `count` spare records aside for a later change that must not fail; 0 if there is no host
  * memory. tnri_world_unpromise makes them usable. */
 int tnri_world_promise(tnri_world *world, size_t count);
 void tnri_world_unpromise(tnri_world *world, size_t count);
-
-/* Adds a span as one HOLE. Needs one spare record. */
-void tnri_world_add_span(tnri_world *world, tnri_span *span);
-
-/* ---- serving and freeing -------------------------------------------------------------------- */
-
-/* FREE -> LIVE: takes `bytes` at `alignment` from a run that is large enough. Needs
- * TNRI_CARVE_RECORDS spares and a prepared map entry. The caller sets the slack. */
-tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
-
-/* LIVE -> RETIRED: keeps block->uses. */
-void tnri_world_retire(tnri_world *world, tnri_block *block);
-
-/* LIVE, RETIRED or PENDING -> FREE, merged with free neighbours. Returns the resulting run. */
-tnri_block *tnri_world_free(tnri_world *world, tnri_block *block);
-
-/* BINNED -> FREE for all. Returns 1 if there were any. */
-int tnri_world_flush(tnri_world *world);
-
-/* Makes room in full bins: BINNED -> FREE for one. */
-void tnri_world_evict(tnri_world *world);
-
-/* LIVE, without uses, -> BINNED if the bins may hold it; else 0 and nothing changed. */
-static inline int tnri_world_bin(tnri_world *world, tnri_block *block);
-
-/* BINNED -> LIVE: a block of exactly `bytes`, or null. */
-static inline tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes);
-
-/* The record, of any state, that contains an address of the world; null if the address is in none
- * of its spans. Walks up from `hint`, a record of the world (may be null), if that lies below in
- * the same span, else from the span's start. */
-tnri_block *tnri_world_find(const tnri_world *world, tnri_block *hint, uintptr_t address);
-
-/* ---- retired memory, for captures ------------------------------------------------------------ */
-
-/* RETIRED + RETIRED -> RETIRED: a record takes in its upper neighbour, and keeps its own uses. */
-void tnri_world_join(tnri_world *world, tnri_block *block);
-
-/* FREE -> FREE + RETIRED + FREE: takes [base, end) of a run out of everyone's reach. Needs
- * TNRI_CUT_RECORDS spares. */
-tnri_block *tnri_world_withhold(tnri_world *world, tnri_block *run, uintptr_t base, uintptr_t end);
-
-/* ---- moving memory -------------------------------------------------------------------------- */
-
-/* FREE -> FREE + STALE + FREE: takes the pages [first, first + count), all inside the run and made
- * of so many mappings, out of use. Needs TNRI_CUT_RECORDS spares. Returns the STALE record, which
- * waits for no event yet. */
-tnri_block *tnri_world_cut(tnri_world *world, tnri_block *run, size_t page_first, size_t pages,
-                           size_t mappings);
-
-/* STALE -> FREE: takes a cut back; its chunks are still mapped. */
-void tnri_world_uncut(tnri_world *world, tnri_block *stale);
-
-/* STALE -> HOLE: its mappings are gone. */
-void tnri_world_hole(tnri_world *world, tnri_block *stale);
-
-/* FREE and HOLE records that together span [base, end) -> one PENDING record. What sticks out of
- * the outermost two stays as it was. Needs TNRI_CARVE_RECORDS spares. */
-tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t base, uintptr_t end);
-
-/* PENDING -> FREE and HOLE again, by what the page table says is mapped. Pages marked with
- * tnri_chunk_stuck become STALE records, which are passed to `stuck`. Needs a spare for each change
- * between the three. */
-void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
-                        void (*stuck)(struct tnri_arena *arena, tnri_block *stale));
-
-/* PENDING -> LIVE: the memory above a live block becomes part of it; with no block (null), the
- * memory becomes one. Returns the live block, whose slack the caller sets. */
-tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *pending);
-
-/* ---- lending (world_lend.c) ----------------------------------------------------------------- */
-
-/* Sets a place aside for a range that is borrowed, or cut in two by a loan; 0 if there is no host
- * memory. tnri_world_unpromise_borrow makes it usable. */
-int tnri_world_promise_borrow(tnri_world *world);
-void tnri_world_unpromise_borrow(tnri_world *world);
-
-/* PENDING -> LENT, or, if the addresses are borrowed themselves, -> no record of this world: whole
- * pages that tnri_world_claim has taken out of a run leave the world, with their memory. The block
- * map forgets them. Needs a place for a borrowed range. */
-void tnri_world_lend(tnri_world *world, tnri_block *pending);
-
-/* -> FREE: takes over what tnri_world_lend of another world has let go. Addresses of one of this
- * world's own spans are back; others are borrowed. Returns the run. Needs TNRI_RECEIVE_RECORDS
- * spares and a place for a borrowed range. */
-tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes);
-
-/* HOLE -> PENDING: up to `most` holes in borrowed ranges, to be given back. Their count. */
-size_t tnri_world_holes_claim(tnri_world *world, size_t most, tnri_block **claimed);
-/* The reverse. */
-void tnri_world_hole_unclaim(tnri_world *world, tnri_block *pending);
-/* PENDING -> no record of this world: the addresses go back to the world in whose span they lie. */
-void tnri_world_give_back(tnri_world *world, tnri_block *pending);
-/* LENT -> HOLE: takes over what tnri_world_give_back of another world has let go. Needs
- * TNRI_RECEIVE_RECORDS spares. */
-void tnri_world_take_back(tnri_world *world, uintptr_t base, size_t bytes);
-
-/* 1 if the address lies in a span of the world's own, lent or not. */
-int tnri_world_owns(const tnri_world *world, uintptr_t address);
-
-/* ---- giving (world_spent.c) ----------------------------------------------------------------- */
-
-/* 1 if a free run has a whole chunk, or if that would take more than `looks_max` looks at runs. */
-int tnri_world_has_whole(const tnri_world *world, int looks_max);
-
-/* Somebody has flushed the bins and looked for memory in vain: notes that the world is spent, if it
- * is. From then on nobody looks at it until something of it is free again. */
-void tnri_world_spend(tnri_world *world);
 
 /* Something of the world is about to be free. */
 void tnri_world_unspend_now(tnri_world *world);
@@ -255,104 +164,6 @@ static inline void tnri_world_unspend(tnri_world *world)
 {
     if (tnri_unlikely(world->is_spent))
         tnri_world_unspend_now(world);
-}
-
-/* tnri_world_bin in a world that is spent. */
-int tnri_world_bin_spent(tnri_world *world, tnri_block *block);
-
-/* Length of the longest FREE run. */
-size_t tnri_world_largest_free(const tnri_world *world);
-
-/* ---- checking ------------------------------------------------------------------------------- */
-
-/* What was asked for of all LIVE records, counted by walking. */
-size_t tnri_world_requested(const tnri_world *world);
-
-/* Walks everything. Returns null, or what is wrong, in a buffer of the thread. */
-const char *tnri_world_validate(const tnri_world *world);
-
-/* ---- the cached path ------------------------------------------------------------------------ */
-
-static inline unsigned tnri_bin_slot(size_t bytes)
-{
-    size_t units = bytes / TNR_ALIGNMENT_DEFAULT;
-    return (unsigned)(units ^ units >> 10) % TNRI_BIN_SLOTS;
-}
-
-/* BINNED -> LIVE for the first block of a slot. */
-static inline tnri_block *tnri_bin_pop(tnri_world *world, unsigned slot)
-{
-    tnri_block *block = world->bins.slots[slot];
-    tnri_assert_hot(block->state == TNRI_BINNED && block->uses == NULL);
-    world->bins.slots[slot] = block->next;
-    block->what = tnri_block_what(TNRI_LIVE, 0);
-    world->bytes_in[TNRI_BINNED] -= block->bytes;
-    world->count_in[TNRI_BINNED]--;
-    return block;
-}
-
-/* Puts a block into a slot, which is empty or has blocks of its size. */
-static inline void tnri_bin_push(tnri_world *world, tnri_block *block, unsigned slot)
-{
-    tnri_bins *bins = &world->bins;
-    block->what = tnri_block_what(TNRI_BINNED, 0);
-    block->next = bins->slots[slot];
-    bins->slots[slot] = block;
-    bins->words[slot / 64] |= (uint64_t)1 << slot % 64;
-    world->bytes_in[TNRI_BINNED] += block->bytes;
-    world->count_in[TNRI_BINNED]++;
-}
-
-/* 1 if the slot may take a block of the size. */
-static inline int tnri_bin_fits(const tnri_bins *bins, unsigned slot, size_t bytes)
-{
-    const tnri_block *head = bins->slots[slot];
-    return head == NULL || head->bytes == bytes;
-}
-
-static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
-{
-    tnri_bins *bins = &world->bins;
-    tnri_assert_hot(block->state == TNRI_LIVE && block->uses == NULL);
-    unsigned slot = tnri_bin_slot(block->bytes);
-    if (bins->misses >= TNRI_BIN_MISSES) {
-        bins->passed_bytes = block->bytes;
-        return 0;
-    }
-    if (!tnri_bin_fits(bins, slot, block->bytes))
-        return 0;
-    if (world->count_in[TNRI_BINNED] >= bins->max) {
-        if (bins->max == 0)
-            return world->is_spent ? tnri_world_bin_spent(world, block) : 0;
-        bins->misses += !world->is_small;
-        tnri_world_evict(world);
-    }
-    tnri_bin_push(world, block, slot);
-    return 1;
-}
-
-/* The same, but 0 also where it takes more than that. */
-static inline int tnri_world_bin_quick(tnri_world *world, tnri_block *block)
-{
-    tnri_bins *bins = &world->bins;
-    tnri_assert_hot(block->state == TNRI_LIVE && block->uses == NULL);
-    unsigned slot = tnri_bin_slot(block->bytes);
-    if (tnri_unlikely(bins->misses >= TNRI_BIN_MISSES ||
-                      world->count_in[TNRI_BINNED] >= bins->max ||
-                      !tnri_bin_fits(bins, slot, block->bytes)))
-        return 0;
-    tnri_bin_push(world, block, slot);
-    return 1;
-}
-
-static inline tnri_block *tnri_world_unbin(tnri_world *world, size_t bytes)
-{
-    unsigned slot = tnri_bin_slot(bytes);
-    const tnri_block *head = world->bins.slots[slot];
-    if (head == NULL || head->bytes != bytes)
-        return NULL;
-    world->bins.misses = 0;
-    return tnri_bin_pop(world, slot);
 }
 
 /* What is live. */
@@ -365,9 +176,5 @@ static inline size_t tnri_world_live_count(const tnri_world *world)
 {
     return world->count_in[TNRI_LIVE] - world->count_in[TNRI_BINNED];
 }
-
-/* The whole chunks inside a FREE run: its pages [*first, *end). 0 if there are none. */
-int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
-                          size_t *end);
 
 #endif

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The geometry of a world, lending: see world.h for what each function does, lend.h for the whole.
+ * The geometry of a world, lending: see world_lend.h.
  *
  * What a world borrows is a range of addresses of its own, like a span: records tile it, and the
  * lowest and the highest have no neighbour, so nothing merges with what other worlds have. Two
  * borrowed ranges of one span that touch become one.
  */
+#include "arena/world_lend.h"
+
 #include <string.h>
 
-#include "arena/world_internal.h"
+#include "arena/record.h"
 #include "base/host_memory.h"
 
 /* ---- places for borrowed ranges ------------------------------------------------------------- */

@@ -1,7 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The geometry of a world, moving memory: see world.h. */
-#include "arena/world_internal.h"
+/* The geometry of a world, moving memory: see world_move.h. */
+#include "arena/world_move.h"
+
+#include "arena/record.h"
 #include "device/chunk.h"
+
+void tnri_world_add_span(tnri_world *world, tnri_span *span)
+{
+    tnri_assert(world->spans_own < TNRI_SPANS_MAX);
+    tnri_block *hole = tnri_world_spare_take(world);
+    hole->base = span->base;
+    hole->bytes = span->bytes;
+    hole->slack = 0;
+    hole->below = NULL;
+    hole->above = NULL;
+    span->next = world->spans;
+    world->spans = span;
+    world->spans_bytes += span->bytes;
+    world->span_first[world->spans_count++] = world->span_first[world->spans_own];
+    world->span_first[world->spans_own++] = hole; /* before what is borrowed */
+    tnri_record_enter(world, hole, TNRI_HOLE);
+}
 
 /* Cuts a record that is in no list so that it starts at `base`; the part below goes back into
  * `state`. Returns the part that starts at `base`. */

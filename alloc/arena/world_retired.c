@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Geometry of RETIRED records, for captures: see world.h. Inside a capture, freed memory is not
- * free for everyone at once, so it stays RETIRED and is cut, joined and handed out as that.
- */
-#include "arena/world_internal.h"
+/* Retiring blocks, and the geometry of what is retired: see world_retired.h. */
+#include "arena/world_retired.h"
+
+#include "arena/record.h"
+
+void tnri_world_retire(tnri_world *world, tnri_block *block)
+{
+    tnri_assert(block->state == TNRI_LIVE);
+    world->bytes_in[TNRI_LIVE] -= block->bytes;
+    world->count_in[TNRI_LIVE]--;
+    world->bytes_in[TNRI_RETIRED] += block->bytes;
+    world->count_in[TNRI_RETIRED]++;
+    block->state = TNRI_RETIRED;
+}
 
 /* From a record up to the one that contains the address; null at the span's end. */
 static tnri_block *find_above(tnri_block *block, uintptr_t address)

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Worlds of which nothing can be given: see world.h.
- *
- * While a world is spent its bins are shut: they are empty, none may be put in, and the large
- * world's bin counts as tried. So the first block that is freed finds no bin, and comes where it
- * is seen (tnri_world_bin), and nothing is added to the way of all others. What the bins knew is as
- * it was from then on, so that the same blocks are handed out as if nobody had looked.
- */
-#include "arena/world_internal.h"
+/* Worlds of which nothing can be given: see world_spent.h. */
+#include "arena/world_spent.h"
+
 #include "device/chunk.h"
 
 enum { SPENT_LOOKS_MAX = 64 }; /* free runs that are looked at before a world is left as it is */
@@ -34,16 +28,13 @@ int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t
 
 int tnri_world_has_whole(const tnri_world *world, int looks_max)
 {
-    unsigned class_index = tnri_index_class(tnri_page_bytes(world->space));
-    unsigned found;
+    tnri_index_walk walk = {tnri_index_class(tnri_page_bytes(world->space)), NULL};
     const tnri_block *run;
-    for (; (run = tnri_index_from(world->index, class_index, &found)) != NULL;
-         class_index = found + 1)
-        for (; run != NULL; run = run->next) {
-            size_t first, end;
-            if (looks_max-- == 0 || tnri_run_whole_chunks(world->space, run, &first, &end))
-                return 1;
-        }
+    while ((run = tnri_index_next(world->index, &walk)) != NULL) {
+        size_t first, end;
+        if (looks_max-- == 0 || tnri_run_whole_chunks(world->space, run, &first, &end))
+            return 1;
+    }
     return 0;
 }
 
@@ -59,20 +50,4 @@ void tnri_world_spend(tnri_world *world)
     bins->max = 0;
     bins->misses = 0;
     atomic_fetch_and_explicit(world->giving, ~world->giving_bit, memory_order_relaxed);
-}
-
-TNRI_SELDOM void tnri_world_unspend_now(tnri_world *world)
-{
-    tnri_bins *bins = &world->bins;
-    world->is_spent = 0;
-    bins->max = world->spent_max;
-    if (bins->misses == 0) /* else a size came again meanwhile, and the bin gets another try */
-        bins->misses = world->spent_misses;
-    atomic_fetch_or_explicit(world->giving, world->giving_bit, memory_order_relaxed);
-}
-
-TNRI_SELDOM int tnri_world_bin_spent(tnri_world *world, tnri_block *block)
-{
-    tnri_world_unspend_now(world);
-    return tnri_world_bin(world, block);
 }

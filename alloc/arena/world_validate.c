@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walking a world and comparing every total both ways: see the equations in world.h. */
+/* Walking a world and comparing every total both ways: see world_validate.h. */
+#include "arena/world_validate.h"
+
 #include <limits.h>
 #include <stdio.h>
 
-#include "arena/world.h"
+#include "arena/bins.h"
+#include "arena/world_lend.h"
+#include "arena/world_spent.h"
 #include "device/chunk.h"
 
 static _Thread_local char validate_text[256];

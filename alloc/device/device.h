@@ -3,14 +3,14 @@
  * A device: its capabilities, its address space, its pools, and what is mapped on it.
  *
  * A device is found by every process that starts the library (capabilities only), and put into use
- * by the first allocation on it: then its primary context is retained and its address range
- * reserved. Both last until tnr_shutdown.
+ * by the first allocation on it (start.h): then its primary context is retained and its address
+ * range reserved. Both last until tnr_shutdown.
  */
 #ifndef TNRI_DEVICE_DEVICE_H
 #define TNRI_DEVICE_DEVICE_H
 
 #include "base/lock.h"
-#include "device/event.h"
+#include "device/event_store.h"
 #include "device/staging.h"
 #include "driver/capturing.h"
 #include "driver/driver.h"
@@ -56,8 +56,8 @@ typedef struct tnri_device {
     _Atomic uint64_t limit_bytes;
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
     _Atomic uint64_t mappings_made, mappings_removed;
-    _Atomic uint64_t move_spent_ns; /* see tnri_device_may_move */
-    _Atomic uint32_t moves_granted; /* requests that may move all the same: see tnri_device_short */
+    _Atomic uint64_t move_spent_ns; /* see device/budget.h */
+    _Atomic uint32_t moves_granted; /* requests that may move all the same: likewise */
     uint64_t started_ns;            /* constant while in use; 0 on the simulated device */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
     tnri_driver_counters counters;
@@ -72,19 +72,11 @@ int tnri_devices_count(void);
 /* The device, in use or not; null if there is no such device. */
 tnri_device *tnri_device_at(int index);
 
-/* Takes what a device in use needs from the driver. Under the library lock. */
-tnr_status tnri_device_start(tnri_device *device);
 /* Makes a started device known, with its default pool: from now on it is in use, and its addresses
  * are recognised. Under the library lock. */
 void tnri_device_publish(tnri_device *device);
 /* The reverse, while no other thread is inside Tenure. */
 void tnri_device_withdraw(tnri_device *device);
-/* Gives back what a device that was started but not published has, as far as the driver lets it,
- * leaving the thread's last error alone. */
-void tnri_device_abandon(tnri_device *device);
-/* Gives everything back: nothing is mapped on the device, and it is not in use. What the driver
- * refuses stays on the books; calling it again, or starting the device, goes on from there. */
-tnr_status tnri_device_stop(tnri_device *device);
 
 /* Ranges of the devices in use. Entries are only added, `bytes` last, and the count is published
  * after them; they are removed at shutdown, when no other thread is inside. One that is not in use
@@ -148,26 +140,9 @@ typedef struct tnri_visit {
     tnri_relaxed relaxed;
 } tnri_visit;
 tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
+/* The same, but leaves the thread's last error alone. */
+CUresult tnri_device_push(tnri_device *device, tnri_visit *visit);
 void tnri_device_leave(tnri_visit *visit);
-
-/*
- * The moving budget. Moves and loans cost time that a larger pool would not need, so they may take
- * a burst of it, and in the long run a share of the running time; beyond that the pool grows. What
- * is charged is the time that they took: threads that call the driver at once wait for each other,
- * so that a move may cost twenty times what it costs alone. On the simulated device no time passes
- * and each costs a constant, so that the decision is a function of the inputs alone.
- *
- * tnri_device_may_move: 1 if the budget is not used up; to be asked once for a request.
- * tnri_device_short: the pool could not grow. The next requests without a budget move first,
- * because the driver would most likely refuse again, and to ask it costs more than a move.
- * tnri_device_time_ns: when something began that is to be charged. tnri_device_moved: charges for a
- * request that moved `chunks` of its `chunks_all` chunks. tnri_device_lent: charges a loan.
- */
-int tnri_device_may_move(tnri_device *device);
-void tnri_device_short(tnri_device *device);
-uint64_t tnri_device_time_ns(const tnri_device *device);
-void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns);
-void tnri_device_lent(tnri_device *device, uint64_t began_ns);
 
 /* Raises an atomic peak to `value`. */
 void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value);

@@ -9,24 +9,9 @@
 #ifndef TNRI_DEVICE_EVENT_H
 #define TNRI_DEVICE_EVENT_H
 
-#include "base/lock.h"
-#include "driver/driver.h"
+#include "device/event_store.h"
 
 struct tnri_device;
-
-typedef struct tnri_event {
-    CUevent handle;           /* constant */
-    struct tnri_event *next;  /* among the spare ones; the store's lock */
-    _Atomic uint32_t holders; /* references */
-    _Atomic int completed;    /* 1: known to be over */
-} tnri_event;
-
-typedef struct tnri_event_store {
-    tnri_lock lock;
-    tnri_event *spares; /* the lock */
-    size_t spares_count;
-    size_t events_count; /* made and not destroyed */
-} tnri_event_store;
 
 void tnri_event_store_create(tnri_event_store *store);
 /* Destroys the spare events; all have been returned. In the device's context. An error is the
@@ -46,6 +31,7 @@ tnri_event *tnri_event_take_spare(struct tnri_device *device);
 /* An event that has completed, after waiting for everything in the context. */
 tnr_status tnri_event_context(struct tnri_device *device, tnri_event **event);
 
+/* Adds a reference. */
 void tnri_event_hold(tnri_event *event);
 /* Gives up one reference; the last one makes the event a spare. Null is accepted. */
 void tnri_event_drop(struct tnri_device *device, tnri_event *event);

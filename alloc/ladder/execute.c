@@ -17,10 +17,14 @@
 
 #include <string.h>
 
+#include "arena/bins.h"
+#include "arena/count.h"
 #include "arena/note.h"
 #include "arena/upper.h"
+#include "arena/world_spent.h"
 #include "base/error.h"
 #include "conf/conf.h"
+#include "device/budget.h"
 #include "ladder/stale.h"
 #include "pool/givers.h"
 #include "pool/lane.h"
@@ -213,8 +217,7 @@ static tnr_status chunks_create(tnri_plan *plan)
 {
     while (tnri_plan_room(plan) > 0) {
         tnri_chunk *chunk;
-        tnr_status status =
-            tnri_chunk_create(&plan->arena->pool->account, chunk_pages(plan), &chunk);
+        tnr_status status = tnri_chunk_create(plan->arena->account, chunk_pages(plan), &chunk);
         if (status != TNR_OK)
             return status;
         tnri_plan_add(plan, chunk);

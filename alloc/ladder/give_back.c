@@ -2,6 +2,7 @@
 /* Giving borrowed addresses back: see give_back.h. */
 #include "ladder/give_back.h"
 
+#include "arena/world_lend.h"
 #include "pool/pool.h"
 
 enum { AT_ONCE_MAX = 32 }; /* holes of one world, for which the arenas are walked once */

@@ -2,6 +2,8 @@
 /* Growable blocks: see grow.h. */
 #include "ladder/grow.h"
 
+#include "arena/count.h"
+#include "arena/world_move.h"
 #include "base/error.h"
 #include "device/device.h"
 #include "ladder/ladder.h"
@@ -62,6 +64,16 @@ void *tnri_grow_reserve(tnri_arena *arena, size_t bytes_max)
     arena->growable.is_bare = 1;
     tnri_arena_count_bare(arena, 0);
     return (void *)arena->growable.base;
+}
+
+int tnri_grow_free_bare(tnri_arena *arena, uintptr_t address)
+{
+    tnri_assert_held(&arena->lock);
+    if (!arena->growable.is_bare || arena->growable.base != address)
+        return 0;
+    arena->growable.is_bare = 0;
+    tnri_arena_count_bare(arena, 1);
+    return 1;
 }
 
 /* ---- committing ----------------------------------------------------------------------------- */

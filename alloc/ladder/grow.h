@@ -33,6 +33,10 @@ int tnri_grow_is_idle(const tnri_arena *arena, size_t bytes);
 /* Reserves the block. Under the lock, unless the arena is new. Returns its address. */
 void *tnri_grow_reserve(tnri_arena *arena, size_t bytes_max);
 
+/* Frees the block that the arena has for itself, if it is at `address` and has no memory yet; 1 if
+ * it did. Under the lock. */
+int tnri_grow_free_bare(tnri_arena *arena, uintptr_t address);
+
 /* Has memory under the first `bytes` of the block at `ptr`, which leads to this arena. No lock is
  * held. Errors: tnr_commit's. */
 tnr_status tnri_grow_commit(tnri_arena *arena, void *ptr, size_t bytes);

@@ -3,9 +3,14 @@
  * plan.c; the driver's part of a plan is in execute.c. */
 #include "ladder/ladder.h"
 
+#include "arena/bins.h"
+#include "arena/count.h"
+#include "arena/serve.h"
 #include "arena/upper.h"
+#include "arena/world_move.h"
 #include "base/error.h"
 #include "conf/conf.h"
+#include "device/budget.h"
 #include "driver/capturing.h"
 #include "ladder/execute.h"
 #include "ladder/give_back.h"

@@ -2,9 +2,17 @@
 /* Lending free runs between the worlds of a pool: see lend.h. */
 #include "ladder/lend.h"
 
+#include "arena/bins.h"
+#include "arena/count.h"
 #include "arena/note.h"
+#include "arena/run.h"
+#include "arena/serve.h"
+#include "arena/world_lend.h"
+#include "arena/world_move.h"
+#include "arena/world_spent.h"
 #include "base/error.h"
 #include "conf/conf.h"
+#include "device/budget.h"
 #include "ladder/execute.h"
 #include "ladder/plan.h"
 #include "pool/givers.h"
@@ -56,22 +64,20 @@ static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
 {
     const tnri_space *space = world->space;
     size_t bytes_max = tnri_run_bytes_max(request->bytes);
-    unsigned class_index = tnri_index_class(request_pages(space, request) << space->page_shift);
-    unsigned found;
+    tnri_index_walk walk = {tnri_index_class(request_pages(space, request) << space->page_shift),
+                            NULL};
     tnri_block *run;
-    for (int looks = 0; (run = tnri_index_from(world->index, class_index, &found)) != NULL;
-         class_index = found + 1)
-        for (; run != NULL; run = run->next) {
-            size_t first, end;
-            if (++looks > LEND_LOOKS_MAX || run->bytes > bytes_max)
-                return NULL;
-            if (!run_offer(space, run, request, &first, &end))
-                continue;
-            if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) || !tnri_world_promise_borrow(world))
-                return NULL;
-            return tnri_world_claim(world, run, tnri_page_address(space, first),
-                                    tnri_page_address(space, end));
-        }
+    for (int looks = 0; (run = tnri_index_next(world->index, &walk)) != NULL;) {
+        size_t first, end;
+        if (++looks > LEND_LOOKS_MAX || run->bytes > bytes_max)
+            return NULL;
+        if (!run_offer(space, run, request, &first, &end))
+            continue;
+        if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) || !tnri_world_promise_borrow(world))
+            return NULL;
+        return tnri_world_claim(world, run, tnri_page_address(space, first),
+                                tnri_page_address(space, end));
+    }
     return NULL;
 }
 

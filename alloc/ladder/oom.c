@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arena/note.h"
+#include "arena/world_validate.h"
 #include "base/bytes_text.h"
 #include "base/error.h"
 #include "conf/conf.h"

@@ -2,10 +2,15 @@
 /* Making, committing and undoing a plan: see plan.h. */
 #include "ladder/plan.h"
 
+#include "arena/count.h"
 #include "arena/note.h"
+#include "arena/run.h"
+#include "arena/serve.h"
+#include "arena/world_move.h"
+#include "arena/world_spent.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "device/device.h"
+#include "device/budget.h"
 #include "ladder/stale.h"
 #include "ladder/window.h"
 
@@ -217,26 +222,18 @@ static size_t run_donate(tnri_plan *plan, tnri_world *donor, tnri_block *run)
     return plan->sources_count - from;
 }
 
-/* Takes chunks from all runs of a world, smallest runs first. A run that has given is back in the
- * index as what is left of it, in a lower class or the same, so the walk only goes up. */
+/* Takes chunks from all runs of a world, smallest runs first. */
 static size_t world_donate(tnri_plan *plan, tnri_world *donor)
 {
     size_t taken = 0;
     size_t bytes_max = tnri_run_bytes_max(plan->request->bytes);
-    unsigned class_index = tnri_index_class(tnri_page_bytes(donor->space));
-    unsigned found;
+    tnri_index_walk walk = {tnri_index_class(tnri_page_bytes(donor->space)), NULL};
     tnri_block *run;
-    while (plan->pages_missing > 0 &&
-           (run = tnri_index_from(donor->index, class_index, &found)) != NULL) {
-        while (run != NULL && plan->pages_missing > 0) {
-            tnri_block *next = run->next;
-            if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
-                return taken;
-            if (run->bytes <= bytes_max)
-                taken += run_donate(plan, donor, run);
-            run = next;
-        }
-        class_index = found + 1;
+    while (plan->pages_missing > 0 && (run = tnri_index_next(donor->index, &walk)) != NULL) {
+        if (!tnri_world_spares(donor, TNRI_CUT_RECORDS))
+            break;
+        if (run->bytes <= bytes_max)
+            taken += run_donate(plan, donor, run);
     }
     return taken;
 }
@@ -315,54 +312,4 @@ void tnri_plan_undo(tnri_plan *plan)
     tnri_world_unpromise(plan->world, TNRI_PLAN_RECORDS);
     tnri_world_unclaim(plan->world, plan->pending, tnri_stale_add_done);
     plan->pending = NULL;
-}
-
-/* ---- giving back ---------------------------------------------------------------------------- */
-
-/* Cuts whole chunks off the upper end of [first, end) until `pages_max` pages are cut in all. */
-static tnri_block *run_cut_idle(tnri_world *world, tnri_block *run, size_t first, size_t end,
-                                size_t pages_max, size_t *cut)
-{
-    size_t page = end;
-    size_t mappings = 0;
-    while (page > first && *cut < pages_max) {
-        const tnri_chunk *chunk = world->space->pages[page - 1];
-        page = chunk->page;
-        *cut += chunk->pages;
-        mappings++;
-    }
-    return tnri_world_cut(world, run, page, end - page, mappings);
-}
-
-/* The same for all runs of a world. Returns 0 when host memory for records has run out. */
-static int world_cut_idle(tnri_world *world, size_t pages_max, size_t *cut, tnri_cut_taker taker,
-                          void *user)
-{
-    unsigned class_index = tnri_index_class(tnri_page_bytes(world->space));
-    unsigned found;
-    tnri_block *run;
-    while (*cut < pages_max && (run = tnri_index_from(world->index, class_index, &found)) != NULL) {
-        while (run != NULL && *cut < pages_max) {
-            tnri_block *next = run->next;
-            size_t first, end;
-            if (tnri_run_whole_chunks(world->space, run, &first, &end)) {
-                if (!tnri_world_spares(world, TNRI_CUT_RECORDS))
-                    return 0;
-                taker(user, run_cut_idle(world, run, first, end, pages_max, cut));
-            }
-            run = next;
-        }
-        class_index = found + 1;
-    }
-    return 1;
-}
-
-size_t tnri_cut_idle(tnri_arena *arena, size_t pages_max, tnri_cut_taker taker, void *user)
-{
-    tnri_assert_held(&arena->lock);
-    size_t cut = 0;
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        if (!world_cut_idle(&arena->worlds[i], pages_max, &cut, taker, user))
-            break;
-    return cut;
 }

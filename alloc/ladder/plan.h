@@ -111,9 +111,4 @@ void tnri_plan_undo(tnri_plan *plan);
 /* Frees the plan's own memory. */
 void tnri_plan_free(tnri_plan *plan);
 
-/* Cuts wholly free chunks out of an arena's runs, at most `pages_max` pages, and passes each cut to
- * `taker`: for giving memory back. The lock is held. Returns the pages cut. */
-typedef void (*tnri_cut_taker)(void *user, tnri_block *stale);
-size_t tnri_cut_idle(tnri_arena *arena, size_t pages_max, tnri_cut_taker taker, void *user);
-
 #endif

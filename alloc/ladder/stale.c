@@ -4,9 +4,11 @@
 
 #include <string.h>
 
+#include "arena/bins.h"
 #include "arena/note.h"
+#include "arena/world_move.h"
+#include "arena/world_spent.h"
 #include "device/chunk.h"
-#include "ladder/plan.h"
 #include "pool/asleep.h"
 
 void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event)
@@ -139,34 +141,75 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
     }
 }
 
-/* Collects cut records in a list of their own. */
-static void stale_collect(void *user, tnri_block *stale)
+/* ---- cutting what is idle -------------------------------------------------------------------- */
+
+/* Wholly free chunks that were cut out of an arena's runs, to be given back. */
+typedef struct cuttings {
+    tnri_block *list; /* STALE records, through next */
+    size_t pages, pages_max;
+} cuttings;
+
+/* Cuts whole chunks off the upper end of [first, end), as many as are still wanted. */
+static void run_cut_idle(cuttings *cut, tnri_world *world, tnri_block *run, size_t first,
+                         size_t end)
 {
-    tnri_block **list = user;
-    stale->next = *list;
-    *list = stale;
+    size_t page = end;
+    size_t mappings = 0;
+    while (page > first && cut->pages < cut->pages_max) {
+        const tnri_chunk *chunk = world->space->pages[page - 1];
+        page = chunk->page;
+        cut->pages += chunk->pages;
+        mappings++;
+    }
+    tnri_block *stale = tnri_world_cut(world, run, page, end - page, mappings);
+    stale->next = cut->list;
+    cut->list = stale;
+}
+
+/* The same for all runs of a world. Returns 0 when host memory for records has run out. */
+static int world_cut_idle(cuttings *cut, tnri_world *world)
+{
+    tnri_index_walk walk = {tnri_index_class(tnri_page_bytes(world->space)), NULL};
+    tnri_block *run;
+    while (cut->pages < cut->pages_max && (run = tnri_index_next(world->index, &walk)) != NULL) {
+        size_t first, end;
+        if (!tnri_run_whole_chunks(world->space, run, &first, &end))
+            continue;
+        if (!tnri_world_spares(world, TNRI_CUT_RECORDS))
+            return 0;
+        run_cut_idle(cut, world, run, first, end);
+    }
+    return 1;
+}
+
+/* The same for an arena, whose bins are flushed first. */
+static void arena_cut_idle(cuttings *cut, tnri_arena *arena)
+{
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_world_flush(&arena->worlds[i]);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        if (!world_cut_idle(cut, &arena->worlds[i]))
+            break;
+    tnri_lock_release(&arena->lock);
 }
 
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 {
     const tnri_space *space = &arena->device->space;
     size_t pages = (bytes >> space->page_shift) + ((bytes & (tnri_page_bytes(space) - 1)) != 0);
-    tnri_block *list = NULL;
+    cuttings cut = {NULL, 0, pages};
     *queued = 0;
-    tnri_arena_enter(arena);
-    for (int i = 0; i < TNRI_WORLDS; i++)
-        tnri_world_flush(&arena->worlds[i]);
-    size_t cut = tnri_cut_idle(arena, pages, stale_collect, &list);
-    tnri_lock_release(&arena->lock);
-    if (list == NULL)
+    arena_cut_idle(&cut, arena);
+    if (cut.list == NULL)
         return TNR_OK;
 
     tnri_event *event = NULL;
     tnr_status status = tnri_arena_mark_other(arena, &event);
     tnri_arena_enter(arena);
-    while (list != NULL) {
-        tnri_block *stale = list;
-        list = stale->next;
+    while (cut.list != NULL) {
+        tnri_block *stale = cut.list;
+        cut.list = stale->next;
         if (status != TNR_OK) {
             tnri_world_uncut(stale->world, stale);
         } else {
@@ -178,7 +221,7 @@ tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
     tnri_lock_release(&arena->lock);
     if (status == TNR_OK) {
         tnri_event_drop(arena->device, event);
-        *queued = cut << space->page_shift;
+        *queued = cut.pages << space->page_shift;
     }
     /* What cannot be proved idle during a capture stays where it is; that is no failure. */
     return status == TNR_ERR_CAPTURE ? TNR_OK : status;

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "arena/find.h"
 #include "base/error.h"
 #include "conf/conf.h"
 #include "ladder/reclaim.h"
@@ -47,36 +48,27 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
 {
     if (info == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_block_get: info is null.");
-    tnri_device *device = NULL;
-    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
-        device = tnri_device_of((uintptr_t)ptr);
+    tnri_device *device = tnri_library_device_of(ptr);
     if (device == NULL)
         return tnri_foreign_error(ptr);
-    tnri_device_look_begin(device);
-    tnri_block *near = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
-    tnri_block *block = NULL;
-    if (near != NULL) {
-        tnri_arena *arena = near->world->arena;
-        tnri_arena_enter(arena);
-        block = tnri_arena_containing(arena, (uintptr_t)ptr);
-        int is_bare =
-            block == NULL && arena->growable.is_bare && arena->growable.base == (uintptr_t)ptr;
-        if (is_bare)
-            block = near; /* the addresses of a block without memory */
-        if (block != NULL) {
-            info->base = (void *)block->base;
-            info->bytes = is_bare ? 0 : block->bytes;
-            info->bytes_requested = is_bare ? 0 : tnri_block_requested(block);
-            info->bytes_reserved =
-                arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
-            info->device = device->index;
-            info->stream = tnri_arena_is_graph(arena) ? tnri_captures_get()->home(block)
-                                                      : tnri_arena_handle(arena);
-            info->pool = tnri_pool_handle(arena->pool);
-        }
-        tnri_lock_release(&arena->lock);
+    tnri_block *near;
+    tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
+    tnri_block *block = arena == NULL ? NULL : tnri_arena_containing(arena, (uintptr_t)ptr);
+    int is_bare = arena != NULL && block == NULL && arena->growable.is_bare &&
+                  arena->growable.base == (uintptr_t)ptr;
+    if (is_bare)
+        block = near; /* the addresses of a block without memory */
+    if (block != NULL) {
+        info->base = (void *)block->base;
+        info->bytes = is_bare ? 0 : block->bytes;
+        info->bytes_requested = is_bare ? 0 : tnri_block_requested(block);
+        info->bytes_reserved = arena->growable.base != 0 ? arena->growable.bytes_max : info->bytes;
+        info->device = device->index;
+        info->stream = tnri_arena_is_graph(arena) ? tnri_captures_get()->home(block)
+                                                  : tnri_arena_handle(arena);
+        info->pool = tnri_pool_handle(arena->pool);
     }
-    tnri_device_look_end(device);
+    tnri_arena_find_end(device, arena);
     if (block == NULL)
         return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
                           device->index);

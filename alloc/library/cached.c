@@ -25,6 +25,7 @@
 #include "library/cached.h"
 
 #include "arena/count.h"
+#include "arena/free.h"
 #include "arena/note.h"
 #include "arena/serve.h"
 #include "arena/upper.h"
@@ -32,6 +33,7 @@
 #include "conf/conf.h"
 #include "device/device.h"
 #include "driver/capturing.h"
+#include "ladder/grow.h"
 #include "ladder/ladder.h"
 #include "library/library.h"
 #include "pool/lane.h"
@@ -262,7 +264,7 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
     else
         tnri_lock_take(&arena->lock);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
-        int was_bare = tnri_arena_free_bare(arena, (uintptr_t)ptr);
+        int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
         tnri_lock_release(&arena->lock);
         if (was_bare)
             return TNR_OK;
@@ -378,9 +380,7 @@ static TNRI_SELDOM tnr_status free_slowly(void *ptr)
 {
     if (ptr == NULL)
         return TNR_OK;
-    if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
-        return tnri_foreign_error(ptr);
-    tnri_device *device = tnri_device_of((uintptr_t)ptr);
+    tnri_device *device = tnri_library_device_of(ptr);
     if (tnri_unlikely(device == NULL))
         return tnri_foreign_error(ptr);
     tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);

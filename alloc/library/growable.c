@@ -8,7 +8,6 @@
 #include "ladder/stale.h"
 #include "library/library.h"
 #include "pool/asleep.h"
-#include "pool/givers.h"
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
@@ -68,24 +67,18 @@ tnr_status tnri_pool_reserve(tnr_pool pool, size_t bytes_max, tnr_stream handle,
     if (arena == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
     status = tnri_grow_prepare(arena, bytes_max);
-    if (status != TNR_OK) {
-        tnri_arena_destroy(arena);
-        return status;
+    if (status == TNR_OK) {
+        void *reserved = tnri_grow_reserve(arena, bytes_max);
+        tnri_lock_take(&pool->lock);
+        if (tnri_pool_enter(pool, arena))
+            *ptr = reserved;
+        tnri_lock_release(&pool->lock);
+        if (*ptr != NULL)
+            return TNR_OK;
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
     }
-    tnri_lock_take(&pool->lock);
-    int is_entered = tnri_givers_add(pool, arena);
-    if (is_entered) {
-        tnri_arena_enter(arena);
-        *ptr = tnri_grow_reserve(arena, bytes_max);
-        tnri_lock_release(&arena->lock);
-        atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
-        atomic_store_explicit(&pool->arenas, arena, memory_order_release);
-    }
-    tnri_lock_release(&pool->lock);
-    if (is_entered)
-        return TNR_OK;
     tnri_arena_destroy(arena);
-    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the arena of a block.");
+    return status;
 }
 
 /* ---- public functions ----------------------------------------------------------------------- */
@@ -119,9 +112,7 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
                                        "a null pointer has no addresses to commit memory to.");
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = NULL;
-    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
-        device = tnri_device_of((uintptr_t)ptr);
+    tnri_device *device = tnri_library_device_of(ptr);
     if (device == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
     tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);

@@ -4,12 +4,14 @@
 
 #include <pthread.h>
 
+#include "arena/count.h"
 #include "arena/upper.h"
 #include "base/alive.h"
 #include "base/error.h"
 #include "base/ticks.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
+#include "device/start.h"
 #include "ladder/oom.h"
 #include "ladder/reclaim.h"
 #include "library/graph_end.h"

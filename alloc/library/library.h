@@ -25,6 +25,14 @@ int tnri_library_is_forked(void);
 /* The error for that. */
 tnr_status tnri_forked_error(void);
 
+/* The device whose address `ptr` is; null if the library does not run, or if it is none of ours. */
+static inline tnri_device *tnri_library_device_of(const void *ptr)
+{
+    if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
+        return NULL;
+    return tnri_device_of((uintptr_t)ptr);
+}
+
 /* The device, in use. Starts the library. */
 tnr_status tnri_library_device(int index, tnri_device **device);
 

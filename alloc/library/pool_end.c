@@ -6,43 +6,40 @@
 
 #include "arena/count.h"
 #include "arena/note.h"
+#include "arena/run.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "ladder/grow.h"
 #include "ladder/reclaim.h"
 #include "pool/asleep.h"
 #include "pool/cache.h"
 #include "pool/givers.h"
 #include "pool/handle.h"
 
-static size_t pool_live_blocks(tnr_pool pool)
-{
-    size_t live = 0;
-    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
-        tnri_arena_enter(arena);
-        live += (size_t)tnri_arena_live_count(arena);
-        tnri_lock_release(&arena->lock);
-    }
-    return live;
-}
+/* Blocks of a pool. */
+typedef struct holdings {
+    size_t live;
+    size_t held; /* freed, and graphs outside still refer to them */
+} holdings;
 
-/* Blocks that were freed, and that graphs outside still refer to. */
-static size_t pool_held_blocks(tnr_pool pool)
+static holdings pool_holdings(tnr_pool pool)
 {
-    size_t held = 0;
+    holdings found = {0, 0};
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         tnri_arena_enter(arena);
-        held += arena->held_count;
+        found.live += (size_t)tnri_arena_live_count(arena);
+        found.held += arena->held_count;
         tnri_lock_release(&arena->lock);
     }
-    return held;
+    return found;
 }
 
 int tnri_pool_is_kept(tnr_pool pool)
 {
-    if (atomic_load(&pool->keepers) == 0 && pool_held_blocks(pool) == 0)
-        return 0;
-    return pool_live_blocks(pool) == 0;
+    uint32_t keepers = atomic_load(&pool->keepers);
+    holdings found = pool_holdings(pool);
+    return found.live == 0 && (found.held > 0 || keepers > 0);
 }
 
 /* Frees every live block of a world, for a forced end. Under the arena's lock. */
@@ -65,7 +62,7 @@ static void arenas_free_all(tnr_pool pool)
         tnri_arena_enter(arena);
         for (int i = 0; i < TNRI_WORLDS; i++)
             world_free_all(arena, &arena->worlds[i]);
-        (void)tnri_arena_free_bare(arena, arena->growable.base);
+        (void)tnri_grow_free_bare(arena, arena->growable.base);
         tnri_lock_release(&arena->lock);
     }
 }
@@ -91,7 +88,7 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
     if (status != TNR_OK ||
         atomic_load(&pool->account.reserved_bytes) + atomic_load(&pool->account.asleep_bytes) == 0)
         return status;
-    if (pool_live_blocks(pool) > 0)
+    if (pool_holdings(pool).live > 0)
         return tnri_error(TNR_ERR_BUSY, "pool \"%s\" was allocated from while it was destroyed.",
                           pool->account.name);
     return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for taking pool \"%s\" apart.",
@@ -101,22 +98,21 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
 /* TNR_ERR_BUSY if anything needs memory of the pool. */
 static tnr_status pool_check_idle(tnr_pool pool)
 {
-    size_t live = pool_live_blocks(pool);
-    if (live > 0)
-        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
-                          pool->account.name, live);
     uint32_t keepers = atomic_load(&pool->keepers);
+    holdings found = pool_holdings(pool);
+    if (found.live > 0)
+        return tnri_error(TNR_ERR_BUSY, "pool \"%s\" still has %zu live blocks. Free them first.",
+                          pool->account.name, found.live);
     if (keepers > 0)
         return tnri_error(TNR_ERR_BUSY,
                           "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
                           "the graphs and their executables first.",
                           keepers, pool->account.name);
-    size_t held = pool_held_blocks(pool);
-    if (held > 0)
+    if (found.held > 0)
         return tnri_error(TNR_ERR_BUSY,
                           "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "
                           "graphs and their executables first.",
-                          held, pool->account.name);
+                          found.held, pool->account.name);
     return TNR_OK;
 }
 

@@ -5,7 +5,9 @@
  */
 #include <string.h>
 
+#include "arena/count.h"
 #include "arena/upper.h"
+#include "arena/world_validate.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "ladder/grow.h"

@@ -15,7 +15,7 @@
 #ifndef TNRI_POOL_ASLEEP_H
 #define TNRI_POOL_ASLEEP_H
 
-#include "pool/pool.h"
+#include "pool/structure.h"
 
 static inline int tnri_pool_is_awake(tnr_pool pool)
 {

@@ -3,6 +3,7 @@
 #include "pool/givers.h"
 
 #include "base/host_memory.h"
+#include "pool/structure.h"
 
 _Static_assert(TNRI_WARD_ARENAS *TNRI_WORLDS == 64, "a bit for each world");
 

@@ -17,7 +17,7 @@
 #ifndef TNRI_POOL_GIVERS_H
 #define TNRI_POOL_GIVERS_H
 
-#include "pool/pool.h"
+#include "arena/arena.h"
 
 enum { TNRI_WARD_ARENAS = 32 };
 

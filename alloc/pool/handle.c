@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "pool/pool.h"
+#include "pool/structure.h"
 
 enum { INDEX_BITS = 20, SERIAL_BITS = 40, TABLE_LOG2 = 10 };
 #define TABLE_SLOTS ((size_t)1 << TABLE_LOG2)

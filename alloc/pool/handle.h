@@ -42,4 +42,8 @@ tnr_pool tnri_pool_find(tnr_pool handle);
 /* The same. TNR_ERR_INVALID_POOL if there is none. */
 tnr_status tnri_pool_resolve(tnr_pool handle, tnr_pool *pool);
 
+/* Keeps a pool, which the caller knows to be one, from being ended; 0 if it is being ended. */
+int tnri_pool_hold(tnr_pool pool);
+void tnri_pool_drop(tnr_pool pool);
+
 #endif

@@ -4,12 +4,15 @@
 
 #include <unistd.h>
 
+#include "arena/bins.h"
+#include "arena/count.h"
+#include "arena/serve.h"
 #include "base/alive.h"
 #include "base/ticks.h"
 #include "conf/conf.h"
 #include "driver/capturing.h"
 #include "pool/cache.h"
-#include "pool/pool.h"
+#include "pool/structure.h"
 
 enum {
     WAITS_FIRST = 256,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on

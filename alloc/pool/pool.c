@@ -12,7 +12,6 @@
 #include "pool/asleep.h"
 #include "pool/cache.h"
 #include "pool/givers.h"
-#include "pool/handle.h"
 #include "pool/lane.h"
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -207,21 +206,28 @@ static void table_remove(tnr_pool pool, tnri_arena *arena)
     *link = arena->hash_next;
 }
 
+int tnri_pool_enter(tnr_pool pool, tnri_arena *arena)
+{
+    if (!tnri_givers_add(pool, arena))
+        return 0;
+    atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
+    atomic_store_explicit(&pool->arenas, arena, memory_order_release);
+    return 1;
+}
+
 /* Makes an arena and enters it everywhere. Under the pool's lock. */
 static tnri_arena *arena_make(tnr_pool pool, tnri_stream *stream)
 {
     tnri_arena *arena = tnri_arena_create(&pool->account, pool, stream);
     if (arena == NULL)
         return NULL;
-    if (!tnri_givers_add(pool, arena)) {
+    if (!tnri_pool_enter(pool, arena)) {
         tnri_arena_destroy(arena);
         return NULL;
     }
     if (pool->arenas_count >= pool->table_slots)
         table_grow(pool);
     table_insert(pool, arena);
-    atomic_store_explicit(&arena->next, atomic_load(&pool->arenas), memory_order_relaxed);
-    atomic_store_explicit(&pool->arenas, arena, memory_order_release);
     pool->arenas_count++;
     return arena;
 }
@@ -337,7 +343,7 @@ static void pool_seal(tnr_pool pool, const tnri_stream *stream)
         table_remove(pool, arena);
         tnri_lane_part(arena);
         tnri_arena_enter(arena);
-        tnri_note_origin_over(arena); /* from here on it says that the stream has ended */
+        tnri_arena_origin_over(arena); /* from here on it says that the stream has ended */
         tnri_lock_release(&arena->lock);
     }
     tnri_lock_release(&pool->lock);

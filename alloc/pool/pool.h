@@ -15,47 +15,8 @@
 #ifndef TNRI_POOL_POOL_H
 #define TNRI_POOL_POOL_H
 
-#include "arena/arena.h"
-#include "base/lock.h"
-#include "device/account.h"
-#include "device/device.h"
-#include "pool/asleep_state.h"
-
-enum { TNRI_POOL_HASH_MIN = 16 };
-
-struct tnr_pool_st {
-    /* Of the structure, whichever pool it is; a late look at one that has ended reads no more. */
-    _Atomic(tnr_pool) live;          /* its handle; null while it is none, or is being ended */
-    _Atomic uint32_t visitors_count; /* threads that hold the pool */
-    uint32_t index;                  /* in the table of structures; constant */
-    struct tnr_pool_st *spare_next;  /* see pool/handle.c */
-
-    /* Constant while the pool lives. */
-    struct tnri_device *device; /* first of what is zero in a new pool */
-    tnr_pool handle;
-    tnri_account account; /* with its own synchronisation */
-    int is_private;       /* of one graph, with which it ends */
-    void *captures;       /* of a graph pool: the upper layer's; set before the pool is used */
-
-    /* In the device's list of live pools; the device's lock. */
-    struct tnr_pool_st *next, **link;
-
-    tnri_lock lock;     /* protects the table */
-    tnri_arena **table; /* arenas of living streams, by stream */
-    size_t table_slots; /* a power of two */
-    size_t arenas_count;
-    tnri_arena *sealed;         /* of ended streams, waiting for a new one; through hash_next */
-    tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
-    struct tnri_ward
-        *_Atomic wards;  /* who of them may give; read without the lock: pool/givers.h */
-    size_t wards_places; /* given in them */
-
-    /* Synchronisation: atomics. */
-    _Atomic uint64_t release_threshold_bytes; /* UINT64_MAX: the setting */
-    _Atomic uint32_t routed_threads;
-    tnri_asleep asleep;       /* see pool/asleep.h */
-    _Atomic uint32_t keepers; /* graphs and captures that need its addresses: none is given back */
-};
+#include "pool/handle.h"
+#include "pool/structure.h"
 
 /* What a pool is for. */
 typedef enum tnri_pool_kind {
@@ -74,10 +35,6 @@ void tnri_pool_unpublish(tnr_pool pool);
 /* What callers name the pool by: null for the default pool of a device. */
 tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool);
 
-/* Keeps a pool, which the caller knows to be one, from being ended; 0 if it is being ended. */
-int tnri_pool_hold(tnr_pool pool);
-void tnri_pool_drop(tnr_pool pool);
-
 /* A stream has ended: its arenas are given to the next new streams of their pools. What the
  * registry of streams tells (tnri_streams_listen). */
 void tnri_pools_seal(tnri_stream *stream);
@@ -88,6 +45,10 @@ tnr_status tnri_pool_arena(tnr_pool pool, tnr_stream stream, tnri_arena **arena)
 /* Walks the live pools of a device: null gives the first, null is the end. A walk holds the pool
  * that it stands at; one that stops early drops it. */
 tnr_pool tnri_pool_walk(tnri_device *device, tnr_pool pool);
+
+/* Enters a new arena among those that are walked, and among the givers. 0 if there is no host
+ * memory. Under the pool's lock. */
+int tnri_pool_enter(tnr_pool pool, tnri_arena *arena);
 
 /* Walks the arenas of a pool: null gives the first, null is the end. */
 tnri_arena *tnri_arena_walk(tnr_pool pool, tnri_arena *arena);

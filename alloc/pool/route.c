@@ -5,7 +5,7 @@
 #include "base/alive.h"
 #include "base/host_memory.h"
 #include "base/lock.h"
-#include "pool/pool.h"
+#include "pool/structure.h"
 
 enum { RECORDS_FEW = 64 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arena/upper.h"
+#include "arena/world_validate.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/ticks.h"

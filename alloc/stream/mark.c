@@ -1,24 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks of streams, and their order: see stream.h. */
+/* Marks of streams, and their order: see mark.h. */
 #include "stream/mark.h"
 
 #include "base/error.h"
+#include "stream/facts.h"
 
 _Atomic uint64_t tnri_number_last;
 
 uint64_t tnri_number_now(void)
 {
     return atomic_load_explicit(&tnri_number_last, memory_order_acquire);
-}
-
-tnr_status tnri_stream_error(CUresult result, const char *call, tnr_stream handle)
-{
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-        result == CUDA_ERROR_INVALID_CONTEXT)
-        return tnri_error_driver(TNR_ERR_INVALID_STREAM, (int)result,
-                                 "%p is not a stream: %s says %s. It may have been destroyed.",
-                                 (void *)handle, call, tnri_driver_result_name(result));
-    return tnri_driver_error(result, call, "looking at a stream");
 }
 
 /* Its seal, if the stream has ended. */
@@ -84,17 +75,6 @@ static CUresult stream_record(tnri_stream *stream, tnr_stream handle, tnri_event
     tnri_lock_release(&stream->lock);
     tnri_event_drop(stream->device, unused);
     return result;
-}
-
-void tnri_streams_count(tnri_device *device)
-{
-    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
-        tnri_lock_take(&stream->lock);
-        unsigned calls = stream->uncounted;
-        stream->uncounted = 0;
-        tnri_lock_release(&stream->lock);
-        tnri_driver_count(&device->counters, TNR_DRIVER_EVENT, calls, 0);
-    }
 }
 
 /* Records one's own event. Takes over the reference; *event is null on failure. */

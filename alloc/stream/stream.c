@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry of streams, from their first sight to their end: see stream.h. Marks are in
- * mark.c. */
+/* The registry of streams, from their first sight to their end: see stream.h. */
 #include "stream/stream.h"
 
 #include <stddef.h>
@@ -8,7 +7,7 @@
 #include "base/alive.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "stream/mark.h"
+#include "stream/facts.h"
 
 enum {
     HASH_SLOTS = 4096,
@@ -167,56 +166,6 @@ static void registry_collect(void)
     }
 }
 
-/* ---- asking the driver ---------------------------------------------------------------------- */
-
-/* What the driver says of a stream. */
-typedef struct facts {
-    uint64_t id;
-    int is_blocking;
-} facts;
-
-static tnr_status unknown_captured_error(tnr_stream handle)
-{
-    return tnri_error(TNR_ERR_CAPTURE,
-                      "stream %p is being captured, and Tenure did not know it before. "
-                      "Announce it with tnr_stream_created before the capture begins.",
-                      (void *)handle);
-}
-
-/* The id alone; CUDA_ERROR_INVALID_CONTEXT if it can only be asked for in the context. To ask a
- * stream that captures for its id would end the capture. */
-static CUresult id_ask(tnr_stream handle, uint64_t *id)
-{
-    unsigned long long asked = 0;
-    CUresult result = tnri_drive(cuStreamGetId, (handle, &asked));
-    *id = asked;
-    return result;
-}
-
-/* All of it, for a stream that is not one of the default streams. In the device's context. */
-static tnr_status facts_ask(facts *of, const tnri_device *device, tnr_stream handle)
-{
-    unsigned flags = 0;
-    CUcontext context = NULL;
-    if (tnri_stream_is_capturing(handle))
-        return unknown_captured_error(handle);
-    CUresult result = id_ask(handle, &of->id);
-    if (result != CUDA_SUCCESS)
-        return tnri_stream_error(result, "cuStreamGetId", handle);
-    result = tnri_drive(cuStreamGetFlags, (handle, &flags));
-    if (result == CUDA_SUCCESS)
-        result = tnri_drive(cuStreamGetCtx, (handle, &context));
-    if (result != CUDA_SUCCESS)
-        return tnri_stream_error(result, "cuStreamGetFlags", handle);
-    of->is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
-    if (context == device->context)
-        return TNR_OK;
-    return tnri_error(TNR_ERR_INVALID_STREAM,
-                      "stream %p does not belong to the primary context of device %d. Give the "
-                      "device that it was created on.",
-                      (void *)handle, device->index);
-}
-
 /* ---- entering ------------------------------------------------------------------------------- */
 
 static tnri_stream *registry_find(const tnri_device *device, uintptr_t key)
@@ -245,7 +194,7 @@ static tnri_stream *registry_take(void)
 }
 
 /* Makes a spare object a stream's. Under the registry's lock. */
-static void stream_begin(tnri_stream *stream, const facts *of, tnri_device *device,
+static void stream_begin(tnri_stream *stream, const tnri_facts *of, tnri_device *device,
                          tnr_stream handle, uintptr_t key)
 {
     int is_per_thread = handle == TNRI_STREAM_PER_THREAD;
@@ -269,7 +218,7 @@ static void stream_begin(tnri_stream *stream, const facts *of, tnri_device *devi
 }
 
 /* Enters a stream with the given facts. Another thread may have been quicker. */
-static tnr_status registry_enter(const facts *of, tnri_device *device, tnr_stream handle,
+static tnr_status registry_enter(const tnri_facts *of, tnri_device *device, tnr_stream handle,
                                  uintptr_t key, tnri_stream **entered)
 {
     tnri_lock_take(&registry.lock);
@@ -313,64 +262,11 @@ static tnr_status default_find(tnri_device *device, tnr_stream handle, uintptr_t
     *found = registry_known(device, key);
     if (*found != NULL)
         return TNR_OK;
-    facts of = {0, key != 0};
+    tnri_facts of = {0, key != 0};
     tnr_status status = registry_enter(&of, device, handle, key, found);
     if (status == TNR_OK && key != 0) /* who brings a thread's stream looks after some others */
         (void)tnri_streams_reap(device, TNRI_REAP_LOOKS);
     return status;
-}
-
-/* Enters what a stream that was met in a capture says of itself. */
-static void facts_enter(tnri_stream *stream, const facts *of)
-{
-    tnri_lock_take(&registry.lock);
-    if (atomic_load(&stream->id) == 0) {
-        atomic_store(&stream->is_blocking, of->is_blocking);
-        atomic_store(&stream->id, of->id);
-    }
-    tnri_lock_release(&registry.lock);
-}
-
-void tnri_stream_introduce(tnri_stream *stream)
-{
-    facts of = {0, 0};
-    tnri_error_aside aside;
-    if (tnri_likely(atomic_load(&stream->id) != 0) || stream->is_default ||
-        atomic_load(&stream->is_dead))
-        return;
-    tnri_error_take(&aside);
-    if (facts_ask(&of, stream->device, stream->handle) == TNR_OK)
-        facts_enter(stream, &of);
-    tnri_error_restore(&aside);
-}
-
-/* *is_same: a known stream is still the one that its handle names, and has been asked all there is
- * to ask. Where it is captured it cannot be asked, and is taken for the same. */
-static tnr_status known_check(const tnri_stream *known, tnr_stream handle, int *is_same)
-{
-    uint64_t id;
-    uint64_t known_id = atomic_load(&known->id);
-    *is_same = tnri_stream_is_capturing(handle);
-    if (*is_same || known_id == 0)
-        return TNR_OK;
-    CUresult result = id_ask(handle, &id);
-    *is_same = result == CUDA_SUCCESS && id == known_id;
-    /* Without a context this thread cannot ask; the caller goes on in the device's. */
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_CONTEXT)
-        return TNR_OK;
-    return tnri_stream_error(result, "cuStreamGetId", handle);
-}
-
-/* 1 if the handle of a known stream is another stream's now, for all that can be told: one that was
- * marked before it said who it is may have been another. */
-static int is_another(tnri_stream *known, const facts *of)
-{
-    if (atomic_load(&known->id) != 0)
-        return atomic_load(&known->id) != of->id;
-    tnri_lock_take(&known->lock);
-    int was_marked = known->marked != 0;
-    tnri_lock_release(&known->lock);
-    return was_marked;
 }
 
 /* Finds with the driver's help: the id tells a recycled handle from the stream that had it
@@ -381,23 +277,23 @@ static TNRI_SELDOM tnr_status stream_find_slowly(tnri_device *device, tnr_stream
     if ((uintptr_t)handle <= 2)
         return default_find(device, handle, key, found);
     tnri_visit visit;
-    facts of = {0, 0};
+    tnri_facts of = {0, 0};
     int is_same = 0;
     tnri_stream *known = registry_known(device, key);
-    tnr_status status = known == NULL ? TNR_OK : known_check(known, handle, &is_same);
+    tnr_status status = known == NULL ? TNR_OK : tnri_facts_check(known, handle, &is_same);
     *found = known;
     if (status != TNR_OK || is_same)
         return status;
     status = tnri_device_enter(device, &visit);
     if (status != TNR_OK)
         return status;
-    status = facts_ask(&of, device, handle);
-    if (status == TNR_OK && known != NULL && is_another(known, &of)) {
+    status = tnri_facts_ask(&of, device, handle);
+    if (status == TNR_OK && known != NULL && tnri_facts_differ(known, &of)) {
         status = tnri_stream_end(known, 1);
         known = NULL;
     }
     if (status == TNR_OK && known != NULL)
-        facts_enter(known, &of);
+        tnri_facts_enter(known, &of);
     else if (status == TNR_OK)
         status = registry_enter(&of, device, handle, key, found);
     tnri_streams_settle(SETTLE_LOOKS);
@@ -427,7 +323,7 @@ tnr_status tnri_stream_find(tnri_device *device, tnr_stream handle, tnri_stream 
 tnr_status tnri_stream_find_captured(tnri_device *device, tnr_stream handle, tnri_stream **found)
 {
     uintptr_t key = tnri_stream_key(handle);
-    const facts none = {0, (uintptr_t)handle == 2};
+    const tnri_facts none = {0, (uintptr_t)handle == 2};
     *found = registry_known(device, key);
     return *found != NULL ? TNR_OK : registry_enter(&none, device, handle, key, found);
 }
@@ -495,6 +391,17 @@ void tnri_stream_poll_enter(tnri_stream *stream)
         atomic_store(&stream->is_polled, 1);
     }
     tnri_lock_release(&registry.lock);
+}
+
+void tnri_streams_count(tnri_device *device)
+{
+    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
+        tnri_lock_take(&stream->lock);
+        unsigned calls = stream->uncounted;
+        stream->uncounted = 0;
+        tnri_lock_release(&stream->lock);
+        tnri_driver_count(&device->counters, TNR_DRIVER_EVENT, calls, 0);
+    }
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

@@ -23,13 +23,7 @@ FOLDERS = ("base", "conf", "driver", "space", "device", "stream", "history", "ar
            "ladder", "snapshot", "library")
 
 KNOWN = (
-    "alloc/arena/arena alloc/arena/count alloc/arena/note alloc/arena/upper",
-    "alloc/arena/run alloc/arena/world alloc/arena/world_internal",
-    "alloc/device/chunk alloc/device/device alloc/device/event alloc/device/staging",
-    "alloc/ladder/plan alloc/ladder/stale",
-    "alloc/pool/asleep alloc/pool/cache alloc/pool/givers alloc/pool/handle alloc/pool/lane "
-    "alloc/pool/pool alloc/pool/route",
-    "alloc/stream/mark alloc/stream/stream",
+    "alloc/device/device alloc/device/staging",
     "capture/capture capture/graph capture/piece capture/place capture/threat",
     "capture/hooks capture/scope",
     "lifetime/announce lifetime/collect lifetime/hold lifetime/pending lifetime/retire "

@@ -25,10 +25,11 @@
 
 #include <tenure/capture.h>
 
+#include "arena/count.h"
 #include "device/device.h"
+#include "pool/cache.h"
 #include "pool/lane.h"
 #include "pool/pool.h"
-#include "pool/cache.h"
 #include "snapshot/picture.h"
 
 static tnri_arena *arena_of(const void *ptr)

@@ -9,7 +9,8 @@
  *   uses_of_threads_that_ended_end   ladder.c, ladder_ascend: without tnri_streams_reap
  *   nothing_is_reaped_in_a_capture   stream.c, tnri_streams_reap: without "tnri_capturing()"
  *   a_stream_adopts_one_arena        pool.c, arena_adopt: "other" is null
- *   streams_that_do_not_exist        stream.c, stream_find_slowly: the status of facts_ask ignored
+ *   streams_that_do_not_exist        stream.c, stream_find_slowly: the status of tnri_facts_ask
+ *                                    ignored
  */
 #include "life.h"
 

@@ -15,7 +15,7 @@
  * Seen to fail with: the sum in tnri_stale_held_bytes left out (stale.c); tnri_drain_pool not
  * called after a release (reclaim.c); tnri_event_order skipped in donor_order (execute.c), so that
  * the memory of another stream is used before its work has ended; blocks of 4 KiB not entered in
- * the map (world.c).
+ * the map (run.h).
  */
 #include "model.h"
 

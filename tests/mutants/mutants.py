@@ -202,27 +202,27 @@ MUTANTS = [
      "            status = TNR_OK;\n",
      "who adopts a destroyed stream's memory does not wait for its end"),
     # ---- alloc: geometry and accounting
-    ("carve_alignment", "alloc/arena/world.c",
+    ("carve_alignment", "alloc/arena/run.c",
      "    size_t lead = (0 - run->base) & (alignment - 1);",
      "    size_t lead = (0 - run->base) & (alignment / 2 - 1);",
      "half the alignment that was asked for"),
-    ("merge_forgets_above", "alloc/arena/world.c",
+    ("merge_forgets_above", "alloc/arena/record.c",
      "    block->bytes += upper->bytes;\n"
      "    block->above = upper->above;",
      "    block->bytes += upper->bytes - TNR_ALIGNMENT_DEFAULT;\n"
      "    block->above = upper->above;",
      "a merge loses 512 bytes"),
-    ("unbin_wrong_size", "alloc/arena/world.h",
+    ("unbin_wrong_size", "alloc/arena/bins.h",
      "    if (head == NULL || head->bytes != bytes)\n"
      "        return NULL;",
      "    if (head == NULL)\n"
      "        return NULL;",
      "a bin serves blocks of another size"),
-    ("bin_keeps_first", "alloc/arena/world.h",
+    ("bin_keeps_first", "alloc/arena/bins.h",
      "    world->bins.slots[slot] = block->next;\n",
      "",
      "a block that was taken from its bin can be taken again"),
-    ("bin_bit_stays", "alloc/arena/world.c",
+    ("bin_bit_stays", "alloc/arena/bins.c",
      "        if (tnri_likely(slots[slot] != NULL))\n"
      "            return slot;\n",
      "        return slot;\n",
@@ -260,7 +260,7 @@ MUTANTS = [
      "        if (state == TNRI_LIVE && world->count_in[state] > 0)\n"
      "            return 0;",
      "a trim takes the records of memory that is there"),
-    ("spent_unseen", "alloc/arena/world.h",
+    ("spent_unseen", "alloc/arena/bins.h",
      "            return world->is_spent ? tnri_world_bin_spent(world, block) : 0;",
      "            return 0;",
      "what is freed in an arena that had nothing to give is not found again"),
@@ -381,7 +381,7 @@ MUTANTS = [
      "    int is_fenced = uses->is_sync || uses->is_homeless;",
      "    int is_fenced = uses->is_sync;",
      "a block that a graph kept, without a home, waits for nobody"),
-    ("stream_id_ignored", "alloc/stream/stream.c",
+    ("stream_id_ignored", "alloc/stream/facts.c",
      "    *is_same = result == CUDA_SUCCESS && id == known_id;",
      "    *is_same = result == CUDA_SUCCESS;",
      "a stream is taken for the one that had its handle"),

@@ -39,7 +39,7 @@ static void same_size_newest_first(void **state)
     assert_int_equal(unit_stats().bytes_live, 4096 + 3700 + 1);
 }
 
-/* Sizes of u and of 1024 + (u ^ 1) units fall into one slot of the hash (world.c, bin_slot); one of
+/* Sizes of u and of 1024 + (u ^ 1) units fall into one slot of the hash (tnri_bin_slot); one of
  * them in a bin must not be handed out for the other. */
 static void sizes_that_share_a_slot(void **state)
 {

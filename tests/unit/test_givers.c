@@ -5,12 +5,12 @@
  *
  * Seen to fail with these lines changed in the library:
  *   streams_with_nothing_are_passed_by   execute.c, donor_take: without tnri_world_spend
- *   cached, no_memory_is_overlooked      world.h, tnri_world_bin: 0 instead of tnri_world_bin_spent
+ *   cached, no_memory_is_overlooked      bins.h, tnri_world_bin: 0 instead of tnri_world_bin_spent
  *   large_without_a_bin                  world_spent.c, tnri_world_spend: bins->misses as it was
- *   bins_go_on_as_before                 world_spent.c, tnri_world_unspend_now: spent_misses not
+ *   bins_go_on_as_before                 world.c, tnri_world_unspend_now: spent_misses not
  *                                        given back
- *   retired                              world.c, tnri_world_free: without tnri_world_unspend
- *   lent                                 world.c, tnri_record_enter: without tnri_world_unspend
+ *   retired                              run.c, tnri_world_free: without tnri_world_unspend
+ *   lent                                 record.c, tnri_record_enter: without tnri_world_unspend
  */
 #include "unit.h"
 
@@ -18,9 +18,10 @@
 
 #include <tenure/lifetime.h>
 
-#include "pool/givers.h"
-#include "library/library.h"
+#include "arena/world_validate.h"
 #include "ladder/reclaim.h"
+#include "library/library.h"
+#include "pool/givers.h"
 
 enum { STREAMS = 150 };
 #define SMALL (64 * KIB)

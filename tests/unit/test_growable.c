@@ -11,7 +11,7 @@
  *   a destroyed stream being named)
  *   ladder_moves_max, the test of the seal: outlives_its_stream, too
  *   grow_request, `is_growing = 1`: threads_grow_their_own fails its count of TNR_ERR_BUSY
- *   tnri_arena_free_bare, the call in tnri_arena_free: without_memory
+ *   tnri_grow_free_bare, the call in tnri_arena_free: without_memory
  *   tnri_ladder_take_span, the call of tnri_reclaim_addresses: addresses_without_memory_serve
  */
 #include "unit.h"

@@ -6,7 +6,7 @@
  * Entry points are taken out of the table of a library that runs, as an older driver would have
  * left them out; attributes of a device are refused when it is asked for them.
  *
- * With one of the three errors not known as that of a stream that is gone: in stream/mark.c
+ * With one of the three errors not known as that of a stream that is gone: in stream/facts.c
  * streams_that_are_gone failed, in driver/capturing.c streams_that_are_gone_do_not_capture.
  */
 #include "unit.h"

@@ -20,6 +20,11 @@
 #include <tenure/lifetime.h>
 
 #include "arena/arena.h"
+#include "arena/run.h"
+#include "arena/world_lend.h"
+#include "arena/world_move.h"
+#include "arena/world_retired.h"
+#include "arena/world_validate.h"
 #include "base/host_memory.h"
 #include "device/chunk.h"
 #include "pool/pool.h"

@@ -12,9 +12,12 @@
 #include <string.h>
 
 #include "arena/arena.h"
-#include "ladder/window.h"
+#include "arena/run.h"
+#include "arena/world_move.h"
+#include "arena/world_validate.h"
 #include "base/host_memory.h"
 #include "device/chunk.h"
+#include "ladder/window.h"
 
 #define PAGE (2 * MIB)
 #define CELL (PAGE / 16) /* blocks are multiples of this, so that the naive search is short */

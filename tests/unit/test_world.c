@@ -15,9 +15,14 @@
 #include <string.h>
 
 #include "arena/arena.h"
-#include "ladder/window.h"
+#include "arena/bins.h"
+#include "arena/run.h"
+#include "arena/world_lend.h"
+#include "arena/world_move.h"
+#include "arena/world_validate.h"
 #include "base/host_memory.h"
 #include "device/chunk.h"
+#include "ladder/window.h"
 
 #define PAGE (2 * MIB)
 #define BASE ((uintptr_t)1 << 42)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on records that world.c and world_move.c share; nothing else uses them. */
-#ifndef TNRI_ARENA_WORLD_INTERNAL_H
-#define TNRI_ARENA_WORLD_INTERNAL_H
+/* Records of a world: into a state and out of it, cut and merged. For this folder alone. */
+#ifndef TNRI_ARENA_RECORD_H
+#define TNRI_ARENA_RECORD_H
 
 #include "arena/world.h"
 

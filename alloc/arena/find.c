@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding arenas by address: see find.h. */
+#include "arena/find.h"
+
+#include "device/device.h"
+
+tnri_arena *tnri_arena_find_begin(tnri_device *device, uintptr_t address, tnri_block **near)
+{
+    tnri_device_look_begin(device);
+    *near = tnri_block_map_near(&device->space.map, address);
+    if (*near == NULL)
+        return NULL;
+    tnri_arena *arena = (*near)->world->arena;
+    tnri_arena_enter(arena);
+    return arena;
+}
+
+void tnri_arena_find_end(tnri_device *device, tnri_arena *arena)
+{
+    if (arena != NULL)
+        tnri_lock_release(&arena->lock);
+    tnri_device_look_end(device);
+}

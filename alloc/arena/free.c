@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freeing: see free.h. */
+#include "arena/free.h"
+
+#include "arena/find.h"
+#include "arena/note.h"
+#include "arena/run.h"
+#include "base/error.h"
+#include "device/device.h"
+
+tnr_status tnri_free_refused(tnri_device *device, void *ptr)
+{
+    uintptr_t address = (uintptr_t)ptr;
+    tnri_block *near;
+    tnri_arena *arena = tnri_arena_find_begin(device, address, &near);
+    const tnri_block *block = arena == NULL ? NULL : tnri_arena_containing(arena, address);
+    uintptr_t base = block == NULL ? 0 : block->base;
+    tnri_arena_find_end(device, arena);
+    if (base == 0)
+        return tnri_error(TNR_ERR_NOT_LIVE,
+                          "%p is not a live block of device %d: it was freed before, or never "
+                          "handed out. Nothing was changed.",
+                          ptr, device->index);
+    return tnri_error(TNR_ERR_INTERIOR_POINTER,
+                      "%p lies %zu bytes inside the block at %p. Free the block's start. Nothing "
+                      "was changed.",
+                      ptr, (size_t)(address - base), (void *)base);
+}
+
+void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
+{
+    tnri_arena_enter(arena);
+    tnri_assert(block->state == TNRI_RETIRED);
+    block->uses = NULL;
+    arena->freed_because[reason]++;
+    tnri_note_reuse(arena, block, reason);
+    tnri_world_free(block->world, block);
+    tnri_lock_release(&arena->lock);
+}

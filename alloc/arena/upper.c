@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of the layers above: see upper.h. */
+#include "arena/upper.h"
+
+_Atomic(const tnri_upper *) tnri_upper_table;
+_Atomic(const tnri_captures *) tnri_captures_table;

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The moving budget. Moves and loans cost time that a larger pool would not need, so they may take
+ * a burst of it, and in the long run a share of the running time; beyond that the pool grows. What
+ * is charged is the time that they took: threads that call the driver at once wait for each other,
+ * so that a move may cost twenty times what it costs alone. On the simulated device no time passes
+ * and each costs a constant, so that the decision is a function of the inputs alone.
+ */
+#ifndef TNRI_DEVICE_BUDGET_H
+#define TNRI_DEVICE_BUDGET_H
+
+#include "device/device.h"
+
+/* 1 if the budget is not used up; to be asked once for a request. */
+int tnri_device_may_move(tnri_device *device);
+
+/* The pool could not grow. The next requests without a budget move first, because the driver would
+ * most likely refuse again, and to ask it costs more than a move. */
+void tnri_device_short(tnri_device *device);
+
+/* When something began that is to be charged. */
+uint64_t tnri_device_time_ns(const tnri_device *device);
+
+/* Charges for a request that moved `chunks` of its `chunks_all` chunks. */
+void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns);
+
+/* Charges a loan. */
+void tnri_device_lent(tnri_device *device, uint64_t began_ns);
+
+#endif

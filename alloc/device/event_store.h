@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an event is, and what a device has of them: see device/event.h, which has the functions.
+ */
+#ifndef TNRI_DEVICE_EVENT_STORE_H
+#define TNRI_DEVICE_EVENT_STORE_H
+
+#include "base/lock.h"
+#include "driver/driver.h"
+
+typedef struct tnri_event {
+    CUevent handle;           /* constant */
+    struct tnri_event *next;  /* among the spare ones; the store's lock */
+    _Atomic uint32_t holders; /* references */
+    _Atomic int completed;    /* 1: known to be over */
+} tnri_event;
+
+typedef struct tnri_event_store {
+    tnri_lock lock;
+    tnri_event *spares; /* the lock */
+    size_t spares_count;
+    size_t events_count; /* made and not destroyed */
+} tnri_event_store;
+
+#endif

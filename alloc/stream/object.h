@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The object of a stream: one for each CUDA stream that Tenure has met.
+ *
+ * Whoever needs to know something of a stream has a pointer to its object: arenas, uses, captures,
+ * announcements. The object tells who the stream is, whether it lives, is captured or has ended,
+ * and what its work is ordered after. It is made on slow paths, when the stream is first met
+ * (stream.h), and its work is marked and ordered in mark.h.
+ */
+#ifndef TNRI_STREAM_OBJECT_H
+#define TNRI_STREAM_OBJECT_H
+
+#include "base/thread_number.h"
+#include "device/device.h"
+#include "stream/clock.h"
+
+struct tnri_use;
+
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD as values; null is the legacy stream too. */
+#define TNRI_STREAM_LEGACY ((tnr_stream)(uintptr_t)1)
+#define TNRI_STREAM_PER_THREAD ((tnr_stream)(uintptr_t)2)
+
+/*
+ * What identifies a stream that lives: its handle, except that the legacy default stream has two
+ * handles, and that the one handle of the per-thread default stream means another stream in each
+ * thread. Real handles are addresses, so a value with its lowest bits set is none.
+ */
+static inline uintptr_t tnri_stream_key(tnr_stream stream)
+{
+    uintptr_t key = (uintptr_t)stream;
+    if (tnri_likely(key > 2))
+        return key;
+    return key == 2 ? (uintptr_t)tnri_thread_number() << 3 | 7 : 0;
+}
+
+typedef struct tnri_stream {
+    /* Constant while the object is in use. */
+    tnri_device *device;
+    tnr_stream handle;
+    uintptr_t key;
+    size_t index;             /* in clocks */
+    uint64_t thread;          /* of a per-thread default stream: its thread's number; else 0 */
+    uintptr_t thread_address; /* of that thread, and its kernel id: see base/alive.h */
+    uint32_t thread_id;
+    int is_legacy;
+    int is_default; /* only to be marked in the device's context */
+
+    /* What the driver says. A stream that is first met while it is captured cannot be asked; it is
+     * when it is first marked. The lock to write, once. */
+    _Atomic uint64_t id;     /* 0: not asked yet, or a default stream */
+    _Atomic int is_blocking; /* 1: ordered with the legacy stream; 0: not, or not known */
+
+    /* Links of the registry's lists; its lock. */
+    struct tnri_stream *hash_next, *all_next, *poll_next, *ended_next, *thread_next;
+    unsigned poll_walks;   /* walks of the polled list that stand here; the registry's lock */
+    _Atomic int is_polled; /* 1: in that list; the registry's lock to write */
+    struct tnri_stream *_Atomic idle_next; /* among those without a reference; no lock */
+    _Atomic uint32_t holders;
+    _Atomic int is_dead;
+
+    tnri_lock lock;           /* protects what follows */
+    uint64_t marked;          /* number of the latest mark */
+    uint64_t waited;          /* number of the latest change of the clock */
+    tnri_clock *clock;        /* null: waits for nothing known */
+    struct tnri_use *pending; /* the layer above's: heap of the uses of retired blocks */
+    unsigned uncounted;       /* marks whose driver calls have not been handed in */
+    tnri_event *spare; /* for the next mark, with the only reference; null: none, as always for
+                               * a default stream and for one that has ended */
+    uint64_t capture_number; /* of capture_mark */
+
+    /* Written under the lock; may be looked at without it. */
+    tnri_event *_Atomic seal; /* of an ended stream: the end of its work, which `marked` numbers */
+    /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
+    tnri_event *_Atomic capture_mark;
+    _Atomic size_t pending_count;
+    _Atomic uint64_t completed; /* highest number known to be over */
+} tnri_stream;
+
+#endif
