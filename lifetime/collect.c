@@ -4,15 +4,13 @@
 
 #include <sched.h>
 
+#include "base/heuristics.h"
 #include "announce.h"
 #include "conf/conf.h"
 #include "hold.h"
 #include "pending.h"
 #include "pool/cache.h"
 #include "pool/pool.h"
-
-/* Retired blocks that one collection holds against the clock, oldest first. */
-enum { FOLLOW_LOOKS_MAX = 64 };
 
 /* ---- uses that are over --------------------------------------------------------------------- */
 
@@ -191,7 +189,7 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
         uint32_t done = 0;
         if (freed < bytes && uses_are_before(uses, own, wait, &waited))
             done = uses_withdraw(uses);
-        int goes_on = freed < bytes && (wait || ++looks < FOLLOW_LOOKS_MAX);
+        int goes_on = freed < bytes && (wait || ++looks < TNRI_FOLLOW_LOOKS);
         tnri_uses *next = goes_on ? life_look(life, uses) : NULL;
         freed += tnri_uses_over(uses, done + 1,
                                 waited ? TNR_REUSE_WAITED_ON_DEVICE : TNR_REUSE_ORDERED_BY_CLOCK);

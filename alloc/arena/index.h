@@ -19,17 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/heuristics.h"
 #include "base/assert.h"
 #include "space/block.h"
 
 enum {
-    TNRI_INDEX_SUB_BITS = 7,                     /* 128 classes to a doubling */
     TNRI_INDEX_EXACT = 2 << TNRI_INDEX_SUB_BITS, /* classes of a single size below this */
     TNRI_INDEX_DOUBLINGS = 28,                   /* up to 2^36 units: 32 TiB */
     TNRI_INDEX_CLASSES = TNRI_INDEX_EXACT + (TNRI_INDEX_DOUBLINGS << TNRI_INDEX_SUB_BITS),
-    TNRI_INDEX_WORDS = (TNRI_INDEX_CLASSES + 63) / 64,
-    TNRI_INDEX_LOOKS = 16,         /* runs looked at in one class */
-    TNRI_INDEX_ALIGNED_LOOKS = 512 /* runs looked at for an alignment, in all classes */
+    TNRI_INDEX_WORDS = (TNRI_INDEX_CLASSES + 63) / 64
 };
 _Static_assert(TNRI_INDEX_WORDS < 64, "one word sums up the bitmap");
 _Static_assert(TNRI_INDEX_CLASSES <= UINT16_MAX, "a class is read as 16 bits");

@@ -27,7 +27,6 @@
 
 enum {
     TNRI_BIN_SLOTS = 1024,   /* hash slots for exact sizes */
-    TNRI_BIN_MISSES = 8,     /* after so many in a row the large world's bin is not used */
     TNRI_SLAB_RECORDS = 63,  /* records to a slab, so that a slab is 4 KiB */
     TNRI_CARVE_RECORDS = 2,  /* new records that one carve can need */
     TNRI_CUT_RECORDS = 2,    /* new records that one cut can need */

@@ -2,9 +2,8 @@
 /* Worlds of which nothing can be given: see world_spent.h. */
 #include "arena/world_spent.h"
 
+#include "base/heuristics.h"
 #include "device/chunk.h"
-
-enum { SPENT_LOOKS_MAX = 64 }; /* free runs that are looked at before a world is left as it is */
 
 int tnri_run_whole_chunks(const tnri_space *space, const tnri_block *run, size_t *first,
                           size_t *end)
@@ -42,7 +41,7 @@ void tnri_world_spend(tnri_world *world)
 {
     tnri_bins *bins = &world->bins;
     if (world->giving == NULL || world->is_spent || world->count_in[TNRI_BINNED] > 0 ||
-        tnri_world_has_whole(world, SPENT_LOOKS_MAX))
+        tnri_world_has_whole(world, TNRI_SPENT_LOOKS))
         return;
     world->is_spent = 1;
     world->spent_max = bins->max;

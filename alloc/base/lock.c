@@ -2,21 +2,12 @@
 /* The waiting half of the lock, and the rank check: see lock.h. */
 #include "base/lock.h"
 
+#include "base/heuristics.h"
 #include "base/barrier.h"
 #include "base/rest.h"
 #include "base/ticks.h"
 
 enum { HELD_MAX = 8 }; /* deepest nesting of locks; the ranks allow no more */
-
-/* Turns in a row that make a thread the owner: at first, and at most. To take a lock away costs as
- * much as some hundred turns of its owner save, so even a lock that is taken away at the worst
- * moment each time costs little more than one without owners. */
-enum { STREAK_FIRST = 128, STREAK_LAST = 1 << 20 };
-
-/* An owner that had the lock for so long, a tenth of a millisecond or some in any clock, has
- * saved far more than it costs to take it away: that was somebody who looks in now and then, such
- * as one who reads statistics, and no reason to make owners rarer. */
-#define OWNED_LONG_TICKS (INT64_C(1) << 18)
 
 /* Threads' addresses are multiples of this; what an owner's place is told by. */
 enum { OWNER_ALIGNMENT = 16 };
@@ -49,7 +40,7 @@ void tnri_lock_owners_start(void)
 void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank)
 {
     tnri_assert(rank > 0 && rank < TNRI_RANK_COUNT);
-    *lock = (tnri_lock){.rank = (uint8_t)rank, .streak_wanted = STREAK_FIRST};
+    *lock = (tnri_lock){.rank = (uint8_t)rank, .streak_wanted = TNRI_STREAK_FIRST};
     if (rank == TNRI_RANK_ARENA || rank == TNRI_RANK_STREAM)
         lock->is_ownable = (uint8_t)atomic_load(&owners_possible);
 }
@@ -57,13 +48,13 @@ void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank)
 /* From now on it takes twice as many turns to own the lock, or half as many. */
 static void lock_own_later(tnri_lock *lock)
 {
-    if (lock->streak_wanted < STREAK_LAST)
+    if (lock->streak_wanted < TNRI_STREAK_LAST)
         lock->streak_wanted *= 2;
 }
 
 static void lock_own_sooner(tnri_lock *lock)
 {
-    if (lock->streak_wanted > STREAK_FIRST)
+    if (lock->streak_wanted > TNRI_STREAK_FIRST)
         lock->streak_wanted /= 2;
 }
 
@@ -78,7 +69,7 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
     _Atomic uint8_t *inside = &lock->inside[place];
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
         tnri_rest(round);
-    if ((int64_t)(tnri_ticks() - lock->owned_ticks) > OWNED_LONG_TICKS)
+    if ((int64_t)(tnri_ticks() - lock->owned_ticks) > TNRI_OWNED_LONG_TICKS)
         lock_own_sooner(lock);
     else if (!tnri_alive_is_gone(owner - place, lock->owner_id))
         lock_own_later(lock);

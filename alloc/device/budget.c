@@ -2,14 +2,8 @@
 /* The moving budget: see budget.h. */
 #include "device/budget.h"
 
+#include "base/heuristics.h"
 #include "conf/conf.h"
-
-/* What a chunk of 2 MiB costs at least: map, access and unmap on an H200 (docs/design.md, "What the
- * driver costs"), of which the unmapping, which comes later, is a third. And what a loan costs: an
- * event, and a wait for it. */
-enum { MOVE_NS = 34000, LOAN_NS = 3000 };
-
-enum { SHORT_GRANT = 64 }; /* requests that move first after one that could not grow */
 
 /* Time that moves and loans may have taken until now, counted from the device's start. */
 static uint64_t move_allowed_ns(const tnri_device *device, uint64_t *burst_ns)
@@ -36,7 +30,7 @@ int tnri_device_may_move(tnri_device *device)
 
 void tnri_device_short(tnri_device *device)
 {
-    atomic_store_explicit(&device->moves_granted, SHORT_GRANT, memory_order_relaxed);
+    atomic_store_explicit(&device->moves_granted, TNRI_SHORT_GRANT, memory_order_relaxed);
 }
 
 uint64_t tnri_device_time_ns(const tnri_device *device)
@@ -60,7 +54,7 @@ static void move_charge(tnri_device *device, uint64_t ns)
 
 void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns)
 {
-    uint64_t least_ns = (uint64_t)chunks * MOVE_NS;
+    uint64_t least_ns = (uint64_t)chunks * TNRI_MOVE_NS;
     uint64_t took_ns = (tnri_device_time_ns(device) - began_ns) / chunks_all * chunks / 2 * 3;
     move_charge(device, took_ns > least_ns ? took_ns : least_ns);
 }
@@ -68,5 +62,5 @@ void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, ui
 void tnri_device_lent(tnri_device *device, uint64_t began_ns)
 {
     uint64_t took_ns = tnri_device_time_ns(device) - began_ns;
-    move_charge(device, took_ns > LOAN_NS ? took_ns : LOAN_NS);
+    move_charge(device, took_ns > TNRI_LOAN_NS ? took_ns : TNRI_LOAN_NS);
 }

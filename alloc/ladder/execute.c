@@ -17,6 +17,7 @@
 
 #include <string.h>
 
+#include "base/heuristics.h"
 #include "arena/bins.h"
 #include "arena/count.h"
 #include "arena/note.h"
@@ -167,11 +168,6 @@ static tnr_status donors_take(tnri_plan *plan)
 
 /* ---- new chunks ----------------------------------------------------------------------------- */
 
-enum {
-    MOST_OF = 4,    /* a request of this part (1/n) of what is mapped is most of it, */
-    MOST_SHARE = 64 /* from this part (1/n) of chunk_whole_mb on */
-};
-
 /* The most that a new chunk may have. The driver is paid by the chunk; what large ones cost in
  * memory is that one which is free but for a corner of it cannot move. So, the largest of:
  *   - a share of all that is mapped, which bounds what one chunk can waste;
@@ -195,7 +191,8 @@ static uint64_t chunk_bytes_most(const tnri_plan *plan)
         exact = conf->chunk_exact_mb << 20;
     if (!plan->is_growth && most < exact)
         most = exact;
-    if (request >= whole || (request >= whole / MOST_SHARE && request >= mapped / MOST_OF))
+    if (request >= whole ||
+        (request >= whole / TNRI_CHUNK_MOST_SHARE && request >= mapped / TNRI_CHUNK_MOST_OF))
         most = request;
     return most < limit ? most : limit;
 }

@@ -2,15 +2,14 @@
 /* Giving borrowed addresses back: see give_back.h. */
 #include "ladder/give_back.h"
 
+#include "base/heuristics.h"
 #include "arena/world_lend.h"
 #include "pool/pool.h"
-
-enum { AT_ONCE_MAX = 32 }; /* holes of one world, for which the arenas are walked once */
 
 /* Holes of one world on their way home. */
 typedef struct journey {
     tnri_world *from;
-    tnri_block *pending[AT_ONCE_MAX]; /* null: at home */
+    tnri_block *pending[TNRI_GIVE_BACK_AT_ONCE]; /* null: at home */
     size_t count;
     size_t done;
 } journey;
@@ -77,7 +76,7 @@ static size_t world_give_back(tnri_world *world)
     journey of = {.from = world};
     tnri_arena *arena = world->arena;
     tnri_arena_enter(arena);
-    of.count = tnri_world_holes_claim(world, AT_ONCE_MAX, of.pending);
+    of.count = tnri_world_holes_claim(world, TNRI_GIVE_BACK_AT_ONCE, of.pending);
     tnri_lock_release(&arena->lock);
     tnri_arena *other = NULL;
     while (of.done < of.count && (other = tnri_arena_walk(arena->pool, other)) != NULL)

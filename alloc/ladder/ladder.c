@@ -3,6 +3,7 @@
  * plan.c; the driver's part of a plan is in execute.c. */
 #include "ladder/ladder.h"
 
+#include "base/heuristics.h"
 #include "arena/bins.h"
 #include "arena/count.h"
 #include "arena/serve.h"
@@ -23,15 +24,6 @@
 #include "pool/asleep.h"
 #include "pool/lane.h"
 #include "pool/pool.h"
-
-enum {
-    SPANS_PER_REQUEST_MAX = 5, /* tries to get addresses before a request is given up */
-    OWN_MOVES_MANY = 2,        /* from so many moved chunks on, others are asked to lend first */
-    LOAN_SHARE = 256, /* this part (1/n) of the pool's memory is worth a loan at any time */
-    TAKES_MANY = 64,  /* so often a stream takes a little of others, then it grows once */
-    RECLAIMS_MAX = 3, /* climbs after reclaiming, before the user's callback is asked */
-    CALLBACKS_MAX = 8 /* times the user's callback is asked for one request */
-};
 
 tnr_status tnri_ladder_take_span(tnri_span **span, tnri_device *device, size_t wanted, size_t least)
 {
@@ -112,7 +104,8 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
                               tnri_moves moves, void **ptr)
 {
     tnr_status status = TNR_ERR_ADDRESS_SPACE;
-    for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < SPANS_PER_REQUEST_MAX; spans++) {
+    for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < TNRI_SPANS_PER_REQUEST;
+         spans++) {
         if (spans > 0 && !(spans == 1 && ladder_gets_addresses_back(arena, request))) {
             status = ladder_add_span(arena, request);
             if (status != TNR_OK)
@@ -131,7 +124,7 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
     }
     if (status == TNR_ERR_ADDRESS_SPACE)
         return tnri_error(status, "new addresses were taken by other threads %d times in a row.",
-                          SPANS_PER_REQUEST_MAX);
+                          TNRI_SPANS_PER_REQUEST);
     return status;
 }
 
@@ -176,7 +169,7 @@ static int request_is_little(const tnri_arena *arena, const tnri_request *reques
 {
     uint64_t mapped =
         atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);
-    return request->bytes < mapped / LOAN_SHARE;
+    return request->bytes < mapped / TNRI_LOAN_SHARE;
 }
 
 /* 1 if the arena has taken memory of other streams many times since this was last so. Streams whose
@@ -186,7 +179,7 @@ static int arena_takes_often(tnri_arena *arena)
 {
     tnri_arena_enter(arena);
     uint64_t taken = arena->served[TNR_SERVED_LENT] + arena->served[TNR_SERVED_SHARED];
-    int is_often = taken - arena->taken_before >= TAKES_MANY;
+    int is_often = taken - arena->taken_before >= TNRI_TAKES_MANY;
     if (is_often)
         arena->taken_before = taken;
     tnri_lock_release(&arena->lock);
@@ -275,7 +268,7 @@ static int plan_would_borrow(const tnri_plan *plan)
         return !request_is_little(plan->arena, plan->request) &&
                stream_retired_bytes(plan->arena) < plan->request->bytes;
     return plan->moves == TNRI_MOVES_ALL &&
-           (plan->pages_missing > 0 || plan->own_count >= OWN_MOVES_MANY);
+           (plan->pages_missing > 0 || plan->own_count >= TNRI_OWN_MOVES_MANY);
 }
 
 /* Steps 4 to 7 for a request with a plan. */
@@ -351,7 +344,7 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
 static tnr_status ladder_ask(tnri_arena *arena, const tnri_request *request, tnri_moves most,
                              tnr_status status, void **ptr)
 {
-    for (int i = 0; is_shortage(status) && i < CALLBACKS_MAX; i++) {
+    for (int i = 0; is_shortage(status) && i < TNRI_CALLBACKS; i++) {
         if (tnri_chunk_check(&arena->pool->account, request_least(arena, request)) != TNR_OK)
             break;
         tnri_pool_work_end(arena->pool);
@@ -378,7 +371,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         tnri_device_leave(&visit);
         return tnri_asleep_error(arena->pool);
     }
-    (void)tnri_streams_reap(device, TNRI_REAP_LOOKS);
+    (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
     tnri_moves moves = ladder_moves(arena, request);
     tnri_moves most = ladder_moves_max(arena);
@@ -391,7 +384,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
         atomic_fetch_add_explicit(&device->retries_count, 1, memory_order_relaxed);
         /* The first time may have ended retired blocks that this stream cannot use as they are;
          * they are idle memory for the next. */
-        for (int i = 0; is_shortage(status) && i < RECLAIMS_MAX; i++) {
+        for (int i = 0; is_shortage(status) && i < TNRI_RECLAIMS; i++) {
             if (tnri_reclaim(arena, request->bytes, i > 0) == 0)
                 break;
             status = ladder_climb(arena, request, most, 1, ptr);

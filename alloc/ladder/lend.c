@@ -2,6 +2,7 @@
 /* Lending free runs between the worlds of a pool: see lend.h. */
 #include "ladder/lend.h"
 
+#include "base/heuristics.h"
 #include "arena/bins.h"
 #include "arena/count.h"
 #include "arena/note.h"
@@ -17,11 +18,6 @@
 #include "ladder/plan.h"
 #include "pool/givers.h"
 #include "pool/lane.h"
-
-enum {
-    LEND_LOOKS_MAX = 64, /* runs of one world that are looked at for a request */
-    LEND_ALONG = 4       /* what is left of a run goes along up to so many times the request */
-};
 
 /* ---- finding what to take ------------------------------------------------------------------- */
 
@@ -44,7 +40,7 @@ static int run_offer(const tnri_space *space, const tnri_block *run, const tnri_
     uintptr_t base = (tnri_page_address(space, *end) - request->bytes) & ~(request->alignment - 1);
     if (base < tnri_page_address(space, lowest))
         return 0;
-    size_t most = pages * (1 + LEND_ALONG);
+    size_t most = pages * (1 + TNRI_LEND_ALONG);
     *first = lowest;
     if (*end - lowest <= most)
         return 1;
@@ -69,7 +65,7 @@ static tnri_block *world_offer(tnri_world *world, const tnri_request *request)
     tnri_block *run;
     for (int looks = 0; (run = tnri_index_next(world->index, &walk)) != NULL;) {
         size_t first, end;
-        if (++looks > LEND_LOOKS_MAX || run->bytes > bytes_max)
+        if (++looks > TNRI_LEND_LOOKS || run->bytes > bytes_max)
             return NULL;
         if (!run_offer(space, run, request, &first, &end))
             continue;

@@ -10,12 +10,8 @@
  */
 #include "ladder/window.h"
 
+#include "base/heuristics.h"
 #include "base/assert.h"
-
-enum {
-    STRETCHES_MAX = 512, /* looked at for one request */
-    RECORDS_MAX = 64     /* of one stretch; what lies above them is not considered */
-};
 
 static int block_is_open(const tnri_block *block, size_t run_bytes_max)
 {
@@ -39,7 +35,7 @@ static size_t hole_bytes(const tnri_space *space, const tnri_block *block, uintp
 /* The records of one stretch, in address order, and what is to fit there. */
 typedef struct stretch {
     const tnri_world *world;
-    tnri_block *records[RECORDS_MAX];
+    tnri_block *records[TNRI_WINDOW_RECORDS];
     size_t count;
     uintptr_t low, high;
     size_t bytes, alignment;
@@ -117,13 +113,13 @@ int tnri_window_find(const tnri_world *world, size_t bytes, size_t alignment, si
         tnri_assert_hot(lowest == hole || lowest->state == TNRI_FREE);
         self.count = 0;
         for (tnri_block *record = lowest;
-             block_is_open(record, run_bytes_max) && self.count < RECORDS_MAX;
+             block_is_open(record, run_bytes_max) && self.count < TNRI_WINDOW_RECORDS;
              record = record->above)
             self.records[self.count++] = record;
         self.low = lowest->base;
         self.high = tnri_block_end(self.records[self.count - 1]);
         stretch_offer(&self, window);
-        if (++stretches == STRETCHES_MAX && window->first != NULL)
+        if (++stretches == TNRI_WINDOW_STRETCHES && window->first != NULL)
             break;
     }
     return window->first != NULL;

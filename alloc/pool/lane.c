@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "base/heuristics.h"
 #include "arena/bins.h"
 #include "arena/count.h"
 #include "arena/serve.h"
@@ -13,23 +14,6 @@
 #include "driver/capturing.h"
 #include "pool/cache.h"
 #include "pool/structure.h"
-
-enum {
-    WAITS_FIRST = 256,    /* shortest rests of a lock, within WINDOW_TICKS, that a thread moves on
-                           * for: four waits at least, some ten microseconds; */
-    WAITS_NEXT = 128,     /* where the stream has lanes, so that threads do meet there; */
-    WAITS_LAST = 1 << 20, /* twice as many each time that there was nowhere to go */
-    ROUNDS_MAX = 6,       /* what one wait counts for at most: a holder that was stopped by the
-                           * scheduler is not what lanes are against */
-    LANES_DEFAULT_MAX = 16,
-    WAITS_BORROWING = 1024, /* rests at sisters' locks, and blocks of theirs, before the lane asks
-                             * for memory of its own */
-    FORCED_BORROWING = 16,  /* what a borrowed block counts for if lanes are forced */
-    OWN_PART = 1024         /* of the pool (1/n): what a lane may have from the driver for that */
-};
-
-/* Some milliseconds, in any of the clocks that ticks may be. */
-#define WINDOW_TICKS (UINT64_C(1) << 25)
 
 /* ---- who goes where -------------------------------------------------------------------------- */
 
@@ -44,10 +28,10 @@ static size_t lanes_most(void)
     long count = atomic_load_explicit(&processors, memory_order_relaxed);
     if (count == 0) {
         count = sysconf(_SC_NPROCESSORS_ONLN);
-        count = count > 0 ? count : LANES_DEFAULT_MAX;
+        count = count > 0 ? count : TNRI_LANES_DEFAULT;
         atomic_store_explicit(&processors, count, memory_order_relaxed);
     }
-    return count < LANES_DEFAULT_MAX ? (size_t)count : LANES_DEFAULT_MAX;
+    return count < TNRI_LANES_DEFAULT ? (size_t)count : TNRI_LANES_DEFAULT;
 }
 
 static uint32_t waits_most(const tnri_arena *arena)
@@ -55,7 +39,7 @@ static uint32_t waits_most(const tnri_arena *arena)
     uint32_t wanted = atomic_load_explicit(&arena->lane.waits_wanted, memory_order_relaxed);
     if (wanted != 0)
         return wanted;
-    return tnri_lane_has_sisters(arena) ? WAITS_NEXT : WAITS_FIRST;
+    return tnri_lane_has_sisters(arena) ? TNRI_LANE_WAITS_NEXT : TNRI_LANE_WAITS_FIRST;
 }
 
 /* The shortest rests of a lock that so many rounds of waiting are, about. */
@@ -63,7 +47,7 @@ static uint32_t rests_of(int rounds)
 {
     if (rounds == 0)
         return 0;
-    return 1u << (rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX);
+    return 1u << (rounds < TNRI_LANE_ROUNDS ? rounds : TNRI_LANE_ROUNDS);
 }
 
 TNRI_SELDOM void tnri_lane_waited(tnri_arena *arena, int rounds)
@@ -71,7 +55,7 @@ TNRI_SELDOM void tnri_lane_waited(tnri_arena *arena, int rounds)
     tnri_assert_held(&arena->lock);
     tnri_lane *lane = &arena->lane;
     uint64_t now = tnri_ticks();
-    if (now - lane->waited_ticks > WINDOW_TICKS) {
+    if (now - lane->waited_ticks > TNRI_LANE_WINDOW_TICKS) {
         lane->waited_ticks = now;
         lane->waited = 0;
     }
@@ -174,7 +158,7 @@ static tnri_arena *lane_move_on(tnri_arena *left, tnri_arena *const *sisters, si
             return NULL;
     }
     uint32_t wanted = waits_most(left);
-    if (wanted < WAITS_LAST)
+    if (wanted < TNRI_LANE_WAITS_LAST)
         atomic_store_explicit(&left->lane.waits_wanted, wanted * 2, memory_order_relaxed);
     /* Tenants may live and never come again: of two lanes with as many, one may be free. */
     return others > 0 && tenants_count(best) <= others ? best : left;
@@ -314,8 +298,9 @@ int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_g
 {
     tnri_lane *lane = &arena->lane;
     if (tnri_conf_get()->lanes_forced != 0)
-        atomic_fetch_add_explicit(&lane->borrowing, FORCED_BORROWING, memory_order_relaxed);
-    if (atomic_load_explicit(&lane->borrowing, memory_order_relaxed) < WAITS_BORROWING)
+        atomic_fetch_add_explicit(&lane->borrowing, TNRI_LANE_FORCED_BORROWING,
+                                  memory_order_relaxed);
+    if (atomic_load_explicit(&lane->borrowing, memory_order_relaxed) < TNRI_LANE_WAITS_BORROWING)
         return 0;
     atomic_store_explicit(&lane->borrowing, 0, memory_order_relaxed);
     tnri_arena_enter(arena);
@@ -326,7 +311,7 @@ int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_g
     uint64_t page = tnri_page_bytes(world->space);
     uint64_t part =
         atomic_load_explicit(&arena->pool->account.reserved_bytes, memory_order_relaxed);
-    part = part / OWN_PART > page ? part / OWN_PART : page;
+    part = part / TNRI_LANE_OWN_PART > page ? part / TNRI_LANE_OWN_PART : page;
     uint64_t wanted = (request->bytes + page - 1) & ~(page - 1);
     *may_grow = mapped + wanted <= part;
     return 1;

@@ -4,17 +4,13 @@
 
 #include <stddef.h>
 
+#include "base/heuristics.h"
 #include "base/alive.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "stream/facts.h"
 
-enum {
-    HASH_SLOTS = 4096,
-    CACHE_SLOTS = 64,
-    REAP_AT_ONCE = 64,
-    SETTLE_LOOKS = 4 /* ended streams that are asked about when a new one is met */
-};
+enum { HASH_SLOTS = 4096, CACHE_SLOTS = 64 };
 
 static struct {
     tnri_lock lock;
@@ -265,7 +261,7 @@ static tnr_status default_find(tnri_device *device, tnr_stream handle, uintptr_t
     tnri_facts of = {0, key != 0};
     tnr_status status = registry_enter(&of, device, handle, key, found);
     if (status == TNR_OK && key != 0) /* who brings a thread's stream looks after some others */
-        (void)tnri_streams_reap(device, TNRI_REAP_LOOKS);
+        (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     return status;
 }
 
@@ -296,7 +292,7 @@ static TNRI_SELDOM tnr_status stream_find_slowly(tnri_device *device, tnr_stream
         tnri_facts_enter(known, &of);
     else if (status == TNR_OK)
         status = registry_enter(&of, device, handle, key, found);
-    tnri_streams_settle(SETTLE_LOOKS);
+    tnri_streams_settle(TNRI_STREAM_SETTLE_LOOKS);
     tnri_device_leave(&visit);
     return status;
 }
@@ -576,14 +572,14 @@ static size_t threads_seal(tnri_device *device, tnri_stream *const *gone, size_t
         stream_seal(gone[i], event, number);
     if (status == TNR_OK)
         tnri_event_drop(device, event);
-    tnri_streams_settle(SETTLE_LOOKS);
+    tnri_streams_settle(TNRI_STREAM_SETTLE_LOOKS);
     tnri_device_leave(&visit);
     return status == TNR_OK ? count : 0;
 }
 
 size_t tnri_streams_reap(tnri_device *device, size_t looks)
 {
-    tnri_stream *gone[REAP_AT_ONCE];
+    tnri_stream *gone[TNRI_STREAM_REAP_AT_ONCE];
     size_t count = 0;
     size_t ended = 0;
     tnri_error_aside aside;
@@ -599,7 +595,7 @@ size_t tnri_streams_reap(tnri_device *device, size_t looks)
             gone[count++] = stream;
         else
             tnri_stream_drop(stream);
-        if (count < REAP_AT_ONCE && looks > 1)
+        if (count < TNRI_STREAM_REAP_AT_ONCE && looks > 1)
             continue;
         ended += count == 0 ? 0 : threads_seal(device, gone, count);
         while (count > 0)

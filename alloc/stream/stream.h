@@ -69,10 +69,6 @@ void tnri_streams_count(tnri_device *device);
  * waits, because its handle may be another stream's now. No lock is held. */
 tnr_status tnri_stream_end(tnri_stream *stream, int is_gone);
 
-/* Threads that are asked about when a new thread's stream is met, and at a miss: so those that are
- * gone never outnumber the living by much, and neither pays for thousands. */
-enum { TNRI_REAP_LOOKS = 16 };
-
 /* Ends the default streams of threads that are gone, looking at no more than `looks` of those that
  * there are, the next ones each time. One mark on the legacy stream, which is ordered after all of
  * them, seals them all; so nothing is done while a capture is under way, which it would break. Best

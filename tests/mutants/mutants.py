@@ -265,7 +265,7 @@ MUTANTS = [
      "            return 0;",
      "what is freed in an arena that had nothing to give is not found again"),
     ("spent_early", "alloc/arena/world_spent.c",
-     "        tnri_world_has_whole(world, SPENT_LOOKS_MAX))",
+     "        tnri_world_has_whole(world, TNRI_SPENT_LOOKS))",
      "        0)",
      "an arena with chunks that are free is passed by"),
     ("object_reused_early", "alloc/stream/stream.h",
