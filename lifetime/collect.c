@@ -5,12 +5,13 @@
 #include <sched.h>
 
 #include "base/heuristics.h"
-#include "announce.h"
+#include "batch.h"
 #include "conf/conf.h"
 #include "hold.h"
 #include "pending.h"
 #include "pool/cache.h"
 #include "pool/pool.h"
+#include "retire.h"
 
 /* ---- uses that are over --------------------------------------------------------------------- */
 
@@ -116,12 +117,6 @@ static uint32_t uses_withdraw(tnri_uses *uses)
     return withdrawn;
 }
 
-/* 1 if tnr_free_sync freed the block and its batch has no fence yet. */
-static int is_unfenced(const tnri_uses *uses)
-{
-    return atomic_load_explicit(&uses->is_unfenced, memory_order_acquire);
-}
-
 /* 1 if the use is over, or the stream (which may be null) is ordered after it. */
 static int use_is_before(const tnri_use *use, tnri_stream *own)
 {
@@ -147,7 +142,7 @@ static tnr_status uses_order(const tnri_uses *uses, tnri_stream *own, int *waite
  * which. */
 static int uses_are_before(const tnri_uses *uses, tnri_stream *own, int wait, int *waited)
 {
-    if (is_unfenced(uses))
+    if (tnri_uses_are_unfenced(uses))
         return 0;
     if (wait && own != NULL)
         return uses_order(uses, own, waited) == TNR_OK;
@@ -200,83 +195,6 @@ static size_t arena_order(tnri_arena *arena, tnri_life *life, size_t bytes, int 
     return freed;
 }
 
-/* ---- batches -------------------------------------------------------------------------------- */
-
-/* Blocks freed with tnr_free_sync and not fenced yet, by device. */
-static struct {
-    tnri_lock lock;
-    tnri_uses *first[TNRI_DEVICES_MAX];
-} batches = {.lock = {.rank = TNRI_RANK_RETIRED}};
-
-void tnri_batch_add(tnri_device *device, tnri_uses *uses)
-{
-    tnri_lock_take(&batches.lock);
-    uses->batch_next = batches.first[device->index];
-    batches.first[device->index] = uses;
-    tnri_lock_release(&batches.lock);
-}
-
-static tnri_uses *batch_take(tnri_device *device)
-{
-    tnri_lock_take(&batches.lock);
-    tnri_uses *batch = batches.first[device->index];
-    batches.first[device->index] = NULL;
-    tnri_lock_release(&batches.lock);
-    return batch;
-}
-
-/* Makes the proxy wait for everything: each stream that Tenure knows, and the legacy stream, which
- * stands for all blocking streams, and so for other threads' default streams, which only those
- * threads can name. In the context. */
-static tnr_status proxy_follow_all(tnri_device *device, tnri_stream *proxy)
-{
-    tnri_stream *legacy;
-    tnr_status status = tnri_stream_find(device, NULL, &legacy);
-    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
-        uint64_t number;
-        tnri_event *event;
-        if (stream == proxy || status != TNR_OK || !tnri_stream_is_markable(stream))
-            continue;
-        status = tnri_stream_mark_idle(stream, &event, &number);
-        if (status == TNR_OK) {
-            status = tnri_stream_follow(proxy, event, stream, number);
-            tnri_stream_recycle(stream, event);
-        }
-    }
-    return status;
-}
-
-/* Fences the device's batch: every block in it gets one use, of the proxy's mark. On failure the
- * blocks stay in the batch. TNR_ERR_CAPTURE, without a sentence: a capture is under way, and then
- * not every stream can be marked. */
-static tnr_status batch_fence(tnri_device *device)
-{
-    if (tnri_capturing())
-        return TNR_ERR_CAPTURE;
-    tnri_uses *batch = batch_take(device);
-    if (batch == NULL)
-        return TNR_OK;
-    tnri_stream *proxy;
-    tnri_event *event = NULL;
-    uint64_t number;
-    tnr_status status = tnri_proxy_stream(device, &proxy);
-    if (status == TNR_OK)
-        status = proxy_follow_all(device, proxy);
-    if (status == TNR_OK)
-        status = tnri_stream_mark(proxy, &event, &number);
-    while (batch != NULL) {
-        tnri_uses *uses = batch;
-        batch = uses->batch_next;
-        if (status != TNR_OK)
-            tnri_batch_add(device, uses);
-        else
-            tnri_uses_fence(uses, proxy, number, event);
-    }
-    if (status == TNR_OK)
-        tnri_event_drop(device, event);
-    return status;
-}
-
 /* ---- waiting on the host -------------------------------------------------------------------- */
 
 /* Waits for one block's uses. 0 if the driver would not. */
@@ -312,9 +230,9 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
         tnri_uses *uses = life_look(life, NULL);
         if (uses == NULL) {
             can = is_others = life_is_busy(life);
-        } else if (is_unfenced(uses)) {
-            can = batch_fence(arena->device) == TNR_OK;
-            is_others = is_unfenced(uses);
+        } else if (tnri_uses_are_unfenced(uses)) {
+            can = tnri_batch_fence(arena->device) == TNR_OK;
+            is_others = tnri_uses_are_unfenced(uses);
             freed += tnri_uses_over(uses, 1, TNR_REUSE_EVENT_DONE);
         } else {
             can = uses_wait(arena->device, uses);
@@ -334,9 +252,9 @@ static size_t arena_wait(tnri_arena *arena, tnri_life *life, size_t bytes)
 static tnr_status uses_be_fenced(tnri_device *device, const tnri_uses *uses)
 {
     tnr_status status = TNR_OK;
-    while (status == TNR_OK && is_unfenced(uses)) {
-        status = batch_fence(device);
-        if (is_unfenced(uses))
+    while (status == TNR_OK && tnri_uses_are_unfenced(uses)) {
+        status = tnri_batch_fence(device);
+        if (tnri_uses_are_unfenced(uses))
             sched_yield();
     }
     return status;
@@ -368,7 +286,7 @@ tnr_status tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
 size_t tnri_collect_arena(tnri_arena *arena, size_t bytes, tnri_collect how)
 {
     tnri_holds_retry();
-    (void)batch_fence(arena->device);
+    (void)tnri_batch_fence(arena->device);
     size_t freed = device_poll(arena->device);
     tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
     if (life == NULL || freed >= bytes)

@@ -13,7 +13,7 @@
 #ifndef TNRI_LIFETIME_HOLD_H
 #define TNRI_LIFETIME_HOLD_H
 
-#include "use.h"
+#include "uses.h"
 
 /* Adds a hold to a block that is live, or freed and held. Under the arena's lock. Only host memory
  * can lack. */

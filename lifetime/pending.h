@@ -8,7 +8,7 @@
 #ifndef TNRI_LIFETIME_PENDING_H
 #define TNRI_LIFETIME_PENDING_H
 
-#include "use.h"
+#include "uses.h"
 
 void tnri_pending_insert(tnri_use **heap, tnri_use *use);
 /* Removes any use of the heap. */

@@ -1,38 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Retiring and ending blocks: see retire.h. Collecting is in collect.c. */
+/* Retiring and ending blocks: see retire.h. */
 #include "retire.h"
 
-#include "announce.h"
 #include "arena/count.h"
 #include "arena/free.h"
-#include "arena/note.h"
 #include "arena/world_retired.h"
-#include "base/error.h"
-#include "base/host_memory.h"
 #include "base/ticks.h"
-#include "collect.h"
+#include "batch.h"
 #include "conf/conf.h"
-#include "hold.h"
-#include "library/library.h"
 #include "pending.h"
 
 /* ---- an arena's life ------------------------------------------------------------------------ */
-
-tnri_life *tnri_life_of(tnri_arena *arena)
-{
-    tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
-    if (life != NULL)
-        return life;
-    tnri_life *fresh = tnri_host_alloc(sizeof(*fresh));
-    if (fresh == NULL)
-        return NULL;
-    tnri_lock_init(&fresh->lock, TNRI_RANK_RETIRED);
-    void *expected = NULL;
-    if (atomic_compare_exchange_strong(&arena->life, &expected, fresh))
-        return fresh;
-    tnri_host_free(fresh, sizeof(*fresh));
-    return expected;
-}
 
 static void life_append(tnri_life *life, tnri_uses *uses)
 {
@@ -86,74 +64,6 @@ size_t tnri_uses_over(tnri_uses *uses, uint32_t count, tnr_reuse reason)
 }
 
 /* ---- retiring ------------------------------------------------------------------------------- */
-
-/* A use of a live block that its free must mark; null if there is none. Under the arena's lock. */
-static tnri_use *use_to_mark(const tnri_block *block)
-{
-    tnri_use *use = block->uses == NULL ? NULL : block->uses->first;
-    while (use != NULL && use->until_free != TNRI_UNTIL_FREE_OPEN)
-        use = use->next;
-    return use;
-}
-
-/* The block at `ptr` if it is live and starts there, with the lock taken. */
-static int block_lock_start(tnri_arena *arena, tnri_block *block, void *ptr)
-{
-    tnri_arena_enter(arena);
-    if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr)
-        return 1;
-    tnri_lock_release(&arena->lock);
-    return 0;
-}
-
-/* A free that has marked uses does not come about: they end at the next one instead. Under the
- * arena's lock. */
-static void uses_reopen(const tnri_block *block)
-{
-    for (tnri_use *use = block->uses == NULL ? NULL : block->uses->first; use != NULL;
-         use = use->next)
-        if (use->until_free == TNRI_UNTIL_FREE_MARKED)
-            use->until_free = TNRI_UNTIL_FREE_OPEN;
-}
-
-/* Marks what tnr_record_stream left open. On success the lock is held and nothing is open. */
-static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
-{
-    for (;;) {
-        if (!block_lock_start(arena, block, ptr))
-            return tnri_free_refused(arena->device, ptr);
-        tnri_use *use = use_to_mark(block);
-        if (use == NULL)
-            return TNR_OK;
-        tnri_stream *stream = use->stream;
-        tnri_stream_hold(stream);
-        tnri_lock_release(&arena->lock);
-        tnri_event *event;
-        uint64_t number;
-        tnr_status status = tnri_stream_mark(stream, &event, &number);
-        if (status == TNR_OK) {
-            if (!block_lock_start(arena, block, ptr)) {
-                status = tnri_free_refused(arena->device, ptr);
-            } else {
-                /* The use exists, so entering its mark allocates nothing. */
-                status = tnri_use_add(arena, block, stream, number, &event);
-                for (use = block->uses->first; use->stream != stream; use = use->next)
-                    ;
-                use->until_free = TNRI_UNTIL_FREE_MARKED;
-                tnri_lock_release(&arena->lock);
-            }
-            tnri_stream_recycle(stream, event);
-        }
-        tnri_stream_drop(stream);
-        if (status != TNR_OK) {
-            if (block_lock_start(arena, block, ptr)) {
-                uses_reopen(block);
-                tnri_lock_release(&arena->lock);
-            }
-            return status;
-        }
-    }
-}
 
 /* Puts the uses that are not over into their streams' heaps. Returns how many are over, or ordered
  * before the block's stream, and whether order was needed for one. */
@@ -218,8 +128,7 @@ static void uses_settle(tnri_arena *arena, tnri_uses *uses, tnri_stream *own, in
                          by_order ? TNR_REUSE_ORDERED_BY_CLOCK : TNR_REUSE_EVENT_DONE);
 }
 
-/* LIVE -> RETIRED, and on. Takes the arena's lock over. */
-static void block_retire(tnri_arena *arena, tnri_block *block, int fenced)
+void tnri_retire(tnri_arena *arena, tnri_block *block, int fenced)
 {
     tnri_uses *uses = block->uses;
     tnri_stream *own = uses_count(arena, uses, fenced);
@@ -262,102 +171,4 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
     tnri_lock_release(&arena->lock);
     uses_settle(arena, uses, own, is_fenced);
     return TNR_OK;
-}
-
-/* tnr_free of a block with uses: the hook of the layer below. */
-static tnr_status free_used(tnri_arena *arena, tnri_block *block, void *ptr)
-{
-    if (tnri_hold_free(arena, block, ptr, 0))
-        return TNR_OK;
-    tnr_status status = uses_mark(arena, block, ptr);
-    if (status == TNR_OK)
-        block_retire(arena, block, block->uses != NULL && block->uses->is_homeless);
-    return status;
-}
-
-static tnr_status block_free_sync(tnri_block *block, void *ptr)
-{
-    tnri_arena *arena = block->world->arena;
-    tnr_status status = TNR_OK;
-    if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
-        return status;
-    if (tnri_hold_free(arena, block, ptr, 1))
-        return TNR_OK;
-    status = uses_mark(arena, block, ptr);
-    if (status != TNR_OK)
-        return status;
-    /* A block without a list has no use that was marked, so a failure here has nothing to undo. */
-    status = tnri_uses_prepare(arena, block);
-    if (status != TNR_OK)
-        tnri_lock_release(&arena->lock);
-    else
-        block_retire(arena, block, 1);
-    return status;
-}
-
-tnr_status tnr_free_sync(void *ptr)
-{
-    if (ptr == NULL)
-        return TNR_OK;
-    if (tnri_library_is_forked())
-        return tnri_forked_error();
-    tnri_device *device = NULL;
-    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
-        device = tnri_device_of((uintptr_t)ptr);
-    if (device == NULL)
-        return tnr_free(ptr); /* says what is wrong */
-    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
-    if (block == NULL)
-        return tnri_free_refused(device, ptr);
-    tnri_retire_register();
-    uint32_t began = tnri_note_begin();
-    tnr_status status = block_free_sync(block, ptr);
-    tnri_note_end(began);
-    return status;
-}
-
-/* ---- the other hooks ------------------------------------------------------------------------ */
-
-static void hook_forget(tnri_arena *arena, tnri_block *block)
-{
-    tnri_assert_held(&arena->lock);
-    tnri_uses *uses = block->uses;
-    block->uses = NULL;
-    tnri_uses_free(uses, 1);
-}
-
-static void hook_arena_gone(tnri_arena *arena)
-{
-    tnri_life *life = atomic_exchange(&arena->life, NULL);
-    if (life == NULL)
-        return;
-    /* Whoever has ended the last block may still be about to give up the lock. */
-    tnri_lock_take(&life->lock);
-    tnri_assert(life->oldest == NULL);
-    tnri_lock_release(&life->lock);
-    tnri_host_free(life, sizeof(*life));
-}
-
-static void hook_device_gone(tnri_device *device)
-{
-    tnri_holds_forget(device);
-    tnri_announcements_forget(device);
-    tnri_use_records_trim();
-}
-
-static const tnri_upper upper = {
-    .free_used = free_used,
-    .collect = tnri_collect_arena,
-    .describe = tnri_uses_describe,
-    .is_piece = tnri_uses_is_piece,
-    .forget = hook_forget,
-    .arena_gone = hook_arena_gone,
-    .device_gone = hook_device_gone,
-};
-
-void tnri_retire_register(void)
-{
-    if (tnri_likely(tnri_upper_get() != NULL))
-        return;
-    atomic_store_explicit(&tnri_upper_table, &upper, memory_order_release);
 }

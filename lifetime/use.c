@@ -1,172 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recording uses: see use.h. The mark is made first, without the arena's lock, then entered: a
- * block that turns out not to be live costs an event and nothing else.
+ * The calls about uses, and the frees that need them: see uses.h. The mark is made first, without
+ * the arena's lock, then entered: a block that turns out not to be live costs an event and nothing
+ * else.
  */
-#include "use.h"
+#include <tenure/lifetime.h>
 
-#include "announce.h"
+#include "announced.h"
+#include "arena/free.h"
+#include "arena/note.h"
 #include "base/error.h"
-#include "collect.h"
+#include "free.h"
 #include "library/library.h"
-#include "pending.h"
-#include "records.h"
-#include "retire.h"
-
-static tnri_records use_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_use)};
-static tnri_records uses_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_uses)};
-
-/* ---- the list of a block -------------------------------------------------------------------- */
-
-/* The block's list, made if it has none. Under the arena's lock. Null: no host memory. */
-static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
-{
-    if (block->uses != NULL)
-        return block->uses;
-    tnri_retire_register(); /* what is made here is given back through its hooks */
-    /* The arena's life is made here, so that no free ever lacks the memory for it. */
-    tnri_uses *uses = tnri_life_of(arena) == NULL ? NULL : tnri_record_take(&uses_records);
-    if (uses == NULL)
-        return NULL;
-    uses->block = block;
-    uses->arena = arena;
-    block->uses = uses;
-    return uses;
-}
-
-/* The stream's use in the list, or null. */
-static inline tnri_use *uses_find(const tnri_uses *uses, const tnri_stream *stream)
-{
-    tnri_use *use = uses->first;
-    while (use != NULL && use->stream != stream)
-        use = use->next;
-    return use;
-}
-
-/* Moves the end of a use on to a mark; takes over its event. Returns the one that is not needed any
- * more, to be recycled: a stream is a queue, so its later mark covers its earlier one. */
-static inline tnri_event *use_advance(tnri_use *use, uint64_t number, tnri_event *event)
-{
-    if (tnri_unlikely(use->number > number))
-        return event;
-    tnri_event *before = use->event;
-    use->event = event;
-    use->number = number;
-    return before;
-}
-
-tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
-                        tnri_event **event)
-{
-    tnri_assert_held(&arena->lock);
-    tnri_uses *uses = block_uses(arena, block);
-    tnri_use *use = uses == NULL ? NULL : uses_find(uses, stream);
-    if (use == NULL && uses != NULL && (use = tnri_record_take(&use_records)) != NULL) {
-        use->owner = uses;
-        use->stream = stream;
-        tnri_stream_hold(stream);
-        use->next = uses->first;
-        uses->first = use;
-    }
-    if (use == NULL) {
-        if (uses != NULL && uses->first == NULL && uses->holds == 0 && uses->captured == NULL) {
-            block->uses = NULL;
-            tnri_uses_free(uses, 1);
-        }
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
-    }
-    if (*event == NULL)
-        use->until_free = TNRI_UNTIL_FREE_OPEN;
-    else
-        *event = use_advance(use, number, *event);
-    return TNR_OK;
-}
-
-void tnri_uses_free(tnri_uses *uses, int is_locked)
-{
-    while (uses->first != NULL) {
-        tnri_use *use = uses->first;
-        uses->first = use->next;
-        tnri_assert(!use->is_pending);
-        if (is_locked)
-            tnri_event_drop(uses->arena->device, use->event);
-        else
-            tnri_stream_recycle(use->stream, use->event);
-        tnri_stream_drop(use->stream);
-        if (use != &uses->fence)
-            tnri_record_give(&use_records, use);
-    }
-    if (tnri_unlikely(uses->captured != NULL))
-        tnri_captures_get()->captured_gone(uses->captured); /* the list is part of that */
-    else
-        tnri_record_give(&uses_records, uses);
-}
-
-tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block)
-{
-    tnri_assert_held(&arena->lock);
-    if (block_uses(arena, block) != NULL)
-        return TNR_OK;
-    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
-}
-
-void tnri_uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_event *event)
-{
-    tnri_use *use = &uses->fence;
-    use->owner = uses;
-    use->stream = proxy;
-    use->number = number;
-    use->event = event;
-    tnri_stream_hold(proxy);
-    tnri_event_hold(event);
-    use->next = uses->first;
-    uses->first = use;
-    /* Until this store nobody else reads the list; from the insertion on, somebody may end the
-     * block, so nothing is touched after it. */
-    atomic_store_explicit(&uses->is_unfenced, 0, memory_order_release);
-    tnri_pending_add(proxy, use);
-}
-
-/* ---- describing ----------------------------------------------------------------------------- */
-
-size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
-{
-    tnri_wait wait = {.base = uses->block->base, .since_ticks = uses->freed_ticks, .graph = -1};
-    size_t count = 0;
-    if (uses->holds > 0) { /* by whom, graph or capture, they tell themselves */
-        wait.kind = TNRI_WAIT_GRAPH;
-        if (count++ < room)
-            waits[count - 1] = wait;
-    }
-    /* Without a pending use the block is about to be free, or held, and its uses may be changing.
-     * */
-    if (atomic_load(&uses->pending) == 0)
-        return count;
-    if (atomic_load_explicit(&uses->is_unfenced, memory_order_acquire)) {
-        wait.kind = TNRI_WAIT_FREE_SYNC;
-        if (count++ < room)
-            waits[count - 1] = wait;
-        return count; /* the list may be given its fence at this moment */
-    }
-    for (const tnri_use *use = uses->first; use != NULL; use = use->next) {
-        const tnri_stream *stream = use->stream;
-        if (tnri_stream_is_over(stream, use->number))
-            continue;
-        wait.kind = use == &uses->fence ? TNRI_WAIT_FREE_SYNC : TNRI_WAIT_USE;
-        wait.stream = stream->handle;
-        wait.thread = stream->thread;
-        wait.is_ended = atomic_load(&stream->is_dead);
-        wait.mark_number = use->number;
-        if (count++ < room)
-            waits[count - 1] = wait;
-    }
-    return count;
-}
-
-int tnri_uses_is_piece(const tnri_uses *uses)
-{
-    return uses->captured != NULL && uses->freed_ticks == 0;
-}
+#include "register.h"
+#include "uses.h"
 
 /* ---- finding the block ---------------------------------------------------------------------- */
 
@@ -242,6 +89,7 @@ static tnr_status use_enter(tnri_arena *arena, const void *ptr, tnri_stream *str
                             uint64_t number, tnri_event *event)
 {
     tnri_block *block;
+    tnri_lifetime_register();
     tnr_status status = block_lock(arena, ptr, &block);
     if (status == TNR_OK) {
         status = tnri_use_add(arena, block, stream, number, &event);
@@ -261,9 +109,9 @@ static inline int use_enter_again(tnri_arena *arena, const void *ptr, tnri_strea
     const tnri_block *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
     if (tnri_likely(block != NULL && block->base == (uintptr_t)ptr && block->state == TNRI_LIVE &&
                     block->uses != NULL))
-        use = uses_find(block->uses, stream);
+        use = tnri_uses_find(block->uses, stream);
     if (use != NULL)
-        *event = use_advance(use, number, *event);
+        *event = tnri_use_advance(use, number, *event);
     tnri_lock_release(&arena->lock);
     return use != NULL;
 }
@@ -366,8 +214,23 @@ tnr_status tnr_free_on(void *ptr, tnr_stream stream)
     return status == TNR_OK ? tnr_free(ptr) : status;
 }
 
-void tnri_use_records_trim(void)
+tnr_status tnr_free_sync(void *ptr)
 {
-    tnri_records_free(&use_records);
-    tnri_records_free(&uses_records);
+    if (ptr == NULL)
+        return TNR_OK;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnr_free(ptr); /* says what is wrong */
+    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_free_refused(device, ptr);
+    tnri_lifetime_register();
+    uint32_t began = tnri_note_begin();
+    tnr_status status = tnri_free_sync(block, ptr);
+    tnri_note_end(began);
+    return status;
 }

@@ -29,8 +29,8 @@ typedef struct tnri_chunk {
     size_t pages;                        /* constant */
     tnri_account *account;               /* of its pool; constant */
     size_t page;                         /* first page of its address that counts */
-    tnri_chunk_state state;  /* changed by the thread that sleeps, wakes or ends the pool */
-    size_t kept_until;       /* of the thread that puts the pool to sleep: see capture/sleeper.h */
+    tnri_chunk_state state; /* changed by the thread that sleeps, wakes or ends the pool */
+    size_t kept_until; /* of the thread that puts the pool to sleep: see capture/sleep/sleeper.h */
     struct tnri_chunk *next; /* among the refused ones; the device's lock */
 } tnri_chunk;
 

@@ -11,7 +11,6 @@
 
 #include "base/lock.h"
 #include "device/event_store.h"
-#include "device/staging.h"
 #include "driver/capturing.h"
 #include "driver/driver.h"
 #include "space/address_space.h"
@@ -48,7 +47,10 @@ typedef struct tnri_device {
     struct tnri_chunk *refused; /* chunks that the driver did not take back: see chunk.h */
 
     tnri_event_store events; /* synchronisation: internal */
-    tnri_staging staging;    /* see device/staging.h */
+
+    /* Gives back what a layer above has of the driver here, when the device is put out of use, or
+     * says in *call what was refused; called in the context. Null: there is nothing. */
+    CUresult (*upper_empty)(struct tnri_device *device, const char **call);
 
     /* Synchronisation: atomics. Changed on slow paths only. */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;

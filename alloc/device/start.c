@@ -70,7 +70,8 @@ static CUresult device_empty(tnri_device *device, const char **call)
     CUresult result = tnri_chunks_release_refused(device, &released);
     if (result != CUDA_SUCCESS)
         return result;
-    result = tnri_staging_empty(device, call);
+    if (device->upper_empty != NULL)
+        result = device->upper_empty(device, call);
     if (result != CUDA_SUCCESS)
         return result;
     *call = "cuEventDestroy";

@@ -24,7 +24,7 @@ typedef struct tnri_sleeper_ops {
 } tnri_sleeper_ops;
 
 typedef struct tnri_asleep {
-    _Atomic int state;              /* tnri_sleep_state; changed by the holder of the staging */
+    _Atomic int state;              /* tnri_sleep_state; changed by whose turn it is to sleep */
     _Atomic uint32_t workers;       /* threads between work_begin and work_end */
     _Atomic uint64_t generation;    /* grows with each wake */
     _Atomic uint64_t sleeps, wakes; /* for statistics */

@@ -2,7 +2,7 @@
 /*
  * The audit: what it says of every address that a graph can refer to, and what it leaves alone.
  *
- * Each test was seen to fail with a change in capture/audit.c:
+ * Each test was seen to fail with a change in capture/graph/audit.c:
  *   own_and_kept      judge_address: kept blocks not asked for, or the graph's ranges
  *   freed_and_kept    the same; report_make: graphs not settled before
  *   loose, freed_and_unmapped    spot_look: is_mapped always 1; judge_address: any block is safe

@@ -4,7 +4,7 @@
  * structures, so that every form that a driver may answer in can be tried, those that the simulated
  * device does not have among them. test_graphs.c reads real graphs of the simulated device.
  *
- * Each test was seen to fail with a change in capture/nodes.c:
+ * Each test was seen to fail with a change in capture/graph/nodes.c:
  *   pointers          visit_bytes: words taken from the start of the parameter instead of where
  *                     they are aligned in the parameters
  *   nothing_silent    read_pointers: an empty list believed without a name; told: an answer that
@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
-#include "nodes.h"
+#include "graph/nodes.h"
 
 /* ---- a driver ------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * Audits as text and as JSON. With an argument (0, 1 or 2) the program writes the JSON of a sample
  * to its standard output instead, for check_json.py.
  *
- * Each test was seen to fail with a change in capture/audit_write.c:
+ * Each test was seen to fail with a change in capture/graph/audit_write.c:
  *   text              table_write: the widths left at those of the headings
  *   names             json_text: quotation marks not escaped; half characters let through
  *   slow_reader       writer_flush: EAGAIN taken for an error
@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nodes.h"
+#include "graph/nodes.h"
 
 /* ---- calls of the C library that fail here -------------------------------------------------- */
 

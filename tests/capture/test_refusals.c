@@ -12,10 +12,10 @@
 #include <tenure/history.h>
 #include <tenure/sleep.h>
 
-#include "capture.h"
-#include "graph.h"
-#include "piece.h"
-#include "place.h"
+#include "graph/capture.h"
+#include "graph/graph.h"
+#include "graph/piece.h"
+#include "graph/place.h"
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 

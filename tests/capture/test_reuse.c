@@ -8,9 +8,9 @@
  * Seen to fail with these lines changed in the library:
  *   dependencies_of_its_own_stream_taken_away,
  *   dependencies_taken_away_of_the_next_owner,
- *   dependencies_of_a_recorded_stream_taken_away  place.c, captured_reach_since: without the turns
+ *   dependencies_of_a_recorded_stream_taken_away  captured.c, captured_reach_since: no turns
  *   a_wide_frontier_moves_on                      order.c, view_move: each new beginning is a turn
- *   a_use_recorded_before_dependencies_are_taken_away  place.c, tnri_place_use: own uses ignored
+ *   a_use_recorded_before_dependencies_are_taken_away  captured.c, tnri_place_use: own uses ignored
  */
 #include "steps.h"
 

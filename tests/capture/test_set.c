@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
-#include "set.h"
+#include "graph/set.h"
 
 enum { MANY = 1000000, MODEL_MEMBERS = 3000, MODEL_STEPS = 20000 };
 

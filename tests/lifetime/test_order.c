@@ -4,11 +4,11 @@
  * And what has not been said does not.
  *
  * Seen to fail with these lines changed in the library:
- *   a_mark_after_the_moment_is_not_covered  announce.c, tnr_event_recorded: "fresh->number = ..."
+ *   a_mark_after_the_moment_is_not_covered  announce.c, tnr_event_recorded: "number = before ..."
  *                                 replaced by tnri_number_now()
  *   a_wait_after_the_moment_is_not_passed_on  stream.c, tnri_stream_clock_at: "waited <= moment"
  *                                 replaced by "1"
- *   a_record_after_the_wait_is_not_credited  announce.c, announcement_get: the comparison of
+ *   a_record_after_the_wait_is_not_credited  announced.c, tnri_announced_get: the comparison of
  *                                 "announced" with "before" taken out
  *   a_forgotten_record_is_not_credited  announce.c, tnr_event_destroyed: "*link = old->next"; and
  *                                 without the program's own call, which is why it must call

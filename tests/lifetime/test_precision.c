@@ -5,7 +5,7 @@
  *
  * Guarantee 1, the other half of each: seen to fail with these lines taken out of the library:
  *   not_reused_before_the_use_ends  collect.c, stream_poll: "if (!over) return freed;"
- *   record_stream_holds_the_block   retire.c, uses_mark: "use == NULL" replaced by "1" (no mark)
+ *   record_stream_holds_the_block   free.c, uses_mark: "use == NULL" replaced by "1" (no mark)
  *   wait_reuses_with_a_device_wait  collect.c, uses_are_before: the call of tnri_event_order
  */
 #include "life.h"

@@ -10,7 +10,7 @@ MUTANTS = [
      "atomic_load_explicit(&(*arena)->stream, memory_order_relaxed) == *stream)",
      "record_use does nothing on other streams than the block's"),
     ("use_again_lost", "lifetime/use.c",
-     "        *event = use_advance(use, number, *event);\n"
+     "        *event = tnri_use_advance(use, number, *event);\n"
      "    tnri_lock_release(&arena->lock);",
      "        (void)number;\n"
      "    tnri_lock_release(&arena->lock);",
@@ -37,7 +37,7 @@ MUTANTS = [
      "    (void)is_start;",
      "free_on is a plain free"),
     # ---- lifetime: retirement
-    ("retire_open_use", "lifetime/retire.c",
+    ("retire_open_use", "lifetime/free.c",
      "    while (use != NULL && use->until_free != TNRI_UNTIL_FREE_OPEN)\n"
      "        use = use->next;",
      "    while (use != NULL)\n"
@@ -55,9 +55,9 @@ MUTANTS = [
      "            tnri_stream_is_after(own, stream, use->number)) {",
      "            !tnri_stream_is_after(own, stream, use->number)) {",
      "order is taken the wrong way round at the free"),
-    ("sync_not_fenced", "lifetime/retire.c",
-     "        block_retire(arena, block, 1);",
-     "        block_retire(arena, block, 0);",
+    ("sync_not_fenced", "lifetime/free.c",
+     "        tnri_retire(arena, block, 1);",
+     "        tnri_retire(arena, block, 0);",
      "free_sync waits for nobody"),
     ("unretire_early", "lifetime/retire.c",
      "    if (atomic_fetch_sub_explicit(&uses->pending, count, memory_order_acq_rel) != count)\n",
@@ -80,12 +80,12 @@ MUTANTS = [
      "        *waited |= status == TNR_OK;\n"
      "        break;\n",
      "the stream is made to wait for the first use only"),
-    ("fence_streams", "lifetime/collect.c",
+    ("fence_streams", "lifetime/batch.c",
      "            status = tnri_stream_follow(proxy, event, stream, number);\n",
      "            if (stream->is_legacy)\n"
      "                status = tnri_stream_follow(proxy, event, stream, number);\n",
      "the fence of free_sync does not follow the streams that Tenure knows"),
-    ("fence_legacy", "lifetime/collect.c",
+    ("fence_legacy", "lifetime/batch.c",
      "            status = tnri_stream_follow(proxy, event, stream, number);\n",
      "            if (!stream->is_legacy)\n"
      "                status = tnri_stream_follow(proxy, event, stream, number);\n",
@@ -120,10 +120,10 @@ MUTANTS = [
      "    return !atomic_load(&stream->is_dead);\n",
      "free_sync forgets the work of destroyed streams"),
     ("event_number_late", "lifetime/announce.c",
-     "    fresh.number = before < fresh.announced ? before : fresh.announced;",
-     "    fresh.number = UINT64_MAX / 2;",
+     "    uint64_t number = before < announced ? before : announced;",
+     "    uint64_t number = UINT64_MAX / 2;",
      "an announced event covers what comes after it"),
-    ("event_forgotten_not", "lifetime/announce.c",
+    ("event_forgotten_not", "lifetime/announced.c",
      "    if (old != NULL)\n"
      "        tnri_table_remove(&announced.table, at);\n"
      "    tnri_lock_release(&announced.lock);",
@@ -142,7 +142,7 @@ MUTANTS = [
      "        tnri_stream_completed(stream, began + 1000);\n"
      "    return TNR_OK;",
      "after cuCtxSynchronize later marks are taken for over too"),
-    ("mark_of_proxy", "lifetime/announce.c",
+    ("mark_of_proxy", "lifetime/announced.c",
      "        tnri_drive(cuStreamWaitEvent, ((*proxy)->handle, event, CU_EVENT_WAIT_DEFAULT));",
      "        CUDA_SUCCESS;\n"
      "    (void)event;",
@@ -291,16 +291,16 @@ MUTANTS = [
      "        registry.all = stream->is_default ? stream : registry.all;\n"
      "        if (stream->thread",
      "a stream is not among those that are waited for"),
-    ("capture_unknown", "capture/hooks.c",
+    ("capture_unknown", "capture/graph/hooks.c",
      "    return tnri_stream_find_captured((*capture)->device, stream, &object);\n",
      "    (void)object;\n"
      "    return TNR_OK;\n",
      "a stream that was met in a capture only is not known after it"),
-    ("turn_ignored", "capture/place.c",
+    ("turn_ignored", "capture/graph/captured.c",
      "           captured->capture->order.views[*view].turns == turns;",
      "           turns <= UINT64_MAX;",
      "a stream that lost dependencies is still taken to be after what it was after"),
-    ("view_goes_on", "capture/order.c",
+    ("view_goes_on", "capture/graph/order.c",
      "    if (*status == TNR_OK && !frontier_was_met(view, self.met)) {",
      "    if (*status == TNR_OK && frontier_was_met(view, self.met) > 1) {",
      "dependencies that were taken away are not noticed"),
@@ -321,59 +321,59 @@ MUTANTS = [
      "    int goes_on = uses->holds == 0 && uses->is_freed;",
      "    int goes_on = uses->holds <= 1 && uses->is_freed;",
      "the first of two graphs that ends lets a block go"),
-    ("launch_not_ordered", "capture/launch.c",
+    ("launch_not_ordered", "capture/graph/launch.c",
      "        status = tnri_event_order(before.mark, self->handle);\n"
      "        if (status == TNR_OK && number",
      "        if (status == TNR_OK && number",
      "launches into a shared pool are not ordered"),
-    ("launch_holders", "capture/launch.c",
+    ("launch_holders", "capture/graph/launch.c",
      "    if (!has_held_blocks(self->place->arena))\n",
      "    if (has_held_blocks(self->place->arena))\n",
      "a launch is not ordered after those of graphs that refer to freed blocks of its pool"),
-    ("launch_overwrites", "capture/launch.c",
+    ("launch_overwrites", "capture/graph/launch.c",
      "    if (base == 0)\n"
      "        return TNR_OK;",
      "    if (base == 0 || bytes > 0)\n"
      "        return TNR_OK;",
      "a launch that overwrites a live block is not refused"),
-    ("launch_stream_lost", "capture/launch.c",
+    ("launch_stream_lost", "capture/graph/launch.c",
      "        self->place->launch_stream = self->stream;",
      "        tnri_stream_drop(self->stream);\n"
      "        self->place->launch_stream = NULL;",
      "the latest launch is not remembered"),
-    ("reach_first_only", "capture/place.c",
+    ("reach_first_only", "capture/graph/captured.c",
      "    for (size_t i = 0; told && i < captured->open_count; i++)\n"
      "        told = captured_reach_since(captured, captured->open[i].stream, "
      "captured->open[i].turns,\n"
      "                                    &view);",
      "    (void)view;",
      "record_stream in a capture is forgotten"),
-    ("capture_use_ignored", "capture/place.c",
+    ("capture_use_ignored", "capture/graph/captured.c",
      "    else if (!captured_reach(captured, stream, &view))\n"
      "        captured->is_kept = 1;",
      "    else\n"
      "        (void)view;",
      "record_use in a capture is forgotten"),
-    ("frontier_edges", "capture/order.c",
+    ("frontier_edges", "capture/graph/order.c",
      "        if (edges != NULL && !edge_orders(&edges[i]))\n"
      "            continue;",
      "        (void)edges;",
      "a kernel that a stream follows by its port is taken for over"),
-    ("node_edges", "capture/order.c",
+    ("node_edges", "capture/graph/order.c",
      "        if (!edge_orders(&data[i]))\n"
      "            continue;\n",
      "",
      "the same further back in the graph"),
-    ("edge_ports", "capture/order.c",
+    ("edge_ports", "capture/graph/order.c",
      "    return edge->from_port == 0 && edge->to_port == 0 &&\n"
      "           edge->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;",
      "    return edge->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;",
      "the same where the port alone says so"),
-    ("survivor_unguarded", "capture/place.c",
+    ("survivor_unguarded", "capture/graph/ending.c",
      "            !tnri_threats_add(captured, graph->number))",
      "            0)",
      "a graph is not told of another's live output in its memory"),
-    ("survivor_homeless", "capture/place.c",
+    ("survivor_homeless", "capture/graph/ending.c",
      "        home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK;",
      "        home == NULL;",
      "a block that outlives its capture is freed without a mark on its stream"),
@@ -385,7 +385,7 @@ MUTANTS = [
      "    *is_same = result == CUDA_SUCCESS && id == known_id;",
      "    *is_same = result == CUDA_SUCCESS;",
      "a stream is taken for the one that had its handle"),
-    ("free_during_capture", "capture/hooks.c",
+    ("free_during_capture", "capture/graph/hooks.c",
      "        *status = tnri_capture_keep(capture, arena, block);",
      "        return 0;",
      "a free during a capture takes effect at once"),

@@ -20,8 +20,8 @@
 
 #include <string.h>
 
-#include "device/staging.h"
 #include "driver/driver.h"
+#include "sleep/staging.h"
 
 /* ---- watching the driver's calls ------------------------------------------------------------ */
 

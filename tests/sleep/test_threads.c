@@ -9,6 +9,8 @@
  *   assertion)
  *   tnri_pool_work_begin in ladder_ascend: the same
  *   tnri_staging_turn_begin in turn_begin: callbacks_take_turns
+ *   set_sleep: the staging claimed before the pool's workers are waited for: a_graph_ends_meanwhile
+ *   (it hangs)
  */
 #include "sleep.h"
 
@@ -16,6 +18,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include <tenure/capture.h>
 
 enum { WORKERS = 3, SLOTS = 24 };
 
@@ -178,6 +182,63 @@ static void callbacks_take_turns(void **state)
     assert_int_equal(atomic_load(&is_registered), 1);
 }
 
+/* A graph whose pool has slept, and that has just ended. */
+static void graph_end(tnr_stream stream)
+{
+    void *ptr;
+    tnr_cuda_graph cuda;
+    tnr_graph number;
+    tnr_graph_info info = {.struct_bytes = sizeof(info)};
+    assert_ok(tnr_capture_begin(0, stream, NULL));
+    assert_ok(tnr_malloc(&ptr, MIB, 0, stream));
+    assert_ok(tnr_free(ptr));
+    assert_ok(tnr_capture_end(&cuda, &number, 0, stream));
+    assert_ok(tnr_graph_get(&info, number));
+    assert_ok(tnr_pool_sleep(info.pool, 0, NULL));
+    assert_ok(tnr_pool_wake(info.pool, 0));
+    assert_int_equal(cuGraphDestroy(cuda), CUDA_SUCCESS);
+    (void)simcuda_run(UINT64_MAX); /* the driver tells of its end */
+}
+
+static void *sleep_and_wake(void *data)
+{
+    const tnr_sleep_options options = {.struct_bytes = sizeof(options),
+                                       .content = TNR_CONTENT_DISCARD};
+    nanosleep(&(struct timespec){0, (long)unit_below(data, 300) * 1000}, NULL);
+    if (tnr_pool_sleep(sleepy, 0, &options) != TNR_OK || tnr_pool_wake(sleepy, 0) != TNR_OK)
+        return NULL;
+    return data;
+}
+
+/* Whoever lacks memory in a pool ends what graphs have left, a pool that has slept among it, while
+ * another thread waits for those at work in the first pool, to put that to sleep. */
+static void a_graph_ends_meanwhile(void **state)
+{
+    (void)state;
+    unit_start("chunk_max_mb:2", "SCHEDULE=eager", "MEMORY=256M", NULL);
+    sleep_context_enter();
+    uint64_t random = 1;
+    tnr_stream stream = unit_stream(0);
+    assert_ok(tnr_pool_create(&sleepy, 0, NULL));
+    void *most, *none;
+    assert_ok(tnr_pool_malloc(&most, sleepy, 160 * MIB, 0, stream));
+    for (int round = 0; round < rounds; round++) {
+        pthread_t thread;
+        void *result;
+        graph_end(stream);
+        assert_int_equal(pthread_create(&thread, NULL, sleep_and_wake, &random), 0);
+        tnr_status status = TNR_OK;
+        while (status != TNR_ERR_OUT_OF_MEMORY) {
+            status = tnr_pool_malloc(&none, sleepy, 128 * MIB, 0, stream);
+            assert_true(status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_ASLEEP);
+        }
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_non_null(result);
+    }
+    assert_ok(tnr_free(most));
+    sleep_context_leave();
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -186,6 +247,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(pools_sleep_under_threads, unit_stop),
         cmocka_unit_test_teardown(sleeps_are_made_one_after_the_other, unit_stop),
         cmocka_unit_test_teardown(callbacks_take_turns, unit_stop),
+        cmocka_unit_test_teardown(a_graph_ends_meanwhile, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a CUDA graph refers to, and whether the guarantee holds for it.
+ *
+ * A report is made in two steps: nodes.h finds the words that are addresses of Tenure's, then each
+ * is judged against what the graph's capture handed out, what is kept for the graph, and the blocks
+ * that are live. It is a picture of one moment. Both steps are done inside the room; who reads the
+ * report, a program's visitor among them, is outside, and may call whatever it likes.
+ */
+#ifndef TNRI_GRAPH_AUDIT_H
+#define TNRI_GRAPH_AUDIT_H
+
+#include "graph/graph.h"
+#include "graph/nodes.h"
+
+typedef struct tnri_report {
+    tnr_graph graph; /* 0: none */
+    char name[TNRI_GRAPH_NAME_BYTES];
+    int device; /* of the graph; -1: none */
+    tnr_audit sums;
+    tnri_unread unread[TNRI_UNREAD_MAX]; /* the first of them */
+    tnr_audit_finding *findings;         /* in the order of the walk */
+    size_t *extents; /* bytes from each one's address on; while the report is made */
+    size_t findings_count, findings_room, extents_room;
+} tnri_report;
+
+/* Makes a report of a CUDA graph. No lock held. On an error there is nothing to free. */
+tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *report);
+void tnri_report_free(tnri_report *report);
+
+/* Writes one to a file descriptor. */
+tnr_status tnri_report_write(const tnri_report *report, tnr_audit_format format, int file);
+
+#endif

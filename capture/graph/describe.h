@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What pictures are told of graphs and captures. Inside the room. */
+#ifndef TNRI_GRAPH_DESCRIBE_H
+#define TNRI_GRAPH_DESCRIBE_H
+
+#include "arena/wait.h"
+
+/* Tells of all graphs, and of what they and their captures keep: tnri_captures.describe. */
+void tnri_graphs_describe(const tnri_graph_listener *listener);
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the layers below ask: see hooks.h and arena/upper.h.
+ *
+ * While a capture is under way every request, free and use on the device comes by here, most of
+ * them from threads that have nothing to do with it; those leave again without having entered the
+ * room.
+ */
+#include "graph/hooks.h"
+
+#include "arena/note.h"
+#include "arena/upper.h"
+#include "base/error.h"
+#include "graph/captured.h"
+#include "graph/describe.h"
+#include "graph/ending.h"
+#include "graph/room.h"
+#include "graph/validate.h"
+#include "hold.h"
+#include "library/library.h"
+#include "pool/handle.h"
+#include "register.h"
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static tnr_status unknown_error(tnr_stream stream)
+{
+    return tnri_error(TNR_ERR_CAPTURE,
+                      "stream %p is in a capture that Tenure was not told of. Call "
+                      "tnr_capture_attach after the capture has begun.",
+                      (void *)stream);
+}
+
+/* The capture that a stream is in; the calling thread takes part in it from now on. */
+static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
+{
+    tnri_standing standing;
+    tnr_status status = tnri_standing_ask(stream, &standing);
+    if (status != TNR_OK)
+        return status;
+    if (standing.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        return tnri_error(TNR_ERR_CAPTURE_INVALIDATED,
+                          "the capture of stream %p has become invalid. End it and begin again.",
+                          (void *)stream);
+    *capture = tnri_capture_find(standing.id);
+    if (*capture == NULL)
+        return unknown_error(stream);
+    if (!tnri_capture_join(*capture))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a thread of a capture.");
+    /* Its block here is the graph's; tnr_free_sync must know the stream after the capture too. */
+    tnri_stream *object;
+    return tnri_stream_find_captured((*capture)->device, stream, &object);
+}
+
+/* Refuses a pool that the caller named if it is not the capture's. In the room: it is not held by
+ * who waits for it, since a private pool is ended in there. */
+static tnr_status pool_check(const tnri_capture *capture, tnr_stream stream, tnr_pool handle)
+{
+    tnr_pool pool;
+    tnr_status status = tnri_pool_resolve(handle, &pool);
+    if (status != TNR_OK)
+        return status;
+    if (pool != capture->place->pool)
+        status = tnri_error(TNR_ERR_CAPTURE,
+                            "stream %p is captured into pool \"%s\", so it cannot allocate from "
+                            "\"%s\".",
+                            (void *)stream, capture->place->pool->account.name, pool->account.name);
+    tnri_pool_drop(pool);
+    return status;
+}
+
+static tnr_status malloc_inside(int device, tnr_pool handle, tnr_stream stream,
+                                const tnri_request *request, void **ptr)
+{
+    tnri_capture *capture;
+    tnr_status status = capture_of_stream(stream, &capture);
+    if (status != TNR_OK)
+        return status;
+    if (capture->device->index != device)
+        return tnri_error(TNR_ERR_INVALID_DEVICE,
+                          "stream %p is captured on device %d; memory of device %d cannot be "
+                          "allocated on it.",
+                          (void *)stream, capture->device->index, device);
+    if (handle != NULL)
+        status = pool_check(capture, stream, handle);
+    if (status != TNR_OK)
+        return status;
+    return tnri_place_malloc(capture, stream, request, ptr);
+}
+
+static int hook_malloc(int device, tnr_pool handle, tnr_stream stream, const tnri_request *request,
+                       void **ptr, tnr_status *status)
+{
+    if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
+        return 0;
+    uint32_t began = tnri_note_begin();
+    if (tnri_room_enter() > 0)
+        *status = tnri_room_error("an allocation on a stream that is captured");
+    else
+        *status = malloc_inside(device, handle, stream, request, ptr);
+    tnri_room_leave();
+    tnri_note_end(began);
+    return 1;
+}
+
+/* ---- frees ---------------------------------------------------------------------------------- */
+
+/* 1 if the arena's own stream may be in a capture. */
+static int arena_may_capture(tnri_arena *arena)
+{
+    tnri_stream *stream = tnri_arena_stream(arena);
+    int may = tnri_stream_may_capture(stream);
+    tnri_stream_drop(stream);
+    return may;
+}
+
+/* 1 if the block's free would have to mark a stream that is captured. */
+static int block_may_capture(tnri_arena *arena, const tnri_block *block)
+{
+    int is_open = 0;
+    tnri_arena_enter(arena);
+    if (block->state == TNRI_LIVE && block->uses != NULL)
+        for (const tnri_use *use = block->uses->first; use != NULL; use = use->next)
+            is_open |= use->until_free == TNRI_UNTIL_FREE_OPEN;
+    tnri_lock_release(&arena->lock);
+    return is_open;
+}
+
+/* Frees a block that no capture handed out: held until a capture on its device is over. 0: there is
+ * none, or it is no live block that starts at `ptr`, which the usual way finds out. */
+static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
+                      tnr_status *status)
+{
+    tnri_capture *capture = tnri_capture_on(arena->device);
+    *status = TNR_OK;
+    if (capture == NULL)
+        return 0;
+    tnri_arena_enter(arena);
+    int is_live = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr;
+    if (is_live)
+        *status = tnri_capture_keep(capture, arena, block);
+    tnri_lock_release(&arena->lock);
+    return is_live && (*status != TNR_OK || tnri_hold_free(arena, block, ptr, is_sync));
+}
+
+static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
+                     tnr_status *status)
+{
+    int is_graph = tnri_arena_is_graph(arena);
+    if (!is_graph && !tnri_thread_may_capture() && !arena_may_capture(arena) &&
+        !block_may_capture(arena, block))
+        return 0;
+    *status = TNR_OK;
+    uint32_t began = tnri_note_begin();
+    /* A capture that an engine has ended without a word would keep what is freed from now on. */
+    if (tnri_room_enter() == 0)
+        tnri_captures_check();
+    int is_done = is_graph && tnri_place_release(arena, block, ptr, is_sync);
+    if (!is_done)
+        is_done = free_later(arena, block, ptr, is_sync, status);
+    tnri_room_leave();
+    tnri_note_end(began);
+    return is_done;
+}
+
+/* ---- uses ----------------------------------------------------------------------------------- */
+
+/* A stream that is not captured uses a block of a capture: its end cannot be told by nodes. */
+static void use_outside(tnri_arena *arena, const void *ptr)
+{
+    (void)tnri_room_enter();
+    tnri_arena_enter(arena);
+    const tnri_block *block = tnri_arena_containing(arena, (uintptr_t)ptr);
+    tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
+    if (captured != NULL && captured->capture != NULL)
+        captured->is_kept = 1;
+    tnri_lock_release(&arena->lock);
+    tnri_room_leave();
+}
+
+static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
+                    tnr_status *status)
+{
+    tnri_capture *capture;
+    if (!tnri_stream_is_capturing(stream)) {
+        if (tnri_arena_is_graph(arena))
+            use_outside(arena, ptr);
+        return 0;
+    }
+    if (tnri_stream_key(stream) == 0) {
+        *status = tnri_error(TNR_ERR_CAPTURE,
+                             "the legacy default stream waits for all blocking streams, one of "
+                             "which is being captured, so its use of %p cannot be recorded.",
+                             ptr);
+        return 1;
+    }
+    (void)tnri_room_enter();
+    *status = capture_of_stream(stream, &capture);
+    if (*status == TNR_OK)
+        *status = tnri_place_use(capture, arena, ptr, stream, until_free);
+    tnri_room_leave();
+    return 1;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
+static tnr_stream hook_home(const tnri_block *block)
+{
+    const tnri_captured *captured = block->uses == NULL ? NULL : block->uses->captured;
+    return captured == NULL ? NULL : captured->home;
+}
+
+static void hook_settle(tnri_device *device)
+{
+    (void)device;
+    if (tnri_capturing() && tnri_room_depth() == 0) {
+        (void)tnri_room_enter();
+        tnri_captures_check();
+        tnri_room_leave();
+    }
+    tnri_graphs_settle();
+}
+
+static void hook_still_begin(void)
+{
+    (void)tnri_room_enter();
+}
+
+static void hook_still_end(void)
+{
+    tnri_room_leave();
+}
+
+static void hook_pool_gone(tnr_pool pool)
+{
+    (void)tnri_room_enter();
+    tnri_place_free(pool->captures);
+    tnri_room_leave();
+}
+
+/* Ends all captures of a device, also in the driver. Those of others, which cannot be ended here,
+ * are an error. */
+static tnr_status captures_end(const tnri_device *device)
+{
+    tnri_capture *next;
+    for (tnri_capture *capture = tnri_capture_walk(NULL); capture != NULL; capture = next) {
+        next = tnri_capture_walk(capture);
+        if (capture->device != device)
+            continue;
+        if (!tnri_capture_may_end(capture))
+            return tnri_error(
+                TNR_ERR_CAPTURE,
+                "stream %p of device %d is being captured by the engine or by "
+                "another thread, which has to end the capture before a shutdown, even one "
+                "with force.",
+                (void *)capture->origin, device->index);
+        tnri_capture_abort(capture);
+    }
+    return TNR_OK;
+}
+
+/* Ends all graphs of a device; the driver's stay what they are. Launches of theirs may still run,
+ * and are waited for. In the context. */
+static tnr_status graphs_end(tnri_device *device)
+{
+    tnri_graph *graph_next;
+    tnri_event *event;
+    if (tnri_graph_walk(NULL) == NULL)
+        return TNR_OK;
+    tnr_status status = tnri_event_context(device, &event);
+    if (status != TNR_OK)
+        return status;
+    tnri_event_drop(device, event);
+    for (tnri_graph *graph = tnri_graph_walk(NULL); graph != NULL; graph = graph_next) {
+        graph_next = tnri_graph_walk(graph);
+        if (graph->device == device)
+            tnri_graph_end(graph);
+    }
+    return TNR_OK;
+}
+
+static tnr_status hook_device_ending(tnri_device *device, int force)
+{
+    tnr_status status = TNR_OK;
+    hook_settle(device);
+    (void)tnri_room_enter();
+    if (force) {
+        status = captures_end(device);
+        if (status == TNR_OK)
+            status = graphs_end(device);
+    } else if (tnri_capture_on(device) != NULL) {
+        status = tnri_error(TNR_ERR_BUSY,
+                            "a capture is under way on device %d. End it, or shut down with force.",
+                            device->index);
+    } else {
+        for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
+            if (graph->device == device)
+                status = tnri_error(TNR_ERR_BUSY,
+                                    "graph \"%s\" still needs memory of device %d. Destroy the "
+                                    "CUDA graph and its executables, or shut down with force.",
+                                    graph->name, device->index);
+    }
+    tnri_room_leave();
+    return status;
+}
+
+static const tnri_captures hooks = {
+    .malloc = hook_malloc,
+    .free = hook_free,
+    .use = hook_use,
+    .captured_gone = tnri_captured_free,
+    .home = hook_home,
+    .settle = hook_settle,
+    .still_begin = hook_still_begin,
+    .describe = tnri_graphs_describe,
+    .still_end = hook_still_end,
+    .pool_gone = hook_pool_gone,
+    .device_ending = hook_device_ending,
+    .validate = tnri_captures_validate,
+};
+
+void tnri_captures_register(void)
+{
+    tnri_lifetime_register();
+    if (tnri_captures_get() == NULL)
+        atomic_store_explicit(&tnri_captures_table, &hooks, memory_order_release);
+}

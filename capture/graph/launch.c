@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Launching graphs: the public calls.
+ *
+ * Launches of graphs that share a pool use the same memory, so each is ordered after the one before
+ * it. Nothing is recorded for that as long as they follow each other on one stream; when the stream
+ * changes, the end of the work on the former one is marked then, which is at or after the launch.
+ * The same orders a launch after those of other graphs that refer to freed blocks of its pool,
+ * which it writes to again.
+ *
+ * A place's mutex makes launches into it take turns. It is taken outside of the room, and kept
+ * during cuGraphLaunch, which may take long; the room is not.
+ */
+#include <tenure/capture.h>
+
+#include "arena/note.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "collect.h"
+#include "graph/capture.h"
+#include "graph/graph.h"
+#include "graph/room.h"
+#include "graph/threat.h"
+#include "library/library.h"
+#include "pool/asleep.h"
+
+enum { POOLS_FEW = 8 };
+
+typedef struct launch {
+    tnr_graph number;
+    tnri_device *device;
+    tnri_place *place; /* null: none, so there is nothing to order */
+    int is_doubtful;
+    tnr_stream handle;
+    tnri_stream *stream;
+    tnri_visit visit;
+    tnr_pool *outside; /* pools of blocks that are kept for the graph: worked on, so awake */
+    size_t outside_count, outside_room;
+    tnr_pool few[POOLS_FEW]; /* where `outside` lies if they fit */
+} launch;
+
+/* ---- pools of outside blocks ---------------------------------------------------------------- */
+
+static void outside_end(launch *self)
+{
+    while (self->outside_count > 0)
+        tnri_pool_work_end(self->outside[--self->outside_count]);
+    if (self->outside != self->few)
+        tnri_host_free(self->outside, self->outside_room * sizeof(self->outside[0]));
+}
+
+/* Keeps them awake, or says which one sleeps: then there is nothing to end. In the room. */
+static tnr_status outside_begin(launch *self, const tnri_graph *graph)
+{
+    self->outside = self->few;
+    self->outside_room = graph->outside.count;
+    if (graph->outside.count > POOLS_FEW)
+        self->outside = tnri_host_alloc(graph->outside.count * sizeof(self->outside[0]));
+    if (self->outside == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
+    for (size_t i = 0; i < graph->outside.count; i++) {
+        tnr_pool pool = graph->outside.members[i];
+        if (!tnri_pool_work_begin(pool)) {
+            tnr_status status = tnri_asleep_error(pool);
+            outside_end(self);
+            return status;
+        }
+        self->outside[self->outside_count++] = pool;
+    }
+    return TNR_OK;
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+static tnr_status overwrite_error(const launch *self)
+{
+    size_t bytes = 0;
+    tnr_graph owner = 0;
+    uintptr_t base = tnri_threats_find(self->place->arena, self->number, &bytes, &owner);
+    if (self->is_doubtful)
+        return tnri_error(TNR_ERR_OVERWRITE,
+                          "graph %llu cannot be launched: host memory lacked when it was to be "
+                          "noted which blocks it would overwrite. Capture it again.",
+                          (unsigned long long)self->number);
+    if (base == 0)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_OVERWRITE,
+                      "launching graph %llu would overwrite the live block at %p (%zu bytes), an "
+                      "output of graph %llu, which shares its pool. Free the block, or capture the "
+                      "two into pools of their own.",
+                      (unsigned long long)self->number, (void *)base, bytes,
+                      (unsigned long long)owner);
+}
+
+static tnr_status launch_refused(const launch *self)
+{
+    if (tnri_stream_is_capturing(self->handle))
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "stream %p is being captured: a graph cannot be launched into it. Add it "
+                          "as a child graph.",
+                          (void *)self->handle);
+    return self->place == NULL ? TNR_OK : overwrite_error(self);
+}
+
+/* ---- order ---------------------------------------------------------------------------------- */
+
+/* The latest launch into a place: its stream, and its mark if that was recorded, with a reference
+ * to each. */
+typedef struct latest {
+    tnri_stream *stream; /* null: there is none to wait for */
+    tnri_event *mark;
+} latest;
+
+/* Of a place, unless it was on this launch's own stream. In the room. */
+static latest latest_of(const launch *self, const tnri_place *place)
+{
+    latest found = {NULL, NULL};
+    if (place == NULL || place->launch_stream == NULL || place->launch_stream == self->stream)
+        return found;
+    found = (latest){place->launch_stream, place->launch_mark};
+    tnri_stream_hold(found.stream);
+    if (found.mark != NULL)
+        tnri_event_hold(found.mark);
+    return found;
+}
+
+static void latest_drop(const launch *self, latest before)
+{
+    if (before.stream == NULL)
+        return;
+    tnri_event_drop(self->device, before.mark);
+    tnri_stream_drop(before.stream);
+}
+
+/* Orders the stream after a latest launch, and drops its references. */
+static tnr_status latest_order(const launch *self, latest before)
+{
+    uint64_t number = 0;
+    if (before.stream == NULL)
+        return TNR_OK;
+    tnr_status status = TNR_OK;
+    if (before.mark == NULL)
+        status = tnri_stream_mark(before.stream, &before.mark, &number);
+    if (status == TNR_OK) {
+        status = tnri_event_order(before.mark, self->handle);
+        if (status == TNR_OK && number != 0)
+            tnri_stream_waits(self->stream, NULL, before.stream->index, number);
+    }
+    latest_drop(self, before);
+    return status;
+}
+
+/* Orders the stream after the latest launch into the place. */
+static tnr_status launch_order(const launch *self)
+{
+    (void)tnri_room_enter();
+    latest before = latest_of(self, self->place);
+    tnri_room_leave();
+    return latest_order(self, before);
+}
+
+static int has_held_blocks(tnri_arena *arena)
+{
+    tnri_arena_enter(arena);
+    int has = arena->held_count > 0;
+    tnri_lock_release(&arena->lock);
+    return has;
+}
+
+/* The latest launches of the graphs that keep blocks of the place, but for its own. Stores those
+ * that fit in `found`, if it is not null; returns how many there are. In the room. */
+static size_t holders_find(const launch *self, latest *found)
+{
+    size_t count = 0;
+    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;) {
+        if (graph->place == self->place || !tnri_graph_keeps_of(graph, self->place->arena))
+            continue;
+        if (found != NULL)
+            found[count] = latest_of(self, graph->place);
+        count++;
+    }
+    return count;
+}
+
+/* Blocks that this place's graphs write to, and that were freed while graphs of other pools refer
+ * to them: what those have launched until now uses them still. Orders the stream after it. */
+static tnr_status launch_order_holders(const launch *self)
+{
+    if (!has_held_blocks(self->place->arena))
+        return TNR_OK;
+    (void)tnri_room_enter();
+    size_t count = holders_find(self, NULL);
+    size_t bytes = count * sizeof(latest);
+    latest *found = count == 0 ? NULL : tnri_host_alloc(bytes);
+    if (found != NULL)
+        (void)holders_find(self, found);
+    tnri_room_leave();
+    if (count > 0 && found == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (status == TNR_OK)
+            status = latest_order(self, found[i]);
+        else
+            latest_drop(self, found[i]);
+    }
+    if (found != NULL)
+        tnri_host_free(found, bytes);
+    return status;
+}
+
+static tnr_status launch_prepare(const launch *self)
+{
+    tnr_status status = launch_refused(self);
+    if (status != TNR_OK || self->place == NULL)
+        return status;
+    status = launch_order(self);
+    if (status == TNR_OK)
+        status = launch_order_holders(self);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_collect_order_after(self->place->arena, self->stream);
+    if (status == TNR_ERR_CAPTURE)
+        status =
+            tnri_error(TNR_ERR_CAPTURE,
+                       "graph %llu cannot be launched now: uses of memory of its pool that "
+                       "was freed cannot be ordered while a capture is under way. Launch it after "
+                       "the capture.",
+                       (unsigned long long)self->number);
+    return status;
+}
+
+/* The launch has been made, or is about to be by the engine. */
+static void launch_note(const launch *self)
+{
+    tnri_note_graph(self->place == NULL ? NULL : &self->place->pool->account, self->handle,
+                    TNRI_NOTED_LAUNCH, self->number);
+    (void)tnri_room_enter();
+    tnri_graph *graph = tnri_graph_find(self->number);
+    if (graph != NULL)
+        graph->launches++;
+    if (self->place != NULL) {
+        tnri_event_drop(self->device, self->place->launch_mark);
+        self->place->launch_mark = NULL;
+        tnri_stream_hold(self->stream);
+        if (self->place->launch_stream != NULL)
+            tnri_stream_drop(self->place->launch_stream);
+        self->place->launch_stream = self->stream;
+    }
+    tnri_room_leave();
+}
+
+/* ---- the calls ------------------------------------------------------------------------------ */
+
+/* Finds the graph and takes its place's turn; launch_end undoes it. In the context afterwards. */
+static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream)
+{
+    tnri_graph *graph = NULL;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (tnri_room_depth() > 0)
+        return tnri_room_error("tnr_graph_launch");
+    *self = (launch){.number = number, .handle = stream};
+    tnri_graphs_settle();
+    (void)tnri_room_enter();
+    tnr_status status = tnri_graph_named(number, &graph);
+    if (status == TNR_OK && graph->is_capturing)
+        status =
+            tnri_error(TNR_ERR_INVALID_GRAPH, "graph \"%s\" is still being captured.", graph->name);
+    if (status == TNR_OK)
+        status = outside_begin(self, graph);
+    if (status == TNR_OK) {
+        self->device = graph->device;
+        self->place = graph->place;
+        self->is_doubtful = graph->is_doubtful;
+        if (self->place != NULL)
+            self->place->visitors_count++;
+    }
+    tnri_room_leave();
+    if (status != TNR_OK)
+        return status;
+    if (self->place != NULL) {
+        (void)pthread_mutex_lock(&self->place->launching);
+        if (!tnri_pool_work_begin(self->place->pool))
+            status = tnri_asleep_error(self->place->pool);
+    }
+    int is_working = self->place != NULL && status == TNR_OK;
+    if (status == TNR_OK && !tnri_stream_is_capturing(stream))
+        status = tnri_stream_find(self->device, stream, &self->stream);
+    if (status == TNR_OK)
+        status = tnri_device_enter(self->device, &self->visit);
+    if (status == TNR_OK)
+        return TNR_OK;
+    if (is_working)
+        tnri_pool_work_end(self->place->pool);
+    outside_end(self);
+    if (self->place != NULL)
+        (void)pthread_mutex_unlock(&self->place->launching);
+    (void)tnri_room_enter();
+    if (self->place != NULL)
+        self->place->visitors_count--;
+    tnri_room_leave();
+    return status;
+}
+
+static void launch_end(launch *self)
+{
+    tnri_device_leave(&self->visit);
+    outside_end(self);
+    if (self->place == NULL)
+        return;
+    tnri_pool_work_end(self->place->pool);
+    (void)pthread_mutex_unlock(&self->place->launching);
+    (void)tnri_room_enter();
+    self->place->visitors_count--;
+    tnri_room_leave();
+}
+
+tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_stream stream)
+{
+    launch self;
+    tnr_status status = launch_begin(&self, graph, stream);
+    if (status != TNR_OK)
+        return status;
+    if (exec == NULL)
+        status = tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_launch: the executable is null.");
+    else
+        status = launch_prepare(&self);
+    if (status == TNR_OK) {
+        CUresult result = tnri_drive(cuGraphLaunch, (exec, stream));
+        if (result != CUDA_SUCCESS)
+            status = tnri_driver_error(result, "cuGraphLaunch", "launching a graph");
+        else
+            launch_note(&self);
+    }
+    launch_end(&self);
+    return status;
+}
+
+tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream)
+{
+    launch self;
+    tnr_status status = launch_begin(&self, graph, stream);
+    if (status != TNR_OK)
+        return status;
+    status = launch_prepare(&self);
+    if (status == TNR_OK)
+        launch_note(&self);
+    launch_end(&self);
+    return status;
+}

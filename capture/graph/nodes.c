@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading the nodes of a CUDA graph: see nodes.h. */
+#include "graph/nodes.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+
+enum { DEPTH_MAX = 32, WORD = sizeof(uintptr_t) };
+
+typedef struct walk {
+    tnri_node_visit visit;
+    void *user;
+    tnri_nodes_sums *sums;
+    tnri_node_address at; /* of the node that is read */
+} walk;
+
+static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth);
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+/* What an answer about a node means: that it was told, that the driver does not tell it, which is
+ * for the caller to count, or that something is wrong with the driver. */
+static tnr_status told(CUresult result, const char *call, int *is_read)
+{
+    switch (result) {
+    case CUDA_SUCCESS:
+        return TNR_OK;
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_NOT_FOUND:
+        *is_read = 0;
+        return TNR_OK;
+    default:
+        return tnri_driver_error(result, call, "reading a graph");
+    }
+}
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+static tnr_status visit_word(walk *self, tnr_audit_place place, size_t offset, uintptr_t address,
+                             size_t bytes)
+{
+    if (address == 0)
+        return TNR_OK;
+    self->at.place = place;
+    self->at.offset = offset;
+    self->at.address = address;
+    self->at.bytes = bytes > 0 ? bytes : 1;
+    return self->visit(self->user, &self->at);
+}
+
+/* Every word of the bytes that is aligned as it lies in the parameters, from `offset` on. */
+static tnr_status visit_bytes(walk *self, const void *from, size_t offset, size_t bytes)
+{
+    tnr_status status = TNR_OK;
+    size_t skip = (0 - offset) & (WORD - 1);
+    for (size_t i = skip; status == TNR_OK && i + WORD <= bytes; i += WORD) {
+        uintptr_t word;
+        memcpy(&word, (const char *)from + i, sizeof(word));
+        status = visit_word(self, TNR_AUDIT_KERNEL, offset + i, word, 1);
+    }
+    return status;
+}
+
+/* ---- kernels -------------------------------------------------------------------------------- */
+
+/* Place and size of a parameter. CUDA_ERROR_INVALID_VALUE: there are no more. */
+static CUresult param_ask(const CUDA_KERNEL_NODE_PARAMS *params, size_t index, size_t *offset,
+                          size_t *bytes)
+{
+    if (params->func != NULL)
+        return tnri_drive_if(cuFuncGetParamInfo, (params->func, index, offset, bytes));
+    if (params->kern != NULL)
+        return tnri_drive_if(cuKernelGetParamInfo, (params->kern, index, offset, bytes));
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static const char *kernel_name(const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const char *name = NULL;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (params->func != NULL)
+        result = tnri_drive_if(cuFuncGetName, (&name, params->func));
+    else if (params->kern != NULL)
+        result = tnri_drive_if(cuKernelGetName, (&name, params->kern));
+    return result == CUDA_SUCCESS ? name : NULL;
+}
+
+/* The array of pointers, which is null if the kernel has no parameters. */
+static tnr_status read_pointers(walk *self, const CUDA_KERNEL_NODE_PARAMS *params, int *is_read)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; status == TNR_OK; i++) {
+        size_t offset = 0, bytes = 0;
+        CUresult result = param_ask(params, i, &offset, &bytes);
+        /* A handle that the driver takes for wrong gives the same answer as the end of the list, so
+         * an empty list is believed only if the driver knows the kernel by name. */
+        if (result == CUDA_ERROR_INVALID_VALUE && (i > 0 || self->at.kernel != NULL))
+            return TNR_OK;
+        status = told(result, "cuFuncGetParamInfo", is_read);
+        if (status != TNR_OK || !*is_read)
+            return status;
+        *is_read = params->kernelParams != NULL && params->kernelParams[i] != NULL;
+        if (!*is_read)
+            return TNR_OK;
+        status = visit_bytes(self, params->kernelParams[i], offset, bytes);
+    }
+    return status;
+}
+
+/* The packed buffer. */
+static tnr_status read_packed(walk *self, void *const *extra, int *is_read)
+{
+    const void *buffer = NULL;
+    const void *size = NULL;
+    size_t bytes = 0;
+    for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            buffer = extra[i + 1];
+        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            size = extra[i + 1];
+        } else {
+            *is_read = 0; /* a key that this file does not know */
+            return TNR_OK;
+        }
+    }
+    if (size != NULL)
+        memcpy(&bytes, size, sizeof(bytes));
+    *is_read = size != NULL && (buffer != NULL || bytes == 0);
+    return *is_read ? visit_bytes(self, buffer, 0, bytes) : TNR_OK;
+}
+
+static tnr_status read_kernel(walk *self, CUgraphNode node, int *is_read)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+    memset(&params, 0, sizeof(params));
+    self->sums->kernels++;
+    CUresult result = tnri_drive_if(cuGraphKernelNodeGetParams, (node, &params));
+    tnr_status status = told(result, "cuGraphKernelNodeGetParams", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
+    self->at.kernel = kernel_name(&params);
+    if (params.extra != NULL && params.extra[0] != CU_LAUNCH_PARAM_END)
+        return read_packed(self, params.extra, is_read);
+    return read_pointers(self, &params, is_read);
+}
+
+/* ---- copies and sets ------------------------------------------------------------------------ */
+
+/* One side of a copy. */
+typedef struct side {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    size_t x, y, z, pitch, height;
+} side;
+
+/* From the first to the last byte of rows in layers, each `pitch` apart. A pitch means nothing
+ * where there is one row. */
+static size_t extent_bytes(size_t width, size_t rows, size_t layers, size_t pitch, size_t height)
+{
+    if (width == 0 || rows == 0 || layers == 0)
+        return 0;
+    return ((layers - 1) * height + (rows - 1)) * pitch + width;
+}
+
+static tnr_status visit_side(walk *self, const side *of, size_t offset, const CUDA_MEMCPY3D *copy,
+                             int *is_read)
+{
+    uintptr_t at;
+    switch (of->type) {
+    case CU_MEMORYTYPE_HOST:
+        at = (uintptr_t)of->host;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+        at = (uintptr_t)of->device;
+        break;
+    case CU_MEMORYTYPE_ARRAY:
+        return TNR_OK; /* the driver's own memory */
+    default:
+        *is_read = 0;
+        return TNR_OK;
+    }
+    if (at == 0)
+        return TNR_OK;
+    at += of->x + (of->y + of->z * of->height) * of->pitch;
+    return visit_word(
+        self, TNR_AUDIT_COPY, offset, at,
+        extent_bytes(copy->WidthInBytes, copy->Height, copy->Depth, of->pitch, of->height));
+}
+
+static tnr_status read_copy(walk *self, CUgraphNode node, int *is_read)
+{
+    CUDA_MEMCPY3D copy;
+    memset(&copy, 0, sizeof(copy));
+    self->sums->copies++;
+    CUresult result = tnri_drive_if(cuGraphMemcpyNodeGetParams, (node, &copy));
+    tnr_status status = told(result, "cuGraphMemcpyNodeGetParams", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
+    side to = {.type = copy.dstMemoryType,
+               .host = copy.dstHost,
+               .device = copy.dstDevice,
+               .x = copy.dstXInBytes,
+               .y = copy.dstY,
+               .z = copy.dstZ,
+               .pitch = copy.dstPitch,
+               .height = copy.dstHeight};
+    side from = {.type = copy.srcMemoryType,
+                 .host = copy.srcHost,
+                 .device = copy.srcDevice,
+                 .x = copy.srcXInBytes,
+                 .y = copy.srcY,
+                 .z = copy.srcZ,
+                 .pitch = copy.srcPitch,
+                 .height = copy.srcHeight};
+    status = visit_side(self, &to, 0, &copy, is_read);
+    return status != TNR_OK ? status : visit_side(self, &from, 1, &copy, is_read);
+}
+
+static tnr_status read_set(walk *self, CUgraphNode node, int *is_read)
+{
+    CUDA_MEMSET_NODE_PARAMS set;
+    memset(&set, 0, sizeof(set));
+    self->sums->sets++;
+    CUresult result = tnri_drive_if(cuGraphMemsetNodeGetParams, (node, &set));
+    tnr_status status = told(result, "cuGraphMemsetNodeGetParams", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
+    return visit_word(self, TNR_AUDIT_SET, 0, (uintptr_t)set.dst,
+                      extent_bytes(set.width * set.elementSize, set.height, 1, set.pitch, 1));
+}
+
+/* Words that the device writes or waits for, several to a node. */
+static tnr_status read_batch(walk *self, CUgraphNode node, int *is_read)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+    memset(&batch, 0, sizeof(batch));
+    self->sums->others++;
+    CUresult result = tnri_drive_if(cuGraphBatchMemOpNodeGetParams, (node, &batch));
+    tnr_status status = told(result, "cuGraphBatchMemOpNodeGetParams", is_read);
+    if (*is_read && batch.count > 0 && batch.paramArray == NULL)
+        *is_read = 0;
+    if (status != TNR_OK || !*is_read)
+        return status;
+    for (unsigned i = 0; status == TNR_OK && i < batch.count; i++) {
+        const CUstreamBatchMemOpParams *op = &batch.paramArray[i];
+        switch (op->operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+            status = visit_word(self, TNR_AUDIT_SET, i, (uintptr_t)op->writeValue.address, 4);
+            break;
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            status = visit_word(self, TNR_AUDIT_SET, i, (uintptr_t)op->writeValue.address, 8);
+            break;
+        case CU_STREAM_MEM_OP_BARRIER:
+        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+            break; /* no address */
+        default:
+            *is_read = 0;
+            break;
+        }
+    }
+    return status;
+}
+
+/* ---- graphs in graphs ----------------------------------------------------------------------- */
+
+static tnr_status walk_child(walk *self, CUgraph child, unsigned depth, int *is_read)
+{
+    if (child == NULL || depth >= DEPTH_MAX) {
+        *is_read = 0;
+        return TNR_OK;
+    }
+    self->sums->children++;
+    return walk_graph(self, child, depth + 1);
+}
+
+static tnr_status read_child(walk *self, CUgraphNode node, unsigned depth, int *is_read)
+{
+    CUgraph child = NULL;
+    CUresult result = tnri_drive_if(cuGraphChildGraphNodeGetGraph, (node, &child));
+    tnr_status status = told(result, "cuGraphChildGraphNodeGetGraph", is_read);
+    if (status != TNR_OK || !*is_read)
+        return status;
+    return walk_child(self, child, depth, is_read);
+}
+
+/* The bodies, of which drivers before CUDA 13.2 say nothing once the node has been made. */
+static tnr_status read_conditional(walk *self, CUgraphNode node, unsigned depth, int *is_read)
+{
+    CUgraphNodeParams params;
+    memset(&params, 0, sizeof(params));
+    self->sums->others++;
+    CUresult result = tnri_drive_if(cuGraphNodeGetParams, (node, &params));
+    tnr_status status = told(result, "cuGraphNodeGetParams", is_read);
+    if (*is_read && (params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL ||
+                     params.conditional.size == 0 || params.conditional.phGraph_out == NULL))
+        *is_read = 0;
+    if (status != TNR_OK || !*is_read)
+        return status;
+    for (unsigned i = 0; status == TNR_OK && i < params.conditional.size; i++)
+        status = walk_child(self, params.conditional.phGraph_out[i], depth, is_read);
+    return status;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------- */
+
+static tnr_status read_by_type(walk *self, CUgraphNode node, int type, unsigned depth, int *is_read)
+{
+    switch (type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return read_kernel(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return read_copy(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return read_set(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return read_batch(self, node, is_read);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        self->sums->others++;
+        return read_child(self, node, depth, is_read);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return read_conditional(self, node, depth, is_read);
+    case CU_GRAPH_NODE_TYPE_HOST: /* what its function does on the host is the program's business */
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* these two: of memory that the driver manages itself */
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        self->sums->others++;
+        return TNR_OK;
+    default:
+        self->sums->others++;
+        *is_read = 0;
+        return TNR_OK;
+    }
+}
+
+static tnr_status read_node(walk *self, CUgraphNode node, unsigned depth)
+{
+    CUgraphNodeType type;
+    int is_read = 1;
+    CUresult result = tnri_drive_if(cuGraphNodeGetType, (node, &type));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuGraphNodeGetType", "reading a graph");
+    uint64_t number = self->sums->nodes++;
+    self->at.node = number;
+    self->at.depth = depth;
+    self->at.kernel = NULL;
+    tnr_status status = read_by_type(self, node, (int)type, depth, &is_read);
+    if (!is_read) {
+        const char *kernel = type == CU_GRAPH_NODE_TYPE_KERNEL ? self->at.kernel : NULL;
+        if (self->sums->unread < TNRI_UNREAD_MAX)
+            self->sums->first[self->sums->unread] = (tnri_unread){number, depth, (int)type, kernel};
+        self->sums->unread++;
+    }
+    return status;
+}
+
+static tnr_status walk_graph(walk *self, CUgraph graph, unsigned depth)
+{
+    size_t count = 0;
+    CUresult result = tnri_drive_if(cuGraphGetNodes, (graph, NULL, &count));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuGraphGetNodes", "reading a graph");
+    if (count == 0)
+        return TNR_OK;
+    size_t room = count;
+    CUgraphNode *nodes = tnri_host_alloc(room * sizeof(nodes[0]));
+    if (nodes == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for %zu nodes of a graph.", room);
+    result = tnri_drive(cuGraphGetNodes, (graph, nodes, &count));
+    tnr_status status = TNR_OK;
+    if (result != CUDA_SUCCESS)
+        status = tnri_driver_error(result, "cuGraphGetNodes", "reading a graph");
+    for (size_t i = 0; status == TNR_OK && i < count; i++)
+        status = read_node(self, nodes[i], depth);
+    tnri_host_free(nodes, room * sizeof(nodes[0]));
+    return status;
+}
+
+tnr_status tnri_nodes_walk(CUgraph graph, tnri_node_visit visit, void *user, tnri_nodes_sums *sums)
+{
+    walk self = {.visit = visit, .user = user, .sums = sums};
+    return walk_graph(&self, graph, 0);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reachability in a graph under construction: see order.h. */
+#include "graph/order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "array.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+
+void tnri_order_free(tnri_order *order)
+{
+    tnri_host_free(order->nodes, order->nodes_room * sizeof(order->nodes[0]));
+    tnri_host_free(order->slots, order->slots_count * sizeof(order->slots[0]));
+    tnri_host_free(order->edges, order->edges_room * sizeof(order->edges[0]));
+    tnri_host_free(order->stack, order->stack_room * sizeof(order->stack[0]));
+    for (size_t i = 0; i < order->views_count; i++) {
+        tnri_view *view = &order->views[i];
+        tnri_host_free(view->frontier, view->frontier_room * sizeof(view->frontier[0]));
+        tnri_host_free(view->seen, view->seen_words * sizeof(view->seen[0]));
+    }
+    memset(order, 0, sizeof(*order));
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static size_t node_slot(const tnri_order *order, CUgraphNode node)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)node * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(mixed >> 32) & (order->slots_count - 1);
+}
+
+/* The slot that holds the node, or the empty one where it would be. */
+static size_t node_find(const tnri_order *order, CUgraphNode node)
+{
+    size_t slot = node_slot(order, node);
+    while (order->slots[slot] != TNRI_NODE_NONE && order->nodes[order->slots[slot]].handle != node)
+        slot = (slot + 1) & (order->slots_count - 1);
+    return slot;
+}
+
+/* Keeps the hash at most half full. */
+static int slots_grow(tnri_order *order)
+{
+    if (order->nodes_count * 2 < order->slots_count)
+        return 1;
+    size_t count = order->slots_count == 0 ? 256 : order->slots_count * 2;
+    int32_t *fresh = tnri_host_alloc(count * sizeof(fresh[0]));
+    if (fresh == NULL)
+        return 0;
+    memset(fresh, 0xff, count * sizeof(fresh[0])); /* TNRI_NODE_NONE */
+    tnri_host_free(order->slots, order->slots_count * sizeof(order->slots[0]));
+    order->slots = fresh;
+    order->slots_count = count;
+    for (size_t i = 0; i < order->nodes_count; i++)
+        order->slots[node_find(order, order->nodes[i].handle)] = (int32_t)i;
+    return 1;
+}
+
+int32_t tnri_order_node_of(tnri_order *order, CUgraphNode node)
+{
+    if (!slots_grow(order))
+        return TNRI_NODE_NONE;
+    size_t slot = node_find(order, node);
+    if (order->slots[slot] != TNRI_NODE_NONE)
+        return order->slots[slot];
+    if (order->nodes_count == INT32_MAX ||
+        !TNRI_ARRAY_GROW(order->nodes, order->nodes_room, order->nodes_count + 1))
+        return TNRI_NODE_NONE;
+    int32_t number = (int32_t)order->nodes_count++;
+    order->nodes[number] = (tnri_order_node){node, 0, 0, 0};
+    order->slots[slot] = number;
+    return number;
+}
+
+static tnr_status no_host_memory(void)
+{
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the order of a capture.");
+}
+
+/* An edge from a kernel's port lets the later node begin before the earlier has ended, and so does
+ * one of another type than the default: they order nothing here. */
+static int edge_orders(const CUgraphEdgeData *edge)
+{
+    return edge->from_port == 0 && edge->to_port == 0 &&
+           edge->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;
+}
+
+/* Asks for a node's edges. `nodes` and `edges` may move. */
+static tnr_status node_ask(tnri_order *order, int32_t number)
+{
+    enum { AT_ONCE = 16 };
+    CUgraphNode few[AT_ONCE];
+    CUgraphEdgeData few_data[AT_ONCE];
+    CUgraphNode *from = few;
+    CUgraphEdgeData *data = few_data;
+    size_t count = 0;
+    CUgraphNode node = order->nodes[number].handle;
+    CUresult result = tnri_drive(cuGraphNodeGetDependencies, (node, NULL, NULL, &count));
+    tnr_status status = TNR_OK;
+    size_t asked = count;
+    if (result == CUDA_SUCCESS && count > AT_ONCE) {
+        from = tnri_host_alloc(asked * sizeof(from[0]));
+        data = tnri_host_alloc(asked * sizeof(data[0]));
+        if (from == NULL || data == NULL)
+            status = no_host_memory();
+    }
+    if (result == CUDA_SUCCESS && status == TNR_OK && count > 0)
+        result = tnri_drive(cuGraphNodeGetDependencies, (node, from, data, &count));
+    if (result != CUDA_SUCCESS)
+        status = tnri_driver_error(result, "cuGraphNodeGetDependencies", "following a capture");
+    if (status == TNR_OK &&
+        !TNRI_ARRAY_GROW(order->edges, order->edges_room, order->edges_count + count))
+        status = no_host_memory();
+    size_t first = order->edges_count;
+    size_t kept = 0;
+    for (size_t i = 0; status == TNR_OK && i < count; i++) {
+        if (!edge_orders(&data[i]))
+            continue;
+        order->edges[first + kept] = tnri_order_node_of(order, from[i]);
+        if (order->edges[first + kept++] == TNRI_NODE_NONE)
+            status = no_host_memory();
+    }
+    if (status == TNR_OK) {
+        order->edges_count += kept;
+        order->nodes[number].edges_first = (uint32_t)first;
+        order->nodes[number].edges_count = (uint32_t)kept;
+        order->nodes[number].is_known = 1;
+    }
+    if (from != few)
+        tnri_host_free(from, asked * sizeof(from[0]));
+    if (data != few_data)
+        tnri_host_free(data, asked * sizeof(data[0]));
+    return status;
+}
+
+/* ---- views ---------------------------------------------------------------------------------- */
+
+int tnri_order_view(tnri_order *order, uintptr_t key)
+{
+    for (size_t i = 0; i < order->views_count; i++)
+        if (order->views[i].key == key)
+            return (int)i;
+    if (order->views_count == TNRI_VIEWS_MAX)
+        return -1;
+    tnri_view *view = &order->views[order->views_count];
+    memset(view, 0, sizeof(*view));
+    view->key = key;
+    return (int)order->views_count++;
+}
+
+static void view_forget(tnri_view *view)
+{
+    if (view->seen_words > 0)
+        memset(view->seen, 0, view->seen_words * sizeof(view->seen[0]));
+    view->frontier_count = 0;
+}
+
+/* Marks a node as seen. Returns 1 if it was not, -1 if there is no host memory. */
+static int view_see(tnri_view *view, int32_t node)
+{
+    size_t word = (size_t)node >> 6;
+    uint64_t bit = UINT64_C(1) << (node & 63);
+    if (!TNRI_ARRAY_GROW(view->seen, view->seen_words, word + 1))
+        return -1;
+    int is_new = (view->seen[word] & bit) == 0;
+    view->seen[word] |= bit;
+    return is_new;
+}
+
+/* How many of the old frontier's nodes `node` is: 0 or 1. Frontiers are short. */
+static size_t frontier_has(const tnri_view *view, int32_t node)
+{
+    for (size_t i = 0; i < view->frontier_count; i++)
+        if (view->frontier[i] == node)
+            return 1;
+    return 0;
+}
+
+/* Walks back from the nodes on the stack, seeing what is new. *met counts arrivals at nodes of the
+ * old frontier, each once, through `met_marks`. */
+typedef struct walk {
+    tnri_order *order;
+    tnri_view *view;
+    size_t depth;
+    uint64_t met; /* bit for each node of the old frontier */
+} walk;
+
+static void walk_meet(walk *self, int32_t node)
+{
+    if (!frontier_has(self->view, node))
+        return;
+    for (size_t i = 0; i < self->view->frontier_count && i < 64; i++)
+        if (self->view->frontier[i] == node)
+            self->met |= UINT64_C(1) << i;
+}
+
+static tnr_status walk_push(walk *self, int32_t node)
+{
+    walk_meet(self, node);
+    int is_new = view_see(self->view, node);
+    if (is_new < 0 ||
+        !TNRI_ARRAY_GROW(self->order->stack, self->order->stack_room, self->depth + 1))
+        return no_host_memory();
+    if (is_new)
+        self->order->stack[self->depth++] = node;
+    return TNR_OK;
+}
+
+static tnr_status walk_back(walk *self)
+{
+    tnri_order *order = self->order;
+    while (self->depth > 0) {
+        int32_t number = order->stack[--self->depth];
+        tnr_status status = TNR_OK;
+        if (!order->nodes[number].is_known)
+            status = node_ask(order, number);
+        for (uint32_t i = 0; status == TNR_OK && i < order->nodes[number].edges_count; i++)
+            status = walk_push(self, order->edges[order->nodes[number].edges_first + i]);
+        if (status != TNR_OK)
+            return status;
+    }
+    return TNR_OK;
+}
+
+/* Sees everything from the frontier's numbers back. */
+static tnr_status view_walk(walk *self, const int32_t *frontier, size_t count)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; status == TNR_OK && i < count; i++)
+        status = walk_push(self, frontier[i]);
+    return status == TNR_OK ? walk_back(self) : status;
+}
+
+static int frontier_is(const tnri_view *view, const int32_t *frontier, size_t count)
+{
+    return view->frontier_count == count &&
+           (count == 0 || memcmp(view->frontier, frontier, count * sizeof(frontier[0])) == 0);
+}
+
+/* A view whose old frontier is longer than can be watched begins anew at each move. */
+static int frontier_was_met(const tnri_view *view, uint64_t met)
+{
+    if (view->frontier_count > 64)
+        return 0;
+    uint64_t all =
+        view->frontier_count == 64 ? UINT64_MAX : (UINT64_C(1) << view->frontier_count) - 1;
+    return met == all;
+}
+
+/* 1 if the view, which has begun anew, has seen all nodes of a frontier that it had. */
+static int view_has_seen(const tnri_order *order, const tnri_view *view, const int32_t *frontier,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!tnri_order_seen(order, (int)(view - order->views), frontier[i]))
+            return 0;
+    return 1;
+}
+
+/* Moves to a frontier of sorted numbers. */
+static tnri_moved view_move(tnri_order *order, tnri_view *view, const int32_t *frontier,
+                            size_t count, tnr_status *status)
+{
+    if (frontier_is(view, frontier, count))
+        return TNRI_MOVED_NOT;
+    if (!TNRI_ARRAY_GROW(view->frontier, view->frontier_room, count)) {
+        *status = no_host_memory();
+        return TNRI_MOVED_ERROR;
+    }
+    walk self = {order, view, 0, 0};
+    *status = view_walk(&self, frontier, count);
+    tnri_moved moved = TNRI_MOVED_ON;
+    if (*status == TNR_OK && !frontier_was_met(view, self.met)) {
+        size_t before = view->frontier_count; /* the numbers stay in the array */
+        view_forget(view);
+        walk again = {order, view, 0, 0};
+        *status = view_walk(&again, frontier, count);
+        moved = TNRI_MOVED_ANEW;
+        if (*status == TNR_OK && !view_has_seen(order, view, view->frontier, before))
+            view->turns++;
+    }
+    if (*status != TNR_OK) {
+        view_forget(view);
+        view->turns++; /* for all that is known */
+        return TNRI_MOVED_ERROR;
+    }
+    if (count > 0)
+        memcpy(view->frontier, frontier, count * sizeof(frontier[0]));
+    view->frontier_count = count;
+    return moved;
+}
+
+static int number_compare(const void *a, const void *b)
+{
+    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+    return (left > right) - (left < right);
+}
+
+tnri_moved tnri_order_move(tnri_order *order, int view, const CUgraphNode *frontier,
+                           const CUgraphEdgeData *edges, size_t count, tnr_status *status)
+{
+    enum { AT_ONCE = 64 };
+    int32_t few[AT_ONCE];
+    int32_t *numbers = few;
+    *status = TNR_OK;
+    if (count > AT_ONCE && (numbers = tnri_host_alloc(count * sizeof(numbers[0]))) == NULL)
+        *status = no_host_memory();
+    size_t kept = 0;
+    for (size_t i = 0; *status == TNR_OK && i < count; i++) {
+        if (edges != NULL && !edge_orders(&edges[i]))
+            continue;
+        numbers[kept] = tnri_order_node_of(order, frontier[i]);
+        if (numbers[kept++] == TNRI_NODE_NONE)
+            *status = no_host_memory();
+    }
+    tnri_moved moved = TNRI_MOVED_ERROR;
+    if (*status == TNR_OK) {
+        qsort(numbers, kept, sizeof(numbers[0]), number_compare);
+        moved = view_move(order, &order->views[view], numbers, kept, status);
+    }
+    if (numbers != few)
+        tnri_host_free(numbers, count * sizeof(numbers[0]));
+    return moved;
+}

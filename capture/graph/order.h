@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order inside a capture: which nodes come before whatever a stream is given next.
+ *
+ * A graph under construction only grows, and the next node of a stream depends on the stream's
+ * *frontier*: the set of nodes that cuStreamGetCaptureInfo tells. So "is this use over for that
+ * stream" is "are the use's nodes the frontier or ancestors of it". A *view* remembers, for one
+ * stream, which nodes were found to be so; moving it on walks back from the new frontier and stops
+ * at what is known, so that each stream visits each node once. Edges are asked of the driver once
+ * for each node, whatever the number of streams.
+ *
+ * A program may also drop nodes from a frontier (cuStreamUpdateCaptureDependencies). It is noticed,
+ * because the old frontier is then not met on the way, and the view begins anew. The view counts
+ * such *turns*: what was said of a stream before one does not hold after it.
+ *
+ * Owned by a capture; inside the room.
+ */
+#ifndef TNRI_GRAPH_ORDER_H
+#define TNRI_GRAPH_ORDER_H
+
+#include "driver/driver.h"
+
+enum {
+    TNRI_VIEWS_MAX = 64, /* streams of one capture that are told apart */
+    TNRI_NODE_NONE = -1
+};
+
+typedef struct tnri_order_node {
+    CUgraphNode handle;
+    uint32_t edges_first; /* in tnri_order.edges */
+    uint32_t edges_count;
+    int is_known; /* 1: its edges have been asked for */
+} tnri_order_node;
+
+typedef struct tnri_view {
+    uintptr_t key; /* of the stream: tnri_stream_key */
+    int32_t *frontier;
+    size_t frontier_count, frontier_room;
+    uint64_t *seen; /* a bit for each node */
+    size_t seen_words;
+    uint64_t turns; /* how often the stream was found to be no longer after what it was after */
+} tnri_view;
+
+typedef struct tnri_order {
+    tnri_order_node *nodes;
+    size_t nodes_count, nodes_room;
+    int32_t *slots; /* hash of handles: the node's number, or TNRI_NODE_NONE */
+    size_t slots_count;
+    int32_t *edges; /* numbers of the nodes that a node depends on */
+    size_t edges_count, edges_room;
+    int32_t *stack; /* of a walk */
+    size_t stack_room;
+    tnri_view views[TNRI_VIEWS_MAX];
+    size_t views_count;
+} tnri_order;
+
+void tnri_order_free(tnri_order *order);
+
+/* What moving a view on found. */
+typedef enum tnri_moved {
+    TNRI_MOVED_NOT,  /* the frontier is what it was */
+    TNRI_MOVED_ON,   /* nodes have been added to what the view has seen */
+    TNRI_MOVED_ANEW, /* nodes have been taken away too */
+    TNRI_MOVED_ERROR /* *status says why, and the view has seen nothing */
+} tnri_moved;
+
+/* The view of the stream with a key, made if there is none: its number, or -1 if there are too
+ * many. */
+int tnri_order_view(tnri_order *order, uintptr_t key);
+
+/* Moves a view to a frontier, as cuStreamGetCaptureInfo tells it; `edges` may be null. */
+tnri_moved tnri_order_move(tnri_order *order, int view, const CUgraphNode *frontier,
+                           const CUgraphEdgeData *edges, size_t count, tnr_status *status);
+
+/* 1 if the node comes before whatever the view's stream is given next. */
+static inline int tnri_order_seen(const tnri_order *order, int view, int32_t node)
+{
+    const tnri_view *of = &order->views[view];
+    size_t word = (size_t)node >> 6;
+    return word < of->seen_words && (of->seen[word] >> (node & 63) & 1);
+}
+
+/* The number of a node; TNRI_NODE_NONE if there is no host memory. */
+int32_t tnri_order_node_of(tnri_order *order, CUgraphNode node);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Places: the memory of graph pools, and how captures hand it out.
+ *
+ * A graph pool has one arena, which belongs to no stream: inside a capture order is not a matter of
+ * streams but of the graph's edges. What is freed there stays RETIRED, as a *piece* that knows the
+ * nodes of its last uses, and is handed out to a stream that comes after all of them (order.h).
+ * What no capture under way has touched is FREE, *clean*, and good for every stream.
+ *
+ * A request takes, in this order:
+ *   1. the lowest stretch of clean memory and of pieces that its stream comes after that is long
+ *      enough; what is left of these pieces stays pieces with the same nodes
+ *   2. new memory: all pieces that its stream comes after are made FREE for a moment, so that the
+ *      pool grows by as little as possible beside them; then what is left of them is withheld again
+ * Neighbouring pieces that wait for the same nodes become one.
+ * Nothing in a graph pool ever moves.
+ *
+ * When no capture into the place is under way any more, its pieces are clean.
+ *
+ * A block that its capture cannot tell the end of (used by a stream outside, or freed by a thread
+ * that takes no part or by tnr_free_sync, or of a stream that was seen to have lost dependencies)
+ * is kept: freed for the program, and held until no capture into the place is under way.
+ *
+ * All of this is done inside the room.
+ */
+#ifndef TNRI_GRAPH_PLACE_H
+#define TNRI_GRAPH_PLACE_H
+
+#include <pthread.h>
+
+#include <tenure/capture.h>
+
+#include "graph/order.h"
+#include "hold.h"
+#include "pool/pool.h"
+
+struct tnri_capture;
+struct tnri_place;
+
+/* A range of addresses. */
+typedef struct tnri_range {
+    uintptr_t base, end;
+} tnri_range;
+
+/* A use that ends with the free. */
+typedef struct tnri_open_use {
+    tnr_stream stream;
+    uint64_t turns; /* of its view when the use was recorded */
+} tnri_open_use;
+
+/* What captures know of a block of a graph pool. Its uses are part of it, so that a block has one
+ * record besides its own. Handed out, it is in its capture's list of live blocks; a piece is in a
+ * list of its place by size; after the capture it is in none. */
+typedef struct tnri_captured {
+    tnri_uses uses; /* uses.captured leads back here; lifetime's rules */
+    struct tnri_captured *next, *prev;
+    struct tnri_place *place;
+    struct tnri_capture *capture; /* under way, in which it was handed out or freed; else null */
+    tnr_graph graph;              /* that it was handed out for */
+    tnr_stream home;              /* that it was handed out on */
+    uintptr_t home_key;           /* tnri_stream_key(home), of the thread that was given it */
+    uint64_t home_turns;          /* of the home's view when it was handed out */
+    int32_t *nodes;               /* uses that end at a node */
+    size_t nodes_count, nodes_room;
+    tnri_open_use *open;
+    size_t open_count, open_room;
+    uint64_t views; /* a piece: bit v says that view v comes after all nodes */
+    int is_kept;    /* handed out: its uses cannot all be told by nodes */
+    int is_piece;
+} tnri_captured;
+
+enum { TNRI_PIECE_CLASSES = 128 };
+
+typedef struct tnri_place {
+    tnr_pool pool;
+    tnri_arena *arena;
+    struct tnri_place *next; /* of all */
+    int is_private;          /* made for one graph: ends with it */
+    size_t captures_count;   /* under way */
+    size_t graphs_count;     /* alive, those under construction among them */
+    size_t visitors_count;   /* threads that launch */
+    tnri_captured *kept;     /* freed, and held until no capture is under way; by `next` */
+    tnri_captured *spares;   /* records, through `next` */
+    size_t spares_count;
+    tnri_captured *pieces[TNRI_WORLDS][TNRI_PIECE_CLASSES];
+    size_t pieces_count;
+    pthread_mutex_t launching;  /* one launch at a time; taken outside of the room */
+    tnri_stream *launch_stream; /* of the latest launch, with a reference; null: none yet */
+    tnri_event *launch_mark;    /* its end, recorded because that stream is captured; else null */
+} tnri_place;
+
+/* Makes a place with its pool. */
+tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options, int is_private,
+                           tnri_place **place);
+/* Its pool has ended. */
+void tnri_place_free(tnri_place *place);
+/* A stream is about to be captured, and `event` marks the end of its work before. */
+void tnri_places_note_mark(const tnri_stream *stream, tnri_event *event);
+/* All places; null is the end. */
+tnri_place *tnri_place_walk(const tnri_place *place);
+
+/* Frees a record that nothing knows of. */
+void tnri_captured_destroy(tnri_captured *captured);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checking what this layer knows, both ways. For every place:
+ *
+ *   pieces in the lists == RETIRED records whose uses lead back to a piece; each is in the list of
+ *   its size, and its bits are those of the views that come after all of its nodes
+ *   live records of the captures under way == LIVE records that lead back to one of them
+ *   without a capture under way there are neither
+ *   keepers of the pool == graphs of the place, those under construction among them
+ */
+#ifndef TNRI_GRAPH_VALIDATE_H
+#define TNRI_GRAPH_VALIDATE_H
+
+#include "graph/place.h"
+
+/* tnri_captures.validate */
+const char *tnri_captures_validate(tnri_device *device);
+
+#endif

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* What the layers below ask of this one while a capture is under way: tnri_captures. */
-#ifndef TNRI_CAPTURE_HOOKS_H
-#define TNRI_CAPTURE_HOOKS_H
-
-/* Registers this layer with the ones below; any thread. Before the first capture begins. */
-void tnri_captures_register(void);
-
-#endif

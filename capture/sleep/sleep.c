@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sleep and wake: see <tenure/sleep.h>.
+ *
+ * A sleep, for all its pools together, since it is all of them or none:
+ *   1. nobody gets memory from the pools any more, and nobody works on their chunks
+ *   2. all work of the device is waited for; old mappings go
+ *   3. copies of all that is kept are put on the staging's streams
+ *   4. each chunk loses its mapping and its memory as soon as it is copied (sleep_copy.c)
+ * Up to 3 nothing has changed. In 4 memory goes while copies run; but all of them have been made,
+ * so if the driver refuses anything then, they are waited for, and everything that is kept is in
+ * host memory. What a copy itself could still fail of is an error that ends the context with all
+ * that is in it, kept or not. So what fails in 4 is taken back by waking, which works chunk by
+ * chunk from wherever each is (tnri_chunk_state). A wake goes the other way, and what fails in it
+ * is taken back by giving the memory back. Contents stay in host memory until the very end of a
+ * wake.
+ *
+ * A device has one sleep or wake at a time, from its first callback to its last
+ * (tnri_staging_turn_begin). Steps 2 to 4 have the device's staging claimed; nobody at work in a
+ * pool is waited for with it, and the callbacks run without.
+ */
+#include <tenure/sleep.h>
+
+#include <stdio.h>
+
+#include "arena/count.h"
+#include "arena/note.h"
+#include "array.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "driver/capturing.h"
+#include "ladder/reclaim.h"
+#include "ladder/stale.h"
+#include "library/library.h"
+#include "pool/asleep.h"
+#include "pool/handle.h"
+#include "sleep/sleep_callback.h"
+#include "sleep/sleeper.h"
+
+/* The pools of one call, each held. */
+typedef struct pool_set {
+    tnri_device *device;
+    int is_all; /* 1: all of the device's: graph pools keep, whatever the options say */
+    tnr_pool *pools;
+    size_t count, room;
+} pool_set;
+
+/* ---- sets of pools -------------------------------------------------------------------------- */
+
+/* Holds a pool and adds it. A pool that is just ending is left out. */
+static tnr_status set_add(pool_set *set, tnr_pool pool)
+{
+    if (!TNRI_ARRAY_GROW(set->pools, set->room, set->count + 1))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a list of pools.");
+    if (tnri_pool_hold(pool))
+        set->pools[set->count++] = pool;
+    return TNR_OK;
+}
+
+static void set_free(pool_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        tnri_pool_drop(set->pools[i]);
+    tnri_host_free(set->pools, set->room * sizeof(set->pools[0]));
+}
+
+/* 1 while the thread has a device's turn. A callback that wanted another one, of any device, might
+ * wait for a thread whose callback waits for this one. */
+static _Thread_local int is_in_turn;
+
+/* Refuses a pool that is none (null is one), before anything waits or starts for it. It may have
+ * ended when the turn has come: whoever waits for one holds no pool. */
+static tnr_status handle_check(tnr_pool handle, int device)
+{
+    tnr_pool pool;
+    if (handle == NULL)
+        return TNR_OK;
+    tnr_status status = tnri_library_pool_named(handle, device, &pool);
+    if (status == TNR_OK)
+        tnri_pool_drop(pool);
+    return status;
+}
+
+/* Finds the device and waits for this thread's turn, with the pool that it is for. */
+static tnr_status turn_begin(int device_index, tnr_pool handle, tnri_device **device)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (is_in_turn)
+        return tnri_error(TNR_ERR_BUSY, "this is a callback of a sleep or wake, which goes on when "
+                                        "the callback returns. Sleep or wake after it.");
+    tnr_status status = handle_check(handle, device_index);
+    if (status == TNR_OK)
+        status = tnri_library_device(device_index, device);
+    if (status != TNR_OK)
+        return status;
+    tnri_staging_turn_begin(*device);
+    is_in_turn = 1;
+    return TNR_OK;
+}
+
+static void turn_end(tnri_device *device)
+{
+    is_in_turn = 0;
+    tnri_staging_turn_end(device);
+}
+
+/* The set of the pool that a handle names (null: the default pool), or of all of a device. It is
+ * this thread's turn. */
+static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool handle, int is_all)
+{
+    tnr_status status = TNR_OK;
+    *set = (pool_set){.device = device, .is_all = is_all};
+    if (!is_all) {
+        tnr_pool pool;
+        status = tnri_library_pool_named(handle, device->index, &pool);
+        if (status != TNR_OK)
+            return status;
+        status = set_add(set, pool);
+        tnri_pool_drop(pool);
+        return status;
+    }
+    for (tnr_pool each = NULL;
+         status == TNR_OK && (each = tnri_pool_walk(set->device, each)) != NULL;) {
+        status = set_add(set, each);
+        if (status != TNR_OK)
+            tnri_pool_drop(each);
+    }
+    if (status != TNR_OK)
+        set_free(set);
+    return status;
+}
+
+/* Takes a pool to another state: the next one, or back from being on the way. It is this thread's
+ * turn. */
+static void state_set(tnr_pool pool, tnri_sleep_state to)
+{
+    int from = atomic_load(&pool->asleep.state);
+    tnri_assert(tnri_staging_is_my_turn(pool->device));
+    tnri_assert((int)to == (from + 1) % 4 || (from % 2 == 1 && (int)to == from - 1));
+    tnri_assert(to != TNRI_AWAKE || atomic_load(&pool->account.asleep_bytes) == 0);
+    atomic_store(&pool->asleep.state, to);
+}
+
+/* Leaves only the pools in one state in the set, and takes them to another. */
+static void set_select(pool_set *set, tnri_sleep_state from, tnri_sleep_state to)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        tnr_pool pool = set->pools[i];
+        if (atomic_load(&pool->asleep.state) == (int)from) {
+            state_set(pool, to);
+            set->pools[kept++] = pool;
+        } else {
+            tnri_pool_drop(pool);
+        }
+    }
+    set->count = kept;
+}
+
+static void set_notify(const pool_set *set, tnr_sleep_event event, tnri_sleep_state state)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (atomic_load(&set->pools[i]->asleep.state) == (int)state)
+            tnri_sleep_notify(event, set->pools[i]);
+}
+
+static tnri_sleeper *sleeper_at(const pool_set *set, size_t i)
+{
+    return set->pools[i]->asleep.sleeper;
+}
+
+/* ---- the way down --------------------------------------------------------------------------- */
+
+/* Waits for all work, so that what is retired is over and old mappings can go. */
+static tnr_status set_drain(const pool_set *set)
+{
+    tnri_device *device = set->device;
+    if (tnri_capturing())
+        return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for the "
+                                        "device. Sleep or wake before or after it.");
+    atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
+    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuCtxSynchronize", "waiting for the device's work");
+    for (size_t i = 0; i < set->count; i++) {
+        (void)tnri_collect_pool(set->pools[i], SIZE_MAX, TNRI_COLLECT_WAIT);
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(set->pools[i], arena)) != NULL;) {
+            size_t released = 0;
+            tnr_status status = tnri_stale_drain(arena, 0, 1, &released);
+            if (status != TNR_OK)
+                return status;
+        }
+    }
+    return TNR_OK;
+}
+
+/* Step 3. */
+static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *options)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
+        tnri_sleeper *sleeper = tnri_sleeper_of(set->pools[i]);
+        if (sleeper == NULL)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
+        tnr_content content = options->content;
+        if (set->pools[i]->account.is_graph && set->is_all)
+            content = TNR_CONTENT_KEEP;
+        status = tnri_sleeper_list(sleeper, set->pools[i], content);
+        if (status == TNR_OK)
+            status = tnri_staging_take(set->device, sleeper->kept_bytes, options->pinned_bytes_max,
+                                       &sleeper->pieces);
+        sleeper->keeps_pieces = options->keep_backing;
+        if (status == TNR_OK)
+            status = tnri_sleeper_copy_out(sleeper, set->device);
+    }
+    return status;
+}
+
+/* Step 4. */
+static tnr_status set_lower(const pool_set *set)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count; i++)
+        tnri_assert(tnri_sleeper_is_queued(sleeper_at(set, i)));
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_lower(sleeper_at(set, i), set->device);
+    return status;
+}
+
+/* ---- the way up ----------------------------------------------------------------------------- */
+
+/* Forgets what was kept of a pool, whose memory is all there, with the contents. */
+static void sleeper_forget(tnri_sleeper *sleeper, tnri_device *device)
+{
+    for (size_t c = 0; TNR_CHECK_WALKS && c < sleeper->chunks_count; c++)
+        tnri_assert(sleeper->chunks[c]->state == TNRI_CHUNK_READY);
+    tnri_sleeper_clear(sleeper, device);
+}
+
+/* Brings one pool back: its memory, and its contents if they have gone with it. */
+static tnr_status pool_restore(const pool_set *set, size_t i)
+{
+    tnri_sleeper *sleeper = sleeper_at(set, i);
+    tnr_status status = tnri_sleeper_raise(sleeper, set->device, sleeper->is_lost);
+    if (!sleeper->is_lost || sleeper->kept_count == 0)
+        return status;
+    tnr_status waited = tnri_staging_wait(set->device);
+    return status == TNR_OK ? waited : status;
+}
+
+/* Takes a failed sleep back. A pool for which that fails too is asleep. Keeps the sentence of the
+ * first error. */
+static tnr_status set_take_back(const pool_set *set, tnr_status error)
+{
+    char reason[512];
+    int driver_result = tnr_last_driver_result();
+    tnr_pool stuck = NULL;
+    snprintf(reason, sizeof(reason), "%s", tnr_last_error());
+    for (size_t i = 0; i < set->count; i++) {
+        tnri_sleeper *sleeper = set->pools[i]->asleep.sleeper;
+        if (sleeper == NULL || pool_restore(set, i) == TNR_OK) {
+            if (sleeper != NULL)
+                sleeper_forget(sleeper, set->device);
+            state_set(set->pools[i], TNRI_AWAKE);
+            continue;
+        }
+        stuck = set->pools[i];
+        atomic_fetch_add(&stuck->asleep.sleeps, 1);
+        state_set(stuck, TNRI_ASLEEP);
+    }
+    tnri_error_driver(error, driver_result, "%s", reason);
+    if (stuck != NULL)
+        tnri_error_append(" The way back was refused too, so pool \"%s\" is asleep; wake it when "
+                          "the driver works again.",
+                          stuck->account.name);
+    return error;
+}
+
+/* Gives back what a failed wake has taken. What the driver refuses stays taken, and the next wake
+ * goes on from there. Not while copies may be under way. */
+static void set_sink(const pool_set *set)
+{
+    for (size_t i = 0; i < set->count && !tnri_staging_of(set->device)->is_busy; i++)
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++)
+            if (tnri_chunk_unplace(set->device, sleeper_at(set, i)->chunks[c]) == TNR_OK)
+                (void)tnri_chunk_sleep(set->device, sleeper_at(set, i)->chunks[c]);
+}
+
+/* What the pools of a set still lack. */
+static size_t set_missing(const pool_set *set)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < set->count; i++)
+        bytes += (size_t)atomic_load(&set->pools[i]->account.asleep_bytes);
+    return bytes;
+}
+
+/* Whether the memory that the pools lack seems to be there. */
+static int set_has_room(const pool_set *set)
+{
+    tnri_device *device = set->device;
+    size_t missing = set_missing(set), available = 0, total = 0;
+    uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    return reserved <= limit && missing <= limit - reserved &&
+           tnri_drive(cuMemGetInfo, (&available, &total)) == CUDA_SUCCESS && missing <= available;
+}
+
+/* Takes all memory before anything is copied, where it looks as if that could fail: what is copied
+ * before a failure is copied in vain. */
+static tnr_status set_rouse(const pool_set *set)
+{
+    tnr_status status = TNR_OK;
+    if (set_has_room(set))
+        return TNR_OK;
+    for (size_t i = 0; i < set->count; i++)
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count && status == TNR_OK; c++)
+            status = tnri_chunk_rouse(set->device, sleeper_at(set, i)->chunks[c]);
+    return status;
+}
+
+/* 1 if a block of the pool is live. */
+static int pool_lives(tnr_pool pool)
+{
+    int lives = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        lives |= tnri_arena_live_count(arena) > 0;
+        tnri_lock_release(&arena->lock);
+    }
+    return lives;
+}
+
+/* Gives up what is free in a pool, which has no memory now and then needs none. What cannot be
+ * given up stays, and is woken. */
+static void pool_shed(tnr_pool pool)
+{
+    size_t queued, given_up = 0;
+    if (pool->account.is_graph && atomic_load(&pool->keepers) > 0) /* replays need it */
+        return;
+    (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;)
+        if (tnri_stale_release(arena, SIZE_MAX, &queued) == TNR_OK)
+            (void)tnri_stale_drain(arena, 0, 1, &given_up);
+}
+
+/* Lists what is to be woken: what is free in a pool is not if nothing lives in it, nor in any pool
+ * if the wake is to be bare. */
+static tnr_status set_list(const pool_set *set, int is_bare)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
+        if (is_bare || !pool_lives(set->pools[i]))
+            pool_shed(set->pools[i]);
+        status = tnri_sleeper_list_chunks(sleeper_at(set, i), set->pools[i]);
+    }
+    return status;
+}
+
+static tnr_status set_raise(const pool_set *set)
+{
+    tnr_status status = set_rouse(set);
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_raise(sleeper_at(set, i), set->device, 1);
+    tnr_status waited = tnri_staging_wait(set->device);
+    return status == TNR_OK ? waited : status;
+}
+
+static int is_short(tnr_status status)
+{
+    return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
+}
+
+static tnr_status set_wake(const pool_set *set)
+{
+    if (tnri_capturing())
+        return tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids waiting for "
+                                        "copies. Sleep or wake before or after it.");
+    /* Copies of a wake that failed may still be under way, and what they write may be free by now.
+     * Until they are over, no memory is given up. */
+    const int *is_busy = &tnri_staging_of(set->device)->is_busy;
+    tnr_status status = *is_busy ? tnri_staging_wait(set->device) : TNR_OK;
+    if (status == TNR_OK)
+        status = set_list(set, 0);
+    if (status == TNR_OK)
+        status = set_raise(set);
+    if (is_short(status) && !*is_busy) {
+        tnri_collect_all(set->device);
+        if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)
+            status = set_raise(set);
+    }
+    if (is_short(status) && !*is_busy) {
+        set_sink(set); /* so that it is the driver's again, what lives comes first */
+        status = set_list(set, 1);
+        if (status == TNR_OK)
+            status = set_raise(set);
+    }
+    return status;
+}
+
+/* ---- the calls ------------------------------------------------------------------------------ */
+
+/* Steps 3 and 4. Afterwards no copy is under way, or the staging is busy. */
+static tnr_status set_go(const pool_set *set, const tnr_sleep_options *options)
+{
+    tnr_status status = set_copy_out(set, options);
+    if (status == TNR_OK)
+        status = set_lower(set);
+    if (status != TNR_OK) {
+        tnri_error_aside first;
+        tnri_error_take(&first);
+        (void)tnri_staging_wait(set->device);
+        tnri_error_restore(&first);
+    }
+    for (size_t i = 0; i < set->count; i++)
+        if (sleeper_at(set, i) != NULL)
+            tnri_sleeper_unmark(sleeper_at(set, i), set->device);
+    return status;
+}
+
+/* Steps 2 to 4, and back if one fails. In the device's context. */
+static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *options)
+{
+    tnr_status status = set_drain(set);
+    if (status == TNR_OK)
+        status = set_go(set, options);
+    if (status != TNR_OK)
+        return set_take_back(set, status);
+    for (size_t i = 0; i < set->count; i++) {
+        atomic_fetch_add(&set->pools[i]->asleep.sleeps, 1);
+        tnri_note_pool(&set->pools[i]->account, NULL, TNRI_NOTED_SLEEP,
+                       (size_t)atomic_load(&set->pools[i]->account.asleep_bytes), 0);
+        state_set(set->pools[i], TNRI_ASLEEP);
+    }
+    return TNR_OK;
+}
+
+static tnr_status set_sleep(pool_set *set, const tnr_sleep_options *options)
+{
+    set_notify(set, TNR_SLEEP_GOING, TNRI_AWAKE);
+    set_select(set, TNRI_AWAKE, TNRI_FALLING_ASLEEP);
+    tnri_generation_advance();
+    /* Before the claim, which a worker may wait for: it may end a graph's pool that has slept. */
+    for (size_t i = 0; i < set->count; i++)
+        tnri_pool_work_wait(set->pools[i]);
+    tnri_staging_claim(set->device);
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(set->device, &visit);
+    if (status == TNR_OK) {
+        status = set_fall_asleep(set, options);
+        tnri_device_leave(&visit);
+    } else {
+        for (size_t i = 0; i < set->count; i++)
+            state_set(set->pools[i], TNRI_AWAKE);
+    }
+    tnri_staging_unclaim(set->device);
+    if (status != TNR_OK)
+        set_notify(set, TNR_SLEEP_CANCELLED, TNRI_AWAKE);
+    return status;
+}
+
+static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
+                              const tnr_sleep_options *options)
+{
+    tnr_sleep_options chosen = TNR_SLEEP_OPTIONS_INIT;
+    if (options != NULL && (options->struct_bytes != sizeof(*options) ||
+                            (int)options->content < 0 || options->content > TNR_CONTENT_DISCARD))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the options of a sleep are not of this version. Start from "
+                          "TNR_SLEEP_OPTIONS_INIT.");
+    if (options != NULL)
+        chosen = *options;
+    tnri_device *found;
+    tnr_status status = turn_begin(device, handle, &found);
+    if (status != TNR_OK)
+        return status;
+    pool_set set;
+    status = set_make(&set, found, handle, is_all);
+    if (status == TNR_OK) {
+        status = set_sleep(&set, &chosen);
+        set_free(&set);
+    }
+    turn_end(found);
+    return status;
+}
+
+static tnr_status set_wake_up(pool_set *set)
+{
+    tnri_staging_claim(set->device);
+    set_select(set, TNRI_ASLEEP, TNRI_WAKING);
+    tnri_visit visit;
+    tnr_status status = set->count == 0 ? TNR_OK : tnri_device_enter(set->device, &visit);
+    if (status == TNR_OK && set->count > 0) {
+        status = set_wake(set);
+        if (status != TNR_OK)
+            set_sink(set);
+        for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
+            sleeper_forget(sleeper_at(set, i), set->device);
+            atomic_fetch_add(&set->pools[i]->asleep.wakes, 1);
+            tnri_note_pool(&set->pools[i]->account, NULL, TNRI_NOTED_WAKE,
+                           (size_t)atomic_load(&set->pools[i]->account.reserved_bytes), 0);
+            atomic_fetch_add(&set->pools[i]->asleep.generation, 1);
+        }
+        tnri_device_leave(&visit);
+    }
+    for (size_t i = 0; i < set->count; i++)
+        state_set(set->pools[i], status == TNR_OK ? TNRI_AWAKE : TNRI_ASLEEP);
+    tnri_staging_unclaim(set->device);
+    if (status == TNR_OK)
+        set_notify(set, TNR_SLEEP_AWAKE, TNRI_AWAKE);
+    return status;
+}
+
+static tnr_status wake_begin(int device, tnr_pool handle, int is_all)
+{
+    tnri_device *found;
+    tnr_status status = turn_begin(device, handle, &found);
+    if (status != TNR_OK)
+        return status;
+    pool_set set;
+    status = set_make(&set, found, handle, is_all);
+    if (status == TNR_OK) {
+        status = set_wake_up(&set);
+        set_free(&set);
+    }
+    turn_end(found);
+    return status;
+}
+
+tnr_status tnr_pool_sleep(tnr_pool handle, int device, const tnr_sleep_options *options)
+{
+    return sleep_begin(device, handle, 0, options);
+}
+
+tnr_status tnr_pool_wake(tnr_pool handle, int device)
+{
+    return wake_begin(device, handle, 0);
+}
+
+tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options)
+{
+    return sleep_begin(device, NULL, 1, options);
+}
+
+tnr_status tnr_device_wake(int device)
+{
+    return wake_begin(device, NULL, 1);
+}
+
+tnr_status tnr_sleep_prepare(size_t bytes, int device)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *found;
+    tnr_status status = tnri_library_device(device, &found);
+    if (status != TNR_OK)
+        return status;
+    tnri_visit visit;
+    tnri_staging_claim(found);
+    status = tnri_device_enter(found, &visit);
+    if (status == TNR_OK) {
+        status = tnri_capturing()
+                     ? tnri_error(TNR_ERR_BUSY, "a stream capture is under way; it forbids pinning "
+                                                "memory. Prepare before or after it.")
+                     : tnri_staging_prepare(found, bytes);
+        tnri_device_leave(&visit);
+    }
+    tnri_staging_unclaim(found);
+    return status;
+}
+
+tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
+    tnri_device *device = NULL;
+    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
+        device = tnri_device_of((uintptr_t)ptr);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnri_device_look_begin(device);
+    tnri_block *near = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = NULL;
+    if (near != NULL) {
+        tnri_arena *arena = near->world->arena;
+        tnri_arena_enter(arena);
+        block = tnri_arena_containing(arena, (uintptr_t)ptr);
+        if (block != NULL)
+            block->content = (uint64_t)content & 3;
+        tnri_lock_release(&arena->lock);
+    }
+    tnri_device_look_end(device);
+    if (block != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                      device->index);
+}
+
+uint64_t tnr_pool_generation(tnr_pool handle, int device)
+{
+    if (atomic_load(&tnri_generation) == 0)
+        return 0;
+    tnri_device *found = tnri_device_at(device);
+    if (found == NULL || !atomic_load_explicit(&found->in_use, memory_order_acquire))
+        return 0;
+    if (handle == NULL)
+        return atomic_load(&found->pool_default->asleep.generation);
+    tnr_pool pool = tnri_pool_find(handle);
+    if (pool == NULL)
+        return 0;
+    uint64_t generation = pool->device == found ? atomic_load(&pool->asleep.generation) : 0;
+    tnri_pool_drop(pool);
+    return generation;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sleeper: what is kept of one pool while it sleeps. Made by its first sleep, freed when the pool
+ * ends; its lists are empty while the pool is awake.
+ *
+ * Contents are counted from the first kept byte on, in the order in which they are copied. A chunk
+ * knows how far they must be out before it may go (tnri_chunk.kept_until), and marks on the stream
+ * of the copies tell how far they are.
+ *
+ * All of it belongs to the thread that has claimed the device's staging.
+ */
+#ifndef TNRI_SLEEP_SLEEPER_H
+#define TNRI_SLEEP_SLEEPER_H
+
+#include <tenure/sleep.h>
+
+#include "device/chunk.h"
+#include "device/event.h"
+#include "pool/pool.h"
+#include "sleep/staging.h"
+
+/* A stretch of mapped addresses whose contents are kept. */
+typedef struct tnri_kept {
+    uintptr_t base;
+    size_t bytes;
+} tnri_kept;
+
+/* The end of copies out. */
+typedef struct tnri_mark {
+    tnri_event *event; /* one reference */
+    size_t until;      /* contents up to here are in the pieces when it is over */
+} tnri_mark;
+
+/* So many are enough: the last stretch, and what its chunks cost, is what nothing runs beside. */
+enum { TNRI_MARKS_MAX = 64 };
+
+typedef struct tnri_sleeper {
+    tnri_chunk **chunks; /* all of the pool's: chunks_count used of chunks_room */
+    size_t chunks_count, chunks_room;
+    tnri_kept *kept; /* kept_count used of kept_room, in the order in which they are copied */
+    size_t kept_count, kept_room;
+    size_t kept_bytes;
+    tnri_piece *pieces; /* their contents, one after the other */
+    int keeps_pieces;   /* 1: they stay for the next sleep */
+    int is_lost;        /* 1: some memory has gone; contents are in the pieces only */
+
+    /* Only while it falls asleep. */
+    tnri_mark marks[TNRI_MARKS_MAX]; /* not yet waited for: marks_first to marks_count */
+    unsigned marks_first, marks_count;
+    size_t copied; /* contents up to here are known to be in the pieces */
+} tnri_sleeper;
+
+/* The pool's sleeper, made if it has none; null without host memory. */
+tnri_sleeper *tnri_sleeper_of(tnr_pool pool);
+
+/* Lists the pool's chunks, and what is to be kept of their contents. Nobody works on the pool.
+ * TNR_ERR_HOST_MEMORY: the lists are empty. */
+tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content);
+
+/* Lists the chunks once more, because some may have gone with an end of the pool that did not come
+ * about. TNR_ERR_HOST_MEMORY: the list of chunks is empty, everything else as before. */
+tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool);
+
+/* Empties the lists and gives the pieces back. Frees the lists' memory. */
+void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device);
+
+/* The way down, in the device's context, with the staging's streams idle before the first pool's:
+ *
+ * Puts copies of everything that is kept on the staging's streams, with marks. What goes through
+ * the ring is out on return, the rest is under way. After an error the caller waits for the
+ * staging. */
+tnr_status tnri_sleeper_copy_out(tnri_sleeper *sleeper, tnri_device *device);
+/* 1 if copies of everything that is kept have been put there, or are over. */
+static inline int tnri_sleeper_is_queued(const tnri_sleeper *sleeper)
+{
+    size_t until = sleeper->marks_count == 0 ? sleeper->copied
+                                             : sleeper->marks[sleeper->marks_count - 1].until;
+    return until == sleeper->kept_bytes;
+}
+/* Takes each chunk's address and memory away as soon as what is kept of it is out. After an error
+ * the caller waits for the staging; when that has succeeded everything kept is in the pieces. */
+tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device);
+/* Drops the marks that are left. */
+void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device);
+
+/* The way up: brings all chunks back from wherever they are and, if `has_contents`, puts a copy of
+ * what is kept on the staging's streams, each part as soon as its chunks are there. The caller
+ * waits for the staging, also after an error. In the device's context. */
+tnr_status tnri_sleeper_raise(tnri_sleeper *sleeper, tnri_device *device, int has_contents);
+
+#endif

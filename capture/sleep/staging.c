@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Host memory and streams for contents: see staging.h. */
+#include "sleep/staging.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/thread_number.h"
+
+tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
+
+/* ---- the streams ---------------------------------------------------------------------------- */
+
+/* All optional entry points that keeping contents needs are there. */
+static tnr_status staging_check(void)
+{
+    if (tnri_driver.cuMemHostAlloc != NULL && tnri_driver.cuMemFreeHost != NULL &&
+        tnri_driver.cuMemcpyDtoHAsync != NULL && tnri_driver.cuMemcpyHtoDAsync != NULL &&
+        tnri_driver.cuStreamSynchronize != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_DRIVER_TOO_OLD,
+                      "the driver lacks calls for copying to pinned host memory. Sleep with "
+                      "TNR_CONTENT_DISCARD, or install a newer NVIDIA driver.");
+}
+
+tnr_status tnri_staging_open(tnri_device *device)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    int wanted = staging->ring[0] == NULL ? 1 : TNRI_STAGING_STREAMS;
+    while (staging->streams_count < wanted) {
+        CUstream *stream = &staging->streams[staging->streams_count];
+        CUresult result = tnri_drive(cuStreamCreate, (stream, CU_STREAM_NON_BLOCKING));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuStreamCreate", "making a stream for copies");
+        staging->streams_count++;
+    }
+    return staging->is_busy ? tnri_staging_wait(device) : TNR_OK;
+}
+
+tnr_status tnri_staging_wait(tnri_device *device)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    CUresult first_error = CUDA_SUCCESS;
+    for (int i = 0; i < staging->streams_count; i++) {
+        CUresult result = tnri_drive(cuStreamSynchronize, (staging->streams[i]));
+        /* Tried once more: what the copies use cannot be given back without an answer. */
+        if (result != CUDA_SUCCESS &&
+            tnri_drive(cuStreamSynchronize, (staging->streams[i])) == CUDA_SUCCESS)
+            result = CUDA_SUCCESS;
+        if (first_error == CUDA_SUCCESS)
+            first_error = result;
+    }
+    staging->is_busy = first_error != CUDA_SUCCESS;
+    if (first_error == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(first_error, "cuStreamSynchronize", "waiting for copies of contents");
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+static size_t pieces_for(size_t bytes)
+{
+    return bytes / TNRI_PIECE_BYTES + (bytes % TNRI_PIECE_BYTES != 0);
+}
+
+static void piece_push(tnri_pieces *pieces, tnri_piece *piece)
+{
+    piece->next = pieces->spares;
+    pieces->spares = piece;
+    pieces->spares_count++;
+}
+
+static tnri_piece *piece_pop(tnri_pieces *pieces)
+{
+    tnri_piece *piece = pieces->spares;
+    pieces->spares = piece->next;
+    pieces->spares_count--;
+    return piece;
+}
+
+static tnr_status memory_pin(void **memory)
+{
+    tnr_status status = staging_check();
+    if (status != TNR_OK)
+        return status;
+    CUresult result = tnri_drive(cuMemHostAlloc, (memory, TNRI_PIECE_BYTES, 0));
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    status = tnri_driver_error(result, "cuMemHostAlloc", "pinning host memory for contents");
+    /* Out of host memory, that is, not of the device's. */
+    return status == TNR_ERR_OUT_OF_MEMORY ? TNR_ERR_HOST_MEMORY : status;
+}
+
+/* Large pages, because the first touch of small ones takes longer than the copy. */
+static tnr_status memory_page(void **memory)
+{
+    *memory =
+        mmap(NULL, TNRI_PIECE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*memory == MAP_FAILED)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "the system has no memory for contents.");
+    (void)madvise(*memory, TNRI_PIECE_BYTES, MADV_HUGEPAGE);
+    return TNR_OK;
+}
+
+/* Adds one spare. */
+static tnr_status piece_make(tnri_pieces *pieces, int is_paged)
+{
+    tnri_piece *piece = tnri_host_alloc(sizeof(*piece));
+    if (piece == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
+    void *memory;
+    tnr_status status = is_paged ? memory_page(&memory) : memory_pin(&memory);
+    if (status != TNR_OK) {
+        tnri_host_free(piece, sizeof(*piece));
+        return status;
+    }
+    piece->memory = memory;
+    piece->is_paged = is_paged;
+    pieces->count++;
+    piece_push(pieces, piece);
+    return TNR_OK;
+}
+
+/* Frees pinned spares until `most` exist, or none is spare. */
+static CUresult pinned_trim(tnri_device *device, size_t most)
+{
+    tnri_pieces *pinned = &tnri_staging_of(device)->pinned;
+    while (pinned->spares != NULL && pinned->count > most) {
+        if (tnri_staging_of(device)->is_busy && tnri_staging_wait(device) != TNR_OK)
+            return CUDA_ERROR_NOT_READY;
+        CUresult result = tnri_drive(cuMemFreeHost, (pinned->spares->memory));
+        if (result != CUDA_SUCCESS)
+            return result;
+        tnri_host_free(piece_pop(pinned), sizeof(tnri_piece));
+        pinned->count--;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The same for ordinary ones. No copy of the device's touches these. */
+static void paged_trim(tnri_device *device, size_t most)
+{
+    tnri_pieces *paged = &tnri_staging_of(device)->paged;
+    while (paged->spares != NULL && paged->count > most) {
+        tnri_piece *piece = piece_pop(paged);
+        (void)munmap(piece->memory, TNRI_PIECE_BYTES);
+        tnri_host_free(piece, sizeof(*piece));
+        paged->count--;
+    }
+}
+
+/* Has at least so many spares of both kinds, or as many as before. */
+static tnr_status pieces_make(tnri_device *device, size_t pinned, size_t paged)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
+    tnr_status status = TNR_OK;
+    while (status == TNR_OK && staging->pinned.spares_count < pinned)
+        status = piece_make(&staging->pinned, 0);
+    while (status == TNR_OK && staging->paged.spares_count < paged)
+        status = piece_make(&staging->paged, 1);
+    if (status != TNR_OK) {
+        (void)pinned_trim(device, pinned_before);
+        paged_trim(device, paged_before);
+    }
+    return status;
+}
+
+/* How many pieces of `count` are pinned, and how many more the ring takes if it is needed and not
+ * there. Room for the ring is left in any case, for the next pool. */
+static size_t pinned_share(const tnri_staging *staging, size_t count, size_t pinned_max,
+                           size_t *ring)
+{
+    size_t missing = staging->ring[0] == NULL ? TNRI_RING : 0;
+    size_t used = staging->pinned.count - staging->pinned.spares_count + missing;
+    size_t most = pinned_max == 0 ? SIZE_MAX : pinned_max / TNRI_PIECE_BYTES;
+    size_t room = most > used ? most - used : 0;
+    *ring = count > room ? missing : 0;
+    return count > room ? room : count;
+}
+
+tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
+                             tnri_piece **pieces)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    size_t ring;
+    size_t count = pieces_for(bytes);
+    size_t pinned = pinned_share(staging, count, pinned_max, &ring);
+    tnri_assert(tnri_staging_is_mine(device));
+    *pieces = NULL;
+    tnr_status status = pieces_make(device, pinned + ring, count - pinned);
+    if (status != TNR_OK)
+        return status;
+    for (size_t i = 0; i < ring; i++)
+        staging->ring[i] = piece_pop(&staging->pinned);
+    for (size_t i = 0; i < count; i++) {
+        tnri_piece *piece = piece_pop(i < pinned ? &staging->pinned : &staging->paged);
+        piece->next = *pieces;
+        *pieces = piece;
+    }
+    return TNR_OK;
+}
+
+void tnri_staging_give(tnri_device *device, tnri_piece *pieces, int keep_all)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    while (pieces != NULL) {
+        tnri_piece *piece = pieces;
+        pieces = piece->next;
+        piece_push(piece->is_paged ? &staging->paged : &staging->pinned, piece);
+    }
+    if (staging->ring[0] != NULL && staging->paged.count == staging->paged.spares_count)
+        for (int i = 0; i < TNRI_RING; i++) {
+            piece_push(&staging->pinned, staging->ring[i]);
+            staging->ring[i] = NULL;
+        }
+    if (keep_all)
+        return;
+    (void)pinned_trim(device, staging->kept_count);
+    paged_trim(device, 0);
+}
+
+tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_assert(tnri_staging_is_mine(device));
+    size_t count = pieces_for(bytes);
+    size_t used = staging->pinned.count - staging->pinned.spares_count;
+    tnr_status status = TNR_OK;
+    if (staging->pinned.count < count)
+        status = pieces_make(device, count - used, 0);
+    if (status != TNR_OK)
+        return status;
+    staging->kept_count = count;
+    paged_trim(device, 0);
+    CUresult result = pinned_trim(device, count);
+    if (result == CUDA_SUCCESS)
+        return TNR_OK;
+    return tnri_driver_error(result, "cuMemFreeHost", "giving pinned memory back");
+}
+
+/* Gives everything back; on a refusal *call says of what, and a repeated call goes on. */
+static CUresult staging_empty(tnri_device *device, const char **call)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    *call = "cuMemFreeHost";
+    CUresult result = pinned_trim(device, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    paged_trim(device, 0);
+    tnri_assert(staging->pinned.count == 0 && staging->paged.count == 0);
+    staging->kept_count = 0;
+    staging->is_busy = 0;
+    *call = "cuStreamDestroy";
+    while (result == CUDA_SUCCESS && staging->streams_count > 0) {
+        result = tnri_drive(cuStreamDestroy, (staging->streams[staging->streams_count - 1]));
+        if (result == CUDA_SUCCESS)
+            staging->streams_count--;
+    }
+    return result;
+}
+
+/* ---- whose it is ---------------------------------------------------------------------------- */
+
+/* Waits until something is nobody's, and makes it the thread's. */
+static void owner_become(_Atomic uint64_t *owner)
+{
+    uint64_t nobody = 0;
+    tnri_assert_none_held();
+    for (int tries = 0; !atomic_compare_exchange_strong(owner, &nobody, tnri_thread_number());
+         tries++, nobody = 0) {
+        tnri_assert(nobody != tnri_thread_number());
+        if (tries < 100)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){0, 100000}, NULL);
+    }
+}
+
+static void owner_end(_Atomic uint64_t *owner)
+{
+    tnri_assert(atomic_load(owner) == tnri_thread_number());
+    atomic_store(owner, 0);
+}
+
+void tnri_staging_turn_begin(tnri_device *device)
+{
+    owner_become(&tnri_staging_of(device)->turn_of);
+}
+
+void tnri_staging_turn_end(tnri_device *device)
+{
+    owner_end(&tnri_staging_of(device)->turn_of);
+}
+
+int tnri_staging_is_my_turn(const tnri_device *device)
+{
+    return atomic_load(&tnri_staging_of(device)->turn_of) == tnri_thread_number();
+}
+
+void tnri_staging_claim(tnri_device *device)
+{
+    owner_become(&tnri_staging_of(device)->claimed_by);
+    device->upper_empty = staging_empty;
+}
+
+void tnri_staging_unclaim(tnri_device *device)
+{
+    owner_end(&tnri_staging_of(device)->claimed_by);
+}
+
+int tnri_staging_is_mine(const tnri_device *device)
+{
+    return atomic_load(&tnri_staging_of(device)->claimed_by) == tnri_thread_number();
+}

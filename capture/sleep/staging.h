@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Staging: host memory that the contents of sleeping pools are kept in, and the streams that copy
+ * them.
+ *
+ * Pinning costs far more than copying (a second for some GiB), so pieces of one size are kept and
+ * used again, and can be had ahead of time. Who does not want so much pinned memory has ordinary
+ * memory filled through a ring of two pinned pieces (sleep/carry.h). Everything here belongs to
+ * one thread at a time: the one that has claimed the device's staging. Who holds the claim may take
+ * long, so a claim is waited for with naps, with no lock held.
+ *
+ * What is there is given back when the device is put out of use (tnri_device.upper_empty).
+ */
+#ifndef TNRI_SLEEP_STAGING_H
+#define TNRI_SLEEP_STAGING_H
+
+#include <stddef.h>
+
+#include "device/device.h"
+
+/* Large enough for a copy to run at the link's full speed. */
+#define TNRI_PIECE_BYTES ((size_t)32 << 20)
+
+/* A piece of host memory for contents. Owned by whoever holds the list that it is in. */
+typedef struct tnri_piece {
+    unsigned char *memory;
+    struct tnri_piece *next;
+    int is_paged; /* 1: ordinary memory, which the device reaches through the ring alone */
+} tnri_piece;
+
+/* Pieces of one kind. */
+typedef struct tnri_pieces {
+    tnri_piece *spares;
+    size_t spares_count;
+    size_t count; /* that exist */
+} tnri_pieces;
+
+enum { TNRI_RING = 2, TNRI_STAGING_STREAMS = 1 + TNRI_RING };
+
+typedef struct tnri_staging {
+    /* Numbers of threads; 0: none. */
+    _Atomic uint64_t turn_of;    /* sleeps or wakes */
+    _Atomic uint64_t claimed_by; /* has what follows */
+
+    /* The claiming thread's. */
+    tnri_pieces pinned, paged;
+    size_t kept_count;           /* of pinned ones that tnri_staging_prepare asked for: not freed */
+    tnri_piece *ring[TNRI_RING]; /* pinned; there while paged pieces are in use, otherwise null */
+    CUstream streams[TNRI_STAGING_STREAMS]; /* for pinned pieces, and one for each of the ring */
+    int streams_count;
+    int is_busy; /* 1: copies may be under way, because waiting for them failed */
+} tnri_staging;
+
+extern tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
+
+static inline tnri_staging *tnri_staging_of(const tnri_device *device)
+{
+    return &tnri_stagings[device->index];
+}
+
+/* A turn is all of a sleep or a wake, the user's callbacks included, so that what they are told
+ * comes in order. Nothing else is held when it begins, and it is waited for with naps. */
+void tnri_staging_turn_begin(tnri_device *device);
+void tnri_staging_turn_end(tnri_device *device);
+int tnri_staging_is_my_turn(const tnri_device *device);
+
+/* Waits for the claim, also with a pool worked on (tnri_pool_work_begin): who has it waits for no
+ * worker. */
+void tnri_staging_claim(tnri_device *device);
+void tnri_staging_unclaim(tnri_device *device);
+/* 1 if the calling thread has claimed it. */
+int tnri_staging_is_mine(const tnri_device *device);
+
+/* What follows is for the thread with the claim, in the device's context, with no lock held. */
+
+/* Has the streams, with those of the ring if it is there, and idle. */
+tnr_status tnri_staging_open(tnri_device *device);
+/* Waits for what was put on them. After a failure the staging is busy: nothing that it copies from
+ * or to may go, until this succeeds. */
+tnr_status tnri_staging_wait(tnri_device *device);
+
+/* Pieces for `bytes`, all or none, the ordinary ones first. `pinned_max`, if not 0, is the most
+ * pinned memory to have in use afterwards; but the ring is always had when it is needed. */
+tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
+                             tnri_piece **pieces);
+/* Takes a list of pieces back; frees what is not to be kept, unless `keep_all`. What the driver
+ * refuses to free is kept. */
+void tnri_staging_give(tnri_device *device, tnri_piece *pieces, int keep_all);
+/* Has pinned memory for `bytes` ready for the future, no more and no less, and nothing else. */
+tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes);
+
+#endif

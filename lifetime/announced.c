@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Announced events, and marks that stand for them: see announced.h. */
+#include "announced.h"
+
+#include "arena/upper.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "library/library.h"
+
+static struct {
+    tnri_lock lock;
+    tnri_table table;
+} announced = {.lock = {.rank = TNRI_RANK_SPACE}};
+
+/* A proxy for each device. The library lock. */
+static struct {
+    CUstream handle;
+    int made;
+} proxies[TNRI_DEVICES_MAX];
+
+/* The place where the event's announcement hangs, or would. Under the lock. */
+static tnri_link **announcement_at(tnr_event event)
+{
+    return tnri_table_at(&announced.table, (uint64_t)(uintptr_t)event);
+}
+
+int tnri_announced_get(tnr_event event, tnr_moment before, tnri_announcement *copy)
+{
+    tnri_lock_take(&announced.lock);
+    const tnri_announcement *found = (tnri_announcement *)*announcement_at(event);
+    if (found != NULL && found->announced > before)
+        found = NULL;
+    if (found != NULL) {
+        *copy = *found;
+        tnri_stream_hold(copy->stream);
+        tnri_clock_hold(copy->clock);
+    }
+    tnri_lock_release(&announced.lock);
+    return found != NULL;
+}
+
+void tnri_announcement_drop(const tnri_announcement *copy)
+{
+    tnri_stream_drop(copy->stream);
+    tnri_clock_drop(copy->clock);
+}
+
+int tnri_announced_put(tnr_event event, tnri_stream *stream, uint64_t number, uint64_t moment,
+                       tnri_clock *clock)
+{
+    tnri_announcement *added = NULL;
+    tnri_lock_take(&announced.lock);
+    tnri_announcement *record = (tnri_announcement *)*announcement_at(event);
+    if (record == NULL && (record = added = tnri_host_alloc(sizeof(*record))) != NULL) {
+        record->link.key = (uint64_t)(uintptr_t)event;
+        tnri_table_add(&announced.table, &record->link);
+    }
+    tnri_announcement old = {.stream = stream, .clock = clock}; /* to be released */
+    if (record != NULL) {
+        old.stream = record->stream;
+        old.clock = record->clock;
+        record->stream = stream;
+        record->number = number;
+        record->announced = moment;
+        record->clock = clock;
+    }
+    tnri_lock_release(&announced.lock);
+    if (added == NULL)
+        tnri_announcement_drop(&old);
+    return record != NULL;
+}
+
+void tnri_announced_remove(tnr_event event)
+{
+    tnri_lock_take(&announced.lock);
+    tnri_link **at = announcement_at(event);
+    tnri_announcement *old = (tnri_announcement *)*at;
+    if (old != NULL)
+        tnri_table_remove(&announced.table, at);
+    tnri_lock_release(&announced.lock);
+    if (old != NULL) {
+        tnri_announcement_drop(old);
+        tnri_host_free(old, sizeof(*old));
+    }
+}
+
+/* ---- the proxy ------------------------------------------------------------------------------ */
+
+tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
+{
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    CUresult result = CUDA_SUCCESS;
+    CUstream handle = NULL;
+    tnri_assert(tnri_upper_get() != NULL); /* the proxy goes through its hooks */
+    tnri_lock_take(&tnri_library_lock);
+    int made = proxies[device->index].made;
+    handle = proxies[device->index].handle;
+    tnri_lock_release(&tnri_library_lock);
+    if (!made) {
+        result = tnri_drive(cuStreamCreate, (&handle, CU_STREAM_NON_BLOCKING));
+        tnri_lock_take(&tnri_library_lock);
+        CUstream surplus = NULL;
+        if (result == CUDA_SUCCESS && proxies[device->index].made) {
+            surplus = handle; /* another thread was quicker */
+            handle = proxies[device->index].handle;
+        } else if (result == CUDA_SUCCESS) {
+            proxies[device->index].handle = handle;
+            proxies[device->index].made = 1;
+        }
+        tnri_lock_release(&tnri_library_lock);
+        if (surplus != NULL)
+            (void)tnri_drive(cuStreamDestroy, (surplus));
+    }
+    status = result == CUDA_SUCCESS
+                 ? tnri_stream_find(device, handle, proxy)
+                 : tnri_driver_error(result, "cuStreamCreate", "making a stream for events");
+    tnri_device_leave(&visit);
+    return status;
+}
+
+tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
+                               tnri_event **mark, uint64_t *number)
+{
+    tnri_announcement of;
+    if (!tnri_announced_get(event, UINT64_MAX, &of))
+        return tnri_error(TNR_ERR_INVALID_EVENT,
+                          "event %p was never announced as recorded. Call tnr_event_recorded after "
+                          "cuEventRecord.",
+                          (void *)event);
+    tnri_device *recorded_on = of.stream->device;
+    tnri_announcement_drop(&of);
+    if (recorded_on != device)
+        return tnri_error(TNR_ERR_INVALID_EVENT,
+                          "event %p was recorded on device %d, the block is on device %d.",
+                          (void *)event, recorded_on->index, device->index);
+    tnr_status status = tnri_proxy_stream(device, proxy);
+    if (status != TNR_OK)
+        return status;
+    tnri_visit visit;
+    status = tnri_device_enter(device, &visit);
+    if (status != TNR_OK)
+        return status;
+    CUresult result =
+        tnri_drive(cuStreamWaitEvent, ((*proxy)->handle, event, CU_EVENT_WAIT_DEFAULT));
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE)
+        status = tnri_error_driver(TNR_ERR_INVALID_EVENT, (int)result,
+                                   "%p is not an event any more.", (void *)event);
+    else if (result != CUDA_SUCCESS)
+        status = tnri_driver_error(result, "cuStreamWaitEvent", "following an event");
+    if (status == TNR_OK)
+        status = tnri_stream_mark(*proxy, mark, number);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+static int announcement_is_of(const tnri_link *link, void *device)
+{
+    return ((const tnri_announcement *)link)->stream->device == device;
+}
+
+void tnri_announcements_forget(tnri_device *device)
+{
+    tnri_lock_take(&announced.lock);
+    tnri_link *taken = tnri_table_take(&announced.table, announcement_is_of, device);
+    tnri_lock_release(&announced.lock);
+    while (taken != NULL) {
+        tnri_announcement *old = (tnri_announcement *)taken;
+        taken = taken->next;
+        tnri_announcement_drop(old);
+        tnri_host_free(old, sizeof(*old));
+    }
+    if (proxies[device->index].made)
+        (void)tnri_drive(cuStreamDestroy, (proxies[device->index].handle));
+    proxies[device->index].made = 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the program tells about its events and streams: the table of announced events, and the
+ * proxy stream on which the program's own events are turned into marks.
+ */
+#ifndef TNRI_LIFETIME_ANNOUNCED_H
+#define TNRI_LIFETIME_ANNOUNCED_H
+
+#include <tenure/lifetime.h>
+
+#include "base/table.h"
+#include "stream/stream.h"
+
+/* An event that was recorded on a stream: at this mark, when the stream's clock was this. */
+typedef struct tnri_announcement {
+    tnri_link link;      /* by the event's handle */
+    tnri_stream *stream; /* holds a reference */
+    uint64_t number;
+    uint64_t announced; /* a moment between the record and this announcement */
+    tnri_clock *clock;  /* holds a reference; may be null */
+} tnri_announcement;
+
+/* A copy of the event's announcement, with references of its own; 0 if there is none from before
+ * the moment. A call that began after the moment met the record that an older one speaks of. */
+int tnri_announced_get(tnr_event event, tnr_moment before, tnri_announcement *copy);
+void tnri_announcement_drop(const tnri_announcement *copy);
+/* Keeps an announcement in place of the event's former one; takes the references over. 0: no host
+ * memory, and nothing has changed. */
+int tnri_announced_put(tnr_event event, tnri_stream *stream, uint64_t number, uint64_t moment,
+                       tnri_clock *clock);
+/* Forgets the event's announcement, if there is one. */
+void tnri_announced_remove(tnr_event event);
+
+/* A mark that is over when the announced event, as it is recorded now, is: on the device's proxy
+ * stream, which is made to wait for the event. The caller holds one reference to *mark. Errors:
+ * TNR_ERR_INVALID_EVENT, those of tnri_stream_mark. */
+tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
+                               tnri_event **mark, uint64_t *number);
+
+/* The device's proxy stream: of Tenure's own, not blocking. */
+tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy);
+
+/* Forgets all announcements and destroys the proxy of a device that is put out of use; in its
+ * context. */
+void tnri_announcements_forget(tnri_device *device);
+
+#endif

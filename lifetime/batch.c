@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks freed with tnr_free_sync: see batch.h. */
+#include "batch.h"
+
+#include "announced.h"
+#include "driver/capturing.h"
+#include "pending.h"
+
+/* Blocks freed with tnr_free_sync and not fenced yet, by device. */
+static struct {
+    tnri_lock lock;
+    tnri_uses *first[TNRI_DEVICES_MAX];
+} batches = {.lock = {.rank = TNRI_RANK_RETIRED}};
+
+void tnri_batch_add(tnri_device *device, tnri_uses *uses)
+{
+    tnri_lock_take(&batches.lock);
+    uses->batch_next = batches.first[device->index];
+    batches.first[device->index] = uses;
+    tnri_lock_release(&batches.lock);
+}
+
+static tnri_uses *batch_take(tnri_device *device)
+{
+    tnri_lock_take(&batches.lock);
+    tnri_uses *batch = batches.first[device->index];
+    batches.first[device->index] = NULL;
+    tnri_lock_release(&batches.lock);
+    return batch;
+}
+
+/* Makes the proxy wait for everything: each stream that Tenure knows, and the legacy stream, which
+ * stands for all blocking streams, and so for other threads' default streams, which only those
+ * threads can name. In the context. */
+static tnr_status proxy_follow_all(tnri_device *device, tnri_stream *proxy)
+{
+    tnri_stream *legacy;
+    tnr_status status = tnri_stream_find(device, NULL, &legacy);
+    for (tnri_stream *stream = NULL; (stream = tnri_stream_walk(device, stream)) != NULL;) {
+        uint64_t number;
+        tnri_event *event;
+        if (stream == proxy || status != TNR_OK || !tnri_stream_is_markable(stream))
+            continue;
+        status = tnri_stream_mark_idle(stream, &event, &number);
+        if (status == TNR_OK) {
+            status = tnri_stream_follow(proxy, event, stream, number);
+            tnri_stream_recycle(stream, event);
+        }
+    }
+    return status;
+}
+
+/* The fence of a batch has been made: it becomes one more pending use of a block in it. */
+static void uses_fence(tnri_uses *uses, tnri_stream *proxy, uint64_t number, tnri_event *event)
+{
+    tnri_use *use = &uses->fence;
+    use->owner = uses;
+    use->stream = proxy;
+    use->number = number;
+    use->event = event;
+    tnri_stream_hold(proxy);
+    tnri_event_hold(event);
+    use->next = uses->first;
+    uses->first = use;
+    /* Until this store nobody else reads the list; from the insertion on, somebody may end the
+     * block, so nothing is touched after it. */
+    atomic_store_explicit(&uses->is_unfenced, 0, memory_order_release);
+    tnri_pending_add(proxy, use);
+}
+
+tnr_status tnri_batch_fence(tnri_device *device)
+{
+    if (tnri_capturing())
+        return TNR_ERR_CAPTURE;
+    tnri_uses *batch = batch_take(device);
+    if (batch == NULL)
+        return TNR_OK;
+    tnri_stream *proxy;
+    tnri_event *event = NULL;
+    uint64_t number;
+    tnr_status status = tnri_proxy_stream(device, &proxy);
+    if (status == TNR_OK)
+        status = proxy_follow_all(device, proxy);
+    if (status == TNR_OK)
+        status = tnri_stream_mark(proxy, &event, &number);
+    while (batch != NULL) {
+        tnri_uses *uses = batch;
+        batch = uses->batch_next;
+        if (status != TNR_OK)
+            tnri_batch_add(device, uses);
+        else
+            uses_fence(uses, proxy, number, event);
+    }
+    if (status == TNR_OK)
+        tnri_event_drop(device, event);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frees of blocks that have uses: see free.h. */
+#include "free.h"
+
+#include "arena/free.h"
+#include "hold.h"
+#include "library/library.h"
+#include "retire.h"
+
+/* A use of a live block that its free must mark; null if there is none. Under the arena's lock. */
+static tnri_use *use_to_mark(const tnri_block *block)
+{
+    tnri_use *use = block->uses == NULL ? NULL : block->uses->first;
+    while (use != NULL && use->until_free != TNRI_UNTIL_FREE_OPEN)
+        use = use->next;
+    return use;
+}
+
+/* The block at `ptr` if it is live and starts there, with the lock taken. */
+static inline int block_lock_start(tnri_arena *arena, tnri_block *block, void *ptr)
+{
+    tnri_arena_enter(arena);
+    if (block->state == TNRI_LIVE && block->base == (uintptr_t)ptr)
+        return 1;
+    tnri_lock_release(&arena->lock);
+    return 0;
+}
+
+/* A free that has marked uses does not come about: they end at the next one instead. Under the
+ * arena's lock. */
+static void uses_reopen(const tnri_block *block)
+{
+    for (tnri_use *use = block->uses == NULL ? NULL : block->uses->first; use != NULL;
+         use = use->next)
+        if (use->until_free == TNRI_UNTIL_FREE_MARKED)
+            use->until_free = TNRI_UNTIL_FREE_OPEN;
+}
+
+/* Marks what tnr_record_stream left open. On success the lock is held and nothing is open. */
+static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
+{
+    for (;;) {
+        if (!block_lock_start(arena, block, ptr))
+            return tnri_free_refused(arena->device, ptr);
+        tnri_use *use = use_to_mark(block);
+        if (use == NULL)
+            return TNR_OK;
+        tnri_stream *stream = use->stream;
+        tnri_stream_hold(stream);
+        tnri_lock_release(&arena->lock);
+        tnri_event *event;
+        uint64_t number;
+        tnr_status status = tnri_stream_mark(stream, &event, &number);
+        if (status == TNR_OK) {
+            if (!block_lock_start(arena, block, ptr)) {
+                status = tnri_free_refused(arena->device, ptr);
+            } else {
+                /* The use exists, so entering its mark allocates nothing. */
+                status = tnri_use_add(arena, block, stream, number, &event);
+                for (use = block->uses->first; use->stream != stream; use = use->next)
+                    ;
+                use->until_free = TNRI_UNTIL_FREE_MARKED;
+                tnri_lock_release(&arena->lock);
+            }
+            tnri_stream_recycle(stream, event);
+        }
+        tnri_stream_drop(stream);
+        if (status != TNR_OK) {
+            if (block_lock_start(arena, block, ptr)) {
+                uses_reopen(block);
+                tnri_lock_release(&arena->lock);
+            }
+            return status;
+        }
+    }
+}
+
+tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
+{
+    if (tnri_hold_free(arena, block, ptr, 0))
+        return TNR_OK;
+    tnr_status status = uses_mark(arena, block, ptr);
+    if (status == TNR_OK)
+        tnri_retire(arena, block, block->uses != NULL && block->uses->is_homeless);
+    return status;
+}
+
+tnr_status tnri_free_sync(tnri_block *block, void *ptr)
+{
+    tnri_arena *arena = block->world->arena;
+    tnr_status status = TNR_OK;
+    if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
+        return status;
+    if (tnri_hold_free(arena, block, ptr, 1))
+        return TNR_OK;
+    status = uses_mark(arena, block, ptr);
+    if (status != TNR_OK)
+        return status;
+    /* A block without a list has no use that was marked, so a failure here has nothing to undo. */
+    status = tnri_uses_prepare(arena, block);
+    if (status != TNR_OK)
+        tnri_lock_release(&arena->lock);
+    else
+        tnri_retire(arena, block, 1);
+    return status;
+}

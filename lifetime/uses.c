@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The uses of a block: see uses.h. */
+#include "uses.h"
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "records.h"
+
+static tnri_records use_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_use)};
+static tnri_records uses_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_uses)};
+
+tnri_life *tnri_life_of(tnri_arena *arena)
+{
+    tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
+    if (life != NULL)
+        return life;
+    tnri_life *fresh = tnri_host_alloc(sizeof(*fresh));
+    if (fresh == NULL)
+        return NULL;
+    tnri_lock_init(&fresh->lock, TNRI_RANK_RETIRED);
+    void *expected = NULL;
+    if (atomic_compare_exchange_strong(&arena->life, &expected, fresh))
+        return fresh;
+    tnri_host_free(fresh, sizeof(*fresh));
+    return expected;
+}
+
+/* ---- the list of a block -------------------------------------------------------------------- */
+
+/* The block's list, made if it has none. Under the arena's lock. Null: no host memory. */
+static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
+{
+    if (block->uses != NULL)
+        return block->uses;
+    tnri_assert(tnri_upper_get() != NULL); /* what is made here is given back through its hooks */
+    /* The arena's life is made here, so that no free ever lacks the memory for it. */
+    tnri_uses *uses = tnri_life_of(arena) == NULL ? NULL : tnri_record_take(&uses_records);
+    if (uses == NULL)
+        return NULL;
+    uses->block = block;
+    uses->arena = arena;
+    block->uses = uses;
+    return uses;
+}
+
+tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
+                        tnri_event **event)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_uses *uses = block_uses(arena, block);
+    tnri_use *use = uses == NULL ? NULL : tnri_uses_find(uses, stream);
+    if (use == NULL && uses != NULL && (use = tnri_record_take(&use_records)) != NULL) {
+        use->owner = uses;
+        use->stream = stream;
+        tnri_stream_hold(stream);
+        use->next = uses->first;
+        uses->first = use;
+    }
+    if (use == NULL) {
+        if (uses != NULL && uses->first == NULL && uses->holds == 0 && uses->captured == NULL) {
+            block->uses = NULL;
+            tnri_uses_free(uses, 1);
+        }
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the use of a block.");
+    }
+    if (*event == NULL)
+        use->until_free = TNRI_UNTIL_FREE_OPEN;
+    else
+        *event = tnri_use_advance(use, number, *event);
+    return TNR_OK;
+}
+
+void tnri_uses_free(tnri_uses *uses, int is_locked)
+{
+    while (uses->first != NULL) {
+        tnri_use *use = uses->first;
+        uses->first = use->next;
+        tnri_assert(!use->is_pending);
+        if (is_locked)
+            tnri_event_drop(uses->arena->device, use->event);
+        else
+            tnri_stream_recycle(use->stream, use->event);
+        tnri_stream_drop(use->stream);
+        if (use != &uses->fence)
+            tnri_record_give(&use_records, use);
+    }
+    if (tnri_unlikely(uses->captured != NULL))
+        tnri_captures_get()->captured_gone(uses->captured); /* the list is part of that */
+    else
+        tnri_record_give(&uses_records, uses);
+}
+
+tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block)
+{
+    tnri_assert_held(&arena->lock);
+    if (block_uses(arena, block) != NULL)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to retire a block.");
+}
+
+/* ---- describing ----------------------------------------------------------------------------- */
+
+size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
+{
+    tnri_wait wait = {.base = uses->block->base, .since_ticks = uses->freed_ticks, .graph = -1};
+    size_t count = 0;
+    if (uses->holds > 0) { /* by whom, graph or capture, they tell themselves */
+        wait.kind = TNRI_WAIT_GRAPH;
+        if (count++ < room)
+            waits[count - 1] = wait;
+    }
+    /* Without a pending use the block is about to be free, or held, and its uses may be changing.
+     * */
+    if (atomic_load(&uses->pending) == 0)
+        return count;
+    if (tnri_uses_are_unfenced(uses)) {
+        wait.kind = TNRI_WAIT_FREE_SYNC;
+        if (count++ < room)
+            waits[count - 1] = wait;
+        return count; /* the list may be given its fence at this moment */
+    }
+    for (const tnri_use *use = uses->first; use != NULL; use = use->next) {
+        const tnri_stream *stream = use->stream;
+        if (tnri_stream_is_over(stream, use->number))
+            continue;
+        wait.kind = use == &uses->fence ? TNRI_WAIT_FREE_SYNC : TNRI_WAIT_USE;
+        wait.stream = stream->handle;
+        wait.thread = stream->thread;
+        wait.is_ended = atomic_load(&stream->is_dead);
+        wait.mark_number = use->number;
+        if (count++ < room)
+            waits[count - 1] = wait;
+    }
+    return count;
+}
+
+int tnri_uses_is_piece(const tnri_uses *uses)
+{
+    return uses->captured != NULL && uses->freed_ticks == 0;
+}
+
+void tnri_use_records_trim(void)
+{
+    tnri_records_free(&use_records);
+    tnri_records_free(&uses_records);
+}
