@@ -18,6 +18,7 @@
 enum { TNRI_CROSS_WAIT = 0, TNRI_CROSS_IDLE = 1, TNRI_CROSS_OFF = 2 };
 enum { TNRI_REUSE_WAIT = 0, TNRI_REUSE_FOLLOW = 1, TNRI_REUSE_POLL = 2 };
 enum { TNRI_CONF_TEXT_BYTES = 256 };
+enum { TNRI_PEERS_ASKED = 0, TNRI_PEERS_USED = 1 };
 enum { TNRI_SHARE_POSIX_FD = 0, TNRI_SHARE_NONE = 1, TNRI_SHARE_FABRIC = 2 };
 
 /* roundup_power2_divisions: one entry for each power of two from 1 MiB to 32 GiB. */

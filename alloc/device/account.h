@@ -11,6 +11,8 @@
 
 #include <tenure/alloc.h>
 
+#include "device/access.h"
+
 enum { TNRI_POOL_NAME_BYTES = 64 };
 
 typedef struct tnri_account {
@@ -21,6 +23,8 @@ typedef struct tnri_account {
     int is_graph; /* its memory is for captures: one arena, of no stream; nothing in it moves */
     tnr_handle_type handle_type;
     int gpu_direct_rdma;
+
+    tnri_access access; /* which other devices reach the memory; with its own synchronisation */
 
     /* Synchronisation: atomics. */
     _Atomic uint64_t limit_bytes; /* UINT64_MAX: none */

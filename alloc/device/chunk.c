@@ -208,19 +208,6 @@ tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t p
     return TNR_OK;
 }
 
-tnr_status tnri_pages_access(tnri_device *device, size_t page, size_t pages)
-{
-    CUmemAccessDesc access = {0};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device->capabilities.handle;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    CUresult result = tnri_drive(cuMemSetAccess, (tnri_page_address(&device->space, page),
-                                                  pages << device->space.page_shift, &access, 1));
-    if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuMemSetAccess", "giving the device access to a chunk");
-    return TNR_OK;
-}
-
 tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings)
 {
     tnri_assert_none_held();
@@ -260,7 +247,7 @@ tnr_status tnri_chunk_wake(tnri_device *device, tnri_chunk *chunk)
         chunk->state = TNRI_CHUNK_PLACED;
     }
     if (chunk->state == TNRI_CHUNK_PLACED) {
-        status = tnri_pages_access(device, chunk->page, chunk->pages);
+        status = tnri_pages_access(device, &chunk->account->access, chunk->page, chunk->pages);
         if (status == TNR_OK)
             chunk->state = TNRI_CHUNK_READY;
     }

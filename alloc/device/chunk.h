@@ -71,8 +71,6 @@ CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released);
 
 /* Maps a chunk at a page, without access. */
 tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t page);
-/* Gives the device access to a range of mapped pages. */
-tnr_status tnri_pages_access(tnri_device *device, size_t page, size_t pages);
 /* Removes all mappings of a range of whole mappings. Only with proof that nothing uses them. */
 tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings);
 

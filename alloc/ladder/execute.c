@@ -27,6 +27,7 @@
 #include "conf/conf.h"
 #include "device/budget.h"
 #include "ladder/stale.h"
+#include "pool/structure.h"
 #include "pool/givers.h"
 #include "pool/lane.h"
 
@@ -117,6 +118,7 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
     if (status != TNR_OK || refused) {
         tnri_arena_enter(donor);
         tnri_plan_untake(plan, donor, from);
+        atomic_fetch_add(&donor->pool->account.access.returned, 1);
         tnri_lock_release(&donor->lock);
         plan->gap_at = before.gap_at;
         plan->gap_used = before.gap_used;
@@ -239,7 +241,8 @@ static tnr_status gaps_access(tnri_plan *plan)
 {
     for (size_t i = 0; i < plan->gaps_count; i++) {
         tnr_status status =
-            tnri_pages_access(plan->arena->device, plan->gaps[i].page, plan->gaps[i].pages);
+            tnri_pages_access(plan->arena->device, &plan->arena->pool->account.access,
+                              plan->gaps[i].page, plan->gaps[i].pages);
         if (status != TNR_OK)
             return status;
     }

@@ -284,6 +284,28 @@ static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **
     return tnri_execute(plan, reclaimed, ptr);
 }
 
+/* Places memory for a request: a plan, and a loan or the plan's execution. */
+static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
+                               int reclaimed, void **ptr)
+{
+    tnri_access *access = &arena->pool->account.access;
+    tnri_plan plan = {0};
+    tnr_status status;
+    unsigned turn = tnri_placing_begin(access);
+    if (arena->growable.base != 0) {
+        tnri_arena_enter(arena);
+        status = tnri_plan_make_growth(&plan, arena, request, moves);
+        tnri_lock_release(&arena->lock);
+    } else {
+        status = ladder_plan(&plan, arena, request, moves, ptr);
+    }
+    if (status == TNR_OK && *ptr == NULL)
+        status = ladder_lend_or_execute(&plan, reclaimed, ptr);
+    tnri_placing_end(access, turn);
+    tnri_plan_free(&plan);
+    return status;
+}
+
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
 static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
@@ -301,22 +323,10 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
     (void)tnri_stale_drain(arena, (size_t)conf->stale_mappings_max, 1, &released);
     if (released > 0)
         (void)tnri_drain_pool(arena->pool, 0, &released);
-
-    tnri_plan plan = {0};
     *ptr = NULL;
-    if (arena->growable.base != 0) {
-        tnri_arena_enter(arena);
-        status = tnri_plan_make_growth(&plan, arena, request, moves);
-        tnri_lock_release(&arena->lock);
-    } else if (ladder_retired(arena, request, reclaimed, ptr)) {
+    if (arena->growable.base == 0 && ladder_retired(arena, request, reclaimed, ptr))
         return TNR_OK;
-    } else {
-        status = ladder_plan(&plan, arena, request, moves, ptr);
-    }
-    if (status == TNR_OK && *ptr == NULL)
-        status = ladder_lend_or_execute(&plan, reclaimed, ptr);
-    tnri_plan_free(&plan);
-    return status;
+    return ladder_place(arena, request, moves, reclaimed, ptr);
 }
 
 /* 1 if trying again after giving memory back could help. */
@@ -415,6 +425,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
     *ptr = NULL;
     if (!tnri_pool_work_begin(arena->pool))
         return 0;
+    unsigned turn = tnri_placing_begin(&arena->pool->account.access);
     tnr_status status = tnri_lend_kin(arena, request, ptr);
     if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
         tnri_chunk_check(&arena->pool->account, request->bytes) == TNR_OK &&
@@ -425,6 +436,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
         tnri_plan_free(&plan);
         tnri_device_leave(&visit);
     }
+    tnri_placing_end(&arena->pool->account.access, turn);
     tnri_pool_work_end(arena->pool);
     return *ptr != NULL;
 }

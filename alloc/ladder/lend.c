@@ -18,6 +18,7 @@
 #include "ladder/plan.h"
 #include "pool/givers.h"
 #include "pool/lane.h"
+#include "pool/structure.h"
 
 /* ---- finding what to take ------------------------------------------------------------------- */
 
@@ -171,6 +172,8 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
                             int policy, int must_keep_half, int *is_over, void **ptr)
 {
     uint64_t began_ns = tnri_device_time_ns(arena->device);
+    if (atomic_load(&arena->pool->account.access.is_changing)) /* see device/access.h */
+        return TNR_OK;
     tnri_block *pending = lender_offer(lender, request, must_keep_half);
     if (pending == NULL)
         return TNR_OK;

@@ -17,6 +17,7 @@
 #include "library/graph_end.h"
 #include "library/pool_end.h"
 #include "pool/handle.h"
+#include "pool/peers.h"
 #include "snapshot/trigger.h"
 
 tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
@@ -124,9 +125,12 @@ tnr_status tnri_library_device(int index, tnri_device **found)
                           index, tnri_devices_count());
     if (tnri_unlikely(!atomic_load_explicit(&device->in_use, memory_order_acquire))) {
         tnri_lock_take(&tnri_library_lock);
-        if (!atomic_load(&device->in_use))
+        int is_first = !atomic_load(&device->in_use);
+        if (is_first)
             status = library_start_device(device);
         tnri_lock_release(&tnri_library_lock);
+        if (is_first && status == TNR_OK)
+            tnri_peers_meet(device);
     }
     *found = device;
     return status;

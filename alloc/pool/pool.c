@@ -81,6 +81,7 @@ static void pool_publish(tnr_pool pool, const char *name)
     if (pool->next != NULL)
         pool->next->link = &pool->next;
     device->pools = pool;
+    atomic_store(&pool->account.access.peers, device->peers);
     atomic_store(&pool->live, pool->handle);
     tnri_lock_release(&device->lock);
 }

@@ -82,6 +82,19 @@ static tnr_status pool_limit_set(given it)
     return tnr_pool_limit_set(it.pool, 0, device_of_calls);
 }
 
+static tnr_status pool_access_set(given it)
+{
+    return tnr_pool_access_set(it.pool, device_of_calls, 1 - device_of_calls, TNR_ACCESS_READWRITE);
+}
+
+static tnr_status pool_access_get(given it)
+{
+    tnr_access access = TNR_ACCESS_READWRITE;
+    tnr_status status = tnr_pool_access_get(&access, it.pool, device_of_calls, 1 - device_of_calls);
+    assert_int_equal(access, TNR_ACCESS_NONE);
+    return status;
+}
+
 static tnr_status stats_get(given it)
 {
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
@@ -230,6 +243,8 @@ static const call pool_calls[] = {
     {"tnr_pool_push", pool_push, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_pop", pool_pop, TNR_ERR_INVALID_ARGUMENT, 0},
     {"tnr_pool_trim", pool_trim, TNR_ERR_INVALID_POOL, 0},
+    {"tnr_pool_access_get", pool_access_get, TNR_ERR_INVALID_POOL, 0},
+    {"tnr_pool_access_set", pool_access_set, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_limit_set", pool_limit_set, TNR_ERR_INVALID_POOL, 0},
     {"tnr_stats_get", stats_get, TNR_ERR_INVALID_POOL, 0},
     {"tnr_stats_json", stats_json, TNR_ERR_INVALID_POOL, 0},

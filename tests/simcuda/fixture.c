@@ -11,9 +11,10 @@
 
 static CUcontext current;
 
-static const char *const names[] = {
-    "DEVICES", "MEMORY", "GRANULARITY", "RESERVE", "SEED",    "SCHEDULE", "THREADS", "DEADLOCK_MS",
-    "LAG_US",  "FAIL",   "STRICT",      "VMM",     "VERSION", "MISSING",  "RACES",   "VIEW"};
+static const char *const names[] = {"DEVICES",  "MEMORY",  "GRANULARITY", "RESERVE", "SEED",
+                                    "SCHEDULE", "THREADS", "DEADLOCK_MS", "LAG_US",  "FAIL",
+                                    "STRICT",   "VMM",     "VERSION",     "MISSING", "RACES",
+                                    "VIEW",     "PEERS"};
 
 static void settings_apply(const char *first, va_list more)
 {

@@ -32,6 +32,7 @@ static void test_bad_values(void **state)
         "FAIL=cuMemMap:1:0",
         "STRICT=maybe",
         "VMM=2",
+        "PEERS=2",
         "RACES=2",
         "VERSION=99",
         "MISSING=cuNothing",

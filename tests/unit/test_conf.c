@@ -48,6 +48,7 @@ static const struct {
     {"gpu_direct_rdma", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"graph_end_ms", {"0", "100", "60000"}, {"60001", "-1", "1s"}},
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
+    {"peers", {"asked", "used", "asked"}, {"", "on", "all", "USED"}},
     {"history", {"light", "full", "off"}, {"", "on", "Light", "full|off"}},
     {"history_records", {"1", "262144"}, {"0", "1073741825", "1k"}},
     {"lanes_forced", {"0", "64"}, {"65", "-1", "all"}},

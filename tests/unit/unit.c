@@ -19,7 +19,7 @@ static uint64_t contexts_count;
 
 static const char *const sim_names[] = {"DEVICES",  "MEMORY",  "GRANULARITY", "RESERVE", "SEED",
                                         "SCHEDULE", "THREADS", "DEADLOCK_MS", "FAIL",    "STRICT",
-                                        "VMM",      "VERSION", "MISSING",     "RACES"};
+                                        "VMM",      "VERSION", "MISSING",     "RACES",   "PEERS"};
 
 static void settings_apply(const char *conf, const char *first, va_list more)
 {

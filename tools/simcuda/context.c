@@ -337,6 +337,8 @@ static CUresult context_peer(CUcontext handle, int enable)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (peer->device == here->device)
         return enable ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    if (!sim.settings.peers)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     uint32_t bit = UINT32_C(1) << peer->device->ordinal;
     if (enable == ((here->peers & bit) != 0))
         return enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;

@@ -149,7 +149,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     if (sim_device(dev) == NULL || sim_device(peerDev) == NULL)
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-    *canAccessPeer = dev != peerDev;
+    *canAccessPeer = sim.settings.peers && dev != peerDev;
     return sim_leave(CUDA_SUCCESS);
 }
 

@@ -129,6 +129,12 @@ static int parse_schedule(const char *text, struct sim_settings *settings)
     return 0;
 }
 
+static int parse_peers(const char *text, struct sim_settings *settings)
+{
+    settings->peers = strcmp(text, "0") != 0;
+    return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+}
+
 static int parse_vmm(const char *text, struct sim_settings *settings)
 {
     settings->vmm = strcmp(text, "0") != 0;
@@ -224,6 +230,7 @@ static const struct variable variables[] = {
      parse_fail},
     {"TENURE_SIM_STRICT", "report or abort", parse_strict},
     {"TENURE_SIM_VMM", "0 or 1", parse_vmm},
+    {"TENURE_SIM_PEERS", "0 or 1", parse_peers},
     {"TENURE_SIM_KEEP_PAGES", "0 or 1", parse_keep_pages},
     {"TENURE_SIM_VIEW", "0 or 1", parse_view},
     {"TENURE_SIM_RACES", "0 or 1", parse_races},
@@ -240,6 +247,7 @@ static void settings_defaults(struct sim_settings *settings)
     settings->reserve_bytes = RUNNING_ON_VALGRIND ? RESERVE_VALGRIND : RESERVE_NATIVE;
     settings->threads = 2;
     settings->deadlock_ms = 10000;
+    settings->peers = 1;
     settings->version = 13000;
     settings->schedule = SIM_RANDOM;
     settings->vmm = 1;

@@ -427,7 +427,7 @@ struct access_change {
     uint32_t writable;
 };
 
-static CUresult access_parse(const CUmemAccessDesc *desc, size_t count,
+static CUresult access_parse(int owner, const CUmemAccessDesc *desc, size_t count,
                              struct access_change *change)
 {
     memset(change, 0, sizeof(*change));
@@ -436,6 +436,8 @@ static CUresult access_parse(const CUmemAccessDesc *desc, size_t count,
             return CUDA_ERROR_NOT_SUPPORTED;
         if (sim_device(desc[i].location.id) == NULL)
             return CUDA_ERROR_INVALID_VALUE;
+        if (!sim.settings.peers && desc[i].location.id != owner)
+            return CUDA_ERROR_INVALID_DEVICE;
         uint32_t bit = UINT32_C(1) << desc[i].location.id;
         change->touched |= bit;
         switch (desc[i].flags) {
@@ -511,7 +513,8 @@ static CUresult set_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *
     struct access_change change;
     if (region == NULL || desc == NULL || count == 0 || !range_mapped(region, ptr, size, 1))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = access_parse(desc, count, &change);
+    int owner = sim_mapping_find(region, ptr)->memory->device->ordinal;
+    CUresult result = access_parse(owner, desc, count, &change);
     if (result != CUDA_SUCCESS)
         return result;
     if (!access_apply(region, ptr, ptr + size, &change)) {

@@ -264,6 +264,43 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_push(tnr_pool pool);
  * Errors: TNR_ERR_INVALID_ARGUMENT (it is not the latest), TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_pop(tnr_pool pool);
 
+/* ---- other devices ------------------------------------------------------------------------- */
+
+/* What another device may do with memory. The values are those of CUmemAccess_flags. */
+typedef enum tnr_access {
+    TNR_ACCESS_NONE = 0,     /* its kernels and copies fail where they touch it */
+    TNR_ACCESS_READWRITE = 3 /* it reads and writes */
+} tnr_access;
+
+/* Opens the memory of a pool (null: the default pool of `device`, which otherwise must be the
+ * pool's) to another device, `peer`, or closes it: what is mapped now, and what will be, wherever
+ * it moves; a pool that sleeps wakes so. Blocks keep their addresses, and other threads may go on
+ * to allocate meanwhile. A pool begins closed, or as tnr_device_access_set says.
+ *
+ * Opening costs 25 us for each chunk that there is, and makes each new one some 30 us dearer, on
+ * an H200; so open what a peer needs. Closing waits for all work that `peer` has been given. It
+ * does not keep back what is given to it meanwhile, which then fails.
+ *
+ * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
+ * stream. May block. Errors: TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_POOL,
+ * TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
+ * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_CAPTURE (closing while a
+ * capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER; on an error the pool is as it was. As
+ * cudaMemPoolSetAccess. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_access_set(tnr_pool pool, int device, int peer,
+                                                     tnr_access access);
+
+/* What `peer` may do with the pool's memory; the device itself always reads and writes. Never
+ * blocks. Errors: TNR_ERR_INVALID_ARGUMENT (access is null), TNR_ERR_INVALID_POOL,
+ * TNR_ERR_INVALID_DEVICE. As cudaMemPoolGetAccess. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_pool_access_get(tnr_access *access, tnr_pool pool, int device,
+                                                     int peer);
+
+/* tnr_pool_access_set for all pools of the device, those that will be made later too. On an error
+ * pools before the one that it names may have changed. As cudaDeviceEnablePeerAccess, called on
+ * `peer`. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr_access access);
+
 /* ---- limits and giving back ---------------------------------------------------------------- */
 
 /* Gives idle memory of the device back to the driver until at most `keep_bytes` are mapped, or

@@ -49,7 +49,8 @@ extern "C" {
     X(ERR_INVALID_GRAPH, 27, "the graph is not one that Tenure knows, or has ended")               \
     X(ERR_OVERWRITE, 28, "the launch would overwrite a live block")                                \
     X(ERR_ASLEEP, 29, "the pool is asleep")                                                        \
-    X(ERR_FILE, 30, "a file could not be written")
+    X(ERR_FILE, 30, "a file could not be written")                                                 \
+    X(ERR_NO_PEER_ACCESS, 31, "the device cannot reach the other device's memory")
 
 typedef enum tnr_status {
 #define TNR_STATUS_ENUMERATOR(name, number, text) TNR_##name = (number),

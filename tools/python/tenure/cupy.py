@@ -50,14 +50,21 @@ def is_installed() -> bool:
     return bool(_replaced)
 
 
+# Settings that differ from Tenure's defaults, unless TENURE_CONF or install() say otherwise.
+_DEFAULTS = {"peers": "used"}
+
+
 def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
             both_streams: bool = False) -> None:
     """Makes Tenure the allocator of CuPy's arrays, from now on; arrays that exist stay where they
-    are. ``conf`` is as in TENURE_CONF, or a dictionary; ``history`` is ``"light"`` or ``"full"`` to
+    are. ``conf`` is as in TENURE_CONF, or a dictionary; what neither says is Tenure's default, but
+    for ``peers``, which is ``used``: GPUs that one process uses reach each other's memory, as with
+    CuPy's own allocator. ``history`` is ``"light"`` or ``"full"`` to
     record what happens to memory; ``both_streams`` is described above. Raises tenure.Error if
     Tenure cannot serve here. Pinned and managed memory stay CuPy's."""
     if is_installed():
         return
+    configure(_DEFAULTS)
     if conf is not None:
         configure(conf)
     _library.call("tnr_init")

@@ -59,7 +59,7 @@ def is_installed() -> bool:
 
 
 # Settings that differ from Tenure's defaults, unless TENURE_CONF or install() say otherwise.
-_DEFAULTS = {"chunk_share": 2048}
+_DEFAULTS = {"chunk_share": 2048, "peers": "used"}
 
 
 def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
@@ -68,9 +68,11 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     used; afterwards PyTorch cannot change its allocator, and this raises RuntimeError.
 
     ``conf`` is as in TENURE_CONF, or a dictionary; what neither says is Tenure's default, but for
-    ``chunk_share``, which is 2048: programs of PyTorch run for long, so less slack is worth more
+    two. ``chunk_share`` is 2048: programs of PyTorch run for long, so less slack is worth more
     driver calls at the start (ResNet-50 training: 20 MiB instead of 64 of 8.1 GiB, for 90 ms of
-    driver time in all). ``history`` is ``"light"`` or ``"full"`` to record what happens to memory.
+    driver time in all). ``peers`` is ``used``: GPUs that one process uses reach each other's
+    memory, as PyTorch expects it when it copies between them. ``history`` is ``"light"`` or
+    ``"full"`` to record what happens to memory.
     Mistakes in either raise.
 
     Returns True. If Tenure cannot serve here (no library, no driver that it can use, a PyTorch

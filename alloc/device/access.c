@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Access of peers to a pool's memory: see access.h. */
+#include "device/access.h"
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/rest.h"
+#include "device/device.h"
+
+/* ---- placing memory ------------------------------------------------------------------------- */
+
+unsigned tnri_placing_begin(tnri_access *access)
+{
+    for (;;) {
+        uint32_t turn = atomic_load(&access->turn);
+        atomic_fetch_add(&access->placing[turn & 1], 1);
+        if (atomic_load(&access->turn) == turn)
+            return turn & 1;
+        atomic_fetch_sub(&access->placing[turn & 1], 1);
+    }
+}
+
+void tnri_placing_end(tnri_access *access, unsigned turn)
+{
+    atomic_fetch_sub(&access->placing[turn], 1);
+}
+
+void tnri_placing_wait(tnri_access *access)
+{
+    tnri_assert_none_held();
+    uint32_t before = atomic_fetch_add(&access->turn, 1);
+    for (unsigned round = 0; atomic_load(&access->placing[before & 1]) != 0; round++)
+        tnri_rest(round);
+}
+
+/* ---- asking the driver ---------------------------------------------------------------------- */
+
+static CUmemAccessDesc access_of(int device, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc access = {0};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = tnri_device_at(device)->capabilities.handle;
+    access.flags = flags;
+    return access;
+}
+
+static CUresult pages_set(const tnri_device *device, size_t page, size_t pages,
+                          const CUmemAccessDesc *wanted, size_t count)
+{
+    tnri_assert_none_held();
+    return tnri_drive(cuMemSetAccess, (tnri_page_address(&device->space, page),
+                                       pages << device->space.page_shift, wanted, count));
+}
+
+tnr_status tnri_pages_access(const tnri_device *device, const tnri_access *access, size_t page,
+                             size_t pages)
+{
+    CUmemAccessDesc wanted[TNRI_DEVICES_MAX];
+    size_t count = 0;
+    wanted[count++] = access_of(device->index, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    uint64_t peers = atomic_load(&access->peers);
+    for (int i = 0; peers >> i != 0; i++)
+        if ((peers >> i & 1) != 0)
+            wanted[count++] = access_of(i, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUresult result = pages_set(device, page, pages, wanted, count);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemSetAccess", "giving the device access to a chunk");
+    return TNR_OK;
+}
+
+tnr_status tnri_pages_access_peer(const tnri_device *device, size_t page, size_t pages, int peer,
+                                  tnr_access wanted)
+{
+    CUmemAccessDesc one = access_of(peer, (CUmemAccess_flags)wanted);
+    CUresult result = pages_set(device, page, pages, &one, 1);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemSetAccess", "changing what a peer reaches");
+    return TNR_OK;
+}
+
+tnr_status tnri_peer_check(const tnri_device *device, int peer)
+{
+    int owner = device->index, can = 0;
+    if (peer < 0 || peer >= tnri_devices_count() || peer == owner)
+        return tnri_error(TNR_ERR_INVALID_DEVICE,
+                          "device %d is no peer of device %d: there are %d devices.", peer, owner,
+                          tnri_devices_count());
+    CUresult result =
+        tnri_drive(cuDeviceCanAccessPeer,
+                   (&can, tnri_device_at(peer)->capabilities.handle, device->capabilities.handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDeviceCanAccessPeer", "asking what a device reaches");
+    if (!can)
+        return tnri_error(TNR_ERR_NO_PEER_ACCESS,
+                          "device %d cannot reach memory of device %d: the driver says that there "
+                          "is no way between them. Copy by way of the host.",
+                          peer, owner);
+    return TNR_OK;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing pools: see peers.h. */
+#include "pool/peers.h"
+
+#include "arena/arena.h"
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/rest.h"
+#include "conf/conf.h"
+#include "device/chunk.h"
+#include "pool/asleep.h"
+#include "pool/pool.h"
+
+/* ---- what an arena has ---------------------------------------------------------------------- */
+
+/* Chunks of one arena, as they lie at one moment. */
+typedef struct place {
+    size_t page, pages;
+    const tnri_chunk *chunk; /* only compared: it may be gone */
+} place;
+
+typedef struct places {
+    place *at;
+    size_t count, max;
+} places;
+
+static int places_add(places *list, const tnri_chunk *chunk)
+{
+    if (list->count == list->max) {
+        size_t max = list->max == 0 ? 64 : list->max * 2;
+        place *larger = tnri_host_alloc(max * sizeof(place));
+        if (larger == NULL)
+            return 0;
+        for (size_t i = 0; i < list->count; i++)
+            larger[i] = list->at[i];
+        tnri_host_free(list->at, list->max * sizeof(place));
+        list->at = larger;
+        list->max = max;
+    }
+    list->at[list->count++] = (place){chunk->page, chunk->pages, chunk};
+    return 1;
+}
+
+/* Lists the chunks that begin in a record. */
+static int block_list(places *list, const tnri_space *space, const tnri_block *block)
+{
+    size_t end = tnri_page_of(space, tnri_block_end(block) - 1) + 1;
+    for (size_t page = tnri_page_of(space, block->base); page < end; page++) {
+        const tnri_chunk *chunk = space->pages[page];
+        if (chunk != NULL && chunk != &tnri_chunk_stuck && chunk->page == page &&
+            tnri_page_address(space, page) >= block->base && !places_add(list, chunk))
+            return 0;
+    }
+    return 1;
+}
+
+/* Lists the chunks of an arena. Returns 0 without host memory. */
+static int arena_list(places *list, tnri_arena *arena)
+{
+    int is_listed = 1;
+    list->count = 0;
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        for (size_t s = 0; s < arena->worlds[i].spans_count; s++)
+            for (const tnri_block *block = arena->worlds[i].span_first[s];
+                 block != NULL && is_listed; block = block->above)
+                if (block->state != TNRI_HOLE && block->state != TNRI_LENT &&
+                    block->state != TNRI_STALE)
+                    is_listed = block_list(list, &arena->device->space, block);
+    tnri_lock_release(&arena->lock);
+    return is_listed;
+}
+
+/* Whether a chunk lies where it was listed. */
+static int place_is_still(tnri_arena *arena, const place *listed)
+{
+    tnri_arena_enter(arena);
+    int is_there = arena->device->space.pages[listed->page] == listed->chunk;
+    tnri_lock_release(&arena->lock);
+    return is_there;
+}
+
+/* ---- what exists ---------------------------------------------------------------------------- */
+
+static tnr_status arena_change(tnri_arena *arena, places *list, int peer, tnr_access access)
+{
+    if (!arena_list(list, arena))
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the list of what a pool has.");
+    for (size_t i = 0; i < list->count; i++) {
+        const place *one = &list->at[i];
+        tnr_status status =
+            tnri_pages_access_peer(arena->device, one->page, one->pages, peer, access);
+        if (status != TNR_OK && place_is_still(arena, one))
+            return status;
+    }
+    return TNR_OK;
+}
+
+/* Changes what a peer reaches of all that the pool has. In the context; the pool stays awake. */
+static tnr_status pool_change(tnr_pool pool, int peer, tnr_access access)
+{
+    places list = {0};
+    tnr_status status = TNR_OK;
+    uint32_t returned;
+    do {
+        returned = atomic_load(&pool->account.access.returned);
+        for (tnri_arena *arena = NULL;
+             status == TNR_OK && (arena = tnri_arena_walk(pool, arena)) != NULL;)
+            status = arena_change(arena, &list, peer, access);
+        tnri_placing_wait(&pool->account.access);
+    } while (status == TNR_OK && returned != atomic_load(&pool->account.access.returned));
+    tnri_host_free(list.at, list.max * sizeof(place));
+    return status;
+}
+
+static void peers_set(tnri_access *access, int peer, tnr_access wanted)
+{
+    if (wanted == TNR_ACCESS_NONE)
+        atomic_fetch_and(&access->peers, ~(UINT64_C(1) << peer));
+    else
+        atomic_fetch_or(&access->peers, UINT64_C(1) << peer);
+}
+
+tnr_access tnri_access_get(const tnri_access *access, int peer)
+{
+    return (atomic_load(&access->peers) >> peer & 1) != 0 ? TNR_ACCESS_READWRITE : TNR_ACCESS_NONE;
+}
+
+/* Keeps a pool awake for a change, or sees that it sleeps: then its chunks get the new access when
+ * it wakes. 0: it sleeps. A thread that puts it to sleep or wakes it is waited for; while it calls
+ * the user's callbacks the pool is awake. */
+static int pool_stay(tnr_pool pool)
+{
+    for (unsigned round = 0;; round++) {
+        if (tnri_pool_work_begin(pool))
+            return 1;
+        if (atomic_load(&pool->asleep.state) == TNRI_ASLEEP)
+            return 0;
+        tnri_rest(round);
+    }
+}
+
+/* Changes the set of peers, and all that exists; on an error neither, as far as the driver lets us.
+ * In the context. */
+tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
+{
+    tnri_access *access = &pool->account.access;
+    for (unsigned round = 0; atomic_exchange(&access->is_changing, 1) != 0; round++)
+        tnri_rest(round);
+    tnr_access before = tnri_access_get(access, peer);
+    tnr_status status = TNR_OK;
+    peers_set(access, peer, wanted);
+    tnri_placing_wait(access);
+    if (before != wanted && pool_stay(pool)) {
+        status = pool_change(pool, peer, wanted);
+        if (status != TNR_OK) {
+            tnri_error_aside aside;
+            tnri_error_take(&aside);
+            peers_set(access, peer, before);
+            tnri_placing_wait(access);
+            (void)pool_change(pool, peer, before);
+            tnri_error_restore(&aside);
+        }
+        tnri_pool_work_end(pool);
+    }
+    atomic_store(&access->is_changing, 0);
+    return status;
+}
+
+/* ---- whole devices -------------------------------------------------------------------------- */
+
+/* The pools that exist, each held by the walk. On an error those before stay changed. */
+static tnr_status pools_access(tnri_device *device, int peer, tnr_access access)
+{
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        tnr_status status = tnri_pool_access(pool, peer, access);
+        if (status != TNR_OK) {
+            tnri_pool_drop(pool);
+            return status;
+        }
+    }
+    return TNR_OK;
+}
+
+/* What pools that are made from now on begin with. */
+static tnr_access device_peers_change(tnri_device *device, int peer, tnr_access access)
+{
+    tnri_lock_take(&device->lock);
+    uint64_t bit = UINT64_C(1) << peer;
+    tnr_access before = (device->peers & bit) != 0 ? TNR_ACCESS_READWRITE : TNR_ACCESS_NONE;
+    device->peers = access == TNR_ACCESS_NONE ? device->peers & ~bit : device->peers | bit;
+    tnri_lock_release(&device->lock);
+    return before;
+}
+
+tnr_status tnri_device_access(tnri_device *device, int peer, tnr_access access)
+{
+    tnr_access before = device_peers_change(device, peer, access);
+    tnr_status status = pools_access(device, peer, access);
+    if (status != TNR_OK)
+        (void)device_peers_change(device, peer, before);
+    return status;
+}
+
+/* Opens `owner` to `peer` if there is a way. */
+static void peer_open(tnri_device *owner, const tnri_device *peer)
+{
+    tnri_visit visit;
+    if (tnri_device_enter(owner, &visit) != TNR_OK)
+        return;
+    if (tnri_peer_check(owner, peer->index) == TNR_OK)
+        (void)tnri_device_access(owner, peer->index, TNR_ACCESS_READWRITE);
+    tnri_device_leave(&visit);
+}
+
+void tnri_peers_meet(tnri_device *device)
+{
+    if (tnri_likely(tnri_conf_get()->peers != TNRI_PEERS_USED))
+        return;
+    tnri_error_aside aside;
+    tnri_error_take(&aside);
+    for (int i = 0; i < tnri_devices_count(); i++) {
+        tnri_device *other = tnri_device_at(i);
+        if (other == device || !atomic_load(&other->in_use))
+            continue;
+        peer_open(device, other);
+        peer_open(other, device);
+    }
+    tnri_error_restore(&aside);
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Two GPUs: PyTorch's copies between them, DataParallel, DDP and FSDP2 with Tenure, bit by bit
+# beside PyTorch's own allocator (peers/peers_torch.py); how fast a GPU reads another's memory, and
+# what opening and closing costs (peers/peers_cupy.py).
+#
+#   tests/gpu/peers.sh [torch] [run] [bandwidth]      without one of these, all
+#
+# `run` is PyTorch's own allocator under `tenure run`. TENURE=/path/to/tenure chooses the command;
+# the Python module lies in ../python beside its folder, or where TENURE_PYTHON says. PYTHON chooses
+# another interpreter.
+# Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no two GPUs, or no such engine.
+set -euo pipefail
+# shellcheck source=tests/gpu/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+parts=()
+for part in "$@"; do
+    case $part in
+    torch | run | bandwidth) parts+=("$part") ;;
+    *)
+        echo "peers.sh [torch] [run] [bandwidth]" >&2
+        exit 2
+        ;;
+    esac
+done
+if [ ${#parts[@]} = 0 ]; then parts=(torch run bandwidth); fi
+find_tenure
+require_gpu
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
+[ "$gpus" -ge 2 ] || skip "two GPUs are needed, and there are $gpus"
+python=${PYTHON:-python3}
+command -v "$python" >/dev/null || skip "there is no $python"
+module=${TENURE_PYTHON:-$(dirname "$tenure")/../python}
+if [ ! -e "$module/tenure/__init__.py" ]; then
+    echo "the Python module is not in $module: build it, or set TENURE_PYTHON" >&2
+    exit 2
+fi
+module=$(realpath "$module")
+export PYTHONPATH=$module${PYTHONPATH:+:$PYTHONPATH} NCCL_NVLS_ENABLE=0
+unset TENURE_DRIVER
+
+failed=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+program=$repository/tests/gpu/peers/peers_torch.py
+compare() { # what, command ...
+    local what=$1
+    shift
+    if ! "$@" >"$folder/$what.json"; then
+        echo "FAILED: $what ended with an error"
+        failed=1
+    elif ! "$python" -B "$program" --compare "$folder/native.json" "$folder/$what.json"; then
+        failed=1
+    fi
+}
+for part in "${parts[@]}"; do
+    case $part in
+    torch | run)
+        if [ ! -e "$folder/native.json" ]; then
+            "$python" -c 'import torch' 2>/dev/null || skip "there is no PyTorch in $python"
+            "$python" -B "$program" native >"$folder/native.json"
+        fi
+        ;;&
+    torch) compare tenure "$python" -B "$program" tenure ;;
+    run) compare run "$tenure" run -- "$python" -B "$program" native ;;
+    bandwidth) "$python" -B "$repository/tests/gpu/peers/peers_cupy.py" || failed=1 ;;
+    esac
+done
+exit "$failed"
