@@ -81,7 +81,7 @@ tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
         return TNR_OK;
     tnr_status status = uses_mark(arena, block, ptr);
     if (status == TNR_OK)
-        tnri_retire(arena, block, block->uses != NULL && block->uses->is_homeless);
+        tnri_retire(arena, block, block->uses != NULL && block->uses->is_orphaned);
     return status;
 }
 

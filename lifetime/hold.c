@@ -113,7 +113,7 @@ typedef struct held_use {
 
 static size_t held_uses_of(const tnri_uses *uses, held_use *found, size_t count, size_t room)
 {
-    if ((uses->is_sync || uses->is_homeless) && count++ < room)
+    if ((uses->is_sync || uses->is_orphaned) && count++ < room)
         found[count - 1] = (held_use){NULL, NULL};
     for (const tnri_use *use = uses->first; use != NULL; use = use->next) {
         if (count++ >= room)

@@ -165,7 +165,7 @@ tnr_status tnri_retire_freed(tnri_uses *uses)
     if (status != TNR_OK)
         return status;
     tnri_arena_enter(arena);
-    int is_fenced = uses->is_sync || uses->is_homeless;
+    int is_fenced = uses->is_sync || uses->is_orphaned;
     tnri_stream *own = uses_count(arena, uses, is_fenced);
     arena->held_count--;
     tnri_lock_release(&arena->lock);

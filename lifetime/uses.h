@@ -49,7 +49,7 @@ typedef struct tnri_uses {
     int is_sync;     /* 1: by tnr_free_sync; constant once freed */
     void *captured;  /* what captures know of the block, which has this list inside; the layer
                      * above's; null: the list is this layer's own */
-    int is_homeless; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
+    int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
     tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the

@@ -6,7 +6,7 @@
 #include "base/host_memory.h"
 #include "conf/conf.h"
 #include "device/device.h"
-#include "history/places.h"
+#include "history/origins.h"
 
 void (*_Atomic tnri_arena_copier)(tnri_arena *arena);
 

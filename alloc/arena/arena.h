@@ -47,12 +47,12 @@ typedef struct tnri_tenant {
 
 /* An arena as one of several of its stream: see pool/lane.h. */
 typedef struct tnri_lane {
-    struct tnri_arena *_Atomic sister; /* the next in the ring of the stream's arenas; null: it is
+    struct tnri_arena *_Atomic next;   /* the next in the ring of the stream's arenas; null: it is
                                         * the only one; the pool's lock to write */
-    struct tnri_arena *_Atomic lender; /* the sister that lent last: where to ask first; no lock */
+    struct tnri_arena *_Atomic lender; /* the lane that lent last: where to ask first; no lock */
     tnri_tenant tenants[TNRI_LANE_TENANTS]; /* the latest, in any order; the pool's lock */
     uint64_t tenants_ever;                  /* the pool's lock */
-    /* Rests at sisters' locks and blocks of theirs since memory was last asked for. No lock. */
+    /* Rests at other lanes' locks and blocks of theirs since memory was last asked for. No lock. */
     _Atomic uint32_t borrowing;
     /* What `waited` is when a thread moves on; 0: as at first. No lock. */
     _Atomic uint32_t waits_wanted;
@@ -63,9 +63,9 @@ typedef struct tnri_lane {
 typedef struct tnri_arena {
     tnri_lock lock;
 
-    /* Under the lock: as `room` and `peak` of a world, of both worlds together. */
+    /* Under the lock: as `headroom` and `peak` of a world, of both worlds together. */
     size_t small_limit_bytes; /* constant */
-    tnri_count room;
+    tnri_count headroom;
     tnri_count peak;
     uint64_t served[TNR_SERVED_COUNT];
     uint64_t taken_before; /* blocks that were served from other streams: see ladder.c */
@@ -81,7 +81,7 @@ typedef struct tnri_arena {
     struct tnri_arena *_Atomic next; /* in the pool's list, newest first; set once */
     struct tnri_ward *ward;          /* where the pool notes whether it may give; null: nobody
                                       * else is in the pool. Constant, as its place there is */
-    unsigned ward_place;
+    unsigned ward_slot;
     struct tnri_arena *hash_next; /* in the pool's table, or among its sealed arenas; the pool's
                                       * lock */
 

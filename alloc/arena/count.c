@@ -16,12 +16,12 @@ tnri_count tnri_arena_peak(const tnri_arena *arena, int tnr_world)
 
 tnri_count tnri_arena_live(const tnri_arena *arena, int tnr_world)
 {
-    const tnri_count *room =
-        tnr_world == TNR_WORLD_ALL ? &arena->room : &world_of(arena, tnr_world)->room;
+    const tnri_count *headroom =
+        tnr_world == TNR_WORLD_ALL ? &arena->headroom : &world_of(arena, tnr_world)->headroom;
     tnri_count live = tnri_arena_peak(arena, tnr_world);
-    live.blocks -= room->blocks;
-    live.bytes -= room->bytes;
-    live.requested -= room->requested;
+    live.blocks -= headroom->blocks;
+    live.bytes -= headroom->bytes;
+    live.requested -= headroom->requested;
     return live;
 }
 
@@ -42,11 +42,11 @@ void tnri_arena_reset_peaks(tnri_arena *arena)
     tnri_assert_held(&arena->lock);
     const tnri_count none = {0, 0, 0};
     arena->peak = tnri_arena_live(arena, TNR_WORLD_ALL);
-    arena->room = none;
+    arena->headroom = none;
     for (int i = 0; i < TNRI_WORLDS; i++) {
         tnri_world *world = &arena->worlds[i];
         world->peak = tnri_arena_live(arena, i == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE);
-        world->room = none;
+        world->headroom = none;
     }
 }
 

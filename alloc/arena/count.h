@@ -9,11 +9,11 @@
 #include "base/assert.h"
 
 /* Takes what becomes live from the headroom below a peak, which it raises if need be. */
-static inline void tnri_headroom_take(uint64_t *room, uint64_t *peak, uint64_t amount)
+static inline void tnri_headroom_take(uint64_t *headroom, uint64_t *peak, uint64_t amount)
 {
-    if (tnri_unlikely(__builtin_sub_overflow(*room, amount, room))) {
-        *peak -= *room; /* which is below zero */
-        *room = 0;
+    if (tnri_unlikely(__builtin_sub_overflow(*headroom, amount, headroom))) {
+        *peak -= *headroom; /* which is below zero */
+        *headroom = 0;
     }
 }
 
@@ -21,12 +21,12 @@ static inline void tnri_headroom_take(uint64_t *room, uint64_t *peak, uint64_t a
 static inline void tnri_live_add(tnri_arena *arena, tnri_world *world, uint64_t blocks,
                                  uint64_t bytes, uint64_t requested)
 {
-    tnri_headroom_take(&world->room.blocks, &world->peak.blocks, blocks);
-    tnri_headroom_take(&world->room.bytes, &world->peak.bytes, bytes);
-    tnri_headroom_take(&world->room.requested, &world->peak.requested, requested);
-    tnri_headroom_take(&arena->room.blocks, &arena->peak.blocks, blocks);
-    tnri_headroom_take(&arena->room.bytes, &arena->peak.bytes, bytes);
-    tnri_headroom_take(&arena->room.requested, &arena->peak.requested, requested);
+    tnri_headroom_take(&world->headroom.blocks, &world->peak.blocks, blocks);
+    tnri_headroom_take(&world->headroom.bytes, &world->peak.bytes, bytes);
+    tnri_headroom_take(&world->headroom.requested, &world->peak.requested, requested);
+    tnri_headroom_take(&arena->headroom.blocks, &arena->peak.blocks, blocks);
+    tnri_headroom_take(&arena->headroom.bytes, &arena->peak.bytes, bytes);
+    tnri_headroom_take(&arena->headroom.requested, &arena->peak.requested, requested);
     world->ever.blocks += blocks;
     world->ever.bytes += bytes;
     world->ever.requested += requested;
@@ -35,12 +35,12 @@ static inline void tnri_live_add(tnri_arena *arena, tnri_world *world, uint64_t 
 static inline void tnri_live_subtract(tnri_arena *arena, tnri_world *world, uint64_t blocks,
                                       uint64_t bytes, uint64_t requested)
 {
-    world->room.blocks += blocks;
-    world->room.bytes += bytes;
-    world->room.requested += requested;
-    arena->room.blocks += blocks;
-    arena->room.bytes += bytes;
-    arena->room.requested += requested;
+    world->headroom.blocks += blocks;
+    world->headroom.bytes += bytes;
+    world->headroom.requested += requested;
+    arena->headroom.blocks += blocks;
+    arena->headroom.bytes += bytes;
+    arena->headroom.requested += requested;
 }
 
 static inline __attribute__((always_inline)) void tnri_count_served(tnri_arena *arena,
@@ -79,7 +79,7 @@ void tnri_arena_count_grown(tnri_arena *arena, tnri_block *block, size_t bytes, 
 void tnri_arena_count_bare(tnri_arena *arena, int is_freed);
 
 /* What is live in a world, or in both: the peak, less what there is room for below it. So a block
- * that becomes live takes from the room, and only where there is not enough does a peak change:
+ * that becomes live takes from the headroom, and only where there is not enough does a peak change:
  * what is live and the peaks are counted in one. Under the lock. */
 tnri_count tnri_arena_live(const tnri_arena *arena, int tnr_world);
 /* The most that was live, and what became live in all. Under the lock. */

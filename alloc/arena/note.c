@@ -7,7 +7,7 @@
 
 #include "base/thread_number.h"
 #include "device/device.h"
-#include "history/places.h"
+#include "history/origins.h"
 #include "history/texts.h"
 
 /* ---- an arena's memory ---------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ static inline tnri_map_entry *tnri_run_entry(const tnri_world *world, uintptr_t 
     tnri_map_entry *entry = &tnri_granule_of(map, address)->start;
     if (!world->has_many && tnri_likely(!tnri_map_is_table(entry)))
         return entry;
-    return tnri_block_map_place(map, address, world->is_small);
+    return tnri_block_map_entry_make(map, address, world->is_small);
 }
 
 /* FREE -> LIVE: takes `bytes` from the front of a run that is large enough. Needs a spare record

@@ -84,9 +84,9 @@ typedef struct tnri_world {
     int has_many;             /* several of its blocks may begin in a granule; constant */
 
     /* The arena's statistics of this world: see tnri_arena_live. */
-    tnri_count room; /* what may become live before more is live than ever was */
-    tnri_count ever; /* what became live, in all */
-    tnri_count peak; /* the most that was live */
+    tnri_count headroom; /* what may become live before more is live than ever was */
+    tnri_count ever;     /* what became live, in all */
+    tnri_count peak;     /* the most that was live */
 
     size_t bytes_in[TNRI_STATE_COUNT]; /* by state; LIVE: those of LIVE and BINNED */
     size_t count_in[TNRI_STATE_COUNT];

@@ -105,7 +105,7 @@ tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t bas
 static int page_kind(const tnri_space *space, size_t page)
 {
     const tnri_chunk *chunk = space->pages[page];
-    return chunk == NULL ? 0 : chunk == &tnri_chunk_stuck ? 2 : 1;
+    return chunk == NULL ? 0 : chunk == &tnri_mapping_refused ? 2 : 1;
 }
 
 /* Ends one stretch of a claim, which is in no list, as what its pages are. */

@@ -28,8 +28,8 @@ void tnri_world_hole(tnri_world *world, tnri_block *stale);
 tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t base, uintptr_t end);
 
 /* PENDING -> FREE and HOLE again, by what the page table says is mapped. Pages marked with
- * tnri_chunk_stuck become STALE records, which are passed to `stuck`. Needs a spare for each change
- * between the three. */
+ * tnri_mapping_refused become STALE records, which are passed to `stuck`. Needs a spare for each
+ * change between the three. */
 void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
                         void (*stuck)(struct tnri_arena *arena, tnri_block *stale));
 

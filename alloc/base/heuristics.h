@@ -68,8 +68,8 @@ enum {
     TNRI_LANE_ROUNDS = 6,           /* [78752e1] what one wait counts for at most: a holder that
                                      * the scheduler stopped is not what lanes are against */
     TNRI_LANES_DEFAULT = 16,        /* [ba7cc9b] lanes of a stream, where processors are not told */
-    TNRI_LANE_WAITS_BORROWING = 1024, /* [78752e1] rests at sisters' locks, and blocks of theirs,
-                                       * before the lane asks for memory of its own */
+    TNRI_LANE_WAITS_BORROWING = 1024, /* [78752e1] rests at other lanes' locks, and blocks of
+                                       * theirs, before the lane asks for memory of its own */
     TNRI_LANE_FORCED_BORROWING = 16,  /* [78752e1] what a borrowed block counts for if forced */
     TNRI_LANE_OWN_PART = 1024, /* [641cab5] of the pool (1/n): what a lane may ask the driver for */
     TNRI_LANE_WINDOW_TICKS = 1 << 25, /* [78752e1] some milliseconds, in any clock of ticks */

@@ -9,7 +9,7 @@
 
 enum { HELD_MAX = 8 }; /* deepest nesting of locks; the ranks allow no more */
 
-/* Threads' addresses are multiples of this; what an owner's place is told by. */
+/* Threads' addresses are multiples of this; what an owner's slot is told by. */
 enum { OWNER_ALIGNMENT = 16 };
 
 /* 1: the kernel runs barriers on all processors for us. Set before any lock is initialised that
@@ -65,54 +65,54 @@ static void lock_disown(tnri_lock *lock, uintptr_t owner)
         return;
     if (!tnri_barrier_run())
         atomic_store_explicit(&owners_possible, 0, memory_order_relaxed); /* too dear from now on */
-    uintptr_t place = owner % OWNER_ALIGNMENT;
-    _Atomic uint8_t *inside = &lock->inside[place];
+    uintptr_t slot = owner % OWNER_ALIGNMENT;
+    _Atomic uint8_t *inside = &lock->inside[slot];
     for (unsigned round = 0; atomic_load_explicit(inside, memory_order_acquire) != 0; round++)
         tnri_rest(round);
     if ((int64_t)(tnri_ticks() - lock->owned_ticks) > TNRI_OWNED_LONG_TICKS)
         lock_own_sooner(lock);
-    else if (!tnri_alive_is_gone(owner - place, lock->owner_id))
+    else if (!tnri_alive_is_gone(owner - slot, lock->owner_id))
         lock_own_later(lock);
     lock->latest = 0;
     atomic_store_explicit(&lock->owner, 0, memory_order_release);
 }
 
-/* The place of a thread that wants to be the owner: its own, an unused one, or one whose address no
+/* The slot of a thread that wants to be the owner: its own, an unused one, or one whose address no
  * thread has; TNRI_LOCK_OWNERS: none. Under the lock, without an owner. */
-static unsigned owner_place(const tnri_lock *lock, uintptr_t self)
+static unsigned owner_slot(const tnri_lock *lock, uintptr_t self)
 {
     unsigned unused = TNRI_LOCK_OWNERS;
-    for (unsigned place = 0; place < TNRI_LOCK_OWNERS; place++) {
-        if (lock->owners[place] == self)
-            return place;
-        if (lock->owners[place] == 0 && unused == TNRI_LOCK_OWNERS)
-            unused = place;
+    for (unsigned slot = 0; slot < TNRI_LOCK_OWNERS; slot++) {
+        if (lock->owners[slot] == self)
+            return slot;
+        if (lock->owners[slot] == 0 && unused == TNRI_LOCK_OWNERS)
+            unused = slot;
     }
-    for (unsigned place = 0; place < TNRI_LOCK_OWNERS && unused == TNRI_LOCK_OWNERS; place++)
-        if (tnri_alive_none_at(lock->owners[place]))
-            unused = place;
+    for (unsigned slot = 0; slot < TNRI_LOCK_OWNERS && unused == TNRI_LOCK_OWNERS; slot++)
+        if (tnri_alive_none_at(lock->owners[slot]))
+            unused = slot;
     return unused;
 }
 
-/* The calling thread becomes the owner, if there may be one and there is a place for it. Under the
+/* The calling thread becomes the owner, if there may be one and there is a slot for it. Under the
  * lock. */
 static void lock_own(tnri_lock *lock, uintptr_t self)
 {
     tnri_assert(self % OWNER_ALIGNMENT == 0);
-    unsigned place = TNRI_LOCK_OWNERS;
+    unsigned slot = TNRI_LOCK_OWNERS;
     if (atomic_load_explicit(&owners_possible, memory_order_relaxed))
-        place = owner_place(lock, self);
-    if (place == TNRI_LOCK_OWNERS) {
+        slot = owner_slot(lock, self);
+    if (slot == TNRI_LOCK_OWNERS) {
         lock->streak = 0;
         lock_own_later(lock); /* so that this is asked for seldom */
         return;
     }
-    atomic_store_explicit(&lock->inside[place], 0, memory_order_relaxed); /* nobody else writes */
-    lock->owners[place] = self;
+    atomic_store_explicit(&lock->inside[slot], 0, memory_order_relaxed); /* nobody else writes */
+    lock->owners[slot] = self;
     lock->owner_id = tnri_alive_id();
     lock->owned_ticks = tnri_ticks();
     /* Who takes the lock away reads both. */
-    atomic_store_explicit(&lock->owner, self + place, memory_order_release);
+    atomic_store_explicit(&lock->owner, self + slot, memory_order_release);
 }
 
 /* Under the lock, which the calling thread has got by `taken`. */

@@ -22,7 +22,7 @@
  *
  * An owner may be stopped between its first look and its plain store, for as long as the scheduler
  * likes, so that the store comes when it is no owner any more. That is why each owner that a lock
- * ever had keeps a place of its own in `inside`, which it alone writes. When the places are used
+ * ever had keeps a slot of its own in `inside`, which it alone writes. When the slots are used
  * up, one is given to another thread only after the kernel has said that no thread lives at its
  * owner's address any more (base/alive.h). It is the address that must be free, not the thread that
  * must be gone: a later thread with the same address is the owner as well, without a word, and may
@@ -35,7 +35,7 @@
  * A lock that is taken away from an owner that is gone was not shared, so it takes no more turns
  * to own it again.
  *
- * Who is inside: the owner with place `k` if `holder` is k + 1; another thread, which has set
+ * Who is inside: the owner with slot `k` if `holder` is k + 1; another thread, which has set
  * `taken` and seen then that there is no owner, if `holder` is 0.
  *
  * That all this holds under the memory model of C11 is checked by tests/lock_model, which runs this
@@ -64,7 +64,7 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
     TNRI_RANK_SPACE,       /* a device's address ranges */
     TNRI_RANK_EVENTS,      /* a device's spare events and stale mappings */
-    TNRI_RANK_HISTORY,     /* the ring's pages, and the tables of texts, places and stacks */
+    TNRI_RANK_HISTORY,     /* the ring's pages, and the tables of texts, slots and stacks */
     TNRI_RANK_HOST,        /* metadata slabs: a leaf */
     TNRI_RANK_COUNT
 } tnri_lock_rank;
@@ -80,7 +80,7 @@ typedef struct tnri_lock {
     uint8_t is_ownable;    /* constant after tnri_lock_init */
     uint8_t holder;        /* how its holder got in, see above; under the lock */
     _Atomic uint8_t inside[TNRI_LOCK_OWNERS]; /* 1: that owner is inside, or looks; its owner's */
-    _Atomic uintptr_t owner;                  /* thread, plus its place in `inside`; 0: none */
+    _Atomic uintptr_t owner;                  /* thread, plus its slot in `inside`; 0: none */
     /* Under the lock while there is no owner, or by the thread that takes it away. */
     union {
         uint32_t streak;   /* turns in a row of `latest`; */
@@ -91,7 +91,7 @@ typedef struct tnri_lock {
         uintptr_t latest;     /* thread that had the last turn; */
         uint64_t owned_ticks; /* while there is an owner: when he became it */
     };
-    uintptr_t owners[TNRI_LOCK_OWNERS]; /* threads, by place; 0: free */
+    uintptr_t owners[TNRI_LOCK_OWNERS]; /* threads, by slot; 0: free */
 } tnri_lock;
 
 void tnri_lock_init(tnri_lock *lock, tnri_lock_rank rank);
@@ -115,16 +115,16 @@ int tnri_lock_none_held(void);
 static inline int tnri_lock_take_own(tnri_lock *lock)
 {
     uintptr_t owner = atomic_load_explicit(&lock->owner, memory_order_relaxed);
-    uintptr_t place = owner - tnri_alive_self();
-    if (place >= TNRI_LOCK_OWNERS)
+    uintptr_t slot = owner - tnri_alive_self();
+    if (slot >= TNRI_LOCK_OWNERS)
         return 0;
-    atomic_store_explicit(&lock->inside[place], 1, memory_order_relaxed);
+    atomic_store_explicit(&lock->inside[slot], 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst); /* the processor's barrier is the other thread's */
     if (tnri_unlikely(atomic_load_explicit(&lock->owner, memory_order_acquire) != owner)) {
-        atomic_store_explicit(&lock->inside[place], 0, memory_order_release);
+        atomic_store_explicit(&lock->inside[slot], 0, memory_order_release);
         return 0;
     }
-    lock->holder = (uint8_t)(place + 1);
+    lock->holder = (uint8_t)(slot + 1);
     return 1;
 }
 

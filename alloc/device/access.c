@@ -12,23 +12,23 @@
 unsigned tnri_placing_begin(tnri_access *access)
 {
     for (;;) {
-        uint32_t turn = atomic_load(&access->turn);
-        atomic_fetch_add(&access->placing[turn & 1], 1);
-        if (atomic_load(&access->turn) == turn)
-            return turn & 1;
-        atomic_fetch_sub(&access->placing[turn & 1], 1);
+        uint32_t epoch = atomic_load(&access->epoch);
+        atomic_fetch_add(&access->placing[epoch & 1], 1);
+        if (atomic_load(&access->epoch) == epoch)
+            return epoch & 1;
+        atomic_fetch_sub(&access->placing[epoch & 1], 1);
     }
 }
 
-void tnri_placing_end(tnri_access *access, unsigned turn)
+void tnri_placing_end(tnri_access *access, unsigned epoch)
 {
-    atomic_fetch_sub(&access->placing[turn], 1);
+    atomic_fetch_sub(&access->placing[epoch], 1);
 }
 
 void tnri_placing_wait(tnri_access *access)
 {
     tnri_assert_none_held();
-    uint32_t before = atomic_fetch_add(&access->turn, 1);
+    uint32_t before = atomic_fetch_add(&access->epoch, 1);
     for (unsigned round = 0; atomic_load(&access->placing[before & 1]) != 0; round++)
         tnri_rest(round);
 }

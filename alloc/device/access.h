@@ -6,9 +6,9 @@
  * of peers, and each new mapping is given what the set says. To change the set is to change it for
  * the mappings that exist, while other threads map, move and lend (pool/peers.h):
  *
- *   1. the set is changed and the turn goes on; who begins to place memory from now on sees the new
- *      set, and lends nothing. Who began before is waited for: memory that is on its way is in no
- *      arena, and would be missed.
+ *   1. the set is changed and the epoch goes on. Who begins to place memory from now on sees the
+ *      new set, and lends nothing. Who began before is waited for: memory that is on its way is in
+ *      no arena, and would be missed.
  *   2. each chunk of each arena is given the new access. One that moves on meanwhile is given it
  *      where it goes.
  *   3. who began meanwhile is waited for again. If one of them put back a mapping that he had taken
@@ -25,8 +25,8 @@
 typedef struct tnri_access {
     /* Synchronisation: atomics. */
     _Atomic uint64_t peers;      /* bit i: device i reaches the memory too */
-    _Atomic uint32_t turn;       /* grows each time that somebody is to be waited for */
-    _Atomic uint32_t placing[2]; /* threads that place memory, by the turn they began in */
+    _Atomic uint32_t epoch;      /* grows each time that somebody is to be waited for */
+    _Atomic uint32_t placing[2]; /* threads that place memory, by the epoch they began in */
     _Atomic uint32_t returned;   /* mappings that were taken for a move that failed */
     _Atomic int is_changing;     /* 1: nothing is lent */
 } tnri_access;
@@ -36,7 +36,7 @@ struct tnri_device;
 /* Around whatever gives pages of the pool to an arena, from before the peers are read until the
  * arena has them. Neither blocks. */
 unsigned tnri_placing_begin(tnri_access *access);
-void tnri_placing_end(tnri_access *access, unsigned turn);
+void tnri_placing_end(tnri_access *access, unsigned epoch);
 
 /* Waits for all that began to place memory before. No lock held, not while placing. */
 void tnri_placing_wait(tnri_access *access);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 
-tnri_chunk tnri_chunk_stuck;
+tnri_chunk tnri_mapping_refused;
 _Thread_local tnr_oom_reason tnri_chunk_lacks;
 
 /* Adds to a sum unless that would exceed its limit. Returns 1 if it did. */

@@ -35,7 +35,7 @@ typedef struct tnri_chunk {
 } tnri_chunk;
 
 /* Stands in the page table for a mapping that could not be removed: see tnri_world_unclaim. */
-extern tnri_chunk tnri_chunk_stuck;
+extern tnri_chunk tnri_mapping_refused;
 
 /* What the calling thread's latest request for memory lacked. */
 extern _Thread_local tnr_oom_reason tnri_chunk_lacks;

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "history/note.h"
-#include "history/places.h"
+#include "history/origins.h"
 #include "history/texts.h"
 
 static pthread_mutex_t history_lock = PTHREAD_MUTEX_INITIALIZER;

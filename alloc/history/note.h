@@ -47,7 +47,7 @@ static inline void tnri_note_end(uint32_t began)
         tnri_note_here()->stack = 0;
 }
 
-/* Writes a record now: that of an origin (history/places.h; 0: of none), the next in its order. */
+/* Writes a record now: that of an origin (history/origins.h; 0: of none), the next in its order. */
 void tnri_note_record(uint32_t origin, uint32_t order, tnri_kind kind, unsigned why,
                       uintptr_t address, size_t bytes, size_t requested, uint64_t value);
 /* Something that concerns no memory in particular. */

@@ -62,7 +62,7 @@ enum {
     TNRI_WORD_ADDRESS,
     TNRI_WORD_BYTES,
     TNRI_WORD_REQUESTED,
-    TNRI_WORD_PLACE,  /* low half: origin (places.h); high half: number in the arena's order */
+    TNRI_WORD_PLACE,  /* low half: origin (origins.h); high half: number in the arena's order */
     TNRI_WORD_CALLER, /* low half: thread; high half: mark */
     TNRI_WORD_WHAT,   /* low half: stack; then a byte of kind and a byte of why */
     TNRI_WORD_VALUE,

@@ -71,13 +71,13 @@ tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, 
     uint64_t number = 0;
     tnri_stream *own = atomic_load(&arena->stream); /* lives as long as the caller's stream does */
     tnri_stream *giver = tnri_arena_stream(donor);
-    int is_kin = giver == own;
-    tnr_status status = is_kin || tnri_stream_has_mark(giver)
+    int is_lane = giver == own;
+    tnr_status status = is_lane || tnri_stream_has_mark(giver)
                             ? tnri_stream_mark_idle(giver, event, &number)
                             : TNR_ERR_CAPTURE;
     *refused =
-        status == TNR_OK && !is_kin && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
-    if (status == TNR_OK && !*refused && !is_kin)
+        status == TNR_OK && !is_lane && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
+    if (status == TNR_OK && !*refused && !is_lane)
         status = tnri_stream_follow(own, *event, giver, number);
     tnri_stream_drop(giver);
     /* Another thread has just begun to capture, or a growable block's stream has just ended. */
@@ -128,16 +128,16 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
 }
 
 /* The same from all lanes of the plan's own stream. */
-static tnr_status sisters_take(tnri_plan *plan)
+static tnr_status lanes_take(tnri_plan *plan)
 {
-    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *lanes[TNRI_LANES_MAX];
     tnr_status status = TNR_OK;
-    if (plan->moves == TNRI_MOVES_NONE || !tnri_lane_has_sisters(plan->arena))
+    if (plan->moves == TNRI_MOVES_NONE || !tnri_lane_has_others(plan->arena))
         return TNR_OK;
-    size_t count = tnri_lane_sisters(plan->arena, sisters);
+    size_t count = tnri_lane_others(plan->arena, lanes);
     for (size_t i = 0; i < count && plan->pages_missing > 0 && status == TNR_OK; i++)
-        if (tnri_lane_is_sister(plan->arena, sisters[i]))
-            status = donor_take(plan, sisters[i], TNRI_CROSS_WAIT);
+        if (tnri_lane_is_other(plan->arena, lanes[i]))
+            status = donor_take(plan, lanes[i], TNRI_CROSS_WAIT);
     return status;
 }
 
@@ -158,7 +158,7 @@ static tnr_status donors_take(tnri_plan *plan)
     tnri_arena *donor = NULL;
     while (plan->pages_missing > 0 &&
            (donor = tnri_givers_walk(plan->arena->pool, donor)) != NULL) {
-        if (donor == plan->arena || tnri_lane_is_sister(plan->arena, donor) ||
+        if (donor == plan->arena || tnri_lane_is_other(plan->arena, donor) ||
             !tnri_arena_is_markable(donor))
             continue;
         tnr_status status = donor_take(plan, donor, policy);
@@ -265,7 +265,7 @@ static void sources_unmap(tnri_plan *plan, size_t mapped)
             continue;
         tnri_arena_enter(plan->arena);
         for (size_t p = 0; p < source->chunk->pages; p++)
-            device->space.pages[source->page + p] = &tnri_chunk_stuck;
+            device->space.pages[source->page + p] = &tnri_mapping_refused;
         tnri_lock_release(&plan->arena->lock);
     }
 }
@@ -394,7 +394,7 @@ static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
         return TNR_SERVED_RECLAIMED;
     if (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
         return TNR_SERVED_GROWN;
-    return plan->sources_count > plan->kin_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
+    return plan->sources_count > plan->lanes_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
 }
 
 tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
@@ -404,8 +404,8 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     size_t mapped = 0;
     tnri_assert_none_held();
     group_set_event(plan, 0, plan->own_count, NULL);
-    tnr_status status = sisters_take(plan);
-    plan->kin_count = plan->sources_count;
+    tnr_status status = lanes_take(plan);
+    plan->lanes_count = plan->sources_count;
     if (status == TNR_OK)
         status = donors_take(plan);
     if (status != TNR_OK)

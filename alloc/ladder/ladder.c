@@ -156,11 +156,11 @@ static tnri_moves ladder_moves_max(const tnri_arena *arena)
 static size_t stream_retired_bytes(tnri_arena *arena)
 {
     size_t retired = arena_retired_bytes(arena);
-    if (tnri_likely(!tnri_lane_has_sisters(arena)))
+    if (tnri_likely(!tnri_lane_has_others(arena)))
         return retired;
-    tnri_arena *sisters[TNRI_LANES_MAX];
-    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
-        retired += arena_retired_bytes(sisters[i]);
+    tnri_arena *lanes[TNRI_LANES_MAX];
+    for (size_t i = tnri_lane_others(arena, lanes); i-- > 0;)
+        retired += arena_retired_bytes(lanes[i]);
     return retired;
 }
 
@@ -221,13 +221,13 @@ static size_t retired_collect(tnri_arena *arena, const tnri_request *request, si
 }
 
 /* The same for the other lanes of its stream that have some. */
-static size_t sisters_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
+static size_t lanes_collect(tnri_arena *arena, const tnri_request *request, size_t retired)
 {
-    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *lanes[TNRI_LANES_MAX];
     size_t freed = 0;
-    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0;)
-        if (tnri_lane_is_sister(arena, sisters[i]) && arena_retired_bytes(sisters[i]) > 0)
-            freed += retired_collect(sisters[i], request, retired);
+    for (size_t i = tnri_lane_others(arena, lanes); i-- > 0;)
+        if (tnri_lane_is_other(arena, lanes[i]) && arena_retired_bytes(lanes[i]) > 0)
+            freed += retired_collect(lanes[i], request, retired);
     return freed;
 }
 
@@ -237,11 +237,11 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
 {
     if (tnri_upper_get() == NULL)
         return 0;
-    int has_sisters = tnri_lane_has_sisters(arena);
+    int has_lanes = tnri_lane_has_others(arena);
     size_t retired = stream_retired_bytes(arena);
     size_t freed = retired_collect(arena, request, retired);
-    if (has_sisters)
-        freed += sisters_collect(arena, request, retired);
+    if (has_lanes)
+        freed += lanes_collect(arena, request, retired);
     if (freed == 0 && !reclaimed) /* reclaiming may have ended some before */
         return 0;
     int no_host;
@@ -253,7 +253,7 @@ static int ladder_retired(tnri_arena *arena, const tnri_request *request, int re
     }
     tnri_lock_release(&arena->lock);
     return block != NULL ||
-           (has_sisters && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
+           (has_lanes && tnri_lane_borrow(arena, request, TNR_SERVED_RETIRED, ptr));
 }
 
 /* 1 if a run of another arena is worth a wait of this arena's stream for that one's. This arena's
@@ -415,7 +415,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     return status;
 }
 
-/* Gives a lane that waits where it borrows memory of its own: a run of a sister, or else a new
+/* Gives a lane that waits where it borrows memory of its own: a run of another lane, or else a new
  * chunk if that is next to nothing. Serves the request with it; returns 0 if nothing came of it,
  * which costs the request nothing. */
 static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may_grow, void **ptr)
@@ -426,7 +426,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
     if (!tnri_pool_work_begin(arena->pool))
         return 0;
     unsigned turn = tnri_placing_begin(&arena->pool->account.access);
-    tnr_status status = tnri_lend_kin(arena, request, ptr);
+    tnr_status status = tnri_lend_lanes(arena, request, ptr);
     if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
         tnri_chunk_check(&arena->pool->account, request->bytes) == TNR_OK &&
         tnri_device_enter(arena->device, &visit) == TNR_OK) {
@@ -442,10 +442,10 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
 }
 
 /* Serves from other lanes of the arena's stream: see pool/lane.h. */
-static int ladder_serve_sisters(tnri_arena *arena, const tnri_request *request, void **ptr)
+static int ladder_serve_lanes(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     int may_grow;
-    if (tnri_lane_is_poor(arena, request, &may_grow) &&
+    if (tnri_lane_is_starved(arena, request, &may_grow) &&
         ladder_enrich(arena, request, may_grow, ptr))
         return 1;
     return tnri_lane_borrow(arena, request, TNR_SERVED_BIN, ptr) ||
@@ -473,15 +473,15 @@ static size_t pages_lacking(tnri_arena *arena, const tnri_stream *stream,
 /* The lane that serves the request with the fewest pages, whether they move or are new. */
 static tnri_arena *ladder_lane(tnri_arena *arena, const tnri_request *request)
 {
-    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *lanes[TNRI_LANES_MAX];
     tnri_arena *best = arena;
     const tnri_stream *stream = atomic_load(&arena->stream);
     size_t fewest = pages_lacking(arena, stream, request);
-    for (size_t i = tnri_lane_sisters(arena, sisters); i-- > 0 && fewest > 1;) {
-        size_t lacking = pages_lacking(sisters[i], stream, request);
+    for (size_t i = tnri_lane_others(arena, lanes); i-- > 0 && fewest > 1;) {
+        size_t lacking = pages_lacking(lanes[i], stream, request);
         if (lacking < fewest) {
             fewest = lacking;
-            best = sisters[i];
+            best = lanes[i];
         }
     }
     return best;
@@ -491,8 +491,8 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
 {
     if (ladder_serve_flushed(arena, request, ptr))
         return TNR_OK;
-    if (tnri_unlikely(tnri_lane_has_sisters(arena))) {
-        if (ladder_serve_sisters(arena, request, ptr))
+    if (tnri_unlikely(tnri_lane_has_others(arena))) {
+        if (ladder_serve_lanes(arena, request, ptr))
             return TNR_OK;
         arena = ladder_lane(arena, request);
     }

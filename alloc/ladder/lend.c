@@ -180,8 +180,8 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
     int refused = 0;
     tnri_event *event = NULL;
     tnr_status status = TNR_OK;
-    int is_kin = tnri_lane_is_sister(arena, lender); /* one stream, which has its order */
-    if (!is_kin)
+    int is_lane = tnri_lane_is_other(arena, lender); /* one stream, which has its order */
+    if (!is_lane)
         status = tnri_execute_order(arena, lender, policy, &event, &refused);
     tnri_event_drop(lender->device, event);
     if (status != TNR_OK || refused) {
@@ -199,7 +199,7 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
         *ptr = (void *)block->base;
     tnri_lock_release(&arena->lock);
     *is_over = 1;
-    if (!is_kin)
+    if (!is_lane)
         tnri_device_lent(arena->device, began_ns);
     if (block == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a block.");
@@ -216,16 +216,16 @@ static int arena_may_lend(const tnri_arena *lender)
 
 /* Tries the lanes of the arena's own stream. With `must_keep_half` none gives what it would be the
  * next to lack: two that share one chunk would take it from each other for ever. */
-static tnr_status sisters_lend(tnri_arena *arena, const tnri_request *request, int must_keep_half,
-                               int *is_over, void **ptr)
+static tnr_status lanes_lend(tnri_arena *arena, const tnri_request *request, int must_keep_half,
+                             int *is_over, void **ptr)
 {
-    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *lanes[TNRI_LANES_MAX];
     tnr_status status = TNR_OK;
-    size_t count = tnri_lane_sisters(arena, sisters);
+    size_t count = tnri_lane_others(arena, lanes);
     for (size_t i = 0; i < count && !*is_over && status == TNR_OK; i++)
-        if (tnri_lane_is_sister(arena, sisters[i]))
-            status = lend_from(arena, sisters[i], request, TNRI_CROSS_WAIT, must_keep_half, is_over,
-                               ptr);
+        if (tnri_lane_is_other(arena, lanes[i]))
+            status =
+                lend_from(arena, lanes[i], request, TNRI_CROSS_WAIT, must_keep_half, is_over, ptr);
     return status;
 }
 
@@ -240,13 +240,13 @@ static tnr_status others_lend(tnri_arena *arena, const tnri_request *request, in
         return TNR_OK;
     while (!*is_over && status == TNR_OK &&
            (lender = tnri_givers_walk(arena->pool, lender)) != NULL)
-        if (lender != arena && !tnri_lane_is_sister(arena, lender) && arena_may_lend(lender))
+        if (lender != arena && !tnri_lane_is_other(arena, lender) && arena_may_lend(lender))
             status = lend_from(arena, lender, request, policy, 0, is_over, ptr);
     return status;
 }
 
-/* Tries the sisters, then, unless `kin`, the others. */
-static tnr_status lend(tnri_arena *arena, const tnri_request *request, int kin, void **ptr)
+/* Tries the other lanes of the stream, then, unless `lanes_only`, other streams. */
+static tnr_status lend(tnri_arena *arena, const tnri_request *request, int lanes_only, void **ptr)
 {
     tnri_world *world = tnri_arena_world(arena, request->bytes);
     tnri_assert_none_held();
@@ -258,9 +258,9 @@ static tnr_status lend(tnri_arena *arena, const tnri_request *request, int kin, 
     if (is_over)
         return TNR_OK;
     tnr_status status = TNR_OK;
-    if (tnri_lane_has_sisters(arena))
-        status = sisters_lend(arena, request, kin, &is_over, ptr);
-    if (status == TNR_OK && !kin)
+    if (tnri_lane_has_others(arena))
+        status = lanes_lend(arena, request, lanes_only, &is_over, ptr);
+    if (status == TNR_OK && !lanes_only)
         status = others_lend(arena, request, &is_over, ptr);
     if (!is_over) {
         tnri_arena_enter(arena);
@@ -275,7 +275,7 @@ tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
     return lend(arena, request, 0, ptr);
 }
 
-tnr_status tnri_lend_kin(tnri_arena *arena, const tnri_request *request, void **ptr)
+tnr_status tnri_lend_lanes(tnri_arena *arena, const tnri_request *request, void **ptr)
 {
     return lend(arena, request, 1, ptr);
 }

@@ -35,6 +35,6 @@ tnr_status tnri_lend(tnri_arena *arena, const tnri_request *request, void **ptr)
 
 /* The same from other lanes of the arena's stream alone, if one has at least twice as much: no
  * driver call at all, and no context. */
-tnr_status tnri_lend_kin(tnri_arena *arena, const tnri_request *request, void **ptr);
+tnr_status tnri_lend_lanes(tnri_arena *arena, const tnri_request *request, void **ptr);
 
 #endif

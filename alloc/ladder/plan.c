@@ -79,7 +79,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->grows = NULL;
     plan->sources_count = 0;
     plan->own_count = 0;
-    plan->kin_count = 0;
+    plan->lanes_count = 0;
     plan->began_ns = tnri_device_time_ns(arena->device);
 }
 

@@ -65,9 +65,9 @@ typedef struct tnri_plan {
 
     tnri_source *sources; /* sources_count used of sources_max */
     size_t sources_count, sources_max;
-    size_t own_count;  /* the first so many are this arena's own */
-    size_t kin_count;  /* the first so many are of this arena's stream */
-    uint64_t began_ns; /* for the moving budget */
+    size_t own_count;   /* the first so many are this arena's own */
+    size_t lanes_count; /* the first so many are of this arena's stream */
+    uint64_t began_ns;  /* for the moving budget */
 } tnri_plan;
 
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;

@@ -23,8 +23,8 @@ enum { TNRI_WARD_ARENAS = 32 };
 
 typedef struct tnri_ward {
     struct tnri_ward *older; /* null: the oldest. Constant */
-    _Atomic uint64_t giving; /* two bits for each arena, by its place: its worlds */
-    struct tnri_arena *_Atomic arenas[TNRI_WARD_ARENAS]; /* by place; set once */
+    _Atomic uint64_t giving; /* two bits for each arena, by its slot: its worlds */
+    struct tnri_arena *_Atomic arenas[TNRI_WARD_ARENAS]; /* by slot; set once */
 } tnri_ward;
 
 /* Enters an arena that is about to enter the pool's list. 0 if there is no host memory. Under the

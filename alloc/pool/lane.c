@@ -39,7 +39,7 @@ static uint32_t waits_most(const tnri_arena *arena)
     uint32_t wanted = atomic_load_explicit(&arena->lane.waits_wanted, memory_order_relaxed);
     if (wanted != 0)
         return wanted;
-    return tnri_lane_has_sisters(arena) ? TNRI_LANE_WAITS_NEXT : TNRI_LANE_WAITS_FIRST;
+    return tnri_lane_has_others(arena) ? TNRI_LANE_WAITS_NEXT : TNRI_LANE_WAITS_FIRST;
 }
 
 /* The shortest rests of a lock that so many rounds of waiting are, about. */
@@ -88,7 +88,7 @@ static void tenants_check(tnri_arena *arena)
 }
 
 /* The place of a thread among the tenants; null if it has none. With 0, a free one. */
-static tnri_tenant *tenant_place(tnri_arena *arena, uint64_t thread)
+static tnri_tenant *tenant_slot(tnri_arena *arena, uint64_t thread)
 {
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
         if (arena->lane.tenants[i].number == thread)
@@ -98,7 +98,7 @@ static tnri_tenant *tenant_place(tnri_arena *arena, uint64_t thread)
 
 static void tenant_leave(tnri_arena *arena)
 {
-    tnri_tenant *place = tenant_place(arena, tnri_thread_number());
+    tnri_tenant *place = tenant_slot(arena, tnri_thread_number());
     if (place != NULL)
         *place = (tnri_tenant){0};
 }
@@ -107,9 +107,9 @@ void tnri_lane_settle(tnri_arena *arena)
 {
     uint64_t thread = tnri_thread_number();
     tnri_assert_held(&arena->pool->lock);
-    if (tenant_place(arena, thread) != NULL)
+    if (tenant_slot(arena, thread) != NULL)
         return;
-    tnri_tenant *place = tenant_place(arena, 0);
+    tnri_tenant *place = tenant_slot(arena, 0);
     if (place == NULL)
         place = &arena->lane.tenants[arena->lane.tenants_ever % TNRI_LANE_TENANTS];
     *place = (tnri_tenant){thread, tnri_alive_self(), tnri_alive_id()};
@@ -128,29 +128,29 @@ static int is_emptier(const tnri_arena *one, const tnri_arena *other)
                        : one->lane.tenants_ever < other->lane.tenants_ever;
 }
 
-/* The lane that has the fewest tenants, among `first` and the sisters. */
-static tnri_arena *emptiest(tnri_arena *first, tnri_arena *const *sisters, size_t count)
+/* The lane that has the fewest tenants, among `first` and the others. */
+static tnri_arena *emptiest(tnri_arena *first, tnri_arena *const *lanes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (is_emptier(sisters[i], first))
-            first = sisters[i];
+        if (is_emptier(lanes[i], first))
+            first = lanes[i];
     return first;
 }
 
-static void lanes_check(tnri_arena *first, tnri_arena *const *sisters, size_t count)
+static void lanes_check(tnri_arena *first, tnri_arena *const *lanes, size_t count)
 {
     tenants_check(first);
     for (size_t i = 0; i < count; i++)
-        tenants_check(sisters[i]);
+        tenants_check(lanes[i]);
 }
 
 /* Where a thread goes that has waited too often at `left`; null: to a lane that is to be opened. */
-static tnri_arena *lane_move_on(tnri_arena *left, tnri_arena *const *sisters, size_t count)
+static tnri_arena *lane_move_on(tnri_arena *left, tnri_arena *const *lanes, size_t count)
 {
     tenant_leave(left);
-    lanes_check(left, sisters, count);
+    lanes_check(left, lanes, count);
     size_t others = tenants_count(left);
-    tnri_arena *best = count > 0 ? emptiest(sisters[0], sisters + 1, count - 1) : left;
+    tnri_arena *best = count > 0 ? emptiest(lanes[0], lanes + 1, count - 1) : left;
     if (others > 0) { /* else those that it waited for free blocks, or borrow: they would follow */
         if (best != left && tenants_count(best) == 0)
             return best;
@@ -166,16 +166,16 @@ static tnri_arena *lane_move_on(tnri_arena *left, tnri_arena *const *sisters, si
 
 /* The next lane in turn, for tests; null: one that is to be opened. The lanes of a stream are told
  * apart by how many threads they ever had, which is one more each time. */
-static tnri_arena *lane_in_turn(tnri_arena *first, tnri_arena *const *sisters, size_t count)
+static tnri_arena *lane_in_turn(tnri_arena *first, tnri_arena *const *lanes, size_t count)
 {
     if (count + 1 < tnri_conf_get()->lanes_forced && !tnri_capturing())
         return NULL;
     tnri_arena *next = first;
     for (size_t i = 0; i < count; i++)
-        if (sisters[i]->lane.tenants_ever < next->lane.tenants_ever ||
-            (sisters[i]->lane.tenants_ever == next->lane.tenants_ever &&
-             sisters[i]->number < next->number))
-            next = sisters[i];
+        if (lanes[i]->lane.tenants_ever < next->lane.tenants_ever ||
+            (lanes[i]->lane.tenants_ever == next->lane.tenants_ever &&
+             lanes[i]->number < next->number))
+            next = lanes[i];
     tenant_leave(next);
     return next;
 }
@@ -185,107 +185,107 @@ tnri_arena *tnri_lane_choose(tnri_arena *first)
     tnri_assert_held(&first->pool->lock);
     tnri_thread *thread = tnri_thread_here();
     const tnri_arena *left = thread->lane_left;
-    tnri_arena *sisters[TNRI_LANES_MAX];
+    tnri_arena *lanes[TNRI_LANES_MAX];
     int is_forced = tnri_conf_get()->lanes_forced != 0;
-    if (!tnri_lane_has_sisters(first) && left != first && !is_forced)
+    if (!tnri_lane_has_others(first) && left != first && !is_forced)
         return first;
-    size_t count = tnri_lane_sisters(first, sisters);
+    size_t count = tnri_lane_others(first, lanes);
     if (is_forced)
-        return lane_in_turn(first, sisters, count);
+        return lane_in_turn(first, lanes, count);
     for (size_t i = 0; i < count && left != first; i++)
-        if (sisters[i] == left) {
-            tnri_arena *lane = sisters[i];
-            sisters[i] = first;
+        if (lanes[i] == left) {
+            tnri_arena *lane = lanes[i];
+            lanes[i] = first;
             first = lane;
         }
     if (left == first) {
         thread->lane_left = NULL;
-        return lane_move_on(first, sisters, count);
+        return lane_move_on(first, lanes, count);
     }
     uint64_t number = tnri_thread_number();
-    if (tenant_place(first, number) != NULL)
+    if (tenant_slot(first, number) != NULL)
         return first;
     for (size_t i = 0; i < count; i++)
-        if (tenant_place(sisters[i], number) != NULL)
-            return sisters[i];
-    lanes_check(first, sisters, count);
-    return emptiest(first, sisters, count);
+        if (tenant_slot(lanes[i], number) != NULL)
+            return lanes[i];
+    lanes_check(first, lanes, count);
+    return emptiest(first, lanes, count);
 }
 
 void tnri_lane_join(tnri_arena *first, tnri_arena *arena)
 {
     tnri_assert_held(&first->pool->lock);
-    tnri_arena *next = atomic_load(&first->lane.sister);
-    atomic_store(&arena->lane.sister, next != NULL ? next : first);
-    atomic_store(&first->lane.sister, arena);
+    tnri_arena *next = atomic_load(&first->lane.next);
+    atomic_store(&arena->lane.next, next != NULL ? next : first);
+    atomic_store(&first->lane.next, arena);
 }
 
 void tnri_lane_part(tnri_arena *arena)
 {
     tnri_assert_held(&arena->pool->lock);
-    tnri_arena *next = atomic_load(&arena->lane.sister);
+    tnri_arena *next = atomic_load(&arena->lane.next);
     tnri_arena *before = arena;
-    for (tnri_arena *at = next; at != NULL && at != arena; at = atomic_load(&at->lane.sister))
+    for (tnri_arena *at = next; at != NULL && at != arena; at = atomic_load(&at->lane.next))
         before = at;
     if (before != arena)
-        atomic_store(&before->lane.sister, next == before ? NULL : next);
-    atomic_store(&arena->lane.sister, NULL);
+        atomic_store(&before->lane.next, next == before ? NULL : next);
+    atomic_store(&arena->lane.next, NULL);
     for (int i = 0; i < TNRI_LANE_TENANTS; i++)
         arena->lane.tenants[i] = (tnri_tenant){0};
     atomic_store(&arena->lane.waits_wanted, 0);
 }
 
-/* ---- memory of sisters ----------------------------------------------------------------------- */
+/* ---- memory of lanes ----------------------------------------------------------------------- */
 
-size_t tnri_lane_sisters(const tnri_arena *arena, tnri_arena *sisters[TNRI_LANES_MAX])
+size_t tnri_lane_others(const tnri_arena *arena, tnri_arena *lanes[TNRI_LANES_MAX])
 {
     const tnri_arena *lender = atomic_load_explicit(&arena->lane.lender, memory_order_relaxed);
     size_t count = 0;
-    tnri_arena *at = atomic_load_explicit(&arena->lane.sister, memory_order_acquire);
+    tnri_arena *at = atomic_load_explicit(&arena->lane.next, memory_order_acquire);
     while (at != NULL && at != arena && count < TNRI_LANES_MAX) {
         if (at == lender && count > 0) {
-            sisters[count++] = sisters[0];
-            sisters[0] = at;
+            lanes[count++] = lanes[0];
+            lanes[0] = at;
         } else {
-            sisters[count++] = at;
+            lanes[count++] = at;
         }
-        at = atomic_load_explicit(&at->lane.sister, memory_order_acquire);
+        at = atomic_load_explicit(&at->lane.next, memory_order_acquire);
     }
     return count;
 }
 
-/* What a sister has for the request, if she still is one. Under her lock. */
-static tnri_block *sister_serve(tnri_arena *arena, tnri_arena *sister, const tnri_request *request,
-                                tnr_served *served)
+/* What another lane has for the request, if it still is one. Under its lock. */
+static tnri_block *lane_serve(tnri_arena *arena, tnri_arena *other, const tnri_request *request,
+                              tnr_served *served)
 {
     int no_host;
-    if (!tnri_lane_is_sister(arena, sister))
+    if (!tnri_lane_is_other(arena, other))
         return NULL;
     if (*served == TNR_SERVED_BIN)
-        return tnri_arena_serve_cached(sister, request, served, &no_host);
+        return tnri_arena_serve_cached(other, request, served, &no_host);
     int flushed = *served == TNR_SERVED_RETIRED;
     for (int i = 0; i < TNRI_WORLDS && *served == TNR_SERVED_FLUSH; i++)
-        flushed |= tnri_world_flush(&sister->worlds[i]);
-    return flushed ? tnri_arena_serve_index(sister, request, &no_host) : NULL;
+        flushed |= tnri_world_flush(&other->worlds[i]);
+    return flushed ? tnri_arena_serve_index(other, request, &no_host) : NULL;
 }
 
 int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served served, void **ptr)
 {
-    tnri_arena *sisters[TNRI_LANES_MAX];
-    size_t count = tnri_lane_sisters(arena, sisters);
+    tnri_arena *lanes[TNRI_LANES_MAX];
+    size_t count = tnri_lane_others(arena, lanes);
     uint32_t waited = 0;
     int is_served = 0;
     for (size_t i = 0; i < count && !is_served; i++) {
         tnr_served how = served;
-        waited += rests_of(tnri_arena_enter(sisters[i]));
-        tnri_block *block = sister_serve(arena, sisters[i], request, &how);
+        waited += rests_of(tnri_arena_enter(lanes[i]));
+        tnri_block *block = lane_serve(arena, lanes[i], request, &how);
         if (block != NULL) {
-            tnri_arena_count_served(sisters[i], block, request, how);
+            tnri_arena_count_served(lanes[i], block, request, how);
             *ptr = (void *)block->base;
         }
-        tnri_lock_release(&sisters[i]->lock);
+        tnri_lock_release(&lanes[i]->lock);
         if (block != NULL)
-            atomic_store_explicit(&arena->lane.lender, sisters[i], memory_order_relaxed);
+            atomic_store_explicit(&arena->lane.lender, lanes[i], memory_order_relaxed);
         is_served = block != NULL;
     }
     waited += (uint32_t)is_served; /* it has cost that much, wait or not */
@@ -294,7 +294,7 @@ int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served 
     return is_served;
 }
 
-int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_grow)
+int tnri_lane_is_starved(tnri_arena *arena, const tnri_request *request, int *may_grow)
 {
     tnri_lane *lane = &arena->lane;
     if (tnri_conf_get()->lanes_forced != 0)

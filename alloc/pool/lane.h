@@ -7,13 +7,13 @@
  * another arena of the same stream, a lane of its own as long as there are processors (lanes_max),
  * and stays there. Threads that seldom meet, and a thread alone, never see a second lane.
  *
- * Lanes of one stream are sisters, in a ring. What is freed in one may be handed out by another at
- * once: the order of the stream is the same. So a lane that lacks memory borrows a block of a
- * sister: the block is served from the sister's arena, belongs to it, and goes back to it when it
- * is freed. Only when no sister can serve is more memory taken, so lanes cost what their borders
- * cost. A lane that borrows much meets the others at their locks; when it has done so for some
- * time, a sister that has at least twice as much lends it a run (ladder/lend.h), or, if it has next
- * to nothing, it gets a new chunk. A sister is never left with less: she would be the next.
+ * Lanes of one stream are in a ring. What is freed in one may be handed out by another at once: the
+ * order of the stream is the same. So a lane that lacks memory borrows a block of another: it is
+ * served from that lane's arena, belongs to it, and goes back to it when it is freed. Only when no
+ * other can serve is more memory taken, so lanes cost what their borders cost. A lane that borrows
+ * much meets the others at their locks. When it has done so for some time, another lane that has at
+ * least twice as much lends it a run (ladder/lend.h), or, if it has next to nothing, it gets a new
+ * chunk. None is left with less than it keeps: it would be the next.
  *
  * Everything that a block, a use or an event knows is the arena's, so lanes need no more. What is
  * done to a stream (end, capture) is done to its object, which all of them have.
@@ -49,34 +49,34 @@ void tnri_lane_settle(tnri_arena *arena);
 void tnri_lane_join(tnri_arena *first, tnri_arena *arena);
 void tnri_lane_part(tnri_arena *arena);
 
-/* ---- memory of sisters ----------------------------------------------------------------------- */
+/* ---- memory of lanes ----------------------------------------------------------------------- */
 
 /* 1 if the arena's stream has others. */
-static inline int tnri_lane_has_sisters(const tnri_arena *arena)
+static inline int tnri_lane_has_others(const tnri_arena *arena)
 {
-    return atomic_load_explicit(&arena->lane.sister, memory_order_acquire) != NULL;
+    return atomic_load_explicit(&arena->lane.next, memory_order_acquire) != NULL;
 }
 
 /* 1 if both are lanes of one stream. */
-static inline int tnri_lane_is_sister(const tnri_arena *arena, const tnri_arena *other)
+static inline int tnri_lane_is_other(const tnri_arena *arena, const tnri_arena *other)
 {
-    return tnri_lane_has_sisters(arena) && tnri_lane_has_sisters(other) &&
+    return tnri_lane_has_others(arena) && tnri_lane_has_others(other) &&
            atomic_load_explicit(&arena->stream, memory_order_relaxed) ==
                atomic_load_explicit(&other->stream, memory_order_relaxed);
 }
 
-/* Lists the sisters, the one that lent last first. Returns how many. They may have changed by the
- * time they are looked at, but no arena goes before its pool. */
-size_t tnri_lane_sisters(const tnri_arena *arena, tnri_arena *sisters[TNRI_LANES_MAX]);
+/* Lists the other lanes of the stream, the one that lent last first. Returns how many. They may
+ * have changed by the time they are looked at, but no arena goes before its pool. */
+size_t tnri_lane_others(const tnri_arena *arena, tnri_arena *lanes[TNRI_LANES_MAX]);
 
-/* Serves a request from a sister's memory: with TNR_SERVED_BIN as she would herself, with
+/* Serves a request from another lane's memory: with TNR_SERVED_BIN as that would itself, with
  * TNR_SERVED_FLUSH after flushing her bins, with TNR_SERVED_RETIRED from her index, where retired
  * blocks have just come to. Returns 1 if one could. No lock is held. */
 int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served served, void **ptr);
 
-/* 1 if the lane has waited for sisters so long that it should have memory of its own, and then
+/* 1 if the lane has waited for others so long that it should have memory of its own, and then
  * whether it has so little that a new chunk may be made for that. To be asked once for each request
  * that it cannot serve. No lock is held. */
-int tnri_lane_is_poor(tnri_arena *arena, const tnri_request *request, int *may_grow);
+int tnri_lane_is_starved(tnri_arena *arena, const tnri_request *request, int *may_grow);
 
 #endif

@@ -47,7 +47,7 @@ static int block_list(places *list, const tnri_space *space, const tnri_block *b
     size_t end = tnri_page_of(space, tnri_block_end(block) - 1) + 1;
     for (size_t page = tnri_page_of(space, block->base); page < end; page++) {
         const tnri_chunk *chunk = space->pages[page];
-        if (chunk != NULL && chunk != &tnri_chunk_stuck && chunk->page == page &&
+        if (chunk != NULL && chunk != &tnri_mapping_refused && chunk->page == page &&
             tnri_page_address(space, page) >= block->base && !places_add(list, chunk))
             return 0;
     }

@@ -273,7 +273,7 @@ static tnr_status arena_adopt(tnr_pool pool, tnri_arena *arena, tnri_arena *firs
     tnri_stream *before = tnri_arena_stream(arena);
     tnr_status status = tnri_device_enter(pool->device, &visit);
     if (status == TNR_OK) {
-        /* A captured stream cannot be made to wait as one more lane: its sisters are marked. */
+        /* A captured stream cannot be made to wait as one more lane: the others are marked. */
         if (first != NULL && !tnri_stream_has_mark(stream))
             status = TNR_ERR_CAPTURE;
         else

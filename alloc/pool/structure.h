@@ -38,8 +38,8 @@ struct tnr_pool_st {
     tnri_arena *sealed;         /* of ended streams, waiting for a new one; through hash_next */
     tnri_arena *_Atomic arenas; /* all arenas, newest first; read without the lock */
     struct tnri_ward
-        *_Atomic wards;  /* who of them may give; read without the lock: pool/givers.h */
-    size_t wards_places; /* given in them */
+        *_Atomic wards; /* who of them may give; read without the lock: pool/givers.h */
+    size_t wards_slots; /* given in them */
 
     /* Synchronisation: atomics. */
     _Atomic uint64_t release_threshold_bytes; /* UINT64_MAX: the setting */

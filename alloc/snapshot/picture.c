@@ -12,7 +12,7 @@
 #include "base/host_memory.h"
 #include "device/device.h"
 #include "history/history.h"
-#include "history/places.h"
+#include "history/origins.h"
 #include "history/texts.h"
 #include "pool/pool.h"
 #include "snapshot/sort.h"

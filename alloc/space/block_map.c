@@ -61,7 +61,7 @@ static inline int is_taken(const tnri_block *resident, uintptr_t address, uintpt
 }
 
 /* The entry in a part; makes a table of it, if more than one block begins there. */
-static tnri_map_entry *part_place(tnri_map_entry *part, uintptr_t address)
+static tnri_map_entry *part_entry(tnri_map_entry *part, uintptr_t address)
 {
     uintptr_t start = atomic_load_explicit(part, memory_order_relaxed);
     if (start & 1)
@@ -78,12 +78,12 @@ static tnri_map_entry *part_place(tnri_map_entry *part, uintptr_t address)
     return &slots->slot[tnri_map_slot(address)];
 }
 
-tnri_map_entry *tnri_block_map_place(tnri_block_map *map, uintptr_t address, int many)
+tnri_map_entry *tnri_block_map_entry_make(tnri_block_map *map, uintptr_t address, int many)
 {
     tnri_granule *granule = granule_of(map, address);
     uintptr_t start = atomic_load_explicit(&granule->start, memory_order_relaxed);
     if (tnri_likely(start & 1))
-        return part_place(&((tnri_parts *)(start - 1))->part[tnri_map_part(address)], address);
+        return part_entry(&((tnri_parts *)(start - 1))->part[tnri_map_part(address)], address);
     tnri_block *resident = (tnri_block *)start;
     uintptr_t base = address & ~(TNRI_GRANULE_BYTES - 1);
     if (!many && !is_taken(resident, address, base, TNRI_GRANULE_BYTES))
@@ -97,12 +97,12 @@ tnri_map_entry *tnri_block_map_place(tnri_block_map *map, uintptr_t address, int
                               memory_order_relaxed);
     /* The granule's table stays if the part's lacks memory: it says the same as the entry did. */
     atomic_store_explicit(&granule->start, (uintptr_t)parts + 1, memory_order_release);
-    return part_place(&parts->part[tnri_map_part(address)], address);
+    return part_entry(&parts->part[tnri_map_part(address)], address);
 }
 
 int tnri_block_map_prepare(tnri_block_map *map, uintptr_t address, int many)
 {
-    return tnri_block_map_place(map, address, many) != NULL;
+    return tnri_block_map_entry_make(map, address, many) != NULL;
 }
 
 tnri_map_entry *tnri_block_map_entry(const tnri_block_map *map, uintptr_t address)

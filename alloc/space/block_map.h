@@ -78,7 +78,7 @@ void tnri_block_map_destroy(tnri_block_map *map);
 
 /* The entry for a block that begins at `address`, with the tables that it needs; null if there is
  * no host memory for them. `many`: the world has small blocks. What tnri_block_map_put writes. */
-tnri_map_entry *tnri_block_map_place(tnri_block_map *map, uintptr_t address, int many);
+tnri_map_entry *tnri_block_map_entry_make(tnri_block_map *map, uintptr_t address, int many);
 
 /* The same where it has been prepared. */
 tnri_map_entry *tnri_block_map_entry(const tnri_block_map *map, uintptr_t address);
@@ -127,7 +127,7 @@ static inline void tnri_block_map_cover(tnri_block_map *map, tnri_block *block, 
         atomic_store_explicit(&map->covers[i], block, memory_order_release);
 }
 
-/* Enters a block that is becoming live where tnri_block_map_place said. */
+/* Enters a block that is becoming live where tnri_block_map_entry_make said. */
 static inline void tnri_block_map_put(tnri_block_map *map, tnri_map_entry *entry, tnri_block *block)
 {
     atomic_store_explicit(entry, (uintptr_t)block, memory_order_release);

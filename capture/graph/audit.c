@@ -15,7 +15,7 @@
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "library/library.h"
 #include "pool/asleep.h"
 
@@ -382,7 +382,7 @@ static tnri_device *device_for(const tnri_graph *graph)
     return NULL;
 }
 
-/* Inside the room. */
+/* Under the graph lock. */
 static tnr_status report_fill(tnri_report *report, CUgraph cuda_graph, tnr_graph number)
 {
     tnri_graph *graph = NULL;
@@ -420,9 +420,9 @@ tnr_status tnri_report_make(CUgraph cuda_graph, tnr_graph number, tnri_report *r
     if (tnri_driver.cuGraphGetNodes == NULL || tnri_driver.cuGraphNodeGetType == NULL)
         return tnri_error(TNR_ERR_DRIVER_TOO_OLD, "the driver does not tell the nodes of graphs.");
     tnri_graphs_settle();
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     status = report_fill(report, cuda_graph, number);
-    tnri_room_leave();
+    tnri_graph_unlock();
     if (status != TNR_OK)
         tnri_report_free(report);
     return status;

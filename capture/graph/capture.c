@@ -9,15 +9,15 @@
 #include "array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "hold.h"
 #include "library/library.h"
 
-static tnri_capture *captures; /* under way, newest first; the room */
-static uint64_t serial_last;   /* the room */
+static tnri_capture *captures; /* under way, newest first; the graph lock */
+static uint64_t serial_last;   /* the graph lock */
 
-/* The serials of the oldest capture under way, UINT64_MAX without one; written in the room. And of
- * the newest that the thread takes part in. */
+/* The serials of the oldest capture under way, UINT64_MAX without one; written under the graph
+ * lock. And of the newest that the thread takes part in. */
 static _Atomic uint64_t serial_oldest = UINT64_MAX;
 static _Thread_local uint64_t serial_own;
 
@@ -162,7 +162,8 @@ void tnri_capture_unmake(tnri_capture *capture)
 
 void tnri_capture_enter(tnri_capture *capture, cuuint64_t id)
 {
-    tnri_assert(tnri_room_depth() > 0 && tnri_capturing()); /* all others keep out of the way */
+    tnri_assert(tnri_graph_lock_depth() > 0 &&
+                tnri_capturing()); /* all others keep out of the way */
     capture->id = id;
     capture->place->captures_count++;
     capture->next = captures;
@@ -186,7 +187,7 @@ tnr_status tnri_capture_keep(tnri_capture *capture, tnri_arena *arena, tnri_bloc
 
 void tnri_capture_leave(tnri_capture *capture)
 {
-    tnri_assert(tnri_room_depth() > 0);
+    tnri_assert(tnri_graph_lock_depth() > 0);
     tnri_capture **link = &captures;
     while (*link != capture)
         link = &(*link)->next;

@@ -7,7 +7,7 @@
 #include "array.h"
 #include "base/error.h"
 #include "graph/piece.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "graph/threat.h"
 #include "ladder/oom.h"
 #include "library/cached.h"
@@ -20,7 +20,7 @@
 static tnr_status capture_look(tnri_capture *capture, tnr_stream stream, int *view)
 {
     tnri_standing standing;
-    tnri_assert(tnri_room_depth() > 0 && tnri_capture_has_thread(capture));
+    tnri_assert(tnri_graph_lock_depth() > 0 && tnri_capture_has_thread(capture));
     tnr_status status = tnri_standing_ask(stream, &standing);
     if (status != TNR_OK)
         return status;
@@ -202,8 +202,8 @@ int tnri_place_release(tnri_arena *arena, tnri_block *block, void *ptr, int is_s
     tnri_lock_release(&arena->lock);
     if (captured == NULL)
         return 0;
-    is_kept = is_kept || tnri_room_depth() > 1 || !tnri_capture_has_thread(captured->capture) ||
-              !captured_close(captured);
+    is_kept = is_kept || tnri_graph_lock_depth() > 1 ||
+              !tnri_capture_has_thread(captured->capture) || !captured_close(captured);
     live_leave(captured);
     if (is_kept) {
         captured_keep(captured, arena, ptr, is_sync);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks of captures: handed out, used and freed while one is under way. See place.h for how;
- * inside the room.
+ * under the graph lock.
  */
 #ifndef TNRI_GRAPH_CAPTURED_H
 #define TNRI_GRAPH_CAPTURED_H

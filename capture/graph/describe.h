@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pictures are told of graphs and captures. Inside the room. */
+/* What pictures are told of graphs and captures. Under the graph lock. */
 #ifndef TNRI_GRAPH_DESCRIBE_H
 #define TNRI_GRAPH_DESCRIBE_H
 

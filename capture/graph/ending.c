@@ -44,7 +44,7 @@ static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
     captured->capture = NULL;
     captured->next = NULL;
     captured->prev = NULL;
-    captured->uses.is_homeless =
+    captured->uses.is_orphaned =
         home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK;
     tnri_lock_release(&arena->lock);
     survivor_guard(captured, capture->graph);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of captures, in the driver and here. Inside the room. */
+/* The end of captures, in the driver and here. Under the graph lock. */
 #ifndef TNRI_GRAPH_ENDING_H
 #define TNRI_GRAPH_ENDING_H
 

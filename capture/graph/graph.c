@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/nodes.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "graph/threat.h"
 #include "hold.h"
 #include "library/library.h"
@@ -20,19 +20,20 @@
 /* tnri_tether.state */
 enum { TIED, LET_GO, GIVEN_UP };
 
-static tnri_graph *graphs;                /* alive, newest first; the room */
-static tnri_table numbered;               /* the same by number; the room */
-static tnr_graph number_last;             /* the room */
-static tnri_tether *unreleased;           /* of which the driver would not let go; the room */
+static tnri_graph *graphs;                /* alive, newest first; the graph lock */
+static tnri_table numbered;               /* the same by number; the graph lock */
+static tnr_graph number_last;             /* the graph lock */
+static tnri_tether *unreleased;           /* of which the driver would not let go; the graph lock */
 static _Atomic uint32_t unreleased_count; /* 1: there are some */
 static _Atomic uint32_t let_go_count;     /* tethers let go of since the last look */
-static _Atomic uint32_t orphans_count; /* private places that no graph needs; written in the room */
+static _Atomic uint32_t
+    orphans_count; /* private places that no graph needs; written under the graph lock */
 
 /* ---- making --------------------------------------------------------------------------------- */
 
 tnri_graph *tnri_graph_make(tnri_device *device, tnri_place *place, const char *name)
 {
-    tnri_assert(tnri_room_depth() > 0);
+    tnri_assert(tnri_graph_lock_depth() > 0);
     tnri_graph *graph = tnri_host_alloc(sizeof(*graph));
     tnri_tether *tether = tnri_host_alloc(sizeof(*tether));
     if (graph == NULL || tether == NULL) {
@@ -391,7 +392,7 @@ int tnri_graph_meets(const tnri_graph *graph, uintptr_t base, uintptr_t end)
 
 void tnri_graph_end(tnri_graph *graph)
 {
-    tnri_assert(tnri_room_depth() > 0);
+    tnri_assert(tnri_graph_lock_depth() > 0);
     tnri_table_remove(&numbered, tnri_table_at(&numbered, graph->number));
     if (graph->prev != NULL)
         graph->prev->next = graph->next;
@@ -424,7 +425,7 @@ void tnri_orphans_end(void)
 {
     uint32_t left = 0;
     tnri_place *next;
-    if (tnri_room_depth() > 1) /* a callback: somebody works on a place */
+    if (tnri_graph_lock_depth() > 1) /* a callback: somebody works on a place */
         return;
     for (tnri_place *place = tnri_place_walk(NULL); place != NULL; place = next) {
         next = tnri_place_walk(place);
@@ -451,7 +452,7 @@ void tnri_graphs_settle(void)
     if (atomic_load(&let_go_count) == 0 && atomic_load(&orphans_count) == 0 &&
         atomic_load(&unreleased_count) == 0)
         return;
-    if (tnri_room_enter() == 0) {
+    if (tnri_graph_lock() == 0) {
         unreleased_retry();
         atomic_store(&let_go_count, 0);
         tnri_graph *next;
@@ -463,5 +464,5 @@ void tnri_graphs_settle(void)
         }
         tnri_orphans_end();
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
 }

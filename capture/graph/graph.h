@@ -7,7 +7,7 @@
  * destructor does is to set a flag. The flag is seen to when Tenure is next asked for something
  * that takes time: tnri_graphs_settle.
  *
- * Inside the room, except where it says otherwise.
+ * Under the graph lock, except where it says otherwise.
  */
 #ifndef TNRI_GRAPH_GRAPH_H
 #define TNRI_GRAPH_GRAPH_H
@@ -22,7 +22,7 @@ enum { TNRI_GRAPH_NAME_BYTES = 64 };
 /* What the user object points at: it outlives the graph's record if need be. */
 typedef struct tnri_tether {
     _Atomic int state; /* 0: tied; 1: the driver has let go; 2: we have */
-    /* What the driver would not let go of, for another try; in the room: */
+    /* What the driver would not let go of, for another try; under the graph lock: */
     CUuserObject object; /* not released; else null */
     CUgraph doomed;      /* not destroyed; else null */
     int is_tied;         /* 1: the user object was made */

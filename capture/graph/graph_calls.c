@@ -9,7 +9,7 @@
 #include "graph/capture.h"
 #include "graph/graph.h"
 #include "graph/hooks.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "library/library.h"
 
 tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
@@ -34,17 +34,17 @@ tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
         return status;
     tnri_captures_register();
     tnri_place *place;
-    if (tnri_room_enter() > 0)
-        status = tnri_room_error("tnr_graph_pool_create");
+    if (tnri_graph_lock() > 0)
+        status = tnri_graph_lock_error("tnr_graph_pool_create");
     else
         status = tnri_place_make(device, options, 0, &place);
     if (status == TNR_OK)
         *handle = place->pool->handle;
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }
 
-/* Adopts in the room and the context. */
+/* Adopts under the graph lock and the context. */
 static tnr_status graph_adopt(tnri_device *device, CUgraph cuda_graph, const char *name,
                               tnr_graph *number)
 {
@@ -78,15 +78,15 @@ tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_graph cuda_graph, int devi
         return status;
     tnri_captures_register();
     tnri_graphs_settle();
-    if (tnri_room_enter() > 0)
-        status = tnri_room_error("tnr_graph_adopt");
+    if (tnri_graph_lock() > 0)
+        status = tnri_graph_lock_error("tnr_graph_adopt");
     else
         status = tnri_device_enter(device, &visit);
     if (status == TNR_OK) {
         status = graph_adopt(device, cuda_graph, name, graph);
         tnri_device_leave(&visit);
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }
 
@@ -118,12 +118,12 @@ tnr_status tnr_graph_get(tnr_graph_info *info, tnr_graph number)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     tnri_graphs_settle();
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     tnr_status status = tnri_graph_named(number, &graph);
     if (status == TNR_OK) {
         tnri_graph_ranges_settle(graph);
         graph_describe(graph, info);
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }

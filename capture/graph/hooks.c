@@ -14,7 +14,7 @@
 #include "graph/captured.h"
 #include "graph/describe.h"
 #include "graph/ending.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "graph/validate.h"
 #include "hold.h"
 #include "library/library.h"
@@ -52,8 +52,8 @@ static tnr_status capture_of_stream(tnr_stream stream, tnri_capture **capture)
     return tnri_stream_find_captured((*capture)->device, stream, &object);
 }
 
-/* Refuses a pool that the caller named if it is not the capture's. In the room: it is not held by
- * who waits for it, since a private pool is ended in there. */
+/* Refuses a pool that the caller named if it is not the capture's. Under the graph lock: it is not
+ * held by who waits for it, since a private pool is ended in there. */
 static tnr_status pool_check(const tnri_capture *capture, tnr_stream stream, tnr_pool handle)
 {
     tnr_pool pool;
@@ -94,11 +94,11 @@ static int hook_malloc(int device, tnr_pool handle, tnr_stream stream, const tnr
     if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
         return 0;
     uint32_t began = tnri_note_begin();
-    if (tnri_room_enter() > 0)
-        *status = tnri_room_error("an allocation on a stream that is captured");
+    if (tnri_graph_lock() > 0)
+        *status = tnri_graph_lock_error("an allocation on a stream that is captured");
     else
         *status = malloc_inside(device, handle, stream, request, ptr);
-    tnri_room_leave();
+    tnri_graph_unlock();
     tnri_note_end(began);
     return 1;
 }
@@ -153,12 +153,12 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
     *status = TNR_OK;
     uint32_t began = tnri_note_begin();
     /* A capture that an engine has ended without a word would keep what is freed from now on. */
-    if (tnri_room_enter() == 0)
+    if (tnri_graph_lock() == 0)
         tnri_captures_check();
     int is_done = is_graph && tnri_place_release(arena, block, ptr, is_sync);
     if (!is_done)
         is_done = free_later(arena, block, ptr, is_sync, status);
-    tnri_room_leave();
+    tnri_graph_unlock();
     tnri_note_end(began);
     return is_done;
 }
@@ -168,14 +168,14 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
 /* A stream that is not captured uses a block of a capture: its end cannot be told by nodes. */
 static void use_outside(tnri_arena *arena, const void *ptr)
 {
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     tnri_arena_enter(arena);
     const tnri_block *block = tnri_arena_containing(arena, (uintptr_t)ptr);
     tnri_captured *captured = block != NULL && block->uses != NULL ? block->uses->captured : NULL;
     if (captured != NULL && captured->capture != NULL)
         captured->is_kept = 1;
     tnri_lock_release(&arena->lock);
-    tnri_room_leave();
+    tnri_graph_unlock();
 }
 
 static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int until_free,
@@ -194,11 +194,11 @@ static int hook_use(tnri_arena *arena, const void *ptr, tnr_stream stream, int u
                              ptr);
         return 1;
     }
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     *status = capture_of_stream(stream, &capture);
     if (*status == TNR_OK)
         *status = tnri_place_use(capture, arena, ptr, stream, until_free);
-    tnri_room_leave();
+    tnri_graph_unlock();
     return 1;
 }
 
@@ -213,29 +213,29 @@ static tnr_stream hook_home(const tnri_block *block)
 static void hook_settle(tnri_device *device)
 {
     (void)device;
-    if (tnri_capturing() && tnri_room_depth() == 0) {
-        (void)tnri_room_enter();
+    if (tnri_capturing() && tnri_graph_lock_depth() == 0) {
+        (void)tnri_graph_lock();
         tnri_captures_check();
-        tnri_room_leave();
+        tnri_graph_unlock();
     }
     tnri_graphs_settle();
 }
 
 static void hook_still_begin(void)
 {
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
 }
 
 static void hook_still_end(void)
 {
-    tnri_room_leave();
+    tnri_graph_unlock();
 }
 
 static void hook_pool_gone(tnr_pool pool)
 {
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     tnri_place_free(pool->captures);
-    tnri_room_leave();
+    tnri_graph_unlock();
 }
 
 /* Ends all captures of a device, also in the driver. Those of others, which cannot be ended here,
@@ -283,7 +283,7 @@ static tnr_status hook_device_ending(tnri_device *device, int force)
 {
     tnr_status status = TNR_OK;
     hook_settle(device);
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     if (force) {
         status = captures_end(device);
         if (status == TNR_OK)
@@ -300,7 +300,7 @@ static tnr_status hook_device_ending(tnri_device *device, int force)
                                     "CUDA graph and its executables, or shut down with force.",
                                     graph->name, device->index);
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }
 

@@ -8,8 +8,8 @@
  * The same orders a launch after those of other graphs that refer to freed blocks of its pool,
  * which it writes to again.
  *
- * A place's mutex makes launches into it take turns. It is taken outside of the room, and kept
- * during cuGraphLaunch, which may take long; the room is not.
+ * A place's mutex makes launches into it take turns. It is taken without the graph lock, and kept
+ * during cuGraphLaunch, which may take long; the graph lock is not.
  */
 #include <tenure/capture.h>
 
@@ -19,7 +19,7 @@
 #include "collect.h"
 #include "graph/capture.h"
 #include "graph/graph.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "graph/threat.h"
 #include "library/library.h"
 #include "pool/asleep.h"
@@ -49,7 +49,8 @@ static void outside_end(launch *self)
         tnri_host_free(self->outside, self->outside_room * sizeof(self->outside[0]));
 }
 
-/* Keeps them awake, or says which one sleeps: then there is nothing to end. In the room. */
+/* Keeps them awake, or says which one sleeps: then there is nothing to end. Under the graph
+ * lock. */
 static tnr_status outside_begin(launch *self, const tnri_graph *graph)
 {
     self->outside = self->few;
@@ -111,7 +112,7 @@ typedef struct latest {
     tnri_event *mark;
 } latest;
 
-/* Of a place, unless it was on this launch's own stream. In the room. */
+/* Of a place, unless it was on this launch's own stream. Under the graph lock. */
 static latest latest_of(const launch *self, const tnri_place *place)
 {
     latest found = {NULL, NULL};
@@ -153,9 +154,9 @@ static tnr_status latest_order(const launch *self, latest before)
 /* Orders the stream after the latest launch into the place. */
 static tnr_status launch_order(const launch *self)
 {
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     latest before = latest_of(self, self->place);
-    tnri_room_leave();
+    tnri_graph_unlock();
     return latest_order(self, before);
 }
 
@@ -168,7 +169,7 @@ static int has_held_blocks(tnri_arena *arena)
 }
 
 /* The latest launches of the graphs that keep blocks of the place, but for its own. Stores those
- * that fit in `found`, if it is not null; returns how many there are. In the room. */
+ * that fit in `found`, if it is not null; returns how many there are. Under the graph lock. */
 static size_t holders_find(const launch *self, latest *found)
 {
     size_t count = 0;
@@ -188,13 +189,13 @@ static tnr_status launch_order_holders(const launch *self)
 {
     if (!has_held_blocks(self->place->arena))
         return TNR_OK;
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     size_t count = holders_find(self, NULL);
     size_t bytes = count * sizeof(latest);
     latest *found = count == 0 ? NULL : tnri_host_alloc(bytes);
     if (found != NULL)
         (void)holders_find(self, found);
-    tnri_room_leave();
+    tnri_graph_unlock();
     if (count > 0 && found == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for launching a graph.");
     tnr_status status = TNR_OK;
@@ -235,7 +236,7 @@ static void launch_note(const launch *self)
 {
     tnri_note_graph(self->place == NULL ? NULL : &self->place->pool->account, self->handle,
                     TNRI_NOTED_LAUNCH, self->number);
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     tnri_graph *graph = tnri_graph_find(self->number);
     if (graph != NULL)
         graph->launches++;
@@ -247,7 +248,7 @@ static void launch_note(const launch *self)
             tnri_stream_drop(self->place->launch_stream);
         self->place->launch_stream = self->stream;
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
 }
 
 /* ---- the calls ------------------------------------------------------------------------------ */
@@ -258,11 +259,11 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     tnri_graph *graph = NULL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    if (tnri_room_depth() > 0)
-        return tnri_room_error("tnr_graph_launch");
+    if (tnri_graph_lock_depth() > 0)
+        return tnri_graph_lock_error("tnr_graph_launch");
     *self = (launch){.number = number, .handle = stream};
     tnri_graphs_settle();
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     tnr_status status = tnri_graph_named(number, &graph);
     if (status == TNR_OK && graph->is_capturing)
         status =
@@ -276,7 +277,7 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
         if (self->place != NULL)
             self->place->visitors_count++;
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
     if (status != TNR_OK)
         return status;
     if (self->place != NULL) {
@@ -296,10 +297,10 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     outside_end(self);
     if (self->place != NULL)
         (void)pthread_mutex_unlock(&self->place->launching);
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     if (self->place != NULL)
         self->place->visitors_count--;
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }
 
@@ -311,9 +312,9 @@ static void launch_end(launch *self)
         return;
     tnri_pool_work_end(self->place->pool);
     (void)pthread_mutex_unlock(&self->place->launching);
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     self->place->visitors_count--;
-    tnri_room_leave();
+    tnri_graph_unlock();
 }
 
 tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_graph_exec exec, tnr_stream stream)

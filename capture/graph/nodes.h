@@ -17,7 +17,7 @@
  * Nothing is known of what a kernel finds on its way: addresses that lie in memory (arrays of
  * pointers), or that parameters have in another form than as they are.
  *
- * Any thread, no lock but the room; calls the driver.
+ * Any thread, no lock but the graph lock; calls the driver.
  */
 #ifndef TNRI_GRAPH_NODES_H
 #define TNRI_GRAPH_NODES_H

@@ -13,7 +13,7 @@
  * because the old frontier is then not met on the way, and the view begins anew. The view counts
  * such *turns*: what was said of a stream before one does not hold after it.
  *
- * Owned by a capture; inside the room.
+ * Owned by a capture; under the graph lock.
  */
 #ifndef TNRI_GRAPH_ORDER_H
 #define TNRI_GRAPH_ORDER_H

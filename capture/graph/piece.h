@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces: what was freed inside captures and is not free for everyone. See place.h; inside the
- * room.
+ * Pieces: what was freed inside captures and is not free for everyone. See place.h; under the
+ * graph lock.
  */
 #ifndef TNRI_GRAPH_PIECE_H
 #define TNRI_GRAPH_PIECE_H

@@ -6,7 +6,7 @@
 #include "base/host_memory.h"
 #include "library/pool_end.h"
 
-static tnri_place *places; /* the room */
+static tnri_place *places; /* the graph lock */
 
 void tnri_captured_destroy(tnri_captured *captured)
 {

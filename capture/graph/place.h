@@ -21,7 +21,7 @@
  * that takes no part or by tnr_free_sync, or of a stream that was seen to have lost dependencies)
  * is kept: freed for the program, and held until no capture into the place is under way.
  *
- * All of this is done inside the room.
+ * All of this is done under the graph lock.
  */
 #ifndef TNRI_GRAPH_PLACE_H
 #define TNRI_GRAPH_PLACE_H
@@ -84,7 +84,7 @@ typedef struct tnri_place {
     size_t spares_count;
     tnri_captured *pieces[TNRI_WORLDS][TNRI_PIECE_CLASSES];
     size_t pieces_count;
-    pthread_mutex_t launching;  /* one launch at a time; taken outside of the room */
+    pthread_mutex_t launching;  /* one launch at a time; taken without the graph lock */
     tnri_stream *launch_stream; /* of the latest launch, with a reference; null: none yet */
     tnri_event *launch_mark;    /* its end, recorded because that stream is captured; else null */
 } tnri_place;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "graph/ending.h"
 #include "graph/hooks.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 #include "library/library.h"
 #include "pool/asleep.h"
 #include "pool/handle.h"
@@ -129,7 +129,7 @@ static tnr_status scope_begin_driver(tnri_capture *capture, tnr_stream stream)
 }
 
 /* Marks the end of the stream's work so far, for what cannot be marked meanwhile, and begins. In
- * the room and the context. */
+ * the graph lock and the context. */
 static tnr_status scope_begin(tnri_capture *capture, tnr_stream stream, tnri_stream *object)
 {
     tnri_event *event;
@@ -148,7 +148,7 @@ static tnr_status scope_begin(tnri_capture *capture, tnr_stream stream, tnri_str
     return status;
 }
 
-/* The part of the call inside the room. Tenure keeps out of the way already. */
+/* The part of the call under the graph lock. Tenure keeps out of the way already. */
 static tnr_status scope_begin_inside(tnri_device *device, tnr_stream stream,
                                      const tnr_capture_options *options)
 {
@@ -179,16 +179,16 @@ tnr_status tnr_capture_begin(int device_index, tnr_stream stream,
     tnr_status status = scope_check(device_index, stream, &options, &device);
     if (status != TNR_OK)
         return status;
-    if (tnri_room_depth() > 0)
-        return tnri_room_error("tnr_capture_begin");
+    if (tnri_graph_lock_depth() > 0)
+        return tnri_graph_lock_error("tnr_capture_begin");
     tnri_captures_register();
     tnri_graphs_settle();
-    /* Outside of the room: this waits for visits that began without knowing, and those may end only
-     * after a callback has freed, for which it comes here. */
+    /* Without the graph lock: this waits for visits that began without knowing, and those may end
+     * only after a callback has freed, for which it comes here. */
     tnri_captures_enter();
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     status = scope_begin_inside(device, stream, options);
-    tnri_room_leave();
+    tnri_graph_unlock();
     if (status != TNR_OK)
         tnri_captures_leave();
     return status;
@@ -226,8 +226,8 @@ tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph, int dev
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
         return status;
-    if (tnri_room_enter() > 0)
-        status = tnri_room_error("tnr_capture_end");
+    if (tnri_graph_lock() > 0)
+        status = tnri_graph_lock_error("tnr_capture_end");
     else
         status = scope_find(device, stream, &capture);
     /* Only now the caller's handles are another graph's. */
@@ -237,7 +237,7 @@ tnr_status tnr_capture_end(tnr_cuda_graph *cuda_graph, tnr_graph *graph, int dev
         if (graph != NULL)
             *graph = status == TNR_OK ? number : 0;
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }
 
@@ -249,13 +249,13 @@ tnr_status tnr_capture_abort(int device_index, tnr_stream stream)
     tnr_status status = tnri_library_device(device_index, &device);
     if (status != TNR_OK)
         return status;
-    if (tnri_room_enter() > 0)
-        status = tnri_room_error("tnr_capture_abort");
+    if (tnri_graph_lock() > 0)
+        status = tnri_graph_lock_error("tnr_capture_abort");
     else
         status = scope_find(device, stream, &capture);
     if (status == TNR_OK)
         status = tnri_capture_end(capture, stream, TNRI_WISH_ABORT, &none);
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }
 
@@ -303,14 +303,14 @@ tnr_status tnr_capture_attach(tnr_graph *graph, int device_index, tnr_stream str
     tnr_status status = scope_check(device_index, stream, &options, &device);
     if (status != TNR_OK)
         return status;
-    if (tnri_room_depth() > 0)
-        return tnri_room_error("tnr_capture_attach");
+    if (tnri_graph_lock_depth() > 0)
+        return tnri_graph_lock_error("tnr_capture_attach");
     tnri_captures_register();
     tnri_captures_enter(); /* as in tnr_capture_begin */
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     tnri_captures_check(); /* one that has ended may have been on this stream */
     status = scope_attach_inside(device, stream, options, graph);
-    tnri_room_leave();
+    tnri_graph_unlock();
     if (status != TNR_OK)
         tnri_captures_leave();
     return status;
@@ -350,8 +350,8 @@ tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
     tnri_graph *graph = NULL;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    if (tnri_room_enter() > 0)
-        status = tnri_room_error("tnr_capture_ended");
+    if (tnri_graph_lock() > 0)
+        status = tnri_graph_lock_error("tnr_capture_ended");
     else
         status = tnri_graph_named(number, &graph);
     if (status == TNR_OK && !graph->was_attached)
@@ -374,6 +374,6 @@ tnr_status tnr_capture_ended(tnr_graph number, tnr_cuda_graph cuda_graph)
         tnri_device_leave(&visit);
         tnri_orphans_end();
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
     return status;
 }

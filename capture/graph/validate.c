@@ -7,7 +7,7 @@
 #include "graph/capture.h"
 #include "graph/graph.h"
 #include "graph/piece.h"
-#include "graph/room.h"
+#include "graph/graph_lock.h"
 
 static _Thread_local char validate_text[256];
 
@@ -117,9 +117,9 @@ static const char *graphs_validate(const tnri_place *place)
 const char *tnri_captures_validate(tnri_device *device)
 {
     const char *broken = NULL;
-    if (tnri_room_depth() > 0)
+    if (tnri_graph_lock_depth() > 0)
         return NULL; /* in the middle of something */
-    (void)tnri_room_enter();
+    (void)tnri_graph_lock();
     for (tnri_place *place = NULL; broken == NULL && (place = tnri_place_walk(place)) != NULL;) {
         if (place->pool->device != device)
             continue;
@@ -127,6 +127,6 @@ const char *tnri_captures_validate(tnri_device *device)
         if (broken == NULL)
             broken = graphs_validate(place);
     }
-    tnri_room_leave();
+    tnri_graph_unlock();
     return broken;
 }

@@ -19,7 +19,7 @@ static tnr_status slot_clear(tnri_carry *carry, unsigned index)
 {
     tnri_staging *staging = tnri_staging_of(carry->device);
     tnri_carry_slot *slot = &carry->slots[index];
-    if (slot->piece == NULL)
+    if (slot->buffer == NULL)
         return TNR_OK;
     CUresult result = tnri_drive(cuStreamSynchronize, (staging->streams[1 + index]));
     if (result != CUDA_SUCCESS) {
@@ -27,17 +27,18 @@ static tnr_status slot_clear(tnri_carry *carry, unsigned index)
         return tnri_driver_error(result, "cuStreamSynchronize", "waiting for copies of contents");
     }
     if (carry->is_out)
-        tnri_crew_copy(carry->crew, slot->piece->memory, staging->ring[index]->memory, slot->bytes);
-    slot->piece = NULL;
+        tnri_crew_copy(carry->crew, slot->buffer->memory, staging->ring[index]->memory,
+                       slot->bytes);
+    slot->buffer = NULL;
     return TNR_OK;
 }
 
-tnr_status tnri_carry_open(tnri_carry *carry, tnri_piece *piece, size_t bytes,
+tnr_status tnri_carry_open(tnri_carry *carry, tnri_buffer *buffer, size_t bytes,
                            unsigned char **memory, CUstream *stream)
 {
     tnri_staging *staging = tnri_staging_of(carry->device);
-    if (!piece->is_paged) {
-        *memory = piece->memory;
+    if (!buffer->is_paged) {
+        *memory = buffer->memory;
         *stream = staging->streams[0];
         return TNR_OK;
     }
@@ -48,8 +49,8 @@ tnr_status tnri_carry_open(tnri_carry *carry, tnri_piece *piece, size_t bytes,
     *memory = staging->ring[index]->memory;
     *stream = staging->streams[1 + index];
     if (!carry->is_out)
-        tnri_crew_begin(carry->crew, *memory, piece->memory, bytes);
-    carry->slots[index] = (tnri_carry_slot){piece, bytes};
+        tnri_crew_begin(carry->crew, *memory, buffer->memory, bytes);
+    carry->slots[index] = (tnri_carry_slot){buffer, bytes};
     carry->turns++;
     return TNR_OK;
 }

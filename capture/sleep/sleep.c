@@ -209,8 +209,8 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
         status = tnri_sleeper_list(sleeper, set->pools[i], content);
         if (status == TNR_OK)
             status = tnri_staging_take(set->device, sleeper->kept_bytes, options->pinned_bytes_max,
-                                       &sleeper->pieces);
-        sleeper->keeps_pieces = options->keep_backing;
+                                       &sleeper->buffers);
+        sleeper->keeps_buffers = options->keep_backing;
         if (status == TNR_OK)
             status = tnri_sleeper_copy_out(sleeper, set->device);
     }

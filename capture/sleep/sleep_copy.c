@@ -13,45 +13,45 @@
 #include "base/error.h"
 #include "sleep/carry.h"
 
-/* Where a copy stands: what follows goes to this place in the pieces. */
+/* Where a copy stands: what follows goes to this place in the buffers. */
 typedef struct cursor {
     tnri_sleeper *sleeper;
     tnri_carry carry;
-    tnri_piece *piece; /* the next to be opened */
-    size_t left;       /* bytes that are in no opened piece yet */
+    tnri_buffer *buffer; /* the next to be opened */
+    size_t left;         /* bytes that are in no opened buffer yet */
     unsigned char *memory;
     size_t room; /* bytes at `memory` */
     CUstream stream;
-    size_t bytes_paged;   /* of the pieces opened, what went through the ring */
-    size_t pieces_opened; /* the others, since the last mark */
-    size_t mark_pieces;   /* so many between two marks */
+    size_t bytes_paged;    /* of the buffers opened, what went through the ring */
+    size_t buffers_opened; /* the others, since the last mark */
+    size_t mark_buffers;   /* so many between two marks */
 } cursor;
 
 static tnr_status cursor_begin(cursor *at, tnri_sleeper *sleeper, tnri_device *device, int is_out)
 {
-    size_t pieces = sleeper->kept_bytes / TNRI_PIECE_BYTES + 1;
-    *at = (cursor){.sleeper = sleeper, .piece = sleeper->pieces, .left = sleeper->kept_bytes};
-    at->mark_pieces = pieces / TNRI_MARKS_MAX + 1;
+    size_t buffers = sleeper->kept_bytes / TNRI_BUFFER_BYTES + 1;
+    *at = (cursor){.sleeper = sleeper, .buffer = sleeper->buffers, .left = sleeper->kept_bytes};
+    at->mark_buffers = buffers / TNRI_MARKS_MAX + 1;
     return tnri_carry_begin(&at->carry, device, is_out);
 }
 
 static tnr_status cursor_advance(cursor *at)
 {
-    size_t bytes = at->left < TNRI_PIECE_BYTES ? at->left : TNRI_PIECE_BYTES;
-    tnr_status status = tnri_carry_open(&at->carry, at->piece, bytes, &at->memory, &at->stream);
+    size_t bytes = at->left < TNRI_BUFFER_BYTES ? at->left : TNRI_BUFFER_BYTES;
+    tnr_status status = tnri_carry_open(&at->carry, at->buffer, bytes, &at->memory, &at->stream);
     if (status != TNR_OK)
         return status;
-    if (at->piece->is_paged)
+    if (at->buffer->is_paged)
         at->bytes_paged += bytes;
     else
-        at->pieces_opened++;
-    at->piece = at->piece->next;
+        at->buffers_opened++;
+    at->buffer = at->buffer->next;
     at->left -= bytes;
     at->room = bytes;
     return TNR_OK;
 }
 
-/* Passes over a part of the contents, which lies in the opened piece. */
+/* Passes over a part of the contents, which lies in the opened buffer. */
 static tnr_status cursor_pass(cursor *at, size_t bytes)
 {
     at->memory += bytes;
@@ -59,7 +59,7 @@ static tnr_status cursor_pass(cursor *at, size_t bytes)
     return TNR_OK;
 }
 
-/* Has a part of the contents copied, which fits into the opened piece. */
+/* Has a part of the contents copied, which fits into the opened buffer. */
 static tnr_status cursor_copy(cursor *at, CUdeviceptr device, size_t bytes)
 {
     CUresult result;
@@ -75,11 +75,12 @@ static tnr_status cursor_copy(cursor *at, CUdeviceptr device, size_t bytes)
 
 /* ---- the way down --------------------------------------------------------------------------- */
 
-/* Marks the end of the copies so far, if that is due: at the end of a piece, and of everything. */
+/* Marks the end of the copies so far, if that is due: at the end of a buffer, and of everything. */
 static tnr_status cursor_mark(cursor *at)
 {
     tnri_sleeper *sleeper = at->sleeper;
-    int is_due = at->pieces_opened >= at->mark_pieces || (at->left == 0 && at->pieces_opened > 0);
+    int is_due =
+        at->buffers_opened >= at->mark_buffers || (at->left == 0 && at->buffers_opened > 0);
     if (!at->carry.is_out || at->room > 0 || !is_due)
         return TNR_OK;
     tnri_assert(sleeper->marks_count < TNRI_MARKS_MAX);
@@ -89,7 +90,7 @@ static tnr_status cursor_mark(cursor *at)
         return status;
     mark->until = sleeper->kept_bytes - at->left;
     sleeper->marks_count++;
-    at->pieces_opened = 0;
+    at->buffers_opened = 0;
     return TNR_OK;
 }
 
@@ -126,7 +127,7 @@ tnr_status tnri_sleeper_copy_out(tnri_sleeper *sleeper, tnri_device *device)
     return status == TNR_OK ? ended : status;
 }
 
-/* Waits until contents up to a place are in the pieces. */
+/* Waits until contents up to a place are in the buffers. */
 static tnr_status contents_wait(tnri_sleeper *sleeper, tnri_device *device, size_t until)
 {
     while (sleeper->copied < until) {

@@ -55,7 +55,7 @@ tnri_sleeper *tnri_sleeper_of(tnr_pool pool)
 void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device)
 {
     tnri_assert(sleeper->marks_count == 0);
-    tnri_staging_give(device, sleeper->pieces, sleeper->keeps_pieces);
+    tnri_staging_give(device, sleeper->buffers, sleeper->keeps_buffers);
     tnri_host_free(sleeper->chunks, sleeper->chunks_room * sizeof(sleeper->chunks[0]));
     tnri_host_free(sleeper->kept, sleeper->kept_room * sizeof(sleeper->kept[0]));
     memset(sleeper, 0, sizeof(*sleeper));

@@ -28,7 +28,7 @@ typedef struct tnri_kept {
 /* The end of copies out. */
 typedef struct tnri_mark {
     tnri_event *event; /* one reference */
-    size_t until;      /* contents up to here are in the pieces when it is over */
+    size_t until;      /* contents up to here are in the buffers when it is over */
 } tnri_mark;
 
 /* So many are enough: the last stretch, and what its chunks cost, is what nothing runs beside. */
@@ -40,14 +40,14 @@ typedef struct tnri_sleeper {
     tnri_kept *kept; /* kept_count used of kept_room, in the order in which they are copied */
     size_t kept_count, kept_room;
     size_t kept_bytes;
-    tnri_piece *pieces; /* their contents, one after the other */
-    int keeps_pieces;   /* 1: they stay for the next sleep */
-    int is_lost;        /* 1: some memory has gone; contents are in the pieces only */
+    tnri_buffer *buffers; /* their contents, one after the other */
+    int keeps_buffers;    /* 1: they stay for the next sleep */
+    int is_lost;          /* 1: some memory has gone; contents are in the buffers only */
 
     /* Only while it falls asleep. */
     tnri_mark marks[TNRI_MARKS_MAX]; /* not yet waited for: marks_first to marks_count */
     unsigned marks_first, marks_count;
-    size_t copied; /* contents up to here are known to be in the pieces */
+    size_t copied; /* contents up to here are known to be in the buffers */
 } tnri_sleeper;
 
 /* The pool's sleeper, made if it has none; null without host memory. */
@@ -61,7 +61,7 @@ tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content c
  * about. TNR_ERR_HOST_MEMORY: the list of chunks is empty, everything else as before. */
 tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool);
 
-/* Empties the lists and gives the pieces back. Frees the lists' memory. */
+/* Empties the lists and gives the buffers back. Frees the lists' memory. */
 void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device);
 
 /* The way down, in the device's context, with the staging's streams idle before the first pool's:
@@ -78,7 +78,7 @@ static inline int tnri_sleeper_is_queued(const tnri_sleeper *sleeper)
     return until == sleeper->kept_bytes;
 }
 /* Takes each chunk's address and memory away as soon as what is kept of it is out. After an error
- * the caller waits for the staging; when that has succeeded everything kept is in the pieces. */
+ * the caller waits for the staging; when that has succeeded everything kept is in the buffers. */
 tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device);
 /* Drops the marks that are left. */
 void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device);

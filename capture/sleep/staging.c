@@ -60,26 +60,26 @@ tnr_status tnri_staging_wait(tnri_device *device)
     return tnri_driver_error(first_error, "cuStreamSynchronize", "waiting for copies of contents");
 }
 
-/* ---- pieces --------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
-static size_t pieces_for(size_t bytes)
+static size_t buffers_for(size_t bytes)
 {
-    return bytes / TNRI_PIECE_BYTES + (bytes % TNRI_PIECE_BYTES != 0);
+    return bytes / TNRI_BUFFER_BYTES + (bytes % TNRI_BUFFER_BYTES != 0);
 }
 
-static void piece_push(tnri_pieces *pieces, tnri_piece *piece)
+static void buffer_push(tnri_buffers *buffers, tnri_buffer *buffer)
 {
-    piece->next = pieces->spares;
-    pieces->spares = piece;
-    pieces->spares_count++;
+    buffer->next = buffers->spares;
+    buffers->spares = buffer;
+    buffers->spares_count++;
 }
 
-static tnri_piece *piece_pop(tnri_pieces *pieces)
+static tnri_buffer *buffer_pop(tnri_buffers *buffers)
 {
-    tnri_piece *piece = pieces->spares;
-    pieces->spares = piece->next;
-    pieces->spares_count--;
-    return piece;
+    tnri_buffer *buffer = buffers->spares;
+    buffers->spares = buffer->next;
+    buffers->spares_count--;
+    return buffer;
 }
 
 static tnr_status memory_pin(void **memory)
@@ -87,7 +87,7 @@ static tnr_status memory_pin(void **memory)
     tnr_status status = staging_check();
     if (status != TNR_OK)
         return status;
-    CUresult result = tnri_drive(cuMemHostAlloc, (memory, TNRI_PIECE_BYTES, 0));
+    CUresult result = tnri_drive(cuMemHostAlloc, (memory, TNRI_BUFFER_BYTES, 0));
     if (result == CUDA_SUCCESS)
         return TNR_OK;
     status = tnri_driver_error(result, "cuMemHostAlloc", "pinning host memory for contents");
@@ -99,43 +99,43 @@ static tnr_status memory_pin(void **memory)
 static tnr_status memory_page(void **memory)
 {
     *memory =
-        mmap(NULL, TNRI_PIECE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, TNRI_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (*memory == MAP_FAILED)
         return tnri_error(TNR_ERR_HOST_MEMORY, "the system has no memory for contents.");
-    (void)madvise(*memory, TNRI_PIECE_BYTES, MADV_HUGEPAGE);
+    (void)madvise(*memory, TNRI_BUFFER_BYTES, MADV_HUGEPAGE);
     return TNR_OK;
 }
 
 /* Adds one spare. */
-static tnr_status piece_make(tnri_pieces *pieces, int is_paged)
+static tnr_status buffer_make(tnri_buffers *buffers, int is_paged)
 {
-    tnri_piece *piece = tnri_host_alloc(sizeof(*piece));
-    if (piece == NULL)
+    tnri_buffer *buffer = tnri_host_alloc(sizeof(*buffer));
+    if (buffer == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of contents.");
     void *memory;
     tnr_status status = is_paged ? memory_page(&memory) : memory_pin(&memory);
     if (status != TNR_OK) {
-        tnri_host_free(piece, sizeof(*piece));
+        tnri_host_free(buffer, sizeof(*buffer));
         return status;
     }
-    piece->memory = memory;
-    piece->is_paged = is_paged;
-    pieces->count++;
-    piece_push(pieces, piece);
+    buffer->memory = memory;
+    buffer->is_paged = is_paged;
+    buffers->count++;
+    buffer_push(buffers, buffer);
     return TNR_OK;
 }
 
 /* Frees pinned spares until `most` exist, or none is spare. */
 static CUresult pinned_trim(tnri_device *device, size_t most)
 {
-    tnri_pieces *pinned = &tnri_staging_of(device)->pinned;
+    tnri_buffers *pinned = &tnri_staging_of(device)->pinned;
     while (pinned->spares != NULL && pinned->count > most) {
         if (tnri_staging_of(device)->is_busy && tnri_staging_wait(device) != TNR_OK)
             return CUDA_ERROR_NOT_READY;
         CUresult result = tnri_drive(cuMemFreeHost, (pinned->spares->memory));
         if (result != CUDA_SUCCESS)
             return result;
-        tnri_host_free(piece_pop(pinned), sizeof(tnri_piece));
+        tnri_host_free(buffer_pop(pinned), sizeof(tnri_buffer));
         pinned->count--;
     }
     return CUDA_SUCCESS;
@@ -144,25 +144,25 @@ static CUresult pinned_trim(tnri_device *device, size_t most)
 /* The same for ordinary ones. No copy of the device's touches these. */
 static void paged_trim(tnri_device *device, size_t most)
 {
-    tnri_pieces *paged = &tnri_staging_of(device)->paged;
+    tnri_buffers *paged = &tnri_staging_of(device)->paged;
     while (paged->spares != NULL && paged->count > most) {
-        tnri_piece *piece = piece_pop(paged);
-        (void)munmap(piece->memory, TNRI_PIECE_BYTES);
-        tnri_host_free(piece, sizeof(*piece));
+        tnri_buffer *buffer = buffer_pop(paged);
+        (void)munmap(buffer->memory, TNRI_BUFFER_BYTES);
+        tnri_host_free(buffer, sizeof(*buffer));
         paged->count--;
     }
 }
 
 /* Has at least so many spares of both kinds, or as many as before. */
-static tnr_status pieces_make(tnri_device *device, size_t pinned, size_t paged)
+static tnr_status buffers_make(tnri_device *device, size_t pinned, size_t paged)
 {
     tnri_staging *staging = tnri_staging_of(device);
     size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
     tnr_status status = TNR_OK;
     while (status == TNR_OK && staging->pinned.spares_count < pinned)
-        status = piece_make(&staging->pinned, 0);
+        status = buffer_make(&staging->pinned, 0);
     while (status == TNR_OK && staging->paged.spares_count < paged)
-        status = piece_make(&staging->paged, 1);
+        status = buffer_make(&staging->paged, 1);
     if (status != TNR_OK) {
         (void)pinned_trim(device, pinned_before);
         paged_trim(device, paged_before);
@@ -170,53 +170,53 @@ static tnr_status pieces_make(tnri_device *device, size_t pinned, size_t paged)
     return status;
 }
 
-/* How many pieces of `count` are pinned, and how many more the ring takes if it is needed and not
+/* How many buffers of `count` are pinned, and how many more the ring takes if it is needed and not
  * there. Room for the ring is left in any case, for the next pool. */
 static size_t pinned_share(const tnri_staging *staging, size_t count, size_t pinned_max,
                            size_t *ring)
 {
     size_t missing = staging->ring[0] == NULL ? TNRI_RING : 0;
     size_t used = staging->pinned.count - staging->pinned.spares_count + missing;
-    size_t most = pinned_max == 0 ? SIZE_MAX : pinned_max / TNRI_PIECE_BYTES;
+    size_t most = pinned_max == 0 ? SIZE_MAX : pinned_max / TNRI_BUFFER_BYTES;
     size_t room = most > used ? most - used : 0;
     *ring = count > room ? missing : 0;
     return count > room ? room : count;
 }
 
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
-                             tnri_piece **pieces)
+                             tnri_buffer **buffers)
 {
     tnri_staging *staging = tnri_staging_of(device);
     size_t ring;
-    size_t count = pieces_for(bytes);
+    size_t count = buffers_for(bytes);
     size_t pinned = pinned_share(staging, count, pinned_max, &ring);
     tnri_assert(tnri_staging_is_mine(device));
-    *pieces = NULL;
-    tnr_status status = pieces_make(device, pinned + ring, count - pinned);
+    *buffers = NULL;
+    tnr_status status = buffers_make(device, pinned + ring, count - pinned);
     if (status != TNR_OK)
         return status;
     for (size_t i = 0; i < ring; i++)
-        staging->ring[i] = piece_pop(&staging->pinned);
+        staging->ring[i] = buffer_pop(&staging->pinned);
     for (size_t i = 0; i < count; i++) {
-        tnri_piece *piece = piece_pop(i < pinned ? &staging->pinned : &staging->paged);
-        piece->next = *pieces;
-        *pieces = piece;
+        tnri_buffer *buffer = buffer_pop(i < pinned ? &staging->pinned : &staging->paged);
+        buffer->next = *buffers;
+        *buffers = buffer;
     }
     return TNR_OK;
 }
 
-void tnri_staging_give(tnri_device *device, tnri_piece *pieces, int keep_all)
+void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all)
 {
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
-    while (pieces != NULL) {
-        tnri_piece *piece = pieces;
-        pieces = piece->next;
-        piece_push(piece->is_paged ? &staging->paged : &staging->pinned, piece);
+    while (buffers != NULL) {
+        tnri_buffer *buffer = buffers;
+        buffers = buffer->next;
+        buffer_push(buffer->is_paged ? &staging->paged : &staging->pinned, buffer);
     }
     if (staging->ring[0] != NULL && staging->paged.count == staging->paged.spares_count)
         for (int i = 0; i < TNRI_RING; i++) {
-            piece_push(&staging->pinned, staging->ring[i]);
+            buffer_push(&staging->pinned, staging->ring[i]);
             staging->ring[i] = NULL;
         }
     if (keep_all)
@@ -229,11 +229,11 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
 {
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
-    size_t count = pieces_for(bytes);
+    size_t count = buffers_for(bytes);
     size_t used = staging->pinned.count - staging->pinned.spares_count;
     tnr_status status = TNR_OK;
     if (staging->pinned.count < count)
-        status = pieces_make(device, count - used, 0);
+        status = buffers_make(device, count - used, 0);
     if (status != TNR_OK)
         return status;
     staging->kept_count = count;

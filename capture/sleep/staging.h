@@ -3,9 +3,9 @@
  * Staging: host memory that the contents of sleeping pools are kept in, and the streams that copy
  * them.
  *
- * Pinning costs far more than copying (a second for some GiB), so pieces of one size are kept and
+ * Pinning costs far more than copying (a second for some GiB), so buffers of one size are kept and
  * used again, and can be had ahead of time. Who does not want so much pinned memory has ordinary
- * memory filled through a ring of two pinned pieces (sleep/carry.h). Everything here belongs to
+ * memory filled through a ring of two pinned buffers (sleep/carry.h). Everything here belongs to
  * one thread at a time: the one that has claimed the device's staging. Who holds the claim may take
  * long, so a claim is waited for with naps, with no lock held.
  *
@@ -19,21 +19,21 @@
 #include "device/device.h"
 
 /* Large enough for a copy to run at the link's full speed. */
-#define TNRI_PIECE_BYTES ((size_t)32 << 20)
+#define TNRI_BUFFER_BYTES ((size_t)32 << 20)
 
-/* A piece of host memory for contents. Owned by whoever holds the list that it is in. */
-typedef struct tnri_piece {
+/* A buffer of host memory for contents. Owned by whoever holds the list that it is in. */
+typedef struct tnri_buffer {
     unsigned char *memory;
-    struct tnri_piece *next;
+    struct tnri_buffer *next;
     int is_paged; /* 1: ordinary memory, which the device reaches through the ring alone */
-} tnri_piece;
+} tnri_buffer;
 
 /* Pieces of one kind. */
-typedef struct tnri_pieces {
-    tnri_piece *spares;
+typedef struct tnri_buffers {
+    tnri_buffer *spares;
     size_t spares_count;
     size_t count; /* that exist */
-} tnri_pieces;
+} tnri_buffers;
 
 enum { TNRI_RING = 2, TNRI_STAGING_STREAMS = 1 + TNRI_RING };
 
@@ -43,10 +43,10 @@ typedef struct tnri_staging {
     _Atomic uint64_t claimed_by; /* has what follows */
 
     /* The claiming thread's. */
-    tnri_pieces pinned, paged;
-    size_t kept_count;           /* of pinned ones that tnri_staging_prepare asked for: not freed */
-    tnri_piece *ring[TNRI_RING]; /* pinned; there while paged pieces are in use, otherwise null */
-    CUstream streams[TNRI_STAGING_STREAMS]; /* for pinned pieces, and one for each of the ring */
+    tnri_buffers pinned, paged;
+    size_t kept_count; /* of pinned ones that tnri_staging_prepare asked for: not freed */
+    tnri_buffer *ring[TNRI_RING]; /* pinned; there while paged buffers are in use, otherwise null */
+    CUstream streams[TNRI_STAGING_STREAMS]; /* for pinned buffers, and one for each of the ring */
     int streams_count;
     int is_busy; /* 1: copies may be under way, because waiting for them failed */
 } tnri_staging;
@@ -82,10 +82,10 @@ tnr_status tnri_staging_wait(tnri_device *device);
 /* Pieces for `bytes`, all or none, the ordinary ones first. `pinned_max`, if not 0, is the most
  * pinned memory to have in use afterwards; but the ring is always had when it is needed. */
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
-                             tnri_piece **pieces);
-/* Takes a list of pieces back; frees what is not to be kept, unless `keep_all`. What the driver
+                             tnri_buffer **buffers);
+/* Takes a list of buffers back; frees what is not to be kept, unless `keep_all`. What the driver
  * refuses to free is kept. */
-void tnri_staging_give(tnri_device *device, tnri_piece *pieces, int keep_all);
+void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all);
 /* Has pinned memory for `bytes` ready for the future, no more and no less, and nothing else. */
 tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes);
 

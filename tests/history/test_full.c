@@ -24,7 +24,7 @@
 #include <tenure/history.h>
 
 #include "arena/note.h"
-#include "history/places.h"
+#include "history/origins.h"
 #include "history/ring.h"
 #include "history/texts.h"
 

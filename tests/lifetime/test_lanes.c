@@ -5,12 +5,12 @@
  * (lanes_forced), so that one thread sees two; the last ones make threads wait for each other.
  *
  * Each of these was taken out once:
- *   the call of ladder_serve_sisters in tnri_ladder_malloc: freed_in_one_served_by_the_other
- *   world_keeps_half in lender_offer: no_lane_strips_its_sister
- *   `!is_kin` before tnri_event_order in donor_order: chunks_move_without_a_wait
+ *   the call of ladder_serve_lanes in tnri_ladder_malloc: freed_in_one_served_by_the_other
+ *   world_keeps_half in lender_offer: no_lane_strips_another
+ *   `!is_lane` before tnri_event_order in donor_order: chunks_move_without_a_wait
  *   the loop over arenas in tnri_pools_capture, but for the first: captures_mark_every_lane
  *   the loop in tnri_pool_seal: the_end_of_the_stream_seals_every_lane
- *   the call of sisters_collect in ladder_retired: retired_in_one_served_to_the_other
+ *   the call of lanes_collect in ladder_retired: retired_in_one_served_to_the_other
  *   the test of `others` in lane_move_on: one_tenant_stays_alone
  *   the beginning of a new window in tnri_lane_waited: who_meets_seldom_shares_a_lane
  *   the calls of lanes_check: who_comes_later_gets_the_free_lane
@@ -53,7 +53,7 @@ static void open_two(void **one, void **other, size_t bytes, tnr_stream stream)
     *one = unit_malloc(bytes, stream);
     *other = unit_malloc(bytes, stream);
     assert_ptr_not_equal(arena_of(*one), arena_of(*other));
-    assert_true(tnri_lane_is_sister(arena_of(*one), arena_of(*other)));
+    assert_true(tnri_lane_is_other(arena_of(*one), arena_of(*other)));
 }
 
 /* Work that is still queued does not matter: the order is the stream's, as within one arena. */
@@ -82,9 +82,9 @@ static void freed_in_one_served_by_the_other(void **state)
     assert_int_equal(simcuda_violations(), 0);
 }
 
-/* A lane that borrows often gets memory of its own, and leaves its sister what that one works with:
+/* A lane that borrows often gets memory of its own, and leaves the other what that one works with:
  * no chunk goes to and fro. */
-static void no_lane_strips_its_sister(void **state)
+static void no_lane_strips_another(void **state)
 {
     (void)state;
     life_start("lanes_forced:2", NULL, NULL);
@@ -181,7 +181,7 @@ static void *free_twice(void *block)
 }
 
 /* A borrowed block goes back to its lane, whoever frees it, and only once. */
-static void any_thread_frees_a_sister_s_block(void **state)
+static void any_thread_frees_another_lane_s_block(void **state)
 {
     (void)state;
     life_start("lanes_forced:2", NULL, NULL);
@@ -221,7 +221,7 @@ static void the_end_of_the_stream_seals_every_lane(void **state)
     assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
     for (int i = 0; i < 2; i++) {
         assert_non_null(arenas[i]->stream->seal);
-        assert_false(tnri_lane_has_sisters(arenas[i]));
+        assert_false(tnri_lane_has_others(arenas[i]));
     }
     assert_ok(tnr_free(one));
     assert_ok(tnr_free(other));
@@ -410,7 +410,7 @@ static void who_waits_too_long_gets_a_lane(void **state)
     }
     assert_int_equal(stats_now().arenas, 1);
     tnri_arena *lane = visit(home, 100000);
-    assert_true(lane == home || tnri_lane_is_sister(lane, home)); /* its block may be borrowed */
+    assert_true(lane == home || tnri_lane_is_other(lane, home)); /* its block may be borrowed */
     assert_int_equal(stats_now().arenas, 2);
     assert_ok(tnr_free(mine));
     mine = unit_malloc(4096, life_streams[0]);
@@ -450,7 +450,7 @@ static void who_comes_later_gets_the_free_lane(void **state)
     tnri_arena *home = arena_of(mine);
     (void)visit(home, 5000);
     assert_int_equal(stats_now().arenas, 2);
-    tnri_arena *lane = atomic_load(&home->lane.sister);
+    tnri_arena *lane = atomic_load(&home->lane.next);
     for (int i = 0; i < 2 * TNRI_LANE_TENANTS; i++) {
         visitor v;
         visitor_start(&v);
@@ -497,7 +497,7 @@ static void idle_tenants_are_in_nobody_s_way(void **state)
     void *mine = unit_malloc(4096, life_streams[0]);
     tnri_arena *home = arena_of(mine);
     (void)visit(home, 5000);
-    tnri_arena *lane = atomic_load(&home->lane.sister);
+    tnri_arena *lane = atomic_load(&home->lane.next);
     visitor first, second;
     visitor_start(&first);
     visitor_turn(&first, NULL);
@@ -551,11 +551,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(freed_in_one_served_by_the_other, life_stop),
-        cmocka_unit_test_teardown(no_lane_strips_its_sister, life_stop),
+        cmocka_unit_test_teardown(no_lane_strips_another, life_stop),
         cmocka_unit_test_teardown(chunks_move_without_a_wait, life_stop),
         cmocka_unit_test_teardown(retired_in_one_served_to_the_other, life_stop),
         cmocka_unit_test_teardown(statistics_are_sums, life_stop),
-        cmocka_unit_test_teardown(any_thread_frees_a_sister_s_block, life_stop),
+        cmocka_unit_test_teardown(any_thread_frees_another_lane_s_block, life_stop),
         cmocka_unit_test_teardown(the_end_of_the_stream_seals_every_lane, life_stop),
         cmocka_unit_test_teardown(captures_mark_every_lane, life_stop),
         cmocka_unit_test_teardown(pictures_show_every_lane, life_stop),

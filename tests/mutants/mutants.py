@@ -149,15 +149,15 @@ MUTANTS = [
      "keep_until marks without waiting for the event"),
     # ---- alloc: other streams' memory
     ("donor_no_wait", "alloc/ladder/execute.c",
-     "    if (status == TNR_OK && !*refused && !is_kin)\n"
+     "    if (status == TNR_OK && !*refused && !is_lane)\n"
      "        status = tnri_stream_follow(own, *event, giver, number);\n",
-     "    if (status == TNR_OK && !*refused && !is_kin)\n"
+     "    if (status == TNR_OK && !*refused && !is_lane)\n"
      "        tnri_stream_waits(own, NULL, giver->index, number);\n",
      "memory of another stream is taken without a wait"),
     ("donor_idle_ignored", "alloc/ladder/execute.c",
-     "    if (status == TNR_OK && !*refused && !is_kin)\n",
+     "    if (status == TNR_OK && !*refused && !is_lane)\n",
      "    *refused = 0;\n"
-     "    if (status == TNR_OK && policy != TNRI_CROSS_IDLE && !is_kin)\n",
+     "    if (status == TNR_OK && policy != TNRI_CROSS_IDLE && !is_lane)\n",
      "cross_stream:idle takes memory that is not idle"),
     ("donor_waited_all", "alloc/ladder/execute.c",
      "        status = tnri_stream_follow(own, *event, giver, number);\n",
@@ -378,7 +378,7 @@ MUTANTS = [
      "        home == NULL;",
      "a block that outlives its capture is freed without a mark on its stream"),
     ("held_homeless", "lifetime/retire.c",
-     "    int is_fenced = uses->is_sync || uses->is_homeless;",
+     "    int is_fenced = uses->is_sync || uses->is_orphaned;",
      "    int is_fenced = uses->is_sync;",
      "a block that a graph kept, without a home, waits for nobody"),
     ("stream_id_ignored", "alloc/stream/facts.c",

@@ -80,7 +80,7 @@ static void large_contents(void **state)
     sleep_fill(b, 40 * MIB, 3, NULL);
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
     assert_true(sleep_pinned_bytes() >= 125 * MIB);
-    assert_true(sleep_pinned_bytes() <= 125 * MIB + 3 * MIB + TNRI_PIECE_BYTES);
+    assert_true(sleep_pinned_bytes() <= 125 * MIB + 3 * MIB + TNRI_BUFFER_BYTES);
     assert_ok(tnr_pool_wake(NULL, 0));
     assert_int_equal(sleep_pinned_bytes(), 0);
     sleep_check(a, 10 * MIB, 1);
@@ -246,19 +246,19 @@ static void contents_go_through_the_ring(const char *schedule)
     sleep_fill(small, 700, 2, NULL);
     sleep_fill(other, 75 * MIB, 3, NULL);
     /* Contents take 7 pieces: none of them, one, two and all pinned. */
-    static const size_t bounds[] = {1, 97 * MIB, 128 * MIB, 9 * TNRI_PIECE_BYTES};
+    static const size_t bounds[] = {1, 97 * MIB, 128 * MIB, 9 * TNRI_BUFFER_BYTES};
     static const size_t pinned[] = {2, 3, 4, 7};
     for (int i = 0; i < 4; i++) {
         tnr_sleep_options options = {sizeof(options), TNR_CONTENT_KEEP, i == 1, bounds[i]};
         assert_ok(tnr_device_sleep(0, &options));
-        assert_int_equal(sleep_pinned_bytes(), pinned[i] * TNRI_PIECE_BYTES);
+        assert_int_equal(sleep_pinned_bytes(), pinned[i] * TNRI_BUFFER_BYTES);
         assert_int_equal(sleep_device_bytes(), 0);
         (void)unit_stats();
         assert_ok(tnr_device_wake(0));
         sleep_check(large, 110 * MIB, 1);
         sleep_check(small, 700, 2);
         sleep_check(other, 75 * MIB, 3);
-        assert_int_equal(sleep_pinned_bytes(), i == 1 ? 3 * TNRI_PIECE_BYTES : 0);
+        assert_int_equal(sleep_pinned_bytes(), i == 1 ? 3 * TNRI_BUFFER_BYTES : 0);
     }
     assert_int_equal(simcuda_races(), 0);
     sleep_context_leave();
@@ -288,25 +288,25 @@ static void backing_is_kept_and_prepared(void **state)
     simcuda_fail_clear();
     assert_int_equal(sleep_pinned_bytes(), 0); /* all of it or nothing */
     assert_ok(tnr_sleep_prepare(33 * MIB, 0));
-    assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_PIECE_BYTES);
+    assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_BUFFER_BYTES);
     uint64_t pinned = simcuda_calls("cuMemHostAlloc");
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
     assert_int_equal(simcuda_calls("cuMemHostAlloc"), pinned); /* it was there */
     assert_ok(tnr_sleep_prepare(0, 0));                        /* in use: it goes after the wake */
-    assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_PIECE_BYTES);
+    assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_BUFFER_BYTES);
     assert_ok(tnr_pool_wake(NULL, 0));
     assert_int_equal(sleep_pinned_bytes(), 0);
     assert_ok(tnr_pool_sleep(NULL, 0, &keep_backing));
     assert_ok(tnr_pool_wake(NULL, 0));
-    assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_PIECE_BYTES);
+    assert_int_equal(sleep_pinned_bytes(), 2 * TNRI_BUFFER_BYTES);
     assert_ok(tnr_sleep_prepare(100 * MIB, 0));
-    assert_int_equal(sleep_pinned_bytes(), 4 * TNRI_PIECE_BYTES);
+    assert_int_equal(sleep_pinned_bytes(), 4 * TNRI_BUFFER_BYTES);
     assert_ok(tnr_pool_sleep(NULL, 0, NULL));
     assert_ok(tnr_pool_wake(NULL, 0));
-    assert_int_equal(sleep_pinned_bytes(), 4 * TNRI_PIECE_BYTES); /* prepared for the next, too */
+    assert_int_equal(sleep_pinned_bytes(), 4 * TNRI_BUFFER_BYTES); /* prepared for the next, too */
     sleep_check(ptr, 40 * MIB, 1);
     assert_ok(tnr_sleep_prepare(1, 0));
-    assert_int_equal(sleep_pinned_bytes(), TNRI_PIECE_BYTES);
+    assert_int_equal(sleep_pinned_bytes(), TNRI_BUFFER_BYTES);
     sleep_context_leave();
 }
 

@@ -65,10 +65,10 @@ static void watch(void)
 enum { BLOCKS = 3, PIECES = 3 };
 
 /* All but one piece, and the chunks at its borders. */
-#define MOST_BYTES ((PIECES - 1) * TNRI_PIECE_BYTES - 16 * MIB)
+#define MOST_BYTES ((PIECES - 1) * TNRI_BUFFER_BYTES - 16 * MIB)
 
 static unsigned char *blocks[BLOCKS];
-static const size_t block_bytes = PIECES * TNRI_PIECE_BYTES / BLOCKS;
+static const size_t block_bytes = PIECES * TNRI_BUFFER_BYTES / BLOCKS;
 static uint64_t reserved;
 
 /* As many bytes as some pieces have, in chunks of 8 MiB. */
@@ -168,7 +168,7 @@ static void chunks_wait_for_all_their_contents(void **state)
         assert_ok(
             tnr_block_content_set(many[i], is_kept[i] ? TNR_CONTENT_KEEP : TNR_CONTENT_DISCARD));
     }
-    size_t bounds[] = {0, 3 * TNRI_PIECE_BYTES};
+    size_t bounds[] = {0, 3 * TNRI_BUFFER_BYTES};
     for (int round = 0; round < 2; round++) {
         tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
         options.pinned_bytes_max = bounds[round];

@@ -57,17 +57,17 @@ static void counts_of_an_arena(void **state)
     for (int w = 0; w < TNRI_WORLDS; w++) {
         tnri_world *world = &arena->worlds[w];
         static const char *const text = "the counters of live blocks disagree with the records";
-        PLANT(world->room.blocks, world->room.blocks - 1, text);
-        PLANT(world->room.bytes, world->room.bytes - 512, text);
-        PLANT(world->room.requested, world->room.requested - 1, text);
+        PLANT(world->headroom.blocks, world->headroom.blocks - 1, text);
+        PLANT(world->headroom.bytes, world->headroom.bytes - 512, text);
+        PLANT(world->headroom.requested, world->headroom.requested - 1, text);
         PLANT(world->ever.blocks, 0, "more is live than was handed out");
         PLANT(world->ever.bytes, 0, "more is live than was handed out");
         PLANT(world->ever.requested, 0, "more is live than was handed out");
     }
     static const char *const text = "what is live in the two worlds is not what is live in both";
-    PLANT(arena->room.blocks, arena->room.blocks + 1, text);
-    PLANT(arena->room.bytes, arena->room.bytes + 512, text);
-    PLANT(arena->room.requested, arena->room.requested + 1, text);
+    PLANT(arena->headroom.blocks, arena->headroom.blocks + 1, text);
+    PLANT(arena->headroom.bytes, arena->headroom.bytes + 512, text);
+    PLANT(arena->headroom.requested, arena->headroom.requested + 1, text);
     PLANT(arena->stale_count, arena->stale_count + 1, "the queue of stale mappings");
     assert_ok(tnr_free(small));
     assert_ok(tnr_free(large));
@@ -81,15 +81,16 @@ static void peaks_of_an_arena(void **state)
     void *small = unit_malloc(1000, NULL);
     tnri_world *world = &arena_of(small)->worlds[TNRI_SMALL];
     tnri_count peak = world->peak;
-    tnri_count room = world->room;
+    tnri_count headroom = world->headroom;
     for (int field = 0; field < 3; field++) {
         uint64_t *const peaks[] = {&world->peak.blocks, &world->peak.bytes, &world->peak.requested};
-        uint64_t *const rooms[] = {&world->room.blocks, &world->room.bytes, &world->room.requested};
+        uint64_t *const rooms[] = {&world->headroom.blocks, &world->headroom.bytes,
+                                   &world->headroom.requested};
         *rooms[field] -= *peaks[field];
         *peaks[field] = 0;
         assert_error(tnr_validate(0), TNR_ERR_INTERNAL, "more is live than ever was");
         world->peak = peak;
-        world->room = room;
+        world->headroom = headroom;
         assert_ok(tnr_validate(0));
     }
     assert_ok(tnr_free(small));
@@ -137,11 +138,11 @@ static void growable_blocks(void **state)
     tnri_growable *growable = &arena->growable;
     PLANT(growable->bytes_max, 2 * MIB, "larger than it may be");
     PLANT(growable->base, growable->base + 512, "does not consist of its one span");
-    arena->worlds[TNRI_LARGE].room.blocks--; /* a bare one counts, and has no record */
+    arena->worlds[TNRI_LARGE].headroom.blocks--; /* a bare one counts, and has no record */
     growable->is_bare = 1;
     assert_error(tnr_validate(0), TNR_ERR_INTERNAL, "without memory has some");
     growable->is_bare = 0;
-    arena->worlds[TNRI_LARGE].room.blocks++;
+    arena->worlds[TNRI_LARGE].headroom.blocks++;
     assert_ok(tnr_validate(0));
     assert_ok(tnr_reserve(&bare, 64 * MIB, 0, NULL));
     tnri_map_entry *entry = tnri_block_map_entry(&device->space.map, (uintptr_t)bare);

@@ -226,9 +226,9 @@ static void what_is_stuck_becomes_stale(void **state)
     (void)state;
     pages_make(0, 1);
     tnri_block *claim = tnri_world_claim(world, record_at(BASE), BASE, BASE + 6 * PAGE);
-    space.pages[2] = &tnri_chunk_stuck;
-    space.pages[3] = &tnri_chunk_stuck;
-    space.pages[5] = &tnri_chunk_stuck;
+    space.pages[2] = &tnri_mapping_refused;
+    space.pages[3] = &tnri_mapping_refused;
+    space.pages[5] = &tnri_mapping_refused;
     tnri_world_unclaim(world, claim, count_stuck);
     assert_valid();
     assert_int_equal(stuck_count, 2);
@@ -322,7 +322,7 @@ static void broken_records_are_found(void **state)
     PLANT_STATE(live, TNRI_LENT, "does not consist of pages");
     PLANT(live->what, tnri_block_what(TNRI_LIVE, 4096), "more slack than bytes");
     PLANT(live->below, p.last, "not all there are");
-    tnri_map_entry *entry = tnri_block_map_place(&space.map, live->base, 0);
+    tnri_map_entry *entry = tnri_block_map_entry_make(&space.map, live->base, 0);
     assert_non_null(entry);
     uintptr_t kept = atomic_load(entry);
     atomic_store(entry, 0);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Places: whose memory a record speaks of. An arena is a pool's memory for one stream; both may be
+ * Origins: whose memory a record speaks of. An arena is a pool's memory for one stream; both may be
  * gone when the history is read, and the arena may be another stream's by then. So an arena that
  * has something to record gets a number, its *origin*, under which pool and stream are written
- * down, and a new one when it goes to another stream. Places are kept until shutdown.
+ * down, and a new one when it goes to another stream. Origins are kept until shutdown.
  */
-#ifndef TNRI_HISTORY_PLACES_H
-#define TNRI_HISTORY_PLACES_H
+#ifndef TNRI_HISTORY_ORIGINS_H
+#define TNRI_HISTORY_ORIGINS_H
 
 #include <stdint.h>
 
@@ -26,16 +26,16 @@ typedef struct tnri_origin {
     uint64_t gone; /* number of the arena's end, in the order of ends, in its last place; else 0 */
 } tnri_origin;
 
-/* Writes a place down; 0 if there is no host memory. Any thread; takes a lock. */
+/* Writes an origin down; 0 if there is no host memory. Any thread; takes a lock. */
 uint32_t tnri_origin_add(const tnri_origin *origin);
-/* The number of a place that is no arena's: of one like it, or a new one. */
+/* The number of an origin that is no arena's: of one like it, or a new one. */
 uint32_t tnri_origin_find(const tnri_origin *origin);
-/* The place of a number, copied; 0 if there is none. */
+/* The origin of a number, copied; 0 if there is none. */
 int tnri_origin_get(uint32_t number, tnri_origin *origin);
 uint32_t tnri_origins_count(void);
-/* The place's stream is one that lives no more. 0 does nothing. */
+/* The origin's stream is one that lives no more. 0 does nothing. */
 void tnri_origin_end(uint32_t number);
-/* The place's arena is gone; all that it recorded has been written. 0 does nothing. */
+/* The origin's arena is gone; all that it recorded has been written. 0 does nothing. */
 void tnri_origin_gone(uint32_t number);
 /* How many arenas have gone. What those recorded is seen by whoever reads the ring afterwards. */
 uint64_t tnri_origins_gone(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of places in leaves that stay where they are: see places.h. */
-#include "history/places.h"
+/* A list of origins in leaves that stay where they are: see origins.h. */
+#include "history/origins.h"
 
 #include "base/host_memory.h"
 #include "base/lock.h"
@@ -20,42 +20,42 @@ static struct {
     uint32_t count;
     uint64_t gone; /* arenas that have gone */
     leaf *leaves[ORIGIN_LEAVES];
-} places = {.lock = {.rank = TNRI_RANK_HISTORY}};
+} origins = {.lock = {.rank = TNRI_RANK_HISTORY}};
 
 static tnri_origin *origin_at(uint32_t number)
 {
-    return &places.leaves[number / ORIGINS_PER_LEAF]->origins[number % ORIGINS_PER_LEAF];
+    return &origins.leaves[number / ORIGINS_PER_LEAF]->origins[number % ORIGINS_PER_LEAF];
 }
 
 /* Under the lock. */
 static uint32_t origin_enter(const tnri_origin *origin)
 {
-    uint32_t number = places.count + 1;
+    uint32_t number = origins.count + 1;
     uint32_t at = number / ORIGINS_PER_LEAF;
     int has_room = at < ORIGIN_LEAVES;
-    if (has_room && places.leaves[at] == NULL) {
-        places.leaves[at] = tnri_host_alloc(sizeof(leaf));
-        has_room = places.leaves[at] != NULL;
+    if (has_room && origins.leaves[at] == NULL) {
+        origins.leaves[at] = tnri_host_alloc(sizeof(leaf));
+        has_room = origins.leaves[at] != NULL;
     }
     if (has_room) {
         *origin_at(number) = *origin;
-        places.count = number;
+        origins.count = number;
     }
     return has_room ? number : 0;
 }
 
 uint32_t tnri_origin_add(const tnri_origin *origin)
 {
-    tnri_lock_take(&places.lock);
+    tnri_lock_take(&origins.lock);
     uint32_t number = origin_enter(origin);
-    tnri_lock_release(&places.lock);
+    tnri_lock_release(&origins.lock);
     return number;
 }
 
 uint32_t tnri_origin_find(const tnri_origin *origin)
 {
-    tnri_lock_take(&places.lock);
-    uint32_t last = places.count;
+    tnri_lock_take(&origins.lock);
+    uint32_t last = origins.count;
     uint32_t number = 0;
     for (uint32_t i = last; number == 0 && i > 0 && i + FOUND_AMONG > last; i--) {
         const tnri_origin *known = origin_at(i);
@@ -66,25 +66,25 @@ uint32_t tnri_origin_find(const tnri_origin *origin)
     }
     if (number == 0)
         number = origin_enter(origin);
-    tnri_lock_release(&places.lock);
+    tnri_lock_release(&origins.lock);
     return number;
 }
 
 int tnri_origin_get(uint32_t number, tnri_origin *origin)
 {
-    tnri_lock_take(&places.lock);
-    int is_there = number > 0 && number <= places.count;
+    tnri_lock_take(&origins.lock);
+    int is_there = number > 0 && number <= origins.count;
     if (is_there)
         *origin = *origin_at(number);
-    tnri_lock_release(&places.lock);
+    tnri_lock_release(&origins.lock);
     return is_there;
 }
 
 uint32_t tnri_origins_count(void)
 {
-    tnri_lock_take(&places.lock);
-    uint32_t count = places.count;
-    tnri_lock_release(&places.lock);
+    tnri_lock_take(&origins.lock);
+    uint32_t count = origins.count;
+    tnri_lock_release(&origins.lock);
     return count;
 }
 
@@ -92,35 +92,35 @@ void tnri_origin_end(uint32_t number)
 {
     if (number == 0)
         return;
-    tnri_lock_take(&places.lock);
-    if (number <= places.count)
+    tnri_lock_take(&origins.lock);
+    if (number <= origins.count)
         origin_at(number)->is_ended = 1;
-    tnri_lock_release(&places.lock);
+    tnri_lock_release(&origins.lock);
 }
 
 void tnri_origin_gone(uint32_t number)
 {
     if (number == 0)
         return;
-    tnri_lock_take(&places.lock);
-    if (number <= places.count)
-        origin_at(number)->gone = ++places.gone;
-    tnri_lock_release(&places.lock);
+    tnri_lock_take(&origins.lock);
+    if (number <= origins.count)
+        origin_at(number)->gone = ++origins.gone;
+    tnri_lock_release(&origins.lock);
 }
 
 uint64_t tnri_origins_gone(void)
 {
-    tnri_lock_take(&places.lock);
-    uint64_t gone = places.gone;
-    tnri_lock_release(&places.lock);
+    tnri_lock_take(&origins.lock);
+    uint64_t gone = origins.gone;
+    tnri_lock_release(&origins.lock);
     return gone;
 }
 
 void tnri_origins_free(void)
 {
     for (uint32_t i = 0; i < ORIGIN_LEAVES; i++) {
-        tnri_host_free(places.leaves[i], sizeof(leaf));
-        places.leaves[i] = NULL;
+        tnri_host_free(origins.leaves[i], sizeof(leaf));
+        origins.leaves[i] = NULL;
     }
-    places.count = 0;
+    origins.count = 0;
 }
