@@ -22,7 +22,9 @@ static tnr_status peer_finish(int peer)
     unsigned flags;
     int is_active = 0;
     CUresult result = tnri_drive(cuDevicePrimaryCtxGetState, (handle, &flags, &is_active));
-    if (result != CUDA_SUCCESS || !is_active)
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDevicePrimaryCtxGetState", "waiting for a peer");
+    if (!is_active)
         return TNR_OK; /* no work, then */
     result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, handle));
     if (result != CUDA_SUCCESS)

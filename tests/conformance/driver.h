@@ -18,6 +18,7 @@
     X(DeviceGet, PFN_cuDeviceGet_v2000, 2000)                                                      \
     X(DeviceGetName, PFN_cuDeviceGetName_v2000, 2000)                                              \
     X(DeviceGetAttribute, PFN_cuDeviceGetAttribute_v2000, 2000)                                    \
+    X(DeviceCanAccessPeer, PFN_cuDeviceCanAccessPeer_v4000, 4000)                                  \
     X(DeviceTotalMem, PFN_cuDeviceTotalMem_v3020, 3020)                                            \
     X(DevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000, 7000)                            \
     X(DevicePrimaryCtxRelease, PFN_cuDevicePrimaryCtxRelease_v11000, 11000)                        \
@@ -73,6 +74,7 @@
     X(MemcpyHtoDAsync, PFN_cuMemcpyHtoDAsync_v3020, 3020)                                          \
     X(MemcpyDtoHAsync, PFN_cuMemcpyDtoHAsync_v3020, 3020)                                          \
     X(MemcpyDtoDAsync, PFN_cuMemcpyDtoDAsync_v3020, 3020)                                          \
+    X(MemcpyPeerAsync, PFN_cuMemcpyPeerAsync_v4000, 4000)                                          \
     X(MemsetD8, PFN_cuMemsetD8_v3020, 3020)                                                        \
     X(MemsetD8Async, PFN_cuMemsetD8Async_v3020, 3020)                                              \
     X(MemsetD32Async, PFN_cuMemsetD32Async_v3020, 3020)

@@ -27,6 +27,7 @@ extern const struct scenario vmm_scenarios[];
 extern const struct scenario stream_scenarios[];
 extern const struct scenario memory_scenarios[];
 extern const struct scenario basic_scenarios[];
+extern const struct scenario peer_scenarios[];
 extern const struct scenario capture_scenarios[];
 extern const struct scenario capture_event_scenarios[];
 extern const struct scenario capture_end_scenarios[];
@@ -48,6 +49,9 @@ void observe_yes(const char *label, int answer);
 
 /* A step that has to work for the scenario to mean anything; otherwise it ends with the reason. */
 void need(const char *what, CUresult result);
+
+/* What the scenario needs is not there: it ends with the reason. */
+__attribute__((noreturn)) void skip(const char *reason);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 

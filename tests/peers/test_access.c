@@ -10,6 +10,7 @@
  *   device->peers not copied in pool_publish: pools_made_later
  *   pool_stay without its look at TNRI_ASLEEP: sleep_and_wake does not end
  *   peer_finish not called: closing_waits
+ *   peer_finish content when the driver does not say: closing_when_the_peer_cannot_be_asked
  *   tnri_peers_meet not called: devices_that_are_used
  */
 #include "unit.h"
@@ -128,6 +129,30 @@ static void closing_waits(void **state)
     assert_int_equal(found[5], 7);
     assert_int_equal(cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+}
+
+/* Whether the peer has work is not known: nothing is closed, and the work is done. */
+static void closing_when_the_peer_cannot_be_asked(void **state)
+{
+    (void)state;
+    unit_start(NULL, "DEVICES=2", "SCHEDULE=lazy", NULL);
+    unsigned char *block = unit_malloc(2 * MIB, NULL);
+    CUcontext context, popped;
+    CUdeviceptr own;
+    assert_ok(tnr_pool_access_set(NULL, 0, 1, TNR_ACCESS_READWRITE));
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
+    assert_int_equal(cuCtxPushCurrent(context), CUDA_SUCCESS);
+    assert_int_equal(cuMemAlloc(&own, 4096), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyDtoDAsync(own, (CUdeviceptr)block, 4096, NULL), CUDA_SUCCESS);
+    simcuda_fail("cuDevicePrimaryCtxGetState", 1, 0, CUDA_ERROR_UNKNOWN);
+    assert_error(tnr_pool_access_set(NULL, 0, 1, TNR_ACCESS_NONE), TNR_ERR_DRIVER,
+                 "cuDevicePrimaryCtxGetState");
+    simcuda_fail_clear();
+    assert_open(block, 2 * MIB);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_int_equal(cuMemFree(own), CUDA_SUCCESS);
+    assert_int_equal(cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
 }
 
 static void pools_made_later(void **state)
@@ -344,6 +369,7 @@ int main(void)
         CASE(what_comes_later),
         CASE(closing),
         CASE(closing_waits),
+        CASE(closing_when_the_peer_cannot_be_asked),
         CASE(pools_made_later),
         CASE(moves_and_loans),
         CASE(sleep_and_wake),

@@ -90,6 +90,7 @@ static void result_add(campaign *self, const fuzz_child *child)
     totals->faults_hit += result->faults_hit;
     totals->launches_refused += result->launches_refused;
     totals->failed_allocations += result->failed_allocations;
+    totals->by_peers += result->by_peers;
     totals->policies |= result->policies;
     totals->busy_ns += result->ns;
     totals->verdicts[result->verdict]++;

@@ -21,7 +21,7 @@ typedef struct fuzz_campaign_options {
 /* Sums over all programs. */
 typedef struct fuzz_totals {
     uint64_t programs, operations, skipped, checks, faults_hit, launches_refused;
-    uint64_t failed_allocations;
+    uint64_t failed_allocations, by_peers;
     uint64_t calls[FUZZ_KINDS], refused[FUZZ_KINDS];
     uint64_t served[TNR_SERVED_COUNT], reused[TNR_REUSE_COUNT];
     uint64_t policies;

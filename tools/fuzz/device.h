@@ -54,6 +54,8 @@
     X(void (*)(void), simcuda_fail_clear, fail_clear)                                              \
     X(uint64_t (*)(void), simcuda_fail_hits, fail_hits)                                            \
     X(int (*)(void), simcuda_reset, reset)                                                         \
+    X(CUresult (*)(unsigned long long *, const CUmemLocation *, CUdeviceptr), cuMemGetAccess,      \
+      access_get)                                                                                  \
     X(void *(*)(CUdeviceptr), simcuda_memory_at, memory_at)                                        \
     X(int (*)(int, simcuda_live *), simcuda_live_get, live_get)                                    \
     X(uint64_t (*)(void), simcuda_violations, violations)                                          \

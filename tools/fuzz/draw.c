@@ -95,6 +95,8 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
     /* What a graph keeps is not known to the model, so without graphs it can say more. */
     int has_no_graphs = below(draw, 3) == 0;
     for (int i = 0; i < DRAW_ACTIONS; i++) {
+        if (i == DRAW_ACCESS && draw->devices < 2)
+            continue;
         uint32_t weight = usual[i] * 4;
         /* What costs as much as hundreds of others is in few programs, and often there. */
         int chances = action_is_dear(i) ? 12 : 4;
@@ -113,6 +115,8 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
         if ((i == DRAW_FAULT && limits->no_faults) || (i == DRAW_SLEEP && limits->no_sleep) ||
             ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && limits->no_graphs))
             weight = 0;
+        if (i == DRAW_FAULT)
+            draw->draws_faults = weight > 0;
         for (; weight > 0 && sum < DRAW_WEIGHTS_MAX; weight--)
             draw->actions[sum++] = (uint8_t)i;
     }
@@ -144,15 +148,16 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->illegal_after = UINT64_MAX;
     if (limits->illegal) {
         draw->streams_target = FUZZ_STREAMS - 3;
-        setup->devices = draw->devices = 1;
         if (setup->memory_bytes < 256 * MIB)
             setup->memory_bytes = 256 * MIB; /* to reclaim is to wait, and to wait is to order */
         draw->illegal_kind = (int)below(draw, (uint64_t)fuzz_planted_count);
         draw->illegal_after = 20 + below(draw, limits->ops > 2000 ? 2000 : limits->ops);
+        if (limits->gated)
+            draw->illegal_kind = gate_planted_kind(draw->illegal_kind);
+        setup->devices = draw->devices = draw_planted_devices(draw->illegal_kind);
     }
     if (limits->illegal && limits->gated) {
         draw->is_gated = 1;
-        draw->illegal_kind = gate_planted_kind(draw->illegal_kind);
         snprintf(setup->schedule, sizeof(setup->schedule), "lazy");
     }
 }
@@ -289,6 +294,17 @@ static void draw_keep(fuzz_draw *draw, int slot, int stream)
     draw_push(draw, keep);
 }
 
+/* A peer's use cannot be marked: the block's stream waits for it, or the host does. */
+static void draw_cover_peer(fuzz_draw *draw, const model *m, int user, int home)
+{
+    fuzz_op op = op_of(FUZZ_SYNC_STREAM, 0, user);
+    op.n = (uint64_t)percent(draw, draw->told_percent);
+    if (home >= 0 && below(draw, 8) > 0)
+        draw_wait(draw, m, user, home);
+    else
+        draw_push(draw, op);
+}
+
 /* What a free needs that is missing: a mark on the stream whose use Tenure was not told of, or the
  * block's stream is made to wait for it. Returns 0 if neither can be had. */
 static int draw_cover(fuzz_draw *draw, model *m, int slot)
@@ -306,6 +322,10 @@ static int draw_cover(fuzz_draw *draw, model *m, int slot)
         int home_slot = draw_stream_of(m, block->home);
         if (user < 0 || marks++ > 8)
             return 0;
+        if (m->order.device[i] != block->device) {
+            draw_cover_peer(draw, m, user, home_slot);
+            continue;
+        }
         fuzz_op op = op_of(below(draw, 3) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, user);
         op.n = below(draw, block->bytes > 1 << 20 ? 1 << 20 : block->bytes);
         uint64_t way = below(draw, 6);
@@ -403,7 +423,8 @@ static int draw_access(fuzz_draw *draw, model *m, int slot, int stream)
             return 0;
     }
     draw_push(draw, op);
-    if (m->streams[stream].component != block->home && below(draw, 3) == 0) {
+    int is_peer = m->order.device[m->streams[stream].component] != block->device;
+    if (m->streams[stream].component != block->home && !is_peer && below(draw, 3) == 0) {
         op = op_of(below(draw, 4) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, stream);
         op.n = below(draw, block->bytes > 1 << 20 ? 1 << 20 : block->bytes);
         draw_push(draw, op);
@@ -417,7 +438,10 @@ static int draw_touch(fuzz_draw *draw, model *m, int on_other)
     if (slot < 0 || m->blocks[slot].bytes == 0)
         return 0;
     const model_block *block = &m->blocks[slot];
-    int stream = on_other ? draw_stream(draw, m, block->device) : draw_stream_of(m, block->writer);
+    int device = block->device;
+    if (on_other && model_is_open(m, device, block->pool) && below(draw, 3) > 0)
+        device = 1 - device;
+    int stream = on_other ? draw_stream(draw, m, device) : draw_stream_of(m, block->writer);
     return stream < 0 ? 0 : draw_access(draw, m, slot, stream);
 }
 
@@ -536,6 +560,8 @@ static void draw_first_streams(fuzz_draw *draw)
         op.m = below(draw, 2);
         draw_push(draw, op);
     }
+    if (draw->devices == 2 && below(draw, 2))
+        draw_push(draw, (fuzz_op){.kind = FUZZ_ACCESS, .device = (uint8_t)below(draw, 2), .n = 1});
 }
 
 /* What has been under way for long enough ends. */

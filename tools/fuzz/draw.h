@@ -52,7 +52,8 @@ typedef struct fuzz_limits {
     X(FAULT, 2)                                                                                    \
     X(WRONG, 4)                                                                                    \
     X(STORM, 1)                                                                                    \
-    X(CHAIN, 2)
+    X(CHAIN, 2)                                                                                    \
+    X(ACCESS, 3)
 
 enum {
 #define DRAW_ACTION_ENUMERATOR(name, weight) DRAW_##name,
@@ -74,7 +75,8 @@ typedef struct fuzz_draw {
     int size_shift_max; /* large blocks are at most 2^this */
     int small_percent;
     int uses_default_streams, uses_blocking_streams;
-    int sync_percent;       /* of frees that are tnr_free_sync */
+    int sync_percent; /* of frees that are tnr_free_sync */
+    int draws_faults;
     int faults_left;        /* operations until the failures end; 0: none */
     int capture_left;       /* operations until the capture ends */
     uint64_t illegal_after; /* operations; UINT64_MAX: nothing is planted */
@@ -122,6 +124,7 @@ int draw_chain(fuzz_draw *draw, const model *m);
 extern const char *const fuzz_planted_names[];
 extern const int fuzz_planted_count;
 int draw_plant(fuzz_draw *draw, model *m);
+int draw_planted_devices(int kind); /* how many the error needs */
 /* The same where contents must show it: see gate_plant.c. Not all kinds are possible there. */
 int gate_plant(fuzz_draw *draw, const model *m);
 int gate_planted_kind(int kind);

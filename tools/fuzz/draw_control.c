@@ -2,6 +2,8 @@
 /*
  * Drawing what concerns pools, limits, settings, sleep, injected failures and the schedule.
  */
+#include <string.h>
+
 #include "draw.h"
 #include "random.h"
 
@@ -81,8 +83,17 @@ static int draw_sleep(fuzz_draw *draw, model *m)
         fuzz_op content = {.kind = FUZZ_CONTENT, .block = (uint8_t)slot, .n = below(draw, 3)};
         (void)push_allowed(draw, m, content);
     }
-    if (!push_allowed(draw, m, op))
+    if (draw->devices == 2 && !m->capturing) { /* a sleep does not wait for the other device */
+        draw_push(draw, (fuzz_op){.kind = FUZZ_SYNC_DEVICE, .device = 1 - op.device});
+        draw_push(draw, op);
+        if (below(draw, 2))
+            draw_push(draw, (fuzz_op){.kind = FUZZ_ACCESS,
+                                      .pool = op.pool,
+                                      .device = op.device,
+                                      .n = !model_is_open(m, op.device, op.pool)});
+    } else if (!push_allowed(draw, m, op)) {
         return draw->queue_count > 0;
+    }
     op.kind = FUZZ_WAKE;
     if (below(draw, 2)) { /* a free while it sleeps */
         slot = draw_block(draw, m);
@@ -93,13 +104,43 @@ static int draw_sleep(fuzz_draw *draw, model *m)
     return 1;
 }
 
+/* The change that comes next may fail at one of its chunks, and is to be taken back then. */
+static void draw_access_fault(fuzz_draw *draw)
+{
+    if (!draw->draws_faults || draw->faults_left > 0 || below(draw, 4) > 0)
+        return;
+    for (uint8_t i = 0; i < fuzz_entries_count; i++)
+        if (strcmp(fuzz_entries[i], "cuMemSetAccess") == 0)
+            draw_push(draw, (fuzz_op){.kind = FUZZ_FAULT, .name = i, .n = 1 + below(draw, 6)});
+    draw->faults_left = 2;
+}
+
+/* What is closed is opened, what is open most often closed; now and then nothing changes. */
+static int draw_access_change(fuzz_draw *draw, model *m)
+{
+    fuzz_op op = {.kind = below(draw, 8) == 0 ? FUZZ_ACCESS_ALL : FUZZ_ACCESS};
+    op.device = (uint8_t)below(draw, (uint64_t)draw->devices);
+    if (op.kind == FUZZ_ACCESS)
+        op.pool = (uint8_t)below(draw, FUZZ_POOLS);
+    if (op.pool > 0)
+        op.device = m->pools[op.pool].device;
+    int is_open = model_is_open(m, op.device, op.kind == FUZZ_ACCESS ? op.pool : FUZZ_POOLS);
+    op.n = (uint64_t)(is_open ? below(draw, 3) == 0 : below(draw, 8) > 0);
+    if (model_allows(m, &op) != NULL)
+        return 0;
+    draw_access_fault(draw);
+    draw_push(draw, op);
+    return 1;
+}
+
 static int draw_fault(fuzz_draw *draw, model *m)
 {
     (void)m;
+    size_t entries = fuzz_entries_count - (draw->devices < 2 ? fuzz_entries_peers : 0);
     if (draw->faults_left > 0)
         return 0;
     for (uint64_t i = 1 + below(draw, 3); i > 0; i--) {
-        fuzz_op op = {.kind = FUZZ_FAULT, .name = (uint8_t)below(draw, fuzz_entries_count)};
+        fuzz_op op = {.kind = FUZZ_FAULT, .name = (uint8_t)below(draw, entries)};
         op.n = 1 + below(draw, 4);
         op.m = below(draw, 4) == 0;
         draw_push(draw, op);
@@ -165,7 +206,8 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
             return 0; /* a snapshot costs as much as thousands of other operations */
         return push_allowed(draw, m, op);
     case DRAW_SLEEP:
-        return below(draw, 32) == 0 && draw_sleep(draw, m); /* copies all of its memory */
+        /* It copies all of its memory. Of two devices one sleeps more often. */
+        return below(draw, draw->devices == 2 ? 8 : 32) == 0 && draw_sleep(draw, m);
     case DRAW_RUN:
         stream = draw_stream(draw, m, -1);
         op = (fuzz_op){.kind = FUZZ_RUN, .n = 1 + below(draw, 16)};
@@ -176,6 +218,8 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
         return push_allowed(draw, m, op);
     case DRAW_FAULT:
         return draw_fault(draw, m);
+    case DRAW_ACCESS:
+        return draw_access_change(draw, m);
     default:
         return draw_storm(draw, m);
     }

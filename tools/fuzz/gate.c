@@ -280,11 +280,13 @@ static int kind_is_work(int kind)
 }
 
 /* Calls that wait for the device by what they mean. Others do so only when memory is short. */
-static int kind_waits(int kind)
+static int op_waits(const fuzz_op *op)
 {
+    int kind = op->kind;
     return kind == FUZZ_SYNC_EVENT || kind == FUZZ_SYNC_STREAM || kind == FUZZ_SYNC_DEVICE ||
            kind == FUZZ_SLEEP || kind == FUZZ_WAKE || kind == FUZZ_TRIM ||
-           kind == FUZZ_POOL_DESTROY;
+           kind == FUZZ_POOL_DESTROY ||
+           ((kind == FUZZ_ACCESS || kind == FUZZ_ACCESS_ALL) && op->n == 0);
 }
 
 /* The line of the stream that a call waits for; -1 if that is not one, or not known. */
@@ -328,7 +330,7 @@ int gate_before(fuzz_run *run, const fuzz_op *op)
             return -1;
         self->placed_line = line;
     }
-    int waits = kind_waits(op->kind), waits_for = wait_line(run, op);
+    int waits = op_waits(op), waits_for = wait_line(run, op);
     if (waits && waits_for >= 0)
         line_finish(waits_for);
     else if (waits)

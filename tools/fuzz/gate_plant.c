@@ -6,8 +6,9 @@
  * its gate until the other side is over. With the schedule "lazy", which planted programs have,
  * every operation has a gate, and only RUN and RUN_STREAM open them.
  *
- * One error of plant.c is missing: a stream that ends without a word. It shows only if the driver
- * gives a new stream the old handle, and otherwise hands the driver a handle that is none any more.
+ * Three errors of plant.c are missing: a stream that ends without a word, which shows only if the
+ * driver gives a new stream the old handle, and otherwise hands the driver a handle that is none
+ * any more; and the two of peers, which need a second device.
  */
 #include <string.h>
 

@@ -65,6 +65,18 @@ int model_is_covered(model *self, const model_block *block, int *component)
     return 1;
 }
 
+int model_is_asleep(const model *self, int device, int pool)
+{
+    return pool == 0 ? self->default_asleep[device] : self->pools[pool].is_asleep;
+}
+
+int model_is_open(const model *self, int device, int pool)
+{
+    if (pool == FUZZ_POOLS)
+        return self->device_open[device];
+    return pool == 0 ? self->default_open[device] : self->pools[pool].is_open;
+}
+
 int model_must_fit(const model *self, int device, int pool, size_t bytes)
 {
     size_t most = bytes + 4 * MIB;
@@ -144,6 +156,8 @@ void model_did_access(model *self, int slot, int stream_slot, int is_write)
     }
     if (component != block->home)
         block->open.at[component] = ticket;
+    if (self->order.device[component] != block->device)
+        block->peers.at[component] = ticket;
 }
 
 /* Tenure keeps the block until everything that has this clock is over. */
@@ -234,6 +248,21 @@ void model_did_sync(model *self, const fuzz_op *op)
     } else {
         device_synced(self, op->device);
     }
+}
+
+/* Closing waits for everything that the peer has been given. */
+void model_did_change_access(model *self, const fuzz_op *op)
+{
+    uint8_t is_open = op->n != 0;
+    if (op->kind == FUZZ_ACCESS_ALL)
+        self->device_open[op->device] = is_open;
+    if (op->kind == FUZZ_ACCESS_ALL || op->pool == 0)
+        self->default_open[op->device] = is_open;
+    for (int i = 1; i < FUZZ_POOLS; i++)
+        if (op->kind == FUZZ_ACCESS_ALL ? self->pools[i].device == op->device : i == op->pool)
+            self->pools[i].is_open = is_open;
+    if (!is_open)
+        device_synced(self, 1 - op->device);
 }
 
 int model_did_create_stream(model *self, const fuzz_op *op)

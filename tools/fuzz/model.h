@@ -11,6 +11,10 @@
  *     skipped;
  *   - what must hold after each (verdict.h compares).
  *
+ * A device whose streams touch memory of the other one is its peer. The model knows which pools are
+ * open to it. A peer's use cannot be told of with the marks, which are for streams of the block's
+ * own device: the block's stream is made to wait for it, or the host waits.
+ *
  * It is told what happened (model_did_*) and never asks the library anything. One thread.
  */
 #ifndef TENURE_FUZZ_MODEL_H
@@ -42,6 +46,7 @@ typedef struct model_block {
     uint64_t tag;
     order_clock reads; /* latest read by each component since the last write */
     order_clock open;  /* latest use by each component that Tenure was not told of */
+    order_clock peers; /* latest access by each component of the other device */
 } model_block;
 
 typedef struct model_stream {
@@ -63,6 +68,7 @@ typedef struct model_event {
 
 typedef struct model_pool {
     uint8_t is_there, is_asleep, is_graph;
+    uint8_t is_open; /* to the other device */
     uint8_t device;
     size_t limit;
 } model_pool;
@@ -112,7 +118,10 @@ typedef struct model {
     /* 0 is the default pool of whatever device is meant, the last one that of any graph that has
      * one of its own: it never sleeps. */
     model_pool pools[FUZZ_POOLS + 1];
-    uint8_t default_asleep[FUZZ_DEVICES];
+    uint8_t default_asleep[FUZZ_DEVICES], default_open[FUZZ_DEVICES];
+    /* 1: new pools of the device are open. So are the pools that graphs have of their own, which
+     * only ACCESS_ALL changes. */
+    uint8_t device_open[FUZZ_DEVICES];
     model_graph graphs[FUZZ_GRAPHS];
     model_inside inside[FUZZ_BLOCKS];
     int captures; /* begun so far */
@@ -144,6 +153,10 @@ int model_is_ordered(model *self, const model_block *block, const model_stream *
  * Otherwise *component is one whose are not. */
 int model_is_covered(model *self, const model_block *block, int *component);
 
+int model_is_asleep(const model *self, int device, int pool);
+/* 1 if the memory of the device's pool is open to the other device. */
+int model_is_open(const model *self, int device, int pool);
+
 /* The operations' effects. Called only after the call has succeeded. */
 void model_did_malloc(model *self, const fuzz_op *op, uintptr_t base, size_t bytes,
                       size_t reserved);
@@ -152,8 +165,9 @@ void model_did_access(model *self, int block, int stream, int is_write);
 void model_did_mark(model *self, const fuzz_op *op); /* USE, USE_STREAM, KEEP */
 void model_did_record(model *self, const fuzz_op *op);
 void model_did_wait(model *self, const fuzz_op *op);
-void model_did_sync(model *self, const fuzz_op *op);         /* SYNC_*, QUERY that said yes */
-int model_did_create_stream(model *self, const fuzz_op *op); /* -1: not possible after all */
+void model_did_sync(model *self, const fuzz_op *op);          /* SYNC_*, QUERY that said yes */
+void model_did_change_access(model *self, const fuzz_op *op); /* ACCESS, ACCESS_ALL */
+int model_did_create_stream(model *self, const fuzz_op *op);  /* -1: not possible after all */
 void model_did_destroy_stream(model *self, const fuzz_op *op);
 
 /* The slot of a live block that shares bytes with the range; -1 for none. */

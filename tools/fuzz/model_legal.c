@@ -23,11 +23,6 @@ static int is_inside(const model *self, const model_block *block)
     return block->graph != 0 && block->graph == self->capturing;
 }
 
-static int pool_is_asleep(const model *self, int pool, int device)
-{
-    return pool == 0 ? self->default_asleep[device] : self->pools[pool].is_asleep;
-}
-
 /* ---- allocating and freeing ----------------------------------------------------------------- */
 
 static const char *malloc_allows(const model *self, const fuzz_op *op)
@@ -53,8 +48,8 @@ static const char *malloc_allows(const model *self, const fuzz_op *op)
     return NULL;
 }
 
-/* 1 if tnr_free_sync waits for every use of the block: it knows the streams that Tenure has seen,
- * and those that obey the legacy stream. */
+/* 1 if tnr_free_sync waits for every use of the block: it knows the streams of the block's device
+ * that Tenure has seen, and those that obey the legacy stream. */
 static int sync_covers(const model *self, const model_block *block)
 {
     uint32_t known = self->ended_known;
@@ -66,7 +61,8 @@ static int sync_covers(const model *self, const model_block *block)
     }
     order_clock home = order_now(&self->order, block->home);
     for (int i = 0; i < ORDER_COMPONENTS; i++)
-        if (block->open.at[i] > home.at[i] && (known >> i & 1) == 0)
+        if (block->open.at[i] > home.at[i] &&
+            ((known >> i & 1) == 0 || self->order.device[i] != block->device))
             return 0;
     return 1;
 }
@@ -111,15 +107,31 @@ static const char *free_allows(model *self, const fuzz_op *op)
 
 /* ---- touching ------------------------------------------------------------------------------- */
 
+/* A stream of the other device. */
+static const char *peer_allows(const model *self, const model_block *block,
+                               const model_stream *stream)
+{
+    if (stream->graph != 0)
+        return "a capture on the other device";
+    return model_is_open(self, block->device, block->pool)
+               ? NULL
+               : "its pool is closed to the stream's device";
+}
+
 static const char *access_allows(model *self, const fuzz_op *op, int slot, int is_write)
 {
     const model_block *block = &self->blocks[slot];
     const model_stream *stream = stream_of(self, op);
     if (block->base == 0 || block->bytes == 0)
         return "no such block";
-    if (!stream->is_there || stream_device(self, op) != block->device)
-        return "no such stream on the device";
-    if (pool_is_asleep(self, block->pool, block->device))
+    if (!stream->is_there)
+        return "no such stream";
+    if (stream_device(self, op) != block->device) {
+        const char *why = peer_allows(self, block, stream);
+        if (why != NULL)
+            return why;
+    }
+    if (model_is_asleep(self, block->device, block->pool))
         return "its pool is asleep";
     if (stream->graph != 0)
         return graph_is_ordered(self, slot, op->stream, is_write) ? NULL : "not ordered";
@@ -224,10 +236,10 @@ static const char *stream_allows(model *self, const fuzz_op *op)
     if (!stream->is_there || self->capturing)
         return "no such stream, or a capture is under way";
     int component = stream->component;
-    if (stream->is_known)
-        return NULL; /* tnr_free_sync still waits for what was not recorded */
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
+        if (stream->is_known && block->device == self->order.device[component])
+            continue; /* tnr_free_sync still waits for what was not recorded */
         if (block->open.at[component] > self->order.host.at[component] &&
             (block->marked >> component & 1) == 0)
             return "a use on it is not recorded";
@@ -237,12 +249,40 @@ static const char *stream_allows(model *self, const fuzz_op *op)
 
 /* ---- pools, growable blocks, devices -------------------------------------------------------- */
 
+/* 1 if the other device may still be at work on live blocks of the pool. A sleep waits for its own
+ * device only. */
+static int peer_is_busy(const model *self, int pool, int device)
+{
+    for (int i = 0; i < self->live_count; i++) {
+        const model_block *block = &self->blocks[self->live[i]];
+        if (block->pool == pool && block->device == device &&
+            !order_covers(&self->order.host, &block->peers))
+            return 1;
+    }
+    return 0;
+}
+
+static const char *change_allows(const model *self, const fuzz_op *op)
+{
+    const model_pool *pool = &self->pools[op->pool];
+    if (op->device >= self->devices || self->devices < 2)
+        return "no such device, or no peer";
+    if (op->n == 0 && self->capturing)
+        return "closing waits, and a capture is under way";
+    return op->kind == FUZZ_ACCESS && op->pool > 0 &&
+                   !(pool->is_there && pool->device == op->device)
+               ? "no such pool on the device"
+               : NULL;
+}
+
 static const char *pool_allows(const model *self, const fuzz_op *op)
 {
     const model_pool *pool = &self->pools[op->pool];
     if (op->kind == FUZZ_SLEEP || op->kind == FUZZ_WAKE) {
         if (self->capturing)
             return "a capture is under way";
+        if (op->kind == FUZZ_SLEEP && peer_is_busy(self, op->pool, op->device))
+            return "the other device may be at work on it";
         return op->pool == 0 ? op->device < self->devices ? NULL : "no such device"
                : pool->is_there && pool->device == op->device ? NULL
                                                               : "no such pool on the device";
@@ -338,6 +378,9 @@ static const char *rest_allows(model *self, const fuzz_op *op)
     case FUZZ_SLEEP:
     case FUZZ_WAKE:
         return pool_allows(self, op);
+    case FUZZ_ACCESS:
+    case FUZZ_ACCESS_ALL:
+        return change_allows(self, op);
     case FUZZ_COMMIT:
     case FUZZ_FREE_WRONG:
     case FUZZ_LOOK:

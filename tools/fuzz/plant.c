@@ -5,7 +5,7 @@
  * same size are allocated and written until one of them must have got it.
  *
  * Each is drawn between two otherwise unrelated non-blocking streams, so that nothing but the step
- * in question could order them.
+ * in question could order them. In the last ones they are of two devices.
  */
 #include <string.h>
 
@@ -24,10 +24,12 @@ const char *const fuzz_planted_names[] = {
     "free on the wrong stream",
     "kept until too early an event",
     "stream's end not told",
+    "peer's use not waited for",
+    "peer's access of what is closed",
 };
 const int fuzz_planted_count = sizeof(fuzz_planted_names) / sizeof(fuzz_planted_names[0]);
 
-enum { NEW_OWNERS = 8 };
+enum { NEW_OWNERS = 8, PLANTED_PEERS = 11 }; /* from there on: two devices are needed */
 
 /* Where the error is planted. */
 typedef struct site {
@@ -90,6 +92,19 @@ static void steps_free_wrong(const site *s, uint64_t offset)
     step(s, FUZZ_MALLOC, s->block, s->own, 0);
     draw_push(s->draw,
               (fuzz_op){.kind = FUZZ_FREE_WRONG, .is_illegal = 1, .block = s->block, .n = offset});
+}
+
+/* Uses by a stream of device 1. */
+static void steps_push_peers(const site *s, int kind)
+{
+    int is_open = kind == PLANTED_PEERS;
+    draw_push(s->draw, (fuzz_op){.kind = FUZZ_ACCESS, .n = (uint64_t)is_open});
+    steps_begin(s);
+    step(s, FUZZ_READ, s->block, s->user, !is_open);
+    if (is_open) {
+        step(s, FUZZ_FREE, s->block, 0, 1);
+        steps_reuse(s, s->own);
+    }
 }
 
 static void steps_push(site *s, int kind)
@@ -180,12 +195,31 @@ static int site_streams(site *s, model *m)
     return found >= 3 && s->stream_new != 0;
 }
 
+/* One of each device. */
+static int site_peers(site *s, const model *m)
+{
+    uint8_t *slots[FUZZ_DEVICES] = {&s->own, &s->user};
+    for (uint8_t i = 2; i < FUZZ_STREAMS; i++) {
+        const model_stream *stream = &m->streams[i];
+        if (stream->is_there && !m->order.is_blocking[stream->component])
+            *slots[m->order.device[stream->component]] = i;
+    }
+    return s->own != 0 && s->user != 0;
+}
+
+int draw_planted_devices(int kind)
+{
+    return kind >= PLANTED_PEERS ? 2 : 1;
+}
+
 int draw_plant(fuzz_draw *draw, model *m)
 {
     if (draw->is_gated)
         return gate_plant(draw, m);
     site s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
-    if (m->capturing || m->default_asleep[0] || !site_streams(&s, m))
+    int is_peers = draw->illegal_kind >= PLANTED_PEERS;
+    int is_site = is_peers ? site_peers(&s, m) : site_streams(&s, m);
+    if (m->capturing || m->default_asleep[0] || !is_site)
         return 0;
     uint8_t slots[1 + NEW_OWNERS];
     if (!draw_blocks_free(m, slots, 1 + NEW_OWNERS))
@@ -193,6 +227,9 @@ int draw_plant(fuzz_draw *draw, model *m)
     s.block = slots[0];
     memcpy(s.owners, slots + 1, NEW_OWNERS);
     s.bytes = 512 * (1 + random_below(&draw->random, 64));
-    steps_push(&s, draw->illegal_kind);
+    if (is_peers)
+        steps_push_peers(&s, draw->illegal_kind);
+    else
+        steps_push(&s, draw->illegal_kind);
     return 1;
 }

@@ -18,13 +18,28 @@ static const char *const templates[FUZZ_KINDS] = {
 
 /* What the library calls and a program can bear to see fail. */
 const char *const fuzz_entries[] = {
-    "cuMemCreate",         "cuMemRelease",      "cuMemMap",         "cuMemUnmap",
-    "cuMemSetAccess",      "cuEventRecord",     "cuEventQuery",     "cuEventCreate",
-    "cuEventSynchronize",  "cuStreamWaitEvent", "cuCtxPushCurrent", "cuMemHostAlloc",
-    "cuStreamSynchronize", "cuMemcpyDtoHAsync", "cuCtxSynchronize", "cuStreamCreate",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemSetAccess",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventCreate",
+    "cuEventSynchronize",
+    "cuStreamWaitEvent",
+    "cuCtxPushCurrent",
+    "cuMemHostAlloc",
+    "cuStreamSynchronize",
+    "cuMemcpyDtoHAsync",
+    "cuCtxSynchronize",
+    "cuStreamCreate",
     "cuMemAddressReserve",
+    "cuDeviceCanAccessPeer",
+    "cuDevicePrimaryCtxGetState",
 };
 const size_t fuzz_entries_count = sizeof(fuzz_entries) / sizeof(fuzz_entries[0]);
+const size_t fuzz_entries_peers = 2;
 
 /* Settings that may change at any time. The first ones are the policies of lifetimes. */
 const char *const fuzz_settings[] = {

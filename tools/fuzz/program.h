@@ -71,6 +71,8 @@ enum {
     X(SLEEP, "sleep %p device %d content %n")                                                      \
     X(WAKE, "wake %p device %d")                                                                   \
     X(CONTENT, "content %b keep %n")                                                               \
+    X(ACCESS, "access %p device %d open %n")                                                       \
+    X(ACCESS_ALL, "access-all %d open %n")                                                         \
     X(CAPTURE_BEGIN, "capture-begin %g on %s from %p mode %n")                                     \
     X(REDIRECT, "redirect %s to %o how %n")                                                        \
     X(CAPTURE_END, "capture-end %g")                                                               \
@@ -120,9 +122,10 @@ typedef struct fuzz_program {
     size_t room;
 } fuzz_program;
 
-/* Entry points that faults are drawn from, and settings that CONFIGURE draws from. */
+/* Entry points that faults are drawn from, and settings that CONFIGURE draws from. The last few
+ * entry points are called only where there are two devices. */
 extern const char *const fuzz_entries[];
-extern const size_t fuzz_entries_count;
+extern const size_t fuzz_entries_count, fuzz_entries_peers;
 extern const char *const fuzz_settings[];
 extern const size_t fuzz_settings_count;
 

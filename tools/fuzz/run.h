@@ -50,6 +50,7 @@ typedef struct fuzz_result {
     uint64_t refused[FUZZ_KINDS]; /* of these, those that were refused as the model allows */
     uint64_t served[TNR_SERVED_COUNT], reused[TNR_REUSE_COUNT];
     uint64_t checks, faults_hit, launches_refused, failed_allocations;
+    uint64_t by_peers; /* accesses of a block by a stream of the other device */
     uint64_t policies; /* bits of fuzz_settings that were in force */
     uint64_t hash;     /* of every address and status, for determinism */
     uint64_t ns;

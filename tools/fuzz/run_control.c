@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 
+#include "verdict.h"
+
 /* ---- pools ---------------------------------------------------------------------------------- */
 
 static int run_pool_create(fuzz_run *run, const fuzz_op *op)
@@ -24,6 +26,7 @@ static int run_pool_create(fuzz_run *run, const fuzz_op *op)
     memset(pool, 0, sizeof(*pool));
     pool->is_there = 1;
     pool->is_graph = op->kind == FUZZ_POOL_GRAPHS;
+    pool->is_open = run->model.device_open[op->device];
     pool->device = op->device;
     pool->limit = (size_t)op->n;
     return 1;
@@ -95,6 +98,39 @@ static int run_sleep(fuzz_run *run, const fuzz_op *op)
         contents_slept(run, op);
     *asleep = op->kind == FUZZ_SLEEP;
     return 1;
+}
+
+/* ---- access --------------------------------------------------------------------------------- */
+
+static tnr_status access_set(const fuzz_run *run, const fuzz_op *op)
+{
+    tnr_access access = op->n != 0 ? TNR_ACCESS_READWRITE : TNR_ACCESS_NONE;
+    if (op->kind == FUZZ_ACCESS_ALL)
+        return tnr_device_access_set(op->device, 1 - op->device, access);
+    return tnr_pool_access_set(run->pools[op->pool], op->device, 1 - op->device, access);
+}
+
+/* A call that met one failure has left the pool as it was, which the next check sees. If there were
+ * several the way back may have failed too, and of all pools some may have changed: so it is called
+ * once more, without failures. */
+static int run_access_change(fuzz_run *run, const fuzz_op *op)
+{
+    const char *call = fuzz_kind_verb((fuzz_kind)op->kind);
+    tnr_status status = access_set(run, op);
+    if (status == TNR_ERR_NO_PEER_ACCESS && run->device->is_gated)
+        return 0; /* this machine's devices have no way to each other */
+    int took_place = run_succeeded(run, status, call);
+    int is_whole = op->kind == FUZZ_ACCESS && run->device->fail_hits() == run->hits + 1;
+    if (!took_place && !is_whole && !run->is_over) {
+        run->device->fail_clear();
+        run->model.has_faults = 0;
+        run->hits = run->device->fail_hits();
+        took_place = run_succeeded(run, access_set(run, op), call);
+    }
+    if (took_place)
+        model_did_change_access(&run->model, op);
+    verdict_peers(run);
+    return took_place;
 }
 
 /* ---- settings and sight --------------------------------------------------------------------- */
@@ -181,6 +217,9 @@ int run_control(fuzz_run *run, const fuzz_op *op)
             return 0;
         run->model.blocks[op->block].content = (uint8_t)(op->n % 3);
         return 1;
+    case FUZZ_ACCESS:
+    case FUZZ_ACCESS_ALL:
+        return run_access_change(run, op);
     case FUZZ_FAULT:
         return run_fault(run, op);
     default: /* FAULTS_OFF */

@@ -231,6 +231,7 @@ int run_memory(fuzz_run *run, const fuzz_op *op)
 
 /* Blocks whose contents are checked. */
 enum { VISITED_ONE_IN = 4 };
+enum { DRIVER_COPY_MOST = 64 << 10 };
 
 void run_graph_tags_forget(fuzz_run *run, int slot)
 {
@@ -298,14 +299,54 @@ static void planted_watch(fuzz_run *run, const model_block *block, const model_s
     run->freed_again |= !order_covers(&now, &run->freed_uses);
 }
 
+/* The device that the access is made by: the stream's. A planted error may have none. */
+static int access_device(const fuzz_run *run, const fuzz_op *op)
+{
+    if (run->model.streams[op->stream].is_there)
+        return run_device_of(run, op->stream);
+    return run->last[op->block].device;
+}
+
+/* Between devices the driver copies, as far as both blocks go: what is then in them is not known.
+ * Large ones are left to the kernel. */
+static int is_driver_copy(const fuzz_run *run, const fuzz_op *op, int device)
+{
+    const model_block *from = &run->model.blocks[op->block], *to = &run->model.blocks[op->other];
+    return op->kind == FUZZ_COPY && from->base != 0 && to->base != 0 &&
+           (from->device != device || to->device != device) && from->bytes <= DRIVER_COPY_MOST;
+}
+
+static CUresult driver_copy(fuzz_run *run, const fuzz_op *op, CUstream stream)
+{
+    const model_block *from = &run->model.blocks[op->block];
+    model_block *to = &run->model.blocks[op->other];
+    to->is_tagged = 0;
+    return run->device->copy(to->base, from->base,
+                             from->bytes < to->bytes ? from->bytes : to->bytes, stream);
+}
+
+/* The work itself. */
+static CUresult access_run(fuzz_run *run, const fuzz_op *op, int device)
+{
+    const model_block *block = &run->model.blocks[op->block];
+    fuzz_launch launch = {.step = run->step};
+    CUstream stream = run->streams[op->stream];
+    int in_capture = run->model.streams[op->stream].graph != 0;
+    if (op->kind == FUZZ_FILL && block->bytes <= 4096 && block->base != 0)
+        return fill(run, op->block, stream, in_capture);
+    if (is_driver_copy(run, op, device))
+        return driver_copy(run, op, stream);
+    launch.touches[0] =
+        touch_of(run, op->block, in_capture, op->kind == FUZZ_WRITE || op->kind == FUZZ_FILL);
+    if (op->kind == FUZZ_COPY)
+        launch.touches[1] = touch_of(run, op->other, in_capture, 1);
+    return fuzz_device_touch(run->device, device, stream, &launch);
+}
+
 int run_access(fuzz_run *run, const fuzz_op *op)
 {
     model *m = &run->model;
-    fuzz_launch launch = {.step = run->step};
-    CUstream stream = run->streams[op->stream];
-    int in_capture = m->streams[op->stream].graph != 0;
-    int device = run->last[op->block].device;
-    CUresult result;
+    int device = access_device(run, op);
     if (run->is_over)
         return 0;
     int has_owners =
@@ -314,16 +355,7 @@ int run_access(fuzz_run *run, const fuzz_op *op)
         fuzz_device_use(run->device, device);
     if (!has_owners)
         run->device->owner_pause(1);
-    if (op->kind == FUZZ_FILL && m->blocks[op->block].bytes <= 4096 &&
-        m->blocks[op->block].base != 0) {
-        result = fill(run, op->block, stream, in_capture);
-    } else {
-        launch.touches[0] =
-            touch_of(run, op->block, in_capture, op->kind == FUZZ_WRITE || op->kind == FUZZ_FILL);
-        if (op->kind == FUZZ_COPY)
-            launch.touches[1] = touch_of(run, op->other, in_capture, 1);
-        result = fuzz_device_touch(run->device, device, stream, &launch);
-    }
+    CUresult result = access_run(run, op, device);
     if (!has_owners)
         run->device->owner_pause(0);
     if (device != 0)
@@ -333,6 +365,8 @@ int run_access(fuzz_run *run, const fuzz_op *op)
                  (int)result, run->device->violation_last());
         return 0;
     }
+    run->result->by_peers += device != run->last[op->block].device ||
+                             (op->kind == FUZZ_COPY && device != run->last[op->other].device);
     if (m->blocks[op->block].base == 0)
         return 1; /* a planted error: it is nobody's */
     if (op->kind != FUZZ_READ)

@@ -93,11 +93,64 @@ static void statistics_check(fuzz_run *run, int device)
                  bytes->allocated, bytes->freed, bytes->current);
 }
 
+/* ---- peers ---------------------------------------------------------------------------------- */
+
+static void pool_open_check(fuzz_run *run, int device, int pool)
+{
+    tnr_access access = TNR_ACCESS_NONE;
+    tnr_status status = tnr_pool_access_get(&access, run->pools[pool], device, 1 - device);
+    int is_open = model_is_open(&run->model, device, pool);
+    if (status != TNR_OK)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "tnr_pool_access_get: %s", tnr_last_error());
+    else if ((access == TNR_ACCESS_READWRITE) != is_open)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "access of a pool",
+                 "p%d of device %d is said to be %s to the other device", pool, device,
+                 is_open ? "closed" : "open");
+}
+
+/* What the driver lets the other device do at an address of a live block. */
+static void address_open_check(fuzz_run *run, int slot, uintptr_t at)
+{
+    const model_block *block = &run->model.blocks[slot];
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1 - block->device};
+    unsigned long long flags = 0;
+    CUresult result = run->device->access_get(&flags, &location, at);
+    int is_open = model_is_open(&run->model, block->device, block->pool);
+    unsigned long long wanted =
+        is_open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (result != CUDA_SUCCESS || flags != wanted)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "access of a block",
+                 "b%d, %zu bytes at 0x%" PRIxPTR ", is of a pool that is %s to the other device, "
+                 "which has access %llu at 0x%" PRIxPTR " (cuMemGetAccess: %d)",
+                 slot, block->bytes, block->base, is_open ? "open" : "closed", flags, at,
+                 (int)result);
+}
+
+void verdict_peers(fuzz_run *run)
+{
+    enum { MAPPING_LEAST = 2 << 20 };
+    const model *m = &run->model;
+    for (int i = 0; i < m->live_count && m->devices == 2 && !run->is_over; i++) {
+        int slot = m->live[i];
+        const model_block *block = &m->blocks[slot];
+        if (block->bytes == 0 || model_is_asleep(m, block->device, block->pool))
+            continue;
+        uintptr_t end = block->base + block->bytes;
+        for (uintptr_t at = block->base; at < end; at = (at | (MAPPING_LEAST - 1)) + 1)
+            address_open_check(run, slot, at);
+    }
+    for (int p = 0; p < FUZZ_POOLS && m->devices == 2 && !run->is_over; p++)
+        for (int d = 0; d < 2; d++)
+            if (p == 0 || (m->pools[p].is_there && m->pools[p].device == d))
+                pool_open_check(run, d, p);
+}
+
 void verdict_all(fuzz_run *run)
 {
     run->result->checks++;
     for (int d = 0; d < run->model.devices; d++)
         statistics_check(run, d);
+    verdict_peers(run);
     violations_check(run);
     if (run->check_every == 1 || run->result->checks % VALIDATE_EVERY == 0)
         if (tnr_validate(-1) != TNR_OK)

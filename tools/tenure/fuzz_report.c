@@ -217,6 +217,7 @@ void fuzz_report_json(const fuzz_report *report)
     json_unsigned(&json, "checks", totals->checks);
     json_unsigned(&json, "faults_hit", totals->faults_hit);
     json_unsigned(&json, "allocations_refused", totals->failed_allocations);
+    json_unsigned(&json, "accesses_by_peers", totals->by_peers);
     json_real(&json, "elapsed_s", (double)totals->elapsed_ns / 1e9, 3);
     if (report->facts != NULL)
         fuzz_report_gates_json(&json, report);
