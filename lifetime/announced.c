@@ -121,21 +121,9 @@ tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
     return status;
 }
 
-tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
-                               tnri_event **mark, uint64_t *number)
+tnr_status tnri_proxy_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
+                           tnri_event **mark, uint64_t *number)
 {
-    tnri_announcement of;
-    if (!tnri_announced_get(event, UINT64_MAX, &of))
-        return tnri_error(TNR_ERR_INVALID_EVENT,
-                          "event %p was never announced as recorded. Call tnr_event_recorded after "
-                          "cuEventRecord.",
-                          (void *)event);
-    tnri_device *recorded_on = of.stream->device;
-    tnri_announcement_drop(&of);
-    if (recorded_on != device)
-        return tnri_error(TNR_ERR_INVALID_EVENT,
-                          "event %p was recorded on device %d, the block is on device %d.",
-                          (void *)event, recorded_on->index, device->index);
     tnr_status status = tnri_proxy_stream(device, proxy);
     if (status != TNR_OK)
         return status;
@@ -154,6 +142,19 @@ tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream
         status = tnri_stream_mark(*proxy, mark, number);
     tnri_device_leave(&visit);
     return status;
+}
+
+tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
+                               tnri_event **mark, uint64_t *number)
+{
+    tnri_announcement of;
+    if (!tnri_announced_get(event, UINT64_MAX, &of))
+        return tnri_error(TNR_ERR_INVALID_EVENT,
+                          "event %p was never announced as recorded. Call tnr_event_recorded after "
+                          "cuEventRecord.",
+                          (void *)event);
+    tnri_announcement_drop(&of);
+    return tnri_proxy_mark(device, event, proxy, mark, number);
 }
 
 static int announcement_is_of(const tnri_link *link, void *device)

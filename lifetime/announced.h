@@ -31,9 +31,14 @@ int tnri_announced_put(tnr_event event, tnri_stream *stream, uint64_t number, ui
 /* Forgets the event's announcement, if there is one. */
 void tnri_announced_remove(tnr_event event);
 
-/* A mark that is over when the announced event, as it is recorded now, is: on the device's proxy
- * stream, which is made to wait for the event. The caller holds one reference to *mark. Errors:
- * TNR_ERR_INVALID_EVENT, those of tnri_stream_mark. */
+/* A mark that is over when an event, as it is recorded now on whichever device, is: on the device's
+ * proxy stream, which is made to wait for it. So it waits for all that the proxy was made to wait
+ * for before, too. The caller holds one reference to *mark. Errors: TNR_ERR_INVALID_EVENT, those of
+ * tnri_stream_mark. */
+tnr_status tnri_proxy_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
+                           tnri_event **mark, uint64_t *number);
+
+/* The same for an event that must have been announced. */
 tnr_status tnri_announced_mark(tnri_device *device, tnr_event event, tnri_stream **proxy,
                                tnri_event **mark, uint64_t *number);
 

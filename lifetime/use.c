@@ -13,6 +13,7 @@
 #include "free.h"
 #include "library/library.h"
 #include "register.h"
+#include "stream/facts.h"
 #include "uses.h"
 
 /* ---- finding the block ---------------------------------------------------------------------- */
@@ -151,11 +152,35 @@ static TNRI_SELDOM tnr_status record_use_slowly(tnri_arena *arena, const void *p
     return status == TNR_OK ? use_enter(arena, ptr, stream, number, event) : status;
 }
 
+/* A use by a stream of another device, which the block's device refused just now: its proxy waits
+ * for the end of it. Lists of uses know of one device only. */
+static TNRI_SELDOM tnr_status record_use_of_peer(tnri_arena *arena, const void *ptr,
+                                                 tnr_stream handle)
+{
+    tnri_device *peer = tnr_last_driver_result() == CUDA_SUCCESS ? tnri_facts_device(handle) : NULL;
+    if (peer == NULL)
+        return TNR_ERR_INVALID_STREAM; /* with the sentence of the refusal */
+    tnri_stream *stream, *proxy = NULL;
+    tnri_event *end, *mark = NULL;
+    uint64_t number;
+    tnri_lifetime_register();
+    tnr_status status = tnri_stream_find(peer, handle, &stream);
+    if (status == TNR_OK)
+        status = tnri_stream_mark(stream, &end, &number);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_proxy_mark(arena->device, end->handle, &proxy, &mark, &number);
+    tnri_stream_recycle(stream, end);
+    return status == TNR_OK ? use_enter(arena, ptr, proxy, number, mark) : status;
+}
+
 tnr_status tnr_record_use(const void *ptr, tnr_stream handle)
 {
     tnri_arena *arena;
     tnri_stream *stream;
     tnr_status status = use_begin(ptr, handle, 0, &arena, &stream);
+    if (tnri_unlikely(status == TNR_ERR_INVALID_STREAM))
+        return record_use_of_peer(arena, ptr, handle);
     if (status != TNR_OK || stream == NULL)
         return status;
     tnri_event *event;

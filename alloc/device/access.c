@@ -59,9 +59,8 @@ tnr_status tnri_pages_access(const tnri_device *device, const tnri_access *acces
     size_t count = 0;
     wanted[count++] = access_of(device->index, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     uint64_t peers = atomic_load(&access->peers);
-    for (int i = 0; peers >> i != 0; i++)
-        if ((peers >> i & 1) != 0)
-            wanted[count++] = access_of(i, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    for (; peers != 0; peers &= peers - 1)
+        wanted[count++] = access_of(__builtin_ctzll(peers), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUresult result = pages_set(device, page, pages, wanted, count);
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemSetAccess", "giving the device access to a chunk");
@@ -76,6 +75,38 @@ tnr_status tnri_pages_access_peer(const tnri_device *device, size_t page, size_t
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemSetAccess", "changing what a peer reaches");
     return TNR_OK;
+}
+
+tnr_status tnri_peer_finish(int peer, const char *why)
+{
+    CUdevice handle = tnri_device_at(peer)->capabilities.handle;
+    CUcontext context, popped;
+    unsigned flags;
+    int is_active = 0;
+    CUresult result = tnri_drive(cuDevicePrimaryCtxGetState, (handle, &flags, &is_active));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDevicePrimaryCtxGetState", why);
+    if (!is_active)
+        return TNR_OK; /* no work, then */
+    result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuDevicePrimaryCtxRetain", why);
+    result = tnri_drive(cuCtxPushCurrent, (context));
+    if (result == CUDA_SUCCESS) {
+        result = tnri_drive(cuCtxSynchronize, ());
+        (void)tnri_drive(cuCtxPopCurrent, (&popped));
+    }
+    (void)tnri_drive(cuDevicePrimaryCtxRelease, (handle));
+    return result == CUDA_SUCCESS ? TNR_OK : tnri_driver_error(result, "cuCtxSynchronize", why);
+}
+
+tnr_status tnri_peers_finish(const tnri_access *access, const char *why)
+{
+    uint64_t reached = atomic_load(&access->peers);
+    tnr_status status = TNR_OK;
+    for (; reached != 0 && status == TNR_OK; reached &= reached - 1)
+        status = tnri_peer_finish(__builtin_ctzll(reached), why);
+    return status;
 }
 
 tnr_status tnri_peer_check(const tnri_device *device, int peer)

@@ -50,6 +50,12 @@ tnr_status tnri_pages_access(const struct tnri_device *device, const tnri_access
 tnr_status tnri_pages_access_peer(const struct tnri_device *device, size_t page, size_t pages,
                                   int peer, tnr_access wanted);
 
+/* Waits for what has been given to a device, which may use the memory of others; `why` says what
+ * for. Does nothing for one without a primary context. No capture may be under way. */
+tnr_status tnri_peer_finish(int peer, const char *why);
+/* The same for all that reach the memory of a pool. */
+tnr_status tnri_peers_finish(const tnri_access *access, const char *why);
+
 /* Whether the device `peer` can reach memory of the device: TNR_OK, or the error that says why
  * not. */
 tnr_status tnri_peer_check(const struct tnri_device *device, int peer);

@@ -9,7 +9,7 @@
 #include "pool/peers.h"
 #include "pool/pool.h"
 
-/* Waits for what has been given to a peer, which may use the memory that is being closed. */
+/* Waits for the work of a peer that may use the memory that is being closed. */
 static tnr_status peer_finish(int peer)
 {
     if (tnri_capturing())
@@ -17,27 +17,7 @@ static tnr_status peer_finish(int peer)
                           "closing memory to device %d waits for its work, which a capture under "
                           "way forbids. End the capture first.",
                           peer);
-    CUdevice handle = tnri_device_at(peer)->capabilities.handle;
-    CUcontext context, popped;
-    unsigned flags;
-    int is_active = 0;
-    CUresult result = tnri_drive(cuDevicePrimaryCtxGetState, (handle, &flags, &is_active));
-    if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDevicePrimaryCtxGetState", "waiting for a peer");
-    if (!is_active)
-        return TNR_OK; /* no work, then */
-    result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, handle));
-    if (result != CUDA_SUCCESS)
-        return tnri_driver_error(result, "cuDevicePrimaryCtxRetain", "waiting for a peer");
-    result = tnri_drive(cuCtxPushCurrent, (context));
-    if (result == CUDA_SUCCESS) {
-        result = tnri_drive(cuCtxSynchronize, ());
-        (void)tnri_drive(cuCtxPopCurrent, (&popped));
-    }
-    (void)tnri_drive(cuDevicePrimaryCtxRelease, (handle));
-    return result == CUDA_SUCCESS
-               ? TNR_OK
-               : tnri_driver_error(result, "cuCtxSynchronize", "waiting for the work of a peer");
+    return tnri_peer_finish(peer, "closing memory to a peer");
 }
 
 static tnr_status change_check(const tnri_device *device, int peer, tnr_access access)

@@ -55,6 +55,17 @@ tnr_status tnri_facts_ask(tnri_facts *of, const tnri_device *device, tnr_stream 
                       (void *)handle, device->index);
 }
 
+tnri_device *tnri_facts_device(tnr_stream handle)
+{
+    CUcontext context = NULL;
+    if (tnri_drive(cuStreamGetCtx, (handle, &context)) != CUDA_SUCCESS)
+        return NULL;
+    for (int i = 0; i < tnri_devices_count(); i++)
+        if (atomic_load(&tnri_device_at(i)->in_use) && tnri_device_at(i)->context == context)
+            return tnri_device_at(i);
+    return NULL;
+}
+
 void tnri_facts_enter(tnri_stream *stream, const tnri_facts *of)
 {
     tnri_lock_take(&stream->lock);

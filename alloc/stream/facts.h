@@ -18,6 +18,10 @@ typedef struct tnri_facts {
  * context. */
 tnr_status tnri_facts_ask(tnri_facts *of, const tnri_device *device, tnr_stream handle);
 
+/* The device in use whose primary context the driver says a stream is of; null: none, or the driver
+ * refuses. Not a default stream. */
+tnri_device *tnri_facts_device(tnr_stream handle);
+
 /* Enters what a stream that was met in a capture says of itself. No lock of a stream is held. */
 void tnri_facts_enter(tnri_stream *stream, const tnri_facts *of);
 

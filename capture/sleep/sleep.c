@@ -184,6 +184,10 @@ static tnr_status set_drain(const pool_set *set)
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuCtxSynchronize", "waiting for the device's work");
     for (size_t i = 0; i < set->count; i++) {
+        tnr_status finished =
+            tnri_peers_finish(&set->pools[i]->account.access, "waiting for a peer before a sleep");
+        if (finished != TNR_OK)
+            return finished;
         (void)tnri_collect_pool(set->pools[i], SIZE_MAX, TNRI_COLLECT_WAIT);
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(set->pools[i], arena)) != NULL;) {
             size_t released = 0;

@@ -294,12 +294,16 @@ static void draw_keep(fuzz_draw *draw, int slot, int stream)
     draw_push(draw, keep);
 }
 
-/* A peer's use cannot be marked: the block's stream waits for it, or the host does. */
-static void draw_cover_peer(fuzz_draw *draw, const model *m, int user, int home)
+/* A peer's use is marked where it ends, or the block's stream waits for it, or the host does. */
+static void draw_cover_peer(fuzz_draw *draw, const model *m, int slot, int user, int home)
 {
     fuzz_op op = op_of(FUZZ_SYNC_STREAM, 0, user);
     op.n = (uint64_t)percent(draw, draw->told_percent);
-    if (home >= 0 && below(draw, 8) > 0)
+    if (user >= 2 && !m->capturing && below(draw, 2) == 0)
+        draw_push(draw, op_of(FUZZ_USE, slot, user));
+    else if (user >= 2 && !m->capturing && below(draw, 4) == 0)
+        draw_keep(draw, slot, user);
+    else if (home >= 0 && below(draw, 8) > 0)
         draw_wait(draw, m, user, home);
     else
         draw_push(draw, op);
@@ -323,7 +327,7 @@ static int draw_cover(fuzz_draw *draw, model *m, int slot)
         if (user < 0 || marks++ > 8)
             return 0;
         if (m->order.device[i] != block->device) {
-            draw_cover_peer(draw, m, user, home_slot);
+            draw_cover_peer(draw, m, slot, user, home_slot);
             continue;
         }
         fuzz_op op = op_of(below(draw, 3) == 0 ? FUZZ_USE_STREAM : FUZZ_USE, slot, user);

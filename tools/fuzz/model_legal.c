@@ -158,12 +158,16 @@ static const char *mark_allows(model *self, const fuzz_op *op)
             return "a capture is under way";
         if (!event->is_recorded || !event->is_told || event->graph != 0)
             return "Tenure knows no such event";
-        return event->device == block->device ? NULL : "the event is of another device";
+        return NULL;
     }
     if (op->n >= block->bytes)
         return "beyond the block";
-    if (!stream->is_there || stream_device(self, op) != block->device)
-        return "no such stream on the device";
+    if (!stream->is_there)
+        return "no such stream";
+    if (stream_device(self, op) != block->device)
+        return op->kind == FUZZ_USE && op->stream >= 2 && !self->capturing
+                   ? NULL
+                   : "no such stream on the device";
     if ((stream->graph != 0) != in_capture)
         return "inside and outside of a capture";
     return NULL;

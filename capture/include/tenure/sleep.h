@@ -74,8 +74,8 @@ typedef struct tnr_sleep_options {
 /* ---- sleeping ------------------------------------------------------------------------------ */
 
 /* Puts a pool to sleep (null: the default pool of `device`, which otherwise must be the pool's).
- * Waits for all work of the device, copies what is to be kept, and gives the pool's memory back
- * while later parts are still being copied.
+ * Waits for all work of the device and of those that reach the pool, copies what is to be kept, and
+ * gives the pool's memory back while later parts are still being copied.
  * An explicit TNR_CONTENT_DISCARD discards a graph pool's free memory too: only for graphs that are
  * not replayed again, or write all that they read. A pool that sleeps already is left as it is, and
  * that is success. `options` may be null. Calls the driver and the callbacks.

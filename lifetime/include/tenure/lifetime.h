@@ -55,14 +55,17 @@ typedef struct CUevent_st *tnr_event;
 
 /* The use of the block that contains `ptr` by `stream` ends here: work enqueued on `stream` so far
  * may use it, later work does not. Records one event, now. Does nothing if `stream` is the block's
- * own. `ptr` may point anywhere into the block. Calls the driver once.
+ * own. `ptr` may point anywhere into the block. Calls the driver once. `stream` may be one of a
+ * peer, another device that Tenure has allocated on; the block then waits for earlier such uses on
+ * its device too (since 0.2.0; see tnr_pool_access_set).
  * Errors, each leaving the block as it was: TNR_ERR_INVALID_ARGUMENT (null),
- * TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_INVALID_STREAM (destroyed, or of another
- * device), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_INVALID_STREAM (destroyed, or of
+ * another context), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream);
 
 /* The use of the block by `stream` ends no later than the block's free: the event is recorded then.
- * PyTorch's record_stream. Does nothing if `stream` is the block's own. Usually makes no driver
+ * PyTorch's record_stream. Does nothing if `stream` is the block's own. Not for streams of a peer
+ * (TNR_ERR_INVALID_STREAM): use tnr_record_use where its use ends. Usually makes no driver
  * call. The block's free then calls the driver once for each such stream, and returns
  * TNR_ERR_DRIVER or TNR_ERR_HOST_MEMORY, with the block still live, if it cannot.
  * Errors: as tnr_record_use. Since 0.1.0. */
@@ -70,8 +73,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_record_stream(const void *ptr, tnr_stream s
 
 /* The block is in use until `event`, as it is recorded now, has completed; recording it again later
  * does not matter, and it may be destroyed at any time. The event must have been announced by
- * tnr_event_recorded. Errors: as tnr_record_use, and TNR_ERR_INVALID_EVENT (never announced, or
- * recorded on another device). Since 0.1.0. */
+ * tnr_event_recorded, on any device. Errors: as tnr_record_use, and TNR_ERR_INVALID_EVENT (never
+ * announced). Since 0.1.0; events of peers since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_keep_until(const void *ptr, tnr_event event);
 
 /* ---- frees --------------------------------------------------------------------------------- */
