@@ -55,17 +55,18 @@
 #include "base/assert.h"
 
 typedef enum tnri_lock_rank {
-    TNRI_RANK_LIBRARY = 1, /* start, shutdown, configuration */
+    TNRI_RANK_LIBRARY = 1, /* start, shutdown, settings, putting devices into use */
     TNRI_RANK_DEVICE,      /* a device's list of pools; the table of handles; the list of routes */
     TNRI_RANK_POOL,        /* a pool's table of arenas */
     TNRI_RANK_STREAMS,     /* the registry of streams */
-    TNRI_RANK_STREAM,      /* a stream's marks, clock and pending uses */
-    TNRI_RANK_RETIRED,     /* an arena's list of retired blocks */
+    TNRI_RANK_STREAM,      /* a stream's marks, clock and pending uses, and what the driver says of
+                            * it */
+    TNRI_RANK_RETIRED,     /* an arena's list of retired blocks; the batches of tnr_free_sync */
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
     TNRI_RANK_SPACE,       /* a device's address ranges */
-    TNRI_RANK_EVENTS,      /* a device's spare events and stale mappings */
-    TNRI_RANK_HISTORY,     /* the ring's pages, and the tables of texts, slots and stacks */
-    TNRI_RANK_HOST,        /* metadata slabs: a leaf */
+    TNRI_RANK_EVENTS,      /* a device's spare events */
+    TNRI_RANK_HISTORY,     /* the ring's pages, and the tables of texts, origins and stacks */
+    TNRI_RANK_HOST,        /* leaves: metadata, the user's callback */
     TNRI_RANK_COUNT
 } tnri_lock_rank;
 

@@ -22,18 +22,7 @@
  *      |            |                                        |
  *      +-- uncut ---+                 undo: FREE and HOLE <--+
  *
- *   FREE     mapped, in the index; two FREE records are never neighbours
- *   LIVE     handed out
- *   RETIRED  freed, with uses on other streams that are not known to be over; the layer above
- *            owns it until it calls tnri_arena_unretire
- *   BINNED   freed, kept by exact size, not merged
- *   HOLE     addresses without memory, page by page; two HOLE records are never neighbours
- *   STALE    the old mapping of chunks that moved away or are to be released; unusable until it
- *            is unmapped, which needs proof that the work using it has ended
- *   PENDING  being given memory outside the lock by the thread that planned it; or on its way to
- *            another world, with its memory
- *   LENT     addresses that another world of the pool has now, with the memory that is mapped
- *            there; two LENT records are never neighbours. See ladder/lend.h
+ * What each state is stands at its enumerator; docs/hacking.md has a table that is made of those.
  *
  * Records are host memory of the arena that are never returned while it lives, so a pointer to one
  * that the block map still holds may always be looked at. All fields are protected by the
@@ -48,15 +37,22 @@
 #include <tenure/alloc.h>
 
 typedef enum tnri_state {
-    TNRI_UNUSED = 0, /* a spare record */
-    TNRI_FREE,
-    TNRI_LIVE,
-    TNRI_BINNED,
-    TNRI_RETIRED,
-    TNRI_HOLE,
-    TNRI_STALE,
-    TNRI_PENDING,
-    TNRI_LENT,
+    TNRI_UNUSED = 0, /* a spare record. Becomes: any (it is entered) */
+    TNRI_FREE,    /* mapped, in the index; never beside another FREE. Becomes: LIVE (carve), STALE
+                   * (cut), PENDING (claim, offer) */
+    TNRI_LIVE,    /* handed out. Becomes: BINNED or FREE (free), RETIRED (retire) */
+    TNRI_BINNED,  /* freed, kept by exact size, not merged. Becomes: LIVE (bin hit), FREE (flush) */
+    TNRI_RETIRED, /* freed, with uses that are not known to be over, or kept by a graph; the layer
+                   * above owns it. Becomes: FREE (unretire) */
+    TNRI_HOLE,    /* addresses without memory, page by page; never beside another HOLE. Becomes:
+                   * PENDING (claim) */
+    TNRI_STALE,   /* the old mapping of chunks that moved away, or are to be released; unusable.
+                   * Becomes: HOLE (unmapped, with proof of idleness), FREE (cut taken back) */
+    TNRI_PENDING, /* being given memory outside the lock by the thread that planned it, or on its
+                   * way to another world with its memory. Becomes: LIVE and FREE (commit), FREE
+                   * and HOLE (undo), LENT (lend) */
+    TNRI_LENT,    /* addresses that another world of the pool has now, with their memory; never
+                   * beside another LENT. Becomes: FREE (they are back) */
     TNRI_STATE_COUNT
 } tnri_state;
 

@@ -6,10 +6,12 @@
     check_docs.py configuration TENURE      docs/configuration.md has what `TENURE conf --markdown`
                                             prints
     check_docs.py errors                    docs/errors.md has every status, with number and text
+    check_docs.py sources                   docs/hacking.md has the ranks of locks and the states of
+                                            blocks as the headers comment them
     check_docs.py self                      each check finds planted mistakes
 
-`--update` writes the example and the configuration into the pages instead of comparing. `--root
-DIR` names another checkout.
+`--update` writes the example, the configuration and the tables into the pages instead of comparing.
+`--root DIR` names another checkout.
 
 Exit codes: 0 they agree; 1 they do not; 2 wrong usage.
 """
@@ -62,6 +64,28 @@ def configuration_check(root, printed, update):
     return part_check(root / "docs/configuration.md", "tenure conf --markdown", printed, update)
 
 
+def enumerators(text, prefix):
+    """Of an enum: names without the prefix, and the comment behind each."""
+    found = re.findall(rf"^    {prefix}(\w+)[^/\n]*/\*(.*?)\*/", text, re.M | re.S)
+    return [(name, re.sub(r"\s*\n\s*\*\s*", " ", comment).strip()) for name, comment in found]
+
+
+def sources_check(root, update):
+    ranks = enumerators((root / "alloc/base/lock.h").read_text("utf-8"), "TNRI_RANK_")
+    table = "| rank | protects |\n|---|---|\n"
+    table += "".join(f"| `TNRI_RANK_{name}` | {comment} |\n" for name, comment in ranks)
+    wrong = part_check(root / "docs/hacking.md", "alloc/base/lock.h", table, update)
+    header = (root / "alloc/space/block.h").read_text("utf-8")
+    listed = re.search(r"typedef enum tnri_state \{(.*?)\} tnri_state;", header, re.S)
+    table = "| state | is | becomes |\n|---|---|---|\n"
+    for name, comment in enumerators(listed[1] if listed else "", "TNRI_"):
+        what, _, becomes = comment.partition(". Becomes: ")
+        if not becomes:
+            wrong.append(f"alloc/space/block.h: TNRI_{name} does not say what it becomes")
+        table += f"| `{name}` | {what} | {becomes} |\n"
+    return wrong + part_check(root / "docs/hacking.md", "alloc/space/block.h", table, update)
+
+
 def errors_check(root):
     header = (root / "alloc/include/tenure/status.h").read_text("utf-8")
     statuses = STATUS.findall(header)
@@ -88,7 +112,8 @@ def errors_check(root):
 def plant(root, folder, name, change):
     """Copies what the checks read into `folder`, with one file changed."""
     for path in ("docs/examples/engine.c", "docs/guide.md", "docs/configuration.md",
-                 "docs/errors.md", "alloc/include/tenure/status.h"):
+                 "docs/errors.md", "docs/hacking.md", "alloc/include/tenure/status.h",
+                 "alloc/base/lock.h", "alloc/space/block.h"):
         text = (root / path).read_text("utf-8")
         copy = folder / path
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -109,6 +134,12 @@ def self_check(root):
         ("docs/errors.md", lambda text: text.replace("### TNR_ERR_BUSY, 21", "### TNR_ERR_BUSY", 1),
          errors_check),
         ("docs/errors.md", lambda text: text.replace("**What to do.**", "", 1), errors_check),
+        ("docs/hacking.md", lambda text: text.replace("| `TNRI_RANK_HOST`", "| `TNRI_RANK`", 1),
+         lambda top: sources_check(top, False)),
+        ("alloc/base/lock.h", lambda text: text.replace("TNRI_RANK_EVENTS,", "TNRI_RANK_EVENT,", 1),
+         lambda top: sources_check(top, False)),
+        ("alloc/space/block.h", lambda text: text.replace("Becomes: BINNED", "Then: BINNED", 1),
+         lambda top: sources_check(top, False)),
         ("alloc/include/tenure/status.h",
          lambda text: text.replace("X(ERR_BUSY", 'X(ERR_NEW, 99, "new") \\\n    X(ERR_BUSY', 1),
          errors_check),
@@ -131,7 +162,7 @@ def self_check(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["example", "configuration", "errors", "self"])
+    parser.add_argument("what", choices=["example", "configuration", "errors", "sources", "self"])
     parser.add_argument("tenure", nargs="?", help="the command, for configuration")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--root", type=pathlib.Path,
@@ -141,6 +172,8 @@ def main():
         wrong = example_check(arguments.root, arguments.update)
     elif arguments.what == "errors":
         wrong = errors_check(arguments.root)
+    elif arguments.what == "sources":
+        wrong = sources_check(arguments.root, arguments.update)
     elif arguments.what == "self":
         wrong = self_check(arguments.root)
     elif arguments.tenure is None:
