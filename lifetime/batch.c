@@ -5,6 +5,8 @@
 #include "announced.h"
 #include "driver/capturing.h"
 #include "pending.h"
+#include "pool/pool.h"
+#include "pool/structure.h"
 
 /* Blocks freed with tnr_free_sync and not fenced yet, by device. */
 static struct {
@@ -29,10 +31,10 @@ static tnri_uses *batch_take(tnri_device *device)
     return batch;
 }
 
-/* Makes the proxy wait for everything: each stream that Tenure knows, and the legacy stream, which
- * stands for all blocking streams, and so for other threads' default streams, which only those
- * threads can name. In the context. */
-static tnr_status proxy_follow_all(tnri_device *device, tnri_stream *proxy)
+/* Makes the proxy wait for all work of a device: each stream that Tenure knows, and the legacy
+ * stream, which stands for all blocking streams, and so for other threads' default streams, which
+ * only those threads can name. In that device's context; the proxy may be another's. */
+static tnr_status proxy_follow_device(tnri_device *device, tnri_stream *proxy)
 {
     tnri_stream *legacy;
     tnr_status status = tnri_stream_find(device, NULL, &legacy);
@@ -46,6 +48,36 @@ static tnr_status proxy_follow_all(tnri_device *device, tnri_stream *proxy)
             status = tnri_stream_follow(proxy, event, stream, number);
             tnri_stream_recycle(stream, event);
         }
+    }
+    return status;
+}
+
+/* The devices that reach memory of the device. */
+static uint64_t device_peers(tnri_device *device)
+{
+    uint64_t peers = 0;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        peers |= atomic_load(&pool->account.access.peers);
+    return peers;
+}
+
+/* Makes the proxy wait for everything that may use memory of its device: the device's own work, and
+ * that of its peers. Memory that was closed to a peer meanwhile needs no more, since closing waits.
+ * In the context. */
+static tnr_status proxy_follow_all(tnri_device *device, tnri_stream *proxy)
+{
+    tnr_status status = proxy_follow_device(device, proxy);
+    uint64_t peers = device_peers(device);
+    for (int i = 0; peers >> i != 0 && status == TNR_OK; i++) {
+        tnri_device *peer = tnri_device_at(i);
+        tnri_visit visit;
+        if ((peers >> i & 1) == 0 || !atomic_load(&peer->in_use))
+            continue;
+        status = tnri_device_enter(peer, &visit);
+        if (status != TNR_OK)
+            break;
+        status = proxy_follow_device(peer, proxy);
+        tnri_device_leave(&visit);
     }
     return status;
 }

@@ -118,21 +118,3 @@ void scenario_reset(void)
     }
     scenario_basic();
 }
-
-void scenario_peers(void)
-{
-    CUcontext first = engine_start(0), second = engine_start(1);
-    CUdeviceptr here, there;
-    MUST(cu.cuMemAlloc(&there, BYTES)); /* on device 1 */
-    MUST(cu.cuCtxSetCurrent(first));
-    MUST(cu.cuMemAlloc(&here, BYTES));
-    MUST(cu.cuCtxEnablePeerAccess(second, 0));
-    MUST(cu.cuCtxSetCurrent(second));
-    MUST(cu.cuMemFree(there));
-    MUST(cu.cuMemAlloc(&there, BYTES));
-    MUST(cu.cuCtxSetCurrent(first));
-    fill(there, 9, BYTES, NULL); /* device 0 writes device 1's memory */
-    verify(there, 9, BYTES, NULL);
-    MUST(cu.cuMemFree(there));
-    MUST(cu.cuMemFree(here));
-}

@@ -21,6 +21,7 @@
 #undef cuMemFree
 #undef cuMemGetAddressRange
 #undef cuMemGetInfo
+#undef cuMemcpyDtoD
 #undef cuMemcpyDtoDAsync
 #undef cuMemcpyDtoHAsync
 #undef cuStreamBeginCapture

@@ -8,7 +8,7 @@ import re
 import shutil
 import unittest
 
-from preloaded import ENGINE, LIBRARY, PROGRAMS, PreloadTest, engine
+from preloaded import ENGINE, LIBRARY, PROGRAMS, WAYS, PreloadTest, engine
 
 
 class Programs(PreloadTest):
@@ -76,11 +76,70 @@ class Contexts(PreloadTest):
         self.assertEqual(result.counts[0]["allocations_served"], 126)
         self.assertEqual(result.counts[0]["live_blocks"], 0)
 
-    def test_peer_access(self):
-        result = self.check_same(engine("lookup2", "peers"), environment={"TENURE_SIM_DEVICES": 2})
-        self.assertEqual(result.counts[0]["allocations_passed_on"], 1)
-        self.assertEqual(len(result.messages), 1)
-        self.assertIn("peer access", result.messages[0])
+
+class Peers(PreloadTest):
+    """Memory that another device reaches is served like any other; peers.c says what is broken to
+    see each of these fail."""
+
+    TWO = {"TENURE_SIM_DEVICES": 2}
+
+    def check_peers(self, scenario, way="lookup2", **more):
+        result = self.check_same(engine(way, scenario), environment={**self.TWO, **more})
+        self.check_served(result.counts[0])
+        self.assertEqual(result.messages, [])
+        return result
+
+    def test_contexts_let_in(self):
+        for way in WAYS:
+            with self.subTest(way=way):
+                result = self.check_peers("peers", way)
+                self.assertIn("before: 0, its own: 3", result.out)
+                self.assertIn("of a pool: 0", result.out)
+                self.assertIn("closed: 0 0", result.out)
+
+    def test_before_the_memory_is_there(self):
+        self.check_peers("peers_early")
+
+    def test_contexts_of_their_own(self):
+        result = self.check_peers("peers_contexts")
+        self.assertEqual(result.out.count("closed: 0"), 2)
+
+    def test_frees_wait_for_peers(self):
+        """Not without Tenure: the simulation's cuMemFree waits for the memory's own device only."""
+        for schedule in ["lazy", "random"]:
+            result = self.run_with(engine("lookup2", "peers_frees"), environment={
+                **self.TWO, "TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
+                "TENURE_SIM_SCHEDULE": schedule})
+            self.assertEqual(result.code, 0, result.err)
+            self.check_served(result.counts[0])
+
+    def test_pools(self):
+        for way in ["lookup2", "dlsym-thread", "linked"]:
+            self.check_peers("peers_pools", way)
+
+    def test_memory_of_graphs(self):
+        result = self.run_with(engine("lookup2", "peers_graph"), environment=self.TWO)
+        self.assertEqual(result.code, 0, result.err)
+        self.assertIn("in the capture: 3", result.out)
+        self.check_served(result.counts[0])
+
+    def test_copies(self):
+        for way in WAYS:
+            with self.subTest(way=way):
+                result = self.run_with(engine(way, "peers_copies"), environment={
+                    **self.TWO, "TENURE_SIM_STRICT": "abort"})
+                self.assertEqual(result.code, 0, result.err)
+                self.check_served(result.counts[0])
+
+    def test_access_that_tenure_cannot_give(self):
+        """The driver takes it back, so that the program may ask again."""
+        result = self.run_with(engine("lookup2", "peers_refused"), environment={
+            **self.TWO, "TENURE_SIM_FAIL": "cuMemSetAccess:2:999"})
+        self.assertEqual(result.code, 0, result.err)
+        self.assertIn("(contexts[1], 0): 999\nrefused: 0", result.out)
+        self.assertEqual(len(result.messages), 1, result.err)
+        self.assertIn("cannot be opened to another device", result.messages[0])
+        self.check_served(result.counts[0])
 
 
 class Sharing(PreloadTest):

@@ -243,6 +243,12 @@ static void test_peers(void **state)
     assert_ok(cuCtxSynchronize());
     assert_ok(cuCtxDisablePeerAccess(other));
     assert_result(cuCtxDisablePeerAccess(other), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    /* Access ends with the context that it is to. */
+    assert_ok(cuCtxEnablePeerAccess(other, 0));
+    assert_ok(cuDevicePrimaryCtxReset(1));
+    assert_ok(cuDevicePrimaryCtxRetain(&other, 1));
+    assert_ok(cuCtxEnablePeerAccess(other, 0));
+    assert_ok(cuDevicePrimaryCtxRelease(1));
     assert_int_equal(simcuda_violations(), 0);
 }
 

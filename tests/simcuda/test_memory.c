@@ -270,19 +270,76 @@ static void test_live(void **state)
     assert_int_equal(simcuda_reset(), 3); /* mapping, reservation, the retained context */
 }
 
+static CUresult pool_let_in(CUmemoryPool pool, int device, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc wanted = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = flags};
+    return cuMemPoolSetAccess(pool, &wanted, 1);
+}
+
+static CUmemAccess_flags pool_lets_in(CUmemoryPool pool, int device)
+{
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_MAX;
+    assert_ok(cuMemPoolGetAccess(&flags, pool, &location));
+    return flags;
+}
+
+/* The first device's context is current; the second's pools. */
+static void test_pools(void **state)
+{
+    (void)state;
+    fixture_start("RESERVE=64G", "DEVICES=2", NULL);
+    CUmemoryPool usual = NULL, own = NULL, now = NULL;
+    CUmemPoolProps wanted = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                             .maxSize = 2 * MIB};
+    assert_ok(cuDeviceGetDefaultMemPool(&usual, 1));
+    assert_ok(cuMemPoolCreate(&own, &wanted));
+    assert_ok(cuDeviceSetMemPool(1, own));
+    assert_ok(cuDeviceGetMemPool(&now, 1));
+    assert_ptr_equal(now, own);
+    assert_result(cuDeviceSetMemPool(0, own), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemPoolDestroy(usual), CUDA_ERROR_INVALID_VALUE);
+
+    CUstream stream = stream_new(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr block = 0, more = 0;
+    assert_ok(cuMemAllocFromPoolAsync(&block, MIB, own, stream));
+    assert_result(cuMemAllocFromPoolAsync(&more, 3 * MIB / 2, own, stream),
+                  CUDA_ERROR_OUT_OF_MEMORY);
+    unsigned flags = 9;
+    assert_int_equal(pool_lets_in(own, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    assert_ok(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, block));
+    assert_int_equal(flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE);
+    assert_ok(pool_let_in(own, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    assert_int_equal(pool_lets_in(own, 0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    assert_int_equal(pool_lets_in(usual, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    assert_ok(cuMemsetD8Async(block, 1, MIB, stream));
+    assert_ok(cuStreamSynchronize(stream));
+    assert_result(pool_let_in(own, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_ERROR_INVALID_DEVICE);
+    assert_result(pool_let_in(own, 2, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_ERROR_INVALID_DEVICE);
+    assert_ok(pool_let_in(own, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+
+    /* Blocks outlive their pool, and the device has its first one again. */
+    assert_ok(cuMemPoolDestroy(own));
+    assert_ok(cuDeviceGetMemPool(&now, 1));
+    assert_ptr_equal(now, usual);
+    assert_ok(cuMemsetD8Async(block, 2, MIB, stream));
+    assert_ok(cuMemFreeAsync(block, stream));
+    assert_ok(cuStreamSynchronize(stream));
+    assert_ok(cuStreamDestroy(stream));
+    assert_int_equal(simcuda_violations(), 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
     const struct CMUnitTest tests[] = {
-        CASE(test_who_waits),
-        CASE(test_alloc),
-        CASE(test_alloc_async),
-        CASE(test_use_after_free_async),
-        CASE(test_pinned),
-        CASE(test_copy_sources),
-        CASE(test_copy_forms),
-        CASE(test_memset_widths),
-        CASE(test_pointer_attributes),
+        CASE(test_who_waits),     CASE(test_alloc),
+        CASE(test_alloc_async),   CASE(test_use_after_free_async),
+        CASE(test_pinned),        CASE(test_pools),
+        CASE(test_copy_sources),  CASE(test_copy_forms),
+        CASE(test_memset_widths), CASE(test_pointer_attributes),
         CASE(test_live),
     };
     return cmocka_run_group_tests_name("simcuda_memory", tests, NULL, NULL);

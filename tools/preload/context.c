@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts that end, and memory that other devices are to reach.
+ * Contexts that end.
  */
 #include "graphs.h"
 #include "ipc.h"
 #include "order.h"
+#include "peers.h"
+#include "pools.h"
 #include "service.h"
 
 /* ---- contexts ------------------------------------------------------------------------------- */
@@ -13,6 +15,8 @@ CUresult CUDAAPI replace_cuCtxDestroy_v2(CUcontext context)
 {
     order_context_ends(context);
     CUresult result = REAL(cuCtxDestroy_v2, (context));
+    if (result == CUDA_SUCCESS)
+        peers_context_ended(context);
     service_contexts_changed();
     return result;
 }
@@ -21,6 +25,8 @@ CUresult CUDAAPI replace_cuCtxDestroy(CUcontext context)
 {
     order_context_ends(context);
     CUresult result = REAL(cuCtxDestroy, (context));
+    if (result == CUDA_SUCCESS)
+        peers_context_ended(context);
     service_contexts_changed();
     return result;
 }
@@ -51,9 +57,11 @@ static void context_resets(CUdevice device)
     if (!service_enter())
         return;
     ipc_forget();
+    peers_device_resets(device);
     if (service_device_reset(device))
         graphs_forget();
     order_forget(device);
+    pools_forget(device);
     service_leave();
 }
 
@@ -70,30 +78,5 @@ CUresult CUDAAPI replace_cuDevicePrimaryCtxReset(CUdevice device)
     context_resets(device);
     CUresult result = REAL(cuDevicePrimaryCtxReset, (device));
     service_contexts_changed();
-    return result;
-}
-
-/* ---- peers ---------------------------------------------------------------------------------- */
-
-/* The access that this call gives is to what the driver allocates. So from now on it allocates,
- * on every device but this one: which of them the context is of costs more to find out. */
-CUresult CUDAAPI replace_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
-{
-    CUresult result = REAL(cuCtxEnablePeerAccess, (peer, flags));
-    CUdevice here = -1;
-    if (result != CUDA_SUCCESS || !service_enter())
-        return result;
-    (void)REAL(cuCtxGetDevice, (&here));
-    int had_memory = 0;
-    for (int i = 0; i < SERVICE_DEVICES_MAX; i++) {
-        if (i == here || atomic_exchange(&service_device_at(i)->is_peer_open, 1))
-            continue;
-        had_memory |= atomic_load(&service_device_at(i)->is_on);
-    }
-    if (had_memory)
-        service_say("peer access was enabled: from now on the driver's own allocator serves the "
-                    "devices that are reached from others. What they have of Tenure's memory "
-                    "stays out of reach: enable peer access before allocating.");
-    service_leave();
     return result;
 }

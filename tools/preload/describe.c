@@ -100,15 +100,20 @@ static uint64_t buffer_id_of(const tnr_block_info *block)
     return number;
 }
 
-/* The primary context of the block's device. */
-static CUresult context_of(const tnr_block_info *block, CUcontext *context)
+/* What the device of the current context may do with a block. */
+static unsigned access_of(const tnr_block_info *block)
 {
-    CUresult result = REAL(cuDevicePrimaryCtxRetain, (context, (CUdevice)block->device));
-    if (result == CUDA_SUCCESS && driver.fn_cuDevicePrimaryCtxRelease_v2 != NULL)
-        (void)driver.fn_cuDevicePrimaryCtxRelease_v2((CUdevice)block->device);
-    else if (result == CUDA_SUCCESS)
-        (void)REAL(cuDevicePrimaryCtxRelease, ((CUdevice)block->device));
-    return result;
+    CUdevice here = -1;
+    tnr_access access = TNR_ACCESS_NONE;
+    if (REAL(cuCtxGetDevice, (&here)) != CUDA_SUCCESS || here == block->device)
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    if (!service_enter())
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    tnr_status status = tnr_pool_access_get(&access, block->pool, block->device, here);
+    service_leave();
+    return status == TNR_OK && access != TNR_ACCESS_NONE
+               ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+               : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 }
 
 /* CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, the last that is known; older headers lack it. */
@@ -132,7 +137,7 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return context_of(block, (CUcontext *)data);
+        return service_primary_context(block->device, (CUcontext *)data);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
@@ -170,7 +175,7 @@ static CUresult attribute_get(const tnr_block_info *block, CUdeviceptr address,
         *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(unsigned *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *(unsigned *)data = access_of(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = NULL;

@@ -91,17 +91,18 @@ static void functions_fill(driver_functions *table, void *handle)
 {
     dlsym_function look_up = dlsym_of_libc();
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        if (calls[i].form == FORM_THREAD)
-            continue;
         void *symbol = look_up(handle, calls[i].symbol);
         memcpy((char *)table + calls[i].offset, &symbol, sizeof(symbol));
     }
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         void *symbol;
         memcpy(&symbol, (char *)table + calls[i].offset, sizeof(symbol));
-        if (symbol != NULL || calls[i].form == FORM_THREAD)
+        if (symbol != NULL)
             continue;
-        symbol = resolve(table, calls[i].name, calls[i].since, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+        symbol =
+            resolve(table, calls[i].name, calls[i].since,
+                    calls[i].form == FORM_THREAD ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                                 : CU_GET_PROC_ADDRESS_LEGACY_STREAM);
         memcpy((char *)table + calls[i].offset, &symbol, sizeof(symbol));
     }
 }

@@ -8,8 +8,8 @@
 
 #include "entries.h"
 
-/* Its functions, those for the thread's default stream left out: they are the same with
- * CU_STREAM_PER_THREAD. Constant once driver_find has returned 1. */
+/* Its functions. Those for the thread's default stream that take a stream are the same as the
+ * others with CU_STREAM_PER_THREAD. Constant once driver_find has returned 1. */
 typedef struct driver_functions {
 #define PRELOAD_ENTRY(name, symbol, type, since, form, group) type fn_##symbol;
 #define PRELOAD_CALL(name, type, since) type fn_##name;

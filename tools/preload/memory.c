@@ -13,21 +13,10 @@
  */
 #include "memory.h"
 
-#include <stdlib.h>
-
 #include "graphs.h"
-#include "handles.h"
 #include "order.h"
+#include "pools.h"
 #include "service.h"
-
-/* Pools that the program made and that promise nothing Tenure does not: pool -> plain_pool. */
-static handles pools_plain = HANDLES_INIT;
-
-typedef struct plain_pool {
-    int device;
-    size_t bytes_max;      /* as the program said; 0: no limit */
-    _Atomic(tnr_pool) own; /* ours in its stead, if it has a limit: made when it is first needed */
-} plain_pool;
 
 /* Frees of signal handlers that interrupted Tenure, made up for by the next allocation. */
 enum { DEFERRED_MAX = 256 };
@@ -182,7 +171,7 @@ static int malloc_serve(CUdeviceptr *address, size_t bytes, CUresult *result, tn
     void *block = NULL;
     free_deferred();
     service_device *device = service_here();
-    int is_served = device != NULL && !atomic_load(&device->is_peer_open);
+    int is_served = device != NULL;
     if (is_served) {
         *status = malloc_anywhere(device, bytes, &block);
         is_served = !is_passed_on(*status);
@@ -237,35 +226,33 @@ CUresult CUDAAPI replace_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch,
     return alloc_passed(result, status, "cuMemAllocPitch");
 }
 
-/* What Tenure allocates from where the program names a pool of the driver's. 0: nothing. */
-static int pool_stand_in(const service_device *device, CUmemoryPool pool, tnr_pool *own)
+/* Memory that a capture allocates is in a pool of the graph's, which is to be reached by whom the
+ * device's pool is. */
+static tnr_status graph_open(const service_device *device, const void *block)
 {
-    uint64_t value;
-    *own = NULL;
-    if (pool == NULL)
-        return !atomic_load(&device->is_pool_taken);
-    if (pool == device->driver_pool)
-        return 1;
-    if (!handles_get(&pools_plain, pool, &value))
-        return 0;
-    plain_pool *plain = (plain_pool *)(uintptr_t)value;
-    if (plain->device != device->index || plain->bytes_max == 0)
-        return plain->device == device->index;
-    *own = atomic_load(&plain->own);
-    if (*own != NULL)
-        return 1;
-    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
-    options.limit_bytes = plain->bytes_max;
-    options.name = "cudaMemPool";
-    tnr_pool none = NULL;
-    if (tnr_pool_create(own, device->index, &options) != TNR_OK)
-        return 0;
-    if (!atomic_compare_exchange_strong(&plain->own, &none, *own)) {
-        tnr_status ended = tnr_pool_destroy(*own); /* another thread was quicker */
-        (void)ended;
-        *own = none;
-    }
-    return 1;
+    tnr_block_info info;
+    uint64_t peers = atomic_load(&device->peers[SERVICE_ASYNC]);
+    tnr_status status = TNR_OK;
+    if (peers == 0 || tnr_block_get(&info, block) != TNR_OK || info.pool == NULL)
+        return TNR_OK;
+    for (int i = 0; peers >> i != 0 && status == TNR_OK; i++)
+        if ((peers >> i & 1) != 0)
+            status = tnr_pool_access_set(info.pool, device->index, i, TNR_ACCESS_READWRITE);
+    return status;
+}
+
+/* cudaMallocAsync's memory. `own`: null for the device's. */
+static tnr_status malloc_on(const service_device *device, tnr_pool own, size_t bytes,
+                            CUstream stream, void **block)
+{
+    if (own != NULL)
+        return tnr_pool_malloc(block, own, bytes, device->index, stream);
+    tnr_status status = tnr_malloc(block, bytes, device->index, stream);
+    tnr_status opened = status == TNR_OK ? graph_open(device, *block) : TNR_OK;
+    if (opened == TNR_OK)
+        return status;
+    status = tnr_free(*block);
+    return opened;
 }
 
 /* cudaMallocAsync, as malloc_serve. `pool`: null for the device's. */
@@ -279,11 +266,10 @@ static int async_serve(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CU
         return 0;
     free_deferred();
     service_device *device = order_device(stream);
-    int is_served = device != NULL && !atomic_load(&device->is_peer_open) &&
-                    !graphs_is_strange(stream) && pool_stand_in(device, pool, &own);
+    int is_served =
+        device != NULL && !graphs_is_strange(stream) && pools_stand_in(device, pool, &own);
     if (is_served) {
-        *status = own == NULL ? tnr_malloc(&block, bytes, device->index, stream)
-                              : tnr_pool_malloc(&block, own, bytes, device->index, stream);
+        *status = malloc_on(device, own, bytes, stream, &block);
         is_served = !is_passed_on(*status);
         if (is_served)
             *result = alloc_result(*status, block, address);
@@ -321,67 +307,6 @@ CUresult CUDAAPI replace_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size
                                                       CUmemoryPool pool, CUstream stream)
 {
     return replace_cuMemAllocFromPoolAsync(address, bytes, pool, stream_of_thread(stream));
-}
-
-/* ---- the driver's pools --------------------------------------------------------------------- */
-
-/* A pool of plain memory of one device. Memory of any other comes from the driver, which alone can
- * export it, or put it elsewhere. */
-static int is_plain(const CUmemPoolProps *properties)
-{
-    return properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-           properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-           properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-}
-
-CUresult CUDAAPI replace_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
-{
-    CUresult result = REAL(cuMemPoolCreate, (pool, properties));
-    if (result != CUDA_SUCCESS || !is_plain(properties) || !service_enter())
-        return result;
-    plain_pool *plain = calloc(1, sizeof(*plain));
-    if (plain != NULL) {
-        plain->device = properties->location.id;
-        plain->bytes_max = properties->maxSize;
-        handles_set(&pools_plain, *pool, (uint64_t)(uintptr_t)plain);
-    }
-    service_leave();
-    return result;
-}
-
-/* Blocks of a pool outlive it, with the driver as with us: ours then stays until the end. */
-CUresult CUDAAPI replace_cuMemPoolDestroy(CUmemoryPool pool)
-{
-    uint64_t value;
-    if (service_enter()) {
-        if (handles_take(&pools_plain, pool, &value)) {
-            plain_pool *plain = (plain_pool *)(uintptr_t)value;
-            tnr_pool own = atomic_load(&plain->own);
-            tnr_status ended = own == NULL ? TNR_OK : tnr_pool_destroy(own);
-            (void)ended;
-            free(plain);
-        }
-        service_leave();
-    }
-    return REAL(cuMemPoolDestroy, (pool));
-}
-
-CUresult CUDAAPI replace_cuDeviceSetMemPool(CUdevice index, CUmemoryPool pool)
-{
-    CUresult result = REAL(cuDeviceSetMemPool, (index, pool));
-    if (result != CUDA_SUCCESS || index < 0 || index >= SERVICE_DEVICES_MAX || !service_enter())
-        return result;
-    CUmemoryPool usual = NULL;
-    uint64_t value;
-    (void)REAL(cuDeviceGetDefaultMemPool, (&usual, index));
-    int is_ours = pool == usual;
-    if (!is_ours && handles_get(&pools_plain, pool, &value)) {
-        const plain_pool *plain = (const plain_pool *)(uintptr_t)value;
-        is_ours = plain->device == index && plain->bytes_max == 0;
-    }
-    atomic_store(&service_device_at(index)->is_pool_taken, !is_ours);
-    service_leave();
-    return result;
 }
 
 /* ---- mapping by hand ------------------------------------------------------------------------ */

@@ -11,12 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pools.h"
+
 _Atomic uint64_t service_counts[COUNT_COUNT];
 
 enum { STRICT_EXIT_CODE = 3 };
 
 static struct {
-    pthread_mutex_t mutex;    /* whoever starts a device, or resets one */
+    pthread_mutex_t mutex;    /* whoever starts a device, resets one, or lets others in to one */
     _Atomic int is_touched;   /* Tenure has been called; set before that, for ever */
     _Atomic int is_failed;    /* it will not start in this process */
     _Atomic int is_forked;    /* set in a child, for ever */
@@ -24,7 +26,8 @@ static struct {
 } service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static service_device devices[SERVICE_DEVICES_MAX];
-static _Atomic int devices_end; /* none from here on was ever served */
+static _Atomic int devices_end;   /* none from here on was ever served */
+static _Atomic int devices_count; /* that were ever served */
 
 /* The thread's own. */
 static _Thread_local volatile sig_atomic_t thread_inside;
@@ -101,6 +104,8 @@ CUresult service_result(tnr_status status)
     case TNR_ERR_DRIVER:
     case TNR_ERR_CAPTURE_INVALIDATED:
         return driver_result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : (CUresult)driver_result;
+    case TNR_ERR_NO_PEER_ACCESS:
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     case TNR_ERR_SHUTDOWN:
         return CUDA_ERROR_DEINITIALIZED;
     default:
@@ -192,6 +197,71 @@ static int library_start(void)
     return 1;
 }
 
+/* Opens memory of a device to others, or closes it. Under the mutex. */
+static tnr_status peers_change(service_device *device, service_memory memory, uint64_t changed,
+                               tnr_access access)
+{
+    tnr_pool pool = memory == SERVICE_MALLOC ? device->pool : NULL;
+    for (int i = 0; i < SERVICE_DEVICES_MAX; i++) {
+        uint64_t bit = UINT64_C(1) << i;
+        if ((changed & bit) == 0 || i == device->index)
+            continue;
+        tnr_status status = tnr_pool_access_set(pool, device->index, i, access);
+        if (status != TNR_OK && access != TNR_ACCESS_NONE)
+            return status;
+        if (access != TNR_ACCESS_NONE)
+            atomic_fetch_or(&device->peers[memory], bit);
+        else if (status == TNR_OK)
+            atomic_fetch_and(&device->peers[memory], ~bit);
+    }
+    return TNR_OK;
+}
+
+/* A device that starts opens its memory to those that were let in before. Under the mutex. */
+static tnr_status peers_start(service_device *device)
+{
+    atomic_store(&device->peers[SERVICE_ASYNC], pools_shared_peers(device->index));
+    tnr_status status = TNR_OK;
+    for (int i = 0; i < SERVICE_MEMORY_COUNT && status == TNR_OK; i++)
+        status = peers_change(device, (service_memory)i, atomic_load(&device->peers[i]),
+                              TNR_ACCESS_READWRITE);
+    return status;
+}
+
+/* Under the mutex. */
+static CUresult peers_set(service_device *device, service_memory memory, uint64_t peers)
+{
+    uint64_t before = atomic_load(&device->peers[memory]);
+    if (!atomic_load(&device->is_on)) {
+        atomic_store(&device->peers[memory], peers);
+        return CUDA_SUCCESS;
+    }
+    tnr_status status = peers_change(device, memory, peers & ~before, TNR_ACCESS_READWRITE);
+    CUresult result = service_result(status);
+    if (status != TNR_OK)
+        service_say("memory of device %d cannot be opened to another device. %s", device->index,
+                    tnr_last_error());
+    uint64_t surplus = atomic_load(&device->peers[memory]) & ~(status == TNR_OK ? peers : before);
+    (void)peers_change(device, memory, surplus, TNR_ACCESS_NONE);
+    return result;
+}
+
+CUresult service_malloc_peers_set(int index, uint64_t peers)
+{
+    pthread_mutex_lock(&service.mutex);
+    CUresult result = peers_set(&devices[index], SERVICE_MALLOC, peers);
+    pthread_mutex_unlock(&service.mutex);
+    return result;
+}
+
+CUresult service_async_peers_follow(int index)
+{
+    pthread_mutex_lock(&service.mutex);
+    CUresult result = peers_set(&devices[index], SERVICE_ASYNC, pools_shared_peers(index));
+    pthread_mutex_unlock(&service.mutex);
+    return result;
+}
+
 /* The pool and the stream of cudaMalloc. Under the mutex, in the device's context. */
 static tnr_status device_start(service_device *device, int index)
 {
@@ -216,8 +286,14 @@ static tnr_status device_start(service_device *device, int index)
     device->address_bytes = info.address_bytes;
     device->driver_pool = NULL;
     (void)REAL(cuDeviceGetDefaultMemPool, (&device->driver_pool, (CUdevice)index));
+    status = peers_start(device);
+    if (status != TNR_OK)
+        return status;
     if (atomic_load(&devices_end) <= index)
         atomic_store(&devices_end, index + 1);
+    if (!device->was_on)
+        atomic_fetch_add(&devices_count, 1);
+    device->was_on = 1;
     atomic_store_explicit(&device->is_on, 1, memory_order_release);
     return TNR_OK;
 }
@@ -246,6 +322,16 @@ static service_device *device_started(int index)
 
 /* ---- whose is it ---------------------------------------------------------------------------- */
 
+CUresult service_primary_context(int index, CUcontext *context)
+{
+    CUresult result = REAL(cuDevicePrimaryCtxRetain, (context, (CUdevice)index));
+    if (result == CUDA_SUCCESS && driver.fn_cuDevicePrimaryCtxRelease_v2 != NULL)
+        (void)driver.fn_cuDevicePrimaryCtxRelease_v2((CUdevice)index);
+    else if (result == CUDA_SUCCESS)
+        (void)REAL(cuDevicePrimaryCtxRelease, ((CUdevice)index));
+    return result;
+}
+
 /* The device whose primary context this is; -1 if it is none. */
 static int device_of_primary(CUcontext context)
 {
@@ -256,13 +342,19 @@ static int device_of_primary(CUcontext context)
     if (REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS || device < 0 ||
         device >= SERVICE_DEVICES_MAX ||
         REAL(cuDevicePrimaryCtxGetState, (device, &flags, &is_active)) != CUDA_SUCCESS ||
-        !is_active || REAL(cuDevicePrimaryCtxRetain, (&primary, device)) != CUDA_SUCCESS)
+        !is_active || service_primary_context(device, &primary) != CUDA_SUCCESS)
         return -1;
-    if (driver.fn_cuDevicePrimaryCtxRelease_v2 != NULL)
-        (void)driver.fn_cuDevicePrimaryCtxRelease_v2(device);
-    else
-        (void)REAL(cuDevicePrimaryCtxRelease, (device));
     return primary == context ? (int)device : -1;
+}
+
+int service_device_of(CUcontext context)
+{
+    CUcontext popped;
+    if (REAL(cuCtxPushCurrent_v2, (context)) != CUDA_SUCCESS)
+        return -1;
+    int index = device_of_primary(context);
+    (void)REAL(cuCtxPopCurrent_v2, (&popped));
+    return index;
 }
 
 /* The device of the calling thread's context, -1 if its memory is not ours to serve. */
@@ -303,6 +395,11 @@ service_device *service_of_address(CUdeviceptr address)
             (uintptr_t)address - devices[i].address_base < devices[i].address_bytes)
             return &devices[i];
     return NULL;
+}
+
+int service_has_several(void)
+{
+    return atomic_load_explicit(&devices_count, memory_order_relaxed) > 1;
 }
 
 service_device *service_device_at(int index)

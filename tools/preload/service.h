@@ -24,16 +24,25 @@
 
 enum { SERVICE_DEVICES_MAX = 64 };
 
+/* Memory that other devices are let in to together. */
+typedef enum service_memory {
+    SERVICE_MALLOC, /* what cuMemAlloc gave */
+    SERVICE_ASYNC,  /* what cuMemAllocAsync gave of Tenure's default pool */
+    SERVICE_MEMORY_COUNT
+} service_memory;
+
 /* One device. Written under the service's mutex, published by `is_on`; constant while that is 1. */
 typedef struct service_device {
     _Atomic int is_on;
     _Atomic int is_given_up;   /* why has been said */
-    _Atomic int is_peer_open;  /* another device may reach what the driver allocates here */
     _Atomic int is_pool_taken; /* cuMemAllocAsync allocates from a pool of the program's */
     int index;
+    int was_on;
     tnr_pool pool;     /* of cudaMalloc */
     tnr_stream stream; /* of cudaMalloc: nothing runs on it */
     CUmemoryPool driver_pool;
+    /* Bit i: device i reaches it. Also before it is on, and for the driver's memory after. */
+    _Atomic uint64_t peers[SERVICE_MEMORY_COUNT];
     uintptr_t address_base;
     size_t address_bytes;
 } service_device;
@@ -64,6 +73,20 @@ service_device *service_of_stream(CUstream stream);
 service_device *service_of_address(CUdeviceptr address);
 
 service_device *service_device_at(int index);
+
+/* The device whose primary context this is; -1: of none. And that context. */
+int service_device_of(CUcontext context);
+CUresult service_primary_context(int index, CUcontext *context);
+
+/* 1 once more than one device has been served. Cheap. */
+int service_has_several(void);
+
+/* Lets other devices in to what cuMemAlloc gave and will give on one, those that are named in the
+ * bits and no others; or, the second, to what cuMemAllocAsync gives, as the driver's pools say now.
+ * What is to be closed and cannot be stays open: that only makes less fail. On an error, which has
+ * been said, nobody was let in. Inside, without the mutexes of others. */
+CUresult service_malloc_peers_set(int index, uint64_t peers);
+CUresult service_async_peers_follow(int index);
 
 /* A context has ended, or may have: what was known of handles is forgotten. */
 void service_contexts_changed(void);

@@ -35,10 +35,11 @@ static struct sim_region *block_new(uint64_t bytes, enum sim_region_kind kind)
     return sim_region_new(block_bytes(bytes), alignment, 0, kind, sim_current());
 }
 
-static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, int stream_ordered)
+/* `pool`: null for cuMemAlloc. */
+static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, struct sim_pool *pool)
 {
-    struct sim_device *device = sim_current()->device;
-    if (dptr == NULL || (bytesize == 0 && !stream_ordered))
+    struct sim_device *device = pool != NULL ? pool->device : sim_current()->device;
+    if (dptr == NULL || (bytesize == 0 && pool == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (bytesize == 0) { /* nothing, successfully */
         *dptr = 0;
@@ -46,16 +47,22 @@ static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, int stream_order
     }
     if (bytesize > device->capacity_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (stream_ordered && !block_room(device, block_bytes(bytesize)))
+    if (pool != NULL && !block_room(device, block_bytes(bytesize)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (pool != NULL && pool->bytes_max != 0 &&
+        pool->used_bytes + block_bytes(bytesize) > pool->bytes_max)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (block_bytes(bytesize) > device->capacity_bytes - device->used_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_region *region = block_new(bytesize, SIM_DEVICE_BLOCK);
     if (region == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    region->is_stream_ordered = stream_ordered;
+    region->device = device;
+    region->pool = pool;
     device->used_bytes += region->bytes;
-    if (!stream_ordered)
+    if (pool != NULL)
+        pool->used_bytes += region->bytes;
+    else
         sim_cost_add(SIM_cuMemAlloc_v2, SIM_COST_ALLOC, bytesize);
     *dptr = region->base;
     return CUDA_SUCCESS;
@@ -64,6 +71,8 @@ static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, int stream_order
 void sim_block_free(struct sim_region *region)
 {
     region->device->used_bytes -= region->bytes;
+    if (region->pool != NULL)
+        region->pool->used_bytes -= region->bytes;
     sim_region_free(region);
 }
 
@@ -79,7 +88,7 @@ static struct sim_region *block_at(CUdeviceptr address, enum sim_region_kind kin
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     SIM_ENTER(cuMemAlloc_v2, SIM_NEEDS_SAFETY);
-    return sim_leave(block_alloc(dptr, bytesize, 0));
+    return sim_leave(block_alloc(dptr, bytesize, NULL));
 }
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
@@ -112,14 +121,22 @@ static CUresult stream_ordered_check(struct sim_stream *stream)
     return result != CUDA_SUCCESS ? result : sim_capture_unsafe();
 }
 
+CUresult sim_block_alloc_async(CUdeviceptr *dptr, size_t bytesize, struct sim_pool *pool,
+                               CUstream handle)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct sim_stream *stream = sim_stream_get(handle, &result);
+    if (stream != NULL)
+        result = stream_ordered_check(stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return block_alloc(dptr, bytesize, pool == NULL ? stream->context->device->pool : pool);
+}
+
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     SIM_ENTER(cuMemAllocAsync, SIM_NEEDS_CLEAN);
-    CUresult result = CUDA_SUCCESS;
-    struct sim_stream *stream = sim_stream_get(hStream, &result);
-    if (stream != NULL)
-        result = stream_ordered_check(stream);
-    return sim_leave(result != CUDA_SUCCESS ? result : block_alloc(dptr, bytesize, 1));
+    return sim_leave(sim_block_alloc_async(dptr, bytesize, NULL, hStream));
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)

@@ -24,6 +24,17 @@ static enum sim_reach reach_reservation(const struct sim_region *region, uint32_
     return SIM_REACH_OK;
 }
 
+/* Whether work of the context may touch a block: what cuMemAlloc gave, if access to its device was
+ * enabled; what cuMemAllocAsync gave, as its pool says. */
+int sim_reach_block(const struct sim_context *context, const struct sim_region *region)
+{
+    const struct sim_device *here = context->device, *owner = region->device;
+    if (region->kind != SIM_DEVICE_BLOCK || owner == here)
+        return 1;
+    uint32_t peers = region->pool != NULL ? region->pool->peers : context->peers;
+    return (peers >> (region->pool != NULL ? here : owner)->ordinal & 1) != 0;
+}
+
 /* Whether work of the context may touch the range; where not, *where is the first address. With a
  * null context it is enough that some device may. */
 enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address, uint64_t bytes,
@@ -44,9 +55,7 @@ enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address,
             if (reach != SIM_REACH_OK)
                 return reach;
         } else {
-            int peer =
-                device != NULL && region->kind == SIM_DEVICE_BLOCK && region->device != device;
-            if (peer && (context->peers & (UINT32_C(1) << region->device->ordinal)) == 0)
+            if (device != NULL && !sim_reach_block(context, region))
                 return SIM_REACH_DENIED;
             *where = region->base + region->bytes;
         }

@@ -75,6 +75,16 @@ static uint64_t context_discard_work(struct sim_context *context)
     return dropped;
 }
 
+/* Access to a device's memory ends with its primary context. */
+static void peers_forget(const struct sim_device *device)
+{
+    uint32_t others = ~(UINT32_C(1) << device->ordinal);
+    for (int i = 0; i < sim.device_count; i++)
+        sim.devices[i].primary.peers &= others;
+    for (struct sim_context *one = sim.contexts; one != NULL; one = one->next)
+        one->peers &= others;
+}
+
 void sim_context_end(struct sim_context *context)
 {
     sim_capture_context_end(context);
@@ -98,6 +108,8 @@ void sim_context_end(struct sim_context *context)
     sim_slot_free(context->slot);
     context->slot = NULL;
     context->peers = 0;
+    if (context->is_primary)
+        peers_forget(context->device);
 }
 
 /* Frees what contexts hold, quietly; the queues are empty by then. */

@@ -43,8 +43,7 @@ int sim_device_open(struct sim_device *device, int ordinal)
     }
     device->primary.device = device;
     device->primary.is_primary = 1;
-    device->pool = sim_slot_new(SIM_POOL, device);
-    return 1;
+    return sim_pool_open(device);
 }
 
 void sim_device_close(struct sim_device *device)
@@ -151,29 +150,6 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
         return sim_leave(CUDA_ERROR_INVALID_DEVICE);
     *canAccessPeer = sim.settings.peers && dev != peerDev;
     return sim_leave(CUDA_SUCCESS);
-}
-
-static CUresult device_pool(CUmemoryPool *pool, CUdevice dev)
-{
-    const struct sim_device *device = sim_device(dev);
-    if (pool == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
-    *pool = (CUmemoryPool)device->pool;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
-{
-    SIM_ENTER(cuDeviceGetDefaultMemPool, SIM_NEEDS_INIT);
-    return sim_leave(device_pool(pool_out, dev));
-}
-
-CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-    SIM_ENTER(cuDeviceGetMemPool, SIM_NEEDS_INIT);
-    return sim_leave(device_pool(pool, dev));
 }
 
 /* ---- attributes ----------------------------------------------------------------------------- */

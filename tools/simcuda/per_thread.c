@@ -15,6 +15,12 @@ CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstre
     return cuMemAllocAsync(dptr, bytesize, own(hStream));
 }
 
+CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+                                              CUstream hStream)
+{
+    return cuMemAllocFromPoolAsync(dptr, bytesize, pool, own(hStream));
+}
+
 CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
     return cuMemFreeAsync(dptr, own(hStream));
@@ -206,6 +212,13 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr sr
                                            size_t ByteCount, CUstream hStream)
 {
     return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, own(hStream));
+}
+
+CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext,
+                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
+{
+    return sim_copy_peer_sync(dstDevice, dstContext, srcDevice, srcContext, ByteCount,
+                              CU_STREAM_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext,

@@ -65,9 +65,11 @@ static void put_address(void *data, CUdeviceptr value)
 
 static unsigned place_access(const struct place *place)
 {
-    if (place->mapping == NULL)
-        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
     const struct sim_context *here = sim_current();
+    if (place->mapping == NULL)
+        return here == NULL || sim_reach_block(here, place->region)
+                   ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                   : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
     uint32_t bit = UINT32_C(1) << (here == NULL ? 0 : here->device->ordinal);
     return (place->mapping->writable & bit) != 0   ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
            : (place->mapping->readable & bit) != 0 ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
@@ -85,7 +87,7 @@ static CUresult plain_attribute(const struct place *place, CUpointer_attribute a
                                 void *data)
 {
     const CUDA_POINTER_ATTRIBUTE_P2P_TOKENS none = {0, 0};
-    if (place->region->kind != SIM_DEVICE_BLOCK || place->region->is_stream_ordered)
+    if (place->region->kind != SIM_DEVICE_BLOCK || place->region->pool != NULL)
         return CUDA_ERROR_NOT_SUPPORTED;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:

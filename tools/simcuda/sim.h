@@ -153,8 +153,8 @@ struct sim_context {
 };
 
 struct sim_device {
-    struct sim_context primary; /* active while its slot is not null */
-    struct sim_slot *pool;      /* default memory pool */
+    struct sim_context primary;           /* active while its slot is not null */
+    struct sim_pool *pool_default, *pool; /* the second is what cuMemAllocAsync allocates from */
     uint64_t capacity_bytes;
     uint64_t used_bytes;
     uint64_t next_offset; /* next unused offset of the file; used again in a view only */
@@ -162,6 +162,15 @@ struct sim_device {
     uint64_t clock_ns;    /* moves as operations run; what events measure */
     int file;             /* memfd with the memory of all VMM handles, sparse */
     int ordinal;
+};
+
+/* A memory pool. Kept until the reset: its blocks may outlive its handle. */
+struct sim_pool {
+    struct sim_slot *slot; /* null once destroyed */
+    struct sim_device *device;
+    uint64_t bytes_max, used_bytes; /* bytes_max 0: no limit */
+    uint32_t peers;                 /* bit per device that reaches its memory */
+    struct sim_pool *next;
 };
 
 /* Physical memory: a range of a file. Lives until neither references nor mappings are left. */
@@ -201,7 +210,7 @@ struct sim_region {
     struct sim_context *context;
     uint64_t buffer_id;
     unsigned flags;             /* pinned: what cuMemHostAlloc was given */
-    int is_stream_ordered;      /* from cuMemAllocAsync */
+    struct sim_pool *pool;      /* from cuMemAllocAsync; else null */
     int is_free_queued;         /* a cuMemFreeAsync is under way */
     struct sim_mapping **pages; /* reserved: one entry per granule */
     uint64_t mappings;          /* reserved: how many there are */
@@ -402,6 +411,7 @@ struct sim_state {
     struct sim_device devices[SIM_DEVICES_MAX];
     int device_count;
     struct sim_context *contexts; /* those of cuCtxCreate */
+    struct sim_pool *pools;       /* destroyed ones too */
     struct sim_capture *captures; /* those that have not ended */
 
     struct sim_region **regions; /* by address */
@@ -527,7 +537,13 @@ void *sim_bytes(CUdeviceptr address); /* where the memory at a device address is
 /* share.c */
 int sim_lease_last(const struct sim_memory *memory);
 
+/* pool.c */
+int sim_pool_open(struct sim_device *device); /* its default pool; 0 without memory */
+void sim_pool_reset(void);
+
 /* alloc.c */
+CUresult sim_block_alloc_async(CUdeviceptr *dptr, size_t bytesize, struct sim_pool *pool,
+                               CUstream stream); /* a null pool is the device's */
 void sim_block_free(struct sim_region *region);
 void sim_block_end(const struct sim_context *context);
 
@@ -536,6 +552,7 @@ enum sim_reach { SIM_REACH_OK, SIM_REACH_FOREIGN, SIM_REACH_UNMAPPED, SIM_REACH_
 enum sim_reach sim_reach(const struct sim_context *context, CUdeviceptr address, uint64_t bytes,
                          int write, CUdeviceptr *where);
 CUresult sim_check_call(const struct sim_context *context, CUdeviceptr address, uint64_t bytes);
+int sim_reach_block(const struct sim_context *context, const struct sim_region *region);
 int sim_check_op(const struct sim_stream *stream, const struct sim_op *op);
 void sim_check_unused(CUdeviceptr base, uint64_t bytes, const char *call);
 
@@ -592,6 +609,8 @@ void sim_point_hold(struct sim_point point);
 void sim_point_drop(struct sim_point point);
 
 /* transfer.c */
+CUresult sim_copy_peer_sync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                            CUcontext from_context, size_t bytes, CUstream stream);
 CUresult sim_copy_sync(enum sim_entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                        CUstream stream);
 struct sim_fill {

@@ -164,6 +164,7 @@ int simcuda_reset(void)
     sim_capture_reset();
     sim_graph_reset();
     sim_context_reset();
+    sim_pool_reset();
     sim_slot_reset();
     sim_region_reset();
     sim_memory_reset();

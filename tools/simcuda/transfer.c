@@ -201,6 +201,33 @@ static CUresult copy_peer(const struct copy *copy, CUcontext to, CUcontext from,
     return sim_submit(queue, &op);
 }
 
+/* Ordered with all work of both devices, before and after: the host waits for both. */
+CUresult sim_copy_peer_sync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                            CUcontext from_context, size_t bytes, CUstream stream)
+{
+    CUresult result = sim_enter(SIM_cuMemcpyPeer, SIM_NEEDS_CLEAN);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct copy copy = {.to = to, .from = from, .bytes = bytes};
+    const struct sim_context *contexts[] = {sim_context_get(to_context),
+                                            sim_context_get(from_context)};
+    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++)
+        result = contexts[i] == NULL ? CUDA_ERROR_INVALID_CONTEXT
+                                     : sim_wait_device(contexts[i]->device, "cuMemcpyPeer");
+    if (result == CUDA_SUCCESS)
+        result = copy_peer(&copy, to_context, from_context, stream);
+    if (result == CUDA_SUCCESS)
+        result = sim_wait_context(sim_current(), "cuMemcpyPeer");
+    return sim_leave(result);
+}
+
+CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                              CUcontext srcContext, size_t ByteCount)
+{
+    return sim_copy_peer_sync(dstDevice, dstContext, srcDevice, srcContext, ByteCount,
+                              CU_STREAM_LEGACY);
+}
+
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
                                    CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                    CUstream hStream)

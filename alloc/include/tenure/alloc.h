@@ -282,8 +282,8 @@ typedef enum tnr_access {
  * does not keep back what is given to it meanwhile, which then fails.
  *
  * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
- * stream. May block. Errors: TNR_ERR_INVALID_ARGUMENT (access), TNR_ERR_INVALID_POOL,
- * TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
+ * stream, or free with tnr_free_sync. May block. Errors: TNR_ERR_INVALID_ARGUMENT (access),
+ * TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
  * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_CAPTURE (closing while a
  * capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER; on an error the pool is as it was. As
  * cudaMemPoolSetAccess. Since 0.2.0. */

@@ -88,7 +88,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
  * frees share one set of events, recorded when their memory is wanted. Covers every stream that
  * Tenure knows (it was allocated on or recorded, be it in a capture, or announced by
  * tnr_stream_created) and the legacy stream, which stands for all blocking ones; a non-blocking
- * stream that Tenure never saw is not covered.
+ * stream that Tenure never saw is not covered. The same holds for the streams of other devices that
+ * reach memory of the device (tnr_pool_access_set) and on which Tenure is in use.
  * Errors: those of tnr_free, and TNR_ERR_HOST_MEMORY. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free_sync(void *ptr);
 
