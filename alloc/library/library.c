@@ -233,6 +233,39 @@ static tnr_status device_end_pools(tnri_device *device)
     return TNR_OK;
 }
 
+/* All that a device that is in use, or was, has of the driver. */
+static tnr_status device_end(tnri_device *device)
+{
+    tnr_status status = TNR_OK;
+    if (atomic_load(&device->in_use))
+        status = device_end_pools(device);
+    return status == TNR_OK ? tnri_device_stop(device) : status;
+}
+
+tnr_status tnr_device_end(int index, int force)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (atomic_load(&tnri_generation) == 0)
+        return TNR_OK;
+    tnri_device *device = tnri_device_at(index);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
+                          index, tnri_devices_count());
+    tnr_status status = TNR_OK;
+    if (atomic_load(&device->in_use) && !force)
+        status = device_check_idle(device);
+    if (status != TNR_OK)
+        return status;
+    tnri_watcher_pause();
+    tnri_routes_forget_device(index);
+    status = device_end(device);
+    if (status == TNR_OK)
+        device->peers = 0; /* of pools that will be made */
+    tnri_watcher_resume();
+    return status;
+}
+
 tnr_status tnr_shutdown(int force)
 {
     if (tnri_library_is_forked())
@@ -251,13 +284,8 @@ tnr_status tnr_shutdown(int force)
     int is_paused = status == TNR_OK;
     if (is_paused)
         tnri_seeing_pause();
-    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++) {
-        tnri_device *device = tnri_device_at(i);
-        if (atomic_load(&device->in_use))
-            status = device_end_pools(device);
-        if (status == TNR_OK)
-            status = tnri_device_stop(device);
-    }
+    for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
+        status = device_end(tnri_device_at(i));
     if (status != TNR_OK) {
         if (is_paused)
             tnri_seeing_resume(); /* it goes on for now */

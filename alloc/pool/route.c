@@ -65,6 +65,18 @@ tnri_routes *tnri_routes_make(void)
     return routes;
 }
 
+void tnri_routes_forget_device(int device)
+{
+    tnri_lock_take(&all.lock);
+    for (tnri_routes *routes = all.first; routes != NULL; routes = routes->next)
+        for (int i = 0; i < TNRI_ROUTES_MAX; i++)
+            if (routes->at[i].pool != NULL && routes->at[i].device == device) {
+                atomic_fetch_sub(&routes->at[i].pool->routed_threads, 1);
+                routes->at[i].pool = NULL;
+            }
+    tnri_lock_release(&all.lock);
+}
+
 void tnri_routes_forget(void)
 {
     tnri_lock_take(&all.lock);

@@ -38,6 +38,10 @@ tnri_routes *tnri_routes_make(void);
 /* Takes back the routes of threads that are gone. */
 void tnri_routes_sweep(void);
 
+/* Ends the routes to pools of a device that is put out of use; their threads still have to pop
+ * them. No other thread is inside. */
+void tnri_routes_forget_device(int device);
+
 /* Frees all records; no thread is routed any more. Under the library lock, at shutdown. */
 void tnri_routes_forget(void);
 

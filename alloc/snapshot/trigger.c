@@ -180,6 +180,16 @@ static void exit_register(void)
     (void)atexit(exit_write);
 }
 
+void tnri_watcher_pause(void)
+{
+    watcher_end();
+}
+
+void tnri_watcher_resume(void)
+{
+    (void)watcher_follow(signals[tnri_conf_get()->snapshot_signal]);
+}
+
 void tnri_seeing_pause(void)
 {
     exit_write();
@@ -188,9 +198,8 @@ void tnri_seeing_pause(void)
 
 void tnri_seeing_resume(void)
 {
-    const tnri_conf *conf = tnri_conf_get();
-    (void)watcher_follow(signals[conf->snapshot_signal]);
-    atomic_store(&at_exit.is_due, conf->snapshot_at_exit[0] != '\0');
+    tnri_watcher_resume();
+    atomic_store(&at_exit.is_due, tnri_conf_get()->snapshot_at_exit[0] != '\0');
 }
 
 /* ---- when memory runs out ------------------------------------------------------------------- */

@@ -24,6 +24,10 @@ void tnri_snapshot_oom(tnr_status status, int device, size_t bytes);
 void tnri_seeing_pause(void);
 void tnri_seeing_resume(void);
 
+/* The watcher of signals alone. */
+void tnri_watcher_pause(void);
+void tnri_watcher_resume(void);
+
 /* Ends everything, and forgets. While no other thread is inside Tenure. */
 void tnri_seeing_end(void);
 

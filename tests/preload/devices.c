@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scenarios with several devices, several contexts, and contexts that end. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "engine.h"
 #include "scenarios.h"
 
@@ -117,4 +121,102 @@ void scenario_reset(void)
         MUST(cu.cuDevicePrimaryCtxReset(0)); /* takes `kept` and the stream along */
     }
     scenario_basic();
+}
+
+/* ---- one of several ------------------------------------------------------------------------- */
+
+static CUcontext second;
+static _Atomic int is_over;
+static _Atomic long rounds;
+
+enum { WORKERS = 3, RESETS = 12 };
+
+/* Keeps the second device busy: mostly with what takes Tenure no time. */
+static void *second_run(void *unused)
+{
+    CUstream stream;
+    CUdeviceptr blocks[8] = {0};
+    MUST(cu.cuCtxSetCurrent(second));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; !is_over; i++, rounds++) {
+        CUdeviceptr *at = &blocks[i % 8];
+        MUST(*at == 0 ? CUDA_SUCCESS : cu.cuMemFreeAsync(*at, stream));
+        MUST(i % 8 == 0 ? cu.cuMemAlloc(at, BYTES) : cu.cuMemAllocAsync(at, BYTES, stream));
+        if (i % 64 != 0)
+            continue;
+        fill(*at, i, BYTES, stream);
+        verify(*at, i, BYTES, stream);
+    }
+    for (int i = 0; i < 8; i++)
+        MUST(blocks[i] == 0 ? CUDA_SUCCESS : cu.cuMemFree(blocks[i]));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuStreamDestroy(stream));
+    return unused;
+}
+
+/* A pool with a limit outlives the context. */
+static CUmemoryPool pool_of_first(void)
+{
+    CUmemoryPool pool;
+    CUmemPoolProps wanted = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                             .maxSize = (size_t)64 << 20};
+    MUST(cu.cuMemPoolCreate(&pool, &wanted));
+    return pool;
+}
+
+static void first_use(int value, CUdeviceptr held, CUmemoryPool pool)
+{
+    CUdeviceptr kept, block;
+    CUstream stream;
+    unsigned flags = 99;
+    CUcontext first = engine_start(0);
+    MUST(cu.cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, held));
+    printf("at first: %u\n", flags);
+    int there = (int)cu.cuCtxEnablePeerAccess(second, 0);
+    MUST(cu.cuCtxSetCurrent(second));
+    printf("let in: %d %d\n", there, (int)cu.cuCtxEnablePeerAccess(first, 0));
+    MUST(cu.cuCtxSetCurrent(first));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&kept, BYTES));
+    MUST(cu.cuMemAllocFromPoolAsync(&block, BYTES, pool, stream));
+    fill(block, value, BYTES, stream);
+    MUST(cu.cuMemFreeAsync(block, stream));
+    MUST(cu.cuMemAllocAsync(&block, BYTES, stream));
+    fill(block, value, BYTES, stream);
+    verify(block, value, BYTES, stream);
+    fill(held, 77, BYTES, stream);
+    MUST(cu.cuCtxSynchronize());
+    CHECK(ordinal_of(kept) == 0);
+    MUST(cu.cuMemFreeAsync(block, stream));
+    MUST(cu.cuCtxSynchronize());
+}
+
+/* The first device is reset, again and again, with all that it has; the second one has a block that
+ * lives on, and threads that go on. */
+void scenario_reset_one(void)
+{
+    pthread_t threads[WORKERS];
+    CUdeviceptr held, early;
+    engine_start(0);
+    MUST(cu.cuMemAlloc(&early, BYTES));
+    CUmemoryPool pool = pool_of_first();
+    second = engine_start(1);
+    MUST(cu.cuMemAlloc(&held, BYTES));
+    fill(held, 77, BYTES, NULL);
+    MUST(cu.cuCtxSynchronize());
+    for (int i = 0; i < WORKERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, second_run, NULL) == 0);
+    for (int i = 0; i < RESETS; i++) {
+        first_use(i, held, pool);
+        MUST(cu.cuDevicePrimaryCtxReset(0)); /* takes `kept` and the stream along */
+        for (long before = rounds; rounds < before + 3;)
+            sched_yield();
+    }
+    is_over = 1;
+    for (int i = 0; i < WORKERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    MUST(cu.cuCtxSetCurrent(second));
+    verify(held, 77, BYTES, NULL);
+    MUST(cu.cuMemFree(held));
 }

@@ -54,12 +54,11 @@ CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease(CUdevice device)
 /* Everything in the context ends, ours too; a later allocation starts afresh. */
 static void context_resets(CUdevice device)
 {
-    if (!service_enter())
+    if (device < 0 || device >= SERVICE_DEVICES_MAX || !service_enter())
         return;
-    ipc_forget();
+    ipc_forget(device);
     peers_device_resets(device);
-    if (service_device_reset(device))
-        graphs_forget();
+    graphs_forget(device, service_device_reset(device));
     order_forget(device);
     pools_forget(device);
     service_leave();

@@ -31,9 +31,13 @@ int graphs_is_strange(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void graphs_forget(void)
+/* What is left of one device among others does no harm: Tenure gives no number twice, and knows
+ * those of its graphs no more. */
+void graphs_forget(int device, int is_only)
 {
-    handles_clear(&begun, 0);
+    handles_clear(&begun, (uint64_t)device + 1);
+    if (!is_only)
+        return;
     handles_clear(&attached, 0);
     handles_clear(&graphs, 0);
     handles_clear(&executables, 0);

@@ -10,7 +10,7 @@
 /* 1 if the stream is in a capture that Tenure does not follow: then nothing on it is ours. */
 int graphs_is_strange(CUstream stream);
 
-/* All graphs have ended with their context. */
-void graphs_forget(void);
+/* The graphs of a device have ended with its context; of the only one: all graphs. */
+void graphs_forget(int device, int is_only);
 
 #endif

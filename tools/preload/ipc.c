@@ -32,6 +32,7 @@ typedef struct import {
     CUdeviceptr mapped;  /* where the mapping begins */
     size_t mapped_bytes;
     unsigned opened; /* how often it is to be closed */
+    int device;      /* that it was opened for */
 } import;
 
 /* All under the mutex. The numbers of exports and imports may be read without. */
@@ -257,6 +258,7 @@ static CUresult pieces_map(const ipc_block *block, import *to)
         (void)REAL(cuMemAddressFree, (to->mapped, total));
         return result;
     }
+    to->device = here;
     to->mapped_bytes = total;
     to->address = to->mapped + block->offset;
     to->bytes = block->bytes;
@@ -415,21 +417,50 @@ int ipc_imported(CUdeviceptr address, CUdeviceptr *base, size_t *bytes)
     return one != NULL;
 }
 
-void ipc_forget(void)
+/* Takes what is of a device out of the lists. Under the mutex. */
+static void device_take(int device, export **exports, import **imports)
 {
+    for (export **link = &ipc.exports; *link != NULL;) {
+        export *one = *link;
+        const service_device *owner = service_of_address(one->base);
+        if (owner != NULL && owner->index != device) {
+            link = &one->next;
+            continue;
+        }
+        *link = one->next;
+        one->next = *exports;
+        *exports = one;
+        atomic_fetch_sub(&ipc.exports_count, 1);
+    }
+    for (import **link = &ipc.imports; *link != NULL;) {
+        import *one = *link;
+        if (one->device != device) {
+            link = &one->next;
+            continue;
+        }
+        *link = one->next;
+        one->next = *imports;
+        *imports = one;
+        atomic_fetch_sub(&ipc.imports_count, 1);
+    }
+}
+
+void ipc_forget(int device)
+{
+    export *exports = NULL;
+    import *imports = NULL;
     pthread_mutex_lock(&ipc.mutex);
-    while (ipc.exports != NULL) {
-        export *gone = ipc.exports;
-        ipc.exports = gone->next;
+    device_take(device, &exports, &imports);
+    pthread_mutex_unlock(&ipc.mutex);
+    while (exports != NULL) {
+        export *gone = exports;
+        exports = gone->next;
         ipc_block_release(&gone->block);
         free(gone);
     }
-    while (ipc.imports != NULL) {
-        import *gone = ipc.imports;
-        ipc.imports = gone->next;
+    while (imports != NULL) {
+        import *gone = imports;
+        imports = gone->next;
         import_unmap(gone);
     }
-    atomic_store(&ipc.exports_count, 0);
-    atomic_store(&ipc.imports_count, 0);
-    pthread_mutex_unlock(&ipc.mutex);
 }

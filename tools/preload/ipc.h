@@ -40,8 +40,8 @@ typedef struct ipc_block {
     ipc_piece *pieces; /* malloc'ed */
 } ipc_block;
 
-/* The context ends, and with it all that was exported and imported. */
-void ipc_forget(void);
+/* A device's primary context ends, and with it all that it exported and imported. */
+void ipc_forget(int device);
 
 /* A block is about to be freed: nobody can open it any more. */
 void ipc_block_ends(CUdeviceptr base);

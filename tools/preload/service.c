@@ -25,12 +25,16 @@ static struct {
     _Atomic uint64_t context; /* grows when a context may have ended: then handles mean others */
 } service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+/* Once several devices are in use: who is in Tenure has it with others, who ends one alone. */
+static pthread_rwlock_t inside = PTHREAD_RWLOCK_INITIALIZER;
+
 static service_device devices[SERVICE_DEVICES_MAX];
 static _Atomic int devices_end;   /* none from here on was ever served */
 static _Atomic int devices_count; /* that were ever served */
 
 /* The thread's own. */
 static _Thread_local volatile sig_atomic_t thread_inside;
+static _Thread_local int thread_shares; /* it has `inside` */
 static _Thread_local struct {
     CUcontext context;
     uint64_t context_number; /* service.context + 1 when it was asked */
@@ -38,6 +42,11 @@ static _Thread_local struct {
 } thread_context;
 
 /* ---- coming in ------------------------------------------------------------------------------ */
+
+int service_has_several(void)
+{
+    return atomic_load_explicit(&devices_count, memory_order_relaxed) > 1;
+}
 
 int service_is_forked(void)
 {
@@ -50,11 +59,17 @@ int service_enter(void)
         return 0;
     thread_inside = 1;
     atomic_signal_fence(memory_order_seq_cst);
+    if (service_has_several())
+        thread_shares = pthread_rwlock_rdlock(&inside) == 0;
     return 1;
 }
 
 void service_leave(void)
 {
+    if (thread_shares) {
+        thread_shares = 0;
+        (void)pthread_rwlock_unlock(&inside);
+    }
     atomic_signal_fence(memory_order_seq_cst);
     thread_inside = 0;
 }
@@ -397,11 +412,6 @@ service_device *service_of_address(CUdeviceptr address)
     return NULL;
 }
 
-int service_has_several(void)
-{
-    return atomic_load_explicit(&devices_count, memory_order_relaxed) > 1;
-}
-
 service_device *service_device_at(int index)
 {
     return &devices[index];
@@ -422,25 +432,39 @@ static int others_are_on(int index)
     return count > 0;
 }
 
+/* Ends a device in Tenure, or all of Tenure if it is the only one. Under the mutex. */
+static void device_end(service_device *device, int has_others)
+{
+    tnr_status status = has_others ? tnr_device_end(device->index, 1) : tnr_shutdown(1);
+    if (status == TNR_OK)
+        return;
+    atomic_store(&device->is_given_up, 1);
+    service_say("%s Device %d is reset nevertheless; from now on its memory comes from the "
+                "driver's own allocator.",
+                tnr_last_error(), device->index);
+}
+
 int service_device_reset(int index)
 {
     if (index < 0 || index >= SERVICE_DEVICES_MAX || !atomic_load(&devices[index].is_on))
         return 0;
     service_device *device = &devices[index];
+    /* Other threads may be busy on other devices: they are waited for, and kept out. */
+    int is_shared = thread_shares;
+    if (is_shared) {
+        thread_shares = 0;
+        (void)pthread_rwlock_unlock(&inside);
+        (void)pthread_rwlock_wrlock(&inside);
+    }
     pthread_mutex_lock(&service.mutex);
     int has_others = others_are_on(index);
-    if (has_others) {
-        atomic_store(&device->is_given_up, 1);
-        service_say("device %d is reset while another one is in use. From now on its memory comes "
-                    "from the driver's own allocator.",
-                    index);
-    } else if (tnr_shutdown(1) != TNR_OK) {
-        atomic_store(&device->is_given_up, 1);
-        service_say("%s Device %d is reset nevertheless; from now on its memory comes from the "
-                    "driver's own allocator.",
-                    tnr_last_error(), index);
-    }
+    if (atomic_load(&device->is_on))
+        device_end(device, has_others);
+    for (int i = 0; i < SERVICE_MEMORY_COUNT; i++)
+        atomic_store(&device->peers[i], 0);
     atomic_store(&device->is_on, 0);
     pthread_mutex_unlock(&service.mutex);
+    if (is_shared)
+        (void)pthread_rwlock_unlock(&inside);
     return !has_others;
 }

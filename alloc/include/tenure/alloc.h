@@ -117,6 +117,15 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
  * Errors: TNR_ERR_BUSY (live blocks, graphs), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
+/* The same for one device, while others go on: for an engine that resets a device
+ * (cuDevicePrimaryCtxReset, cudaDeviceReset), before it does. Only the calling thread may be inside
+ * Tenure, whatever the device. Afterwards the device is as before its first allocation, which puts
+ * it into use again; settings, history and the memory of other devices stay as they are. Its pools,
+ * streams and graphs are forgotten; a thread that is routed to one of the pools is to pop it. What
+ * it was let in to on other devices (tnr_pool_access_set) stays open. Does nothing for a device
+ * that is not in use. Errors: those of tnr_shutdown, and TNR_ERR_INVALID_DEVICE. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
+
 /* ---- allocate and free --------------------------------------------------------------------- */
 
 /* Allocates `bytes` on `device` for use on `stream` and stores the address in *ptr. The block is
