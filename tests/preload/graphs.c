@@ -197,3 +197,36 @@ void scenario_capture_plain(void)
     for (int i = 0; i < 2; i++)
         MUST(cu.cuStreamDestroy(streams[i]));
 }
+
+/* Captures into graphs of the program's own, which are ended without asking for the graph. What is
+ * freed meanwhile is free when the capture is over: there is room for one of the large blocks. */
+void scenario_capture_given(void)
+{
+    enum { MOST = 160 << 20 };
+    CUdeviceptr out, large;
+    CUstream stream;
+    engine_start(0);
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&out, BYTES));
+    for (int i = 0; i < 3; i++) {
+        CUgraph graph, same = NULL;
+        CUgraphExec exec;
+        MUST(cu.cuMemAlloc(&large, MOST));
+        MUST(cu.cuGraphCreate(&graph, 0));
+        MUST(cu.cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
+                                            CU_STREAM_CAPTURE_MODE_RELAXED));
+        fill(out, i, BYTES, stream);
+        MUST(cu.cuMemFree(large));
+        MUST(cu.cuStreamEndCapture(stream, i == 1 ? &same : NULL));
+        CHECK(i != 1 || same == graph);
+        MUST(cu.cuMemAlloc(&large, MOST));
+        MUST(cu.cuMemFree(large));
+        MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+        MUST(cu.cuGraphDestroy(graph));
+        MUST(cu.cuGraphLaunch(exec, stream));
+        verify(out, i, BYTES, stream);
+        MUST(cu.cuGraphExecDestroy(exec));
+    }
+    MUST(cu.cuMemFree(out));
+    MUST(cu.cuStreamDestroy(stream));
+}

@@ -95,6 +95,15 @@ class Ways(PreloadTest):
             self.check_served(result.counts[0])
             self.assertEqual(result.counts[0]["captures_followed"], 3)
 
+    def test_captures_into_graphs_that_are_there(self):
+        """Broken to see it fail: nothing told of the end where no graph is asked for."""
+        for way in ["lookup2", "dlsym-thread", "linked"]:
+            result = self.check_same(engine(way, "capture_given"),
+                                     environment={"TENURE_SIM_MEMORY": "256M"})
+            self.check_served(result.counts[0])
+            self.assertEqual(result.counts[0]["captures_followed"], 3)
+            self.assertEqual(result.counts[0]["graph_launches_announced"], 3)
+
     def test_captures_with_an_older_driver(self):
         """CUDA 12.2 does not tell enough of a capture: it is the driver's business."""
         result = self.check_same(engine("dlsym", "capture_plain"),

@@ -18,6 +18,7 @@
 
 static handles begun = HANDLES_INIT;       /* origin stream -> device + 1: begun by Tenure */
 static handles attached = HANDLES_INIT;    /* origin stream -> number: begun by the driver */
+static handles targets = HANDLES_INIT;     /* the same -> the program's graph */
 static handles graphs = HANDLES_INIT;      /* graph -> number */
 static handles executables = HANDLES_INIT; /* executable -> number */
 static _Atomic int strange_count; /* captures under way, or once so, that are not followed */
@@ -39,6 +40,7 @@ void graphs_forget(int device, int is_only)
     if (!is_only)
         return;
     handles_clear(&attached, 0);
+    handles_clear(&targets, 0);
     handles_clear(&graphs, 0);
     handles_clear(&executables, 0);
 }
@@ -122,6 +124,7 @@ CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph gr
     service_device *device = order_device(stream);
     if (device != NULL && tnr_capture_attach(&number, device->index, stream, NULL) == TNR_OK) {
         handles_set(&attached, origin_key(stream), number);
+        handles_set(&targets, origin_key(stream), (uint64_t)(uintptr_t)graph);
         service_count_one(COUNT_CAPTURES);
     }
     service_leave();
@@ -161,14 +164,19 @@ static int capture_end(CUstream stream, CUgraph *graph, CUresult *result)
 CUresult CUDAAPI replace_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     CUresult result;
-    uint64_t number;
+    uint64_t number, into = 0;
     if (capture_end(stream, graph, &result))
         return result;
     result = REAL(cuStreamEndCapture, (stream, graph));
-    if (graph == NULL || !service_enter())
+    if (!service_enter())
         return result;
+    /* A program that captures into a graph of its own need not ask which one came of it: who fills
+     * the body of a conditional node does not. */
+    (void)handles_take(&targets, origin_key(stream), &into);
     if (handles_take(&attached, origin_key(stream), &number)) {
-        CUgraph made = result == CUDA_SUCCESS ? *graph : NULL;
+        CUgraph made = graph != NULL ? *graph : (CUgraph)(uintptr_t)into;
+        if (result != CUDA_SUCCESS)
+            made = NULL;
         if (tnr_capture_ended(number, made) == TNR_OK && made != NULL)
             handles_set(&graphs, made, number);
     }
