@@ -464,6 +464,20 @@ static tnr_status set_sleep(pool_set *set, const tnr_sleep_options *options)
     return status;
 }
 
+/* What a network card has registered is other memory after a wake, and the card is not told. So
+ * somebody must be who takes the registrations back. */
+static tnr_status set_check_cards(const pool_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->pools[i]->account.gpu_direct_rdma && !tnri_sleep_has_callback())
+            return tnri_error(TNR_ERR_BUSY,
+                              "network cards may have registered memory of pool \"%s\" of device "
+                              "%d, which would be other memory after a wake. Add a callback that "
+                              "takes the registrations back (tnr_sleep_callback_add).",
+                              set->pools[i]->account.name, set->device->index);
+    return TNR_OK;
+}
+
 static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
                               const tnr_sleep_options *options)
 {
@@ -482,7 +496,9 @@ static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
     pool_set set;
     status = set_make(&set, found, handle, is_all);
     if (status == TNR_OK) {
-        status = set_sleep(&set, &chosen);
+        status = set_check_cards(&set);
+        if (status == TNR_OK)
+            status = set_sleep(&set, &chosen);
         set_free(&set);
     }
     turn_end(found);

@@ -55,6 +55,14 @@ tnr_status tnr_sleep_callback_remove(tnr_sleep_callback callback, void *user)
                       "tnr_sleep_callback_remove: it was not added with this `user`.");
 }
 
+int tnri_sleep_has_callback(void)
+{
+    tnri_lock_take(&callbacks_lock);
+    int has_some = callbacks_count > 0;
+    tnri_lock_release(&callbacks_lock);
+    return has_some;
+}
+
 void tnri_sleep_notify(tnr_sleep_event event, tnr_pool pool)
 {
     callback_entry entries[CALLBACKS_MAX];

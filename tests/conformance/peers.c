@@ -3,9 +3,8 @@
  * Scenarios: memory of one device that another, its peer, reaches. They need two devices with a way
  * to each other, and are skipped elsewhere.
  *
- * None of them was run on real devices yet. What is expected is what CUDA's manual says of
- * cuMemSetAccess, and what an H200 does for its own memory (vmm.c); where a comment says
- * "believed", neither source speaks of peers. The simulated device takes the stricter answer.
+ * Two H200s, driver 580.159.04, give what is expected here. What is only observed is what they may
+ * do otherwise; the simulated device takes the stricter answer.
  */
 #include "scenario.h"
 
@@ -167,8 +166,8 @@ static void peer_new_mapping(void)
     expect_number("not_first", both_at(first), 0);
 }
 
-/* One call speaks of two devices. Believed: a call with a descriptor that is wrong does nothing of
- * what the other one says. */
+/* One call speaks of two devices. One with a descriptor that is wrong does nothing of what the
+ * other one says, on H200s. */
 static void peer_two_descriptors(void)
 {
     peers_need();
@@ -202,8 +201,9 @@ static void peer_several_mappings(void)
     expect("close_third", close_to(at + 2 * CHUNK, CHUNK, PEER), CUDA_SUCCESS);
     expect_number("third_closed", both_at(at + 2 * CHUNK), 30);
     need("unmap", cu.MemUnmap(at + CHUNK, CHUNK));
-    expect("with_hole", close_to(at, 4 * CHUNK, PEER), CUDA_ERROR_INVALID_VALUE);
-    expect_number("unchanged", both_at(at) + both_at(at + 3 * CHUNK), 66);
+    /* H200s close what is mapped, and call it success; the simulated device refuses all of it. */
+    observe("with_hole", close_to(at, 4 * CHUNK, PEER));
+    observe_number("after_it", both_at(at) + both_at(at + 3 * CHUNK));
 }
 
 /* Half of a mapping cannot be opened, as it cannot be for the owner. */
@@ -218,7 +218,7 @@ static void peer_half_of_a_mapping(void)
     expect_number("open", both_at(at + 2 * CHUNK - 1), 33);
 }
 
-/* What is asked, and of what. Which error a device has that does not exist is only believed. */
+/* What is asked, and of what. Which error a device has that does not exist is only observed. */
 static void peer_get_access(void)
 {
     peers_need();
@@ -287,9 +287,7 @@ static void peer_work_with_access(void)
 }
 
 /* Closed memory is not written, and its owner goes on as before. How the peer is told, and when, is
- * not relied on. Believed is that it is told at all; for memory that nobody reaches an H200 refuses
- * the call (no_access in vmm.c). A driver may carry out the plain copy nevertheless, by way of the
- * host, as it does for memory of cuMemAlloc; the simulated device refuses it. */
+ * not relied on: H200s refuse the calls, copies as well as sets, as the simulated device does. */
 static void peer_work_without_access(void)
 {
     peers_need();
@@ -311,8 +309,7 @@ static void peer_work_without_access(void)
     expect_number("owner_reads", byte_at(at + 15), 0x66);
 }
 
-/* The driver's own copy between devices needs no access of either to the other's memory. CUDA's
- * manual says so of memory of cuMemAlloc; for mapped memory it is believed. */
+/* The driver's own copy between devices needs no access of either to the other's memory. */
 static void peer_copy_without_access(void)
 {
     peers_need();

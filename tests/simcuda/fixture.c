@@ -14,7 +14,7 @@ static CUcontext current;
 static const char *const names[] = {"DEVICES",  "MEMORY",  "GRANULARITY", "RESERVE", "SEED",
                                     "SCHEDULE", "THREADS", "DEADLOCK_MS", "LAG_US",  "FAIL",
                                     "STRICT",   "VMM",     "VERSION",     "MISSING", "RACES",
-                                    "VIEW",     "PEERS"};
+                                    "VIEW",     "PEERS",   "RDMA"};
 
 static void settings_apply(const char *first, va_list more)
 {

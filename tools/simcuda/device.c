@@ -202,6 +202,8 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     if (attrib == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
         attrib == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
         *pi = sim.settings.vmm;
+    if (attrib == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
+        *pi = sim.settings.vmm && sim.settings.rdma;
     if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
         *pi = dev + 1;
     return sim_leave(CUDA_SUCCESS);

@@ -129,6 +129,12 @@ static int parse_schedule(const char *text, struct sim_settings *settings)
     return 0;
 }
 
+static int parse_rdma(const char *text, struct sim_settings *settings)
+{
+    settings->rdma = strcmp(text, "0") != 0;
+    return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+}
+
 static int parse_peers(const char *text, struct sim_settings *settings)
 {
     settings->peers = strcmp(text, "0") != 0;
@@ -231,6 +237,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_STRICT", "report or abort", parse_strict},
     {"TENURE_SIM_VMM", "0 or 1", parse_vmm},
     {"TENURE_SIM_PEERS", "0 or 1", parse_peers},
+    {"TENURE_SIM_RDMA", "0 or 1", parse_rdma},
     {"TENURE_SIM_KEEP_PAGES", "0 or 1", parse_keep_pages},
     {"TENURE_SIM_VIEW", "0 or 1", parse_view},
     {"TENURE_SIM_RACES", "0 or 1", parse_races},

@@ -80,6 +80,7 @@ struct sim_settings {
     enum sim_schedule schedule;
     int vmm;
     int peers;      /* devices reach each other's memory */
+    int rdma;       /* network cards may address mapped memory */
     int keep_pages; /* what is in released memory is given back at the end only */
     int view;       /* device memory is reached by operations only: view.c */
     int races;      /* the race detector starts with cuInit */

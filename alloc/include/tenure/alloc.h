@@ -232,7 +232,11 @@ typedef struct tnr_pool_options {
     size_t limit_bytes;             /* most that it may have mapped; default: no own limit */
     size_t release_threshold_bytes; /* idle memory above this goes back; default: the setting */
     tnr_handle_type handle_type;
-    int gpu_direct_rdma; /* 1: chunks that network cards may address, where supported */
+    int gpu_direct_rdma; /* 1: chunks that network cards may address, where supported. A card that
+                          * has registered memory is not told when it changes; so no chunk of such
+                          * a pool moves to another address or goes back to the driver, not even
+                          * after all its blocks are freed, but by tnr_pool_trim or the pool's end:
+                          * take registrations back before */
 } tnr_pool_options;
 
 #define TNR_POOL_OPTIONS_INIT                                                                      \
@@ -314,12 +318,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr
 
 /* Gives idle memory of the device back to the driver until at most `keep_bytes` are mapped, or
  * nothing idle is left. Waits for work on memory that is free but may still be in use. `released`
- * may be null; otherwise it receives the bytes given back. Live blocks are never touched.
+ * may be null; otherwise it receives the bytes given back. Live blocks are never touched, nor pools
+ * for network cards (gpu_direct_rdma).
  * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
 /* The same for one pool (null: the default pool of `device`, which otherwise must be the pool's):
- * until it has at most `keep_bytes` mapped. A pool that sleeps has none, and a graph pool keeps
+ * until it has at most `keep_bytes` mapped. This is also the one call that gives memory of a pool
+ * for network cards back (gpu_direct_rdma). A pool that sleeps has none, and a graph pool keeps
  * what its graphs need. Adds TNR_ERR_INVALID_POOL. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
                                                int device);

@@ -11,6 +11,7 @@ import sys
 import time
 
 import cupy
+import numpy
 
 from tenure import _library
 
@@ -50,8 +51,7 @@ def rate(kernel, address, total):
         total[...] = 0
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
-        kernel((1056,), (512,), (ctypes.c_ulonglong(address), ctypes.c_ulonglong(BYTES // 16),
-                                 total))
+        kernel((1056,), (512,), (numpy.uint64(address), numpy.uint64(BYTES // 16), total))
         end.record()
         end.synchronize()
         return BYTES / cupy.cuda.get_elapsed_time(begin, end) / 1e6
