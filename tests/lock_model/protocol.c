@@ -61,9 +61,9 @@ static void lock_start(int is_ownable)
     explorer_plain(&lock.streak_wanted, sizeof(lock.streak_wanted));
     explorer_plain(&lock.latest, sizeof(lock.owned_ticks));
     explorer_plain(&data, sizeof(data));
-    for (int place = 0; place < TNRI_LOCK_OWNERS; place++) {
-        explorer_atomic(&lock.inside[place], sizeof(lock.inside[place]));
-        explorer_plain(&lock.owners[place], sizeof(lock.owners[place]));
+    for (int slot = 0; slot < TNRI_LOCK_OWNERS; slot++) {
+        explorer_atomic(&lock.inside[slot], sizeof(lock.inside[slot]));
+        explorer_plain(&lock.owners[slot], sizeof(lock.owners[slot]));
     }
 }
 

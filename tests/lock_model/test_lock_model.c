@@ -35,7 +35,7 @@ static const site_row rows[] = {
      "the owner says that it is inside before it looks whether it is the owner"},
     {"tnri_lock_take_own", "load", "&lock->owner", EXPLORER_ACQUIRE, 0,
      "only the thread itself makes itself the owner: it has seen all that was before"},
-    {"tnri_lock_take_own", "store", "&lock->inside[place]", EXPLORER_RELEASE, 1,
+    {"tnri_lock_take_own", "store", "&lock->inside[slot]", EXPLORER_RELEASE, 1,
      "who takes the lock away may see this one and not that of the turn before"},
     {"tnri_lock_take", "exchange", "&lock->taken", EXPLORER_ACQUIRE, 1, "sees the last turn"},
     {"tnri_lock_release", "store", "&lock->inside[holder - 1]", EXPLORER_RELEASE, 1,
