@@ -18,7 +18,10 @@
 #include <string.h>
 
 #include <cuda.h>
+#include <tenure/capture.h>
 #include <tenure/sleep.h>
+
+#include "base/host_memory.h"
 
 /* What a device may do at an address: flags of the driver. */
 static unsigned long long flags_at(const void *ptr, int device)
@@ -261,6 +264,7 @@ static void bad_input(void **state)
     assert_error(tnr_device_access_set(-1, 1, TNR_ACCESS_NONE), TNR_ERR_INVALID_DEVICE, "-1");
     assert_error(tnr_pool_access_get(NULL, NULL, 0, 1), TNR_ERR_INVALID_ARGUMENT, "null");
     assert_error(tnr_pool_access_get(&access, NULL, 0, 3), TNR_ERR_INVALID_DEVICE, "3");
+    assert_error(tnr_pool_access_get(&access, NULL, 0, -1), TNR_ERR_INVALID_DEVICE, "-1");
     assert_int_equal(access, TNR_ACCESS_NONE);
     assert_ok(tnr_pool_create(&pool, 0, NULL));
     assert_ok(tnr_pool_destroy(pool));
@@ -341,6 +345,66 @@ static void a_driver_that_fails(void **state)
     }
 }
 
+/* Each allocation of host memory fails once, with more chunks than the first list has room for. */
+static void without_host_memory(void **state)
+{
+    (void)state;
+    start("chunk_exact_mb:2,chunk_share:65536");
+    void *block = NULL;
+    for (int i = 0; i < 100; i++)
+        block = unit_malloc(2 * MIB, NULL);
+    uint64_t nth = 0;
+    tnr_status status;
+    do {
+        tnri_host_fail_at(++nth, 0);
+        status = tnr_pool_access_set(NULL, 0, 1, TNR_ACCESS_READWRITE);
+        tnri_host_fail_at(0, 0);
+        if (status != TNR_OK) {
+            assert_int_equal(status, TNR_ERR_HOST_MEMORY);
+            assert_closed(block, 2 * MIB);
+        }
+    } while (status != TNR_OK);
+    assert_true(nth > 2);
+    assert_open(block, 2 * MIB);
+}
+
+/* Closing waits for the peer, which a capture forbids. Opening does not. */
+static void in_a_capture(void **state)
+{
+    (void)state;
+    start(NULL);
+    tnr_stream stream = unit_stream(0);
+    void *block = unit_malloc(4 * MIB, NULL);
+    tnr_cuda_graph graph;
+    assert_ok(tnr_capture_begin(0, stream, NULL));
+    assert_ok(tnr_pool_access_set(NULL, 0, 1, TNR_ACCESS_READWRITE));
+    assert_open(block, 4 * MIB);
+    assert_error(tnr_pool_access_set(NULL, 0, 1, TNR_ACCESS_NONE), TNR_ERR_CAPTURE,
+                 "End the capture first");
+    assert_open(block, 4 * MIB);
+    assert_ok(tnr_capture_end(&graph, NULL, 0, stream));
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    assert_ok(tnr_pool_access_set(NULL, 0, 1, TNR_ACCESS_NONE));
+    assert_closed(block, 4 * MIB);
+}
+
+/* A sleep that cannot ask for a peer does not begin. */
+static void a_sleep_that_cannot_wait(void **state)
+{
+    (void)state;
+    start(NULL);
+    void *block = unit_malloc(4 * MIB, NULL);
+    assert_ok(tnr_pool_access_set(NULL, 0, 1, TNR_ACCESS_READWRITE));
+    assert_ok(tnr_pool_access_set(NULL, 0, 2, TNR_ACCESS_READWRITE));
+    simcuda_fail("cuDevicePrimaryCtxGetState", 1, 0, CUDA_ERROR_UNKNOWN);
+    assert_error(tnr_pool_sleep(NULL, 0, NULL), TNR_ERR_DRIVER, "waiting for a peer");
+    simcuda_fail_clear();
+    assert_open(block, 4 * MIB);
+    assert_ok(tnr_pool_sleep(NULL, 0, NULL));
+    assert_ok(tnr_pool_wake(NULL, 0));
+    assert_open(block, 4 * MIB);
+}
+
 static void from_a_callback(void **state)
 {
     (void)state;
@@ -378,6 +442,9 @@ int main(void)
         CASE(devices_that_are_used),
         CASE(used_devices_without_a_way),
         CASE(from_a_callback),
+        CASE(without_host_memory),
+        CASE(in_a_capture),
+        CASE(a_sleep_that_cannot_wait),
         CASE(a_driver_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
