@@ -18,14 +18,6 @@
 
 /* ---- finding the block ---------------------------------------------------------------------- */
 
-/* The device whose address `ptr` is; null if the library does not run or it is none of ours. */
-static inline tnri_device *device_of(const void *ptr)
-{
-    if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
-        return NULL;
-    return tnri_device_of((uintptr_t)ptr);
-}
-
 /* arena_of for an address that no block starts at. */
 static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **arena)
 {
@@ -33,7 +25,7 @@ static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **aren
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "a null pointer has no uses to record.");
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = device_of(ptr);
+    tnri_device *device = tnri_library_device_of(ptr);
     if (device == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
     tnri_block *block = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
@@ -47,7 +39,7 @@ static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **aren
 /* The arena whose span `ptr` lies in, with no promise about the block. */
 static inline tnr_status arena_of(const void *ptr, tnri_arena **arena)
 {
-    tnri_device *device = device_of(ptr);
+    tnri_device *device = tnri_library_device_of(ptr);
     tnri_block *block = NULL;
     if (tnri_likely(device != NULL))
         block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
@@ -245,9 +237,7 @@ tnr_status tnr_free_sync(void *ptr)
         return TNR_OK;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = NULL;
-    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
-        device = tnri_device_of((uintptr_t)ptr);
+    tnri_device *device = tnri_library_device_of(ptr);
     if (device == NULL)
         return tnr_free(ptr); /* says what is wrong */
     tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);

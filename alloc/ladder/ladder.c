@@ -292,7 +292,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, t
     tnri_access *access = &arena->pool->account.access;
     tnri_plan plan = {0};
     tnr_status status;
-    unsigned turn = tnri_placing_begin(access);
+    unsigned epoch = tnri_placing_begin(access);
     if (arena->growable.base != 0) {
         tnri_arena_enter(arena);
         status = tnri_plan_make_growth(&plan, arena, request, moves);
@@ -302,7 +302,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, t
     }
     if (status == TNR_OK && *ptr == NULL)
         status = ladder_lend_or_execute(&plan, reclaimed, ptr);
-    tnri_placing_end(access, turn);
+    tnri_placing_end(access, epoch);
     tnri_plan_free(&plan);
     return status;
 }
@@ -426,7 +426,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
     *ptr = NULL;
     if (!tnri_pool_work_begin(arena->pool))
         return 0;
-    unsigned turn = tnri_placing_begin(&arena->pool->account.access);
+    unsigned epoch = tnri_placing_begin(&arena->pool->account.access);
     tnr_status status = tnri_lend_lanes(arena, request, ptr);
     if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
         tnri_chunk_check(&arena->pool->account, request->bytes) == TNR_OK &&
@@ -437,7 +437,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
         tnri_plan_free(&plan);
         tnri_device_leave(&visit);
     }
-    tnri_placing_end(&arena->pool->account.access, turn);
+    tnri_placing_end(&arena->pool->account.access, epoch);
     tnri_pool_work_end(arena->pool);
     return *ptr != NULL;
 }

@@ -3,6 +3,7 @@
 #include "pool/peers.h"
 
 #include "arena/arena.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/rest.h"
@@ -13,49 +14,40 @@
 
 /* ---- what an arena has ---------------------------------------------------------------------- */
 
-/* Chunks of one arena, as they lie at one moment. */
-typedef struct place {
+/* A chunk of an arena, as it lies at one moment. */
+typedef struct mapping {
     size_t page, pages;
     const tnri_chunk *chunk; /* only compared: it may be gone */
-} place;
+} mapping;
 
-typedef struct places {
-    place *at;
-    size_t count, max;
-} places;
+typedef struct mappings {
+    mapping *at;
+    size_t count, room;
+} mappings;
 
-static int places_add(places *list, const tnri_chunk *chunk)
+static int mappings_add(mappings *list, const tnri_chunk *chunk)
 {
-    if (list->count == list->max) {
-        size_t max = list->max == 0 ? 64 : list->max * 2;
-        place *larger = tnri_host_alloc(max * sizeof(place));
-        if (larger == NULL)
-            return 0;
-        for (size_t i = 0; i < list->count; i++)
-            larger[i] = list->at[i];
-        tnri_host_free(list->at, list->max * sizeof(place));
-        list->at = larger;
-        list->max = max;
-    }
-    list->at[list->count++] = (place){chunk->page, chunk->pages, chunk};
+    if (!TNRI_ARRAY_GROW(list->at, list->room, list->count + 1))
+        return 0;
+    list->at[list->count++] = (mapping){chunk->page, chunk->pages, chunk};
     return 1;
 }
 
 /* Lists the chunks that begin in a record. */
-static int block_list(places *list, const tnri_space *space, const tnri_block *block)
+static int block_list(mappings *list, const tnri_space *space, const tnri_block *block)
 {
     size_t end = tnri_page_of(space, tnri_block_end(block) - 1) + 1;
     for (size_t page = tnri_page_of(space, block->base); page < end; page++) {
         const tnri_chunk *chunk = space->pages[page];
         if (chunk != NULL && chunk != &tnri_mapping_refused && chunk->page == page &&
-            tnri_page_address(space, page) >= block->base && !places_add(list, chunk))
+            tnri_page_address(space, page) >= block->base && !mappings_add(list, chunk))
             return 0;
     }
     return 1;
 }
 
 /* Lists the chunks of an arena. Returns 0 without host memory. */
-static int arena_list(places *list, tnri_arena *arena)
+static int arena_list(mappings *list, tnri_arena *arena)
 {
     int is_listed = 1;
     list->count = 0;
@@ -72,7 +64,7 @@ static int arena_list(places *list, tnri_arena *arena)
 }
 
 /* Whether a chunk lies where it was listed. */
-static int place_is_still(tnri_arena *arena, const place *listed)
+static int mapping_is_still(tnri_arena *arena, const mapping *listed)
 {
     tnri_arena_enter(arena);
     int is_there = arena->device->space.pages[listed->page] == listed->chunk;
@@ -82,15 +74,15 @@ static int place_is_still(tnri_arena *arena, const place *listed)
 
 /* ---- what exists ---------------------------------------------------------------------------- */
 
-static tnr_status arena_change(tnri_arena *arena, places *list, int peer, tnr_access access)
+static tnr_status arena_change(tnri_arena *arena, mappings *list, int peer, tnr_access access)
 {
     if (!arena_list(list, arena))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the list of what a pool has.");
     for (size_t i = 0; i < list->count; i++) {
-        const place *one = &list->at[i];
+        const mapping *one = &list->at[i];
         tnr_status status =
             tnri_pages_access_peer(arena->device, one->page, one->pages, peer, access);
-        if (status != TNR_OK && place_is_still(arena, one))
+        if (status != TNR_OK && mapping_is_still(arena, one))
             return status;
     }
     return TNR_OK;
@@ -99,7 +91,7 @@ static tnr_status arena_change(tnri_arena *arena, places *list, int peer, tnr_ac
 /* Changes what a peer reaches of all that the pool has. In the context; the pool stays awake. */
 static tnr_status pool_change(tnr_pool pool, int peer, tnr_access access)
 {
-    places list = {0};
+    mappings list = {0};
     tnr_status status = TNR_OK;
     uint32_t returned;
     do {
@@ -109,7 +101,7 @@ static tnr_status pool_change(tnr_pool pool, int peer, tnr_access access)
             status = arena_change(arena, &list, peer, access);
         tnri_placing_wait(&pool->account.access);
     } while (status == TNR_OK && returned != atomic_load(&pool->account.access.returned));
-    tnri_host_free(list.at, list.max * sizeof(place));
+    tnri_host_free(list.at, list.room * sizeof(mapping));
     return status;
 }
 

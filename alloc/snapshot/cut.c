@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "arena/upper.h"
 #include "arena/world_validate.h"
 #include "base/error.h"
@@ -124,21 +125,11 @@ static void arena_copy(tnri_arena *arena)
 
 /* ---- making room ---------------------------------------------------------------------------- */
 
-/* Has room for one more in a growing array. The new place is zeroed. */
+/* Adds one to a growing array, zeroed; null: no host memory. */
 static void *array_add(void **array, size_t *count, size_t *room, size_t bytes)
 {
-    if (*count == *room) {
-        size_t more = *room == 0 ? 16 : *room * 2;
-        void *grown = tnri_host_alloc(more * bytes);
-        if (grown == NULL)
-            return NULL;
-        if (*array != NULL)
-            memcpy(grown, *array, *count * bytes);
-        tnri_host_free(*array, *room * bytes);
-        *array = grown;
-        *room = more;
-    }
-    return (char *)*array + (*count)++ * bytes;
+    return tnri_array_grow(array, room, *count + 1, bytes) ? (char *)*array + (*count)++ * bytes
+                                                           : NULL;
 }
 
 /* Holds a pool and enters it. 0: no host memory; a pool that is ending is passed over. */

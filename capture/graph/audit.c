@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "arena/world_retired.h"
-#include "array.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/graph_lock.h"

@@ -6,7 +6,7 @@
 
 #include "arena/note.h"
 #include "arena/upper.h"
-#include "array.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/graph_lock.h"

@@ -4,7 +4,7 @@
 
 #include "arena/count.h"
 #include "arena/world_retired.h"
-#include "array.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "graph/piece.h"
 #include "graph/graph_lock.h"

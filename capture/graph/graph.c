@@ -7,7 +7,7 @@
 
 #include "arena/upper.h"
 #include "arena/world_retired.h"
-#include "array.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/nodes.h"

@@ -10,7 +10,7 @@
 #include "arena/serve.h"
 #include "arena/upper.h"
 #include "arena/world_retired.h"
-#include "array.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "graph/capture.h"

@@ -2,7 +2,7 @@
 /* Blocks that a launch would overwrite: see threat.h. */
 #include "graph/threat.h"
 
-#include "array.h"
+#include "base/array.h"
 #include "base/host_memory.h"
 #include "base/lock.h"
 

@@ -25,7 +25,7 @@
 
 #include "arena/count.h"
 #include "arena/note.h"
-#include "array.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "driver/capturing.h"
@@ -596,9 +596,7 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
         return tnri_forked_error();
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
-    tnri_device *device = NULL;
-    if (atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0)
-        device = tnri_device_of((uintptr_t)ptr);
+    tnri_device *device = tnri_library_device_of(ptr);
     if (device == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
     tnri_device_look_begin(device);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "array.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
 

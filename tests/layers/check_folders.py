@@ -8,12 +8,13 @@
 
 Exit codes: 0 all is so; 1 not so.
 """
-import argparse
 import collections
 import pathlib
 import re
 import sys
 import tempfile
+
+import checking
 
 # The folders of each layer from the bottom to the top, as its README.md has them; "" is the layer's
 # own folder.
@@ -131,21 +132,5 @@ def self_test():
     print("ok")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--root", type=pathlib.Path,
-                        default=pathlib.Path(__file__).resolve().parent.parent.parent)
-    parser.add_argument("--self-test", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.self_test:
-        self_test()
-        return 0
-    problems = check(arguments.root)
-    for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checking.main(__doc__, check, self_test))

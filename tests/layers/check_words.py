@@ -8,11 +8,12 @@ the number under each table is the number of its rows.
 
 Exit codes: 0 all is so; 1 not so.
 """
-import argparse
 import pathlib
 import re
 import sys
 import tempfile
+
+import checking
 
 ROW = re.compile(r"^\| ([^*|]+) \| `(\w+)` \|", re.M)
 
@@ -48,21 +49,5 @@ def self_test():
     print("ok")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--root", type=pathlib.Path,
-                        default=pathlib.Path(__file__).resolve().parent.parent.parent)
-    parser.add_argument("--self-test", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.self_test:
-        self_test()
-        return 0
-    problems = check(arguments.root)
-    for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checking.main(__doc__, check, self_test))

@@ -290,9 +290,10 @@ typedef enum tnr_access {
  * it moves; a pool that sleeps wakes so. Blocks keep their addresses, and other threads may go on
  * to allocate meanwhile. A pool begins closed, or as tnr_device_access_set says.
  *
- * Opening costs 25 us for each chunk that there is, and makes each new one some 30 us dearer, on
- * an H200; so open what a peer needs. Closing waits for all work that `peer` has been given. It
- * does not keep back what is given to it meanwhile, which then fails.
+ * Opening calls the driver once for each chunk that there is, and makes each new one dearer, since
+ * access costs as much again for each device; so open what a peer needs. Closing waits for all work
+ * that `peer` has been given. It does not keep back what is given to it meanwhile, which then
+ * fails.
  *
  * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
  * stream, or free with tnr_free_sync. May block. Errors: TNR_ERR_INVALID_ARGUMENT (access),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays that grow: see array.h. */
-#include "array.h"
+#include "base/array.h"
 
 #include <string.h>
 

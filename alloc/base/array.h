@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays of host memory that grow by doubling. */
-#ifndef TNRI_CAPTURE_ARRAY_H
-#define TNRI_CAPTURE_ARRAY_H
+#ifndef TNRI_BASE_ARRAY_H
+#define TNRI_BASE_ARRAY_H
 
 #include <stddef.h>
 
