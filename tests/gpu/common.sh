@@ -32,3 +32,10 @@ require_gpu() {
         skip "no GPU that Tenure can use: $(sed -n '/^Missing/,$p' <<<"$report" | sed -n 2p)"
     fi
 }
+
+# Ends the script with 77 unless there are so many GPUs.
+require_gpus() { # count
+    local gpus
+    gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
+    [ "$gpus" -ge "$1" ] || skip "$1 GPUs are needed, and there are $gpus"
+}

@@ -28,8 +28,7 @@ done
 if [ ${#parts[@]} = 0 ]; then parts=(torch run bandwidth); fi
 find_tenure
 require_gpu
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
-[ "$gpus" -ge 2 ] || skip "two GPUs are needed, and there are $gpus"
+require_gpus 2
 python=${PYTHON:-python3}
 command -v "$python" >/dev/null || skip "there is no $python"
 module=${TENURE_PYTHON:-$(dirname "$tenure")/../python}
