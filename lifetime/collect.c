@@ -57,7 +57,7 @@ static int stream_ask(tnri_stream *stream, int latest)
     tnri_event *event = stream_pending_event(stream, latest, &number);
     if (event == NULL)
         return 0;
-    int over = tnri_event_is_over(event);
+    int over = tnri_event_is_over(stream->device, event);
     tnri_event_drop(stream->device, event);
     if (over)
         tnri_stream_completed(stream, number);

@@ -167,7 +167,8 @@ static tnr_status held_use_order(tnri_device *device, held_use *use, const tnri_
         return tnri_event_context(device, &use->event); /* waits for all there is */
     if (use->event == NULL)
         status = tnri_stream_mark(use->stream, &use->event, &number);
-    return status == TNR_OK ? tnri_event_order(use->event, stream->handle) : status;
+    return status == TNR_OK ? tnri_event_order(use->stream->device, use->event, stream->handle)
+                            : status;
 }
 
 tnr_status tnri_holds_order_after(tnri_arena *arena, const tnri_stream *stream)

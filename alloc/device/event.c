@@ -12,6 +12,8 @@ void tnri_event_store_create(tnri_event_store *store)
     store->spares = NULL;
     store->spares_count = 0;
     store->events_count = 0;
+    atomic_store(&store->waits_begun, 0);
+    atomic_store(&store->waits_ended, 0);
 }
 
 CUresult tnri_event_store_empty(tnri_event_store *store)
@@ -43,6 +45,7 @@ tnri_event *tnri_event_take_spare(tnri_device *device)
     if (event != NULL) {
         atomic_store_explicit(&event->holders, 1, memory_order_relaxed);
         atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
+        event->late = 0;
     }
     return event;
 }
@@ -66,6 +69,7 @@ tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
     }
     atomic_store_explicit(&event->holders, 1, memory_order_relaxed);
     atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
+    event->late = 0;
     *taken = event;
     return TNR_OK;
 }
@@ -77,9 +81,28 @@ static CUresult event_by_context(tnri_device *device, tnri_event *event)
     if (tnri_capturing())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
+    uint64_t number = atomic_fetch_add(&device->events.waits_begun, 1) + 1;
     CUresult result = tnri_drive(cuCtxSynchronize, ());
-    if (result == CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS)
+        return result;
+    tnri_peak_raise(&device->events.waits_ended, number);
+    atomic_store_explicit(&event->completed, 1, memory_order_release);
+    return CUDA_SUCCESS;
+}
+
+/* A late event, which is not known to be over: it is if another one's wait began after it, and
+ * otherwise this waits. */
+static TNRI_SELDOM CUresult late_end(tnri_device *device, tnri_event *event)
+{
+    tnri_visit visit;
+    if (atomic_load(&device->events.waits_ended) >= event->late) {
         atomic_store_explicit(&event->completed, 1, memory_order_release);
+        return CUDA_SUCCESS;
+    }
+    if (tnri_capturing() || tnri_device_enter(device, &visit) != TNR_OK)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result = event_by_context(device, event);
+    tnri_device_leave(&visit);
     return result;
 }
 
@@ -122,6 +145,15 @@ tnr_status tnri_event_context(tnri_device *device, tnri_event **made)
     return event_made(device, event, event_by_context(device, event), made);
 }
 
+tnr_status tnri_event_late(tnri_device *device, tnri_event **made)
+{
+    tnri_assert_none_held();
+    tnr_status status = tnri_event_take(device, made);
+    if (status == TNR_OK)
+        (*made)->late = atomic_load(&device->events.waits_begun) + 1; /* a wait that is to begin */
+    return status;
+}
+
 void tnri_event_hold(tnri_event *event)
 {
     atomic_fetch_add_explicit(&event->holders, 1, memory_order_relaxed);
@@ -139,11 +171,13 @@ void tnri_event_drop(tnri_device *device, tnri_event *event)
     tnri_lock_release(&store->lock);
 }
 
-int tnri_event_is_over(tnri_event *event)
+int tnri_event_is_over(tnri_device *device, tnri_event *event)
 {
     if (atomic_load_explicit(&event->completed, memory_order_acquire))
         return 1;
     tnri_assert_none_held();
+    if (tnri_unlikely(event->late != 0))
+        return late_end(device, event) == CUDA_SUCCESS;
     if (tnri_drive(cuEventQuery, (event->handle)) != CUDA_SUCCESS)
         return 0;
     atomic_store_explicit(&event->completed, 1, memory_order_release);
@@ -156,7 +190,8 @@ tnr_status tnri_event_wait(tnri_device *device, tnri_event *event)
         return TNR_OK;
     tnri_assert_none_held();
     atomic_fetch_add_explicit(&device->syncs_count, 1, memory_order_relaxed);
-    CUresult result = tnri_drive(cuEventSynchronize, (event->handle));
+    CUresult result = event->late != 0 ? late_end(device, event)
+                                       : tnri_drive(cuEventSynchronize, (event->handle));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuEventSynchronize",
                                  "waiting for the use of idle memory");
@@ -164,11 +199,13 @@ tnr_status tnri_event_wait(tnri_device *device, tnri_event *event)
     return TNR_OK;
 }
 
-tnr_status tnri_event_order(tnri_event *event, tnr_stream stream)
+tnr_status tnri_event_order(tnri_device *device, tnri_event *event, tnr_stream stream)
 {
     if (atomic_load_explicit(&event->completed, memory_order_acquire))
         return TNR_OK;
     tnri_assert_none_held();
+    if (tnri_unlikely(event->late != 0))
+        return tnri_event_wait(device, event);
     CUresult result = tnri_drive(cuStreamWaitEvent, (stream, event->handle, CU_EVENT_WAIT_DEFAULT));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuStreamWaitEvent", "ordering one stream after another");

@@ -3,8 +3,8 @@
  * Events: marks on streams, counted by reference and used again.
  *
  * Creating an event costs as much as recording two, and concurrent creation contends in the
- * driver, so spare ones are kept. An event here is always one that was recorded; once it is known
- * to have completed it is never asked again (a "ready" answer is the dear one).
+ * driver, so spare ones are kept. An event here is one that was recorded, or a late one; once it is
+ * known to have completed it is never asked again (a "ready" answer is the dear one).
  */
 #ifndef TNRI_DEVICE_EVENT_H
 #define TNRI_DEVICE_EVENT_H
@@ -31,16 +31,22 @@ tnri_event *tnri_event_take_spare(struct tnri_device *device);
 /* An event that has completed, after waiting for everything in the context. */
 tnr_status tnri_event_context(struct tnri_device *device, tnri_event **event);
 
+/* A late event, recorded nowhere: it stands for all that the context was given before this call,
+ * and is over when the context has been waited for after it. For the work of a stream that is gone
+ * while a capture forbids that wait. Whoever asks for it when no capture is under way waits on the
+ * host. In the device's context. */
+tnr_status tnri_event_late(struct tnri_device *device, tnri_event **event);
+
 /* Adds a reference. */
 void tnri_event_hold(tnri_event *event);
 /* Gives up one reference; the last one makes the event a spare. Null is accepted. */
 void tnri_event_drop(struct tnri_device *device, tnri_event *event);
 
-/* 1 if the event has completed. An error of the driver counts as "no". */
-int tnri_event_is_over(tnri_event *event);
+/* 1 if the event has completed. An error of the driver counts as "no". `device` is the event's. */
+int tnri_event_is_over(struct tnri_device *device, tnri_event *event);
 /* Waits on the host until it has. */
 tnr_status tnri_event_wait(struct tnri_device *device, tnri_event *event);
-/* Makes later work of `stream` wait on the device for the event. */
-tnr_status tnri_event_order(tnri_event *event, tnr_stream stream);
+/* Makes later work of `stream` wait on the device for the event; on the host for a late one. */
+tnr_status tnri_event_order(struct tnri_device *device, tnri_event *event, tnr_stream stream);
 
 #endif

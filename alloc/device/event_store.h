@@ -13,6 +13,7 @@ typedef struct tnri_event {
     struct tnri_event *next;  /* among the spare ones; the store's lock */
     _Atomic uint32_t holders; /* references */
     _Atomic int completed;    /* 1: known to be over */
+    uint64_t late;            /* see tnri_event_late; 0 for all others; constant while held */
 } tnri_event;
 
 typedef struct tnri_event_store {
@@ -20,6 +21,8 @@ typedef struct tnri_event_store {
     tnri_event *spares; /* the lock */
     size_t spares_count;
     size_t events_count; /* made and not destroyed */
+    /* Waits for the whole context, by number: how many have begun, and the last that has ended. */
+    _Atomic uint64_t waits_begun, waits_ended;
 } tnri_event_store;
 
 #endif

@@ -75,8 +75,8 @@ tnr_status tnri_execute_order(tnri_arena *arena, tnri_arena *donor, int policy, 
     tnr_status status = is_lane || tnri_stream_has_mark(giver)
                             ? tnri_stream_mark_idle(giver, event, &number)
                             : TNR_ERR_CAPTURE;
-    *refused =
-        status == TNR_OK && !is_lane && policy == TNRI_CROSS_IDLE && !tnri_event_is_over(*event);
+    *refused = status == TNR_OK && !is_lane && policy == TNRI_CROSS_IDLE &&
+               !tnri_event_is_over(giver->device, *event);
     if (status == TNR_OK && !*refused && !is_lane)
         status = tnri_stream_follow(own, *event, giver, number);
     tnri_stream_drop(giver);

@@ -60,7 +60,7 @@ static void stale_put_back(tnri_arena *arena, tnri_block *stale)
 /* Proof that the record's work is over: 1 yes, 0 not yet. */
 static tnr_status stale_prove(tnri_arena *arena, tnri_block *stale, int wait, int *over)
 {
-    *over = stale->event == NULL || tnri_event_is_over(stale->event);
+    *over = stale->event == NULL || tnri_event_is_over(arena->device, stale->event);
     if (*over || !wait)
         return TNR_OK;
     tnr_status status = tnri_event_wait(arena->device, stale->event);

@@ -215,6 +215,10 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
 {
     CUresult result = CUDA_SUCCESS;
     int is_over = atomic_load_explicit(&event->completed, memory_order_acquire);
+    if (tnri_unlikely(event->late != 0) && !is_over && !tnri_event_is_over(other->device, event))
+        return tnri_error(TNR_ERR_CAPTURE, "a stream that is gone can be waited for when no "
+                                           "capture is under way.");
+    is_over = is_over || event->late != 0;
     tnri_lock_take(&stream->lock);
     tnr_status status = TNR_OK;
     if (seal_of(stream) != NULL)

@@ -461,12 +461,13 @@ static void stream_seal(tnri_stream *stream, tnri_event *event, uint64_t number)
 }
 
 /* The end of a stream's work: an event at its end, or, if the stream is gone already, so that its
- * handle may name another one, one that has completed after waiting for the whole context. */
+ * handle may name another one, one that has completed after waiting for the whole context. What a
+ * capture forbids, both of it, a late event stands for. */
 static tnr_status stream_last_event(tnri_stream *stream, int is_gone, tnri_event **event,
                                     uint64_t *number)
 {
     tnr_status status = is_gone ? TNR_ERR_INVALID_STREAM : tnri_stream_mark(stream, event, number);
-    if (status != TNR_ERR_INVALID_STREAM)
+    if (status != TNR_ERR_INVALID_STREAM && status != TNR_ERR_CAPTURE)
         return status;
     tnri_visit visit;
     status = tnri_device_enter(stream->device, &visit);
@@ -474,6 +475,8 @@ static tnr_status stream_last_event(tnri_stream *stream, int is_gone, tnri_event
         return status;
     *number = tnri_number_now();
     status = tnri_event_context(stream->device, event);
+    if (status == TNR_ERR_CAPTURE)
+        status = tnri_event_late(stream->device, event);
     tnri_device_leave(&visit);
     return status;
 }
@@ -482,10 +485,13 @@ tnr_status tnri_stream_end(tnri_stream *stream, int is_gone)
 {
     tnri_event *event = NULL;
     uint64_t number = 0;
+    tnri_error_aside aside;
     tnri_device *device = stream->device;
     tnri_stream_hold(stream); /* once ended, it would be used again for another stream */
+    tnri_error_take(&aside);
     tnr_status status = stream_last_event(stream, is_gone, &event, &number);
     if (status == TNR_OK) {
+        tnri_error_restore(&aside); /* what was refused on the way was not the caller's */
         stream_seal(stream, event, number);
         tnri_event_drop(device, event);
     }
@@ -525,7 +531,7 @@ void tnri_streams_settle(size_t looks)
         return;
     tnri_stream *stream;
     for (; looks > 0 && (stream = ended_oldest()) != NULL; looks--) {
-        int is_over = tnri_event_is_over(atomic_load(&stream->seal));
+        int is_over = tnri_event_is_over(stream->device, atomic_load(&stream->seal));
         if (is_over) {
             tnri_stream_completed(stream, stream->marked); /* constant since the end */
             ended_forget(stream);

@@ -143,7 +143,7 @@ static tnr_status latest_order(const launch *self, latest before)
     if (before.mark == NULL)
         status = tnri_stream_mark(before.stream, &before.mark, &number);
     if (status == TNR_OK) {
-        status = tnri_event_order(before.mark, self->handle);
+        status = tnri_event_order(before.stream->device, before.mark, self->handle);
         if (status == TNR_OK && number != 0)
             tnri_stream_waits(self->stream, NULL, before.stream->index, number);
     }

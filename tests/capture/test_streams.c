@@ -6,6 +6,8 @@
  *
  * Seen to fail with these lines changed in the library:
  *   streams_of_a_capture_stay_known  hooks.c, capture_of_stream: the call of tnri_witness_stream
+ *   streams_end_inside               stream.c, stream_last_event: the late event; event.c: late_end
+ *                                    1 at once
  */
 #include "steps.h"
 
@@ -467,6 +469,44 @@ static void every_call_beside_a_capture(void **state)
     check_all_given_back();
 }
 
+/* A stream that joins a capture and is destroyed there: what it did before is not over yet, and
+ * nothing can mark its end. Its handle is the next stream's at once. */
+static void streams_end_inside(void **state)
+{
+    (void)state;
+    steps_start("cross_stream:off", NULL);
+    tnr_stream before = life_stream(CU_STREAM_NON_BLOCKING);
+    unsigned char *dead = unit_malloc(4 * MIB, before);
+    life_fill(dead, 4 * MIB, 1, before);
+    assert_ok(tnr_free(dead));
+    capture_begin(ORIGIN, NULL);
+    uint64_t waits = life_host_waits();
+    for (int i = 0; i < 3; i++) {
+        unsigned char *own = captured_block(ORIGIN, 2);
+        order_after(before, ORIGIN);
+        assert_ok(tnr_stream_destroying(0, before));
+        assert_int_equal(cuStreamDestroy(before), CUDA_SUCCESS);
+        tnr_stream next = life_stream(CU_STREAM_NON_BLOCKING);
+        assert_ptr_equal(next, before); /* or the test shows nothing */
+        assert_ok(tnr_stream_created(0, next));
+        unsigned char *other = unit_malloc(4 * MIB, next);
+        assert_ptr_not_equal(other, dead);
+        life_fill(other, 4 * MIB, 3, next);
+        assert_ok(tnr_free(other));
+        assert_ok(tnr_free(own));
+    }
+    assert_int_equal(life_host_waits(), waits);
+    assert_int_equal(capture_status(ORIGIN), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    recorded graph = capture_end(ORIGIN);
+    /* Now they can be waited for, all at once. */
+    assert_ok(tnr_free(unit_malloc(4 * MIB, life_stream(CU_STREAM_NON_BLOCKING))));
+    assert_ok(tnr_free(unit_malloc(4 * MIB, life_stream(CU_STREAM_NON_BLOCKING))));
+    assert_int_equal(life_host_waits(), waits + 1);
+    recorded_launch(&graph, ORIGIN);
+    recorded_destroy(&graph);
+    check_all_given_back();
+}
+
 typedef struct asking {
     void *block, *next;
     tnr_status status;
@@ -634,6 +674,7 @@ int main(void)
         cmocka_unit_test_teardown(memory_runs_out_inside, steps_stop),
         cmocka_unit_test_teardown(a_limit_inside, steps_stop),
         cmocka_unit_test_teardown(every_call_beside_a_capture, steps_stop),
+        cmocka_unit_test_teardown(streams_end_inside, steps_stop),
         cmocka_unit_test_teardown(events_are_asked_beside_a_capture, steps_stop),
         cmocka_unit_test_teardown(the_mode_of_a_thread_stays, steps_stop),
         cmocka_unit_test_teardown(nothing_is_asked_without_a_capture, steps_stop),

@@ -36,6 +36,9 @@ build() { # name
     folder=$(find "$samples/Samples" -type d -name "$1" | head -n 1)
     [ -n "$folder" ] || return 1
     mapfile -t sources < <(find "$folder" -maxdepth 1 \( -name '*.cu' -o -name '*.cpp' \) | sort)
+    if grep -q helper_multiprocess "${sources[@]}"; then
+        sources+=("$samples/Common/helper_multiprocess.cpp")
+    fi
     "$nvcc" -arch=native -std=c++17 -I "$samples/Common" -o "$work/$1" "${sources[@]}" \
         -lcuda -lcufft -lcublas -lcurand >"$work/$1.build" 2>&1
 }
@@ -49,7 +52,8 @@ said() { # file
 failed=0
 for name in "${names[@]}"; do
     if [ ! -x "$work/$name" ]; then
-        echo "left out  $name: $(grep -m 1 -i error "$work/$name.build" 2>/dev/null || echo 'no such sample')"
+        reason=$(grep -m 1 -i 'error:' "$work/$name.build" 2>/dev/null || echo "no such sample")
+        echo "left out  $name: $reason"
         continue
     fi
     native=0 tenure_rc=0

@@ -66,7 +66,7 @@ MUTANTS = [
      "a block is ended one use too early"),
     # ---- lifetime: collecting
     ("poll_not_asked", "lifetime/collect.c",
-     "    int over = tnri_event_is_over(event);\n"
+     "    int over = tnri_event_is_over(stream->device, event);\n"
      "    tnri_event_drop(stream->device, event);",
      "    int over = 1;\n"
      "    tnri_event_drop(stream->device, event);",
@@ -188,7 +188,7 @@ MUTANTS = [
      "    return most > 0;",
      "a request borrows a chunk of any size"),
     ("stale_not_proved", "alloc/ladder/stale.c",
-     "    *over = stale->event == NULL || tnri_event_is_over(stale->event);",
+     "    *over = stale->event == NULL || tnri_event_is_over(arena->device, stale->event);",
      "    *over = 1;",
      "old mappings are removed while they are in use"),
     ("move_without_event", "alloc/ladder/execute.c",
@@ -322,7 +322,7 @@ MUTANTS = [
      "    int goes_on = uses->holds <= 1 && uses->is_freed;",
      "the first of two graphs that ends lets a block go"),
     ("launch_not_ordered", "capture/graph/launch.c",
-     "        status = tnri_event_order(before.mark, self->handle);\n"
+     "        status = tnri_event_order(before.stream->device, before.mark, self->handle);\n"
      "        if (status == TNR_OK && number",
      "        if (status == TNR_OK && number",
      "launches into a shared pool are not ordered"),

@@ -198,6 +198,46 @@ void scenario_capture_plain(void)
         MUST(cu.cuStreamDestroy(streams[i]));
 }
 
+/* Streams that join a capture and end inside it, one after the other: so NCCL makes each collective
+ * a part of a graph. The driver gives the next one the same handle, and no graph is broken. */
+void scenario_capture_brief(void)
+{
+    CUstream origin, brief, others[64];
+    CUdeviceptr block;
+    CUevent event;
+    CUgraph graph;
+    CUgraphExec exec;
+    engine_start(0);
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cu.cuStreamCreate(&origin, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 64; i++) /* as many as make a thread forget which it saw last */
+        MUST(cu.cuStreamCreate(&others[i], CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&block, BYTES));
+    for (int round = 0; round < 2; round++) {
+        MUST(cu.cuStreamBeginCapture(origin, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        for (int i = 0; i < 3; i++) {
+            fill(block, round + i, BYTES, origin);
+            for (int k = 0; k < 64; k++)
+                MUST(cu.cuEventRecord(event, others[k]));
+            MUST(cu.cuStreamCreate(&brief, CU_STREAM_NON_BLOCKING));
+            MUST(cu.cuEventRecord(event, origin));
+            MUST(cu.cuStreamWaitEvent(brief, event, 0));
+            MUST(cu.cuStreamDestroy(brief));
+        }
+        MUST(cu.cuStreamEndCapture(origin, &graph));
+        MUST(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+        MUST(cu.cuGraphLaunch(exec, origin));
+        verify(block, round + 2, BYTES, origin);
+        MUST(cu.cuGraphExecDestroy(exec));
+        MUST(cu.cuGraphDestroy(graph));
+    }
+    MUST(cu.cuMemFree(block));
+    MUST(cu.cuEventDestroy(event));
+    MUST(cu.cuStreamDestroy(origin));
+    for (int i = 0; i < 64; i++)
+        MUST(cu.cuStreamDestroy(others[i]));
+}
+
 /* Captures into graphs of the program's own, which are ended without asking for the graph. What is
  * freed meanwhile is free when the capture is over: there is room for one of the large blocks. */
 void scenario_capture_given(void)

@@ -95,6 +95,13 @@ class Ways(PreloadTest):
             self.check_served(result.counts[0])
             self.assertEqual(result.counts[0]["captures_followed"], 3)
 
+    def test_streams_that_end_in_a_capture(self):
+        """Broken to see it fail: the late event in stream_last_event (alloc/stream/stream.c)."""
+        for way in ["lookup2", "dlsym-thread", "linked"]:
+            result = self.check_same(engine(way, "capture_brief"))
+            self.check_served(result.counts[0])
+            self.assertEqual(result.counts[0]["captures_followed"], 2)
+
     def test_captures_into_graphs_that_are_there(self):
         """Broken to see it fail: nothing told of the end where no graph is asked for."""
         for way in ["lookup2", "dlsym-thread", "linked"]:

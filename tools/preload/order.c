@@ -87,8 +87,18 @@ static void stranger_add(CUstream stream, const void *context)
     pthread_mutex_unlock(&strangers.mutex);
 }
 
+/* A stream that captures may not be waited for: to try ends the capture. */
+static void stranger_wait(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    (void)REAL(cuStreamIsCapturing, (stream, &status));
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+        (void)REAL(cuStreamSynchronize, (stream));
+}
+
 /* Forgets a stream, or all of a context. Their work may go on, and cannot be waited for any more:
- * so it is now. */
+ * so it is now. What a stranger did before it joined a capture, in which it then ends, is the one
+ * thing that nothing can wait for. */
 static void strangers_remove(CUstream stream, const void *context)
 {
     if (!atomic_load(&strangers.is_any))
@@ -98,7 +108,7 @@ static void strangers_remove(CUstream stream, const void *context)
         stranger *one = &strangers.list[i];
         if (one->stream != stream && (context == NULL || one->context != context))
             continue;
-        (void)REAL(cuStreamSynchronize, (one->stream));
+        stranger_wait(one->stream);
         *one = strangers.list[--strangers.count];
     }
     atomic_store(&strangers.is_any, strangers.count > 0);
@@ -119,12 +129,8 @@ void order_wait_for_strangers(void)
         return;
     CUstreamCaptureMode before = service_relaxed();
     pthread_mutex_lock(&strangers.mutex);
-    for (size_t i = 0; i < strangers.count; i++) {
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-        (void)REAL(cuStreamIsCapturing, (strangers.list[i].stream, &status));
-        if (status == CU_STREAM_CAPTURE_STATUS_NONE)
-            (void)REAL(cuStreamSynchronize, (strangers.list[i].stream));
-    }
+    for (size_t i = 0; i < strangers.count; i++)
+        stranger_wait(strangers.list[i].stream);
     pthread_mutex_unlock(&strangers.mutex);
     service_relaxed_end(before);
 }
