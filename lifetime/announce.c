@@ -26,7 +26,7 @@ tnr_status tnr_event_recorded(tnr_event event, int device_index, tnr_stream hand
     if (status != TNR_OK)
         return status;
     tnri_lifetime_register();
-    tnri_stream_hold(stream);
+    tnri_stream_keep(stream);
     uint64_t announced = tnri_number_next();
     uint64_t number = before < announced ? before : announced;
     if (tnri_announced_put(event, stream, number, announced, tnri_stream_clock_at(stream, before)))
@@ -52,7 +52,10 @@ tnr_status tnr_stream_waited(tnr_event event, int device_index, tnr_stream handl
         status = tnri_stream_find(device, handle, &stream);
     if (status != TNR_OK || !tnri_announced_get(event, before, &of))
         return status;
-    tnri_stream_waits(stream, of.clock, of.stream->index, of.number);
+    /* Of a stream without memory or uses, and that knows of none, nothing will be asked: what it
+     * gets later has a later number. */
+    if (of.clock != NULL || atomic_load_explicit(&of.stream->is_asked, memory_order_relaxed))
+        tnri_stream_waits(stream, of.clock, of.stream->index, of.number);
     tnri_announcement_drop(&of);
     return TNR_OK;
 }

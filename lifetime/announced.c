@@ -7,10 +7,38 @@
 #include "base/host_memory.h"
 #include "library/library.h"
 
+/* Programs record the same few events again and again. */
+enum { SPARES_MAX = 64 };
+
 static struct {
-    tnri_lock lock;
+    tnri_lock lock; /* protects what follows */
     tnri_table table;
+    tnri_announcement *spares; /* linked by link.next */
+    size_t spares_count;
 } announced = {.lock = {.rank = TNRI_RANK_SPACE}};
+
+/* A record, spare or new; null without host memory. Under the lock. */
+static tnri_announcement *record_take(void)
+{
+    tnri_announcement *record = announced.spares;
+    if (record == NULL)
+        return tnri_host_alloc(sizeof(*record));
+    announced.spares = (tnri_announcement *)record->link.next;
+    announced.spares_count--;
+    return record;
+}
+
+/* Gives a record back. Under the lock. */
+static void record_give(tnri_announcement *record)
+{
+    if (announced.spares_count == SPARES_MAX) {
+        tnri_host_free(record, sizeof(*record));
+        return;
+    }
+    record->link.next = (tnri_link *)announced.spares;
+    announced.spares = record;
+    announced.spares_count++;
+}
 
 /* A proxy for each device. The library lock. */
 static struct {
@@ -32,7 +60,7 @@ int tnri_announced_get(tnr_event event, tnr_moment before, tnri_announcement *co
         found = NULL;
     if (found != NULL) {
         *copy = *found;
-        tnri_stream_hold(copy->stream);
+        tnri_stream_keep(copy->stream);
         tnri_clock_hold(copy->clock);
     }
     tnri_lock_release(&announced.lock);
@@ -51,7 +79,7 @@ int tnri_announced_put(tnr_event event, tnri_stream *stream, uint64_t number, ui
     tnri_announcement *added = NULL;
     tnri_lock_take(&announced.lock);
     tnri_announcement *record = (tnri_announcement *)*announcement_at(event);
-    if (record == NULL && (record = added = tnri_host_alloc(sizeof(*record))) != NULL) {
+    if (record == NULL && (record = added = record_take()) != NULL) {
         record->link.key = (uint64_t)(uintptr_t)event;
         tnri_table_add(&announced.table, &record->link);
     }
@@ -74,14 +102,16 @@ void tnri_announced_remove(tnr_event event)
 {
     tnri_lock_take(&announced.lock);
     tnri_link **at = announcement_at(event);
-    tnri_announcement *old = (tnri_announcement *)*at;
-    if (old != NULL)
+    tnri_announcement *found = (tnri_announcement *)*at;
+    tnri_announcement old;
+    if (found != NULL) {
+        old = *found;
         tnri_table_remove(&announced.table, at);
-    tnri_lock_release(&announced.lock);
-    if (old != NULL) {
-        tnri_announcement_drop(old);
-        tnri_host_free(old, sizeof(*old));
+        record_give(found);
     }
+    tnri_lock_release(&announced.lock);
+    if (found != NULL)
+        tnri_announcement_drop(&old);
 }
 
 /* ---- the proxy ------------------------------------------------------------------------------ */
@@ -166,12 +196,20 @@ void tnri_announcements_forget(tnri_device *device)
 {
     tnri_lock_take(&announced.lock);
     tnri_link *taken = tnri_table_take(&announced.table, announcement_is_of, device);
+    tnri_announcement *spares = announced.spares;
+    announced.spares = NULL;
+    announced.spares_count = 0;
     tnri_lock_release(&announced.lock);
     while (taken != NULL) {
         tnri_announcement *old = (tnri_announcement *)taken;
         taken = taken->next;
         tnri_announcement_drop(old);
         tnri_host_free(old, sizeof(*old));
+    }
+    while (spares != NULL) {
+        tnri_announcement *spare = spares;
+        spares = (tnri_announcement *)spare->link.next;
+        tnri_host_free(spare, sizeof(*spare));
     }
     if (proxies[device->index].made)
         (void)tnri_drive(cuStreamDestroy, (proxies[device->index].handle));

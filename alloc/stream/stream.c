@@ -210,6 +210,7 @@ static void stream_begin(tnri_stream *stream, const tnri_facts *of, tnri_device 
     atomic_store(&stream->is_blocking, of->is_blocking);
     atomic_store(&stream->completed, 0);
     atomic_store(&stream->is_dead, 0);
+    atomic_store(&stream->is_asked, 0);
     atomic_store(&stream->holders, 1); /* the registry's */
 }
 
@@ -487,7 +488,7 @@ tnr_status tnri_stream_end(tnri_stream *stream, int is_gone)
     uint64_t number = 0;
     tnri_error_aside aside;
     tnri_device *device = stream->device;
-    tnri_stream_hold(stream); /* once ended, it would be used again for another stream */
+    tnri_stream_keep(stream); /* once ended, it would be used again for another stream */
     tnri_error_take(&aside);
     tnr_status status = stream_last_event(stream, is_gone, &event, &number);
     if (status == TNR_OK) {
@@ -505,7 +506,7 @@ static tnri_stream *ended_oldest(void)
     tnri_lock_take(&registry.lock);
     tnri_stream *stream = registry.ended_first;
     if (stream != NULL)
-        tnri_stream_hold(stream);
+        tnri_stream_keep(stream);
     tnri_lock_release(&registry.lock);
     return stream;
 }
@@ -553,7 +554,7 @@ static tnri_stream *threads_next(const tnri_device *device)
         threads_remove(stream);
         threads_append(stream);
         if (stream->device == device)
-            tnri_stream_hold(stream);
+            tnri_stream_keep(stream);
         else
             stream = NULL;
     }

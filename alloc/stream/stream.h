@@ -37,9 +37,19 @@ tnr_status tnri_stream_find_captured(tnri_device *device, tnr_stream handle, tnr
 /* 1 if the stream has an object. The driver is not asked: the handle may be one that is gone. */
 int tnri_stream_is_known(const tnri_device *device, tnr_stream handle);
 
-static inline void tnri_stream_hold(tnri_stream *stream)
+/* A reference of someone who looks at the stream only. */
+static inline void tnri_stream_keep(tnri_stream *stream)
 {
     atomic_fetch_add_explicit(&stream->holders, 1, memory_order_relaxed);
+}
+
+/* A reference of someone who will ask what is ordered after the stream's work: of its memory, of a
+ * use, of a graph. */
+static inline void tnri_stream_hold(tnri_stream *stream)
+{
+    if (!atomic_load_explicit(&stream->is_asked, memory_order_relaxed))
+        atomic_store_explicit(&stream->is_asked, 1, memory_order_relaxed);
+    tnri_stream_keep(stream);
 }
 
 /* tnri_stream_idle: nobody refers to the object any more. Any lock may be held. */

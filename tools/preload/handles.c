@@ -4,10 +4,14 @@
 
 #include <stdlib.h>
 
+static unsigned mixed(const void *handle)
+{
+    return (unsigned)((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 56);
+}
+
 static unsigned part_of(const void *handle)
 {
-    uint64_t mixed = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
-    return (unsigned)(mixed >> 56) % HANDLES_PARTS;
+    return mixed(handle) % HANDLES_PARTS;
 }
 
 /* Where the handle's node hangs, or would. Under the lock. */
@@ -32,6 +36,7 @@ void handles_set(handles *table, const void *handle, uint64_t value)
     } else if (*link != NULL) {
         (*link)->value = value;
     }
+    atomic_fetch_add(&table->changes, 1);
     pthread_mutex_unlock(&table->locks[part]);
     free(fresh);
 }
@@ -48,6 +53,7 @@ static int handles_find(handles *table, const void *handle, uint64_t *value, int
     if (node != NULL && is_taken) {
         *link = node->next;
         gone = node;
+        atomic_fetch_add(&table->changes, 1);
     }
     pthread_mutex_unlock(&table->locks[part]);
     free(gone);
@@ -57,6 +63,23 @@ static int handles_find(handles *table, const void *handle, uint64_t *value, int
 int handles_get(handles *table, const void *handle, uint64_t *value)
 {
     return handles_find(table, handle, value, 0);
+}
+
+/* `changes` is read first: what changes after that is looked up the next time. */
+int handles_recall(handles *table, handles_memory *memory, const void *handle, uint64_t *value)
+{
+    unsigned at = mixed(handle) % HANDLES_REMEMBERED;
+    uint64_t changes = atomic_load(&table->changes);
+    if (memory->last[at].handle == handle && memory->last[at].changes == changes) {
+        *value = memory->last[at].value;
+        return 1;
+    }
+    if (!handles_get(table, handle, value))
+        return 0;
+    memory->last[at].handle = handle;
+    memory->last[at].changes = changes;
+    memory->last[at].value = *value;
+    return 1;
 }
 
 int handles_take(handles *table, const void *handle, uint64_t *value)
@@ -76,6 +99,7 @@ void handles_clear(handles *table, uint64_t value)
             }
             *link = node->next;
             free(node);
+            atomic_fetch_add(&table->changes, 1);
         }
         pthread_mutex_unlock(&table->locks[part]);
     }

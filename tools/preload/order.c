@@ -23,8 +23,9 @@ static int is_default(CUstream stream)
 
 static int stream_index(CUstream stream)
 {
+    static _Thread_local handles_memory memory;
     uint64_t value;
-    return handles_get(&streams, stream, &value) ? (int)value - 1 : -1;
+    return handles_recall(&streams, &memory, stream, &value) ? (int)value - 1 : -1;
 }
 
 service_device *order_device(CUstream stream)
