@@ -3,7 +3,8 @@
 #
 # Programs of NVIDIA's cuda-samples, which the user has, print the same with `tenure run` as without
 # it: those with several GPUs, with memory of other processes, and with conditional nodes. Numbers
-# are left out of the comparison, since times differ. They are built here with nvcc.
+# are left out of the comparison, since times differ, and so is the order of lines, since some are
+# several processes. They are built here with nvcc.
 #
 #   CUDA_SAMPLES=/path/to/cuda-samples tests/gpu/samples.sh [NAME ...]     without a name, all
 #
@@ -47,7 +48,7 @@ wait
 
 # What a program printed, without numbers and without what Tenure says at the end.
 said() { # file
-    sed -E -e 's/[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/N/g' -e 's/ +/ /g' "$1"
+    sed -E -e 's/[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/N/g' -e 's/ +/ /g' "$1" | sort
 }
 failed=0
 for name in "${names[@]}"; do

@@ -51,9 +51,10 @@ def last_line(done):
     return lines[-1][:300] if lines else "it said nothing"
 
 
-def check(programs, tenure, results):
+def check(programs, tenure, modes, results):
     failed = 0
-    for mode, (arguments, environment) in MODES.items():
+    for mode in modes:
+        arguments, environment = MODES[mode]
         arguments = [*arguments, "-b", "8", "-e", "32M", "-f", "16", "-n", "5", "-w", "1"]
         passed, left = [], []
         for program in programs:
@@ -118,12 +119,23 @@ def speed(folder, tenure, rounds, results):
     return failed
 
 
+def facts(tenure):
+    """What the numbers belong to."""
+    version = subprocess.run([tenure, "--version"], text=True, capture_output=True, check=True)
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                         text=True, capture_output=True, check=True)
+    name, driver = gpu.stdout.splitlines()[0].split(", ")
+    return {"commit": version.stdout.split("(")[1].split(")")[0], "gpu": name, "driver": driver,
+            "command": " ".join(["tests/gpu/nccl.sh", *sys.argv[3:]])}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("tenure")
     parser.add_argument("parts", nargs="*", help="check, speed; both without")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mode", action="append", choices=list(MODES), help="check only this one")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     for part in options.parts:
@@ -131,10 +143,10 @@ def main():
             parser.error(f"{part}: not check or speed")
     programs = sorted(options.folder.glob("*_perf"))
     parts = options.parts or ["check", "speed"]
-    results = {"check": [], "speed": []}
+    results = {"facts": facts(options.tenure), "check": [], "speed": []}
     failed = 0
     if "check" in parts:
-        failed += check(programs, options.tenure, results["check"])
+        failed += check(programs, options.tenure, options.mode or MODES, results["check"])
     if "speed" in parts:
         failed += speed(options.folder, options.tenure, options.rounds, results["speed"])
     if options.json:
