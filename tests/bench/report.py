@@ -23,6 +23,7 @@ import textwrap
 from kept import changes_table, instructions_table
 from page import (BadInput, COLOURS, NOT_MEASURED, Picture, csv_rows, facts_table, provenance,
                   table, text_gb, text_ns)
+from peers import nccl_table, peers_text
 from scaling import (moves_curve_picture, moves_curve_table, moves_default_table,
                      scale_table)
 from speed import (Bench, bench_table, clock_text, cold_table, growth_table, moves_table,
@@ -454,6 +455,17 @@ the same run (`tests/gpu/sleep.sh`). Each byte was compared after each wake, and
 before. Data: [sleep.csv](benchmarks/sleep.csv).
 
 {sleep}
+## Several GPUs
+
+How fast a kernel reads another GPU's memory (`tests/gpu/peers.sh bandwidth`), and what the driver
+takes to open memory to a peer and to close it.
+
+{peers}
+nccl-tests on two GPUs, without Tenure and under `tenure run`, in turns (`tests/gpu/nccl.sh speed`).
+Below 1 MiB it is the time of the host that counts: NCCL records and waits for some 18 events for
+each collective, and Tenure follows each of them.
+
+{nccl}
 ## Seeing memory
 
 `tests/gpu/seeing.sh`. An operation is a cached allocation or its free; the modes take turns in one
@@ -499,6 +511,7 @@ def page_make(bench, replay, recorded, docs, traces):
         memory=memory_table(replay, recorded),
         notes=memory_notes(replay, recorded), replay_from=provenance(replay.facts, "replay.json"),
         work=work, kinds=kinds, precision=precision_table(docs), torch=torch_text(docs),
+        peers=peers_text(docs), nccl=nccl_table(docs),
         sleep=sleep_table(docs), seeing=seeing_tables(docs), viewer=viewer_text(docs),
         curve=moves_curve_table(docs, replay),
         curve_picture="![Chunks moved over reserved / live](benchmarks/moves.svg)\n\n"

@@ -5,25 +5,31 @@
 # beside PyTorch's own allocator (peers/peers_torch.py); how fast a GPU reads another's memory, and
 # what opening and closing costs (peers/peers_cupy.py).
 #
-#   tests/gpu/peers.sh [torch] [run] [bandwidth]      without one of these, all
+#   tests/gpu/peers.sh [torch] [run] [bandwidth] [--json FILE]      without one of these, all
 #
-# `run` is PyTorch's own allocator under `tenure run`. TENURE=/path/to/tenure chooses the command;
-# the Python module lies in ../python beside its folder, or where TENURE_PYTHON says. PYTHON chooses
-# another interpreter.
+# --json keeps what `bandwidth` measured. `run` is PyTorch's own allocator under `tenure run`.
+# TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its
+# folder, or where TENURE_PYTHON says. PYTHON chooses another interpreter.
 # Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no two GPUs, or no such engine.
 set -euo pipefail
 # shellcheck source=tests/gpu/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 parts=()
-for part in "$@"; do
-    case $part in
-    torch | run | bandwidth) parts+=("$part") ;;
+json=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    torch | run | bandwidth) parts+=("$1") ;;
+    --json)
+        json=(--json "${2:?--json needs a file}")
+        shift
+        ;;
     *)
-        echo "peers.sh [torch] [run] [bandwidth]" >&2
+        echo "peers.sh [torch] [run] [bandwidth] [--json FILE]" >&2
         exit 2
         ;;
     esac
+    shift
 done
 if [ ${#parts[@]} = 0 ]; then parts=(torch run bandwidth); fi
 find_tenure
@@ -64,7 +70,11 @@ for part in "${parts[@]}"; do
         ;;&
     torch) compare tenure "$python" -B "$program" tenure ;;
     run) compare run "$tenure" run -- "$python" -B "$program" native ;;
-    bandwidth) "$python" -B "$repository/tests/gpu/peers/peers_cupy.py" || failed=1 ;;
+    bandwidth)
+        commit=$("$tenure" --version | sed -n 's/.*(\([^)]*\)).*/\1/p')
+        "$python" -B "$repository/tests/gpu/peers/peers_cupy.py" --commit "$commit" "${json[@]}" ||
+            failed=1
+        ;;
     esac
 done
 exit "$failed"

@@ -38,13 +38,15 @@ def access(base, chunk, chunks, device, flags):
                               ctypes.byref(wanted), ctypes.c_size_t(1)))
 
 
-def timed(what, work):
-    began = time.perf_counter()
-    work()
-    print(f"{what:32} {(time.perf_counter() - began) / CHUNKS * 1e6:7.1f} us a chunk")
+def measure():
+    """{what: microseconds a chunk}, the last of what is done several times."""
+    costs = {}
 
+    def timed(what, work):
+        began = time.perf_counter()
+        work()
+        costs[what] = (time.perf_counter() - began) / CHUNKS * 1e6
 
-def main():
     check(cuda.cuInit(0))
     for device in (PEER, OWN):
         context = ctypes.c_void_p()
@@ -88,7 +90,9 @@ def main():
         timed("peer closed, one call", lambda: access(base, 0, CHUNKS, PEER, NONE))
         access(base, 0, CHUNKS, PEER, READWRITE)
         timed("unmapped, mapped, own access", again)
+    return costs
 
 
 if __name__ == "__main__":
-    main()
+    for name, us in measure().items():
+        print(f"{name:32} {us:7.1f} us a chunk")

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""peers_cupy.py: how fast a GPU reads another's memory, Tenure's beside cudaMalloc's, and what
-opening and closing memory costs. Prints a table.
+"""peers_cupy.py [--json FILE] [--commit TEXT]: how fast a GPU reads another's memory, Tenure's
+beside cudaMalloc's, and what opening and closing memory costs. Prints a table.
 
 A kernel of GPU 1 sums words of GPU 0: five rounds, the two kinds in turn, medians. Exit code 1 if
 Tenure's memory is read at less than 0.99 of cudaMalloc's rate, or a sum is wrong.
 """
+import argparse
 import ctypes
+import json
 import statistics
+import subprocess
 import sys
 import time
 
@@ -14,6 +17,8 @@ import cupy
 import numpy
 
 from tenure import _library
+
+import costs as driver_costs
 
 BYTES = 1 << 30
 ROUNDS = 5
@@ -58,7 +63,7 @@ def rate(kernel, address, total):
 
 
 def bandwidth():
-    """Ratio of Tenure's rate to cudaMalloc's."""
+    """1 if Tenure's rate is as cudaMalloc's, and the rates of both."""
     with cupy.cuda.Device(1):
         kernel = cupy.RawKernel(SOURCE, "total")
         total = cupy.zeros(1, dtype=cupy.uint64)
@@ -92,11 +97,13 @@ def bandwidth():
     _library.call("tnr_free", ctypes.c_void_p(addresses["Tenure"]))
     with cupy.cuda.Device(0):
         cupy.cuda.runtime.free(plain)
-    return good
+    return good, {name: {"median": medians[name], "least": min(values), "most": max(values)}
+                  for name, values in rates.items()}
 
 
 def costs(pieces, bytes_each):
     """Opening and closing what exists: so many blocks, each a chunk or more of its own."""
+    _library.call("tnr_trim", None, ctypes.c_size_t(0), 0)
     blocks = [malloc(bytes_each, 0) for _ in range(pieces)]
     opened = access(READWRITE)
     again = access(READWRITE)
@@ -126,13 +133,29 @@ def costs(pieces, bytes_each):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--json")
+    parser.add_argument("--commit", default="")
+    options = parser.parse_args()
     _library.call("tnr_configure", b"chunk_exact_mb:2,chunk_share:65536")
     _library.call("tnr_init")
     for device in (0, 1):
         with cupy.cuda.Device(device):
             cupy.cuda.runtime.free(0)
-    good = bandwidth()
+    good, rates = bandwidth()
     costs(512, 2 << 20)
+    chunks = driver_costs.measure()
+    for what, us in chunks.items():
+        print(f"{what:32} {us:7.1f} us a chunk")
+    if options.json:
+        gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version",
+                              "--format=csv,noheader"], text=True, capture_output=True, check=True)
+        name, driver = gpu.stdout.splitlines()[0].split(", ")
+        facts = {"commit": options.commit, "gpu": name, "driver": driver,
+                 "command": "tests/gpu/peers.sh bandwidth"}
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"facts": facts, "gb_per_s": rates, "us_a_chunk": chunks}, file, indent=1)
+            file.write("\n")
     return 0 if good else 1
 
 
