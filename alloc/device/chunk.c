@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "conf/conf.h"
 
 tnri_chunk tnri_mapping_refused;
 _Thread_local tnr_oom_reason tnri_chunk_lacks;
@@ -96,6 +97,22 @@ static CUmemAllocationProp chunk_properties(const tnri_account *account)
     return properties;
 }
 
+/* Leaves others what the setting headroom_mb says. Two threads may each see room for one chunk. */
+static tnr_status headroom_check(const tnri_device *device, size_t bytes)
+{
+    size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
+    size_t left = 0;
+    size_t total = 0;
+    if (tnri_likely(kept == 0) || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS ||
+        (left >= kept && left - kept >= bytes))
+        return TNR_OK;
+    tnri_chunk_lacks = TNR_OOM_HEADROOM;
+    return tnri_error(TNR_ERR_OUT_OF_MEMORY,
+                      "device %d has %zu bytes left, of which headroom_mb keeps %zu for others; "
+                      "%zu more were needed. Lower headroom_mb.",
+                      device->index, left, kept, bytes);
+}
+
 /* Takes the memory of a chunk from the driver, within the limits, and counts it. */
 static tnr_status chunk_take(tnri_chunk *chunk)
 {
@@ -106,6 +123,11 @@ static tnr_status chunk_take(tnri_chunk *chunk)
     tnr_status status = tnri_chunk_charge(account, bytes);
     if (status != TNR_OK)
         return status;
+    status = headroom_check(device, bytes);
+    if (status != TNR_OK) {
+        tnri_chunk_discharge(account, bytes);
+        return status;
+    }
     CUmemAllocationProp properties = chunk_properties(account);
     CUresult result = tnri_drive(cuMemCreate, (&chunk->handle, bytes, &properties, 0));
     if (result != CUDA_SUCCESS) {

@@ -227,6 +227,37 @@ void scenario_forks_early(void)
 
 /* ---- shortage ------------------------------------------------------------------------------- */
 
+/* A device of 256 MiB, of which Tenure holds most, idle, when others want it: memory that the
+ * program maps by hand, code, a graph. */
+void scenario_shortage_others(void)
+{
+    static const CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block, live;
+    CUmodule module;
+    CUgraph graph;
+    CUgraphExec exec;
+    engine_start(0);
+    MUST(cu.cuMemAlloc(&live, 2 << 20));
+    MUST(cu.cuMemAlloc(&block, 200 << 20));
+    fill(live, 7, 2 << 20, NULL);
+    MUST(cu.cuMemFree(block));
+    TELL(cu.cuMemCreate(&handle, 150 << 20, &properties, 0));
+    MUST(cu.cuMemRelease(handle));
+    TELL(cu.cuMemCreate(&handle, (size_t)1 << 40, &properties, 0));
+    MUST(cu.cuMemAlloc(&block, 100 << 20));
+    MUST(cu.cuMemFree(block));
+    TELL(cu.cuModuleLoadData(&module, "code"));
+    MUST(cu.cuMemAlloc(&block, 100 << 20));
+    MUST(cu.cuMemFree(block));
+    MUST(cu.cuGraphCreate(&graph, 0));
+    TELL(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+    verify(live, 7, 2 << 20, NULL);
+    MUST(cu.cuMemFree(live));
+}
+
 /* A device of 256 MiB. */
 void scenario_shortage(void)
 {

@@ -52,6 +52,23 @@ class Programs(PreloadTest):
         self.assertGreaterEqual(result.counts[0]["allocations_failed"], 5)
         self.assertEqual(result.counts[0]["live_blocks"], 0)
 
+    def test_others_out_of_memory(self):
+        """Broken to see it fail: shortage_give_back 0; REAL_RETRIED without its second call."""
+        small = {"TENURE_SIM_MEMORY": "256M"}
+        result = self.check_same(engine("lookup2", "shortage_others"), environment=small)
+        self.assertEqual(result.counts[0]["retries_after_trim"], 1)
+        # What the driver refuses once for lack of memory works when idle memory has gone back.
+        fails = "cuModuleLoadData:1:2,cuGraphInstantiateWithFlags:1:2"
+        result = self.run_with(engine("lookup2", "shortage_others"),
+                               environment={**small, "TENURE_SIM_FAIL": fails})
+        self.assertIn('cuModuleLoadData(&module, "code"): 0\n', result.out)
+        self.assertIn("cuGraphInstantiateWithFlags(&exec, graph, 0): 0\n", result.out)
+        self.assertEqual(result.counts[0]["retries_after_trim"], 3)
+        # With nothing to give back the driver's refusal stands, and is not asked for twice.
+        result = self.run_with(engine("lookup2", "shortage_others"), environment={
+            **small, "TENURE_SIM_FAIL": "cuModuleLoadData:1+:2"})
+        self.assertIn('cuModuleLoadData(&module, "code"): 2\n', result.out)
+
     def test_a_limit_holds(self):
         result = self.run_with(engine("lookup2", "shortage"),
                                options=["--conf", "per_process_memory_fraction:0.125"],

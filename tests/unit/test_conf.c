@@ -47,6 +47,7 @@ static const struct {
     {"lend", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"gpu_direct_rdma", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"graph_end_ms", {"0", "100", "60000"}, {"60001", "-1", "1s"}},
+    {"headroom_mb", {"1024", "1048576", "0"}, {"1048577", "-1", "1g"}},
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
     {"peers", {"asked", "used", "asked"}, {"", "on", "all", "USED"}},
     {"history", {"light", "full", "off"}, {"", "on", "Light", "full|off"}},

@@ -5,7 +5,8 @@
  *
  * In ladder.c, ladder_ask left out: the_callback_frees_something failed; its check before the
  * callback left out: what_can_never_fit failed. In tnri_chunk_charge, either `lacks` left out:
- * the_reason_is_the_limit_that_refused failed.
+ * the_reason_is_the_limit_that_refused failed. headroom_check without its comparison, or without
+ * the discharge after it: others_have_headroom failed.
  */
 #include "unit.h"
 
@@ -156,6 +157,40 @@ static void what_can_never_fit(void **state)
     check_asked(TNR_OOM_POOL_LIMIT, pool, NULL, 10 * MIB);
 }
 
+/* What the device, of 64 MiB, has left. */
+static size_t device_free(void)
+{
+    return 64 * MIB - unit_stats().reserved_bytes.current;
+}
+
+/* What the device has left is others': idle memory still serves, and nothing new is made. */
+static void others_have_headroom(void **state)
+{
+    (void)state;
+    unit_start("headroom_mb:20", "MEMORY=64M", NULL);
+    memset(&asked, 0, sizeof(asked));
+    void *ptr;
+    void *most = unit_malloc(44 * MIB, NULL);
+    assert_int_equal(device_free(), 20 * MIB);
+    assert_error(tnr_malloc(&ptr, 2 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, "Lower headroom_mb");
+    assert_int_equal(device_free(), 20 * MIB);
+    assert_ok(tnr_free(most));
+    most = unit_malloc(30 * MIB, NULL);
+    (void)unit_malloc(14 * MIB, NULL); /* idle memory, to the last byte */
+    tnr_oom_callback_set(free_the_block, &asked);
+    asked.block = most;
+    asked.answer = 1;
+    (void)unit_malloc(10 * MIB, NULL);
+    assert_int_equal(asked.calls, 1);
+    check_asked(TNR_OOM_HEADROOM, NULL, NULL, 10 * MIB);
+    assert_ok(tnr_configure("headroom_mb:0"));
+    (void)unit_malloc(30 * MIB, NULL);
+    assert_true(device_free() < 20 * MIB);
+    assert_ok(tnr_configure("headroom_mb:64")); /* more than is left: nothing is taken away */
+    assert_error(tnr_malloc(&ptr, 20 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
+    assert_ok(tnr_validate(0));
+}
+
 static void a_callback_that_cannot_help(void **state)
 {
     (void)state;
@@ -201,6 +236,7 @@ int main(void)
         cmocka_unit_test_teardown(the_callback_frees_something, unit_stop),
         cmocka_unit_test_teardown(the_reason_is_the_limit_that_refused, unit_stop),
         cmocka_unit_test_teardown(what_can_never_fit, unit_stop),
+        cmocka_unit_test_teardown(others_have_headroom, unit_stop),
         cmocka_unit_test_teardown(a_callback_that_cannot_help, unit_stop),
         cmocka_unit_test_teardown(the_report_shows_fragmentation, unit_stop),
     };

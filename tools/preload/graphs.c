@@ -15,6 +15,7 @@
 
 #include "handles.h"
 #include "order.h"
+#include "shortage.h"
 
 static handles begun = HANDLES_INIT;       /* origin stream -> device + 1: begun by Tenure */
 static handles attached = HANDLES_INIT;    /* origin stream -> number: begun by the driver */
@@ -226,7 +227,8 @@ CUresult CUDAAPI replace_cuGraphDestroy(CUgraph graph)
 CUresult CUDAAPI replace_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node,
                                             char *log, size_t bytes)
 {
-    CUresult result = REAL(cuGraphInstantiate, (exec, graph, node, log, bytes));
+    CUresult result;
+    REAL_RETRIED(result, cuGraphInstantiate, (exec, graph, node, log, bytes));
     if (result == CUDA_SUCCESS)
         number_follow(&graphs, graph, &executables, *exec);
     return result;
@@ -235,7 +237,8 @@ CUresult CUDAAPI replace_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CU
 CUresult CUDAAPI replace_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node,
                                                char *log, size_t bytes)
 {
-    CUresult result = REAL(cuGraphInstantiate_v2, (exec, graph, node, log, bytes));
+    CUresult result;
+    REAL_RETRIED(result, cuGraphInstantiate_v2, (exec, graph, node, log, bytes));
     if (result == CUDA_SUCCESS)
         number_follow(&graphs, graph, &executables, *exec);
     return result;
@@ -244,7 +247,8 @@ CUresult CUDAAPI replace_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph,
 CUresult CUDAAPI replace_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
                                                      unsigned long long flags)
 {
-    CUresult result = REAL(cuGraphInstantiateWithFlags, (exec, graph, flags));
+    CUresult result;
+    REAL_RETRIED(result, cuGraphInstantiateWithFlags, (exec, graph, flags));
     if (result == CUDA_SUCCESS)
         number_follow(&graphs, graph, &executables, *exec);
     return result;
@@ -253,7 +257,8 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph 
 CUresult CUDAAPI replace_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
                                                       CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    CUresult result = REAL(cuGraphInstantiateWithParams, (exec, graph, params));
+    CUresult result;
+    REAL_RETRIED(result, cuGraphInstantiateWithParams, (exec, graph, params));
     if (result == CUDA_SUCCESS)
         number_follow(&graphs, graph, &executables, *exec);
     return result;

@@ -17,6 +17,7 @@
 #include "order.h"
 #include "pools.h"
 #include "service.h"
+#include "shortage.h"
 
 /* Frees of signal handlers that interrupted Tenure, made up for by the next allocation. */
 enum { DEFERRED_MAX = 256 };
@@ -201,7 +202,8 @@ CUresult CUDAAPI replace_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
     tnr_status status;
     if (malloc_serve(address, bytes, &result, &status))
         return result;
-    return alloc_passed(REAL(cuMemAlloc_v2, (address, bytes)), status, "cuMemAlloc");
+    REAL_RETRIED(result, cuMemAlloc_v2, (address, bytes));
+    return alloc_passed(result, status, "cuMemAlloc");
 }
 
 /* Rows begin at multiples of this, as the driver's do: enough for every texture and copy. */
@@ -222,7 +224,7 @@ CUresult CUDAAPI replace_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch,
             *pitch = row;
         return result;
     }
-    result = REAL(cuMemAllocPitch_v2, (address, pitch, width, height, element));
+    REAL_RETRIED(result, cuMemAllocPitch_v2, (address, pitch, width, height, element));
     return alloc_passed(result, status, "cuMemAllocPitch");
 }
 
@@ -284,7 +286,8 @@ CUresult CUDAAPI replace_cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUs
     tnr_status status;
     if (async_serve(address, bytes, NULL, stream, &result, &status))
         return result;
-    return alloc_passed(REAL(cuMemAllocAsync, (address, bytes, stream)), status, "cuMemAllocAsync");
+    REAL_RETRIED(result, cuMemAllocAsync, (address, bytes, stream));
+    return alloc_passed(result, status, "cuMemAllocAsync");
 }
 
 CUresult CUDAAPI replace_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream)
@@ -299,8 +302,8 @@ CUresult CUDAAPI replace_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t by
     tnr_status status = TNR_OK;
     if (pool != NULL && async_serve(address, bytes, pool, stream, &result, &status))
         return result;
-    return alloc_passed(REAL(cuMemAllocFromPoolAsync, (address, bytes, pool, stream)), status,
-                        "cuMemAllocFromPoolAsync");
+    REAL_RETRIED(result, cuMemAllocFromPoolAsync, (address, bytes, pool, stream));
+    return alloc_passed(result, status, "cuMemAllocFromPoolAsync");
 }
 
 CUresult CUDAAPI replace_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes,
@@ -317,6 +320,10 @@ CUresult CUDAAPI replace_cuMemCreate(CUmemGenericAllocationHandle *handle, size_
                                      unsigned long long flags)
 {
     CUresult result = REAL(cuMemCreate, (handle, bytes, properties, flags));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && properties != NULL &&
+        properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        shortage_ended(result, properties->location.id))
+        result = REAL(cuMemCreate, (handle, bytes, properties, flags));
     if (result == CUDA_SUCCESS) {
         service_count_one(COUNT_CREATES_PASSED);
         service_count_more(COUNT_CREATES_PASSED_BYTES, bytes);

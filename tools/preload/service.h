@@ -110,6 +110,7 @@ CUresult service_result(tnr_status status);
     X(ALLOCS_FAILED, "allocations_failed")                                                         \
     X(CREATES_PASSED, "handles_passed_on")                                                         \
     X(CREATES_PASSED_BYTES, "handles_passed_on_bytes")                                             \
+    X(RETRIES, "retries_after_trim")                                                               \
     X(FREES_SERVED, "frees_served")                                                                \
     X(FREES_PASSED, "frees_passed_on")                                                             \
     X(FREES_REFUSED, "frees_refused")                                                              \
