@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two GPUs: PyTorch's copies between them, DataParallel, DDP and FSDP2 with Tenure, bit by bit
-# beside PyTorch's own allocator (peers/peers_torch.py); how fast a GPU reads another's memory, and
-# what opening and closing costs (peers/peers_cupy.py).
+# Two GPUs: PyTorch's copies between them, DataParallel, DDP, FSDP2 and collectives of two processes
+# with Tenure, bit by bit beside PyTorch's own allocator (peers/peers_torch.py); how fast a GPU
+# reads another's memory, and what opening and closing costs (peers/peers_cupy.py).
 #
 #   tests/gpu/peers.sh [torch] [run] [bandwidth] [--json FILE]      without one of these, all
 #

@@ -87,13 +87,73 @@ def data_parallel(torch):
     return train(torch, model, "cuda:0", 12, 3)
 
 
+def collectives(torch, dist, rank):
+    """Every collective in several sizes, checked by their bits; NCCL between two processes."""
+    numbers = []
+    for count in (1 << 8, 1 << 14, 1 << 20, 1 << 24):
+        torch.manual_seed(count + rank)
+        own = torch.randn(count, device=f"cuda:{rank}")
+        both = torch.empty(2 * count, device=f"cuda:{rank}")
+        half = torch.empty(count // 2, device=f"cuda:{rank}")
+        dist.all_gather_into_tensor(both, own)
+        numbers.append(digest(both))
+        dist.reduce_scatter_tensor(half, own)
+        numbers.append(digest(half))
+        swapped = torch.empty_like(own)
+        dist.all_to_all_single(swapped, own)
+        numbers.append(digest(swapped))
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, own, 1 - rank),
+                                            dist.P2POp(dist.irecv, swapped, 1 - rank)]):
+            work.wait()
+        numbers.append(digest(swapped))
+        dist.broadcast(own, 1)
+        numbers.append(digest(own))
+        dist.reduce(own, 0)
+        dist.all_reduce(own)
+        numbers.append(digest(own))
+    return numbers
+
+
+def collective_times(torch, dist, rank):
+    """{bytes: median microseconds of an all_reduce in place}."""
+    times = {}
+    for count in (1 << 8, 1 << 14, 1 << 20, 1 << 26):
+        data = torch.ones(count, device=f"cuda:{rank}")
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        rounds = []
+        for turn in range(25):
+            began.record()
+            for _ in range(10):
+                dist.all_reduce(data)
+            ended.record()
+            ended.synchronize()
+            if turn >= 5:
+                rounds.append(began.elapsed_time(ended) * 100)
+            data.fill_(1)
+        times[4 * count] = sorted(rounds)[len(rounds) // 2]
+    return times
+
+
 def ranked(rank, allocator, kind, port, path):
-    """One of two processes of DDP or FSDP2."""
+    """One of two processes of DDP, FSDP2 or NCCL alone."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch = start(allocator)
     import torch.distributed as dist
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=2)
+    if kind == "collectives":
+        done = collectives(torch, dist, rank)
+        times = collective_times(torch, dist, rank)
+    else:
+        done = trained(torch, dist, rank, kind)
+        times = {}
+    with open(f"{path}.{rank}", "w", encoding="utf-8") as out:
+        json.dump([done, times], out)
+    dist.destroy_process_group()
+
+
+def trained(torch, dist, rank, kind):
+    """The losses of DDP or FSDP2."""
     model = model_of(torch).cuda(rank)
     if kind == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank])
@@ -107,12 +167,11 @@ def ranked(rank, allocator, kind, port, path):
     big = torch.full((8 << 20,), float(rank + 1), device=f"cuda:{rank}")
     dist.all_reduce(big)
     losses.append(digest(big))
-    with open(f"{path}.{rank}", "w", encoding="utf-8") as out:
-        json.dump(losses, out)
-    dist.destroy_process_group()
+    return losses
 
 
 def distributed(allocator, kind):
+    """What two processes have got, and how long collectives took."""
     import multiprocessing
     import tempfile
     with socket.socket() as free:
@@ -131,12 +190,12 @@ def distributed(allocator, kind):
             for one in ranks:
                 if one.is_alive():
                     one.kill()
-            return f"failed: exit codes {[one.exitcode for one in ranks]}"
-        losses = []
+            return f"failed: exit codes {[one.exitcode for one in ranks]}", {}
+        got = []
         for rank in range(2):
             with open(f"{path}.{rank}", encoding="utf-8") as text:
-                losses.append(json.load(text))
-        return losses
+                got.append(json.load(text))
+        return [one[0] for one in got], got[0][1]
 
 
 def compare(first, second):
@@ -154,6 +213,9 @@ def compare(first, second):
               f"{seconds[0]:6.1f} s native, {seconds[1]:6.1f} s"
               + ("" if is_good else f"\n    wanted {str(result)[:300]}"
                                     f"\n    got    {str(other)[:600]}"))
+    for size, us in wanted["times"].items():
+        print(f"       two processes, all_reduce of {int(size):9} B: {us:8.1f} us native, "
+              f"{got['times'].get(size, 0):8.1f} us")
     return failed
 
 
@@ -164,7 +226,7 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     allocator = sys.argv[1]
-    cases, seconds = {}, {}
+    cases, seconds, times = {}, {}, {}
 
     def run(name, function, *arguments):
         began = time.monotonic()
@@ -174,12 +236,15 @@ def main():
             cases[name] = f"failed: {type(problem).__name__}: {problem}"
         seconds[name] = time.monotonic() - began
 
-    for kind in ("ddp", "fsdp2"):
+    for kind in ("ddp", "fsdp2", "collectives"):
         run(kind, distributed, allocator, kind)
+        if not isinstance(cases[kind], str):
+            cases[kind], found = cases[kind]
+            times.update(found)
     torch = start(allocator)
     run("copies", copies, torch)
     run("data_parallel", data_parallel, torch)
-    print(json.dumps({"cases": cases, "seconds": seconds}))
+    print(json.dumps({"cases": cases, "seconds": seconds, "times": times}))
     return 0
 
 
