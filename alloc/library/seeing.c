@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public functions of <tenure/history.h>: history, marks, snapshots. */
+/* The public functions of <tenure/history.h>: history, marks, snapshots, walks. */
 #include <tenure/history.h>
 
 #include <stdio.h>
@@ -84,4 +84,20 @@ tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
         return status;
     tnri_captures_settle(NULL); /* graphs that have ended are in no picture */
     return tnri_snapshot_take(path, format, TNRI_SNAPSHOT_CALL);
+}
+
+tnr_status tnr_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, void *user)
+{
+    if (visit == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_memory_walk: there is no function.");
+    tnri_device *found = NULL;
+    tnr_pool pool = NULL;
+    tnr_status status = handle == NULL ? tnri_library_device(device, &found)
+                                       : tnri_library_pool_named(handle, device, &pool);
+    if (status != TNR_OK)
+        return status;
+    if (pool != NULL)
+        tnri_pool_drop(pool);
+    tnri_captures_settle(NULL); /* graphs that have ended keep nothing */
+    return tnri_memory_walk(handle, device, visit, user);
 }

@@ -146,6 +146,7 @@ static int pool_enter(tnri_cut *cut, tnr_pool pool)
     copy->pool = pool;
     copy->device = pool->device->index;
     copy->number = pool->account.id;
+    copy->handle = tnri_pool_handle(pool);
     copy->is_graph = pool->account.is_graph;
     memcpy(copy->name, pool->account.name, sizeof(copy->name));
     return 1;

@@ -53,6 +53,7 @@ typedef struct tnri_arena_copy {
 /* One pool, as it was around the moment. */
 typedef struct tnri_pool_copy {
     tnr_pool pool;                  /* while it is held */
+    tnr_pool handle;                /* what callers name it by; null: the default pool */
     const tnri_arena *arena_newest; /* of its arenas in the cut, while it is held; null: none */
     int device;
     unsigned number;

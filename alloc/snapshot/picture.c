@@ -80,6 +80,7 @@ static void pools_show(tnri_picture *picture)
         shown->device = copy->device;
         shown->number = copy->number;
         memcpy(shown->name, copy->name, sizeof(shown->name));
+        shown->handle = copy->handle;
         shown->is_graph = copy->is_graph;
         shown->is_settled = copy->is_still;
         shown->sleep_state = copy->sleep_state;

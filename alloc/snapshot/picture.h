@@ -59,6 +59,7 @@ typedef struct tnri_shown_stream {
 
 typedef struct tnri_shown_pool {
     int device;
+    tnr_pool handle; /* null: the default pool */
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];
     int is_graph, is_ended, is_settled, sleep_state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Taking a snapshot for whatever reason. */
+/* Taking a snapshot for whatever reason; walking over one. */
 #ifndef TNRI_SNAPSHOT_SNAPSHOT_H
 #define TNRI_SNAPSHOT_SNAPSHOT_H
 
@@ -13,5 +13,8 @@ tnr_status tnri_snapshot_take(const char *path, tnr_snapshot_format format, tnri
 /* Writes a snapshot to one path and a report on the failed allocation to another. */
 tnr_status tnri_snapshot_take_oom(const char *path, const char *report_path, const char *sentence,
                                   int device, size_t bytes);
+
+/* As tnr_memory_walk, once its arguments are known to be good. */
+tnr_status tnri_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, void *user);
 
 #endif

@@ -26,7 +26,7 @@ RULES = [(re.compile(pattern), kind) for pattern, kind in (
     (r"(void )?\*user", OPTION),
     (r"const tnr_\w+_options \*\w+", OPTION),
     (r"const char \*name", OPTION),
-    (r"tnr_(\w+_mode|\w+_format|access|content|moment|audit_visit|sleep_event) \w+", OPTION),
+    (r"tnr_(\w+_mode|\w+_format|access|content|moment|\w+_visit|sleep_event) \w+", OPTION),
     (r"int (force|file)|uint64_t generation", OPTION),
     (r"int (device|peer)", DEVICE),
     (r"tnr_stream stream", STREAM),

@@ -37,7 +37,7 @@ step_install() {
         "$prefix/include/tenure/cudart_replace.h" "$lib/tenure/libtenure_torch.so" \
         "$lib/tenure/libtenure_cupy.so" \
         "$prefix/share/tenure/python/tenure/torch.py" \
-        "$prefix/share/tenure/python/tenure/begin_hook.cpp"; do
+        "$prefix/share/tenure/python/tenure/native/allocator.hpp"; do
         [[ -e $file ]] || fail "$file was not installed"
     done
     # Nothing that is installed as text may name the build directory.

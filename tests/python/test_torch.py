@@ -30,7 +30,7 @@ class Case(unittest.TestCase):
     def start(self, lacks=()):
         torch.reset(lacks)
         self.begin = torch.CUDAGraph.capture_begin
-        for name in ("torch", "_torch_stats", "_torch_hook"):
+        for name in ("torch", "_torch_stats", "_torch_native"):
             sys.modules.pop("tenure." + name, None)
             vars(tenure).pop(name, None)
         self.module = importlib.import_module("tenure.torch")
@@ -63,6 +63,14 @@ class Install(Case):
         self.assertEqual(set(torch.state.allocator.functions),
                          set(torch.SETTERS) - {"set_begin_allocate_to_pool"})
 
+    def test_the_kind(self):
+        self.assertIsNone(self.module.kind())
+        with self.assertRaisesRegex(tenure.Error, "headers"):
+            self.module.install(strict=True, native=True)
+        self.assertIsNone(torch.state.allocator)
+        self.module.install(strict=True, native=False)
+        self.assertEqual(self.module.kind(), "pluggable")
+
     def test_twice_is_refused(self):
         self.module.install(strict=True)
         with self.assertRaisesRegex(RuntimeError, "call it once"):
@@ -79,7 +87,8 @@ class Install(Case):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             self.assertFalse(self.module.install())
-        self.assertIn("set_record_stream_fn", str(said[0].message))
+        self.assertIn("pluggable interface", str(said[0].message))  # there is nothing to compile
+        self.assertIn("set_record_stream_fn", str(said[-1].message))
         self.assertIsNone(torch.state.allocator)
         with self.assertRaisesRegex(tenure.Error, "set_record_stream_fn"):
             self.module.install(strict=True)
@@ -154,7 +163,7 @@ class Uses(Case):
 
 
 class Captures(Case):
-    """Without the compiled hook: CUDAGraph.capture_begin tells Tenure."""
+    """Without the compiled class: CUDAGraph.capture_begin tells Tenure."""
 
     def setUp(self):
         super().setUp()

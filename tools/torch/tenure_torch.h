@@ -65,7 +65,7 @@ typedef struct tenure_torch_filter {
     void *context;
 } tenure_torch_filter;
 
-/* set_begin_allocate_to_pool, once the std::function is wrapped (begin_hook.cpp). From now on
+/* For set_begin_allocate_to_pool, once the std::function is wrapped in C++. From now on
  * allocations on streams that the filter accepts come from the pool of this id, which is made if it
  * is new. Takes over the filter's context, also when it fails (and raises). */
 TNR_TORCH_API void tenure_torch_pool_begin(int device, tenure_torch_id id,

@@ -7,6 +7,7 @@
  *   tnr_history_set        record what happens to memory, from now on
  *   tnr_mark               say what the program is doing, so that records can be told apart
  *   tnr_snapshot_write     write a picture of all memory, with the history, to a file
+ *   tnr_memory_walk        show a picture of memory, block by block, to a function
  *
  * The same without a change to the program: the settings history, history_records,
  * snapshot_on_oom, snapshot_at_exit and snapshot_signal of TENURE_CONF.
@@ -46,11 +47,11 @@ TNR_NODISCARD TNR_API tnr_status tnr_history_set(size_t records, tnr_history_mod
 typedef struct tnr_history_info {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_history_info) */
     tnr_history_mode mode;
-    uint64_t records_max; /* room in the ring; 0: there is none */
-    uint64_t written;     /* records since the ring was made */
-    uint64_t overwritten; /* of them, those that are gone */
-    uint64_t missed;      /* records that were not written: no page of the ring was to be had */
-    uint64_t stacks;      /* distinct call stacks that are kept */
+    uint64_t records_max;   /* room in the ring; 0: there is none */
+    uint64_t written;       /* records since the ring was made */
+    uint64_t overwritten;   /* of them, those that are gone */
+    uint64_t missed;        /* records that were not written: no page of the ring was to be had */
+    uint64_t stacks;        /* distinct call stacks that are kept */
     uint64_t stacks_missed; /* stacks that were not kept: too many, or no host memory */
 } tnr_history_info;
 
@@ -85,6 +86,47 @@ typedef enum tnr_snapshot_format {
  * the system said, or that zlib is missing), TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK, those of
  * tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format);
+
+/* ---- walking ------------------------------------------------------------------------------- */
+
+/* How a walked block is. */
+typedef enum tnr_walked_state {
+    TNR_WALKED_LIVE,    /* handed out */
+    TNR_WALKED_RETIRED, /* freed, and kept until its last use is over, or for a graph */
+    TNR_WALKED_FREE,    /* to be handed out, or between two states */
+} tnr_walked_state;
+
+typedef struct tnr_walked_block {
+    uintptr_t base;
+    size_t bytes, bytes_requested; /* requested: 0 if it is free */
+    tnr_walked_state state;
+} tnr_walked_block;
+
+/* Memory of one stream in one pool at addresses without a gap, with the blocks that tile it, in
+ * their order. */
+typedef struct tnr_stretch {
+    uintptr_t base;
+    size_t bytes;
+    int device;
+    tnr_stream stream; /* null in a graph pool, whose memory is of no stream */
+    tnr_pool pool;     /* null: the default pool */
+    int is_small;      /* 1: of blocks up to 1 MiB */
+    const tnr_walked_block *blocks;
+    size_t blocks_count;
+} tnr_stretch;
+
+/* Called for each stretch, in the order of their addresses, with no lock of Tenure's held: it may
+ * call any function of Tenure. The stretch is valid during the call. */
+typedef void (*tnr_walk_visit)(const tnr_stretch *stretch, void *user);
+
+/* Shows the memory of a pool of `device`, or of all its pools if `pool` is null, as it is in one
+ * consistent picture, like that of a snapshot. Costs what a snapshot costs that is not written: a
+ * copy of the tables of all arenas, and of the history if there is one. Errors:
+ * TNR_ERR_INVALID_ARGUMENT (visit is null), TNR_ERR_INVALID_DEVICE (there is none, or the pool is
+ * another's), TNR_ERR_INVALID_POOL, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK, those of tnr_init.
+ * Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_memory_walk(tnr_pool pool, int device, tnr_walk_visit visit,
+                                                 void *user);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import sys
-import tempfile
 import time
 
 ALLOCATORS = ("native", "expandable", "tenure", "tenure_plain")
@@ -26,8 +25,6 @@ def environment(allocator):
         os.environ.pop(name, None)
         if allocator == "expandable":
             os.environ[name] = "expandable_segments:True"
-    if allocator == "tenure_plain":
-        os.environ["TENURE_CACHE"] = os.path.join(tempfile.gettempdir(), "no-such-hook")
 
 
 def start(allocator):
@@ -35,7 +32,7 @@ def start(allocator):
     import torch
     if allocator.startswith("tenure"):
         import tenure.torch
-        if not tenure.torch.install(strict=True):
+        if not tenure.torch.install(strict=True, native=allocator == "tenure"):
             raise RuntimeError("tenure.torch.install() said no")
     # What has no deterministic form may run: the comparison of the losses shows what it does.
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""checks.py hook|plain|mempool: what tenure.torch promises besides serving memory, in PyTorch.
+"""checks.py native|plain|mempool: what tenure.torch promises besides serving memory, in PyTorch.
 
-With `hook` Tenure has the part that is compiled against PyTorch, with `plain` not. `mempool` is run
-by both, in a process of its own, since there PyTorch keeps its allocator.
+With `native` Tenure is an allocator of PyTorch's own kind, with `plain` a pluggable one. `mempool`
+is run in a process of its own, since there PyTorch keeps its allocator.
 
 Exit codes: 0 all holds; 1 not.
 """
@@ -11,13 +11,10 @@ import subprocess
 import sys
 import tempfile
 
-if len(sys.argv) > 1 and sys.argv[1] == "plain":
-    os.environ["TENURE_CACHE"] = os.path.join(tempfile.gettempdir(), "no-such-hook")
+import torch
 
-import torch  # noqa: E402  the environment comes first
-
-import tenure  # noqa: E402
-import tenure.torch  # noqa: E402
+import tenure
+import tenure.torch
 
 GIB = 1 << 30
 failed = []
@@ -128,15 +125,17 @@ def late_install():
         that("once" in str(error), "install() twice is refused")
 
 
-def installed(has_hook):
-    tenure.torch.install(strict=True)
+def installed(is_native):
+    tenure.torch.install(strict=True, native=is_native)
     torch.zeros(1, device="cuda")
-    out_of_memory(torch.OutOfMemoryError if has_hook else RuntimeError)
+    out_of_memory(torch.OutOfMemoryError if is_native else RuntimeError)
     statistics()
     uses()
     graphs()
     late_install()
     tenure._library.call("tnr_validate", -1)
+    if is_native:
+        return
     tenure.torch.restore_stats()
     try:
         torch.cuda.memory_allocated()
@@ -167,8 +166,8 @@ def main():
     if what == "mempool":
         mempool()
     else:
-        installed(what == "hook")
-        if what == "hook":
+        installed(what == "native")
+        if what == "native":
             run = subprocess.run([sys.executable, os.path.abspath(__file__), "mempool"])
             that(run.returncode == 0, "checks.py mempool")
     return 1 if failed else 0

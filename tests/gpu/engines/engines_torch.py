@@ -107,11 +107,11 @@ def run_cases(options, facts, check):
 
 
 def run_checks(check):
-    for hook in ("hook", "plain"):
-        run = subprocess.run([sys.executable, os.path.join(HERE, "checks.py"), hook], text=True,
+    for kind in ("native", "plain"):
+        run = subprocess.run([sys.executable, os.path.join(HERE, "checks.py"), kind], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         print(run.stdout, end="")
-        check.that(run.returncode == 0, f"checks.py {hook}")
+        check.that(run.returncode == 0, f"checks.py {kind}")
 
 
 def csv_write(path, rows, facts):

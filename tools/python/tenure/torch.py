@@ -5,28 +5,33 @@
 >>> tenure.torch.install()             # all of it, before CUDA is used
 >>> tenure.torch.mempool()             # or only the segments of one torch.cuda.MemPool
 
-``python3 -m tenure.torch build`` compiles a small file against the installed PyTorch, once for each
-version. With it running out of memory raises torch.OutOfMemoryError, and graphs that C++ code
-captures have pools of their own; without it that error is a plain RuntimeError of the same text,
-and only graphs captured through torch.cuda.CUDAGraph (torch.cuda.graph(), make_graphed_callables)
-have pools of their own. ``python3 -m tenure.torch status`` says what is there.
+Where there is a C++ compiler install() compiles, once for each version of PyTorch, a class that is
+an allocator of PyTorch's own kind. Without one PyTorch's pluggable interface serves, through which
+PyTorch refuses much: docs/engines.md has the list.
+
+    python3 -m tenure.torch status     which of the two it is here, and why
+    python3 -m tenure.torch build      compile it now
+    python3 -m tenure.torch run SCRIPT [ARGUMENTS]      run a script that knows nothing of Tenure
 """
 from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib
 import os
+import runpy
 import sys
 import warnings
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
 import torch
 
-from . import _library, _torch_hook, _torch_stats
+from . import _library, _torch_native, _torch_stats
 from . import configure, history as set_history
 from ._library import Error
 
-__all__ = ["failures", "install", "is_installed", "memory_stats", "mempool", "restore_stats"]
+__all__ = ["failures", "install", "is_installed", "kind", "memory_stats", "mempool",
+           "restore_stats"]
 
 
 class _Id(ctypes.Structure):
@@ -49,13 +54,20 @@ _SETTERS = {
 _NEEDED = ("set_record_stream_fn", "set_end_allocate_to_pool_fn", "set_release_pool")
 
 # What must live as long as PyTorch may call it: all that install() and mempool() have made.
-_allocator: Any = None
+_kind: Optional[str] = None
+_native: Optional[ctypes.CDLL] = None
 _kept: list = []
 
 
 def is_installed() -> bool:
     """Whether install() has made Tenure PyTorch's allocator."""
-    return _allocator is not None
+    return _kind is not None
+
+
+def kind() -> Optional[str]:
+    """How Tenure serves PyTorch: "native", as an allocator of PyTorch's own kind; "pluggable",
+    through CUDAPluggableAllocator, which cannot do all; None before install()."""
+    return _kind
 
 
 # Settings that differ from Tenure's defaults, unless TENURE_CONF or install() say otherwise.
@@ -63,7 +75,7 @@ _DEFAULTS = {"chunk_share": 2048, "peers": "used"}
 
 
 def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str] = None,
-            strict: bool = False, stats: bool = True) -> bool:
+            strict: bool = False, stats: bool = True, native: Optional[bool] = None) -> bool:
     """Makes Tenure the allocator of all of PyTorch's CUDA memory. Call it before CUDA is first
     used; afterwards PyTorch cannot change its allocator, and this raises RuntimeError.
 
@@ -75,18 +87,23 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     ``"full"`` to record what happens to memory.
     Mistakes in either raise.
 
+    ``native`` chooses how. True: as an allocator of PyTorch's own kind, compiled at the first call
+    for this version of PyTorch, and if that cannot be, it cannot serve. False: through PyTorch's
+    pluggable interface. None: the first if possible, else the second, with a warning that says why.
+    kind() tells which it became.
+
     Returns True. If Tenure cannot serve here (no library, no driver that it can use, a PyTorch
     without the hooks) it warns, leaves PyTorch as it is and returns False; with ``strict`` it
     raises instead.
 
-    PyTorch answers no question about memory when its allocator is not its own. With ``stats`` (the
+    Through the pluggable interface PyTorch answers no question about memory. With ``stats`` (the
     default) torch.cuda.memory_stats, memory_allocated, max_memory_allocated, memory_reserved,
     memory_summary, reset_peak_memory_stats, memory_snapshot, torch.cuda.memory._snapshot,
-    _dump_snapshot and _record_memory_history answer from Tenure; restore_stats() undoes that.
+    _dump_snapshot and _record_memory_history then answer from Tenure; restore_stats() undoes that.
+    The native class answers them itself.
 
     Starts the driver (cuInit), so a process that forks later cannot use CUDA in its children:
     PyTorch's rule too, from its first use of CUDA on."""
-    global _allocator
     if is_installed():
         raise RuntimeError("tenure.torch.install() was called before: call it once.")
     if torch.cuda.is_initialized():
@@ -99,18 +116,50 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
         if conf is not None:
             configure(conf)
         _library.check(library.tnr_init(), "tnr_init")
-        allocator = _make()
+        compiled = None if native is False else _compiled(bool(native))
+        allocator = _make() if compiled is None else None
     except (Error, OSError) as error:
         if getattr(error, "status", 0) == _library.ERR_CONFIG:
             raise
         return _refuse(error, strict)
     if history is not None:
         set_history(history)
+    if compiled is not None:
+        _install_native(compiled)
+    else:
+        _install_pluggable(allocator, stats)
+    return True
+
+
+def _compiled(is_needed: bool) -> Optional[ctypes.CDLL]:
+    """The class, built if it has to be. Without it: raises if it is needed, else says why."""
+    try:
+        _torch_native.build(is_told=True)
+        return _torch_native.load()
+    except Error as error:
+        if is_needed:
+            raise
+        warnings.warn("Tenure serves PyTorch through its pluggable interface, which cannot do all: "
+                      f"{error}", RuntimeWarning, stacklevel=3)
+        return None
+
+
+def _install_native(compiled: ctypes.CDLL) -> None:
+    global _kind, _native
+    problem = compiled.tenure_native_install()
+    if problem is not None:
+        raise RuntimeError("PyTorch does not take Tenure as its allocator: "
+                           + problem.decode("utf-8", "replace"))
+    _kind, _native = "native", compiled
+
+
+def _install_pluggable(allocator: Any, stats: bool) -> None:
+    global _kind
     torch.cuda.memory.change_current_allocator(allocator)
-    _allocator = allocator
+    _kept.append(allocator)
+    _kind = "pluggable"
     if stats:
         _torch_stats.patch()
-    return True
 
 
 def failures() -> int:
@@ -118,6 +167,8 @@ def failures() -> int:
     What could be raised has been raised; the rest was printed."""
     if not is_installed():
         return 0
+    if _native is not None:
+        return _native.tenure_native_failures()
     count = _kept[0].tenure_torch_failures
     count.restype = ctypes.c_ulong
     return count()
@@ -147,17 +198,10 @@ def _make() -> Any:
     for setter, function in _SETTERS.items():
         if hasattr(inner, setter):
             getattr(inner, setter)(_address(plugin, function))
-    hook = _torch_hook.load()
-    if hook is not None and hasattr(inner, "set_begin_allocate_to_pool"):
-        hook.tenure_hook_start(ctypes.c_void_p(_address(plugin, "tenure_torch_pool_begin")))
-        inner.set_begin_allocate_to_pool(_address(hook, "tenure_hook_begin"))
-        _raise_with(plugin, _address(hook, "tenure_hook_out_of_memory"),
-                    _address(hook, "tenure_hook_error"))
-    else:
-        thrower = _torch_hook.thrower()
-        _raise_with(plugin, thrower, thrower)
-        _follow_captures(plugin)
-    _kept.extend((plugin, hook, inner))
+    thrower = _torch_native.thrower()
+    plugin.tenure_torch_raise_set(ctypes.c_void_p(thrower), ctypes.c_void_p(thrower))
+    _follow_captures(plugin)
+    _kept.extend((plugin, inner))
     return allocator
 
 
@@ -165,13 +209,9 @@ def _address(library: ctypes.CDLL, name: str) -> int:
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
-def _raise_with(plugin: ctypes.CDLL, out_of_memory: Optional[int], other: Optional[int]) -> None:
-    plugin.tenure_torch_raise_set(ctypes.c_void_p(out_of_memory), ctypes.c_void_p(other))
-
-
 def _follow_captures(plugin: ctypes.CDLL) -> None:
-    """Tells Tenure of captures from Python, when there is no begin hook: torch.cuda.CUDAGraph then
-    says which pool it captures into, right after the capture has begun."""
+    """Tells Tenure of captures from Python, since PyTorch tells of them with a std::function:
+    torch.cuda.CUDAGraph says which pool it captures into, right after the capture has begun."""
     begun = plugin.tenure_torch_capture_begun
     begun.restype, begun.argtypes = None, [ctypes.c_int, _Id, ctypes.c_void_p]
     original = torch.cuda.CUDAGraph.capture_begin
@@ -231,24 +271,59 @@ def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str 
     return torch.cuda.MemPool(allocator.allocator(), **options)
 
 
+def _status() -> int:
+    """Prints how Tenure would serve this PyTorch."""
+    path, problem = _torch_native.path(), _torch_native.why_not()
+    if _torch_native.is_built():
+        print(f"PyTorch {torch.__version__}: native: {path}")
+        return 0
+    if problem is None:
+        print(f"PyTorch {torch.__version__}: native, once it is compiled (not built): install() "
+              f"does it, or `python3 -m tenure.torch build`: {path}")
+    else:
+        print(f"PyTorch {torch.__version__}: pluggable (not built): {problem}")
+    return 1
+
+
+def _run(conf: Optional[str], words: List[str]) -> int:
+    """Runs a script, or with -m a module, as Python would, with Tenure installed."""
+    # This file is __main__ here; what programs import as tenure.torch is another copy of it.
+    importlib.import_module("tenure.torch").install(conf=conf)
+    is_module = words[0] == "-m"
+    sys.argv = words[1:] if is_module else words
+    if is_module:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    return 0
+
+
 def _main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python3 -m tenure.torch", description="The part of Tenure that is compiled against "
-        "PyTorch. Exit codes: 0 it is there; 1 it is not; 2 wrong usage.")
-    parser.add_argument("what", choices=["build", "status"],
-                        help="build: compile it for the PyTorch that this Python imports; status: "
-                        "say whether that has been done")
+        prog="python3 -m tenure.torch", description="Tenure for the PyTorch that this Python "
+        "imports. Exit codes: 0 good; 1 not built, or it cannot be; 2 wrong usage; of run, the "
+        "script's.")
+    verbs = parser.add_subparsers(dest="what", required=True)
+    verbs.add_parser("build", help="compile the allocator class for this PyTorch")
+    verbs.add_parser("status", help="say how Tenure would serve this PyTorch, and why")
+    run = verbs.add_parser("run", help="run a script with Tenure installed")
+    run.add_argument("--conf", help="settings, as in TENURE_CONF")
+    run.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENTS]",
+                     help="a file, or -m and a module")
     options = parser.parse_args()
+    if options.what == "run":
+        if not options.script or options.script == ["-m"]:
+            parser.error("run needs a script")
+        return _run(options.conf, options.script)
     try:
         if options.what == "build":
-            _torch_hook.build()
+            _torch_native.build()
+        return _status()
     except Error as error:
-        print(f"tenure.torch build: {error}", file=sys.stderr)
+        print(f"tenure.torch {options.what}: {error}", file=sys.stderr)
         return 1
-    path = _torch_hook.path()
-    there = os.path.isfile(path)
-    print(f"PyTorch {torch.__version__}: {path}{'' if there else ' (not built)'}")
-    return 0 if there else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyTorch's pools. An id has one for each device, and up to two pools of Tenure's: what captures of
+ * CUDA graphs allocate from, and what other streams do. Each is made by its first allocation.
+ *
+ * Graphs. PyTorch captures them itself; it only announces, before each capture, that memory of
+ * certain streams is to come from the pool of a certain id, and afterwards that this is over and,
+ * later, that the graph is gone. Tenure is attached to a capture when the first allocation or free
+ * of one of its streams comes by: PyTorch announces before the capture has begun, when there is
+ * nothing to attach to yet.
+ *
+ * Uses. Each begin, each torch.cuda.MemPool and each graph counts one until releasePool. With the
+ * last one the pool ends, as soon as its graphs and blocks allow it: such pools wait in the same
+ * list without an id, since ids may come again.
+ *
+ * One mutex protects both lists. It is held while filters are asked and Tenure is called; neither
+ * calls back here.
+ */
+#include "allocator.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <list>
+#include <mutex>
+
+#include <c10/cuda/CUDAException.h>
+
+namespace tenure_torch
+{
+
+std::atomic<unsigned> routings_count{0};
+
+namespace
+{
+
+/* All fields belong to `lock`. */
+struct torch_pool {
+    pool_id id;
+    DeviceIndex device;
+    bool is_ending = false; /* released; only waits for what is left of it */
+    bool is_made = false;   /* torch.cuda.MemPool made it; else it began with a graph */
+    bool is_reserve = false;
+    int uses = 0;
+    tnr_pool captured = nullptr; /* what captures allocate from; null until one does */
+    tnr_pool plain = nullptr;    /* what other streams allocate from; null until one does */
+};
+
+/* Streams that allocate from a pool: begun and not ended. */
+struct routing {
+    torch_pool *pool;
+    stream_filter filter;
+    bool is_attached = false; /* Tenure follows the capture and routes by itself */
+    tnr_graph graph = 0;      /* of the capture, if so */
+};
+
+std::mutex lock;
+std::list<torch_pool> pools; /* of lock; they stay where they are */
+std::list<routing> routings; /* of lock; the latest first */
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+torch_pool *pool_find(DeviceIndex device, pool_id id)
+{
+    for (torch_pool &pool : pools)
+        if (!pool.is_ending && pool.device == device && pool.id == id)
+            return &pool;
+    return nullptr;
+}
+
+torch_pool *pool_enter(DeviceIndex device, pool_id id)
+{
+    torch_pool *pool = pool_find(device, id);
+    if (pool == nullptr) {
+        pools.push_back({});
+        pool = &pools.back();
+        pool->id = id;
+        pool->device = device;
+    }
+    pool->uses++;
+    return pool;
+}
+
+std::string name_of(const torch_pool &pool, const char *kind)
+{
+    char text[64];
+    std::snprintf(text, sizeof(text), "torch pool (%llu, %llu)%s", pool.id.first, pool.id.second,
+                  kind);
+    return text;
+}
+
+tnr_status captured_make(torch_pool &pool)
+{
+    if (pool.captured != nullptr)
+        return TNR_OK;
+    std::string name = name_of(pool, "");
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = name.c_str();
+    return tnr_graph_pool_create(&pool.captured, pool.device, &options);
+}
+
+tnr_status plain_make(torch_pool &pool)
+{
+    if (pool.plain != nullptr)
+        return TNR_OK;
+    std::string name = name_of(pool, pool.is_made ? "" : ", uncaptured");
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = name.c_str();
+    return tnr_pool_create(&pool.plain, pool.device, &options);
+}
+
+/* Ends one of Tenure's pools. True: it is gone, or was gone. */
+bool handle_end(tnr_pool &handle)
+{
+    if (handle != nullptr) {
+        tnr_status status = tnr_pool_destroy(handle);
+        if (status != TNR_OK && status != TNR_ERR_INVALID_POOL)
+            return false;
+        handle = nullptr;
+    }
+    return true;
+}
+
+/* Ends the pools that can: a graph or a block of the others still lives. */
+unsigned pools_end_locked()
+{
+    unsigned ended = 0;
+    for (auto at = pools.begin(); at != pools.end();) {
+        bool is_captured_gone = at->is_ending && handle_end(at->captured);
+        bool is_plain_gone = at->is_ending && handle_end(at->plain);
+        if (is_captured_gone && is_plain_gone) {
+            at = pools.erase(at);
+            ended++;
+        } else {
+            ++at;
+        }
+    }
+    return ended;
+}
+
+bool is_routed(const torch_pool &pool)
+{
+    return std::any_of(routings.begin(), routings.end(),
+                       [&](const routing &one) { return one.pool == &pool; });
+}
+
+/* ---- routings ------------------------------------------------------------------------------- */
+
+bool accepts(routing &one, cudaStream_t stream)
+{
+    /* Once attached Tenure knows the capture's streams itself; and PyTorch's filter, which refers
+     * to its graph, may be older than the graph if the capture has failed. It asks whether the
+     * stream is being captured, and throws if the driver does not like the question: then the
+     * stream is not of this capture. */
+    if (one.is_attached || !one.filter)
+        return false;
+    try {
+        return one.filter(stream);
+    } catch (...) {
+        return false;
+    }
+}
+
+bool is_capturing(cudaStream_t stream)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(stream, &status) == cudaSuccess)
+        return status != cudaStreamCaptureStatusNone;
+    (void)cudaGetLastError(); /* the legacy stream while others capture */
+    return false;
+}
+
+/* The pool for what a routing accepts; null: Tenure chooses by the capture. */
+tnr_pool pool_of_routing(routing &one, cudaStream_t stream)
+{
+    torch_pool &pool = *one.pool;
+    tnr_status status = TNR_ERR_CAPTURE;
+    if (is_capturing(stream)) {
+        tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+        status = captured_make(pool);
+        options.pool = pool.captured;
+        if (status == TNR_OK)
+            status = tnr_capture_attach(&one.graph, pool.device, stream, &options);
+        one.is_attached = status == TNR_OK;
+    }
+    /* Refused with one of these: the stream is not being captured (nor can the legacy stream be),
+     * or whoever captures has attached Tenure already, which then takes no notice of the plain
+     * pool. */
+    if (status == TNR_ERR_CAPTURE || status == TNR_ERR_INVALID_STREAM)
+        status = plain_make(pool);
+    else if (status == TNR_OK)
+        return nullptr;
+    if (status != TNR_OK)
+        fail_quietly("a pool of PyTorch's");
+    return pool.plain;
+}
+
+/* Takes the latest routing to a pool out of the list. False: there is none. */
+bool routing_take(torch_pool *pool, routing &taken)
+{
+    for (auto at = routings.begin(); at != routings.end(); ++at)
+        if (at->pool == pool) {
+            taken = std::move(*at);
+            routings.erase(at);
+            routings_count--;
+            return true;
+        }
+    return false;
+}
+
+} // namespace
+
+bool route(DeviceIndex device, cudaStream_t stream, tnr_pool *pool)
+{
+    *pool = nullptr;
+    std::lock_guard<std::mutex> guard(lock);
+    for (routing &one : routings)
+        if (one.pool->device == device && accepts(one, stream)) {
+            *pool = pool_of_routing(one, stream);
+            return true;
+        }
+    return false;
+}
+
+void *take_from_reserve(size_t bytes, DeviceIndex device, cudaStream_t stream)
+{
+    std::vector<tnr_pool> reserves;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        for (torch_pool &pool : pools)
+            if (pool.is_reserve && !pool.is_ending && pool.device == device &&
+                pool.plain != nullptr)
+                reserves.push_back(pool.plain);
+    }
+    for (tnr_pool reserve : reserves) {
+        void *ptr = nullptr;
+        if (tnr_pool_malloc(&ptr, reserve, bytes, device, stream) == TNR_OK)
+            return ptr;
+    }
+    return nullptr;
+}
+
+unsigned pools_end()
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return pools_end_locked();
+}
+
+unsigned pools_count()
+{
+    std::lock_guard<std::mutex> guard(lock);
+    pools_end_locked();
+    return static_cast<unsigned>(pools.size());
+}
+
+pool_id id_of(tnr_pool wanted)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (const torch_pool &pool : pools)
+        if (wanted != nullptr && (pool.captured == wanted || pool.plain == wanted))
+            return pool.id;
+    return {0, 0};
+}
+
+/* ---- PyTorch's calls ------------------------------------------------------------------------ */
+
+void allocator::beginAllocateToPool(DeviceIndex device, pool_id id, stream_filter filter)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    pools_end_locked();
+    torch_pool *known = pool_find(device, id);
+    TORCH_CHECK(known == nullptr || !is_routed(*known),
+                "beginAllocateToPool: already recording to mempool_id (", id.first, ", ", id.second,
+                ")");
+    torch_pool *pool = pool_enter(device, id);
+    routings.push_front({pool, std::move(filter)});
+    routings_count++;
+}
+
+void allocator::endAllocateToPool(DeviceIndex device, pool_id id)
+{
+    routing ended = {};
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        torch_pool *pool = pool_find(device, id);
+        TORCH_CHECK(pool != nullptr && routing_take(pool, ended),
+                    "endAllocateToPool: not currently recording to mempool_id (", id.first, ", ",
+                    id.second, ")");
+    }
+    /* PyTorch ends a routing right after its cuStreamEndCapture, and not if that failed. So this is
+     * where the graph can be read, and what it refers to be kept, whatever the program frees from
+     * now on. A capture that goes on (use_mem_pool ended by hand) is none of this. */
+    if (ended.is_attached && tnr_capture_ended(ended.graph, TNR_CAPTURED_GRAPH) == TNR_ERR_DRIVER)
+        fail_quietly("tnr_capture_ended");
+}
+
+void allocator::releasePool(DeviceIndex device, pool_id id)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    torch_pool *pool = pool_find(device, id);
+    if (pool != nullptr && pool->uses > 0 && --pool->uses == 0)
+        pool->is_ending = true;
+    pools_end_locked();
+}
+
+int allocator::getPoolUseCount(DeviceIndex device, pool_id id)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    torch_pool *pool = pool_find(device, id);
+    return pool == nullptr ? 0 : pool->uses;
+}
+
+void allocator::createOrIncrefPool(DeviceIndex device, pool_id id,
+                                   std::shared_ptr<cca::CUDAAllocator> inner)
+{
+    if (inner != nullptr)
+        refuse("torch.cuda.MemPool(allocator) needs a pool over memory of another allocator, which "
+               "is not there yet. Make the pool without an allocator, or use "
+               "tenure.torch.mempool() without tenure.torch.install().");
+    std::lock_guard<std::mutex> guard(lock);
+    pools_end_locked();
+    pool_enter(device, id)->is_made = true;
+}
+
+void allocator::ensureExistsAndIncrefPool(DeviceIndex device, pool_id id)
+{
+    createOrIncrefPool(device, id);
+}
+
+void allocator::setUseOnOOM(DeviceIndex device, pool_id id)
+{
+    setUseOnOOM(device, id, true);
+}
+
+/* Never throws: ~MemPool calls it. */
+void allocator::setUseOnOOM(DeviceIndex device, pool_id id, bool is_used)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    torch_pool *pool = pool_find(device, id);
+    if (pool != nullptr)
+        pool->is_reserve = is_used;
+}
+
+void allocator::setNoSplit(DeviceIndex, pool_id)
+{
+    TORCH_WARN_ONCE("Tenure: no_split has no effect. Tenure has no segments that a block could "
+                    "keep from being given back: it gives memory back piece by piece.");
+}
+
+/* Which pools of Tenure's an empty_cache of `id` is about. The pool that is being allocated from
+ * keeps what it has. True: it is about all memory of the device. */
+static bool trimmed_pools(DeviceIndex device, pool_id id, std::vector<tnr_pool> &trimmed)
+{
+    bool is_all = id == pool_id{0, 0}, is_kept = false;
+    std::lock_guard<std::mutex> guard(lock);
+    for (const torch_pool &pool : pools) {
+        if (pool.device != device || !(is_all || pool.id == id))
+            continue;
+        if (is_routed(pool)) {
+            is_kept = true;
+            continue;
+        }
+        for (tnr_pool handle : {pool.captured, pool.plain})
+            if (handle != nullptr)
+                trimmed.push_back(handle);
+    }
+    if (is_all)
+        trimmed.push_back(nullptr);
+    return is_all && !is_kept;
+}
+
+static void device_trim(DeviceIndex device, pool_id id)
+{
+    std::vector<tnr_pool> trimmed;
+    if (trimmed_pools(device, id, trimmed)) {
+        check(tnr_trim(nullptr, 0, device), "tnr_trim");
+        return;
+    }
+    for (tnr_pool handle : trimmed) {
+        tnr_status status = tnr_pool_trim(nullptr, handle, 0, device);
+        if (status != TNR_ERR_INVALID_POOL) /* it has ended meanwhile */
+            check(status, "tnr_pool_trim");
+    }
+}
+
+void allocator::emptyCache(pool_id id)
+{
+    pools_end();
+    for (DeviceIndex device : devices_in_use())
+        device_trim(device, id);
+}
+
+/* ---- what cudagraph trees ask --------------------------------------------------------------- */
+
+bool allocator::checkPoolLiveAllocations(DeviceIndex, pool_id, const std::unordered_set<void *> &)
+{
+    refuse("torch.compile(mode=\"reduce-overhead\") is not served yet. Use mode=\"default\" or "
+           "\"max-autotune-no-cudagraphs\", or torch.cuda.graph().");
+}
+
+std::shared_ptr<cca::AllocatorState> allocator::getCheckpointState(DeviceIndex, pool_id)
+{
+    refuse(
+        "the state of a pool cannot be saved yet: torch.compile(mode=\"reduce-overhead\") asks "
+        "for it. Use mode=\"default\" or \"max-autotune-no-cudagraphs\", or torch.cuda.graph().");
+}
+
+cca::CheckpointDelta allocator::setCheckpointPoolState(DeviceIndex,
+                                                       std::shared_ptr<cca::AllocatorState>)
+{
+    refuse("the state of a pool cannot be restored yet: torch.compile(mode=\"reduce-overhead\") "
+           "asks for it. Use mode=\"default\", or torch.cuda.graph().");
+}
+
+} // namespace tenure_torch
