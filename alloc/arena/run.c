@@ -4,7 +4,7 @@
 
 #include "arena/record.h"
 
-/* Cuts off a run what lies below the first address of an alignment. Returns the rest, a run too. */
+/* Cuts off a run what lies below an address. Returns the rest, a run too. */
 static TNRI_SELDOM tnri_block *run_cut_lead(tnri_world *world, tnri_block *run, size_t lead)
 {
     tnri_record_leave(world, run);
@@ -20,6 +20,15 @@ tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, s
     size_t lead = (0 - run->base) & (alignment - 1);
     if (tnri_unlikely(lead > 0))
         run = run_cut_lead(world, run, lead);
+    tnri_run_carve(world, run, bytes, tnri_block_map_entry(&world->space->map, run->base));
+    return run;
+}
+
+tnri_block *tnri_world_carve_at(tnri_world *world, tnri_block *run, uintptr_t address, size_t bytes)
+{
+    tnri_assert_hot(run->state == TNRI_FREE);
+    if (address > run->base)
+        run = run_cut_lead(world, run, address - run->base);
     tnri_run_carve(world, run, bytes, tnri_block_map_entry(&world->space->map, run->base));
     return run;
 }

@@ -105,6 +105,10 @@ static inline __attribute__((always_inline)) tnri_block *tnri_run_merge(tnri_wor
  * TNRI_CARVE_RECORDS spares and a prepared map entry. The caller sets the slack. */
 tnri_block *tnri_world_carve(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
 
+/* The same at an address inside the run. */
+tnri_block *tnri_world_carve_at(tnri_world *world, tnri_block *run, uintptr_t address,
+                                size_t bytes);
+
 /* LIVE, RETIRED or PENDING -> FREE, merged with free neighbours. Returns the resulting run. */
 tnri_block *tnri_world_free(tnri_world *world, tnri_block *block);
 

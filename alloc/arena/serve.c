@@ -23,6 +23,15 @@ TNRI_SELDOM tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, s
     return tnri_world_carve(world, run, bytes, alignment);
 }
 
+tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address, size_t bytes)
+{
+    tnri_assert_hot(address >= run->base && tnri_block_end(run) - address >= bytes);
+    if (!tnri_world_spares(world, TNRI_CARVE_RECORDS) ||
+        !tnri_block_map_prepare(&world->space->map, address, world->is_small))
+        return NULL;
+    return tnri_world_carve_at(world, run, address, bytes);
+}
+
 tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_request *request)
 {
     tnri_assert_held(&arena->lock);

@@ -25,6 +25,8 @@ tnri_block *tnri_arena_carve(tnri_arena *arena, tnri_block *run, const tnri_requ
 
 /* Rare, and apart from what is inlined. */
 tnri_block *tnri_serve_aligned(tnri_world *world, tnri_block *run, size_t bytes, size_t alignment);
+/* The same at an address inside the run. */
+tnri_block *tnri_serve_at(tnri_world *world, tnri_block *run, uintptr_t address, size_t bytes);
 tnri_block *tnri_serve_index_aligned(tnri_world *world, size_t bytes, size_t alignment,
                                      int *no_host);
 /* tnri_serve_unbinned, for all but the quickest way. */

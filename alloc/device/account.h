@@ -25,6 +25,8 @@ typedef struct tnri_account {
     int gpu_direct_rdma; /* 1: a network card may know its chunks by their addresses, also when
                           * their blocks are freed: none moves, and none goes back unless the pool
                           * is named */
+    int is_vouched;      /* 1: graphs that the caller orders know its addresses. The same, and no
+                          * stream's memory goes to another one */
 
     tnri_access access; /* which other devices reach the memory; with its own synchronisation */
 
@@ -35,5 +37,11 @@ typedef struct tnri_account {
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
 } tnri_account;
+
+/* 1 if somebody knows the pool's addresses: chunks stay where they are until the pool is named. */
+static inline int tnri_account_stays(const tnri_account *account)
+{
+    return account->gpu_direct_rdma || account->is_vouched;
+}
 
 #endif

@@ -140,12 +140,12 @@ static size_t arena_retired_bytes(tnri_arena *arena)
 
 /* The most that an arena may move into itself: chunks of other streams only if its own can be made
  * to wait for them. A growable block grows for any thread, when its stream is gone, and while it is
- * captured. Graphs know the addresses of a graph pool, and network cards those of a pool for them,
- * so no chunk of either moves, ever. */
+ * captured. Graphs know the addresses of a graph pool and of a vouched one, and network cards those
+ * of a pool for them, so no chunk of these moves, ever. */
 static tnri_moves ladder_moves_max(const tnri_arena *arena)
 {
     const tnri_stream *stream = atomic_load(&arena->stream);
-    if (stream == NULL || arena->pool->account.gpu_direct_rdma)
+    if (stream == NULL || tnri_account_stays(&arena->pool->account))
         return TNRI_MOVES_NONE;
     if (arena->growable.base != 0 &&
         (atomic_load(&stream->is_dead) || tnri_capturing() || !tnri_stream_is_markable(stream)))

@@ -33,9 +33,11 @@
 #include "conf/conf.h"
 #include "device/device.h"
 #include "driver/capturing.h"
+#include "ladder/at.h"
 #include "ladder/grow.h"
 #include "ladder/ladder.h"
 #include "library/library.h"
+#include "pool/asleep.h"
 #include "pool/lane.h"
 
 /* ---- allocating from an arena --------------------------------------------------------------- */
@@ -233,6 +235,36 @@ tnr_status tnr_pool_malloc(void **ptr, tnr_pool handle, size_t bytes, int device
         handle = found->pool_default->handle;
     }
     return block_malloc(ptr, bytes, TNR_ALIGNMENT_DEFAULT, device, handle, stream);
+}
+
+tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool handle, size_t bytes, int device,
+                              tnr_stream stream)
+{
+    tnr_pool pool;
+    tnri_request request;
+    if ((uintptr_t)ptr % TNR_ALIGNMENT_DEFAULT != 0)
+        return tnri_error(TNR_ERR_INVALID_ALIGNMENT,
+                          "tnr_pool_malloc_at: %p is no multiple of %zu.", ptr,
+                          TNR_ALIGNMENT_DEFAULT);
+    tnr_status status = request_make(&request, bytes, TNR_ALIGNMENT_DEFAULT);
+    if (status == TNR_OK)
+        status = tnri_library_pool_named(handle, device, &pool);
+    if (status != TNR_OK)
+        return status;
+    if (pool->account.is_graph)
+        status = tnri_error(TNR_ERR_INVALID_POOL,
+                            "tnr_pool_malloc_at: the memory of pool \"%s\" is of no stream. Use a "
+                            "pool of tnr_vouched_pool_create.",
+                            pool->account.name);
+    else if (!tnri_pool_work_begin(pool))
+        status = tnri_asleep_error(pool);
+    else {
+        if (bytes > 0)
+            status = tnri_malloc_at(pool, (uintptr_t)ptr, &request, stream);
+        tnri_pool_work_end(pool);
+    }
+    tnri_pool_drop(pool);
+    return status;
 }
 
 /* ---- freeing a block of an arena ------------------------------------------------------------ */

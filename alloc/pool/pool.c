@@ -110,7 +110,8 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     pool->device = device;
     pool->account.device = device;
-    pool->account.is_graph = kind != TNRI_POOL_PLAIN;
+    pool->account.is_graph = kind == TNRI_POOL_GRAPH || kind == TNRI_POOL_GRAPH_PRIVATE;
+    pool->account.is_vouched = kind == TNRI_POOL_VOUCHED;
     pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
     if (!pool_build(pool)) {
         tnri_pool_retire(pool);

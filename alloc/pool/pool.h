@@ -22,7 +22,8 @@
 typedef enum tnri_pool_kind {
     TNRI_POOL_PLAIN,
     TNRI_POOL_GRAPH,        /* for captures: has its arena from the beginning */
-    TNRI_POOL_GRAPH_PRIVATE /* the same, of one graph */
+    TNRI_POOL_GRAPH_PRIVATE, /* the same, of one graph */
+    TNRI_POOL_VOUCHED        /* for captures that the caller orders: has arenas as any other */
 } tnri_pool_kind;
 
 /* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */

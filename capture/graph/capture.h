@@ -25,6 +25,7 @@ typedef struct tnri_capture {
     tnri_stream *origin_object; /* with a reference; null if attached */
     tnr_capture_mode mode;
     int is_attached;
+    int is_vouched; /* its memory is of a vouched pool, and none of `place` */
     uint64_t *threads; /* that take part; the first began it */
     size_t threads_count, threads_room;
     tnri_order order;

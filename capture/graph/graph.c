@@ -301,7 +301,7 @@ static tnri_block *block_to_hold(tnri_arena *arena, tnri_block *near, uintptr_t 
 }
 
 /* One address that a node refers to: its block is kept unless it was handed out in the graph's own
- * capture. */
+ * capture, or the caller vouches for the order of what uses it. */
 static tnr_status hold_address(void *of, const tnri_node_address *found)
 {
     tnri_graph *graph = of;
@@ -315,7 +315,7 @@ static tnr_status hold_address(void *of, const tnri_node_address *found)
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);
         tnri_block *block = block_to_hold(arena, near, found->address);
-        if (block != NULL)
+        if (block != NULL && !arena->account->is_vouched)
             status = tnri_graph_hold(graph, arena, block);
         tnri_lock_release(&arena->lock);
     }

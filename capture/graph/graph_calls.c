@@ -12,24 +12,31 @@
 #include "graph/graph_lock.h"
 #include "library/library.h"
 
-tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
-                                 const tnr_pool_options *options)
+/* What both kinds of pool for captures begin with. Replaces null options by the defaults. */
+static tnr_status pool_check(tnr_pool *handle, int device_index, const tnr_pool_options **options,
+                             const char *call, tnri_device **device)
 {
     static const tnr_pool_options defaults = TNR_POOL_OPTIONS_INIT;
     if (handle == NULL)
-        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_graph_pool_create: pool is null.");
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%s: pool is null.", call);
     *handle = NULL;
-    if (options == NULL)
-        options = &defaults;
-    if (options->struct_bytes != sizeof(*options) || (int)options->handle_type < 0 ||
-        options->handle_type > TNR_HANDLE_FABRIC)
+    if (*options == NULL)
+        *options = &defaults;
+    if ((*options)->struct_bytes != sizeof(**options) || (int)(*options)->handle_type < 0 ||
+        (*options)->handle_type > TNR_HANDLE_FABRIC)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
-                          "tnr_graph_pool_create: options are not of this version. Start from "
-                          "TNR_POOL_OPTIONS_INIT.");
+                          "%s: options are not of this version. Start from TNR_POOL_OPTIONS_INIT.",
+                          call);
+    tnr_status status = tnri_library_device(device_index, device);
+    return status == TNR_OK ? tnri_captures_supported() : status;
+}
+
+tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
+                                 const tnr_pool_options *options)
+{
     tnri_device *device;
-    tnr_status status = tnri_library_device(device_index, &device);
-    if (status == TNR_OK)
-        status = tnri_captures_supported();
+    tnr_status status =
+        pool_check(handle, device_index, &options, "tnr_graph_pool_create", &device);
     if (status != TNR_OK)
         return status;
     tnri_captures_register();
@@ -41,6 +48,22 @@ tnr_status tnr_graph_pool_create(tnr_pool *handle, int device_index,
     if (status == TNR_OK)
         *handle = place->pool->handle;
     tnri_graph_unlock();
+    return status;
+}
+
+tnr_status tnr_vouched_pool_create(tnr_pool *handle, int device_index,
+                                   const tnr_pool_options *options)
+{
+    tnri_device *device;
+    tnr_pool pool;
+    tnr_status status =
+        pool_check(handle, device_index, &options, "tnr_vouched_pool_create", &device);
+    if (status != TNR_OK)
+        return status;
+    tnri_captures_register();
+    status = tnri_pool_make(device, options, TNRI_POOL_VOUCHED, &pool);
+    if (status == TNR_OK)
+        *handle = pool->handle;
     return status;
 }
 

@@ -69,8 +69,9 @@ static tnr_status pool_check(const tnri_capture *capture, tnr_stream stream, tnr
     return status;
 }
 
+/* *is_plain is set if the request is to be served as if the stream were not captured. */
 static tnr_status malloc_inside(int device, tnr_pool handle, tnr_stream stream,
-                                const tnri_request *request, void **ptr)
+                                const tnri_request *request, int *is_plain, void **ptr)
 {
     tnri_capture *capture;
     tnr_status status = capture_of_stream(stream, &capture);
@@ -81,6 +82,9 @@ static tnr_status malloc_inside(int device, tnr_pool handle, tnr_stream stream,
                           "stream %p is captured on device %d; memory of device %d cannot be "
                           "allocated on it.",
                           (void *)stream, capture->device->index, device);
+    *is_plain = capture->is_vouched;
+    if (*is_plain)
+        return TNR_OK;
     if (handle != NULL)
         status = pool_check(capture, stream, handle);
     if (status != TNR_OK)
@@ -93,14 +97,15 @@ static int hook_malloc(int device, tnr_pool handle, tnr_stream stream, const tnr
 {
     if (tnri_stream_key(stream) == 0 || !tnri_stream_is_capturing(stream))
         return 0;
+    int is_plain = 0;
     uint32_t began = tnri_note_begin();
     if (tnri_graph_lock() > 0)
         *status = tnri_graph_lock_error("an allocation on a stream that is captured");
     else
-        *status = malloc_inside(device, handle, stream, request, ptr);
+        *status = malloc_inside(device, handle, stream, request, &is_plain, ptr);
     tnri_graph_unlock();
     tnri_note_end(began);
-    return 1;
+    return !is_plain;
 }
 
 /* ---- frees ---------------------------------------------------------------------------------- */
@@ -126,6 +131,17 @@ static int block_may_capture(tnri_arena *arena, const tnri_block *block)
     return is_open;
 }
 
+/* 1 if the caller vouches for what captures do with the block, and nobody else uses it. */
+static int is_vouched_for(tnri_arena *arena, const tnri_block *block)
+{
+    if (!arena->account->is_vouched)
+        return 0;
+    tnri_arena_enter(arena);
+    int is_used = block->state == TNRI_LIVE && block->uses != NULL;
+    tnri_lock_release(&arena->lock);
+    return !is_used;
+}
+
 /* Frees a block that no capture handed out: held until a capture on its device is over. 0: there is
  * none, or it is no live block that starts at `ptr`, which the usual way finds out. */
 static int free_later(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync,
@@ -147,6 +163,8 @@ static int hook_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_syn
                      tnr_status *status)
 {
     int is_graph = tnri_arena_is_graph(arena);
+    if (!is_sync && is_vouched_for(arena, block))
+        return 0;
     if (!is_graph && !tnri_thread_may_capture() && !arena_may_capture(arena) &&
         !block_may_capture(arena, block))
         return 0;

@@ -38,7 +38,7 @@ static tnr_status scope_check(int device_index, tnr_stream stream,
 /* The place of a graph pool that the caller named, which is held. */
 static tnr_status place_of(const tnri_device *device, tnr_pool pool, tnri_place **place)
 {
-    if (!pool->account.is_graph)
+    if (!pool->account.is_graph && !pool->account.is_vouched)
         return tnri_error(TNR_ERR_INVALID_POOL,
                           "pool \"%s\" is no graph pool. Make one with tnr_graph_pool_create.",
                           pool->account.name);
@@ -51,20 +51,29 @@ static tnr_status place_of(const tnri_device *device, tnr_pool pool, tnri_place 
     return TNR_OK;
 }
 
-/* The place to capture into: that of the pool asked for, which is *held, or a new one. */
+/* A place of the graph's own. */
+static tnr_status place_fresh(tnri_device *device, const char *name, tnri_place **place)
+{
+    tnr_pool_options fresh = TNR_POOL_OPTIONS_INIT;
+    fresh.name = name != NULL ? name : "graph";
+    return tnri_place_make(device, &fresh, 1, place);
+}
+
+/* The place to capture into: that of the pool asked for, which is *held, or a new one. If the pool
+ * is a vouched one the place stays empty. */
 static tnr_status place_for(tnri_device *device, const tnr_capture_options *options,
                             tnri_place **place, tnr_pool *held)
 {
     *held = NULL;
-    if (options->pool == NULL) {
-        tnr_pool_options fresh = TNR_POOL_OPTIONS_INIT;
-        fresh.name = options->name != NULL ? options->name : "graph";
-        return tnri_place_make(device, &fresh, 1, place);
-    }
+    if (options->pool == NULL)
+        return place_fresh(device, options->name, place);
     tnr_status status = tnri_pool_resolve(options->pool, held);
     if (status != TNR_OK)
         return status;
-    status = place_of(device, *held, place);
+    if ((*held)->account.is_vouched && (*held)->device == device)
+        status = place_fresh(device, options->name, place);
+    else
+        status = place_of(device, *held, place);
     if (status != TNR_OK)
         tnri_pool_drop(*held);
     return status;
@@ -81,6 +90,8 @@ static tnr_status scope_make(tnri_device *device, tnr_stream stream,
     if (status != TNR_OK)
         return status;
     status = tnri_capture_make(device, stream, place, options, capture);
+    if (status == TNR_OK)
+        (*capture)->is_vouched = held != NULL && held->account.is_vouched;
     if (held != NULL)
         tnri_pool_drop(held); /* from here on the capture keeps it */
     if (status == TNR_OK)

@@ -189,8 +189,8 @@ static void chunks_note(const tnri_sleeper *sleeper, const tnri_space *space)
 tnr_status tnri_sleeper_list(tnri_sleeper *sleeper, tnr_pool pool, tnr_content content)
 {
     int keeps = content != TNR_CONTENT_DISCARD;
-    tnr_status status =
-        pool_list(sleeper, pool, (keeping){1, keeps, keeps && pool->account.is_graph});
+    int replays = pool->account.is_graph || pool->account.is_vouched;
+    tnr_status status = pool_list(sleeper, pool, (keeping){1, keeps, keeps && replays});
     if (status == TNR_OK)
         chunks_note(sleeper, &pool->device->space);
     else

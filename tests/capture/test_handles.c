@@ -59,6 +59,22 @@ static tnr_status pool_malloc(given it)
     return status;
 }
 
+static tnr_status pool_malloc_at(given it)
+{
+    return tnr_pool_malloc_at((void *)(uintptr_t)4096, it.pool, 4096, device_of_calls, NULL);
+}
+
+static void walk_nothing(const tnr_stretch *stretch, void *user)
+{
+    (void)stretch;
+    (void)user;
+}
+
+static tnr_status memory_walk(given it)
+{
+    return tnr_memory_walk(it.pool, device_of_calls, walk_nothing, NULL);
+}
+
 static tnr_status pool_push(given it)
 {
     return tnr_pool_push(it.pool);
@@ -240,6 +256,8 @@ typedef struct call {
 static const call pool_calls[] = {
     {"tnr_pool_destroy", pool_destroy, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_malloc", pool_malloc, TNR_ERR_INVALID_POOL, 0},
+    {"tnr_pool_malloc_at", pool_malloc_at, TNR_ERR_INVALID_POOL, 0},
+    {"tnr_memory_walk", memory_walk, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_push", pool_push, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_pop", pool_pop, TNR_ERR_INVALID_ARGUMENT, 0},
     {"tnr_pool_trim", pool_trim, TNR_ERR_INVALID_POOL, 0},

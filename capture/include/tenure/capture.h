@@ -160,6 +160,24 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_adopt(tnr_graph *graph, tnr_cuda_grap
 TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_create(tnr_pool *pool, int device,
                                                        const tnr_pool_options *options);
 
+/* Makes a pool for an engine that orders all that uses it: captures, the launches of their graphs,
+ * and work outside of captures. It waives the guarantee, for this pool alone. Its blocks are
+ * ordinary ones, of any stream, in a capture or not; a free makes memory available at once to what
+ * is given to the same stream next, also to another graph, and graphs keep nothing of it. What the
+ * pool does promise: no address of it moves, changes streams, or loses its memory before
+ * tnr_pool_trim or tnr_pool_destroy name the pool, whatever else runs short. So a graph replays on
+ * the memory that it was captured with as long as the pool lives, which is the engine's to see to.
+ * With tnr_pool_malloc_at the engine puts blocks back where they were.
+ *
+ * A capture is told of it as of a graph pool (tnr_capture_options.pool); allocations in the capture
+ * are then served as outside, from the pool that the thread is routed to by tnr_pool_push, or that
+ * tnr_pool_malloc names. What the graph refers to in other pools is kept as ever. A block that
+ * another stream uses in a capture (tnr_record_stream) is kept until the capture ends. For engines
+ * such as PyTorch's cudagraph trees, which replay one path of a tree of graphs at a time. Errors:
+ * those of tnr_pool_create. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_vouched_pool_create(tnr_pool *pool, int device,
+                                                         const tnr_pool_options *options);
+
 /* ---- launching ----------------------------------------------------------------------------- */
 
 /* Launches an executable of the graph on `stream`, after making the stream wait, on the device, for
