@@ -99,3 +99,8 @@ STUB cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaM
     return result_of(cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to),
                                    reinterpret_cast<CUdeviceptr>(from), bytes, stream));
 }
+
+STUB cudaError_t cudaDeviceSynchronize()
+{
+    return result_of(cuCtxSynchronize());
+}

@@ -6,6 +6,7 @@
  *
  *   allocator.cpp  memory: allocate, free, uses, copies, errors
  *   pools.cpp      PyTorch's pools by id: graphs, torch.cuda.MemPool
+ *   checkpoint.cpp what cudagraph trees save and restore
  *   stats.cpp      statistics, limits
  *   seen.cpp       history, snapshots, observers
  *   install.cpp    what Python calls
@@ -111,6 +112,8 @@ class allocator final : public cca::CUDAAllocator
     void setUseOnOOM(DeviceIndex device, pool_id id);
     void setUseOnOOM(DeviceIndex device, pool_id id, bool is_used);
     void setNoSplit(DeviceIndex device, pool_id id);
+
+    /* checkpoint.cpp */
     bool checkPoolLiveAllocations(DeviceIndex device, pool_id id,
                                   const std::unordered_set<void *> &expected);
     std::shared_ptr<cca::AllocatorState> getCheckpointState(DeviceIndex device, pool_id id);
@@ -155,6 +158,11 @@ unsigned pools_end();
 unsigned pools_count();
 /* PyTorch's id of a pool of Tenure's; {0, 0} for the default pool and for one of another's. */
 pool_id id_of(tnr_pool pool);
+
+/* The pools of Tenure's behind an id. */
+std::vector<tnr_pool> pools_of(DeviceIndex device, pool_id id);
+/* The one whose order PyTorch vouches for; null: it does not. */
+tnr_pool vouched_pool_of(DeviceIndex device, pool_id id);
 
 /* ---- stats.cpp ------------------------------------------------------------------------------ */
 

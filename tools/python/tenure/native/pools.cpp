@@ -3,6 +3,12 @@
  * PyTorch's pools. An id has one for each device, and up to two pools of Tenure's: what captures of
  * CUDA graphs allocate from, and what other streams do. Each is made by its first allocation.
  *
+ * Cudagraph trees (torch.compile, mode "reduce-overhead") warm up in the pool that they capture
+ * into, and order all that uses it themselves. They are told by that: the first memory of an id
+ * that no torch.cuda.MemPool has made goes to a stream that is not being captured. Such an id has
+ * one pool for both, a vouched one (tnr_vouched_pool_create), which alone can be saved and restored
+ * (checkpoint.cpp). An id that graphs have allocated from before keeps Tenure's guarantee.
+ *
  * Graphs. PyTorch captures them itself; it only announces, before each capture, that memory of
  * certain streams is to come from the pool of a certain id, and afterwards that this is over and,
  * later, that the graph is gone. Tenure is attached to a capture when the first allocation or free
@@ -40,6 +46,7 @@ struct torch_pool {
     bool is_ending = false; /* released; only waits for what is left of it */
     bool is_made = false;   /* torch.cuda.MemPool made it; else it began with a graph */
     bool is_reserve = false;
+    bool is_vouched = false; /* `plain` is a vouched pool, and serves captures too */
     int uses = 0;
     tnr_pool captured = nullptr; /* what captures allocate from; null until one does */
     tnr_pool plain = nullptr;    /* what other streams allocate from; null until one does */
@@ -98,14 +105,30 @@ tnr_status captured_make(torch_pool &pool)
     return tnr_graph_pool_create(&pool.captured, pool.device, &options);
 }
 
+/* True if no capture has allocated from the pool so far. */
+bool is_uncaptured(const torch_pool &pool)
+{
+    tnr_stats stats = {};
+    stats.struct_bytes = sizeof(stats);
+    return pool.captured == nullptr ||
+           (tnr_stats_get(&stats, pool.captured, pool.device) == TNR_OK &&
+            stats.allocation[TNR_WORLD_ALL].allocated == 0);
+}
+
 tnr_status plain_make(torch_pool &pool)
 {
     if (pool.plain != nullptr)
         return TNR_OK;
-    std::string name = name_of(pool, pool.is_made ? "" : ", uncaptured");
+    bool is_vouched = !pool.is_made && is_uncaptured(pool);
+    std::string name = name_of(pool, pool.is_made ? ""
+                                     : is_vouched ? ", cudagraph trees"
+                                                  : ", uncaptured");
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = name.c_str();
-    return tnr_pool_create(&pool.plain, pool.device, &options);
+    tnr_status status = is_vouched ? tnr_vouched_pool_create(&pool.plain, pool.device, &options)
+                                   : tnr_pool_create(&pool.plain, pool.device, &options);
+    pool.is_vouched = status == TNR_OK && is_vouched;
+    return status;
 }
 
 /* Ends one of Tenure's pools. True: it is gone, or was gone. */
@@ -120,13 +143,32 @@ bool handle_end(tnr_pool &handle)
     return true;
 }
 
+/* Of a vouched pool Tenure does not know which graphs use it: their last replays have to be over.
+ * False: it cannot be waited for now. */
+bool replays_are_over(const torch_pool &pool)
+{
+    tnr_stats stats = {};
+    stats.struct_bytes = sizeof(stats);
+    if (!pool.is_vouched || pool.plain == nullptr)
+        return true;
+    if (!routings.empty() || tnr_stats_get(&stats, pool.plain, pool.device) != TNR_OK ||
+        stats.allocation[TNR_WORLD_ALL].current > 0)
+        return false; /* a capture may be under way, which a wait would end */
+    DeviceIndex before = 0;
+    if (c10::cuda::GetDevice(&before) != cudaSuccess || cudaSetDevice(pool.device) != cudaSuccess)
+        return false;
+    bool is_over = cudaDeviceSynchronize() == cudaSuccess;
+    (void)cudaGetLastError();
+    return cudaSetDevice(before) == cudaSuccess && is_over;
+}
+
 /* Ends the pools that can: a graph or a block of the others still lives. */
 unsigned pools_end_locked()
 {
     unsigned ended = 0;
     for (auto at = pools.begin(); at != pools.end();) {
         bool is_captured_gone = at->is_ending && handle_end(at->captured);
-        bool is_plain_gone = at->is_ending && handle_end(at->plain);
+        bool is_plain_gone = at->is_ending && replays_are_over(*at) && handle_end(at->plain);
         if (is_captured_gone && is_plain_gone) {
             at = pools.erase(at);
             ended++;
@@ -145,21 +187,6 @@ bool is_routed(const torch_pool &pool)
 
 /* ---- routings ------------------------------------------------------------------------------- */
 
-bool accepts(routing &one, cudaStream_t stream)
-{
-    /* Once attached Tenure knows the capture's streams itself; and PyTorch's filter, which refers
-     * to its graph, may be older than the graph if the capture has failed. It asks whether the
-     * stream is being captured, and throws if the driver does not like the question: then the
-     * stream is not of this capture. */
-    if (one.is_attached || !one.filter)
-        return false;
-    try {
-        return one.filter(stream);
-    } catch (...) {
-        return false;
-    }
-}
-
 bool is_capturing(cudaStream_t stream)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -169,26 +196,50 @@ bool is_capturing(cudaStream_t stream)
     return false;
 }
 
+bool accepts(routing &one, cudaStream_t stream)
+{
+    /* Once attached Tenure knows the capture's streams itself; and PyTorch's filter, which refers
+     * to its graph, may be older than the graph if the capture has failed. It asks whether the
+     * stream is being captured, and throws if the driver does not like the question: then the
+     * stream is not of this capture. */
+    if (one.is_attached)
+        return one.pool->is_vouched && is_capturing(stream);
+    if (!one.filter)
+        return false;
+    try {
+        return one.filter(stream);
+    } catch (...) {
+        return false;
+    }
+}
+
+/* Follows the capture that the stream is in. */
+tnr_status routing_attach(routing &one, cudaStream_t stream)
+{
+    torch_pool &pool = *one.pool;
+    tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
+    tnr_status status = pool.is_vouched ? TNR_OK : captured_make(pool);
+    options.pool = pool.is_vouched ? pool.plain : pool.captured;
+    if (status == TNR_OK)
+        status = tnr_capture_attach(&one.graph, pool.device, stream, &options);
+    one.is_attached = status == TNR_OK;
+    return status;
+}
+
 /* The pool for what a routing accepts; null: Tenure chooses by the capture. */
 tnr_pool pool_of_routing(routing &one, cudaStream_t stream)
 {
     torch_pool &pool = *one.pool;
     tnr_status status = TNR_ERR_CAPTURE;
-    if (is_capturing(stream)) {
-        tnr_capture_options options = TNR_CAPTURE_OPTIONS_INIT;
-        status = captured_make(pool);
-        options.pool = pool.captured;
-        if (status == TNR_OK)
-            status = tnr_capture_attach(&one.graph, pool.device, stream, &options);
-        one.is_attached = status == TNR_OK;
-    }
+    if (!one.is_attached && is_capturing(stream))
+        status = routing_attach(one, stream);
+    if (status == TNR_OK && !pool.is_vouched)
+        return nullptr;
     /* Refused with one of these: the stream is not being captured (nor can the legacy stream be),
      * or whoever captures has attached Tenure already, which then takes no notice of the plain
      * pool. */
     if (status == TNR_ERR_CAPTURE || status == TNR_ERR_INVALID_STREAM)
         status = plain_make(pool);
-    else if (status == TNR_OK)
-        return nullptr;
     if (status != TNR_OK)
         fail_quietly("a pool of PyTorch's");
     return pool.plain;
@@ -347,7 +398,8 @@ void allocator::setNoSplit(DeviceIndex, pool_id)
 }
 
 /* Which pools of Tenure's an empty_cache of `id` is about. The pool that is being allocated from
- * keeps what it has. True: it is about all memory of the device. */
+ * keeps what it has, and so does one whose graphs Tenure does not know. True: it is about all
+ * memory of the device. */
 static bool trimmed_pools(DeviceIndex device, pool_id id, std::vector<tnr_pool> &trimmed)
 {
     bool is_all = id == pool_id{0, 0}, is_kept = false;
@@ -355,8 +407,8 @@ static bool trimmed_pools(DeviceIndex device, pool_id id, std::vector<tnr_pool> 
     for (const torch_pool &pool : pools) {
         if (pool.device != device || !(is_all || pool.id == id))
             continue;
-        if (is_routed(pool)) {
-            is_kept = true;
+        if (is_routed(pool) || pool.is_vouched) {
+            is_kept = is_kept || is_routed(pool);
             continue;
         }
         for (tnr_pool handle : {pool.captured, pool.plain})
@@ -389,26 +441,25 @@ void allocator::emptyCache(pool_id id)
         device_trim(device, id);
 }
 
-/* ---- what cudagraph trees ask --------------------------------------------------------------- */
+/* ---- for others ----------------------------------------------------------------------------- */
 
-bool allocator::checkPoolLiveAllocations(DeviceIndex, pool_id, const std::unordered_set<void *> &)
+std::vector<tnr_pool> pools_of(DeviceIndex device, pool_id id)
 {
-    refuse("torch.compile(mode=\"reduce-overhead\") is not served yet. Use mode=\"default\" or "
-           "\"max-autotune-no-cudagraphs\", or torch.cuda.graph().");
+    std::vector<tnr_pool> found;
+    std::lock_guard<std::mutex> guard(lock);
+    torch_pool *pool = pool_find(device, id);
+    for (tnr_pool handle :
+         {pool == nullptr ? nullptr : pool->captured, pool == nullptr ? nullptr : pool->plain})
+        if (handle != nullptr)
+            found.push_back(handle);
+    return found;
 }
 
-std::shared_ptr<cca::AllocatorState> allocator::getCheckpointState(DeviceIndex, pool_id)
+tnr_pool vouched_pool_of(DeviceIndex device, pool_id id)
 {
-    refuse(
-        "the state of a pool cannot be saved yet: torch.compile(mode=\"reduce-overhead\") asks "
-        "for it. Use mode=\"default\" or \"max-autotune-no-cudagraphs\", or torch.cuda.graph().");
-}
-
-cca::CheckpointDelta allocator::setCheckpointPoolState(DeviceIndex,
-                                                       std::shared_ptr<cca::AllocatorState>)
-{
-    refuse("the state of a pool cannot be restored yet: torch.compile(mode=\"reduce-overhead\") "
-           "asks for it. Use mode=\"default\", or torch.cuda.graph().");
+    std::lock_guard<std::mutex> guard(lock);
+    torch_pool *pool = pool_find(device, id);
+    return pool != nullptr && pool->is_vouched ? pool->plain : nullptr;
 }
 
 } // namespace tenure_torch

@@ -368,7 +368,11 @@ void stretch_add(const tnr_stretch *stretch, void *user)
         }
         if (from.state == TNR_WALKED_RETIRED)
             to.retired->emplace(from.base, true);
-        segment.blocks.push_back(std::move(block));
+        /* Free blocks that are kept by size, and the memory beside them, are one to PyTorch. */
+        if (!block.active && !segment.blocks.empty() && !segment.blocks.back().active)
+            segment.blocks.back().size += block.size;
+        else
+            segment.blocks.push_back(std::move(block));
     }
     to.info->segments.push_back(std::move(segment));
 }

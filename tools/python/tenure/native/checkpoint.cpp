@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What cudagraph trees save and restore: which blocks of a pool are live, and where. Before they
+ * capture the next graph of a path they bring the pool to the state that it had at the path's end,
+ * so that what is captured next finds memory as it will be when the path is replayed.
+ *
+ * Tenure's free memory needs no saving: it is whatever no live block is in, and nothing in a
+ * vouched pool moves. So restoring is freeing all and placing each saved block where it was.
+ *
+ * The blocks that are freed here still have owners, who PyTorch tells afterwards: it takes away the
+ * deleters of the storages that it names as stale.
+ */
+#include "allocator.hpp"
+
+#include <c10/util/Exception.h>
+
+namespace tenure_torch
+{
+
+namespace
+{
+
+struct saved_block {
+    void *base;
+    size_t bytes_requested;
+    cudaStream_t stream;
+};
+
+struct saved_state : cca::AllocatorState {
+    pool_id id;
+    std::vector<saved_block> live;
+};
+
+void live_add(const tnr_stretch *stretch, void *user)
+{
+    auto *live = static_cast<std::vector<saved_block> *>(user);
+    for (size_t i = 0; i < stretch->blocks_count; i++) {
+        const tnr_walked_block &block = stretch->blocks[i];
+        if (block.state == TNR_WALKED_LIVE)
+            live->push_back(
+                {reinterpret_cast<void *>(block.base), block.bytes_requested, stretch->stream});
+    }
+}
+
+std::vector<saved_block> live_of(DeviceIndex device, tnr_pool pool)
+{
+    std::vector<saved_block> live;
+    check(tnr_memory_walk(pool, device, live_add, &live), "tnr_memory_walk");
+    return live;
+}
+
+/* The pool of an id that can be saved and restored. */
+tnr_pool restorable(DeviceIndex device, pool_id id)
+{
+    tnr_pool pool = vouched_pool_of(device, id);
+    if (pool == nullptr && !pools_of(device, id).empty())
+        refuse("the state of a pool can be saved only if its first memory was taken outside of a "
+               "capture, as cudagraph trees do when they warm up: leave "
+               "torch._inductor.config.triton.skip_cudagraph_warmup off.");
+    return pool;
+}
+
+c10::DataPtr placed(DeviceIndex device, tnr_pool pool, const saved_block &block)
+{
+    std::shared_ptr<c10::GatheredContext> context;
+    bool is_watched = watched.load(std::memory_order_acquire) != 0;
+    if (is_watched)
+        context = context_of_allocation();
+    check(tnr_pool_malloc_at(block.base, pool, block.bytes_requested, device, block.stream),
+          "tnr_pool_malloc_at");
+    if (is_watched)
+        saw_allocation(block.base, block.bytes_requested, device, block.stream, std::move(context));
+    return {block.base, block.base, &free_block, c10::Device(c10::kCUDA, device)};
+}
+
+} // namespace
+
+bool allocator::checkPoolLiveAllocations(DeviceIndex device, pool_id id,
+                                         const std::unordered_set<void *> &expected)
+{
+    size_t found = 0;
+    for (tnr_pool pool : pools_of(device, id))
+        for (const saved_block &block : live_of(device, pool)) {
+            if (expected.count(block.base) == 0)
+                return false;
+            found++;
+        }
+    return found == expected.size();
+}
+
+std::shared_ptr<cca::AllocatorState> allocator::getCheckpointState(DeviceIndex device, pool_id id)
+{
+    auto state = std::make_shared<saved_state>();
+    state->id = id;
+    tnr_pool pool = restorable(device, id);
+    if (pool != nullptr)
+        state->live = live_of(device, pool);
+    return state;
+}
+
+cca::CheckpointDelta allocator::setCheckpointPoolState(DeviceIndex device,
+                                                       std::shared_ptr<cca::AllocatorState> state)
+{
+    auto *saved = dynamic_cast<saved_state *>(state.get());
+    TORCH_CHECK(saved != nullptr, "the state of a pool was not saved by Tenure");
+    cca::CheckpointDelta delta;
+    tnr_pool pool = restorable(device, saved->id);
+    if (pool == nullptr) {
+        TORCH_CHECK(saved->live.empty(), "the pool whose state is to be restored has ended");
+        return delta;
+    }
+    for (const saved_block &block : live_of(device, pool)) {
+        free_block(block.base);
+        delta.ptrs_freed.push_back(block.base);
+    }
+    for (const saved_block &block : saved->live)
+        delta.dataptrs_allocd.push_back(placed(device, pool, block));
+    return delta;
+}
+
+} // namespace tenure_torch
