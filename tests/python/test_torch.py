@@ -101,6 +101,29 @@ class Install(Case):
             self.module.install(history="loud")
         self.assertIsNone(torch.state.allocator)
 
+    def test_settings_of_pytorch(self):
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = (
+            "expandable_segments:True, roundup_power2_divisions:[256:1,512:2,>:4],"
+            "large_segment_size_mb:12,pinned_use_background_threads:True,"
+            "per_process_memory_fraction:0.5")
+        try:
+            settings, sentences = self.module._torch_conf.read()
+            self.assertEqual(settings, {"roundup_power2_divisions": "[256:1,512:2,>:4]",
+                                        "per_process_memory_fraction": "0.5"})
+            self.assertEqual(len(sentences), 1)
+            self.assertIn("chunk_mb", sentences[0])
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                self.module.install(strict=True, native=False)
+            self.assertIn("large_segment_size_mb", str(said[0].message))
+            self.assertIn("in use", str(said[0].message))  # the fraction, by now
+            x = torch.Tensor(600 * MIB + 512)
+            self.assertEqual(tenure.stats()["allocated_bytes.all.current"] % (64 * MIB), 0)
+            del x
+        finally:
+            del os.environ["PYTORCH_CUDA_ALLOC_CONF"]
+            tenure.configure({"roundup_power2_divisions": "off"})
+
     def test_no_library(self):
         kept = tenure._library._loaded
         tenure._library._loaded = None

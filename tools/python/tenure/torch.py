@@ -26,7 +26,7 @@ from typing import Any, Dict, List, Optional, Union
 
 import torch
 
-from . import _library, _torch_native, _torch_stats
+from . import _library, _torch_conf, _torch_native, _torch_stats
 from . import configure, history as set_history
 from ._library import Error
 
@@ -79,7 +79,8 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     """Makes Tenure the allocator of all of PyTorch's CUDA memory. Call it before CUDA is first
     used; afterwards PyTorch cannot change its allocator, and this raises RuntimeError.
 
-    ``conf`` is as in TENURE_CONF, or a dictionary; what neither says is Tenure's default, but for
+    ``conf`` is as in TENURE_CONF, or a dictionary; keys of PYTORCH_ALLOC_CONF that mean something to
+    Tenure count too, if TENURE_CONF and ``conf`` do not have them. What none of them says is Tenure's default, but for
     two. ``chunk_share`` is 2048: programs of PyTorch run for long, so less slack is worth more
     driver calls at the start (ResNet-50 training: 20 MiB instead of 64 of 8.1 GiB, for 90 ms of
     driver time in all). ``peers`` is ``used``: GPUs that one process uses reach each other's
@@ -113,6 +114,7 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     try:
         library = _library.library()
         configure(_DEFAULTS)
+        _configure_as_pytorch()
         if conf is not None:
             configure(conf)
         _library.check(library.tnr_init(), "tnr_init")
@@ -129,6 +131,19 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     else:
         _install_pluggable(allocator, stats)
     return True
+
+
+def _configure_as_pytorch() -> None:
+    """Takes over what PYTORCH_ALLOC_CONF says and TENURE_CONF does not."""
+    settings, sentences = _torch_conf.read()
+    for key, value in settings.items():
+        try:
+            configure({key: value})
+        except Error as error:  # another engine may use the device already
+            sentences.append(f"{key}: {error}")
+    if sentences:
+        warnings.warn("Of PyTorch's settings these have no effect with Tenure: "
+                      + "; ".join(sentences) + ".", RuntimeWarning, stacklevel=3)
 
 
 def _compiled(is_needed: bool) -> Optional[ctypes.CDLL]:

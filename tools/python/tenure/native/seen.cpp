@@ -63,8 +63,17 @@ struct shard {
 };
 std::array<shard, shards_count> shards;
 
-thread_local std::stack<std::string> compile_contexts;
-thread_local std::string user_metadata;
+/* What a thread says of itself. Blocks may be freed after it has gone, by the thread's end. */
+thread_local bool is_silent = false;
+struct thread_texts {
+    std::stack<std::string> compile_contexts;
+    std::string metadata;
+    ~thread_texts()
+    {
+        is_silent = true;
+    }
+};
+thread_local thread_texts said;
 
 shard &shard_of(void *ptr)
 {
@@ -96,9 +105,11 @@ void trackers_tell(const TraceEntry &entry)
 TraceEntry entry_of(TraceEntry::Action action, int device, uintptr_t address, size_t bytes,
                     void *stream, pool_id id, context stack)
 {
+    bool has_region = !is_silent && !said.compile_contexts.empty();
     return TraceEntry(action, static_cast<DeviceIndex>(device), address, bytes, stream, id,
                       c10::getApproximateTime(), std::move(stack),
-                      compile_contexts.empty() ? "N/A" : compile_contexts.top(), user_metadata);
+                      has_region ? said.compile_contexts.top() : "N/A",
+                      is_silent ? "" : said.metadata);
 }
 
 void note(TraceEntry entry)
@@ -269,25 +280,25 @@ void allocator::recordAnnotation(const std::vector<std::pair<std::string, std::s
 
 void allocator::pushCompileContext(std::string &text)
 {
-    compile_contexts.push(text);
+    said.compile_contexts.push(text);
 }
 
 void allocator::popCompileContext()
 {
-    if (!compile_contexts.empty())
-        compile_contexts.pop();
+    if (!said.compile_contexts.empty())
+        said.compile_contexts.pop();
 }
 
 void allocator::setUserMetadata(const std::string &text)
 {
-    user_metadata = text;
+    said.metadata = text;
     if (tnr_mark(text.c_str()) != TNR_OK)
         fail_quietly("tnr_mark");
 }
 
 std::string allocator::getUserMetadata()
 {
-    return user_metadata;
+    return said.metadata;
 }
 
 std::shared_ptr<c10::GatheredContext> allocator::getContextForPointer(void *ptr)

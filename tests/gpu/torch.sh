@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Small everyday programs of PyTorch's users with Tenure as PyTorch's allocator, each in a process
+# of its own, one line for each: torch/programs.py has them.
+#
+#   tests/gpu/torch.sh [--allocator tenure|native] [--only REGEX] [--list]
+#
+# TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its folder,
+# or where TENURE_PYTHON says. PYTHON chooses another interpreter.
+# Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no GPU, or no PyTorch.
+set -euo pipefail
+# shellcheck source=tests/gpu/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+python=${PYTHON:-python3}
+command -v "$python" >/dev/null || skip "there is no $python"
+find_tenure
+require_gpu
+
+module=${TENURE_PYTHON:-$(dirname "$tenure")/../python}
+if [ ! -e "$module/tenure/__init__.py" ]; then
+    echo "the Python module is not in $module: build it, or set TENURE_PYTHON" >&2
+    exit 2
+fi
+module=$(realpath "$module")
+export PYTHONPATH=$module${PYTHONPATH:+:$PYTHONPATH}
+unset TENURE_DRIVER
+exec "$python" -B "$repository/tests/gpu/torch/programs.py" "$@"
