@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF: keys that mean something to Tenure are settings of
-Tenure's; of the others a sentence says why they have no effect."""
+"""PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF: keys that mean something to Tenure are settings
+of Tenure's; of the others a sentence says why they have no effect."""
 from __future__ import annotations
 
 import os

@@ -79,13 +79,13 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
     """Makes Tenure the allocator of all of PyTorch's CUDA memory. Call it before CUDA is first
     used; afterwards PyTorch cannot change its allocator, and this raises RuntimeError.
 
-    ``conf`` is as in TENURE_CONF, or a dictionary; keys of PYTORCH_ALLOC_CONF that mean something to
-    Tenure count too, if TENURE_CONF and ``conf`` do not have them. What none of them says is Tenure's default, but for
-    two. ``chunk_share`` is 2048: programs of PyTorch run for long, so less slack is worth more
-    driver calls at the start (ResNet-50 training: 20 MiB instead of 64 of 8.1 GiB, for 90 ms of
-    driver time in all). ``peers`` is ``used``: GPUs that one process uses reach each other's
-    memory, as PyTorch expects it when it copies between them. ``history`` is ``"light"`` or
-    ``"full"`` to record what happens to memory.
+    ``conf`` is as in TENURE_CONF, or a dictionary; keys of PYTORCH_ALLOC_CONF that mean something
+    to Tenure count too, if TENURE_CONF and ``conf`` do not have them. What none of them says is
+    Tenure's default, but for two. ``chunk_share`` is 2048: programs of PyTorch run for long, so
+    less slack is worth more driver calls at the start (ResNet-50 training: 20 MiB instead of 64 of
+    8.1 GiB, for 90 ms of driver time in all). ``peers`` is ``used``: GPUs that one process uses
+    reach each other's memory, as PyTorch expects it when it copies between them. ``history`` is
+    ``"light"`` or ``"full"`` to record what happens to memory.
     Mistakes in either raise.
 
     ``native`` chooses how. True: as an allocator of PyTorch's own kind, compiled at the first call

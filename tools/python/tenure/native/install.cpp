@@ -11,7 +11,7 @@
 namespace torch::cuda::CUDAPluggableAllocator
 {
 
-/* PyTorch's own way to change its allocator; null where libtorch_cuda.so is not there. It also
+/* PyTorch's own way to change its allocator; null where only c10 is there. It also
  * makes torch.cuda.memory._get_current_allocator() answer. */
 __attribute__((weak)) void changeCurrentAllocator(
     const std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator> &);
