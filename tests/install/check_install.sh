@@ -37,7 +37,8 @@ step_install() {
         "$prefix/include/tenure/cudart_replace.h" "$lib/tenure/libtenure_torch.so" \
         "$lib/tenure/libtenure_cupy.so" \
         "$prefix/share/tenure/python/tenure/torch.py" \
-        "$prefix/share/tenure/python/tenure/native/allocator.hpp"; do
+        "$prefix/share/tenure/python/tenure/native/allocator.hpp" \
+        "$prefix/share/tenure/python/tenure/native/host/crt/host_defines.h"; do
         [[ -e $file ]] || fail "$file was not installed"
     done
     # Nothing that is installed as text may name the build directory.

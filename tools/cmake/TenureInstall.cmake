@@ -39,7 +39,8 @@ if(TARGET tenure_torch)
   install(TARGETS tenure_torch tenure_cupy LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure")
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/python/tenure"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/tenure/python"
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN "*.hpp" PATTERN "__pycache__" EXCLUDE)
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN "*.hpp" PATTERN "*.h"
+    PATTERN "__pycache__" EXCLUDE)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -64,7 +64,9 @@ def _compiled() -> List[str]:
     """All files of Tenure's that go into the result."""
     headers = [file for folder in _tenure_includes()
                for file in glob.glob(os.path.join(glob.escape(folder), "tenure", "*.h"))]
-    return _sources() + glob.glob(os.path.join(glob.escape(FOLDER), "*.hpp")) + sorted(headers)
+    own = [file for pattern in ("*.hpp", os.path.join("host", "crt", "*.h"))
+           for file in sorted(glob.glob(os.path.join(glob.escape(FOLDER), pattern)))]
+    return _sources() + own + sorted(headers)
 
 
 def path() -> str:
@@ -141,6 +143,8 @@ def _command(compiler: str, output: str) -> List[str]:
     command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
                f"-D_GLIBCXX_USE_CXX11_ABI={_abi()}", "-isystem", include, "-isystem",
                _cuda_include()]
+    # What CUDA's headers want of a folder that PyTorch's wheels leave out; the real one goes first.
+    command += ["-idirafter", os.path.join(FOLDER, "host")]
     command += ["-I" + folder for folder in _tenure_includes()] + _sources()
     command += ["-L" + libraries, "-Wl,-rpath," + libraries, "-Wl,-z,now", "-Wl,--no-as-needed",
                 "-lc10", "-lc10_cuda"]
