@@ -132,6 +132,20 @@ static int pool_stay(tnr_pool pool)
     }
 }
 
+/* Takes a change that failed back. Where that fails too the mappings differ from each other, and
+ * the next change goes over all of them, whatever the set says. Keeps the error. */
+static void pool_change_back(tnr_pool pool, int peer, tnr_access before)
+{
+    tnri_access *access = &pool->account.access;
+    tnri_error_aside aside;
+    tnri_error_take(&aside);
+    peers_set(access, peer, before);
+    tnri_placing_wait(access);
+    if (pool_change(pool, peer, before) != TNR_OK)
+        access->torn |= UINT64_C(1) << peer;
+    tnri_error_restore(&aside);
+}
+
 /* Changes the set of peers, and all that exists; on an error neither, as far as the driver lets us.
  * In the context. */
 tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
@@ -143,16 +157,13 @@ tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
     tnr_status status = TNR_OK;
     peers_set(access, peer, wanted);
     tnri_placing_wait(access);
-    if (before != wanted && pool_stay(pool)) {
+    int is_torn = (access->torn >> peer & 1) != 0;
+    if ((before != wanted || is_torn) && pool_stay(pool)) {
         status = pool_change(pool, peer, wanted);
-        if (status != TNR_OK) {
-            tnri_error_aside aside;
-            tnri_error_take(&aside);
-            peers_set(access, peer, before);
-            tnri_placing_wait(access);
-            (void)pool_change(pool, peer, before);
-            tnri_error_restore(&aside);
-        }
+        if (status != TNR_OK)
+            pool_change_back(pool, peer, before);
+        else
+            access->torn &= ~(UINT64_C(1) << peer);
         tnri_pool_work_end(pool);
     }
     atomic_store(&access->is_changing, 0);

@@ -12,6 +12,7 @@
  *   peer_finish not called: closing_waits
  *   peer_finish content when the driver does not say: closing_when_the_peer_cannot_be_asked
  *   tnri_peers_meet not called: devices_that_are_used
+ *   `torn` not set in pool_change_back, or not looked at: a_way_back_that_fails
  */
 #include "unit.h"
 
@@ -345,6 +346,42 @@ static void a_driver_that_fails(void **state)
     }
 }
 
+/* The driver fails in the middle of a change, and goes on to fail: the pool says that it is as it
+ * was, but some chunks are not. Asked again, with what the pool has or with the other, it goes over
+ * all of them. */
+static void a_way_back_that_fails(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 8 };
+    for (int again = 0; again < 2; again++)
+        for (int was = 0; was < 2; was++) {
+            void *blocks[BLOCKS];
+            tnr_access before = was ? TNR_ACCESS_READWRITE : TNR_ACCESS_NONE;
+            tnr_access other = was ? TNR_ACCESS_NONE : TNR_ACCESS_READWRITE;
+            start("chunk_exact_mb:2,chunk_share:65536");
+            assert_ok(tnr_pool_access_set(NULL, 0, 1, before));
+            for (int i = 0; i < BLOCKS; i++)
+                blocks[i] = unit_malloc(2 * MIB, NULL);
+            simcuda_fail("cuMemSetAccess", 4, 1, CUDA_ERROR_UNKNOWN);
+            assert_error(tnr_pool_access_set(NULL, 0, 1, other), TNR_ERR_DRIVER, "cuMemSetAccess");
+            simcuda_fail_clear();
+            int torn = 0;
+            for (int i = 0; i < BLOCKS; i++)
+                torn += flags_at(blocks[i], 1) == (unsigned long long)other;
+            assert_int_equal(torn, 3);
+            tnr_access access;
+            assert_ok(tnr_pool_access_get(&access, NULL, 0, 1));
+            assert_int_equal(access, before);
+            assert_ok(tnr_pool_access_set(NULL, 0, 1, again ? before : other));
+            for (int i = 0; i < BLOCKS; i++)
+                assert_access(blocks[i], 2 * MIB, 1, again ? before : other);
+            uint64_t calls = unit_stats().driver_calls[TNR_DRIVER_ACCESS];
+            assert_ok(tnr_pool_access_set(NULL, 0, 1, again ? before : other)); /* nothing to do */
+            assert_int_equal(unit_stats().driver_calls[TNR_DRIVER_ACCESS], calls);
+            assert_int_equal(unit_stop(NULL), 0);
+        }
+}
+
 /* Each allocation of host memory fails once, with more chunks than the first list has room for. */
 static void without_host_memory(void **state)
 {
@@ -442,6 +479,7 @@ int main(void)
         CASE(devices_that_are_used),
         CASE(used_devices_without_a_way),
         CASE(from_a_callback),
+        CASE(a_way_back_that_fails),
         CASE(without_host_memory),
         CASE(in_a_capture),
         CASE(a_sleep_that_cannot_wait),

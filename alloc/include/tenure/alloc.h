@@ -311,7 +311,8 @@ typedef enum tnr_access {
  * stream, or free with tnr_free_sync. May block. Errors: TNR_ERR_INVALID_ARGUMENT (access),
  * TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
  * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_CAPTURE (closing while a
- * capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER; on an error the pool is as it was. As
+ * capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On an error the pool is as it was; if
+ * the driver refuses the way back too, it may be partly changed: then ask again. As
  * cudaMemPoolSetAccess. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_set(tnr_pool pool, int device, int peer,
                                                      tnr_access access);
