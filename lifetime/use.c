@@ -18,17 +18,18 @@
 
 /* ---- finding the block ---------------------------------------------------------------------- */
 
-/* arena_of for an address that no block starts at. */
+/* arena_of for an address that no block starts at, or in a foreign segment. */
 static TNRI_SELDOM tnr_status arena_of_slowly(const void *ptr, tnri_arena **arena)
 {
     if (ptr == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "a null pointer has no uses to record.");
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = tnri_library_device_of(ptr);
-    if (device == NULL)
+    tnri_device *device;
+    const tnri_space *space = tnri_library_space_of(ptr, &device);
+    if (space == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
-    tnri_block *block = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = tnri_block_map_near(&space->map, (uintptr_t)ptr);
     if (block == NULL)
         return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
                           device->index);
@@ -53,7 +54,7 @@ static inline tnr_status arena_of(const void *ptr, tnri_arena **arena)
 static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **block)
 {
     tnri_arena_enter(arena);
-    *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
+    *block = tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)ptr);
     if (tnri_likely(*block != NULL && (*block)->base == (uintptr_t)ptr &&
                     (*block)->state == TNRI_LIVE && (*block)->world->arena == arena))
         return TNR_OK; /* the usual case: the block's start */
@@ -99,7 +100,7 @@ static inline int use_enter_again(tnri_arena *arena, const void *ptr, tnri_strea
 {
     tnri_use *use = NULL;
     tnri_arena_enter(arena);
-    const tnri_block *block = tnri_block_map_at(&arena->device->space.map, (uintptr_t)ptr);
+    const tnri_block *block = tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)ptr);
     if (tnri_likely(block != NULL && block->base == (uintptr_t)ptr && block->state == TNRI_LIVE &&
                     block->uses != NULL))
         use = tnri_uses_find(block->uses, stream);
@@ -237,10 +238,11 @@ tnr_status tnr_free_sync(void *ptr)
         return TNR_OK;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = tnri_library_device_of(ptr);
-    if (device == NULL)
+    tnri_device *device;
+    const tnri_space *space = tnri_library_space_of(ptr, &device);
+    if (space == NULL)
         return tnr_free(ptr); /* says what is wrong */
-    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = tnri_block_map_at(&space->map, (uintptr_t)ptr);
     if (block == NULL)
         return tnri_free_refused(device, ptr);
     tnri_lifetime_register();

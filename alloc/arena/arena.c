@@ -34,8 +34,8 @@ tnri_arena *tnri_arena_create(tnri_account *account, struct tnr_pool_st *pool, t
     arena->account = account;
     arena->small_limit_bytes = (size_t)conf->small_limit_kb << 10;
     size_t bin_blocks = stream == NULL ? 0 : conf->bin_blocks;
-    tnri_world_create(&arena->worlds[TNRI_SMALL], arena, &device->space, 1, bin_blocks);
-    tnri_world_create(&arena->worlds[TNRI_LARGE], arena, &device->space, 0, bin_blocks > 0);
+    tnri_world_create(&arena->worlds[TNRI_SMALL], arena, account->space, 1, bin_blocks);
+    tnri_world_create(&arena->worlds[TNRI_LARGE], arena, account->space, 0, bin_blocks > 0);
     /* Blocks larger than a granule do not share one, nor does a growable block its span. */
     arena->worlds[TNRI_LARGE].has_many = arena->small_limit_bytes < TNRI_GRANULE_BYTES;
     return arena;

@@ -185,12 +185,17 @@ static inline tnri_world *tnri_arena_world(tnri_arena *arena, size_t bytes)
     return &arena->worlds[bytes > arena->small_limit_bytes];
 }
 
+/* Where all its memory lies: the device's space, or that of foreign segments. */
+static inline tnri_space *tnri_arena_space(const tnri_arena *arena)
+{
+    return arena->worlds[TNRI_SMALL].space;
+}
+
 /* The live block that contains an address; null: none. Under the lock. */
 static inline tnri_block *tnri_arena_containing(const tnri_arena *arena, uintptr_t address)
 {
-    return tnri_block_map_containing(&arena->worlds[TNRI_SMALL].space->map,
-                                     &arena->worlds[TNRI_SMALL], &arena->worlds[TNRI_LARGE],
-                                     address);
+    return tnri_block_map_containing(&tnri_arena_space(arena)->map, &arena->worlds[TNRI_SMALL],
+                                     &arena->worlds[TNRI_LARGE], address);
 }
 
 /* Addresses among which a request finds room wherever they begin. Memory it needs only for its

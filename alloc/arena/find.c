@@ -6,8 +6,10 @@
 
 tnri_arena *tnri_arena_find_begin(tnri_device *device, uintptr_t address, tnri_block **near)
 {
+    tnri_device *of;
     tnri_device_look_begin(device);
-    *near = tnri_block_map_near(&device->space.map, address);
+    const tnri_space *space = tnri_space_of(address, &of);
+    *near = space == NULL ? NULL : tnri_block_map_near(&space->map, address);
     if (*near == NULL)
         return NULL;
     tnri_arena *arena = (*near)->world->arena;

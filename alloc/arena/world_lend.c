@@ -212,6 +212,30 @@ tnri_block *tnri_world_receive(tnri_world *world, uintptr_t base, size_t bytes)
     return tnri_record_merge(world, block, TNRI_FREE);
 }
 
+/* ---- foreign segments ----------------------------------------------------------------------- */
+
+tnri_block *tnri_world_segment_add(tnri_world *world, uintptr_t base, size_t bytes)
+{
+    tnri_block *block = tnri_world_spare_take(world);
+    block->base = base;
+    block->bytes = bytes;
+    block->slack = 0;
+    block->below = NULL;
+    block->above = NULL;
+    world->borrowed_bytes += bytes;
+    borrow_add(world, block);
+    tnri_record_enter(world, block, TNRI_FREE);
+    return block;
+}
+
+void tnri_world_segment_remove(tnri_world *world, tnri_block *stale)
+{
+    tnri_assert(stale->state == TNRI_STALE && stale->below == NULL && stale->above == NULL);
+    tnri_block_map_wipe(&world->space->map, stale->base, stale->bytes);
+    tnri_record_leave(world, stale);
+    borrow_cut(world, stale);
+}
+
 /* ---- giving back what is empty -------------------------------------------------------------- */
 
 /* 1 if a hole can go home without cutting a range in two. */

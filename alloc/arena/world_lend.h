@@ -33,6 +33,14 @@ void tnri_world_give_back(tnri_world *world, tnri_block *pending);
  * TNRI_RECEIVE_RECORDS spares. */
 void tnri_world_take_back(tnri_world *world, uintptr_t base, size_t bytes);
 
+/* -> FREE: a foreign segment (device/segment.h) becomes a range of its own, as if it were borrowed
+ * from its owner; it is joined with no other. Returns the run. Needs a spare and a place for a
+ * borrowed range. */
+tnri_block *tnri_world_segment_add(tnri_world *world, uintptr_t base, size_t bytes);
+/* STALE -> no record of this world: all of a segment leaves. Needs the device's look
+ * (tnri_device_look_begin): the block map forgets its addresses, tables included. */
+void tnri_world_segment_remove(tnri_world *world, tnri_block *stale);
+
 /* 1 if the address lies in a span of the world's own, lent or not. */
 int tnri_world_owns(const tnri_world *world, uintptr_t address);
 

@@ -15,9 +15,19 @@
 
 enum { TNRI_POOL_NAME_BYTES = 64 };
 
+/* Whose memory a pool has: see device/segment.h. */
+typedef struct tnri_foreign {
+    tnr_segment_alloc alloc; /* null: the driver's */
+    tnr_segment_free free;
+    void *user;
+    size_t bytes_least; /* of a segment for large blocks */
+} tnri_foreign;
+
 typedef struct tnri_account {
     /* Constant while the pool lives. */
     struct tnri_device *device;
+    struct tnri_space *space; /* where its memory lies: the device's, or that of foreign segments */
+    tnri_foreign foreign;
     unsigned id; /* 0 for the default pool of the device */
     char name[TNRI_POOL_NAME_BYTES];
     int is_graph; /* its memory is for captures: one arena, of no stream; nothing in it moves */
@@ -38,10 +48,16 @@ typedef struct tnri_account {
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
 } tnri_account;
 
-/* 1 if somebody knows the pool's addresses: chunks stay where they are until the pool is named. */
-static inline int tnri_account_stays(const tnri_account *account)
+/* 1: its memory comes in foreign segments. */
+static inline int tnri_account_is_foreign(const tnri_account *account)
 {
-    return account->gpu_direct_rdma || account->is_vouched;
+    return account->foreign.alloc != NULL;
+}
+
+/* 1: its memory goes back only when the pool is named: somebody outside knows it by its address. */
+static inline int tnri_account_is_kept(const tnri_account *account)
+{
+    return account->gpu_direct_rdma || account->is_vouched || tnri_account_is_foreign(account);
 }
 
 #endif

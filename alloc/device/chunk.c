@@ -59,7 +59,7 @@ static uint64_t sum_most(const _Atomic uint64_t *sum, const _Atomic uint64_t *li
 tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
 {
     const tnri_device *device = account->device;
-    if (bytes > device->capabilities.memory_bytes)
+    if (bytes > device->capabilities.memory_bytes && !tnri_account_is_foreign(account))
         return tnri_error(TNR_ERR_OUT_OF_MEMORY, "device %d has %zu bytes in all; %zu were needed.",
                           device->index, device->capabilities.memory_bytes, bytes);
     if (bytes > sum_most(&device->reserved_bytes, &device->limit_bytes))
@@ -134,21 +134,29 @@ static tnr_status chunk_take(tnri_chunk *chunk)
         tnri_chunk_discharge(account, bytes);
         return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
     }
+    tnri_chunk_count_taken(chunk);
+    return TNR_OK;
+}
+
+void tnri_chunk_count_taken(const tnri_chunk *chunk)
+{
+    tnri_account *account = chunk->account;
+    tnri_device *device = account->device;
+    size_t bytes = chunk->pages << account->space->page_shift;
     uint64_t made = atomic_fetch_add(&device->chunks_created, 1) + 1;
     tnri_peak_raise(&device->chunks_peak, made - atomic_load(&device->chunks_released));
     atomic_fetch_add_explicit(&device->reserved_total_bytes, bytes, memory_order_relaxed);
     made = atomic_fetch_add(&account->chunks_created, 1) + 1;
     tnri_peak_raise(&account->chunks_peak, made - atomic_load(&account->chunks_released));
     atomic_fetch_add_explicit(&account->reserved_total_bytes, bytes, memory_order_relaxed);
-    return TNR_OK;
 }
 
-/* Counts the memory of a chunk that the driver has been asked to take back. */
-static void chunk_count_released(tnri_device *device, const tnri_chunk *chunk)
+void tnri_chunk_count_released(const tnri_chunk *chunk)
 {
+    tnri_device *device = chunk->account->device;
     atomic_fetch_add_explicit(&device->chunks_released, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&chunk->account->chunks_released, 1, memory_order_relaxed);
-    tnri_chunk_discharge(chunk->account, chunk->pages << device->space.page_shift);
+    tnri_chunk_discharge(chunk->account, chunk->pages << chunk->account->space->page_shift);
 }
 
 tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **created)
@@ -188,7 +196,7 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
         return;
     }
     CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
-    chunk_count_released(device, chunk);
+    tnri_chunk_count_released(chunk);
     if (result == CUDA_SUCCESS)
         tnri_host_free(chunk, sizeof(*chunk));
     else
@@ -299,6 +307,6 @@ tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk)
     atomic_fetch_add_explicit(&chunk->account->asleep_bytes,
                               (uint64_t)chunk->pages << device->space.page_shift,
                               memory_order_relaxed);
-    chunk_count_released(device, chunk);
+    tnri_chunk_count_released(chunk);
     return TNR_OK;
 }

@@ -25,7 +25,7 @@ typedef enum tnri_chunk_state {
 } tnri_chunk_state;
 
 typedef struct tnri_chunk {
-    CUmemGenericAllocationHandle handle; /* constant but for sleeps */
+    CUmemGenericAllocationHandle handle; /* constant but for sleeps; see device/segment.c, too */
     size_t pages;                        /* constant */
     tnri_account *account;               /* of its pool; constant */
     size_t page;                         /* first page of its address that counts */
@@ -48,6 +48,11 @@ tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes);
 tnr_status tnri_chunk_check(tnri_account *account, size_t bytes);
 /* Gives them back. */
 void tnri_chunk_discharge(tnri_account *account, size_t bytes);
+
+/* Counts the memory of a chunk that was taken, or given back, with the limits: charged before it is
+ * taken, and discharged here. */
+void tnri_chunk_count_taken(const tnri_chunk *chunk);
+void tnri_chunk_count_released(const tnri_chunk *chunk);
 
 /* Takes physical memory from the driver, within the limits. In the device's context, no lock held.
  * Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. */

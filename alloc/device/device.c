@@ -197,3 +197,55 @@ void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value)
                                  peak, &before, value, memory_order_relaxed, memory_order_relaxed))
         ;
 }
+
+/* ---- foreign segments ----------------------------------------------------------------------- */
+
+/* Addresses of a process: where other allocators' memory may lie. */
+#ifdef __x86_64__
+enum { FOREIGN_LOG2 = 47 };
+#else
+enum { FOREIGN_LOG2 = 48 };
+#endif
+enum { FOREIGN_PAGE_SHIFT = 21 }; /* what owners' memory is a multiple of, and begins at */
+
+tnri_space *tnri_device_foreign(tnri_device *device)
+{
+    tnri_space *space = atomic_load(&device->foreign);
+    if (space != NULL)
+        return space;
+    space = tnri_host_alloc(sizeof(*space));
+    if (space == NULL)
+        return NULL;
+    if (!tnri_space_create(space, 0, (size_t)1 << FOREIGN_LOG2, FOREIGN_PAGE_SHIFT)) {
+        tnri_host_free(space, sizeof(*space));
+        return NULL;
+    }
+    tnri_space *other = NULL;
+    if (atomic_compare_exchange_strong(&device->foreign, &other, space))
+        return space;
+    tnri_space_destroy(space);
+    tnri_host_free(space, sizeof(*space));
+    return other;
+}
+
+void tnri_device_foreign_end(tnri_device *device)
+{
+    tnri_space *space = atomic_exchange(&device->foreign, NULL);
+    if (space == NULL)
+        return;
+    tnri_space_destroy(space);
+    tnri_host_free(space, sizeof(*space));
+}
+
+tnri_space *tnri_device_foreign_of(uintptr_t address, tnri_device **device)
+{
+    for (int i = 0; i < tnri_devices_count(); i++) {
+        tnri_space *space = atomic_load_explicit(&tnri_device_at(i)->foreign, memory_order_acquire);
+        if (space == NULL || address >= space->bytes ||
+            tnri_page_chunk(space, tnri_page_of(space, address)) == NULL)
+            continue;
+        *device = tnri_device_at(i);
+        return space;
+    }
+    return NULL;
+}

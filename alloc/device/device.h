@@ -39,6 +39,7 @@ typedef struct tnri_device {
     uintptr_t range_base;
     size_t range_bytes; /* addresses reserved; 0: none */
     tnri_space space;
+    tnri_space *_Atomic foreign; /* of foreign segments; null: there never was one. Set once */
     struct tnr_pool_st *pool_default;
 
     tnri_lock lock;             /* protects what follows, and see tnri_device_look_begin */
@@ -60,7 +61,7 @@ typedef struct tnri_device {
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see device/budget.h */
     _Atomic uint32_t moves_granted; /* requests that may move all the same: likewise */
-    uint64_t peers; /* bit i: new pools are open to device i; the device's lock */
+    uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
     uint64_t started_ns;            /* constant while in use; 0 on the simulated device */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
     tnri_driver_counters counters;
@@ -133,6 +134,26 @@ static inline tnri_device *tnri_device_of(uintptr_t address)
             return tnri_device_ranges[i].device;
     return NULL;
 }
+
+/* The space of foreign segments in which an address has memory, and its device; null: none. No
+ * lock. */
+tnri_space *tnri_device_foreign_of(uintptr_t address, tnri_device **device);
+
+/* The space that an address is of: a device's, or, where it has memory, of foreign segments; and
+ * the device. Null: neither. No lock. */
+static inline tnri_space *tnri_space_of(uintptr_t address, tnri_device **device)
+{
+    *device = tnri_device_of(address);
+    if (tnri_likely(*device != NULL))
+        return &(*device)->space;
+    return tnri_device_foreign_of(address, device);
+}
+
+/* The space of a device's foreign segments, made if there is none yet: all addresses there are.
+ * Null: no host memory for its tables. */
+tnri_space *tnri_device_foreign(tnri_device *device);
+/* Its end, when the device is put out of use. */
+void tnri_device_foreign_end(tnri_device *device);
 
 /* Makes the device's context current for the calling thread, counts its driver calls to the device,
  * and, while a capture is under way, makes the thread's capture mode RELAXED, until

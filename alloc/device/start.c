@@ -78,6 +78,7 @@ static CUresult device_empty(tnri_device *device, const char **call)
     result = tnri_event_store_empty(&device->events);
     if (result != CUDA_SUCCESS)
         return result;
+    tnri_device_foreign_end(device);
     if (device->space.pages != NULL)
         tnri_space_destroy(&device->space);
     *call = "cuMemAddressFree";

@@ -19,6 +19,7 @@
 #include "ladder/oom.h"
 #include "ladder/plan.h"
 #include "ladder/reclaim.h"
+#include "ladder/segment.h"
 #include "ladder/stale.h"
 #include "ladder/window.h"
 #include "pool/asleep.h"
@@ -140,12 +141,12 @@ static size_t arena_retired_bytes(tnri_arena *arena)
 
 /* The most that an arena may move into itself: chunks of other streams only if its own can be made
  * to wait for them. A growable block grows for any thread, when its stream is gone, and while it is
- * captured. Graphs know the addresses of a graph pool and of a vouched one, and network cards those
- * of a pool for them, so no chunk of these moves, ever. */
+ * captured. Graphs know the addresses of a graph pool and of a vouched one, network cards those of
+ * a pool for them, and owners those of foreign segments, so no chunk of these moves, ever. */
 static tnri_moves ladder_moves_max(const tnri_arena *arena)
 {
     const tnri_stream *stream = atomic_load(&arena->stream);
-    if (stream == NULL || tnri_account_stays(&arena->pool->account))
+    if (stream == NULL || tnri_account_is_kept(arena->account))
         return TNRI_MOVES_NONE;
     if (arena->growable.base != 0 &&
         (atomic_load(&stream->is_dead) || tnri_capturing() || !tnri_stream_is_markable(stream)))
@@ -191,7 +192,7 @@ static int arena_takes_often(tnri_arena *arena)
  * the block. */
 static size_t request_least(const tnri_arena *arena, const tnri_request *request)
 {
-    size_t page = tnri_page_bytes(&arena->device->space);
+    size_t page = tnri_page_bytes(tnri_arena_space(arena));
     size_t bytes = arena->growable.base != 0 ? request->bytes_requested : request->bytes;
     return (bytes + page - 1) & ~(page - 1);
 }
@@ -307,6 +308,19 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, t
     return status;
 }
 
+/* Serves by flushing alone, which needs no driver. Returns 1 if that was enough. */
+static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnri_arena_enter(arena);
+    tnri_block *block = ladder_flush(arena, request);
+    if (block != NULL) {
+        tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
+        *ptr = (void *)block->base;
+    }
+    tnri_lock_release(&arena->lock);
+    return block != NULL;
+}
+
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
 static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
@@ -327,6 +341,10 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
     *ptr = NULL;
     if (arena->growable.base == 0 && ladder_retired(arena, request, reclaimed, ptr))
         return TNR_OK;
+    if (tnri_account_is_foreign(arena->account))
+        return ladder_serve_flushed(arena, request, ptr)
+                   ? TNR_OK
+                   : tnri_segment_serve(arena, request, reclaimed, ptr);
     return ladder_place(arena, request, moves, reclaimed, ptr);
 }
 
@@ -334,19 +352,6 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
 static int is_shortage(tnr_status status)
 {
     return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
-}
-
-/* Serves by flushing alone, which needs no driver. Returns 1 if that was enough. */
-static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, void **ptr)
-{
-    tnri_arena_enter(arena);
-    tnri_block *block = ladder_flush(arena, request);
-    if (block != NULL) {
-        tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
-        *ptr = (void *)block->base;
-    }
-    tnri_lock_release(&arena->lock);
-    return block != NULL;
 }
 
 /* The end of step 8: asks the user's callback, and climbs again as often as it has freed something.
@@ -424,7 +429,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
     tnri_plan plan = {0};
     tnri_visit visit;
     *ptr = NULL;
-    if (!tnri_pool_work_begin(arena->pool))
+    if (tnri_account_is_foreign(arena->account) || !tnri_pool_work_begin(arena->pool))
         return 0;
     unsigned epoch = tnri_placing_begin(&arena->pool->account.access);
     tnr_status status = tnri_lend_lanes(arena, request, ptr);
@@ -467,7 +472,7 @@ static size_t pages_lacking(tnri_arena *arena, const tnri_stream *stream,
     tnri_lock_release(&arena->lock);
     if (has_place)
         return window.pages_missing;
-    const tnri_space *space = &arena->device->space;
+    const tnri_space *space = tnri_arena_space(arena);
     return (request->bytes + tnri_page_bytes(space) - 1) >> space->page_shift;
 }
 

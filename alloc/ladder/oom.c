@@ -35,8 +35,7 @@ void tnr_oom_callback_set(tnr_oom_callback callback, void *user)
     tnri_lock_release(&oom.lock);
 }
 
-/* The stream that memory of an arena is asked for on, by this thread. */
-static tnr_stream asking_stream(const tnri_arena *arena)
+tnr_stream tnri_oom_stream(const tnri_arena *arena)
 {
     return tnri_arena_is_graph(arena) ? tnri_oom_asks_on : tnri_arena_handle(arena);
 }
@@ -54,7 +53,7 @@ int tnri_oom_callback_run(const tnri_arena *arena, const tnri_request *request)
         .reason = tnri_chunk_lacks,
         .device = device->index,
         .pool = tnri_pool_handle(arena->pool),
-        .stream = asking_stream(arena),
+        .stream = tnri_oom_stream(arena),
         .bytes = request->bytes_requested,
     };
     return callback != NULL && callback(&info, user) != 0;
@@ -159,7 +158,7 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         "Tenure out of memory. Tried to allocate %s on stream %p of pool \"%s\". Device %d has a "
         "total capacity of %s, of which %s is free; Tenure has mapped %s, of which %s is live and "
         "%s free, the longest free run being %s. Cause: %s",
-        TNRI_BYTES(request->bytes_requested), (void *)asking_stream(arena),
+        TNRI_BYTES(request->bytes_requested), (void *)tnri_oom_stream(arena),
         arena->pool->account.name, device->index, TNRI_BYTES(device_total), TNRI_BYTES(device_free),
         TNRI_BYTES(atomic_load(&device->reserved_bytes)), TNRI_BYTES(total.live),
         TNRI_BYTES(total.idle), TNRI_BYTES(total.largest), reason);

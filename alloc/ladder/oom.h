@@ -7,6 +7,8 @@
 
 /* The stream that the calling thread asks on for memory of a graph. */
 extern _Thread_local tnr_stream tnri_oom_asks_on;
+/* The stream that the calling thread asks on for memory of an arena. */
+tnr_stream tnri_oom_stream(const tnri_arena *arena);
 
 /* Told of each request that failed, after its report: may write a snapshot, and append to the
  * report. Set when the library starts; null: nobody. */

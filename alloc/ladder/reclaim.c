@@ -63,7 +63,7 @@ size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int w
         released = pool_release(pool, bytes, wait, &first_error);
     } else {
         while ((pool = tnri_pool_walk(device, pool)) != NULL)
-            if (released < bytes && !tnri_account_stays(&pool->account))
+            if (released < bytes && !tnri_account_is_kept(&pool->account))
                 released += pool_release(pool, bytes - released, wait, &first_error);
     }
     if (status != NULL)
@@ -151,7 +151,10 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     /* What other pools collect must be given back before it is of use here. */
     collected += collect_device(device, wanted, TNRI_COLLECT_WAIT);
     size_t released = 0;
-    if (!tnri_account_stays(&arena->pool->account))
+    const tnri_account *account = &arena->pool->account;
+    /* Who asks the owner of segments for a new one offers him his idle ones. */
+    if (!tnri_account_is_kept(account) ||
+        (tnri_account_is_foreign(account) && !account->is_vouched))
         released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
     if (released < wanted)
         released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);
@@ -189,7 +192,7 @@ static size_t pool_idle_bytes(tnr_pool pool)
 void tnri_reclaim_idle(tnr_pool pool)
 {
     uint64_t threshold = atomic_load_explicit(&pool->release_threshold_bytes, memory_order_relaxed);
-    if (tnri_account_stays(&pool->account))
+    if (tnri_account_is_kept(&pool->account))
         return;
     if (threshold == UINT64_MAX) {
         uint64_t mb = tnri_conf_get()->release_threshold_mb;

@@ -8,7 +8,8 @@
 #include "arena/note.h"
 #include "arena/world_move.h"
 #include "arena/world_spent.h"
-#include "device/chunk.h"
+#include "arena/world_lend.h"
+#include "device/segment.h"
 #include "pool/asleep.h"
 
 void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event)
@@ -73,7 +74,7 @@ static tnr_status stale_prove(tnri_arena *arena, tnri_block *stale, int wait, in
  * arena's lock: so stale_finish clears them. */
 static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
 {
-    const tnri_space *space = &arena->device->space;
+    const tnri_space *space = tnri_arena_space(arena);
     size_t bytes = 0;
     size_t end = tnri_page_of(space, tnri_block_end(stale));
     for (size_t page = tnri_page_of(space, stale->base); page < end;) {
@@ -92,7 +93,7 @@ static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
  * sleeps, or is being woken, chunks are in any state; each remembers how far it is. */
 static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
 {
-    const tnri_space *space = &arena->device->space;
+    const tnri_space *space = tnri_arena_space(arena);
     size_t page = tnri_page_of(space, stale->base);
     size_t end = page + (stale->bytes >> space->page_shift);
     int state = atomic_load(&arena->pool->asleep.state);
@@ -109,7 +110,7 @@ static tnr_status stale_unmap(tnri_arena *arena, const tnri_block *stale)
 /* `released` is what was given back to the driver with it. */
 static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
 {
-    tnri_space *space = &arena->device->space;
+    tnri_space *space = tnri_arena_space(arena);
     tnri_event_drop(arena->device, stale->event);
     tnri_arena_enter(arena);
     memset(&space->pages[tnri_page_of(space, stale->base)], 0,
@@ -120,15 +121,40 @@ static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
     tnri_lock_release(&arena->lock);
 }
 
+/* Gives a foreign segment, of which the record is all, back to its owner: nothing is mapped by us,
+ * and its addresses are no more the arena's. Returns its bytes. */
+static size_t stale_give_back(tnri_arena *arena, tnri_block *stale)
+{
+    const tnri_space *space = tnri_arena_space(arena);
+    size_t bytes = stale->bytes;
+    tnri_event_drop(arena->device, stale->event);
+    tnri_device_look_begin(arena->device);
+    tnri_arena_enter(arena);
+    tnri_chunk *segment = space->pages[tnri_page_of(space, stale->base)];
+    tnri_assert(segment->pages << space->page_shift == bytes);
+    tnri_note_memory(arena, TNRI_NOTED_UNMAP, stale->base, bytes, bytes, 0);
+    tnri_world_segment_remove(stale->world, stale);
+    tnri_lock_release(&arena->lock);
+    tnri_device_look_end(arena->device);
+    tnri_segment_release(segment);
+    return bytes;
+}
+
 tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released)
 {
     tnri_assert_none_held();
+    if (tnri_account_is_foreign(arena->account) && tnri_segment_is_inside())
+        return TNR_OK; /* another time */
     for (;;) {
         tnri_block *stale = stale_take_first(arena, keep);
         if (stale == NULL)
             return TNR_OK;
         int over;
         tnr_status status = stale_prove(arena, stale, wait, &over);
+        if (over && tnri_account_is_foreign(arena->account)) {
+            *released += stale_give_back(arena, stale);
+            continue;
+        }
         if (over)
             status = stale_unmap(arena, stale);
         if (!over || status != TNR_OK) {
@@ -196,7 +222,7 @@ static void arena_cut_idle(cuttings *cut, tnri_arena *arena)
 
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued)
 {
-    const tnri_space *space = &arena->device->space;
+    const tnri_space *space = tnri_arena_space(arena);
     size_t pages = (bytes >> space->page_shift) + ((bytes & (tnri_page_bytes(space) - 1)) != 0);
     cuttings cut = {NULL, 0, pages};
     *queued = 0;

@@ -3,11 +3,14 @@
 #include <tenure/alloc.h>
 
 #include "base/error.h"
+#include "device/segment.h"
 #include "driver/capturing.h"
 #include "library/library.h"
 #include "pool/handle.h"
 #include "pool/peers.h"
 #include "pool/pool.h"
+
+#define ACCESS_IS_THEIRS "who reaches it is for its owner to say"
 
 /* Waits for the work of a peer that may use the memory that is being closed. */
 static tnr_status peer_finish(int peer)
@@ -51,7 +54,9 @@ tnr_status tnr_pool_access_set(tnr_pool handle, int device, int peer, tnr_access
     tnr_status status = tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
         return status;
-    status = change_begin(pool->device, &visit, peer, access);
+    status = tnri_segment_refuse(&pool->account, ACCESS_IS_THEIRS);
+    if (status == TNR_OK)
+        status = change_begin(pool->device, &visit, peer, access);
     if (status == TNR_OK) {
         status = tnri_pool_access(pool, peer, access);
         tnri_device_leave(&visit);
@@ -69,7 +74,9 @@ tnr_status tnr_pool_access_get(tnr_access *access, tnr_pool handle, int device, 
     tnr_status status = tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
         return status;
-    if (peer == pool->device->index)
+    if (tnri_account_is_foreign(&pool->account))
+        status = tnri_segment_refuse(&pool->account, ACCESS_IS_THEIRS);
+    else if (peer == pool->device->index)
         *access = TNR_ACCESS_READWRITE;
     else if (peer < 0 || peer >= tnri_devices_count())
         status = tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d: there are %d.", peer,

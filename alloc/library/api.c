@@ -9,8 +9,11 @@
 #include <string.h>
 
 #include "arena/find.h"
+#include "arena/free.h"
+#include "arena/upper.h"
 #include "base/error.h"
 #include "conf/conf.h"
+#include "device/segment.h"
 #include "ladder/reclaim.h"
 #include "library/cached.h"
 #include "library/graph_end.h"
@@ -44,12 +47,25 @@ tnr_status tnr_configure(const char *settings)
     return status;
 }
 
+/* The foreign segment that a block lies in, if it does. Under the arena's lock. */
+static void segment_describe(tnr_block_info *info, const tnri_arena *arena, const tnri_block *block)
+{
+    const tnri_space *space = tnri_arena_space(arena);
+    info->segment = NULL;
+    info->segment_bytes = 0;
+    if (!tnri_account_is_foreign(arena->account))
+        return;
+    const tnri_chunk *segment = tnri_page_chunk(space, tnri_page_of(space, block->base));
+    info->segment = (void *)tnri_page_address(space, segment->page);
+    info->segment_bytes = segment->pages << space->page_shift;
+}
+
 tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
 {
     if (info == NULL)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_block_get: info is null.");
-    tnri_device *device = tnri_library_device_of(ptr);
-    if (device == NULL)
+    tnri_device *device;
+    if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_foreign_error(ptr);
     tnri_block *near;
     tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
@@ -67,12 +83,28 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
         info->stream = tnri_arena_is_graph(arena) ? tnri_captures_get()->home(block)
                                                   : tnri_arena_handle(arena);
         info->pool = tnri_pool_handle(arena->pool);
+        segment_describe(info, arena, block);
     }
     tnri_arena_find_end(device, arena);
     if (block == NULL)
         return tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
                           device->index);
     return TNR_OK;
+}
+
+tnr_status tnri_free_outside(void *ptr)
+{
+    tnri_device *device;
+    tnr_status status;
+    const tnri_space *space = tnri_library_space_of(ptr, &device);
+    if (space == NULL)
+        return tnri_foreign_error(ptr);
+    tnri_block *block = tnri_block_map_at(&space->map, (uintptr_t)ptr);
+    if (block == NULL)
+        return tnri_free_refused(device, ptr);
+    if (tnri_capturing() && tnri_captures_get()->free(block->world->arena, block, ptr, 0, &status))
+        return status;
+    return tnri_arena_free(block, ptr);
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */
@@ -110,6 +142,10 @@ static tnr_status pool_destroy(tnr_pool pool)
     if (pool->is_private)
         return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" belongs to a graph and ends with it.",
                           pool->account.name);
+    tnr_status status =
+        tnri_account_is_foreign(&pool->account) ? tnri_segment_outside("tnr_pool_destroy") : TNR_OK;
+    if (status != TNR_OK)
+        return status;
     tnri_graph_end_await(pool);
     if (atomic_load(&pool->routed_threads) > 0)
         tnri_routes_sweep();
@@ -117,7 +153,7 @@ static tnr_status pool_destroy(tnr_pool pool)
     if (routed > 0)
         return tnri_error(TNR_ERR_BUSY, "%u threads are routed to pool \"%s\". Pop it there first.",
                           routed, pool->account.name);
-    tnr_status status = tnri_device_enter(pool->device, &visit);
+    status = tnri_device_enter(pool->device, &visit);
     if (status == TNR_OK) {
         status = tnri_pool_end(pool, 0);
         tnri_device_leave(&visit);
@@ -247,7 +283,10 @@ tnr_status tnr_pool_trim(size_t *released, tnr_pool handle, size_t keep_bytes, i
     tnr_status status = tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
         return status;
-    status = trim(pool->device, pool, keep_bytes, released);
+    if (tnri_account_is_foreign(&pool->account))
+        status = tnri_segment_outside("tnr_pool_trim");
+    if (status == TNR_OK)
+        status = trim(pool->device, pool, keep_bytes, released);
     tnri_pool_drop(pool);
     return status;
 }

@@ -15,6 +15,7 @@
  *   neither bin nor index serves              arena_malloc_end, then the ladder
  *   tnr_free, gate shut                       tnr_free, tnri_arena_free_quick
  *     of an address not of the first device     free_elsewhere
+ *       in a foreign segment                      free_slowly, tnri_free_outside
  *     the bin takes it                          free_quick
  *     it does not                               arena_free_unbinned
  *     another thread owns the lock              tnri_arena_free
@@ -407,14 +408,14 @@ tnr_status tnri_foreign_error(const void *ptr)
                       "%p was not allocated by Tenure. Free it with what allocated it.", ptr);
 }
 
-/* The free of a foreign address, or while the gate is open. */
+/* The free of an address of no device's range, or while the gate is open. */
 static TNRI_SELDOM tnr_status free_slowly(void *ptr)
 {
     if (ptr == NULL)
         return TNR_OK;
     tnri_device *device = tnri_library_device_of(ptr);
     if (tnri_unlikely(device == NULL))
-        return tnri_foreign_error(ptr);
+        return tnri_free_outside(ptr);
     tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
     if (tnri_unlikely(block == NULL))
         return tnri_free_refused(device, ptr);

@@ -19,6 +19,9 @@ tnr_status tnri_arena_free(tnri_block *block, void *ptr);
  * be of, or anything else. */
 tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent);
 
+/* The free at an address of no device's range: in a foreign segment, or refused. */
+tnr_status tnri_free_outside(void *ptr);
+
 /* Why an address cannot be freed or described, for one that the library knows nothing of. */
 tnr_status tnri_foreign_error(const void *ptr);
 

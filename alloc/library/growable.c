@@ -4,6 +4,7 @@
 
 #include "arena/note.h"
 #include "base/error.h"
+#include "device/segment.h"
 #include "ladder/grow.h"
 #include "ladder/stale.h"
 #include "library/library.h"
@@ -99,6 +100,8 @@ tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stre
     if (status != TNR_OK)
         return status;
     if (bytes_max > 0)
+        status = tnri_segment_refuse(&pool->account, "no more addresses than it has can be had");
+    if (bytes_max > 0 && status == TNR_OK)
         status = tnri_pool_reserve(pool, bytes_max, stream, ptr);
     tnri_pool_drop(pool);
     return status;
@@ -112,10 +115,11 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
                                        "a null pointer has no addresses to commit memory to.");
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = tnri_library_device_of(ptr);
-    if (device == NULL)
+    tnri_device *device;
+    const tnri_space *space = tnri_library_space_of(ptr, &device);
+    if (space == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not reserved by Tenure.", ptr);
-    tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
+    tnri_block *block = tnri_block_map_at(&space->map, (uintptr_t)ptr);
     tnri_arena *arena = block == NULL ? NULL : block->world->arena;
     tnr_status status;
     if (arena != NULL && arena->growable.base == (uintptr_t)ptr) {

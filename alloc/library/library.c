@@ -11,6 +11,7 @@
 #include "base/ticks.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
+#include "device/segment.h"
 #include "device/start.h"
 #include "ladder/oom.h"
 #include "ladder/reclaim.h"
@@ -248,11 +249,13 @@ tnr_status tnr_device_end(int index, int force)
         return tnri_forked_error();
     if (atomic_load(&tnri_generation) == 0)
         return TNR_OK;
+    tnr_status status = tnri_segment_outside("tnr_device_end");
+    if (status != TNR_OK)
+        return status;
     tnri_device *device = tnri_device_at(index);
     if (device == NULL)
         return tnri_error(TNR_ERR_INVALID_DEVICE, "there is no device %d; the driver reports %d.",
                           index, tnri_devices_count());
-    tnr_status status = TNR_OK;
     if (atomic_load(&device->in_use) && !force)
         status = device_check_idle(device);
     if (status != TNR_OK)
@@ -277,7 +280,7 @@ tnr_status tnr_shutdown(int force)
         tnri_lock_release(&tnri_library_lock);
         return TNR_OK;
     }
-    tnr_status status = TNR_OK;
+    tnr_status status = tnri_segment_outside("tnr_shutdown");
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK && !force; i++)
         if (atomic_load(&tnri_device_at(i)->in_use))
             status = device_check_idle(tnri_device_at(i));

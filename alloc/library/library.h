@@ -25,12 +25,23 @@ int tnri_library_is_forked(void);
 /* The error for that. */
 tnr_status tnri_forked_error(void);
 
-/* The device whose address `ptr` is; null if the library does not run, or if it is none of ours. */
+/* The device in whose range `ptr` lies; null if the library does not run, or if it is none of ours,
+ * or in a foreign segment. */
 static inline tnri_device *tnri_library_device_of(const void *ptr)
 {
     if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
         return NULL;
     return tnri_device_of((uintptr_t)ptr);
+}
+
+/* The space that an address lies in, of whichever kind, and the device; null as above. For who may
+ * be asked about foreign segments. */
+static inline tnri_space *tnri_library_space_of(const void *ptr, tnri_device **device)
+{
+    *device = NULL;
+    if (tnri_unlikely(atomic_load_explicit(&tnri_generation, memory_order_acquire) == 0))
+        return NULL;
+    return tnri_space_of((uintptr_t)ptr, device);
 }
 
 /* The device, in use. Starts the library. */

@@ -10,6 +10,7 @@
 #include "arena/world_validate.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "device/chunk.h"
 #include "ladder/grow.h"
 #include "ladder/stale.h"
 #include "library/library.h"
@@ -263,6 +264,18 @@ static int pool_has_lent(tnr_pool pool, uintptr_t base, uintptr_t end)
     return has;
 }
 
+/* 1 if [base, end) is one foreign segment, of the pool. */
+static int is_segment(tnr_pool pool, uintptr_t base, uintptr_t end)
+{
+    const tnri_space *space = pool->account.space;
+    if (!tnri_account_is_foreign(&pool->account))
+        return 0;
+    size_t first = tnri_page_of(space, base), last = tnri_page_of(space, end - 1);
+    const tnri_chunk *segment = tnri_page_chunk(space, first);
+    return segment != NULL && segment->account == &pool->account && segment->page == first &&
+           segment->page + segment->pages == last + 1 && tnri_page_chunk(space, last) == segment;
+}
+
 /* A borrowed range of a world; 0 if it has no more. */
 static int borrowed_range(tnri_arena *arena, const tnri_world *world, size_t i, uintptr_t *base,
                           uintptr_t *end)
@@ -293,8 +306,10 @@ static const char *pool_validate_loans(tnr_pool pool)
         for (int w = 0; w < TNRI_WORLDS; w++) {
             const tnri_world *world = &arena->worlds[w];
             for (size_t i = 0; borrowed_range(arena, world, i, &base, &end); i++)
-                if (!pool_has_lent(pool, base, end))
+                if (!is_segment(pool, base, end) && !pool_has_lent(pool, base, end))
                     return "a stream has addresses that no other has lent";
+            if (tnri_account_is_foreign(&pool->account))
+                continue;
             tnri_arena_enter(arena);
             lent += world->bytes_in[TNRI_LENT];
             borrowed += world->borrowed_bytes;

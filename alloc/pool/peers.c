@@ -176,6 +176,8 @@ tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
 static tnr_status pools_access(tnri_device *device, int peer, tnr_access access)
 {
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        if (tnri_account_is_foreign(&pool->account))
+            continue;
         tnr_status status = tnri_pool_access(pool, peer, access);
         if (status != TNR_OK) {
             tnri_pool_drop(pool);

@@ -14,6 +14,9 @@
 #include "pool/givers.h"
 #include "pool/lane.h"
 
+/* Of foreign segments for large blocks: what <tenure/alloc.h> says, as PyTorch's. */
+enum { SEGMENT_BYTES = 20 << 20 };
+
 /* ---- making --------------------------------------------------------------------------------- */
 
 static tnr_handle_type handle_type_default(const tnri_device *device)
@@ -47,6 +50,39 @@ static tnr_status pool_check_properties(const tnri_device *device, tnr_handle_ty
     return TNR_OK;
 }
 
+/* Whose memory the pool will have. */
+static tnr_status pool_check_segments(const tnr_pool_options *options)
+{
+    if ((options->segment_alloc == NULL) != (options->segment_free == NULL))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_pool_create: segment_alloc without segment_free, or the reverse.");
+    if (options->segment_alloc != NULL &&
+        (options->gpu_direct_rdma || options->handle_type != TNR_HANDLE_DEFAULT))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_pool_create: of foreign segments, their owner says whether they can "
+                          "be exported, or addressed by network cards. Leave handle_type and "
+                          "gpu_direct_rdma at 0.");
+    if (options->segment_bytes > TNR_BYTES_MAX)
+        return tnri_error(TNR_ERR_INVALID_SIZE, "tnr_pool_create: segments of %zu bytes.",
+                          options->segment_bytes);
+    return TNR_OK;
+}
+
+/* Where the pool's memory will lie. 0: there is no host memory for the tables of that. */
+static int pool_set_space(tnr_pool pool, const tnr_pool_options *options)
+{
+    tnri_device *device = pool->device;
+    pool->account.foreign = (tnri_foreign){
+        .alloc = options->segment_alloc,
+        .free = options->segment_free,
+        .user = options->segment_user,
+        .bytes_least = options->segment_bytes == 0 ? SEGMENT_BYTES : options->segment_bytes,
+    };
+    pool->account.space =
+        tnri_account_is_foreign(&pool->account) ? tnri_device_foreign(device) : &device->space;
+    return pool->account.space != NULL;
+}
+
 /* The parts of a pool that are host memory of their own. 0 if there is none. */
 static int pool_build(tnr_pool pool)
 {
@@ -66,6 +102,15 @@ static int pool_build(tnr_pool pool)
     return 1;
 }
 
+/* Who may reach memory of which only its owner knows that: all others. */
+static uint64_t peers_all(const tnri_device *device)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < tnri_devices_count(); i++)
+        all |= UINT64_C(1) << i;
+    return all & ~(UINT64_C(1) << device->index);
+}
+
 /* Enters a pool in the device's list: from now on it is live. */
 static void pool_publish(tnr_pool pool, const char *name)
 {
@@ -82,6 +127,8 @@ static void pool_publish(tnr_pool pool, const char *name)
         pool->next->link = &pool->next;
     device->pools = pool;
     atomic_store(&pool->account.access.peers, device->peers);
+    if (tnri_account_is_foreign(&pool->account))
+        atomic_store(&pool->account.access.peers, peers_all(device));
     atomic_store(&pool->live, pool->handle);
     tnri_lock_release(&device->lock);
 }
@@ -101,8 +148,11 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     tnr_handle_type type = options->handle_type;
     if (type == TNR_HANDLE_DEFAULT)
         type = handle_type_default(device);
-    int rdma = options->gpu_direct_rdma || tnri_conf_get()->gpu_direct_rdma;
-    tnr_status status = pool_check_properties(device, type, rdma);
+    int is_foreign = options->segment_alloc != NULL;
+    int rdma = options->gpu_direct_rdma || (tnri_conf_get()->gpu_direct_rdma && !is_foreign);
+    tnr_status status = pool_check_segments(options);
+    if (status == TNR_OK && !is_foreign)
+        status = pool_check_properties(device, type, rdma);
     if (status != TNR_OK)
         return status;
     tnr_pool pool = tnri_pool_new();
@@ -113,7 +163,7 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     pool->account.is_graph = kind == TNRI_POOL_GRAPH || kind == TNRI_POOL_GRAPH_PRIVATE;
     pool->account.is_vouched = kind == TNRI_POOL_VOUCHED;
     pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
-    if (!pool_build(pool)) {
+    if (!pool_set_space(pool, options) || !pool_build(pool)) {
         tnri_pool_retire(pool);
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");
     }

@@ -96,6 +96,7 @@ static void put(pickler *to, const char *opcodes)
 #define APPENDS "e"
 #define TUPLE2 "\x86"
 #define TRUE_ "\x88"
+#define FALSE_ "\x89"
 
 /* Bytes of a number, the lowest first. */
 static void little_put(unsigned char *at, uint64_t value, size_t bytes)
@@ -320,7 +321,7 @@ static void segment_put(pickler *to, const tnri_shown_segment *segment)
     number_put(to, pool->number);
     put(to, TUPLE2);
     word_put(to, WORD_is_expandable);
-    put(to, TRUE_);
+    put(to, pool->is_foreign ? FALSE_ : TRUE_); /* whether chunks come and go in it */
     frames_put(to, 0);
     word_put(to, WORD_blocks);
     size_t items = 0;

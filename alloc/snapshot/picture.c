@@ -28,7 +28,9 @@ const char *tnri_pool_kind_text(const tnri_shown_pool *pool)
 {
     if (pool->is_ended)
         return "ended";
-    return pool->is_graph ? "graph" : pool->number == 0 ? "default" : "user";
+    if (pool->is_graph)
+        return "graph";
+    return pool->is_foreign ? "foreign" : pool->number == 0 ? "default" : "user";
 }
 
 /* ---- arrays --------------------------------------------------------------------------------- */
@@ -82,6 +84,7 @@ static void pools_show(tnri_picture *picture)
         memcpy(shown->name, copy->name, sizeof(shown->name));
         shown->handle = copy->handle;
         shown->is_graph = copy->is_graph;
+        shown->is_foreign = copy->is_foreign;
         shown->is_settled = copy->is_still;
         shown->sleep_state = copy->sleep_state;
         shown->reserved_bytes = copy->reserved_bytes;
@@ -155,6 +158,7 @@ static void block_show(const tnri_picture *picture, tnri_shown_block *shown,
     shown->bytes = block->bytes;
     shown->shown = (uint8_t)shown_of(block->state);
     shown->is_small = block->content;
+    shown->is_first = block->below == NULL;
     shown->arena = (uint32_t)arena;
     shown->requested = 0;
     shown->time_ns = -1;
@@ -205,7 +209,8 @@ static void block_sum(tnri_shown_pool *pool, const tnri_shown_block *block)
     pool->slack_bytes += block->bytes - bytes;
 }
 
-/* Neighbours of one arena and one world are one segment. */
+/* Neighbours of one arena and one world are one segment, but for foreign ones, which their owner
+ * knows one by one. */
 static void segments_show(tnri_picture *picture)
 {
     tnri_shown_segment *segment = NULL;
@@ -213,7 +218,8 @@ static void segments_show(tnri_picture *picture)
     for (size_t b = 0; b < picture->blocks_count; b++) {
         const tnri_shown_block *block = &picture->blocks[b];
         if (segment == NULL || segment->address + segment->bytes != block->address ||
-            arena != block->arena || segment->is_small != block->is_small) {
+            arena != block->arena || segment->is_small != block->is_small ||
+            (block->is_first && picture->pools[segment->pool].is_foreign)) {
             const tnri_arena_copy *copy = &picture->cut.arenas[block->arena];
             int64_t stream = arena_stream(picture, copy);
             segment = ARRAY_ADD(picture, segments);

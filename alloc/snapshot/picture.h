@@ -40,6 +40,7 @@ typedef struct tnri_shown_block {
     uint32_t stack;
     uint32_t arena; /* index in the cut */
     uint8_t shown, is_small;
+    uint8_t is_first; /* 1: lowest of a range of addresses, which a foreign segment is */
 } tnri_shown_block;
 
 typedef struct tnri_shown_segment {
@@ -62,7 +63,7 @@ typedef struct tnri_shown_pool {
     tnr_pool handle; /* null: the default pool */
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];
-    int is_graph, is_ended, is_settled, sleep_state;
+    int is_graph, is_foreign, is_ended, is_settled, sleep_state;
     uint64_t reserved_bytes, asleep_bytes, limit_bytes, chunks;
     uint64_t bytes[TNRI_SHOWN_COUNT]; /* LIVE: as asked for */
     uint64_t slack_bytes;
@@ -149,7 +150,7 @@ static inline const tnri_recorded *tnri_picture_record(const tnri_picture *pictu
 }
 
 const char *tnri_shown_text(unsigned shown);
-/* "default", "user", "graph" or "ended". */
+/* "default", "user", "graph", "foreign" (of foreign segments, and no graph pool) or "ended". */
 const char *tnri_pool_kind_text(const tnri_shown_pool *pool);
 
 #endif

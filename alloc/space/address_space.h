@@ -59,6 +59,17 @@ static inline int tnri_space_was_used(const tnri_space *space, uintptr_t address
     return address - space->base < atomic_load_explicit(&space->used_bytes, memory_order_acquire);
 }
 
+/* The chunk at a page of a space whose entries are written by tnri_page_enter alone, for who has no
+ * lock. */
+static inline struct tnri_chunk *tnri_page_chunk(const tnri_space *space, size_t page)
+{
+    return __atomic_load_n(&space->pages[page], __ATOMIC_ACQUIRE);
+}
+static inline void tnri_page_enter(tnri_space *space, size_t page, struct tnri_chunk *chunk)
+{
+    __atomic_store_n(&space->pages[page], chunk, __ATOMIC_RELEASE);
+}
+
 static inline size_t tnri_page_bytes(const tnri_space *space)
 {
     return (size_t)1 << space->page_shift;

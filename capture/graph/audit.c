@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "device/chunk.h"
 #include "graph/graph_lock.h"
 #include "library/library.h"
 #include "pool/asleep.h"
@@ -75,6 +76,19 @@ static const region *regions_find(const regions *in, uintptr_t address)
 
 /* ---- preparing to judge --------------------------------------------------------------------- */
 
+/* Notes the foreign segments of a world, of which each is a range. Under the lock. */
+static int segments_add(judge *self, tnri_arena *arena, const tnri_world *world)
+{
+    int ok = 1;
+    const tnri_space *space = world->space;
+    for (size_t i = 0; ok && i < world->spans_count; i++) {
+        uintptr_t base = world->span_first[i]->base;
+        const tnri_chunk *segment = space->pages[tnri_page_of(space, base)];
+        ok = regions_add(&self->spans, base, segment->pages << space->page_shift, arena);
+    }
+    return ok;
+}
+
 static int spans_add(judge *self, tnri_arena *arena)
 {
     int ok = 1;
@@ -82,6 +96,8 @@ static int spans_add(judge *self, tnri_arena *arena)
     for (int w = 0; w < TNRI_WORLDS; w++)
         for (const tnri_span *span = arena->worlds[w].spans; ok && span != NULL; span = span->next)
             ok = regions_add(&self->spans, span->base, span->bytes, arena);
+    for (int w = 0; w < TNRI_WORLDS && tnri_account_is_foreign(arena->account); w++)
+        ok = ok && segments_add(self, arena, &arena->worlds[w]);
     tnri_lock_release(&arena->lock);
     return ok;
 }
@@ -222,7 +238,7 @@ static spot spot_look(const judge *self, uintptr_t address, tnr_audit_finding *f
         return at;
     finding->pool = tnri_pool_handle(span->arena->pool);
     tnri_device *device = span->arena->device;
-    const tnri_space *space = &device->space;
+    const tnri_space *space = tnri_arena_space(span->arena);
     tnri_device_look_begin(device);
     at.arena = holder_enter(span->arena, tnri_block_map_near(&space->map, address), address);
     if (at.arena == NULL) { /* lent a moment ago, with its memory */
@@ -309,9 +325,10 @@ void tnri_report_free(tnri_report *report)
 static tnr_status report_note(void *to, const tnri_node_address *found)
 {
     tnri_report *report = to;
-    const tnri_device *device = tnri_device_of(found->address);
-    if (device == NULL ||
-        (found->place == TNR_AUDIT_KERNEL && !tnri_space_was_used(&device->space, found->address)))
+    tnri_device *device;
+    const tnri_space *space = tnri_space_of(found->address, &device);
+    if (space == NULL || (found->place == TNR_AUDIT_KERNEL && space == &device->space &&
+                          !tnri_space_was_used(space, found->address)))
         return TNR_OK;
     size_t count = report->findings_count;
     if (!TNRI_ARRAY_GROW(report->findings, report->findings_room, count + 1) ||

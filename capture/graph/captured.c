@@ -80,7 +80,7 @@ static tnr_status serve_spread(tnri_capture *capture, tnr_stream stream, int vie
     status = tnri_arena_malloc(capture->place->arena, request, &ptr);
     *block = ptr == NULL
                  ? NULL
-                 : tnri_block_map_at(&capture->place->arena->device->space.map, (uintptr_t)ptr);
+                 : tnri_block_map_at(&tnri_arena_space(capture->place->arena)->map, (uintptr_t)ptr);
     *is_reused = tnri_pieces_gather(&spread, capture->place, *block);
     return status;
 }

@@ -305,12 +305,13 @@ static tnri_block *block_to_hold(tnri_arena *arena, tnri_block *near, uintptr_t 
 static tnr_status hold_address(void *of, const tnri_node_address *found)
 {
     tnri_graph *graph = of;
-    tnri_device *device = tnri_device_of(found->address);
-    if (device == NULL || tnri_graph_meets(graph, found->address, found->address + 1))
+    tnri_device *device;
+    const tnri_space *space = tnri_space_of(found->address, &device);
+    if (space == NULL || tnri_graph_meets(graph, found->address, found->address + 1))
         return TNR_OK;
     tnr_status status = TNR_OK;
     tnri_device_look_begin(device);
-    tnri_block *near = tnri_block_map_near(&device->space.map, found->address);
+    tnri_block *near = tnri_block_map_near(&space->map, found->address);
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;
         tnri_arena_enter(arena);

@@ -28,6 +28,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "device/segment.h"
 #include "driver/capturing.h"
 #include "ladder/reclaim.h"
 #include "ladder/stale.h"
@@ -105,8 +106,8 @@ static void turn_end(tnri_device *device)
     tnri_staging_turn_end(device);
 }
 
-/* The set of the pool that a handle names (null: the default pool), or of all of a device. It is
- * this thread's turn. */
+/* The set of the pool that a handle names (null: the default pool), or of all of a device that can
+ * sleep: not those over foreign segments. It is this thread's turn. */
 static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool handle, int is_all)
 {
     tnr_status status = TNR_OK;
@@ -122,7 +123,8 @@ static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool handle, 
     }
     for (tnr_pool each = NULL;
          status == TNR_OK && (each = tnri_pool_walk(set->device, each)) != NULL;) {
-        status = set_add(set, each);
+        if (!tnri_account_is_foreign(&each->account))
+            status = set_add(set, each);
         if (status != TNR_OK)
             tnri_pool_drop(each);
     }
@@ -465,17 +467,22 @@ static tnr_status set_sleep(pool_set *set, const tnr_sleep_options *options)
 }
 
 /* What a network card has registered is other memory after a wake, and the card is not told. So
- * somebody must be who takes the registrations back. */
-static tnr_status set_check_cards(const pool_set *set)
+ * somebody must be who takes the registrations back. Foreign segments cannot be had again where
+ * they were. */
+static tnr_status set_check(const pool_set *set)
 {
-    for (size_t i = 0; i < set->count; i++)
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status =
+            tnri_segment_refuse(&set->pools[i]->account, "it could not come back to where it is");
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
         if (set->pools[i]->account.gpu_direct_rdma && !tnri_sleep_has_callback())
             return tnri_error(TNR_ERR_BUSY,
                               "network cards may have registered memory of pool \"%s\" of device "
                               "%d, which would be other memory after a wake. Add a callback that "
                               "takes the registrations back (tnr_sleep_callback_add).",
                               set->pools[i]->account.name, set->device->index);
-    return TNR_OK;
+    return status;
 }
 
 static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
@@ -496,7 +503,7 @@ static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
     pool_set set;
     status = set_make(&set, found, handle, is_all);
     if (status == TNR_OK) {
-        status = set_check_cards(&set);
+        status = set_check(&set);
         if (status == TNR_OK)
             status = set_sleep(&set, &chosen);
         set_free(&set);
@@ -596,11 +603,12 @@ tnr_status tnr_block_content_set(const void *ptr, tnr_content content)
         return tnri_forked_error();
     if ((int)content < 0 || content > TNR_CONTENT_DISCARD)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT, "%d is no content policy.", (int)content);
-    tnri_device *device = tnri_library_device_of(ptr);
-    if (device == NULL)
+    tnri_device *device;
+    const tnri_space *space = tnri_library_space_of(ptr, &device);
+    if (space == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
     tnri_device_look_begin(device);
-    tnri_block *near = tnri_block_map_near(&device->space.map, (uintptr_t)ptr);
+    tnri_block *near = tnri_block_map_near(&space->map, (uintptr_t)ptr);
     tnri_block *block = NULL;
     if (near != NULL) {
         tnri_arena *arena = near->world->arena;

@@ -4,8 +4,8 @@
  * to where they were.
  *
  * Seen to fail with: is_vouched_for left out of hook_free (freed memory is not reused);
- * the condition in hold_address left out (what a graph refers to is kept); tnri_account_stays that
- * says 0 (chunks go, move, and change streams); tnri_world_flush left out of arena_take_at.
+ * the condition in hold_address left out (what a graph refers to is kept); tnri_account_is_kept
+ * that says 0 (chunks go, move, and change streams); tnri_world_flush left out of arena_take_at.
  */
 #include "steps.h"
 

@@ -114,7 +114,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
  * of the memory may have gone back already, and with `force` blocks too; calling it again goes on.
  * Without `force` graphs that need memory are an error too; those that were destroyed a moment ago
  * are waited for up to graph_end_ms.
- * Errors: TNR_ERR_BUSY (live blocks, graphs), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * Errors: TNR_ERR_BUSY (live blocks, graphs, or this is a callback of an owner of segments),
+ * TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
 /* The same for one device, while others go on: for an engine that resets a device
@@ -143,8 +144,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_end(int device, int force);
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
  * TNR_ERR_INVALID_STREAM, TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_ADDRESS_SPACE,
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, and
- * those of tnr_init. Since 0.1.0; TNR_ERR_INVALID_STREAM since 0.2.0. */
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_NO_VMM, TNR_ERR_SHUTDOWN, TNR_ERR_AFTER_FORK, those
+ * of tnr_init, and, from a pool over foreign segments, TNR_ERR_FOREIGN_SEGMENT (its owner gave what
+ * cannot be used) and TNR_ERR_BUSY (this is a callback of an owner's). Since 0.1.0;
+ * TNR_ERR_INVALID_STREAM and TNR_ERR_FOREIGN_SEGMENT since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_malloc(void **ptr, size_t bytes, int device,
                                             tnr_stream stream);
 
@@ -178,8 +181,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_free(void *ptr);
  * tnr_stats.served it counts once, as grown, when it is reserved.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT (ptr is null), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK, those of tnr_init. Since
- * 0.1.0. */
+ * TNR_ERR_ADDRESS_SPACE, TNR_ERR_HOST_MEMORY, TNR_ERR_FOREIGN_SEGMENT (the pool is over foreign
+ * segments), TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device,
                                              tnr_stream stream);
 
@@ -207,7 +210,9 @@ typedef struct tnr_block_info {
     size_t bytes_reserved;  /* what a growable block may grow to; `bytes` for any other */
     int device;
     tnr_stream stream;
-    tnr_pool pool; /* null for the default pool */
+    tnr_pool pool;        /* null for the default pool */
+    void *segment;        /* start of the foreign segment that it lies in; null: in none */
+    size_t segment_bytes; /* of that */
 } tnr_block_info;
 
 /* Describes the live block that contains `ptr`, which may point anywhere inside it. Never blocks,
@@ -225,6 +230,42 @@ typedef enum tnr_handle_type {
     TNR_HANDLE_FABRIC = 3,   /* fabric handle; needs IMEX */
 } tnr_handle_type;
 
+/* Foreign segments. A pool may have its memory from functions of its owner's instead of the driver:
+ * of a collective library (ncclMemAlloc), or another allocator. Tenure asks for a *segment*, of
+ * many MiB, and carves blocks out of it; streams, uses, retirement, limits, statistics, snapshots
+ * and captures are as in any other pool. What differs is that the memory is the owner's:
+ *
+ *   - a segment stays where it is, whole, and with the stream that it was asked for on: nothing in
+ *     it moves, is lent to another stream, or is joined with another segment;
+ *   - it goes back to the owner whole, when nothing of it is live and all work on it is over: in
+ *     tnr_pool_trim, at the pool's end, or when the pool itself lacks memory. Never in tnr_trim, or
+ *     for what another pool wants;
+ *   - the pool does not sleep, has no growable blocks, and is not Tenure's to open to other
+ *     devices: TNR_ERR_FOREIGN_SEGMENT. tnr_device_sleep passes it over; to tnr_free_sync every
+ *     device reaches it.
+ *
+ * tnr_segment_alloc returns `bytes` (a multiple of 2 MiB) for `stream` on `device`, or null if it
+ * has none: then idle segments of the pool go back, and idle memory of other pools to the driver,
+ * before it is asked again, and the failure ends in TNR_ERR_OUT_OF_MEMORY, which says who had
+ * nothing. The address is a multiple of 2 MiB, as those of cudaMalloc and ncclMemAlloc are for such
+ * sizes. One that is not, lies in memory of Tenure's, or is another device's, as the driver says,
+ * is given back at once, and the allocation ends in TNR_ERR_FOREIGN_SEGMENT; so does one that
+ * overlaps a segment that Tenure has, which is not given back.
+ *
+ * tnr_segment_free takes back what tnr_segment_alloc returned, with the same arguments. It cannot
+ * fail. The stream may have ended, and is only a name there.
+ *
+ * Both run on the thread that asks for memory, or gives it back, with no lock of Tenure's held, but
+ * that captures of other threads wait while this one is in a capture; the device's primary context
+ * is current. They may take long. While a stream captures, the thread's capture mode is RELAXED:
+ * what does not name the captured stream, and waits for nothing, is allowed, as cudaMalloc is. They
+ * may ask Tenure, and allocate and free in pools of the driver's memory. What needs a segment, or
+ * gives one back, is TNR_ERR_BUSY: to allocate from a pool of this kind, tnr_pool_trim and
+ * tnr_pool_destroy of one, tnr_device_end, tnr_shutdown. */
+typedef void *(*tnr_segment_alloc)(size_t bytes, int device, tnr_stream stream, void *user);
+typedef void (*tnr_segment_free)(void *ptr, size_t bytes, int device, tnr_stream stream,
+                                 void *user);
+
 /* How a pool is to be made. Zero in any field means its default. */
 typedef struct tnr_pool_options {
     size_t struct_bytes;            /* sizeof(tnr_pool_options): set by the initialiser below */
@@ -237,16 +278,22 @@ typedef struct tnr_pool_options {
                           * a pool moves to another address or goes back to the driver, not even
                           * after all its blocks are freed, but by tnr_pool_trim or the pool's end:
                           * take registrations back before */
+    tnr_segment_alloc segment_alloc; /* both: a pool over foreign segments; handle_type and */
+    tnr_segment_free segment_free;   /* gpu_direct_rdma are then its owner's business */
+    void *segment_user;              /* what they are called with */
+    size_t segment_bytes; /* least that is asked for, for blocks above small_limit_kb; default:
+                           * 20 MiB, and as much as the block if there is no more */
 } tnr_pool_options;
 
 #define TNR_POOL_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(tnr_pool_options), NULL, 0, 0, TNR_HANDLE_DEFAULT, 0                                \
+        sizeof(tnr_pool_options), NULL, 0, 0, TNR_HANDLE_DEFAULT, 0, NULL, NULL, NULL, 0           \
     }
 
 /* Makes a pool on a device. `options` may be null for all defaults. May call the driver (first use
  * of the device). Errors: TNR_ERR_INVALID_ARGUMENT (pool is null, struct_bytes is not one that this
- * version knows, a property that the device lacks), TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY,
+ * version knows, a property that the device lacks, one segment callback without the other),
+ * TNR_ERR_INVALID_SIZE (segment_bytes), TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY,
  * and those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
                                                  const tnr_pool_options *options);
@@ -254,8 +301,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
 /* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. The
  * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). If graphs
  * need its memory, waits up to graph_end_ms for the driver to let go of those that were destroyed.
- * Errors: TNR_ERR_BUSY (live blocks, a thread that lives is routed to it, or graphs need it),
- * TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since 0.1.0. */
+ * Errors: TNR_ERR_BUSY (live blocks, a thread that lives is routed to it, graphs need it, or this
+ * is a callback of an owner of segments and the pool is over such), TNR_ERR_INVALID_POOL,
+ * TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The
@@ -310,22 +358,23 @@ typedef enum tnr_access {
  * Tenure does not know what a peer's streams do: tell it with tnr_record_use, as for any other
  * stream, or free with tnr_free_sync. May block. Errors: TNR_ERR_INVALID_ARGUMENT (access),
  * TNR_ERR_INVALID_POOL, TNR_ERR_INVALID_DEVICE (there is no such peer, or it is the device itself),
- * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_CAPTURE (closing while a
- * capture is under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On an error the pool is as it was; if
- * the driver refuses the way back too, it may be partly changed: then ask again. As
- * cudaMemPoolSetAccess. Since 0.2.0. */
+ * TNR_ERR_NO_PEER_ACCESS (the devices have no way to each other), TNR_ERR_FOREIGN_SEGMENT (whoever
+ * owns the pool's segments says who reaches them), TNR_ERR_CAPTURE (closing while a capture is
+ * under way), TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER. On an error the pool is as it was; if the driver
+ * refuses the way back too, it may be partly changed: then ask again. As cudaMemPoolSetAccess.
+ * Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_set(tnr_pool pool, int device, int peer,
                                                      tnr_access access);
 
 /* What `peer` may do with the pool's memory; the device itself always reads and writes. Never
  * blocks. Errors: TNR_ERR_INVALID_ARGUMENT (access is null), TNR_ERR_INVALID_POOL,
- * TNR_ERR_INVALID_DEVICE. As cudaMemPoolGetAccess. Since 0.2.0. */
+ * TNR_ERR_INVALID_DEVICE, TNR_ERR_FOREIGN_SEGMENT. As cudaMemPoolGetAccess. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_access_get(tnr_access *access, tnr_pool pool, int device,
                                                      int peer);
 
-/* tnr_pool_access_set for all pools of the device, those that will be made later too. On an error
- * pools before the one that it names may have changed. As cudaDeviceEnablePeerAccess, called on
- * `peer`. Since 0.2.0. */
+/* tnr_pool_access_set for all pools of the device, those that will be made later too, but those
+ * over foreign segments, which stay as they are. On an error pools before the one that it names may
+ * have changed. As cudaDeviceEnablePeerAccess, called on `peer`. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr_access access);
 
 /* ---- limits and giving back ---------------------------------------------------------------- */
@@ -333,14 +382,15 @@ TNR_NODISCARD TNR_API tnr_status tnr_device_access_set(int device, int peer, tnr
 /* Gives idle memory of the device back to the driver until at most `keep_bytes` are mapped, or
  * nothing idle is left. Waits for work on memory that is free but may still be in use. `released`
  * may be null; otherwise it receives the bytes given back. Live blocks are never touched, nor pools
- * for network cards (gpu_direct_rdma).
+ * for network cards (gpu_direct_rdma) or over foreign segments.
  * Errors: TNR_ERR_INVALID_DEVICE, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_trim(size_t *released, size_t keep_bytes, int device);
 
 /* The same for one pool (null: the default pool of `device`, which otherwise must be the pool's):
  * until it has at most `keep_bytes` mapped. This is also the one call that gives memory of a pool
- * for network cards back (gpu_direct_rdma). A pool that sleeps has none, and a graph pool keeps
- * what its graphs need. Adds TNR_ERR_INVALID_POOL. Since 0.2.0. */
+ * for network cards back (gpu_direct_rdma), and foreign segments to their owner. A pool that sleeps
+ * has none, and a graph pool keeps what its graphs need. Adds TNR_ERR_INVALID_POOL, and
+ * TNR_ERR_BUSY (this is a callback of an owner's). Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, size_t keep_bytes,
                                                int device);
 
@@ -360,9 +410,10 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_
 /* What an allocation lacks. */
 #define TNR_OOM_REASON_LIST(X)                                                                     \
     X(DEVICE, "the device has no memory left")                                                     \
-    X(DEVICE_LIMIT, "the limit of the device is reached") /* tnr_limit_set */                      \
-    X(POOL_LIMIT, "the limit of the pool is reached")     /* tnr_pool_limit_set */             \
-    X(HEADROOM, "what the device has left is kept for others") /* headroom_mb; since 0.2.0 */
+    X(DEVICE_LIMIT, "the limit of the device is reached")      /* tnr_limit_set */                 \
+    X(POOL_LIMIT, "the limit of the pool is reached")          /* tnr_pool_limit_set */            \
+    X(HEADROOM, "what the device has left is kept for others") /* headroom_mb; since 0.2.0 */      \
+    X(SEGMENT, "the owner of the pool's memory has none")      /* tnr_segment_alloc */
 
 typedef enum tnr_oom_reason {
 #define TNR_OOM_REASON_ENUMERATOR(name, text) TNR_OOM_##name,

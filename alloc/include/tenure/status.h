@@ -50,7 +50,8 @@ extern "C" {
     X(ERR_OVERWRITE, 28, "the launch would overwrite a live block")                                \
     X(ERR_ASLEEP, 29, "the pool is asleep")                                                        \
     X(ERR_FILE, 30, "a file could not be written")                                                 \
-    X(ERR_NO_PEER_ACCESS, 31, "the device cannot reach the other device's memory")
+    X(ERR_NO_PEER_ACCESS, 31, "the device cannot reach the other device's memory")                 \
+    X(ERR_FOREIGN_SEGMENT, 32, "the memory of the pool is its owner's, not Tenure's")
 
 typedef enum tnr_status {
 #define TNR_STATUS_ENUMERATOR(name, number, text) TNR_##name = (number),

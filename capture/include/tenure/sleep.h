@@ -82,9 +82,9 @@ typedef struct tnr_sleep_options {
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (a
  * stream capture is under way, this is a callback of a sleep, or the pool is for network cards and
- * no callback is there that could take their registrations back), TNR_ERR_HOST_MEMORY (also when it
- * cannot be pinned), TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init.
- * Since 0.1.0. */
+ * no callback is there that could take their registrations back), TNR_ERR_FOREIGN_SEGMENT (the
+ * pool's memory is foreign segments), TNR_ERR_HOST_MEMORY (also when it cannot be pinned),
+ * TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 
@@ -96,8 +96,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
 TNR_NODISCARD TNR_API tnr_status tnr_pool_wake(tnr_pool pool, int device);
 
 /* All pools of a device that are awake, or asleep, at once: all of them or none. Graph pools keep
- * their contents whatever `options` says. Errors: those of tnr_pool_sleep and tnr_pool_wake.
- * Since 0.1.0. */
+ * their contents whatever `options` says, and pools over foreign segments stay awake. Errors: those
+ * of tnr_pool_sleep and tnr_pool_wake. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options);
 TNR_NODISCARD TNR_API tnr_status tnr_device_wake(int device);
 

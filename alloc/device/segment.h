@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Foreign segments: memory that a pool has from functions of its owner's (tnr_segment_alloc in
+ * <tenure/alloc.h>) instead of the driver.
+ *
+ * A segment is a chunk that Tenure did not make: it has one address, which the owner chose, and no
+ * handle. So such pools have a space of their own, with all addresses there are, whose tables cost
+ * what is used of them. Its page table is what tells that an address lies in a segment: an entry is
+ * written when the segment comes and when it goes, under the space's lock, and read without.
+ *
+ * In a world a segment is a range like a borrowed one (arena/world_lend.h), and never joined.
+ */
+#ifndef TNRI_DEVICE_SEGMENT_H
+#define TNRI_DEVICE_SEGMENT_H
+
+#include "device/chunk.h"
+
+/* Asks the owner for a segment, within the limits, and enters it in the page table. In the device's
+ * context, no lock held. Errors: TNR_ERR_OUT_OF_MEMORY, TNR_ERR_LIMIT, TNR_ERR_HOST_MEMORY,
+ * TNR_ERR_BUSY (in a callback of an owner's), TNR_ERR_FOREIGN_SEGMENT (it gave what cannot be
+ * used).
+ */
+tnr_status tnri_segment_create(tnri_account *account, size_t pages, tnr_stream stream,
+                               tnri_chunk **segment);
+
+/* Gives a segment, which no arena has any more, and which nothing uses, back to its owner. In the
+ * device's context, no lock held. */
+void tnri_segment_release(tnri_chunk *segment);
+
+/* 1 in a callback of an owner's, who may have locks of his own: no other is called then. */
+int tnri_segment_is_inside(void);
+/* TNR_ERR_BUSY there: for `call`, which may need another. */
+tnr_status tnri_segment_outside(const char *call);
+
+/* TNR_ERR_FOREIGN_SEGMENT if a pool is over foreign segments; `what` cannot be had there. */
+tnr_status tnri_segment_refuse(const tnri_account *account, const char *what);
+
+#endif
