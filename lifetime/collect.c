@@ -7,6 +7,7 @@
 #include "base/heuristics.h"
 #include "batch.h"
 #include "conf/conf.h"
+#include "exported.h"
 #include "hold.h"
 #include "pending.h"
 #include "pool/cache.h"
@@ -283,11 +284,35 @@ tnr_status tnri_collect_order_after(tnri_arena *arena, tnri_stream *stream)
 
 /* ---- the hook ------------------------------------------------------------------------------- */
 
+static size_t retired_bytes(tnri_arena *arena)
+{
+    size_t retired = 0;
+    tnri_arena_enter(arena);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        retired += arena->worlds[i].bytes_in[TNRI_RETIRED];
+    tnri_lock_release(&arena->lock);
+    return retired;
+}
+
+/* Looks whether importers are over, if the arena may have a block that they keep. */
+static size_t exports_poll(tnri_arena *arena)
+{
+    if (tnri_likely(atomic_load(&arena->account->importers) == 0))
+        return 0;
+    size_t before = retired_bytes(arena);
+    if (before == 0)
+        return 0;
+    tnri_exported_settle();
+    size_t after = retired_bytes(arena);
+    return before > after ? before - after : 0;
+}
+
 size_t tnri_collect_arena(tnri_arena *arena, size_t bytes, tnri_collect how)
 {
     tnri_holds_retry();
+    size_t freed = exports_poll(arena);
     (void)tnri_batch_fence(arena->device);
-    size_t freed = device_poll(arena->device);
+    freed += device_poll(arena->device);
     tnri_life *life = atomic_load_explicit(&arena->life, memory_order_acquire);
     if (life == NULL || freed >= bytes)
         return freed;

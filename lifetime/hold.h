@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Holds: what keeps a block from being handed out again for a reason that is no use by a stream. A
- * CUDA graph that refers to a block holds it; a capture holds what is freed while it goes on.
+ * CUDA graph that refers to a block holds it; a capture holds what is freed while it goes on; an
+ * export holds its block as long as another process may have it.
  *
  * A held block may be freed: its record is then RETIRED and waits. When the last hold is given up,
  * its retirement goes on where it would have begun: uses that end with the free are marked now,

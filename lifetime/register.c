@@ -5,8 +5,10 @@
 #include "announced.h"
 #include "base/host_memory.h"
 #include "collect.h"
+#include "exported.h"
 #include "free.h"
 #include "hold.h"
+#include "imported.h"
 
 static void hook_forget(tnri_arena *arena, tnri_block *block)
 {
@@ -28,6 +30,12 @@ static void hook_arena_gone(tnri_arena *arena)
     tnri_host_free(life, sizeof(*life));
 }
 
+static tnr_status hook_device_ending(tnri_device *device, int force)
+{
+    tnr_status status = tnri_exported_end(device, force);
+    return status == TNR_OK ? tnri_imported_end(device, force) : status;
+}
+
 static void hook_device_gone(tnri_device *device)
 {
     tnri_holds_forget(device);
@@ -42,5 +50,7 @@ const tnri_upper tnri_lifetime_hooks = {
     .is_piece = tnri_uses_is_piece,
     .forget = hook_forget,
     .arena_gone = hook_arena_gone,
+    .device_ending = hook_device_ending,
     .device_gone = hook_device_gone,
+    .settle = tnri_exported_settle,
 };

@@ -104,7 +104,12 @@ size_t tnri_uses_describe(const tnri_uses *uses, tnri_wait *waits, size_t room)
 {
     tnri_wait wait = {.base = uses->block->base, .since_ticks = uses->freed_ticks, .graph = -1};
     size_t count = 0;
-    if (uses->holds > 0) { /* by whom, graph or capture, they tell themselves */
+    if (uses->exports > 0) {
+        wait.kind = TNRI_WAIT_EXPORT;
+        if (count++ < room)
+            waits[count - 1] = wait;
+    }
+    if (uses->holds > uses->exports) { /* by whom, graph or capture, they tell themselves */
         wait.kind = TNRI_WAIT_GRAPH;
         if (count++ < room)
             waits[count - 1] = wait;

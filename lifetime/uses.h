@@ -44,14 +44,16 @@ typedef struct tnri_uses {
     struct tnri_uses *older, *newer; /* among the arena's retired ones; its life's lock */
     struct tnri_uses *batch_next;    /* tnr_free_sync: in the device's batch; its lock */
     _Atomic int is_unfenced;         /* 1: in a batch whose fence has not been made */
-    uint32_t holds;  /* graphs and captures that keep the block: see hold.h; the arena's lock */
-    int is_freed;    /* 1: freed while held; the arena's lock */
-    int is_sync;     /* 1: by tnr_free_sync; constant once freed */
-    void *captured;  /* what captures know of the block, which has this list inside; the layer
+    uint32_t holds;   /* graphs, captures and exports that keep the block: see hold.h; the arena's
+                     * lock */
+    uint32_t exports; /* that are among them; likewise */
+    int is_freed;     /* 1: freed while held; the arena's lock */
+    int is_sync;      /* 1: by tnr_free_sync; constant once freed */
+    void *captured;   /* what captures know of the block, which has this list inside; the layer
                      * above's; null: the list is this layer's own */
-    int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
+    int is_orphaned;  /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
-    tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
+    tnri_use fence;   /* tnr_free_sync: the use that the fence becomes */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
                            * arena's lock */
 } tnri_uses;

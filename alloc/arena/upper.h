@@ -43,8 +43,17 @@ typedef struct tnri_upper {
     /* The arena is about to be destroyed; it holds no block. */
     void (*arena_gone)(tnri_arena *arena);
 
+    /* The device is about to be put out of use by force: ends what other processes have of it, and
+     * what it has of theirs; in the context. Or, without force and not in the context, returns
+     * TNR_ERR_BUSY if there is anything. */
+    tnr_status (*device_ending)(struct tnri_device *device, int force);
+
     /* The device is about to be put out of use; it has no arena any more. */
     void (*device_gone)(struct tnri_device *device);
+
+    /* Lets go what other processes held and have closed; where memory is looked for or counted. Not
+     * in the context. */
+    void (*settle)(void);
 } tnri_upper;
 
 extern _Atomic(const tnri_upper *) tnri_upper_table;
@@ -108,12 +117,21 @@ static inline const tnri_captures *tnri_captures_get(void)
     return atomic_load_explicit(&tnri_captures_table, memory_order_acquire);
 }
 
-/* See tnri_captures.settle; where memory is looked for or counted. */
+/* See tnri_upper.settle. */
+static inline void tnri_upper_settle(void)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    if (upper != NULL)
+        upper->settle();
+}
+
+/* The same, and tnri_captures.settle; where memory is looked for or counted. */
 static inline void tnri_captures_settle(struct tnri_device *device)
 {
     const tnri_captures *captures = tnri_captures_get();
     if (captures != NULL)
         captures->settle(device);
+    tnri_upper_settle();
 }
 
 #endif

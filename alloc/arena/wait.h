@@ -10,6 +10,7 @@
 typedef enum tnri_wait_kind {
     TNRI_WAIT_USE,       /* the work of a stream up to a mark */
     TNRI_WAIT_FREE_SYNC, /* everything enqueued before its free */
+    TNRI_WAIT_EXPORT,    /* an export is open, here or in another process */
     TNRI_WAIT_GRAPH,     /* a graph refers to it */
     TNRI_WAIT_CAPTURE,   /* a capture is under way */
     TNRI_WAIT_KIND_COUNT

@@ -187,7 +187,10 @@ static tnr_status device_check_idle(tnri_device *device)
 {
     uint64_t live = 0;
     tnr_pool pool = NULL;
+    const tnri_upper *upper = tnri_upper_get();
     tnr_status status = tnri_graph_end_await_device(device);
+    if (status == TNR_OK && upper != NULL)
+        status = upper->device_ending(device, 0);
     if (status != TNR_OK)
         return status;
     while ((pool = tnri_pool_walk(device, pool)) != NULL)
@@ -213,8 +216,11 @@ static tnr_status device_end_pools(tnri_device *device)
     if (status != TNR_OK)
         return status;
     const tnri_captures *captures = tnri_captures_get();
+    const tnri_upper *upper = tnri_upper_get();
     if (captures != NULL)
         status = captures->device_ending(device, 1);
+    if (status == TNR_OK && upper != NULL)
+        status = upper->device_ending(device, 1);
     tnr_pool pool = NULL;
     while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
         status = tnri_pool_end(pool, 1);
@@ -222,7 +228,6 @@ static tnr_status device_end_pools(tnri_device *device)
             tnri_pool_drop(pool);
     }
     /* Here, while the context is at hand: entering it once more could fail. */
-    const tnri_upper *upper = tnri_upper_get();
     if (status == TNR_OK && upper != NULL)
         upper->device_gone(device);
     if (status == TNR_OK)

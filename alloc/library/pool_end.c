@@ -20,7 +20,7 @@
 /* Blocks of a pool. */
 typedef struct holdings {
     size_t live;
-    size_t held; /* freed, and graphs outside still refer to them */
+    size_t held; /* freed, and graphs outside still refer to them, or exports are open */
 } holdings;
 
 static holdings pool_holdings(tnr_pool pool)
@@ -108,6 +108,12 @@ static tnr_status pool_check_idle(tnr_pool pool)
                           "%u CUDA graphs or captures still need memory of pool \"%s\". Destroy "
                           "the graphs and their executables first.",
                           keepers, pool->account.name);
+    if (found.held > 0 && atomic_load(&pool->account.exports) > 0)
+        return tnri_error(
+            TNR_ERR_BUSY,
+            "%zu freed blocks of pool \"%s\" are kept, by exports among others; %u "
+            "importers have some open. Close the exports, and have them close theirs.",
+            found.held, pool->account.name, atomic_load(&pool->account.importers));
     if (found.held > 0)
         return tnri_error(TNR_ERR_BUSY,
                           "CUDA graphs still refer to %zu freed blocks of pool \"%s\". Destroy the "

@@ -395,7 +395,7 @@ static void blocks_write(tnri_sink *sink, const tnri_picture *picture)
 
 static const char *wait_kind_text(unsigned kind)
 {
-    static const char *const texts[] = {"use", "free_sync", "graph", "capture"};
+    static const char *const texts[] = {"use", "free_sync", "export", "graph", "capture"};
     return texts[kind];
 }
 

@@ -467,7 +467,7 @@ static void settings_put(pickler *to)
 
 static void wait_put(pickler *to, const tnri_shown_wait *wait)
 {
-    static const char *const kinds[] = {"use", "free_sync", "graph", "capture"};
+    static const char *const kinds[] = {"use", "free_sync", "export", "graph", "capture"};
     put(to, EMPTY_DICT MARK);
     pair_put(to, WORD_address, (int64_t)to->picture->blocks[wait->block].address);
     word_put(to, WORD_kind);

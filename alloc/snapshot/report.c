@@ -139,7 +139,8 @@ static void waits_report(tnri_sink *sink, const tnri_picture *picture, const tot
                          int device)
 {
     static const char *const kinds[] = {"for work of other streams", "for all streams",
-                                        "because graphs refer to them", "for a capture to end"};
+                                        "for exports to be closed", "because graphs refer to them",
+                                        "for a capture to end"};
     uint64_t bytes[TNRI_WAIT_KIND_COUNT] = {0};
     size_t last = SIZE_MAX;
     if (sum->retired == 0)

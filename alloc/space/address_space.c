@@ -126,10 +126,9 @@ tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left)
     return span;
 }
 
-void tnri_space_return(tnri_space *space, tnri_span *span)
+/* Puts a range among the returned ones. Under the lock. */
+static void returned_put(tnri_space *space, tnri_span *span)
 {
-    tnri_block_map_wipe(&space->map, span->base, span->bytes);
-    tnri_lock_take(&space->lock);
     tnri_span *below = NULL;
     tnri_span **link = &space->returned;
     while (*link != NULL && (*link)->base < span->base) {
@@ -141,5 +140,69 @@ void tnri_space_return(tnri_space *space, tnri_span *span)
     returned_join(span);
     if (below != NULL)
         returned_join(below);
+}
+
+void tnri_space_return(tnri_space *space, tnri_span *span)
+{
+    tnri_block_map_wipe(&space->map, span->base, span->bytes);
+    tnri_lock_take(&space->lock);
+    returned_put(space, span);
     tnri_lock_release(&space->lock);
+}
+
+/* ---- at an address -------------------------------------------------------------------------- */
+
+/* Has everything below `end` dealt out or returned. 0: no host memory. Under the lock. */
+static int used_reach(tnri_space *space, uintptr_t end)
+{
+    uintptr_t used_end = space->base + space->used_bytes;
+    if (end <= used_end)
+        return 1;
+    tnri_span *rest = tnri_host_alloc(sizeof(*rest));
+    if (rest == NULL)
+        return 0;
+    rest->base = used_end;
+    rest->bytes = end - used_end;
+    space->used_bytes = end - space->base;
+    returned_put(space, rest);
+    return 1;
+}
+
+/* Cuts a span out of the middle of a returned range. Null: no host memory. Under the lock. */
+static tnri_span *returned_cut_at(tnri_span **link, uintptr_t base, size_t bytes)
+{
+    tnri_span *range = *link;
+    size_t below = base - range->base;
+    if (below == 0)
+        return returned_cut(link, bytes);
+    tnri_span *upper = tnri_host_alloc(sizeof(*upper));
+    if (upper == NULL)
+        return NULL;
+    upper->base = base;
+    upper->bytes = range->bytes - below;
+    upper->next = range->next;
+    range->bytes = below;
+    range->next = upper;
+    tnri_span *span = returned_cut(&range->next, bytes);
+    if (span == NULL)
+        returned_join(range);
+    return span;
+}
+
+tnri_span *tnri_space_take_at(tnri_space *space, uintptr_t base, size_t bytes, int *is_free)
+{
+    tnri_span *span = NULL;
+    tnri_assert(base - space->base <= space->bytes - bytes);
+    tnri_lock_take(&space->lock);
+    *is_free = 1;
+    if (used_reach(space, base + bytes)) {
+        tnri_span **link = &space->returned;
+        while (*link != NULL && (*link)->base + (*link)->bytes < base + bytes)
+            link = &(*link)->next;
+        *is_free = *link != NULL && (*link)->base <= base;
+        if (*is_free)
+            span = returned_cut_at(link, base, bytes);
+    }
+    tnri_lock_release(&space->lock);
+    return span;
 }

@@ -425,10 +425,28 @@ static tnr_status set_go(const pool_set *set, const tnr_sleep_options *options)
     return status;
 }
 
+/* Importers in other processes would keep the memory, and not see what is written after a wake. */
+static tnr_status set_check_importers(const pool_set *set)
+{
+    tnri_upper_settle();
+    for (size_t i = 0; i < set->count; i++) {
+        uint32_t importers = atomic_load(&set->pools[i]->account.importers);
+        if (importers > 0)
+            return tnri_error(TNR_ERR_BUSY,
+                              "%u importers have blocks of pool \"%s\" of device %d open, which "
+                              "would be other memory after a wake. Have them close their imports, "
+                              "at the latest in a callback (tnr_sleep_callback_add).",
+                              importers, set->pools[i]->account.name, set->device->index);
+    }
+    return TNR_OK;
+}
+
 /* Steps 2 to 4, and back if one fails. In the device's context. */
 static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *options)
 {
-    tnr_status status = set_drain(set);
+    tnr_status status = set_check_importers(set);
+    if (status == TNR_OK)
+        status = set_drain(set);
     if (status == TNR_OK)
         status = set_go(set, options);
     if (status != TNR_OK)

@@ -31,9 +31,10 @@ RULES = [(re.compile(pattern), kind) for pattern, kind in (
     (r"int (device|peer)", DEVICE),
     (r"tnr_stream stream", STREAM),
     (r"size_t \w+", SIZE),
-    (r"tnr_(pool|graph|cuda_graph|cuda_graph_exec|event|\w+_callback|status) \w+", OBJECT),
+    (r"tnr_(pool|graph|export|cuda_graph|cuda_graph_exec|event|\w+_callback|status) \w+", OBJECT),
     (r"void \*ptr|const (void|char|tnr_\w+) \*\w+", OBJECT),
     (r"(void \*|char |size_t |tnr_\w+ )\*\w+", OUTPUT),
+    (r"int socket", OBJECT),
 )]
 
 FUNCTION = re.compile(r"\bTNR_API\b[^;{}#()]*?\b(tnr_\w+)\s*\(([^;{}]*?)\)\s*;", re.S)

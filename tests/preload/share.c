@@ -4,6 +4,7 @@
  * opens them, reads, and writes.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,7 +87,8 @@ void scenario_share_other(void)
 static pid_t other_start(int *to, int *from)
 {
     int there[2], back[2];
-    CHECK(pipe(there) == 0 && pipe(back) == 0);
+    CHECK(pipe2(there, O_CLOEXEC) == 0 &&
+          pipe2(back, O_CLOEXEC) == 0); /* so that it sees our end */
     pid_t other = fork();
     CHECK(other >= 0);
     if (other == 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory of other processes. cuIpcGetMemHandle cannot speak of memory that was mapped by hand, so
- * handles of ours are our own: they name this process and a block, and whoever opens one asks this
- * process for it over a socket and is sent the file descriptors of the memory. ipc.c has the calls,
- * ipc_socket.c the way between the processes.
+ * handles of ours are our own: they name this process and an export (<tenure/export.h>), and
+ * whoever opens one asks this process for it over a socket, by which it is sent. ipc.c has the
+ * calls, ipc_socket.c the way between the processes.
  *
  * What the driver promises holds: memory that was opened stays as long as it is open, the same
  * handle opened twice is one address and is closed twice, a process does not open its own. Both
@@ -16,34 +16,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "entries.h"
+#include <tenure/export.h>
 
-/* One mapping of the memory under a block. */
-typedef struct ipc_piece {
-    size_t bytes;
-    CUmemGenericAllocationHandle handle; /* the exporter's, with a reference; or the importer's */
-} ipc_piece;
+#include "entries.h"
 
 /* What lies in a CUipcMemHandle of ours. */
 typedef struct ipc_name {
     uint64_t magic;
     uint64_t process; /* its number; with the token, the socket's name */
     uint64_t token;   /* drawn when the process first exports */
-    uint64_t serial;  /* of the block's export; never given twice by a process */
+    tnr_export exported;
 } ipc_name;
 
-/* A block as it is told to another process. */
-typedef struct ipc_block {
-    CUuuid device;
-    size_t offset, bytes; /* where in the pieces it lies */
-    size_t pieces_count;
-    ipc_piece *pieces; /* malloc'ed */
-} ipc_block;
-
-/* A device's primary context ends, and with it all that it exported and imported. */
+/* A device's primary context ends, and with it all that it exported and imported. Inside. */
 void ipc_forget(int device);
 
-/* A block is about to be freed: nobody can open it any more. */
+/* A block is about to be freed: nobody can open it any more. Inside. */
 void ipc_block_ends(CUdeviceptr base);
 
 /* The opened block that an address is in. 1 if there is one. */
@@ -54,14 +42,7 @@ int ipc_imported(CUdeviceptr address, CUdeviceptr *base, size_t *bytes);
 /* Answers requests from now on, on a thread of its own. 0, or -1 if the system refuses. */
 int ipc_serve(uint64_t token);
 
-/* Asks the process that the name tells of for the block; its pieces are imported. */
-CUresult ipc_ask(const ipc_name *name, ipc_block *block);
-
-/* Called by the serving thread: a copy of the block with this serial, its handles with references
- * of their own. 1 if it still exists. */
-int ipc_exported(uint64_t serial, ipc_block *copy);
-
-/* Lets go of the pieces. */
-void ipc_block_release(ipc_block *block);
+/* Asks the process that the name tells of for the block, and imports it for the device. Inside. */
+CUresult ipc_ask(const ipc_name *name, int device, tnr_import_info *info);
 
 #endif

@@ -3,10 +3,8 @@
  * From process to process: see ipc.h.
  *
  * An abstract Unix socket, which goes with its process. Its name has the process's number and a
- * random token, which the handle carries; who connects must be of the same user. A request is
- * answered by a header, and then by one message for each piece, with its descriptor. The
- * descriptors live for the time of one message, so that a block of thousands of pieces needs one at
- * a time.
+ * random token, which the handle carries; who connects must be of the same user. A request names an
+ * export, and is answered by sending that, or by hanging up.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -19,20 +17,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "driver.h"
 #include "ipc.h"
+#include "service.h"
 
-enum { WAIT_SECONDS = 10, PIECES_MAX = 1 << 22 };
-static const uint64_t MAGIC = UINT64_C(0x31637069726e7431);
+enum { WAIT_SECONDS = 10 };
+static const uint64_t MAGIC = UINT64_C(0x32637069726e7431);
 
 typedef struct request {
-    uint64_t magic, serial;
+    uint64_t magic;
+    tnr_export exported;
 } request;
-
-typedef struct answer {
-    uint64_t magic, is_there, offset, bytes, pieces_count;
-    CUuuid device;
-} answer;
 
 static socklen_t address_make(struct sockaddr_un *address, uint64_t process, uint64_t token)
 {
@@ -62,56 +56,17 @@ static int is_same_user(int connection)
 
 /* ---- serving -------------------------------------------------------------------------------- */
 
-static int piece_send(int connection, const ipc_piece *piece)
-{
-    int descriptor = -1;
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr aligned;
-    } control;
-    uint64_t length = piece->bytes;
-    struct iovec part = {.iov_base = &length, .iov_len = sizeof(length)};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    if (REAL(cuMemExportToShareableHandle,
-             (&descriptor, piece->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)) !=
-        CUDA_SUCCESS)
-        return -1;
-    memset(&control, 0, sizeof(control));
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &descriptor, sizeof(descriptor));
-    ssize_t sent = sendmsg(connection, &message, MSG_NOSIGNAL);
-    close(descriptor);
-    return sent == (ssize_t)sizeof(length) ? 0 : -1;
-}
-
 static void request_serve(int connection)
 {
     request asked;
-    ipc_block block = {.pieces = NULL};
     patience_limit(connection);
     if (!is_same_user(connection) ||
         recv(connection, &asked, sizeof(asked), 0) != (ssize_t)sizeof(asked) ||
-        asked.magic != MAGIC)
+        asked.magic != MAGIC || !service_enter())
         return;
-    int is_there = ipc_exported(asked.serial, &block);
-    answer said = {.magic = MAGIC, .is_there = (uint64_t)is_there};
-    if (is_there) {
-        said.offset = block.offset;
-        said.bytes = block.bytes;
-        said.pieces_count = block.pieces_count;
-        said.device = block.device;
-    }
-    int is_sent = send(connection, &said, sizeof(said), MSG_NOSIGNAL) == (ssize_t)sizeof(said);
-    for (size_t i = 0; is_sent && is_there && i < block.pieces_count; i++)
-        is_sent = piece_send(connection, &block.pieces[i]) == 0;
-    if (is_there)
-        ipc_block_release(&block);
+    (void)service_result(
+        tnr_export_send(asked.exported, connection)); /* or the other side sees the end */
+    service_leave();
 }
 
 static void *requests_serve(void *listener)
@@ -171,66 +126,17 @@ static int connection_open(const ipc_name *name)
     return -1;
 }
 
-/* Receives the descriptor of one piece and imports the memory. */
-static CUresult piece_receive(int connection, ipc_piece *piece)
+CUresult ipc_ask(const ipc_name *name, int device, tnr_import_info *info)
 {
-    int descriptor = -1;
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr aligned;
-    } control;
-    uint64_t length = 0;
-    struct iovec part = {.iov_base = &length, .iov_len = sizeof(length)};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(length))
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header == NULL || header->cmsg_type != SCM_RIGHTS ||
-        header->cmsg_len != CMSG_LEN(sizeof(int)))
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
-    piece->bytes = (size_t)length;
-    CUresult result =
-        REAL(cuMemImportFromShareableHandle, (&piece->handle, (void *)(intptr_t)descriptor,
-                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    close(descriptor);
-    return result;
-}
-
-static CUresult pieces_receive(int connection, const answer *said, ipc_block *block)
-{
-    block->pieces = calloc((size_t)said->pieces_count, sizeof(block->pieces[0]));
-    CUresult result = block->pieces == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-    for (block->pieces_count = 0;
-         result == CUDA_SUCCESS && block->pieces_count < (size_t)said->pieces_count;) {
-        result = piece_receive(connection, &block->pieces[block->pieces_count]);
-        if (result == CUDA_SUCCESS)
-            block->pieces_count++;
-    }
-    if (result != CUDA_SUCCESS)
-        ipc_block_release(block);
-    return result;
-}
-
-CUresult ipc_ask(const ipc_name *name, ipc_block *block)
-{
-    request asked = {MAGIC, name->serial};
-    answer said;
+    request asked = {MAGIC, name->exported};
     int connection = connection_open(name);
     if (connection < 0)
         return CUDA_ERROR_INVALID_HANDLE; /* that process has ended, or never was */
     CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
-    if (send(connection, &asked, sizeof(asked), MSG_NOSIGNAL) == (ssize_t)sizeof(asked) &&
-        recv(connection, &said, sizeof(said), 0) == (ssize_t)sizeof(said) && said.magic == MAGIC &&
-        said.pieces_count <= PIECES_MAX) {
-        block->device = said.device;
-        block->offset = (size_t)said.offset;
-        block->bytes = (size_t)said.bytes;
-        result =
-            said.is_there ? pieces_receive(connection, &said, block) : CUDA_ERROR_INVALID_HANDLE;
+    if (send(connection, &asked, sizeof(asked), MSG_NOSIGNAL) == (ssize_t)sizeof(asked)) {
+        tnr_status status = tnr_import_receive(info, connection, device, NULL);
+        /* Most often the block is gone. */
+        result = status == TNR_ERR_TRANSPORT ? CUDA_ERROR_INVALID_HANDLE : service_result(status);
     }
     close(connection);
     return result;

@@ -10,7 +10,8 @@
 
 const char *const state_names[STATES_COUNT] = {"live", "retired",   "binned",
                                                "free", "releasing", "growing"};
-const char *const wait_kind_names[WAIT_KINDS_COUNT] = {"use", "free_sync", "graph", "capture"};
+const char *const wait_kind_names[WAIT_KINDS_COUNT] = {"use", "free_sync", "export", "graph",
+                                                       "capture"};
 const char *const record_kind_names[RECORD_KINDS_COUNT] = {
     "alloc",     "free",       "retire",        "reuse",       "grow",
     "map",       "unmap",      "move_in",       "move_out",    "oom",

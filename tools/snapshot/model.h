@@ -41,6 +41,7 @@ typedef enum block_state {
 typedef enum wait_kind {
     WAIT_USE,
     WAIT_FREE_SYNC,
+    WAIT_EXPORT,
     WAIT_GRAPH,
     WAIT_CAPTURE,
     WAIT_KINDS_COUNT,

@@ -212,6 +212,8 @@ static void waits_print(const summary *all)
                        stream_label(all->in, one->stream, label, sizeof(label)));
         else if (one->kind == WAIT_FREE_SYNC)
             table_cell(&out, "everything before tnr_free_sync");
+        else if (one->kind == WAIT_EXPORT)
+            table_cell(&out, "exports to be closed");
         else
             table_cell(&out, "%s %" PRId64, one->kind == WAIT_GRAPH ? "graph" : "capture of graph",
                        one->graph);

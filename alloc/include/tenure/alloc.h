@@ -114,8 +114,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_configure(const char *settings);
  * of the memory may have gone back already, and with `force` blocks too; calling it again goes on.
  * Without `force` graphs that need memory are an error too; those that were destroyed a moment ago
  * are waited for up to graph_end_ms.
- * Errors: TNR_ERR_BUSY (live blocks, graphs, or this is a callback of an owner of segments),
- * TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * Errors: TNR_ERR_BUSY (live blocks, graphs, exports, imports, or this is a callback of an owner of
+ * segments), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_shutdown(int force);
 
 /* The same for one device, while others go on: for an engine that resets a device
@@ -301,9 +301,9 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
 /* Ends a pool and gives its memory back to the driver, after waiting for work enqueued on it. The
  * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). If graphs
  * need its memory, waits up to graph_end_ms for the driver to let go of those that were destroyed.
- * Errors: TNR_ERR_BUSY (live blocks, a thread that lives is routed to it, graphs need it, or this
- * is a callback of an owner of segments and the pool is over such), TNR_ERR_INVALID_POOL,
- * TNR_ERR_DRIVER. Since 0.1.0. */
+ * Errors: TNR_ERR_BUSY (live blocks, a thread that lives is routed to it, graphs need it, blocks of
+ * it are exported (<tenure/export.h>), or this is a callback of an owner of segments and the pool is
+ * over such), TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The

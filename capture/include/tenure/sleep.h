@@ -81,10 +81,11 @@ typedef struct tnr_sleep_options {
  * that is success. `options` may be null. Calls the driver and the callbacks.
  *
  * Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL, TNR_ERR_BUSY (a
- * stream capture is under way, this is a callback of a sleep, or the pool is for network cards and
- * no callback is there that could take their registrations back), TNR_ERR_FOREIGN_SEGMENT (the
- * pool's memory is foreign segments), TNR_ERR_HOST_MEMORY (also when it cannot be pinned),
- * TNR_ERR_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
+ * stream capture is under way, this is a callback of a sleep, the pool is for network cards and no
+ * callback is there that could take their registrations back, or other processes have exports of it
+ * open after the callbacks: <tenure/export.h>), TNR_ERR_FOREIGN_SEGMENT (the pool's memory is
+ * foreign segments), TNR_ERR_HOST_MEMORY (also when it cannot be pinned), TNR_ERR_DRIVER,
+ * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
 

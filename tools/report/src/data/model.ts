@@ -18,7 +18,7 @@ export type Kind = typeof KINDS[number];
 export const KIND = Object.fromEntries(KINDS.map((kind, code) => [kind, code])) as
     Record<Kind, number>;
 
-export const WAIT_KINDS = ['use', 'free_sync', 'graph', 'capture'] as const;
+export const WAIT_KINDS = ['use', 'free_sync', 'export', 'graph', 'capture'] as const;
 
 export interface Frame { name: string; place: string; module: string }
 

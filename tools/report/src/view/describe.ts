@@ -40,6 +40,7 @@ export function waitText(app: App, wait: number): string {
             (mark >= 0 ? `, up to mark ${count(mark)}` : '');
     }
     case 'free_sync': return 'all work of all streams enqueued before the free';
+    case 'export': return 'its exports to be closed, here and in other processes';
     case 'graph': return graphName;
     default: return number >= 0 ? `the capture of ${graphName}` : 'a capture under way';
     }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of <tenure/export.h>: checks of arguments, and the way. */
+#include <tenure/export.h>
+
+#include "base/error.h"
+#include "exported.h"
+#include "imported.h"
+#include "library/library.h"
+#include "register.h"
+
+/* ---- exporting ------------------------------------------------------------------------------ */
+
+tnr_status tnr_export_create(tnr_export *number, const void *ptr)
+{
+    if (number == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_export_create: exported is null.");
+    *number = 0;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device = tnri_library_device_of(ptr);
+    if (device == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnri_lifetime_register();
+    return tnri_exported_create(device, ptr, number);
+}
+
+tnr_status tnr_export_send(tnr_export number, int socket)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    return tnri_exported_send(number, socket);
+}
+
+tnr_status tnr_export_get(tnr_export_info *info, tnr_export number)
+{
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_export_get: set info->struct_bytes to sizeof(tnr_export_info).");
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    return tnri_exported_get(number, info);
+}
+
+tnr_status tnr_export_close(tnr_export number)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    return tnri_exported_close(number);
+}
+
+/* ---- importing ------------------------------------------------------------------------------ */
+
+static tnr_status info_check(const tnr_import_info *info, const char *call)
+{
+    if (info == NULL || info->struct_bytes != sizeof(*info))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "%s: set info->struct_bytes to sizeof(tnr_import_info).", call);
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    return TNR_OK;
+}
+
+static tnr_status options_check(const tnr_import_options *options)
+{
+    if (options->struct_bytes != sizeof(*options) || options->same_address < 0 ||
+        options->same_address > 1)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "the options of an import are not of this version. Start from "
+                          "TNR_IMPORT_OPTIONS_INIT.");
+    int count = tnri_devices_count();
+    if (count < 64 && options->peers >> count != 0)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "peers of an import: bit i is device i, and there are %d devices.",
+                          count);
+    return TNR_OK;
+}
+
+tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
+                              const tnr_import_options *options)
+{
+    static const tnr_import_options defaults = TNR_IMPORT_OPTIONS_INIT;
+    tnr_status status = info_check(info, "tnr_import_receive");
+    if (status != TNR_OK)
+        return status;
+    *info = (tnr_import_info){.struct_bytes = sizeof(*info)};
+    tnri_device *found;
+    tnri_visit visit;
+    status = tnri_library_device(device, &found);
+    if (status == TNR_OK)
+        status = options_check(options == NULL ? &defaults : options);
+    if (status == TNR_OK)
+        status = tnri_device_enter(found, &visit);
+    if (status != TNR_OK)
+        return status;
+    tnri_lifetime_register();
+    status = tnri_imported_receive(found, socket, options == NULL ? &defaults : options, info);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+tnr_status tnr_import_get(tnr_import_info *info, const void *ptr)
+{
+    tnr_status status = info_check(info, "tnr_import_get");
+    return status == TNR_OK ? tnri_imported_get(ptr, info) : status;
+}
+
+tnr_status tnr_import_close(void *ptr)
+{
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    return tnri_imported_close(ptr);
+}

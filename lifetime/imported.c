@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of other processes: see imported.h. */
+#include "imported.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "descriptor.h"
+#include "device/access.h"
+#include "driver/capturing.h"
+#include "shared.h"
+
+typedef struct imported {
+    struct imported *next;
+    tnr_import_info info;
+    tnri_device *device;    /* that it is for: its context, and its addresses if there is a span */
+    uint64_t peers;         /* that reach it besides */
+    uintptr_t mapped;       /* where its addresses begin; 0: it has none */
+    size_t mapped_bytes;    /* of addresses */
+    size_t done_bytes;      /* of them that have memory */
+    tnri_span *span;        /* null: the addresses are of the driver */
+    tnri_descriptor socket; /* to the exporter */
+} imported;
+
+static struct {
+    tnri_lock lock; /* protects the list; nothing is taken behind it */
+    imported *first;
+} all = {.lock = {.rank = TNRI_RANK_HOST}};
+
+/* ---- what was received ---------------------------------------------------------------------- */
+
+static int is_known_type(uint64_t type)
+{
+    return type == TNR_HANDLE_POSIX_FD || type == TNR_HANDLE_FABRIC;
+}
+
+/* Whether the first message makes sense by itself. */
+static int block_is_sound(const tnri_device *device, const tnri_shared_block *told)
+{
+    size_t granule = device->capabilities.granularity_bytes;
+    return told->magic == TNRI_SHARED_MAGIC && is_known_type(told->handle_type) &&
+           told->mapped_bytes > 0 && told->mapped_bytes <= TNR_BYTES_MAX &&
+           told->mapped_bytes % granule == 0 && told->chunks_count > 0 &&
+           told->chunks_count <= TNRI_SHARED_CHUNKS_MAX &&
+           told->chunks_count <= told->mapped_bytes / granule &&
+           told->offset < told->mapped_bytes && told->bytes > 0 &&
+           told->bytes <= told->mapped_bytes - told->offset && told->offset <= told->address &&
+           told->address - told->offset <= UINTPTR_MAX - told->mapped_bytes;
+}
+
+/* Whether a further one does, for the chunk of that number; `left`: bytes that it may have. */
+static int chunk_is_sound(const tnri_device *device, const tnri_shared_chunk *told, uint64_t index,
+                          size_t left)
+{
+    return told->magic == TNRI_SHARED_MAGIC && told->index == index && told->bytes > 0 &&
+           told->bytes <= left && told->bytes % device->capabilities.granularity_bytes == 0;
+}
+
+/* This process's number of the device with that name. */
+static tnr_status owner_find(const tnri_shared_block *told, int *owner)
+{
+    if (tnri_driver.cuDeviceGetUuid == NULL || tnri_driver.cuMemImportFromShareableHandle == NULL)
+        return tnri_error(TNR_ERR_DRIVER_TOO_OLD, "the driver cannot import memory of other "
+                                                  "processes. Install a newer one.");
+    for (*owner = 0; *owner < tnri_devices_count(); ++*owner) {
+        CUuuid uuid;
+        CUresult result =
+            tnri_drive(cuDeviceGetUuid, (&uuid, tnri_device_at(*owner)->capabilities.handle));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuDeviceGetUuid", "importing a block");
+        if (memcmp(uuid.bytes, told->uuid, sizeof(told->uuid)) == 0)
+            return TNR_OK;
+    }
+    return tnri_error(TNR_ERR_INVALID_DEVICE,
+                      "the exported memory is of a device that this process does not see. Look at "
+                      "CUDA_VISIBLE_DEVICES in both.");
+}
+
+/* Whether the device, and the peers that were asked for, reach memory of the owner. */
+static tnr_status reach_check(int owner, int device, uint64_t peers)
+{
+    tnr_status status = TNR_OK;
+    uint64_t wanted = (peers | UINT64_C(1) << device) & ~(UINT64_C(1) << owner);
+    for (; wanted != 0 && status == TNR_OK; wanted &= wanted - 1)
+        status = tnri_peer_check(tnri_device_at(owner), __builtin_ctzll(wanted));
+    return status;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------ */
+
+static tnr_status taken_error(const imported *one, const char *why)
+{
+    return tnri_error(TNR_ERR_ADDRESS_SPACE,
+                      "%zu bytes at %p, where the exporter has them, %s. Import without "
+                      "same_address, or before memory is allocated here.",
+                      one->mapped_bytes, (void *)one->mapped, why);
+}
+
+/* The addresses that one->mapped says, of the device's own range. */
+static tnr_status span_take(imported *one)
+{
+    tnri_space *space = &one->device->space;
+    if (((one->mapped - space->base) | one->mapped_bytes) & (tnri_page_bytes(space) - 1))
+        return taken_error(one, "are no whole pages here: chunk_mb is larger");
+    int is_free;
+    one->span = tnri_space_take_at(space, one->mapped, one->mapped_bytes, &is_free);
+    if (one->span != NULL)
+        return TNR_OK;
+    return is_free ? tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of a span.")
+                   : taken_error(one, "are taken in this process");
+}
+
+/* Addresses at one->mapped; 0: anywhere. */
+static tnr_status addresses_take(imported *one)
+{
+    uintptr_t wanted = one->mapped;
+    const tnri_device *owner = wanted == 0 ? NULL : tnri_device_of(wanted);
+    if (owner == NULL && wanted != 0)
+        owner = tnri_device_of(wanted + one->mapped_bytes - 1);
+    if (owner == one->device && tnri_device_of(wanted + one->mapped_bytes - 1) == owner &&
+        tnri_device_of(wanted) == owner)
+        return span_take(one);
+    if (owner != NULL)
+        return taken_error(one, "are another device's in this process");
+    CUdeviceptr base;
+    CUresult result = tnri_drive(cuMemAddressReserve, (&base, one->mapped_bytes, 0, wanted, 0));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return tnri_error_driver(TNR_ERR_ADDRESS_SPACE, (int)result,
+                                 "there are no %zu bytes of addresses left for an import. Close "
+                                 "others, or lower address_space_gb.",
+                                 one->mapped_bytes);
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemAddressReserve", "importing a block");
+    if (wanted == 0 || base == wanted) {
+        one->mapped = (uintptr_t)base;
+        return TNR_OK;
+    }
+    (void)tnri_drive(cuMemAddressFree, (base, one->mapped_bytes));
+    return taken_error(one, "are taken in this process");
+}
+
+/* Gives memory and addresses back. What the driver refuses stays, to be tried again. */
+static tnr_status addresses_give_back(imported *one)
+{
+    if (one->done_bytes > 0) {
+        CUresult result = tnri_drive(cuMemUnmap, (one->mapped, one->done_bytes));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuMemUnmap", "closing an import");
+        one->done_bytes = 0;
+    }
+    if (one->span != NULL) {
+        tnri_space_return(&one->device->space, one->span);
+        one->span = NULL;
+    } else if (one->mapped != 0) {
+        CUresult result = tnri_drive(cuMemAddressFree, (one->mapped, one->mapped_bytes));
+        if (result != CUDA_SUCCESS)
+            return tnri_driver_error(result, "cuMemAddressFree", "closing an import");
+    }
+    one->mapped = 0;
+    return TNR_OK;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------ */
+
+/* Tells the exporter that this process has let go of everything. If the system refuses for want of
+ * memory, the exporter waits for the end of the process. */
+static void farewell(imported *one)
+{
+    enum { TRIES = 3 };
+    tnri_shared_word word = {TNRI_SHARED_MAGIC, TNRI_SHARED_FAREWELL};
+    tnri_message sent = one->socket.file >= 0 ? TNRI_MESSAGE_REFUSED : TNRI_MESSAGE_DONE;
+    for (int i = 0; i < TRIES && sent == TNRI_MESSAGE_REFUSED; i++)
+        sent = tnri_message_send(one->socket.file, &word, sizeof(word), -1);
+    tnri_descriptor_close(&one->socket);
+}
+
+/* Says who imports, before anything is mapped. */
+static tnr_status greet(imported *one)
+{
+    tnri_shared_word word = {TNRI_SHARED_MAGIC, TNRI_SHARED_GREETING};
+    tnri_descriptor process = TNRI_DESCRIPTOR_NONE;
+    tnri_descriptor_of_process(&process);
+    tnri_message sent = tnri_message_send(one->socket.file, &word, sizeof(word), process.file);
+    tnr_status status =
+        sent == TNRI_MESSAGE_DONE ? TNR_OK : tnri_message_error(sent, "answering an exporter");
+    tnri_descriptor_close(&process);
+    return status;
+}
+
+/* Maps the memory that a chunk's descriptor stands for at the end of what is there. */
+static tnr_status chunk_map(imported *one, const tnri_shared_chunk *told, int file)
+{
+    CUmemGenericAllocationHandle handle;
+    int is_fabric = file < 0;
+    void *shared = is_fabric ? (void *)(uintptr_t)told->fabric : (void *)(intptr_t)file;
+    CUresult result = tnri_drive(
+        cuMemImportFromShareableHandle,
+        (&handle, shared,
+         is_fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemImportFromShareableHandle",
+                                 "importing a chunk of another process");
+    result = tnri_drive(cuMemMap, (one->mapped + one->done_bytes, told->bytes, 0, handle, 0));
+    if (result == CUDA_SUCCESS)
+        one->done_bytes += told->bytes;
+    CUresult released = tnri_drive(cuMemRelease, (handle)); /* the mapping keeps the memory */
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemMap", "mapping a chunk of another process");
+    if (released != CUDA_SUCCESS)
+        return tnri_driver_error(released, "cuMemRelease", "mapping a chunk of another process");
+    return TNR_OK;
+}
+
+static tnr_status chunk_receive(imported *one, const tnri_shared_block *block, uint64_t index,
+                                int socket)
+{
+    tnri_shared_chunk told;
+    tnri_descriptor memory = TNRI_DESCRIPTOR_NONE;
+    int is_fabric = block->handle_type == TNR_HANDLE_FABRIC;
+    tnri_message got =
+        tnri_message_receive(socket, one->socket.file, 1, &told, sizeof(told), &memory);
+    if (got == TNRI_MESSAGE_DONE &&
+        (!chunk_is_sound(one->device, &told, index, one->mapped_bytes - one->done_bytes) ||
+         is_fabric != (memory.file < 0)))
+        got = TNRI_MESSAGE_FOREIGN;
+    tnr_status status = got == TNRI_MESSAGE_DONE ? chunk_map(one, &told, memory.file)
+                                                 : tnri_message_error(got, "receiving a chunk");
+    tnri_descriptor_close(&memory);
+    return status;
+}
+
+static tnr_status access_give(const imported *one)
+{
+    CUmemAccessDesc wanted[TNRI_DEVICES_MAX];
+    size_t count = 0;
+    uint64_t devices = one->peers | UINT64_C(1) << one->device->index;
+    for (; devices != 0; devices &= devices - 1) {
+        CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.id = tnri_device_at(__builtin_ctzll(devices))->capabilities.handle;
+        wanted[count++] = access;
+    }
+    CUresult result = tnri_drive(cuMemSetAccess, (one->mapped, one->mapped_bytes, wanted, count));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemSetAccess", "giving access to an import");
+    return TNR_OK;
+}
+
+/* All that comes after the first message. On an error the caller takes back what there is. */
+static tnr_status import_make(imported *one, const tnri_shared_block *told, int socket)
+{
+    int owner = 0;
+    tnr_status status = owner_find(told, &owner);
+    if (status == TNR_OK)
+        status = reach_check(owner, one->device->index, one->peers);
+    if (status == TNR_OK)
+        status = greet(one);
+    if (status == TNR_OK)
+        status = addresses_take(one);
+    if (status != TNR_OK) {
+        one->mapped = 0;
+        return status;
+    }
+    for (uint64_t i = 0; i < told->chunks_count && status == TNR_OK; i++)
+        status = chunk_receive(one, told, i, socket);
+    if (status == TNR_OK && one->done_bytes != one->mapped_bytes)
+        status = tnri_message_error(TNRI_MESSAGE_FOREIGN, "receiving an export");
+    if (status == TNR_OK)
+        status = access_give(one);
+    one->info.ptr = (void *)(one->mapped + told->offset);
+    one->info.device_owner = owner;
+    return status;
+}
+
+static void import_enter(imported *one)
+{
+    tnri_lock_take(&all.lock);
+    one->next = all.first;
+    all.first = one;
+    tnri_lock_release(&all.lock);
+}
+
+tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_import_options *options,
+                                 tnr_import_info *info)
+{
+    tnri_shared_block told;
+    imported *one = tnri_host_alloc(sizeof(*one));
+    if (one == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of an import.");
+    one->device = device;
+    one->peers = options->peers;
+    one->socket.file = -1;
+    tnri_message got = tnri_message_receive(socket, -1, 1, &told, sizeof(told), &one->socket);
+    if (got == TNRI_MESSAGE_DONE && (one->socket.file < 0 || !block_is_sound(device, &told)))
+        got = TNRI_MESSAGE_FOREIGN;
+    tnr_status status = TNR_OK;
+    if (got != TNRI_MESSAGE_DONE) {
+        status = tnri_message_error(got, "receiving an export");
+    } else {
+        one->info = (tnr_import_info){sizeof(*info), NULL, told.bytes, device->index, 0};
+        one->mapped_bytes = told.mapped_bytes;
+        one->mapped = options->same_address ? told.address - told.offset : 0;
+        status = import_make(one, &told, socket);
+    }
+    if (status == TNR_OK) {
+        *info = one->info;
+        import_enter(one);
+        return TNR_OK;
+    }
+    tnri_error_aside first;
+    tnri_error_take(&first);
+    int is_all_back = addresses_give_back(one) == TNR_OK;
+    tnri_error_restore(&first);
+    if (!is_all_back) {
+        one->info.ptr = NULL; /* to be tried again when the device is ended */
+        import_enter(one);
+        return status;
+    }
+    farewell(one);
+    tnri_host_free(one, sizeof(*one));
+    return status;
+}
+
+/* ---- looking and closing -------------------------------------------------------------------- */
+
+tnr_status tnri_imported_get(const void *ptr, tnr_import_info *info)
+{
+    int is_found = 0;
+    tnri_lock_take(&all.lock);
+    for (const imported *one = all.first; one != NULL && !is_found; one = one->next)
+        if (one->info.ptr != NULL && (uintptr_t)ptr - (uintptr_t)one->info.ptr < one->info.bytes) {
+            *info = one->info;
+            is_found = 1;
+        }
+    tnri_lock_release(&all.lock);
+    if (is_found)
+        return TNR_OK;
+    return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p lies in no import of this process.", ptr);
+}
+
+/* Takes out of the list what begins at an address, or, with null, what a device has. */
+static imported *import_take(const void *ptr, const tnri_device *device)
+{
+    tnri_lock_take(&all.lock);
+    imported **link = &all.first;
+    while (*link != NULL && (ptr != NULL ? (*link)->info.ptr != ptr : (*link)->device != device))
+        link = &(*link)->next;
+    imported *one = *link;
+    if (one != NULL)
+        *link = one->next;
+    tnri_lock_release(&all.lock);
+    return one;
+}
+
+/* Waits for the devices that reach it. In the context. */
+static tnr_status import_finish(const imported *one)
+{
+    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuCtxSynchronize", "closing an import");
+    tnr_status status = TNR_OK;
+    uint64_t peers = one->peers & ~(UINT64_C(1) << one->device->index);
+    for (; peers != 0 && status == TNR_OK; peers &= peers - 1)
+        status = tnri_peer_finish(__builtin_ctzll(peers), "closing an import");
+    return status;
+}
+
+/* Ends one that is in no list, or puts it back there. By force also in a context that has failed,
+ * where no work goes on. */
+static tnr_status import_end(imported *one, int force)
+{
+    tnri_visit visit;
+    tnr_status status = tnri_device_enter(one->device, &visit);
+    if (status == TNR_OK) {
+        status = import_finish(one);
+        if (status == TNR_OK || force)
+            status = addresses_give_back(one);
+        tnri_device_leave(&visit);
+    }
+    if (status != TNR_OK) {
+        import_enter(one);
+        return status;
+    }
+    farewell(one);
+    tnri_host_free(one, sizeof(*one));
+    return TNR_OK;
+}
+
+tnr_status tnri_imported_close(void *ptr)
+{
+    if (tnri_capturing())
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "closing an import waits for the device's work, which a capture under "
+                          "way forbids. Close it after the capture.");
+    imported *one = ptr == NULL ? NULL : import_take(ptr, NULL);
+    if (one == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "no import of this process begins at %p.", ptr);
+    return import_end(one, 0);
+}
+
+tnr_status tnri_imported_end(const tnri_device *device, int force)
+{
+    size_t count = 0;
+    tnri_lock_take(&all.lock);
+    for (const imported *one = all.first; one != NULL; one = one->next)
+        count += one->device == device && one->info.ptr != NULL;
+    tnri_lock_release(&all.lock);
+    if (count > 0 && !force)
+        return tnri_error(TNR_ERR_BUSY,
+                          "device %d still has %zu imports open. Close them, or end it with force.",
+                          device->index, count);
+    tnr_status status = TNR_OK;
+    imported *one;
+    while (force && status == TNR_OK && (one = import_take(NULL, device)) != NULL)
+        status = import_end(one, 1);
+    return status;
+}

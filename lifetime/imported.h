@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Imports: memory of other processes, mapped chunk after chunk in one range of addresses that is no
+ * arena's. The range is one of the driver's for each import; or, to be at the exporter's address
+ * where that lies in the device's own range, a span of it (space/address_space.h).
+ *
+ * What is received is checked before it is used for anything: an exporter may be of another
+ * version, or no exporter.
+ */
+#ifndef TNRI_LIFETIME_IMPORTED_H
+#define TNRI_LIFETIME_IMPORTED_H
+
+#include <tenure/export.h>
+
+#include "device/device.h"
+
+/* The calls of <tenure/export.h>. The first in the device's context; no lock held. */
+tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_import_options *options,
+                                 tnr_import_info *info);
+tnr_status tnri_imported_get(const void *ptr, tnr_import_info *info);
+tnr_status tnri_imported_close(void *ptr);
+
+/* The device is about to be put out of use: closes its imports, or, without force, returns
+ * TNR_ERR_BUSY if there are some. No other thread is inside. */
+tnr_status tnri_imported_end(const tnri_device *device, int force);
+
+#endif
