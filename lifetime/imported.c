@@ -21,6 +21,8 @@ typedef struct imported {
     size_t done_bytes;      /* of them that have memory */
     tnri_span *span;        /* null: the addresses are of the driver */
     tnri_descriptor socket; /* to the exporter */
+    int has_handle;         /* 1: `handle`, of the chunk that came last, is not released yet */
+    CUmemGenericAllocationHandle handle;
 } imported;
 
 static struct {
@@ -140,6 +142,17 @@ static tnr_status addresses_take(imported *one)
     return taken_error(one, "are taken in this process");
 }
 
+static tnr_status handle_release(imported *one)
+{
+    if (!one->has_handle)
+        return TNR_OK;
+    CUresult result = tnri_drive(cuMemRelease, (one->handle));
+    if (result != CUDA_SUCCESS)
+        return tnri_driver_error(result, "cuMemRelease", "importing a chunk of another process");
+    one->has_handle = 0;
+    return TNR_OK;
+}
+
 /* Gives memory and addresses back. What the driver refuses stays, to be tried again. */
 static tnr_status addresses_give_back(imported *one)
 {
@@ -149,6 +162,9 @@ static tnr_status addresses_give_back(imported *one)
             return tnri_driver_error(result, "cuMemUnmap", "closing an import");
         one->done_bytes = 0;
     }
+    tnr_status status = handle_release(one);
+    if (status != TNR_OK)
+        return status;
     if (one->span != NULL) {
         tnri_space_return(&one->device->space, one->span);
         one->span = NULL;
@@ -191,25 +207,21 @@ static tnr_status greet(imported *one)
 /* Maps the memory that a chunk's descriptor stands for at the end of what is there. */
 static tnr_status chunk_map(imported *one, const tnri_shared_chunk *told, int file)
 {
-    CUmemGenericAllocationHandle handle;
     int is_fabric = file < 0;
     void *shared = is_fabric ? (void *)(uintptr_t)told->fabric : (void *)(intptr_t)file;
     CUresult result = tnri_drive(
         cuMemImportFromShareableHandle,
-        (&handle, shared,
+        (&one->handle, shared,
          is_fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemImportFromShareableHandle",
                                  "importing a chunk of another process");
-    result = tnri_drive(cuMemMap, (one->mapped + one->done_bytes, told->bytes, 0, handle, 0));
-    if (result == CUDA_SUCCESS)
-        one->done_bytes += told->bytes;
-    CUresult released = tnri_drive(cuMemRelease, (handle)); /* the mapping keeps the memory */
+    one->has_handle = 1;
+    result = tnri_drive(cuMemMap, (one->mapped + one->done_bytes, told->bytes, 0, one->handle, 0));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemMap", "mapping a chunk of another process");
-    if (released != CUDA_SUCCESS)
-        return tnri_driver_error(released, "cuMemRelease", "mapping a chunk of another process");
-    return TNR_OK;
+    one->done_bytes += told->bytes;
+    return handle_release(one); /* the mapping keeps the memory */
 }
 
 static tnr_status chunk_receive(imported *one, const tnri_shared_block *block, uint64_t index,
@@ -313,7 +325,7 @@ tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_impo
     int is_all_back = addresses_give_back(one) == TNR_OK;
     tnri_error_restore(&first);
     if (!is_all_back) {
-        one->info.ptr = NULL; /* to be tried again when the device is ended */
+        one->info.ptr = NULL; /* to be tried again: tnri_imported_retry */
         import_enter(one);
         return status;
     }
@@ -339,12 +351,13 @@ tnr_status tnri_imported_get(const void *ptr, tnr_import_info *info)
     return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p lies in no import of this process.", ptr);
 }
 
-/* Takes out of the list what begins at an address, or, with null, what a device has. */
-static imported *import_take(const void *ptr, const tnri_device *device)
+/* Takes out of the list what begins at an address; with null, what failed to be made, and could not
+ * be taken back; or, if `all_of` is not null, all that a device has. */
+static imported *import_take(const void *ptr, const tnri_device *all_of)
 {
     tnri_lock_take(&all.lock);
     imported **link = &all.first;
-    while (*link != NULL && (ptr != NULL ? (*link)->info.ptr != ptr : (*link)->device != device))
+    while (*link != NULL && (all_of != NULL ? (*link)->device != all_of : (*link)->info.ptr != ptr))
         link = &(*link)->next;
     imported *one = *link;
     if (one != NULL)
@@ -387,12 +400,21 @@ static tnr_status import_end(imported *one, int force)
     return TNR_OK;
 }
 
+void tnri_imported_retry(void)
+{
+    imported *one;
+    while ((one = import_take(NULL, NULL)) != NULL)
+        if (import_end(one, 1) != TNR_OK)
+            return; /* it is in the list again */
+}
+
 tnr_status tnri_imported_close(void *ptr)
 {
     if (tnri_capturing())
         return tnri_error(TNR_ERR_CAPTURE,
                           "closing an import waits for the device's work, which a capture under "
                           "way forbids. Close it after the capture.");
+    tnri_imported_retry();
     imported *one = ptr == NULL ? NULL : import_take(ptr, NULL);
     if (one == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "no import of this process begins at %p.", ptr);

@@ -20,6 +20,9 @@ tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_impo
 tnr_status tnri_imported_get(const void *ptr, tnr_import_info *info);
 tnr_status tnri_imported_close(void *ptr);
 
+/* Tries again to take back what an import that failed has left. No lock held. */
+void tnri_imported_retry(void);
+
 /* The device is about to be put out of use: closes its imports, or, without force, returns
  * TNR_ERR_BUSY if there are some. No other thread is inside. */
 tnr_status tnri_imported_end(const tnri_device *device, int force);

@@ -32,6 +32,7 @@ static void hook_arena_gone(tnri_arena *arena)
 
 static tnr_status hook_device_ending(tnri_device *device, int force)
 {
+    tnri_imported_retry(); /* it may be of an own export */
     tnr_status status = tnri_exported_end(device, force);
     return status == TNR_OK ? tnri_imported_end(device, force) : status;
 }

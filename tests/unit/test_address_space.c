@@ -3,7 +3,8 @@
  * A device's addresses: spans are apart, large enough, reused once returned, and last for the host
  * that the design asks for: hundreds of streams and pools on each of eight devices.
  *
- * In tnri_space_take, `used_bytes += span_bytes` removed: spans_do_not_overlap failed.
+ * In tnri_space_take, `used_bytes += span_bytes` removed: spans_do_not_overlap failed. In
+ * tnri_space_take_at, `base <= base` not asked: at_an_address failed.
  */
 #include "unit.h"
 
@@ -223,12 +224,54 @@ static void pages_and_addresses(void **state)
     }
 }
 
+/* Exactly there: above what was dealt out, in the middle of what came back, and nowhere else. */
+static void at_an_address(void **state)
+{
+    (void)state;
+    space_start(256 * GIB, 21);
+    int left, is_free;
+    tnri_span *first = tnri_space_take(&space, 64 * MIB, &left);
+    assert_null(tnri_space_take_at(&space, BASE + 2 * MIB, 4 * MIB, &is_free));
+    assert_int_equal(is_free, 0);
+    assert_null(tnri_space_take_at(&space, BASE + 62 * MIB, 4 * MIB, &is_free)); /* half of it */
+    assert_int_equal(is_free, 0);
+    tnri_span *far = tnri_space_take_at(&space, BASE + GIB, 6 * MIB, &is_free);
+    assert_non_null(far);
+    assert_int_equal(far->base, BASE + GIB);
+    assert_int_equal(far->bytes, 6 * MIB);
+    assert_null(tnri_space_take_at(&space, BASE + GIB, 2 * MIB, &is_free));
+    assert_int_equal(is_free, 0);
+    tnri_space_return(&space, first);
+    tnri_span *middle = tnri_space_take_at(&space, BASE + 10 * MIB, 20 * MIB, &is_free);
+    assert_int_equal(middle->base, BASE + 10 * MIB);
+    tnri_span *low = tnri_space_take_at(&space, BASE, 10 * MIB, &is_free);
+    assert_int_equal(low->bytes, 10 * MIB);
+    tnri_span *last = tnri_space_take_at(&space, BASE + 256 * GIB - 2 * MIB, 2 * MIB, &is_free);
+    assert_non_null(last);
+    for (uint64_t nth = 1; nth <= 3; nth++) { /* of host memory */
+        (void)tnri_host_fail_at(nth, 0);
+        tnri_span *one = tnri_space_take_at(&space, BASE + 3 * GIB, 2 * MIB, &is_free);
+        (void)tnri_host_fail_at(0, 0);
+        assert_int_equal(is_free, 1);
+        if (one != NULL)
+            tnri_space_return(&space, one);
+    }
+    tnri_space_return(&space, middle);
+    tnri_space_return(&space, far);
+    tnri_space_return(&space, low);
+    tnri_space_return(&space, last);
+    assert_int_equal(space.returned->bytes, 256 * GIB); /* one range again */
+    assert_null(space.returned->next);
+    space_stop(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_do_not_overlap),     cmocka_unit_test(exhaustion_and_reuse),
-        cmocka_unit_test(what_is_back_is_whole),    cmocka_unit_test(no_host_memory),
-        cmocka_unit_test(the_plan_of_a_large_host), cmocka_unit_test(pages_and_addresses),
+        cmocka_unit_test(at_an_address),        cmocka_unit_test(spans_do_not_overlap),
+        cmocka_unit_test(exhaustion_and_reuse), cmocka_unit_test(what_is_back_is_whole),
+        cmocka_unit_test(no_host_memory),       cmocka_unit_test(the_plan_of_a_large_host),
+        cmocka_unit_test(pages_and_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
