@@ -4,7 +4,8 @@
  * on the way. Nothing stays mapped or held that nobody has, and what was let go of serves again.
  *
  * Lines of the library changed to see it fail:
- *   SEEN
+ *   addresses_give_back without handle_release's status: export and import, freed while it is open
+ *   what could not be taken back of a failed import freed, not kept: the same
  */
 #include "fault/fault.h"
 

@@ -4,7 +4,17 @@
  * what is refused, what another side may send, and every call of the system failing.
  *
  * Lines of the library changed to see it fail:
- *   SEEN
+ *   export_leave after a good tnr_export_send too (the importer has no reference): a crash
+ *   account->importers not counted: no_sleep_under_an_importer and two more
+ *   set_check_importers that refuses nothing: no_sleep_under_an_importer
+ *   exports_poll without tnri_exported_settle: uses_of_the_exporter_count_too
+ *   arena_check without is_graph: memory_of_graphs
+ *   block_is_sound, chunk_is_sound not asked: strangers
+ *   no farewell: a dozen
+ *   child_close that closes nothing: a_child_keeps_none
+ *   a chunk's descriptor not closed once sent, or once received: strangers, each_call_fails
+ *   hook_device_ending without tnri_imported_end: pools_and_devices_do_not_end and more
+ *   import_finish without cuCtxSynchronize: closing_waits_for_work
  */
 #include "calls.h"
 
@@ -223,6 +233,21 @@ static void uses_of_the_exporter_count_too(void **state)
     assert_ok(tnr_malloc(&next, 40 * MIB, 0, own));
     assert_ptr_equal(next, block);
     assert_ok(tnr_free(next));
+}
+
+static void closing_waits_for_work(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    void *block = unit_malloc(6 * MIB, NULL);
+    tnr_export exported = export_of(block);
+    tnr_import_info info = pass_on(exported);
+    work_on(info.ptr, info.bytes, unit_stream(0));
+    assert_true(simcuda_pending() > 0);
+    assert_ok(tnr_import_close(info.ptr)); /* unmapped under its work is a violation: unit_stop */
+    assert_int_equal(simcuda_pending(), 0);
+    assert_ok(tnr_export_close(exported));
+    assert_ok(tnr_free(block));
 }
 
 /* Many blocks of ever other sizes come and go, are moved and lent; what is exported stays. */
@@ -760,6 +785,7 @@ int main(void)
         CASE(a_growing_block),
         CASE(freed_memory_waits_for_all),
         CASE(uses_of_the_exporter_count_too),
+        CASE(closing_waits_for_work),
         CASE(nothing_moves_or_goes),
         CASE(no_sleep_under_an_importer),
         CASE(pools_and_devices_do_not_end),

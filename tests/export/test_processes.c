@@ -6,7 +6,10 @@
  * afterwards.
  *
  * Lines of the library changed to see it fail:
- *   SEEN
+ *   importer_is_over: tnri_descriptor_has_ended replaced by 0: importer_dies_at_each_call and
+ *     _at_rest; the hang-up taken for nothing: importer_dies_at_each_call, importer_has_not_begun
+ *   greet without tnri_descriptor_of_process: hung_up_is_not_dead
+ *   child_close that closes nothing: a_child_of_the_exporter_lives
  */
 #include "calls.h"
 
@@ -17,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +92,13 @@ static tnr_status carry_out(order wanted, uint64_t *value)
         break;
     case 'c':
         status = tnr_import_close(import);
+        break;
+    case 'x': /* the socket to the exporter, as a process loses it that is being taken apart */
+        for (int file = SHARED + 1; file < 64; file++) {
+            struct stat what;
+            if (fstat(file, &what) == 0 && S_ISSOCK(what.st_mode))
+                (void)close(file);
+        }
         break;
     case 'F':
         *value = (uint64_t)fork();
@@ -298,6 +309,24 @@ static void importer_dies_at_rest(void **state)
     }
 }
 
+/* Its work on the device may go on for longer than its descriptors are open. */
+static void hung_up_is_not_dead(void **state)
+{
+    (void)state;
+    unit_start(NULL, "MEMORY=64M", NULL);
+    void *block;
+    worker other = worker_start();
+    tnr_export exported = block_export(&block);
+    assert_ok(tnr_export_send(exported, other.shared));
+    (void)must(&other, 'i', 0);
+    (void)must(&other, 'x', 0);
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_export_close(exported));
+    assert_false(can_have_it_all());
+    (void)worker_end(&other, 1);
+    all_is_free();
+}
+
 static void importer_has_not_begun(void **state)
 {
     (void)state;
@@ -391,6 +420,7 @@ int main(int argc, char **argv)
         CASE(the_same_address_twice),
         CASE(importer_dies_at_each_call),
         CASE(importer_dies_at_rest),
+        CASE(hung_up_is_not_dead),
         CASE(importer_has_not_begun),
         CASE(exporter_dies_at_each_call),
         CASE(a_child_of_the_exporter_lives),
