@@ -17,8 +17,8 @@ tnr_status tnr_export_create(tnr_export *number, const void *ptr)
     *number = 0;
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    tnri_device *device = tnri_library_device_of(ptr);
-    if (device == NULL)
+    tnri_device *device;
+    if (tnri_library_space_of(ptr, &device) == NULL)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
     tnri_lifetime_register();
     return tnri_exported_create(device, ptr, number);

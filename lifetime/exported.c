@@ -116,6 +116,11 @@ static tnr_status arena_check(tnri_arena *arena, const void *ptr)
                           "%p is memory of a graph, which every launch writes again. Copy what is "
                           "to be exported to a block of another pool.",
                           ptr);
+    if (tnri_account_is_foreign(account))
+        return tnri_error(TNR_ERR_FOREIGN_SEGMENT,
+                          "pool \"%s\" is made of foreign segments, which only their owner can "
+                          "export.",
+                          account->name);
     if (account->handle_type != TNR_HANDLE_POSIX_FD && account->handle_type != TNR_HANDLE_FABRIC)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "pool \"%s\" was made without handles that can be exported. Allocate "

@@ -146,9 +146,9 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
                           tnr_pool *made)
 {
     tnr_handle_type type = options->handle_type;
-    if (type == TNR_HANDLE_DEFAULT)
-        type = handle_type_default(device);
     int is_foreign = options->segment_alloc != NULL;
+    if (type == TNR_HANDLE_DEFAULT)
+        type = is_foreign ? TNR_HANDLE_NONE : handle_type_default(device);
     int rdma = options->gpu_direct_rdma || (tnri_conf_get()->gpu_direct_rdma && !is_foreign);
     tnr_status status = pool_check_segments(options);
     if (status == TNR_OK && !is_foreign)

@@ -29,6 +29,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tenure/export.h>
+
 #include <cuda.h>
 #include <tenure/capture.h>
 #include <tenure/history.h>
@@ -461,6 +463,9 @@ static void what_is_refused(void **state)
     assert_ok(tnr_pool_pop(pool));
     assert_null(none);
     assert_error(tnr_commit(ptr, 6 * MIB), TNR_ERR_INVALID_ARGUMENT, "tnr_malloc");
+    tnr_export exported = 0;
+    assert_error(tnr_export_create(&exported, ptr), TNR_ERR_FOREIGN_SEGMENT, "their owner");
+    assert_int_equal(exported, 0);
     /* The others go on: they sleep, and are opened. */
     assert_ok(tnr_device_access_set(0, 1, TNR_ACCESS_READWRITE));
     assert_ok(tnr_pool_access_get(&access, NULL, 0, 1));

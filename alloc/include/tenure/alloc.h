@@ -302,8 +302,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_create(tnr_pool *pool, int device,
  * handle is invalid afterwards and later use of it is detected (TNR_ERR_INVALID_POOL). If graphs
  * need its memory, waits up to graph_end_ms for the driver to let go of those that were destroyed.
  * Errors: TNR_ERR_BUSY (live blocks, a thread that lives is routed to it, graphs need it, blocks of
- * it are exported (<tenure/export.h>), or this is a callback of an owner of segments and the pool is
- * over such), TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since 0.1.0. */
+ * it are exported (<tenure/export.h>), or this is a callback of an owner of segments and the pool
+ * is over such), TNR_ERR_INVALID_POOL, TNR_ERR_DRIVER. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_destroy(tnr_pool pool);
 
 /* As tnr_malloc, from this pool (null: the device's default pool, whatever the routing). The

@@ -61,8 +61,8 @@ typedef uint64_t tnr_export;
  * is sent. Keeps the block's memory until tnr_export_close, also if it is freed. A block may be
  * exported more than once: each export is closed by itself. Does not call the driver.
  * Errors: TNR_ERR_INVALID_ARGUMENT (exported is null; the pool's chunks have no handles that can be
- * exported, or it is a graph's), TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_HOST_MEMORY,
- * TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * exported, or it is a graph's), TNR_ERR_FOREIGN_SEGMENT, TNR_ERR_FOREIGN_POINTER,
+ * TNR_ERR_NOT_LIVE, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_export_create(tnr_export *exported, const void *ptr);
 
 /* Sends the block to the process at the other end of `socket`, a connected Unix socket of any type,
