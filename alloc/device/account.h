@@ -41,6 +41,7 @@ typedef struct tnri_account {
     tnri_access access; /* which other devices reach the memory; with its own synchronisation */
 
     /* Synchronisation: atomics. */
+    _Atomic int is_registered;    /* 1, for good: see tnr_memory_registered */
     _Atomic uint64_t limit_bytes; /* UINT64_MAX: none */
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
@@ -56,10 +57,19 @@ static inline int tnri_account_is_foreign(const tnri_account *account)
     return account->foreign.alloc != NULL;
 }
 
-/* 1: its memory goes back only when the pool is named: somebody outside knows it by its address. */
+/* 1: network cards, or others who are not told when it changes, may know its memory. */
+static inline int tnri_account_is_known(const tnri_account *account)
+{
+    return account->gpu_direct_rdma ||
+           atomic_load_explicit(&account->is_registered, memory_order_acquire);
+}
+
+/* 1: its memory stays, and goes back only when the pool is named: somebody outside knows it by its
+ * address. */
 static inline int tnri_account_is_kept(const tnri_account *account)
 {
-    return account->gpu_direct_rdma || account->is_vouched || tnri_account_is_foreign(account);
+    return tnri_account_is_known(account) || account->is_vouched ||
+           tnri_account_is_foreign(account);
 }
 
 #endif

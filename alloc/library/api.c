@@ -92,6 +92,25 @@ tnr_status tnr_block_get(tnr_block_info *info, const void *ptr)
     return TNR_OK;
 }
 
+tnr_status tnr_memory_registered(const void *ptr)
+{
+    tnri_device *device;
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    if (tnri_library_space_of(ptr, &device) == NULL)
+        return tnri_foreign_error(ptr);
+    tnri_block *near;
+    tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
+    int is_live = arena != NULL && tnri_arena_containing(arena, (uintptr_t)ptr) != NULL;
+    /* The block is live, so its memory does not move now; later everybody sees this first. */
+    if (is_live)
+        atomic_store_explicit(&arena->account->is_registered, 1, memory_order_release);
+    tnri_arena_find_end(device, arena);
+    return is_live ? TNR_OK
+                   : tnri_error(TNR_ERR_NOT_LIVE, "%p lies in no live block of device %d.", ptr,
+                                device->index);
+}
+
 tnr_status tnri_free_outside(void *ptr)
 {
     tnri_device *device;

@@ -494,7 +494,7 @@ static tnr_status set_check(const pool_set *set)
         status =
             tnri_segment_refuse(&set->pools[i]->account, "it could not come back to where it is");
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        if (set->pools[i]->account.gpu_direct_rdma && !tnri_sleep_has_callback())
+        if (tnri_account_is_known(&set->pools[i]->account) && !tnri_sleep_has_callback())
             return tnri_error(TNR_ERR_BUSY,
                               "network cards may have registered memory of pool \"%s\" of device "
                               "%d, which would be other memory after a wake. Add a callback that "

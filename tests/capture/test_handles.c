@@ -205,6 +205,11 @@ static tnr_status block_free(given it)
     return tnr_free(it.ptr);
 }
 
+static tnr_status memory_registered(given it)
+{
+    return tnr_memory_registered(it.ptr);
+}
+
 static tnr_status block_get(given it)
 {
     tnr_block_info info;
@@ -304,6 +309,7 @@ static const call graph_calls[] = {
 static const call block_calls[] = {
     {"tnr_free", block_free, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_block_get", block_get, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_memory_registered", memory_registered, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_commit", block_commit, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_record_use", record_use, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_record_stream", record_stream, TNR_ERR_FOREIGN_POINTER, 0},

@@ -95,6 +95,29 @@ static void ask_as_the_runtime(CUdeviceptr address)
     CHECK(cu.cuPointerGetAttributes(6, wanted, data, address) == CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Memory that a network library registers: it stays where it is, and what a card writes there after
+ * the block has been freed is nobody else's. Under a device of 256 MiB. */
+void scenario_registered(void)
+{
+    CUdeviceptr block, other;
+    unsigned on = 1;
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    engine_start(0);
+    MUST(cu.cuMemAlloc(&block, 64 << 20));
+    printf("set: %d\n", (int)cu.cuPointerSetAttribute(&on, attribute, block + 4096));
+    printf("nothing: %d\n", (int)cu.cuPointerSetAttribute(NULL, attribute, block));
+    printf("another: %d\n",
+           (int)cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_CONTEXT, block));
+    printf("nowhere: %d\n", (int)cu.cuPointerSetAttribute(&on, attribute, 4096));
+    fill(block, 9, 64 << 20, NULL);
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemFree(block));
+    for (int i = 1; i < 12; i++) { /* sizes that would make chunks move together */
+        MUST(cu.cuMemAlloc(&other, (size_t)(i * 9) << 20));
+        MUST(cu.cuMemFree(other));
+    }
+}
+
 void scenario_attributes(void)
 {
     CUdeviceptr block, freed;

@@ -34,6 +34,13 @@ class Ways(PreloadTest):
             for attribute in [8, 10, 13, 15, 21]:
                 self.assertIn(f"listed {attribute}: result 0, 4 bytes", result.out)
 
+    def test_registered_memory_stays(self):
+        """Broken to see it fail: registered in describe.c without its call."""
+        result = self.check_same(engine("lookup2", "registered"),
+                                 environment={"TENURE_SIM_MEMORY": "256M"})
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["registrations_seen"], 1)
+
     def test_stream_ordered_memory(self):
         for counts in self.check_scenario("async"):
             self.assertEqual(counts["streams_announced"], 2)

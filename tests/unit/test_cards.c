@@ -7,6 +7,7 @@
  *   gpu_direct_rdma not looked at in ladder_moves_max: nothing_moves
  *   nor in tnri_release_idle, tnri_reclaim, tnri_reclaim_idle: nothing_goes_back
  *   set_check_cards not called: no_sleep_in_silence
+ *   is_registered not set, or not looked at: the second round
  */
 #include "unit.h"
 
@@ -39,13 +40,25 @@ static unsigned marked(void *ptr)
     return value;
 }
 
+/* 1: the pool is an ordinary one, and memory of it was registered. */
+static int is_by_registration;
+
 static tnr_pool start(const char *conf, const char *setting)
 {
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     tnr_pool pool;
-    options.gpu_direct_rdma = 1;
+    void *block;
+    options.gpu_direct_rdma = !is_by_registration;
     unit_start(conf, "RDMA=1", setting, NULL);
     assert_ok(tnr_pool_create(&pool, 0, &options));
+    if (!is_by_registration)
+        return pool;
+    assert_ok(tnr_pool_malloc(&block, pool, 100, 0, NULL));
+    assert_ok(tnr_memory_registered((char *)block + 50));
+    assert_ok(tnr_free(block));
+    assert_error(tnr_memory_registered(block), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_memory_registered(&pool), TNR_ERR_FOREIGN_POINTER, NULL);
+    assert_ok(tnr_pool_trim(NULL, pool, 0, 0)); /* by name; the next memory stays all the same */
     return pool;
 }
 
@@ -145,5 +158,7 @@ int main(void)
         CASE(nothing_goes_back),
         CASE(no_sleep_in_silence),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("pools for network cards", tests, NULL, NULL);
+    is_by_registration = 1;
+    return failed + cmocka_run_group_tests_name("registered memory", tests, NULL, NULL);
 }

@@ -88,6 +88,39 @@ CUresult CUDAAPI replace_cuMemRetainAllocationHandle(CUmemGenericAllocationHandl
     return REAL(cuMemRetainAllocationHandle, (handle, address));
 }
 
+/* ---- registrations -------------------------------------------------------------------------- */
+
+/* Whoever asks for one of these is about to register the memory, and nobody will say when that
+ * ends. 1 if it is a live block of ours. */
+static int registered(CUdeviceptr address)
+{
+    if (service_of_address(address) == NULL || !service_enter())
+        return 0;
+    int is_live = tnr_memory_registered((const void *)(uintptr_t)address) == TNR_OK;
+    if (is_live)
+        service_count_one(COUNT_REGISTERED);
+    service_leave();
+    return is_live;
+}
+
+/* Of mapped memory the driver has no such attribute. Of cuMemAlloc's, which this stands for, it is
+ * set from the start. */
+CUresult CUDAAPI replace_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                               CUdeviceptr address)
+{
+    if (value != NULL && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && registered(address))
+        return CUDA_SUCCESS;
+    return REAL(cuPointerSetAttribute, (value, attribute, address));
+}
+
+CUresult CUDAAPI replace_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
+                                                       size_t bytes, CUmemRangeHandleType type,
+                                                       unsigned long long flags)
+{
+    (void)registered(address);
+    return REAL(cuMemGetHandleForAddressRange, (handle, address, bytes, type, flags));
+}
+
 /* ---- attributes ----------------------------------------------------------------------------- */
 
 static uint64_t buffer_id_of(const tnr_block_info *block)

@@ -121,6 +121,7 @@ CUresult service_result(tnr_status status);
     X(CAPTURES, "captures_followed")                                                               \
     X(CAPTURES_PASSED, "captures_passed_on")                                                       \
     X(LAUNCHES, "graph_launches_announced")                                                        \
+    X(REGISTERED, "registrations_seen")                                                            \
     X(EXPORTS, "ipc_handles_served")                                                               \
     X(IMPORTS, "ipc_handles_opened")
 

@@ -178,6 +178,19 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return sim_leave(place_attribute(&place, ptr, attribute, data));
 }
 
+/* The one attribute that can be set. It is set on plain memory from the start, which is all that
+ * this driver can do. */
+CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                       CUdeviceptr ptr)
+{
+    SIM_ENTER(cuPointerSetAttribute, SIM_NEEDS_CONTEXT);
+    struct place place;
+    if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !place_find(ptr, &place))
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    int is_plain = place.region->kind == SIM_DEVICE_BLOCK && place.region->pool == NULL;
+    return sim_leave(is_plain ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+}
+
 /* What the form for several attributes writes of each; 0 for those that it does not know. */
 static size_t attribute_bytes(CUpointer_attribute attribute)
 {

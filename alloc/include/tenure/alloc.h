@@ -323,6 +323,18 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size
 TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, size_t bytes,
                                                     int device, tnr_stream stream);
 
+/* The memory of the live block that contains `ptr` was registered with somebody who knows it by its
+ * address, or by the memory behind it, and is not told when either changes: a network card, a
+ * library that keeps registrations after a free, a dma-buf. From now on all memory of the block's
+ * pool stays as it is, also where blocks are freed, as if the pool had been made with
+ * gpu_direct_rdma: nothing moves, it goes back to the driver only when tnr_pool_trim or
+ * tnr_pool_destroy name the pool, and the pool sleeps only where a callback is. So the next block
+ * at these addresses has the memory that was registered. It lasts as long as the pool. Never calls
+ * the driver. `tenure run` calls it where a program asks for a dma-buf, or for synchronous memory
+ * operations (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), as those who register do.
+ * Errors: TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_memory_registered(const void *ptr);
+
 /* Routes the calling thread's tnr_malloc calls on the pool's device to this pool, until the
  * matching tnr_pool_pop, or its end. Null routes them on every device to its default pool: what is
  * allocated until tnr_pool_pop(NULL) is as if the thread were routed nowhere, whatever was pushed
