@@ -365,6 +365,28 @@ static void run_announce(path_run *run)
     free(run->events);
 }
 
+/* What a collective library's own streams do: an event is recorded again, and waited for by another
+ * stream. Neither stream has memory. */
+static void follow(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++) {
+        CUevent event = run->events[i % run->what->live];
+        tnr_moment before = tnr_moment_now();
+        tnr_event_destroyed(event);
+        driver_check(cuEventRecord(event, run->streams[1]), "cuEventRecord");
+        tenure_check(tnr_event_recorded(event, 0, run->streams[1], before));
+        before = tnr_moment_now();
+        driver_check(cuStreamWaitEvent(run->streams[2], event, 0), "cuStreamWaitEvent");
+        tenure_check(tnr_stream_waited(event, 0, run->streams[2], before));
+    }
+}
+
+static void run_follow(path_run *run)
+{
+    path_counted(run, follow);
+    free(run->events);
+}
+
 static void launches(path_run *run)
 {
     for (uint64_t i = 0; i < run->operations; i++)
@@ -555,6 +577,8 @@ static const path paths[] = {
      "tnr_event_recorded, 64 events in turn"},
     {"announce_many", 4096, events_prepare, run_announce, 1, 0, EVENTS_MAX, "",
      "the same, 262,144 events"},
+    {"follow", 4096, events_prepare, run_follow, 1, 0, 4, "",
+     "tnr_event_destroyed, _recorded, tnr_stream_waited, of streams without memory"},
     {"hold", 4096, holds_prepare, run_holds, 512, 0, 64, "",
      "tnr_record_use in a capture of one of 64 blocks outside"},
     {"hold_many", 4096, holds_prepare, run_holds, 512, 0, HELD_MAX, "", "the same, one of 16,384"},
