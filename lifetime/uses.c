@@ -70,6 +70,21 @@ tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *strea
     return TNR_OK;
 }
 
+void tnri_use_forget(tnri_uses *uses, uintptr_t key)
+{
+    tnri_assert_held(&uses->arena->lock);
+    for (tnri_use **link = &uses->first; *link != NULL; link = &(*link)->next) {
+        tnri_use *use = *link;
+        if (use->stream->key != key || use->until_free != TNRI_UNTIL_FREE_OPEN)
+            continue;
+        *link = use->next;
+        tnri_event_drop(uses->arena->device, use->event);
+        tnri_stream_drop(use->stream);
+        tnri_record_give(&use_records, use);
+        return;
+    }
+}
+
 void tnri_uses_free(tnri_uses *uses, int is_locked)
 {
     while (uses->first != NULL) {

@@ -102,6 +102,10 @@ static inline int tnri_uses_are_unfenced(const tnri_uses *uses)
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
                         tnri_event **event);
 
+/* Takes back the use until the free of the stream with that key (tnri_stream_key), if there is one.
+ * Under the arena's lock. */
+void tnri_use_forget(tnri_uses *uses, uintptr_t key);
+
 /* Makes sure that a live block has a list, be it empty. Under the arena's lock. */
 tnr_status tnri_uses_prepare(tnri_arena *arena, tnri_block *block);
 

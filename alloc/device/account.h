@@ -32,11 +32,12 @@ typedef struct tnri_account {
     char name[TNRI_POOL_NAME_BYTES];
     int is_graph; /* its memory is for captures: one arena, of no stream; nothing in it moves */
     tnr_handle_type handle_type;
-    int gpu_direct_rdma; /* 1: a network card may know its chunks by their addresses, also when
+    int gpu_direct_rdma;    /* 1: a network card may know its chunks by their addresses, also when
                           * their blocks are freed: none moves, and none goes back unless the pool
                           * is named */
-    int is_vouched;      /* 1: graphs that the caller orders know its addresses. The same, and no
-                          * stream's memory goes to another one */
+    _Atomic int is_vouched; /* 1: graphs that the caller orders know its addresses. The same, and no
+                             * stream's memory goes to another one. Stays 1; a graph pool's
+                             * becomes so under the graph lock */
 
     tnri_access access; /* which other devices reach the memory; with its own synchronisation */
 

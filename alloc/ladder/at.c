@@ -2,7 +2,8 @@
 /*
  * A block at an address that the caller chooses: see at.h. The arena is the one of the stream whose
  * world for blocks of that size has the address in a span. Its bins are emptied first, so that what
- * is free side by side is one run; the block is cut out of it. Nothing is mapped or moved.
+ * is free side by side is one run; the block is cut out of it. Nothing is mapped or moved. The one
+ * arena of a graph pool is of no stream.
  */
 #include "ladder/at.h"
 
@@ -33,11 +34,15 @@ static tnr_status arena_take_at(tnri_arena *arena, uintptr_t address, const tnri
     return TNR_OK;
 }
 
-/* Tries all arenas of the stream. */
+/* Tries all arenas of the stream; of none, in a graph pool. In that one no capture may be in the
+ * middle of looking for memory. */
 static tnr_status pool_take_at(tnr_pool pool, uintptr_t address, const tnri_request *request,
                                const tnri_stream *stream)
 {
+    const tnri_captures *captures = pool->account.is_graph ? tnri_captures_get() : NULL;
     tnr_status status = TNR_ERR_FOREIGN_POINTER;
+    if (captures != NULL)
+        captures->still_begin();
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         uint32_t began = tnri_note_begin();
         tnri_arena_enter(arena);
@@ -47,6 +52,8 @@ static tnr_status pool_take_at(tnr_pool pool, uintptr_t address, const tnri_requ
         tnri_lock_release(&arena->lock);
         tnri_note_end(began);
     }
+    if (captures != NULL)
+        captures->still_end();
     return status;
 }
 
@@ -54,8 +61,9 @@ tnr_status tnri_malloc_at(tnr_pool pool, uintptr_t address, const tnri_request *
                           tnr_stream handle)
 {
     tnri_visit visit;
-    tnri_stream *stream;
-    tnr_status status = tnri_stream_find(pool->device, handle, &stream);
+    tnri_stream *stream = NULL;
+    tnr_status status =
+        pool->account.is_graph ? TNR_OK : tnri_stream_find(pool->device, handle, &stream);
     if (status != TNR_OK)
         return status;
     status = pool_take_at(pool, address, request, stream);

@@ -252,10 +252,10 @@ tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool handle, size_t bytes, int devi
         status = tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
         return status;
-    if (pool->account.is_graph)
+    if (pool->account.is_graph && !pool->account.is_vouched)
         status = tnri_error(TNR_ERR_INVALID_POOL,
-                            "tnr_pool_malloc_at: the memory of pool \"%s\" is of no stream. Use a "
-                            "pool of tnr_vouched_pool_create.",
+                            "tnr_pool_malloc_at: the memory of pool \"%s\" is its graphs', as "
+                            "nobody has vouched for their order. Call tnr_graph_pool_vouch first.",
                             pool->account.name);
     else if (!tnri_pool_work_begin(pool))
         status = tnri_asleep_error(pool);

@@ -58,7 +58,7 @@ typedef struct tnri_pool_copy {
     int device;
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];
-    int is_graph, is_foreign;
+    int is_graph, is_foreign, is_vouched;
     int sleep_state; /* tnri_sleep_state */
     int is_still;    /* 1: nobody took or gave back memory for it around the moment */
     uint64_t reserved_bytes, asleep_bytes, limit_bytes, chunks;

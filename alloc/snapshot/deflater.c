@@ -63,7 +63,7 @@ static int function_load(void *library, const char *name, void *function)
 
 tnr_status tnri_deflater_make(tnri_deflater **made)
 {
-    int (*init)(z_stream_s *stream, int level, int method, int window, int memory, int strategy,
+    int (*init)(z_stream_s * stream, int level, int method, int window, int memory, int strategy,
                 const char *version, int stream_bytes) = NULL;
     tnri_deflater *deflater = tnri_host_alloc(sizeof(*deflater));
     if (deflater == NULL)

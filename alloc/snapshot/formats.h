@@ -26,10 +26,10 @@ enum {
 };
 
 typedef struct tnri_trace {
-    size_t count;      /* of the picture's records, in its order */
-    uint8_t *entries;  /* for each what it is in a trace that is read backwards from the picture */
-    uint64_t *before;  /* for each growth what the block was asked for before; else nothing */
-    size_t left_out;   /* records that the picture contradicts, or from before the first gap */
+    size_t count;     /* of the picture's records, in its order */
+    uint8_t *entries; /* for each what it is in a trace that is read backwards from the picture */
+    uint64_t *before; /* for each growth what the block was asked for before; else nothing */
+    size_t left_out;  /* records that the picture contradicts, or from before the first gap */
 } tnri_trace;
 
 /* What can stand in a trace that PyTorch's viewer reads. 0: no host memory, and nothing is left of

@@ -28,6 +28,8 @@ const char *tnri_pool_kind_text(const tnri_shown_pool *pool)
 {
     if (pool->is_ended)
         return "ended";
+    if (pool->is_vouched)
+        return "vouched";
     if (pool->is_graph)
         return "graph";
     return pool->is_foreign ? "foreign" : pool->number == 0 ? "default" : "user";
@@ -85,6 +87,7 @@ static void pools_show(tnri_picture *picture)
         shown->handle = copy->handle;
         shown->is_graph = copy->is_graph;
         shown->is_foreign = copy->is_foreign;
+        shown->is_vouched = copy->is_vouched;
         shown->is_settled = copy->is_still;
         shown->sleep_state = copy->sleep_state;
         shown->reserved_bytes = copy->reserved_bytes;

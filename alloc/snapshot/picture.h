@@ -63,7 +63,7 @@ typedef struct tnri_shown_pool {
     tnr_pool handle; /* null: the default pool */
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];
-    int is_graph, is_foreign, is_ended, is_settled, sleep_state;
+    int is_graph, is_foreign, is_vouched, is_ended, is_settled, sleep_state;
     uint64_t reserved_bytes, asleep_bytes, limit_bytes, chunks;
     uint64_t bytes[TNRI_SHOWN_COUNT]; /* LIVE: as asked for */
     uint64_t slack_bytes;

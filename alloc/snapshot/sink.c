@@ -46,8 +46,8 @@ static int beside_open(tnri_sink *sink)
 {
     static _Atomic unsigned last;
     for (int attempt = 0; attempt < 16; attempt++) {
-        int length = snprintf(sink->beside, PATH_MAX, "%s.%ld-%u.part", sink->place, (long)getpid(),
-                              ++last);
+        int length =
+            snprintf(sink->beside, PATH_MAX, "%s.%ld-%u.part", sink->place, (long)getpid(), ++last);
         if (length < 0 || length >= PATH_MAX)
             return ENAMETOOLONG;
         sink->file = open(sink->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

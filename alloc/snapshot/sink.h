@@ -23,10 +23,10 @@ struct tnri_deflater;
 
 typedef struct tnri_sink {
     int file;
-    int error; /* errno of the first failure; 0: none */
-    const char *path; /* the caller's, for error texts */
-    char *place;      /* the file to replace; null: written to directly */
-    char *beside;     /* what is written to meanwhile */
+    int error;                      /* errno of the first failure; 0: none */
+    const char *path;               /* the caller's, for error texts */
+    char *place;                    /* the file to replace; null: written to directly */
+    char *beside;                   /* what is written to meanwhile */
     struct tnri_deflater *deflater; /* null: not compressed */
     unsigned char *buffer;
     size_t used;

@@ -177,6 +177,8 @@ tnr_status tnri_capture_keep(tnri_capture *capture, tnri_arena *arena, tnri_bloc
 {
     tnri_uses *uses;
     tnri_assert(!tnri_captured_is_of(block, capture));
+    if (block->uses != NULL && tnri_set_has(&capture->kept, block->uses))
+        return TNR_OK;
     if (!tnri_set_reserve(&capture->kept))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to keep a block for a capture.");
     tnr_status status = tnri_hold_add(arena, block, &uses);

@@ -250,7 +250,8 @@ tnr_status tnri_place_use(tnri_capture *capture, tnri_arena *arena, const void *
     else if (captured != NULL && captured->capture != NULL && !is_own)
         captured->is_kept = 1; /* two captures at once: no order between them */
     else if (!is_own)
-        status = tnri_graph_hold(capture->graph, arena, block);
+        status = arena->account->is_vouched ? tnri_capture_keep(capture, arena, block)
+                                            : tnri_graph_hold(capture->graph, arena, block);
     tnri_lock_release(&arena->lock);
     /* A use of its own stream ends here as any other: the program may be about to take that
      * stream's dependencies away. */

@@ -4,6 +4,7 @@
 
 #include "arena/note.h"
 #include "base/error.h"
+#include "graph/graph_lock.h"
 #include "graph/piece.h"
 #include "graph/threat.h"
 #include "library/library.h"
@@ -33,7 +34,7 @@ static void survivor_guard(const tnri_captured *captured, const tnri_graph *own)
 }
 
 /* A block that outlives its capture is an ordinary one from here on: its free is ordered on its own
- * stream, or, if that cannot be named, on all. */
+ * stream, or, if that cannot be named, on all. Not where the caller vouches for the order. */
 static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
 {
     tnri_block *block = captured->uses.block;
@@ -44,10 +45,39 @@ static void survivor_settle(tnri_capture *capture, tnri_captured *captured)
     captured->capture = NULL;
     captured->next = NULL;
     captured->prev = NULL;
+    int is_vouched = arena->account->is_vouched;
     captured->uses.is_orphaned =
-        home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK;
+        !is_vouched && (home == NULL || tnri_use_add(arena, block, home, 0, &none) != TNR_OK);
     tnri_lock_release(&arena->lock);
-    survivor_guard(captured, capture->graph);
+    if (!is_vouched)
+        survivor_guard(captured, capture->graph);
+}
+
+/* Such blocks of a place that the caller vouches for from now on. */
+static void survivors_vouch(tnri_world *world)
+{
+    for (size_t i = 0; i < world->spans_count; i++)
+        for (tnri_block *block = world->span_first[i]; block != NULL; block = block->above) {
+            tnri_captured *captured =
+                block->state != TNRI_LIVE || block->uses == NULL ? NULL : block->uses->captured;
+            if (captured == NULL || captured->capture != NULL)
+                continue;
+            tnri_use_forget(&captured->uses, captured->home_key);
+            captured->uses.is_orphaned = 0;
+            tnri_threats_remove(captured);
+        }
+}
+
+void tnri_place_vouch(tnri_place *place)
+{
+    tnri_assert(tnri_graph_lock_depth() > 0);
+    tnri_arena_enter(place->arena);
+    place->pool->account.is_vouched = 1;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        survivors_vouch(&place->arena->worlds[i]);
+    tnri_lock_release(&place->arena->lock);
+    for (tnri_graph *graph = NULL; (graph = tnri_graph_walk(graph)) != NULL;)
+        tnri_graph_let_go_of(graph, place->arena);
 }
 
 /* No capture into the place is under way any more. In the context. */

@@ -16,6 +16,10 @@ typedef enum tnri_ending {
  * graph's record ends too. No lock held; not in the context. */
 void tnri_capture_finish(tnri_capture *capture, tnri_ending ending);
 
+/* The caller orders all that uses the place's memory from now on: graphs keep nothing of it, and
+ * blocks that have outlived their capture wait for nothing when they are freed. In the context. */
+void tnri_place_vouch(tnri_place *place);
+
 /* Ends captures that were attached to and are over without a word. */
 void tnri_captures_check(void);
 

@@ -273,6 +273,31 @@ void tnri_graph_take_holds(tnri_graph *graph, tnri_set *holds)
         graph->is_doubtful = 1;
 }
 
+/* Takes the members out of a set that are blocks of an arena, and gives them up. */
+static void set_let_go_of(tnri_graph *graph, tnri_set *holds, const tnri_arena *arena)
+{
+    size_t count = holds->count;
+    tnri_set_empty(holds);
+    for (size_t i = 0; i < count; i++) {
+        tnri_uses *uses = holds->members[i];
+        if (uses->arena != arena) {
+            tnri_set_add(holds, uses);
+            continue;
+        }
+        graph->holds_bytes -= uses->block->bytes;
+        tnri_hold_end(uses); /* what fails is tried again later */
+    }
+}
+
+void tnri_graph_let_go_of(tnri_graph *graph, const tnri_arena *arena)
+{
+    set_let_go_of(graph, &graph->holds, arena);
+    set_let_go_of(graph, &graph->late, arena);
+    tnri_set_empty(&graph->outside);
+    (void)graph_note_pools(graph, &graph->holds);
+    (void)graph_note_pools(graph, &graph->late); /* those that are left fit */
+}
+
 /* The nodes have been read after all: lets go what was taken over. */
 static void late_drop(tnri_graph *graph)
 {

@@ -78,6 +78,8 @@ tnr_status tnri_graph_hold(tnri_graph *graph, tnri_arena *arena, tnri_block *blo
 void tnri_graph_take_holds(tnri_graph *graph, tnri_set *holds);
 /* Gives up the holds of a set, which is empty then. */
 void tnri_holds_let_go(tnri_device *device, tnri_set *holds);
+/* Gives up those that the graph has on blocks of an arena. In the context. */
+void tnri_graph_let_go_of(tnri_graph *graph, const tnri_arena *arena);
 /* 1 if the graph keeps a block of the arena. */
 int tnri_graph_keeps_of(const tnri_graph *graph, const tnri_arena *arena);
 

@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "graph/capture.h"
+#include "graph/ending.h"
 #include "graph/graph.h"
 #include "graph/hooks.h"
 #include "graph/graph_lock.h"
 #include "library/library.h"
+#include "pool/handle.h"
 
 /* What both kinds of pool for captures begin with. Replaces null options by the defaults. */
 static tnr_status pool_check(tnr_pool *handle, int device_index, const tnr_pool_options **options,
@@ -64,6 +66,34 @@ tnr_status tnr_vouched_pool_create(tnr_pool *handle, int device_index,
     status = tnri_pool_make(device, options, TNRI_POOL_VOUCHED, &pool);
     if (status == TNR_OK)
         *handle = pool->handle;
+    return status;
+}
+
+tnr_status tnr_graph_pool_vouch(tnr_pool handle)
+{
+    tnr_pool pool;
+    tnri_visit visit;
+    tnr_status status = tnri_pool_resolve(handle, &pool);
+    if (status != TNR_OK)
+        return status;
+    int is_graph = pool->account.is_graph;
+    if (!is_graph)
+        status = tnri_error(TNR_ERR_INVALID_POOL,
+                            "pool \"%s\" is no graph pool. Make one with tnr_graph_pool_create.",
+                            pool->account.name);
+    else if (tnri_graph_lock() > 0)
+        status = tnri_graph_lock_error("tnr_graph_pool_vouch");
+    else {
+        tnri_captures_check(); /* what has ended leaves blocks that live on */
+        status = tnri_device_enter(pool->device, &visit);
+    }
+    if (status == TNR_OK) {
+        tnri_place_vouch(pool->captures);
+        tnri_device_leave(&visit);
+    }
+    if (is_graph)
+        tnri_graph_unlock();
+    tnri_pool_drop(pool);
     return status;
 }
 

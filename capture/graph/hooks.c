@@ -137,7 +137,10 @@ static int is_vouched_for(tnri_arena *arena, const tnri_block *block)
     if (!arena->account->is_vouched)
         return 0;
     tnri_arena_enter(arena);
-    int is_used = block->state == TNRI_LIVE && block->uses != NULL;
+    const tnri_uses *uses = block->state == TNRI_LIVE ? block->uses : NULL;
+    const tnri_captured *captured = uses == NULL ? NULL : uses->captured;
+    int is_used = uses != NULL && (uses->first != NULL || uses->holds > 0 ||
+                                   (captured != NULL && captured->capture != NULL));
     tnri_lock_release(&arena->lock);
     return !is_used;
 }

@@ -59,6 +59,12 @@ static tnr_status place_fresh(tnri_device *device, const char *name, tnri_place 
     return tnri_place_make(device, &fresh, 1, place);
 }
 
+/* 1: of tnr_vouched_pool_create. Captures into a graph pool that is vouched for are as others. */
+static int is_ordinary(const struct tnr_pool_st *pool)
+{
+    return pool->account.is_vouched && !pool->account.is_graph;
+}
+
 /* The place to capture into: that of the pool asked for, which is *held, or a new one. If the pool
  * is a vouched one the place stays empty. */
 static tnr_status place_for(tnri_device *device, const tnr_capture_options *options,
@@ -70,7 +76,7 @@ static tnr_status place_for(tnri_device *device, const tnr_capture_options *opti
     tnr_status status = tnri_pool_resolve(options->pool, held);
     if (status != TNR_OK)
         return status;
-    if ((*held)->account.is_vouched && (*held)->device == device)
+    if (is_ordinary(*held) && (*held)->device == device)
         status = place_fresh(device, options->name, place);
     else
         status = place_of(device, *held, place);
@@ -91,7 +97,7 @@ static tnr_status scope_make(tnri_device *device, tnr_stream stream,
         return status;
     status = tnri_capture_make(device, stream, place, options, capture);
     if (status == TNR_OK)
-        (*capture)->is_vouched = held != NULL && held->account.is_vouched;
+        (*capture)->is_vouched = held != NULL && is_ordinary(held);
     if (held != NULL)
         tnri_pool_drop(held); /* from here on the capture keeps it */
     if (status == TNR_OK)

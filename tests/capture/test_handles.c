@@ -71,6 +71,11 @@ static void walk_nothing(const tnr_stretch *stretch, void *user)
     (void)user;
 }
 
+static tnr_status pool_vouch(given it)
+{
+    return tnr_graph_pool_vouch(it.pool);
+}
+
 static tnr_status memory_walk(given it)
 {
     return tnr_memory_walk(it.pool, device_of_calls, walk_nothing, NULL);
@@ -280,6 +285,7 @@ static const call pool_calls[] = {
     {"tnr_pool_destroy", pool_destroy, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_malloc", pool_malloc, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_malloc_at", pool_malloc_at, TNR_ERR_INVALID_POOL, 0},
+    {"tnr_graph_pool_vouch", pool_vouch, TNR_ERR_INVALID_POOL, 0},
     {"tnr_memory_walk", memory_walk, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_push", pool_push, TNR_ERR_INVALID_POOL, 0},
     {"tnr_pool_pop", pool_pop, TNR_ERR_INVALID_ARGUMENT, 0},

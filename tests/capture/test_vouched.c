@@ -5,7 +5,9 @@
  *
  * Seen to fail with: is_vouched_for left out of hook_free (freed memory is not reused);
  * the condition in hold_address left out (what a graph refers to is kept); tnri_account_is_kept
- * that says 0 (chunks go, move, and change streams); tnri_world_flush left out of arena_take_at.
+ * that says 0 (chunks go, move, and change streams); tnri_world_flush left out of arena_take_at;
+ * tnri_graph_let_go_of, tnri_use_forget or tnri_threats_remove left out of tnri_place_vouch; any
+ * list of uses taken for a use in is_vouched_for; tnri_graph_hold always in tnri_place_use.
  */
 #include "steps.h"
 
@@ -204,6 +206,114 @@ static void after_a_use(void **state)
     check_all_given_back();
 }
 
+static size_t live_blocks(tnr_pool pool)
+{
+    return pool_stats(pool).allocation[TNR_WORLD_ALL].current;
+}
+
+/* A graph pool that captures have used, and that somebody vouches for only then: what graphs keep
+ * of it is let go, and its blocks are freed and put back. */
+static void vouched_later(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    tnr_pool pool = graph_pool("later");
+    capture_begin(ORIGIN, pool);
+    void *inside = unit_malloc(4 * MIB, ORIGIN), *output = unit_malloc(2 * MIB, ORIGIN);
+    void *small = unit_malloc(4 * KIB, ORIGIN);
+    life_fill(inside, 4 * MIB, 1, ORIGIN);
+    life_fill(output, 2 * MIB, 2, ORIGIN);
+    assert_ok(tnr_free(inside));
+    recorded one = capture_end(ORIGIN);
+    capture_begin(OTHER, pool); /* reads what the first has left */
+    void *next = unit_malloc(4 * MIB, OTHER);
+    assert_ptr_equal(next, inside);
+    life_fill(next, 4 * MIB, 3, OTHER);
+    life_fill(output, 2 * MIB, 4, OTHER);
+    recorded two = capture_end(OTHER);
+    assert_int_equal(graph_info(two.number).kept_blocks, 1);
+    assert_error(tnr_graph_launching(one.number, ORIGIN), TNR_ERR_OVERWRITE, NULL);
+    assert_error(tnr_pool_malloc_at(next, pool, 4 * MIB, 0, ORIGIN), TNR_ERR_INVALID_POOL,
+                 "tnr_graph_pool_vouch");
+
+    assert_ok(tnr_graph_pool_vouch(pool));
+    assert_ok(tnr_graph_pool_vouch(pool));
+    assert_int_equal(graph_info(two.number).kept_blocks, 0);
+    assert_int_equal(graph_info(two.number).kept_bytes, 0);
+    assert_ok(tnr_graph_launching(one.number, ORIGIN));
+    uint64_t mapped = pool_stats(pool).reserved_bytes.current;
+    for (int round = 0; round < 3; round++) {
+        assert_ok(tnr_free(next));
+        assert_ok(tnr_free(output));
+        assert_ok(tnr_free(small));
+        assert_int_equal(pool_stats(pool).bytes_retired, 0);
+        assert_int_equal(live_blocks(pool), 0);
+        assert_ok(tnr_pool_malloc_at(small, pool, 4 * KIB, 0, NULL));
+        assert_ok(tnr_pool_malloc_at(output, pool, 2 * MIB, 0, OTHER));
+        assert_error(tnr_pool_malloc_at(output, pool, 2 * MIB, 0, NULL), TNR_ERR_BUSY, "not all");
+        assert_ok(tnr_pool_malloc_at(next, pool, 4 * MIB, 0, ORIGIN));
+        assert_int_equal(live_blocks(pool), 3);
+    }
+    recorded_launch(&two, OTHER);
+    simcuda_run(UINT64_MAX);
+    check_bytes(output, 2 * MIB, 4);
+    check_bytes(next, 4 * MIB, 3);
+    assert_int_equal(pool_stats(pool).reserved_bytes.current, mapped);
+    assert_ok(tnr_free(next));
+    assert_ok(tnr_free(output));
+    assert_ok(tnr_free(small));
+    recorded_destroy(&one);
+    recorded_destroy(&two);
+    steps_settle();
+    assert_ok(tnr_pool_destroy(pool));
+    check_all_given_back();
+}
+
+/* Captures after that: what outlives one is free at once, also while the next is under way; what
+ * another stream of the capture uses waits for the capture's end, and no longer. */
+static void captured_after_vouching(void **state)
+{
+    (void)state;
+    steps_start(NULL, NULL);
+    tnr_pool pool = graph_pool("captured on");
+    assert_ok(tnr_graph_pool_vouch(pool));
+    capture_begin(ORIGIN, pool);
+    void *first = unit_malloc(4 * MIB, ORIGIN), *used = unit_malloc(4 * MIB, ORIGIN);
+    void *other = unit_malloc(4 * MIB, ORIGIN);
+    life_fill(first, 4 * MIB, 1, ORIGIN);
+    recorded one = capture_end(ORIGIN);
+    capture_begin(ORIGIN, pool);
+    assert_ok(tnr_free(first));
+    assert_int_equal(pool_stats(pool).bytes_retired, 0);
+    assert_ptr_equal(unit_malloc(4 * MIB, ORIGIN), first);
+    life_fill(first, 4 * MIB, 2, ORIGIN);
+    order_after(BRANCH, ORIGIN);
+    life_fill(used, 4 * MIB, 3, BRANCH);
+    assert_ok(tnr_record_stream(used, BRANCH));
+    order_after(ORIGIN, BRANCH);
+    assert_ok(tnr_free(used));
+    assert_int_equal(pool_stats(pool).bytes_retired, 4 * MIB);
+    recorded two = capture_end(ORIGIN);
+    assert_int_equal(pool_stats(pool).bytes_retired, 0);
+    assert_int_equal(graph_info(two.number).kept_blocks, 0);
+    assert_ok(tnr_pool_malloc_at(used, pool, 4 * MIB, 0, NULL));
+    assert_ok(tnr_record_stream(used, OTHER));
+    assert_ok(tnr_validate(-1));
+    recorded_launch(&one, ORIGIN);
+    recorded_launch(&two, ORIGIN);
+    simcuda_run(UINT64_MAX);
+    check_bytes(first, 4 * MIB, 2);
+    assert_ok(tnr_free(first));
+    assert_ok(tnr_free(used));
+    assert_ok(tnr_free(other));
+    recorded_destroy(&one);
+    recorded_destroy(&two);
+    simcuda_run(UINT64_MAX);
+    steps_settle();
+    assert_ok(tnr_pool_destroy(pool));
+    check_all_given_back();
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -221,7 +331,9 @@ static void refusals(void **state)
     assert_error(tnr_pool_malloc_at(block, NULL, 4 * MIB, 0, ORIGIN), TNR_ERR_FOREIGN_POINTER,
                  "never memory");
     assert_error(tnr_pool_malloc_at(block, graphs, 4 * MIB, 0, ORIGIN), TNR_ERR_INVALID_POOL,
-                 "no stream");
+                 "vouched");
+    assert_error(tnr_graph_pool_vouch(pool), TNR_ERR_INVALID_POOL, "no graph pool");
+    assert_error(tnr_graph_pool_vouch(NULL), TNR_ERR_INVALID_POOL, NULL);
     assert_ok(tnr_pool_malloc_at(block, pool, 0, 0, ORIGIN));
     assert_int_equal(pool_stats(pool).allocation[TNR_WORLD_ALL].current, 0);
     assert_ok(tnr_pool_destroy(pool));
@@ -238,6 +350,8 @@ int main(void)
         cmocka_unit_test_teardown(memory_stays, steps_stop),
         cmocka_unit_test_teardown(back_in_place, steps_stop),
         cmocka_unit_test_teardown(after_a_use, steps_stop),
+        cmocka_unit_test_teardown(vouched_later, steps_stop),
+        cmocka_unit_test_teardown(captured_after_vouching, steps_stop),
         cmocka_unit_test_teardown(refusals, steps_stop),
     };
     return steps_run(tests);

@@ -6,7 +6,8 @@
  *
  * Seen to fail with: the filter not asked in accepts(); id_of() always {0, 0}; no context kept in
  * saw_allocation(); SetAllocator left out; is_vouched never set; what is freed in
- * setCheckpointPoolState not placed again.
+ * setCheckpointPoolState not placed again; tnr_graph_pool_vouch left out of pools_vouch(); is_saved
+ * left out of trimmed_pools().
  *
  * Exit codes: 0 all as it must be; 1 not, and the reason is printed.
  */
@@ -268,8 +269,117 @@ void graphs(CUstream stream)
     c10::DataPtr outside = take(4 * mib);
     must(outside.get() != address && pool_of(outside.get()) == nullptr,
          "nobody else gets its memory");
-    must(refuses([&] { (void)cca::getCheckpointState(0, id); }, "cudagraph trees"),
-         "a guarded pool cannot be saved");
+}
+
+/* Where the blocks of a pool are, their sizes and states. */
+std::vector<size_t> layout_of(pool_id id)
+{
+    std::vector<size_t> found;
+    for (const cca::SegmentInfo &segment : cca::snapshot(id).segments) {
+        found.insert(found.end(), {segment.address, segment.total_size, segment.allocated_size,
+                                   segment.active_size});
+        for (const cca::BlockInfo &block : segment.blocks)
+            found.insert(found.end(), {block.size, block.allocated, block.active});
+    }
+    return found;
+}
+
+size_t live_of(pool_id id)
+{
+    size_t count = 0;
+    for (const cca::SegmentInfo &segment : cca::snapshot(id).segments)
+        for (const cca::BlockInfo &block : segment.blocks)
+            count += block.allocated;
+    return count;
+}
+
+/* Whoever captures first and asks for the pool's state then: it is put back wherever PyTorch says.
+ * Until somebody asks, what the graph refers to is kept for it. */
+void checkpoints(CUstream stream, CUstream other)
+{
+    pool_id id = {0, 13};
+    capture graph(id, stream);
+    c10::DataPtr small, large, last;
+    {
+        on_stream guard(stream);
+        c10::DataPtr inside = take(4 * mib);
+        small = take(512);
+        fill(inside, 4 * mib, 1, stream);
+        large = take(2 * mib);
+        last = take(20 * mib);
+        fill(large, 2 * mib, 2, stream);
+    }
+    graph.end();
+    std::vector<size_t> before = layout_of(id);
+    auto saved = cca::getCheckpointState(0, id);
+    must(layout_of(id) == before, "to be asked changes nothing");
+    cca::CheckpointDelta delta = cca::setCheckpointPoolState(0, saved);
+    must(delta.ptrs_freed.size() == 3 && delta.dataptrs_allocd.size() == 3, "all three are back");
+    for (c10::DataPtr &data : delta.dataptrs_allocd) {
+        must(data.get_deleter() == cca::get()->raw_deleter(), "with the standard deleter");
+        data.release_context(); /* their owners live */
+    }
+    must(layout_of(id) == before, "where they were");
+
+    {
+        capture next(id, other);
+        c10::DataPtr more;
+        {
+            on_stream guard(other);
+            more = take(512);
+            fill(more, 512, 3, other);
+        }
+        next.end();
+        must(live_of(id) == 4, "another graph has a block there too");
+        delta = cca::setCheckpointPoolState(0, saved);
+        must(delta.ptrs_freed.size() == 4 && delta.dataptrs_allocd.size() == 3, "which goes");
+        more.release_context();
+        for (c10::DataPtr &data : delta.dataptrs_allocd)
+            data.release_context();
+        must(layout_of(id) == before, "as if it had never been");
+    }
+
+    void *addresses[] = {small.get(), large.get(), last.get()};
+    small.clear();
+    large.clear();
+    last.clear();
+    must(live_of(id) == 0, "frees are frees at once");
+    cca::emptyCache();
+    delta = cca::setCheckpointPoolState(0, saved);
+    for (c10::DataPtr &data : delta.dataptrs_allocd)
+        data.release_context();
+    must(delta.ptrs_freed.empty() && live_of(id) == 3, "what has died is back as well");
+    must(layout_of(id) == before, "at the same addresses");
+    must_good(cuGraphLaunch(graph.executable, stream), "cuGraphLaunch");
+    for (size_t i = 0; i < 3; i++) {
+        cca::raw_delete(addresses[i]);
+        must(live_of(id) == 2 - i, "and can be freed by its address");
+    }
+    /* Memory that a thread takes from the pool outside of captures is put back too. */
+    cca::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    c10::DataPtr outside = take(3 * mib);
+    must(live_of(id) == 1, "beside the graphs'");
+    saved = cca::getCheckpointState(0, id);
+    void *address = outside.get();
+    outside.clear();
+    cca::endAllocateToPool(0, id);
+    cca::emptyCache();
+    delta = cca::setCheckpointPoolState(0, saved);
+    must(delta.dataptrs_allocd.size() == 1 && delta.dataptrs_allocd[0].get() == address, "is back");
+    cca::releasePool(0, id);
+}
+
+/* The memory of a MemPool moves. */
+void checkpoints_refused()
+{
+    pool_id id = {0, 15};
+    cca::createOrIncrefPool(0, id);
+    cca::beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    take(mib);
+    cca::endAllocateToPool(0, id);
+    cca::releasePool(0, id);
+    must(refuses([&] { (void)cca::getCheckpointState(0, id); }, "MemPool"), "it cannot be saved");
+    cca::releasePool(0, id);
 }
 
 /* What cudagraph trees do: an empty capture, a warm-up, a graph with an output, a checkpoint, the
@@ -455,12 +565,15 @@ int main(int count, char **arguments)
     uses();
     graphs(stream_new());
     trees(stream_new());
+    checkpoints(stream_new(), stream_new());
+    checkpoints_refused();
     pools();
     history();
     threads();
     must_good(cuCtxSynchronize(), "cuCtxSynchronize");
     cca::emptyCache();
     must(cca::snapshot({0, 11}).segments.empty(), "no memory of cudagraph trees is left");
+    must(cca::snapshot({0, 13}).segments.empty(), "nor of graphs that were saved");
     must(tnr_validate(-1) == TNR_OK, tnr_last_error());
     std::printf("the class does what it must\n");
     return 0;

@@ -313,13 +313,14 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size
 
 /* As tnr_pool_malloc, exactly at `ptr`, which the pool's memory of `stream` must have free, for the
  * whole size: for who puts blocks back where they once were, largest and smallest alike, in a pool
- * whose memory stays in place (gpu_direct_rdma, or tnr_vouched_pool_create). What was freed there
+ * whose memory stays in place (gpu_direct_rdma, tnr_vouched_pool_create, or tnr_graph_pool_vouch,
+ * after which the pool's memory is of no stream and `stream` means nothing). What was freed there
  * and waits for uses of other streams is waited for, on the host. Zero bytes do nothing.
  * Errors: TNR_ERR_BUSY (something is live or kept there, or nothing is mapped),
  * TNR_ERR_FOREIGN_POINTER (never memory of that stream in that pool), TNR_ERR_INVALID_ALIGNMENT (no
  * multiple of TNR_ALIGNMENT_DEFAULT), TNR_ERR_INVALID_SIZE, TNR_ERR_INVALID_DEVICE,
- * TNR_ERR_INVALID_POOL (also a graph pool), TNR_ERR_HOST_MEMORY, TNR_ERR_ASLEEP,
- * TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * TNR_ERR_INVALID_POOL (also a graph pool that nobody vouches for), TNR_ERR_HOST_MEMORY,
+ * TNR_ERR_ASLEEP, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, size_t bytes,
                                                     int device, tnr_stream stream);
 

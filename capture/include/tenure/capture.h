@@ -178,6 +178,16 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_create(tnr_pool *pool, int devic
 TNR_NODISCARD TNR_API tnr_status tnr_vouched_pool_create(tnr_pool *pool, int device,
                                                          const tnr_pool_options *options);
 
+/* Vouches for a graph pool that captures have used already, for an engine that says only later that
+ * it orders all that uses the pool. From now on graphs keep none of its blocks, those that they
+ * kept are let go, a block that has outlived its capture is available at once when it is freed, and
+ * tnr_pool_malloc_at puts blocks back into it. Captures go on to share its memory by their graphs'
+ * edges, and its memory stays mapped to its addresses while a graph of it lives. It cannot be
+ * undone; a second call does nothing.
+ * Errors: TNR_ERR_INVALID_POOL (null, or no graph pool), TNR_ERR_BUSY (from a callback),
+ * TNR_ERR_AFTER_FORK, TNR_ERR_DRIVER. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_graph_pool_vouch(tnr_pool pool);
+
 /* ---- launching ----------------------------------------------------------------------------- */
 
 /* Launches an executable of the graph on `stream`, after making the stream wait, on the device, for

@@ -161,8 +161,8 @@ pool_id id_of(tnr_pool pool);
 
 /* The pools of Tenure's behind an id. */
 std::vector<tnr_pool> pools_of(DeviceIndex device, pool_id id);
-/* The one whose order PyTorch vouches for; null: it does not. */
-tnr_pool vouched_pool_of(DeviceIndex device, pool_id id);
+/* PyTorch orders all that uses them from now on. False: their blocks do not stay in place. */
+bool pools_vouch(DeviceIndex device, pool_id id);
 
 /* ---- stats.cpp ------------------------------------------------------------------------------ */
 

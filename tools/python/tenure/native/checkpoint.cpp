@@ -4,8 +4,8 @@
  * capture the next graph of a path they bring the pool to the state that it had at the path's end,
  * so that what is captured next finds memory as it will be when the path is replayed.
  *
- * Tenure's free memory needs no saving: it is whatever no live block is in, and nothing in a
- * vouched pool moves. So restoring is freeing all and placing each saved block where it was.
+ * Tenure's free memory needs no saving: it is whatever no live block is in, and nothing moves in a
+ * pool that is vouched for. So restoring is freeing all and placing each saved block where it was.
  *
  * The blocks that are freed here still have owners, who PyTorch tells afterwards: it takes away the
  * deleters of the storages that it names as stale.
@@ -24,6 +24,7 @@ struct saved_block {
     void *base;
     size_t bytes_requested;
     cudaStream_t stream;
+    tnr_pool pool;
 };
 
 struct saved_state : cca::AllocatorState {
@@ -37,36 +38,34 @@ void live_add(const tnr_stretch *stretch, void *user)
     for (size_t i = 0; i < stretch->blocks_count; i++) {
         const tnr_walked_block &block = stretch->blocks[i];
         if (block.state == TNR_WALKED_LIVE)
-            live->push_back(
-                {reinterpret_cast<void *>(block.base), block.bytes_requested, stretch->stream});
+            live->push_back({reinterpret_cast<void *>(block.base), block.bytes_requested,
+                             stretch->stream, stretch->pool});
     }
 }
 
-std::vector<saved_block> live_of(DeviceIndex device, tnr_pool pool)
+std::vector<saved_block> live_of(DeviceIndex device, pool_id id)
 {
     std::vector<saved_block> live;
-    check(tnr_memory_walk(pool, device, live_add, &live), "tnr_memory_walk");
+    for (tnr_pool pool : pools_of(device, id))
+        check(tnr_memory_walk(pool, device, live_add, &live), "tnr_memory_walk");
     return live;
 }
 
-/* The pool of an id that can be saved and restored. */
-tnr_pool restorable(DeviceIndex device, pool_id id)
+/* Who asks for a pool's state, to put it back later, orders all that uses its blocks. */
+void vouch(DeviceIndex device, pool_id id)
 {
-    tnr_pool pool = vouched_pool_of(device, id);
-    if (pool == nullptr && !pools_of(device, id).empty())
-        refuse("the state of a pool can be saved only if its first memory was taken outside of a "
-               "capture, as cudagraph trees do when they warm up: leave "
-               "torch._inductor.config.triton.skip_cudagraph_warmup off.");
-    return pool;
+    if (!pools_vouch(device, id))
+        refuse("the state of a torch.cuda.MemPool cannot be saved: its memory moves. Use an id of "
+               "torch.cuda.graph_pool_handle().");
 }
 
-c10::DataPtr placed(DeviceIndex device, tnr_pool pool, const saved_block &block)
+c10::DataPtr placed(DeviceIndex device, const saved_block &block)
 {
     std::shared_ptr<c10::GatheredContext> context;
     bool is_watched = watched.load(std::memory_order_acquire) != 0;
     if (is_watched)
         context = context_of_allocation();
-    check(tnr_pool_malloc_at(block.base, pool, block.bytes_requested, device, block.stream),
+    check(tnr_pool_malloc_at(block.base, block.pool, block.bytes_requested, device, block.stream),
           "tnr_pool_malloc_at");
     if (is_watched)
         saw_allocation(block.base, block.bytes_requested, device, block.stream, std::move(context));
@@ -78,23 +77,19 @@ c10::DataPtr placed(DeviceIndex device, tnr_pool pool, const saved_block &block)
 bool allocator::checkPoolLiveAllocations(DeviceIndex device, pool_id id,
                                          const std::unordered_set<void *> &expected)
 {
-    size_t found = 0;
-    for (tnr_pool pool : pools_of(device, id))
-        for (const saved_block &block : live_of(device, pool)) {
-            if (expected.count(block.base) == 0)
-                return false;
-            found++;
-        }
-    return found == expected.size();
+    std::vector<saved_block> live = live_of(device, id);
+    for (const saved_block &block : live)
+        if (expected.count(block.base) == 0)
+            return false;
+    return live.size() == expected.size();
 }
 
 std::shared_ptr<cca::AllocatorState> allocator::getCheckpointState(DeviceIndex device, pool_id id)
 {
     auto state = std::make_shared<saved_state>();
     state->id = id;
-    tnr_pool pool = restorable(device, id);
-    if (pool != nullptr)
-        state->live = live_of(device, pool);
+    vouch(device, id);
+    state->live = live_of(device, id);
     return state;
 }
 
@@ -104,17 +99,15 @@ cca::CheckpointDelta allocator::setCheckpointPoolState(DeviceIndex device,
     auto *saved = dynamic_cast<saved_state *>(state.get());
     TORCH_CHECK(saved != nullptr, "the state of a pool was not saved by Tenure");
     cca::CheckpointDelta delta;
-    tnr_pool pool = restorable(device, saved->id);
-    if (pool == nullptr) {
-        TORCH_CHECK(saved->live.empty(), "the pool whose state is to be restored has ended");
-        return delta;
-    }
-    for (const saved_block &block : live_of(device, pool)) {
+    vouch(device, saved->id);
+    TORCH_CHECK(saved->live.empty() || !pools_of(device, saved->id).empty(),
+                "the pool whose state is to be restored has ended");
+    for (const saved_block &block : live_of(device, saved->id)) {
         free_block(block.base);
         delta.ptrs_freed.push_back(block.base);
     }
     for (const saved_block &block : saved->live)
-        delta.dataptrs_allocd.push_back(placed(device, pool, block));
+        delta.dataptrs_allocd.push_back(placed(device, block));
     return delta;
 }
 

@@ -6,8 +6,10 @@
  * Cudagraph trees (torch.compile, mode "reduce-overhead") warm up in the pool that they capture
  * into, and order all that uses it themselves. They are told by that: the first memory of an id
  * that no torch.cuda.MemPool has made goes to a stream that is not being captured. Such an id has
- * one pool for both, a vouched one (tnr_vouched_pool_create), which alone can be saved and restored
- * (checkpoint.cpp). An id that graphs have allocated from before keeps Tenure's guarantee.
+ * one pool for both, a vouched one (tnr_vouched_pool_create). An id that graphs have allocated from
+ * before keeps Tenure's guarantee, until somebody asks for its state (checkpoint.cpp): whoever
+ * saves and restores a pool's blocks orders what uses them. From then on it is vouched for, too
+ * (tnr_graph_pool_vouch). torch.cuda.graph(pool=) never asks.
  *
  * Graphs. PyTorch captures them itself; it only announces, before each capture, that memory of
  * certain streams is to come from the pool of a certain id, and afterwards that this is over and,
@@ -46,7 +48,8 @@ struct torch_pool {
     bool is_ending = false; /* released; only waits for what is left of it */
     bool is_made = false;   /* torch.cuda.MemPool made it; else it began with a graph */
     bool is_reserve = false;
-    bool is_vouched = false; /* `plain` is a vouched pool, and serves captures too */
+    bool is_vouched = false; /* `plain` serves captures too */
+    bool is_saved = false;   /* its state has been asked for: `captured` is vouched for */
     int uses = 0;
     tnr_pool captured = nullptr; /* what captures allocate from; null until one does */
     tnr_pool plain = nullptr;    /* what other streams allocate from; null until one does */
@@ -102,7 +105,8 @@ tnr_status captured_make(torch_pool &pool)
     std::string name = name_of(pool, "");
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = name.c_str();
-    return tnr_graph_pool_create(&pool.captured, pool.device, &options);
+    tnr_status status = tnr_graph_pool_create(&pool.captured, pool.device, &options);
+    return status == TNR_OK && pool.is_saved ? tnr_graph_pool_vouch(pool.captured) : status;
 }
 
 /* True if no capture has allocated from the pool so far. */
@@ -119,15 +123,16 @@ tnr_status plain_make(torch_pool &pool)
 {
     if (pool.plain != nullptr)
         return TNR_OK;
-    bool is_vouched = !pool.is_made && is_uncaptured(pool);
-    std::string name = name_of(pool, pool.is_made ? ""
-                                     : is_vouched ? ", cudagraph trees"
-                                                  : ", uncaptured");
+    bool serves_captures = !pool.is_made && is_uncaptured(pool);
+    std::string name = name_of(pool, pool.is_made      ? ""
+                                     : serves_captures ? ", cudagraph trees"
+                                                       : ", uncaptured");
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = name.c_str();
-    tnr_status status = is_vouched ? tnr_vouched_pool_create(&pool.plain, pool.device, &options)
-                                   : tnr_pool_create(&pool.plain, pool.device, &options);
-    pool.is_vouched = status == TNR_OK && is_vouched;
+    /* Beside graphs its blocks stay where they are too: its state may be asked for. */
+    tnr_status status = pool.is_made ? tnr_pool_create(&pool.plain, pool.device, &options)
+                                     : tnr_vouched_pool_create(&pool.plain, pool.device, &options);
+    pool.is_vouched = status == TNR_OK && serves_captures;
     return status;
 }
 
@@ -407,7 +412,7 @@ static bool trimmed_pools(DeviceIndex device, pool_id id, std::vector<tnr_pool> 
     for (const torch_pool &pool : pools) {
         if (pool.device != device || !(is_all || pool.id == id))
             continue;
-        if (is_routed(pool) || pool.is_vouched) {
+        if (is_routed(pool) || pool.is_vouched || pool.is_saved) {
             is_kept = is_kept || is_routed(pool);
             continue;
         }
@@ -462,11 +467,18 @@ std::vector<tnr_pool> pools_of(DeviceIndex device, pool_id id)
     return found;
 }
 
-tnr_pool vouched_pool_of(DeviceIndex device, pool_id id)
+bool pools_vouch(DeviceIndex device, pool_id id)
 {
     std::lock_guard<std::mutex> guard(lock);
     torch_pool *pool = pool_find(device, id);
-    return pool != nullptr && pool->is_vouched ? pool->plain : nullptr;
+    if (pool == nullptr || pool->is_saved)
+        return true;
+    if (pool->is_made && pool->plain != nullptr)
+        return false;
+    if (pool->captured != nullptr)
+        check(tnr_graph_pool_vouch(pool->captured), "tnr_graph_pool_vouch");
+    pool->is_saved = true;
+    return true;
 }
 
 } // namespace tenure_torch
