@@ -8,14 +8,34 @@ ends without an exception, with right results and no failed call of Tenure's, is
 Exit codes: 0 all are good; 1 not; 2 wrong usage; 77 there is no PyTorch or no GPU.
 """
 import argparse
+import ctypes
 import gc
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 MIB = 1 << 20
+OWNER = """
+#include <stddef.h>
+static int (*take)(unsigned long long *, size_t);
+static int (*give)(unsigned long long);
+int own_lives;
+void own_use(void *a, void *b) { take = a; give = b; }
+void *own_alloc(size_t bytes, int device, void *stream)
+{
+    unsigned long long at = 0;
+    own_lives++;
+    return take(&at, bytes) == 0 ? (void *)at : NULL;
+}
+void own_free(void *ptr, size_t bytes, int device, void *stream)
+{
+    own_lives--;
+    give((unsigned long long)ptr);
+}
+"""
 SECONDS_MAX = 300
 programs = {}
 
@@ -27,6 +47,15 @@ def program(function):
 
 class Skipped(Exception):
     """This machine lacks something."""
+
+
+def must(good, what):
+    if not good:
+        raise AssertionError(f"not so: {what}")
+
+
+def must_be(found, wanted, what):
+    must(found == wanted, f"{what}: {found!r}, not {wanted!r}")
 
 
 def blocks_of(shot):
@@ -46,14 +75,14 @@ def statistics(torch):
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     x = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
-    assert torch.cuda.memory_allocated() - before == 100 * MIB
+    must_be(torch.cuda.memory_allocated() - before, 100 * MIB, "allocated")
     del x
-    assert torch.cuda.max_memory_allocated() - before == 100 * MIB
-    assert "Allocated memory" in torch.cuda.memory_summary()
+    must_be(torch.cuda.max_memory_allocated() - before, 100 * MIB, "the peak")
+    must("Allocated memory" in torch.cuda.memory_summary(), "the summary has its title")
     torch.cuda.reset_accumulated_memory_stats()
-    assert torch.cuda.memory_stats()["allocation.all.allocated"] == 0
+    must_be(torch.cuda.memory_stats()["allocation.all.allocated"], 0, "allocations after a reset")
     torch.cuda.empty_cache()
-    assert torch.cuda.memory_reserved() < 100 * MIB
+    must(torch.cuda.memory_reserved() < 100 * MIB, "empty_cache gives memory back")
 
 
 @program
@@ -62,11 +91,11 @@ def accelerator(torch):
         raise Skipped("this PyTorch has no torch.accelerator.memory_allocated")
     before = torch.accelerator.memory_allocated()
     x = torch.empty(10 * MIB, dtype=torch.uint8, device="cuda")
-    assert torch.accelerator.memory_allocated() - before == 10 * MIB
-    assert torch.accelerator.memory_reserved() >= 10 * MIB
-    assert torch.accelerator.max_memory_allocated() >= 10 * MIB
+    must_be(torch.accelerator.memory_allocated() - before, 10 * MIB, "allocated")
+    must(torch.accelerator.memory_reserved() >= 10 * MIB, "it is reserved")
+    must(torch.accelerator.max_memory_allocated() >= 10 * MIB, "the peak has it")
     torch.accelerator.reset_peak_memory_stats()
-    assert torch.accelerator.memory_stats()["allocation.all.current"] >= 1
+    must(torch.accelerator.memory_stats()["allocation.all.current"] >= 1, "it is counted")
     del x
     torch.accelerator.empty_cache()
 
@@ -76,17 +105,18 @@ def out_of_memory(torch):
     told = []
     torch._C._cuda_attach_out_of_memory_observer(lambda *facts: told.append(facts))
     torch.cuda.set_per_process_memory_fraction(0.05)
-    assert abs(torch.cuda.get_per_process_memory_fraction() - 0.05) < 1e-6
+    fraction = torch.cuda.get_per_process_memory_fraction()
+    must(abs(fraction - 0.05) < 1e-6, f"the fraction is {fraction!r} after it was set to 0.05")
     try:
         torch.empty(64 << 30, dtype=torch.uint8, device="cuda")
         raise AssertionError("64 GiB were served")
     except torch.OutOfMemoryError as error:
         for words in ("CUDA out of memory", "Tried to allocate 64.00 GiB",
                       "has a total capacity of"):
-            assert words in str(error), error
-    assert len(told) == 1 and told[0][0] == 0, told
+            must(words in str(error), f"\"{words}\" is in the text: {error}")
+    must(len(told) == 1 and told[0][0] == 0, f"the observer is called once: {told}")
     torch.cuda.set_per_process_memory_fraction(1.0)
-    assert float(torch.ones(1000, device="cuda").sum()) == 1000
+    must_be(float(torch.ones(1000, device="cuda").sum()), 1000, "a sum after it")
 
 
 @program
@@ -101,7 +131,8 @@ def record_stream(torch):
     del x
     z = torch.zeros(64 * MIB, device="cuda")
     side.synchronize()
-    assert float(y.sum()) == 2 * 64 * MIB and float(z.sum()) == 0
+    must_be(float(y.sum()), 2 * 64 * MIB, "what the side stream read")
+    must_be(float(z.sum()), 0, "what the other wrote")
 
 
 @program
@@ -110,7 +141,7 @@ def cache_switched_off(torch):
     x = torch.ones(MIB, device="cuda")
     torch.cuda.caching_allocator_enable(True)
     y = torch.ones(MIB, device="cuda")
-    assert float((x + y).sum()) == 2 * MIB
+    must_be(float((x + y).sum()), 2 * MIB, "a sum of both")
     del x, y
 
 
@@ -133,7 +164,7 @@ def peer_copies(torch):
     z = (y + 1).to("cuda:0")
     torch.cuda.synchronize(0)
     torch.cuda.synchronize(1)
-    assert bool((z == x + 1).all())
+    must(bool((z == x + 1).all()), "there and back is the same")
 
 
 # ---- seeing ------------------------------------------------------------------------------------
@@ -146,13 +177,13 @@ def memory_history(torch):
     torch.ones(2 * MIB, device="cuda")
     shot = torch.cuda.memory._snapshot()
     frames = dict(blocks_of(shot))[x.data_ptr()]
-    assert any(frame["name"] == "memory_history" for frame in frames), frames
+    must(any(frame["name"] == "memory_history" for frame in frames), f"this is in {frames}")
     actions = [entry["action"] for entry in shot["device_traces"][0]]
-    assert "alloc" in actions and "free_completed" in actions, actions
+    must("alloc" in actions and "free_completed" in actions, f"both are in {actions}")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "shot.pickle")
         torch.cuda.memory._dump_snapshot(path)
-        assert os.path.getsize(path) > 1000
+        must(os.path.getsize(path) > 1000, "the snapshot is written")
     torch.cuda.memory._record_memory_history(enabled=None)
 
 
@@ -164,9 +195,10 @@ def memory_history_everything(torch):
         torch.cuda.memory._set_memory_metadata("step 1")
     x = torch.ones(MIB, device="cuda")
     shot = torch.cuda.memory._snapshot()
-    assert all(entry["action"] != "free_requested" for entry in shot["device_traces"][0])
+    trace = shot["device_traces"][0]
+    must(all(entry["action"] != "free_requested" for entry in trace), f"skipped in {trace}")
     if hasattr(torch.cuda.memory, "_set_memory_metadata"):
-        assert any(entry["user_metadata"] == "step 1" for entry in shot["device_traces"][0])
+        must(any(entry["user_metadata"] == "step 1" for entry in trace), f"metadata in {trace}")
     torch.cuda.memory._record_memory_history(enabled=None)
     del x
 
@@ -179,7 +211,7 @@ def memory_plots(torch):
     del kept[::2]
     shot = torch.cuda.memory._snapshot()
     for plot in (segsum, trace, trace_plot, segment_plot):
-        assert len(plot(shot)) > 100, plot.__name__
+        must(len(plot(shot)) > 100, f"{plot.__name__} draws something")
 
 
 @program
@@ -189,7 +221,7 @@ def memory_profiler(torch):
                  profile_memory=True) as of:
         torch.ones(MIB, device="cuda").sum()
     table = of.key_averages()
-    assert any(getattr(row, "device_memory_usage", 0) > 0 for row in table)
+    must(any(getattr(row, "device_memory_usage", 0) > 0 for row in table), f"memory in {table}")
 
 
 # ---- pools and graphs --------------------------------------------------------------------------
@@ -201,15 +233,45 @@ def mempool(torch):
     with torch.cuda.use_mem_pool(pool):
         x = torch.ones(10 * MIB, device="cuda")
     y = torch.ones(MIB, device="cuda")
-    assert pool.use_count() == 1
+    must_be(pool.use_count(), 1, "uses of the pool")
     inside = {address for segment in pool.snapshot() for address in
               [block["address"] for block in segment["blocks"]
                if block["state"] == "active_allocated"]}
-    assert x.data_ptr() in inside and y.data_ptr() not in inside, inside
+    must(x.data_ptr() in inside and y.data_ptr() not in inside, f"x alone is in {inside}")
     del x
     del pool
     gc.collect()
     torch.cuda.empty_cache()
+
+
+@program
+def mempool_of_another(torch):
+    """A pool over memory of a pluggable allocator, which has it of the CUDA runtime."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise Skipped("there is no C compiler")
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = os.path.join(folder, "own.c"), os.path.join(folder, "own.so")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(OWNER)
+        subprocess.run([compiler, "-fPIC", "-shared", source, "-o", library], check=True)
+        own = ctypes.CDLL(library)
+        driver = ctypes.CDLL("libcuda.so.1")
+        own.own_use(driver.cuMemAlloc_v2, driver.cuMemFree_v2)
+        plugged = torch.cuda.memory.CUDAPluggableAllocator(library, "own_alloc", "own_free")
+        lives = ctypes.c_int.in_dll(own, "own_lives")
+        pool = torch.cuda.MemPool(plugged.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.ones(MIB, device="cuda")
+            y = x * 2
+        must_be(lives.value, 1, "segments that serve both")
+        must_be(float(y.sum()), 2 * MIB, "a sum in it")
+        del pool, x
+        must_be(lives.value, 1, "segments while a tensor lives")
+        del y
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        must_be(lives.value, 0, "segments afterwards")
 
 
 @program
@@ -222,7 +284,7 @@ def mempool_nested(torch):
         z = torch.ones(MIB, device="cuda")
     of = [{block["address"] for segment in pool.snapshot() for block in segment["blocks"]
            if block["state"] == "active_allocated"} for pool in (outer, inner)]
-    assert {x.data_ptr(), z.data_ptr()} <= of[0] and y.data_ptr() in of[1]
+    must({x.data_ptr(), z.data_ptr()} <= of[0] and y.data_ptr() in of[1], f"each in its pool: {of}")
 
 
 @program
@@ -236,7 +298,7 @@ def graphs(torch):
     first.replay()
     second.replay()
     torch.cuda.synchronize()
-    assert float(z.sum()) == 7 * MIB
+    must_be(float(z.sum()), 7 * MIB, "what two graphs make")
 
 
 def compiled_net(torch, mode):
@@ -262,7 +324,7 @@ def compiled_net(torch, mode):
                                    torch.nn.Linear(512, 256)).cuda()
 
     plain, compiled = train(make()), train(torch.compile(make(), mode=mode))
-    assert all(abs(a - b) < 1e-3 for a, b in zip(plain, compiled)), (plain, compiled)
+    must(all(abs(a - b) < 1e-3 for a, b in zip(plain, compiled)), f"{plain} is {compiled}")
 
 
 @program
@@ -295,10 +357,10 @@ def cudagraph_trees(torch):
             expected = (x * 2 + 1)
             expected = (torch.nn.functional.gelu(expected) @ expected.T if step % 3
                         else expected * 2 + 1)
-            assert torch.allclose(z, expected, rtol=1e-3), step
+            must(torch.allclose(z, expected, rtol=1e-3), f"step {step} is right")
             kept = z.clone()
             del y, z
-        assert kept.shape == (256, 256)
+        must_be(tuple(kept.shape), (256, 256), "the shape of what is kept")
 
 
 # ---- running them ------------------------------------------------------------------------------

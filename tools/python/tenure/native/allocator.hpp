@@ -152,12 +152,14 @@ extern std::atomic<unsigned> routings_count;
 bool route(DeviceIndex device, cudaStream_t stream, tnr_pool *pool);
 /* Memory from a pool that may serve others when there is no other; null if there is none. */
 void *take_from_reserve(size_t bytes, DeviceIndex device, cudaStream_t stream);
-/* Ends the released pools whose last graph and block have gone. Returns how many. */
-unsigned pools_end();
+/* Ends the released pools whose last graph and block have gone. */
+void pools_end();
 /* Pools that exist, also those that wait for their end. */
 unsigned pools_count();
 /* PyTorch's id of a pool of Tenure's; {0, 0} for the default pool and for one of another's. */
 pool_id id_of(tnr_pool pool);
+/* True: its memory is that of a MemPool's own allocator. */
+bool is_foreign(tnr_pool pool);
 
 /* The pools of Tenure's behind an id. */
 std::vector<tnr_pool> pools_of(DeviceIndex device, pool_id id);
@@ -180,6 +182,8 @@ void saw_allocation(void *ptr, size_t bytes, DeviceIndex device, cudaStream_t st
                     std::shared_ptr<c10::GatheredContext> context);
 /* Before the free of a block, which is live. */
 void seeing_free(void *ptr);
+/* After an allocator of a MemPool's has given a segment, before it takes one back. */
+void saw_segment(bool is_new, void *ptr, size_t bytes, int device, cudaStream_t stream, pool_id id);
 /* Before the exception: writes it down and tells the observers. */
 void saw_out_of_memory(size_t bytes, DeviceIndex device, size_t total, size_t free,
                        cudaStream_t stream);

@@ -21,8 +21,12 @@
  * last one the pool ends, as soon as its graphs and blocks allow it: such pools wait in the same
  * list without an id, since ids may come again.
  *
+ * A torch.cuda.MemPool(allocator) has pools over foreign segments, which come from that allocator's
+ * raw_alloc and go back to its raw_delete. It lives until the last segment has gone back.
+ *
  * One mutex protects both lists. It is held while filters are asked and Tenure is called; neither
- * calls back here.
+ * calls back here. Whoever may ask the owner of segments does so without it: an owner may take the
+ * interpreter's lock.
  */
 #include "allocator.hpp"
 
@@ -50,6 +54,7 @@ struct torch_pool {
     bool is_reserve = false;
     bool is_vouched = false; /* `plain` serves captures too */
     bool is_saved = false;   /* its state has been asked for: `captured` is vouched for */
+    std::shared_ptr<cca::CUDAAllocator> inner; /* owns the segments; null: the driver's memory */
     int uses = 0;
     tnr_pool captured = nullptr; /* what captures allocate from; null until one does */
     tnr_pool plain = nullptr;    /* what other streams allocate from; null until one does */
@@ -98,13 +103,54 @@ std::string name_of(const torch_pool &pool, const char *kind)
     return text;
 }
 
+/* ---- memory of another allocator ------------------------------------------------------------ */
+
+/* `user` is the torch_pool, which stays until its segments are back. The device is current. */
+void *segment_take(size_t bytes, int device, tnr_stream stream, void *user)
+{
+    auto *pool = static_cast<torch_pool *>(user);
+    try {
+        void *ptr = pool->inner->raw_alloc_with_stream(bytes, stream);
+        if (ptr != nullptr)
+            saw_segment(true, ptr, bytes, device, stream, pool->id);
+        return ptr;
+    } catch (const std::exception &) {
+        return nullptr; /* it has none; who asked for memory is told of that */
+    }
+}
+
+void segment_give(void *ptr, size_t bytes, int device, tnr_stream stream, void *user)
+{
+    auto *pool = static_cast<torch_pool *>(user);
+    try {
+        saw_segment(false, ptr, bytes, device, stream, pool->id);
+        pool->inner->raw_delete(ptr);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "tenure: a MemPool's allocator, at a free: %s\n", error.what());
+    }
+}
+
+/* How a pool of Tenure's behind an id is made. `name` must outlive it. */
+tnr_pool_options options_of(torch_pool &pool, const std::string &name)
+{
+    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
+    options.name = name.c_str();
+    if (pool.inner != nullptr) {
+        options.segment_alloc = segment_take;
+        options.segment_free = segment_give;
+        options.segment_user = &pool;
+    }
+    return options;
+}
+
+/* ---- making and ending ---------------------------------------------------------------------- */
+
 tnr_status captured_make(torch_pool &pool)
 {
     if (pool.captured != nullptr)
         return TNR_OK;
     std::string name = name_of(pool, "");
-    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
-    options.name = name.c_str();
+    tnr_pool_options options = options_of(pool, name);
     tnr_status status = tnr_graph_pool_create(&pool.captured, pool.device, &options);
     return status == TNR_OK && pool.is_saved ? tnr_graph_pool_vouch(pool.captured) : status;
 }
@@ -127,8 +173,7 @@ tnr_status plain_make(torch_pool &pool)
     std::string name = name_of(pool, pool.is_made      ? ""
                                      : serves_captures ? ", cudagraph trees"
                                                        : ", uncaptured");
-    tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
-    options.name = name.c_str();
+    tnr_pool_options options = options_of(pool, name);
     /* Beside graphs its blocks stay where they are too: its state may be asked for. */
     tnr_status status = pool.is_made ? tnr_pool_create(&pool.plain, pool.device, &options)
                                      : tnr_vouched_pool_create(&pool.plain, pool.device, &options);
@@ -136,10 +181,20 @@ tnr_status plain_make(torch_pool &pool)
     return status;
 }
 
-/* Ends one of Tenure's pools. True: it is gone, or was gone. */
-bool handle_end(tnr_pool &handle)
+uint64_t reserved_by(tnr_pool handle, DeviceIndex device)
+{
+    tnr_stats stats = {};
+    stats.struct_bytes = sizeof(stats);
+    return tnr_stats_get(&stats, handle, device) == TNR_OK ? stats.reserved_bytes.current : 0;
+}
+
+/* Ends one of Tenure's pools. True: it is gone, or was gone. While it has foreign segments it
+ * stays: segments_settle() sends those back first. */
+bool handle_end(const torch_pool &pool, tnr_pool &handle)
 {
     if (handle != nullptr) {
+        if (pool.inner != nullptr && reserved_by(handle, pool.device) > 0)
+            return false;
         tnr_status status = tnr_pool_destroy(handle);
         if (status != TNR_OK && status != TNR_ERR_INVALID_POOL)
             return false;
@@ -167,21 +222,20 @@ bool replays_are_over(const torch_pool &pool)
     return cudaSetDevice(before) == cudaSuccess && is_over;
 }
 
-/* Ends the pools that can: a graph or a block of the others still lives. */
-unsigned pools_end_locked()
+/* Sends idle foreign segments of released pools back to their owners. Without the lock. */
+void segments_settle()
 {
-    unsigned ended = 0;
-    for (auto at = pools.begin(); at != pools.end();) {
-        bool is_captured_gone = at->is_ending && handle_end(at->captured);
-        bool is_plain_gone = at->is_ending && replays_are_over(*at) && handle_end(at->plain);
-        if (is_captured_gone && is_plain_gone) {
-            at = pools.erase(at);
-            ended++;
-        } else {
-            ++at;
-        }
+    std::vector<std::pair<tnr_pool, DeviceIndex>> ending;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        for (const torch_pool &pool : pools)
+            if (pool.is_ending && pool.inner != nullptr)
+                for (tnr_pool handle : {pool.captured, pool.plain})
+                    if (handle != nullptr)
+                        ending.emplace_back(handle, pool.device);
     }
-    return ended;
+    for (const auto &one : ending) /* what fails is tried again; others may have ended it */
+        (void)tnr_pool_trim(nullptr, one.first, 0, one.second);
 }
 
 bool is_routed(const torch_pool &pool)
@@ -295,16 +349,25 @@ void *take_from_reserve(size_t bytes, DeviceIndex device, cudaStream_t stream)
     return nullptr;
 }
 
-unsigned pools_end()
+void pools_end()
 {
+    std::list<torch_pool> ended; /* they go without the lock, as their owners may with them */
+    segments_settle();
     std::lock_guard<std::mutex> guard(lock);
-    return pools_end_locked();
+    for (auto at = pools.begin(); at != pools.end();) {
+        auto next = std::next(at);
+        bool is_captured_gone = at->is_ending && handle_end(*at, at->captured);
+        bool is_plain_gone = at->is_ending && replays_are_over(*at) && handle_end(*at, at->plain);
+        if (is_captured_gone && is_plain_gone)
+            ended.splice(ended.end(), pools, at);
+        at = next; /* a graph or a block of the others still lives */
+    }
 }
 
 unsigned pools_count()
 {
+    pools_end();
     std::lock_guard<std::mutex> guard(lock);
-    pools_end_locked();
     return static_cast<unsigned>(pools.size());
 }
 
@@ -317,12 +380,21 @@ pool_id id_of(tnr_pool wanted)
     return {0, 0};
 }
 
+bool is_foreign(tnr_pool wanted)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return std::any_of(pools.begin(), pools.end(), [&](const torch_pool &pool) {
+        return wanted != nullptr && pool.inner != nullptr &&
+               (pool.captured == wanted || pool.plain == wanted);
+    });
+}
+
 /* ---- PyTorch's calls ------------------------------------------------------------------------ */
 
 void allocator::beginAllocateToPool(DeviceIndex device, pool_id id, stream_filter filter)
 {
+    pools_end();
     std::lock_guard<std::mutex> guard(lock);
-    pools_end_locked();
     torch_pool *known = pool_find(device, id);
     TORCH_CHECK(known == nullptr || !is_routed(*known),
                 "beginAllocateToPool: already recording to mempool_id (", id.first, ", ", id.second,
@@ -351,11 +423,13 @@ void allocator::endAllocateToPool(DeviceIndex device, pool_id id)
 
 void allocator::releasePool(DeviceIndex device, pool_id id)
 {
-    std::lock_guard<std::mutex> guard(lock);
-    torch_pool *pool = pool_find(device, id);
-    if (pool != nullptr && pool->uses > 0 && --pool->uses == 0)
-        pool->is_ending = true;
-    pools_end_locked();
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        torch_pool *pool = pool_find(device, id);
+        if (pool != nullptr && pool->uses > 0 && --pool->uses == 0)
+            pool->is_ending = true;
+    }
+    pools_end();
 }
 
 int allocator::getPoolUseCount(DeviceIndex device, pool_id id)
@@ -368,13 +442,12 @@ int allocator::getPoolUseCount(DeviceIndex device, pool_id id)
 void allocator::createOrIncrefPool(DeviceIndex device, pool_id id,
                                    std::shared_ptr<cca::CUDAAllocator> inner)
 {
-    if (inner != nullptr)
-        refuse("torch.cuda.MemPool(allocator) needs a pool over memory of another allocator, which "
-               "is not there yet. Make the pool without an allocator, or use "
-               "tenure.torch.mempool() without tenure.torch.install().");
+    pools_end();
     std::lock_guard<std::mutex> guard(lock);
-    pools_end_locked();
-    pool_enter(device, id)->is_made = true;
+    torch_pool *pool = pool_enter(device, id);
+    pool->is_made = true;
+    if (inner.get() != &instance() && pool->captured == nullptr && pool->plain == nullptr)
+        pool->inner = std::move(inner);
 }
 
 void allocator::ensureExistsAndIncrefPool(DeviceIndex device, pool_id id)
@@ -402,9 +475,9 @@ void allocator::setNoSplit(DeviceIndex, pool_id)
                     "keep from being given back: it gives memory back piece by piece.");
 }
 
-/* Which pools of Tenure's an empty_cache of `id` is about. The pool that is being allocated from
- * keeps what it has, and so does one whose graphs Tenure does not know. True: it is about all
- * memory of the device. */
+/* Which pools of Tenure's an empty_cache of `id` is about. A MemPool that lives keeps what it has
+ * unless it is named, as with PyTorch's own allocator; so does a pool that is being allocated from,
+ * and one whose graphs Tenure does not know. True: it is about all memory of the device. */
 static bool trimmed_pools(DeviceIndex device, pool_id id, std::vector<tnr_pool> &trimmed)
 {
     bool is_all = id == pool_id{0, 0}, is_kept = false;
@@ -412,8 +485,9 @@ static bool trimmed_pools(DeviceIndex device, pool_id id, std::vector<tnr_pool> 
     for (const torch_pool &pool : pools) {
         if (pool.device != device || !(is_all || pool.id == id))
             continue;
-        if (is_routed(pool) || pool.is_vouched || pool.is_saved) {
-            is_kept = is_kept || is_routed(pool);
+        bool is_live = is_all && pool.is_made && !pool.is_ending;
+        if (is_routed(pool) || is_live || pool.is_vouched || pool.is_saved) {
+            is_kept = is_kept || is_routed(pool) || is_live;
             continue;
         }
         for (tnr_pool handle : {pool.captured, pool.plain})

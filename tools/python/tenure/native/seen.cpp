@@ -202,6 +202,14 @@ void seeing_free(void *ptr)
                       block.stream, id_of(block.pool), freed));
 }
 
+void saw_segment(bool is_new, void *ptr, size_t bytes, int device, cudaStream_t stream, pool_id id)
+{
+    /* Without a stack: the interpreter's lock cannot be waited for in a capture of Tenure's. */
+    if (is_watched_for(records | trackers_there))
+        note(entry_of(is_new ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, device,
+                      reinterpret_cast<uintptr_t>(ptr), bytes, stream, id, nullptr));
+}
+
 void saw_out_of_memory(size_t bytes, DeviceIndex device, size_t total, size_t free,
                        cudaStream_t stream)
 {
@@ -366,7 +374,7 @@ void stretch_add(const tnr_stretch *stretch, void *user)
     segment.total_size = stretch->bytes;
     segment.stream = stretch->stream;
     segment.is_large = stretch->is_small == 0;
-    segment.is_expandable = true;
+    segment.is_expandable = !is_foreign(stretch->pool);
     segment.owner_private_pool_id = id;
     for (size_t i = 0; i < stretch->blocks_count; i++) {
         const tnr_walked_block &from = stretch->blocks[i];
@@ -445,13 +453,14 @@ cca::SnapshotInfo allocator::snapshot(pool_id id, bool has_traces)
         info.device_traces.resize(static_cast<size_t>(device) + 1);
         check(tnr_memory_walk(nullptr, device, stretch_add, &to), "tnr_memory_walk");
     }
+    if (has_traces)
+        traces_add(info, retired);
+    /* It is in the next one, as with PyTorch's own allocator. */
     size_t active = 0;
     for (const cca::SegmentInfo &segment : info.segments)
         active += segment.active_size;
     if (isHistoryEnabled())
         note(entry_of(TraceEntry::SNAPSHOT, 0, 0, active, nullptr, {0, 0}, nullptr));
-    if (has_traces)
-        traces_add(info, retired);
     settings_add(info.config_metadata);
     return info;
 }
