@@ -7,7 +7,7 @@
  * Seen to fail with: the filter not asked in accepts(); id_of() always {0, 0}; no context kept in
  * saw_allocation(); SetAllocator left out; is_vouched never set; what is freed in
  * setCheckpointPoolState not placed again; tnr_graph_pool_vouch left out of pools_vouch(); is_saved
- * left out of trimmed_pools(); segments_settle() left out.
+ * left out of trimmed_pools(); segments_settle() left out; peers_record() left out.
  *
  * Exit codes: 0 all as it must be; 1 not, and the reason is printed.
  */
@@ -112,7 +112,7 @@ void installed(const char *path)
     must(install != nullptr && install() == nullptr, "it installs itself");
     must(c10::GetAllocator(c10::kCUDA) == cca::get(), "for torch.cuda and torch.accelerator");
     must(c10::getDeviceAllocator(c10::kCUDA)->initialized() == false, "and waits for init");
-    cca::init(1);
+    cca::init(2);
     must(cca::get()->initialized() && cca::name() == "tenure", "init");
 }
 
@@ -187,6 +187,28 @@ void uses()
     c10::DataPtr other(&foreign, c10::Device(c10::kCUDA, 0));
     cca::recordStream(other, c10::cuda::getStreamFromExternal(side, 0));
     must_good(cuStreamSynchronize(side), "cuStreamSynchronize");
+}
+
+/* A stream of another device uses a block until its free. */
+void peer_uses()
+{
+    must(cudaSetDevice(1) == cudaSuccess, "there are two devices");
+    CUstream side = stream_new();
+    CUdeviceptr other = 0;
+    must_good(cuMemAlloc(&other, 2 * mib), "cuMemAlloc");
+    must(cudaSetDevice(0) == cudaSuccess, "and back");
+    c10::DataPtr data = take(2 * mib);
+    cca::recordStream(data, c10::cuda::getStreamFromExternal(side, 1));
+    cca::recordStream(data, c10::cuda::getStreamFromExternal(side, 1));
+    must(cudaSetDevice(1) == cudaSuccess, "a copy of the other device's");
+    must_good(cuMemsetD8Async(other, 1, 2 * mib, side), "fill");
+    must(cudaSetDevice(0) == cudaSuccess, "and back");
+    uint64_t before = stats().bytes_retired;
+    data.clear();
+    must(stats().bytes_retired - before == 2 * mib, "a block waits for another device's stream");
+    must_good(cuStreamSynchronize(side), "cuStreamSynchronize");
+    cca::emptyCache();
+    must(stats().bytes_retired == before, "it does not wait any more");
 }
 
 size_t bytes_of(pool_id id)
@@ -652,6 +674,7 @@ int main(int count, char **arguments)
     memory();
     out_of_memory();
     uses();
+    peer_uses();
     graphs(stream_new());
     trees(stream_new());
     checkpoints(stream_new(), stream_new());

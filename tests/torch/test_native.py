@@ -100,7 +100,8 @@ def check_program(compiler, folder, torch, libraries, native):
                     os.path.join(HERE, "cudart_stub.cpp"), "-rdynamic", "-L" + paths[0],
                     "-lc10_cuda", "-lc10", *libraries, "-ldl", "-Wl,--allow-shlib-undefined",
                     "-Wl,-rpath," + ":".join(paths), "-o", program], check=True)
-    run = subprocess.run([program, native], text=True, stdout=subprocess.PIPE)
+    run = subprocess.run([program, native], text=True, stdout=subprocess.PIPE,
+                         env=dict(os.environ, TENURE_SIM_DEVICES="2"))
     print(run.stdout, end="")
     must(run.returncode == 0, f"native_program ended with {run.returncode}")
 

@@ -8,9 +8,12 @@
  */
 #include "allocator.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
@@ -216,6 +219,47 @@ void *take(size_t bytes, DeviceIndex device, cudaStream_t stream)
     return ptr;
 }
 
+/* ---- streams of other devices ---------------------------------------------------------------- */
+
+namespace
+{
+
+/* Which streams of other devices use a block until its free. Tenure's own list of uses until the
+ * free knows streams of the block's device, so these are recorded right before it. */
+std::mutex peers_lock;
+std::unordered_multimap<void *, cudaStream_t> peers; /* by the block's start; of peers_lock */
+std::atomic<size_t> peers_count{0};
+
+void peer_add(void *ptr, cudaStream_t stream)
+{
+    std::lock_guard<std::mutex> guard(peers_lock);
+    auto range = peers.equal_range(ptr);
+    for (auto at = range.first; at != range.second; ++at)
+        if (at->second == stream)
+            return;
+    peers.emplace(ptr, stream);
+    peers_count++;
+}
+
+/* False: a use could not be recorded, so all work of all devices is to be waited for. */
+bool peers_record(void *ptr)
+{
+    std::vector<cudaStream_t> streams;
+    {
+        std::lock_guard<std::mutex> guard(peers_lock);
+        auto range = peers.equal_range(ptr);
+        for (auto at = range.first; at != range.second; ++at)
+            streams.push_back(at->second);
+        peers.erase(range.first, range.second);
+        peers_count -= streams.size();
+    }
+    return std::all_of(streams.begin(), streams.end(), [ptr](cudaStream_t stream) {
+        return tnr_record_use(ptr, stream) == TNR_OK;
+    });
+}
+
+} // namespace
+
 /* What must be known of a block before it is gone, when somebody wants to be told of its free. */
 static void announce_free(void *ptr)
 {
@@ -253,7 +297,9 @@ void free_block(void *ptr) noexcept
     }
     /* A forked child, a data loader's worker say, destroys the tensors that it was born with: they
      * are its parent's. And after the end there is nothing to give back to. */
-    tnr_status status = tnr_free(ptr);
+    bool is_told =
+        C10_LIKELY(peers_count.load(std::memory_order_acquire) == 0) || peers_record(ptr);
+    tnr_status status = is_told ? tnr_free(ptr) : tnr_free_sync(ptr);
     if (status != TNR_OK && status != TNR_ERR_AFTER_FORK && status != TNR_ERR_SHUTDOWN)
         fail_quietly("tnr_free");
 }
@@ -360,7 +406,13 @@ void allocator::recordStream(const c10::DataPtr &data, c10::cuda::CUDAStream str
     /* No bytes, or memory of others (from_blob, another process), which is not ours to keep. */
     if (data.get() == nullptr || data.get_deleter() != &free_block)
         return;
+    tnr_block_info block;
     tnr_status status = tnr_record_stream(data.get(), stream.stream());
+    if (status == TNR_ERR_INVALID_STREAM && tnr_block_get(&block, data.get()) == TNR_OK &&
+        block.device != stream.device_index()) {
+        peer_add(block.base, stream.stream());
+        return;
+    }
     if (status != TNR_OK && status != TNR_ERR_FOREIGN_POINTER)
         fail("tnr_record_stream", status);
 }
