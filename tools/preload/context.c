@@ -2,6 +2,7 @@
 /*
  * Contexts that end.
  */
+#include "check/check.h"
 #include "graphs.h"
 #include "ipc.h"
 #include "order.h"
@@ -54,7 +55,10 @@ CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease(CUdevice device)
 /* Everything in the context ends, ours too; a later allocation starts afresh. */
 static void context_resets(CUdevice device)
 {
-    if (device < 0 || device >= SERVICE_DEVICES_MAX || !service_enter())
+    if (device < 0 || device >= SERVICE_DEVICES_MAX)
+        return;
+    CHECK_TELL(check_device_ends(device));
+    if (!service_enter())
         return;
     ipc_forget(device);
     peers_device_resets(device);

@@ -7,6 +7,7 @@
  *
  * With one device in use nothing is looked at.
  */
+#include "check/check.h"
 #include "order.h"
 #include "peers.h"
 
@@ -84,10 +85,30 @@ static int copy_crosses(CUdeviceptr to, CUdeviceptr from, CUstream stream, end e
 
 /* ---- the driver's calls --------------------------------------------------------------------- */
 
+/* Tells the checker of a copy that the driver was asked for. */
+static CUresult copy_told(CUresult result, const char *call, CUdeviceptr to, CUdeviceptr from,
+                          CUstream stream)
+{
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_copied(call, stream, to, from));
+    return result;
+}
+
+static CUresult copy_told_at_once(CUresult result, const char *call, CUdeviceptr to,
+                                  CUdeviceptr from, CUstream stream)
+{
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_copied_at_once(call, stream, to, from));
+    return result;
+}
+
 /* A copy that the host calls for, which the driver orders with all work of both devices. */
 static CUresult copy_at_once(CUdeviceptr to, CUdeviceptr from, size_t bytes, const end ends[2])
 {
-    return REAL(cuMemcpyPeer, (to, ends[0].context, from, ends[1].context, bytes));
+    CUresult result = REAL(cuMemcpyPeer, (to, ends[0].context, from, ends[1].context, bytes));
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_copied_between("cuMemcpy", to, from));
+    return result;
 }
 
 CUresult CUDAAPI replace_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
@@ -95,7 +116,7 @@ CUresult CUDAAPI replace_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes
     end ends[2];
     if (copy_crosses(to, from, NULL, ends))
         return copy_at_once(to, from, bytes, ends);
-    return REAL(cuMemcpy, (to, from, bytes));
+    return copy_told_at_once(REAL(cuMemcpy, (to, from, bytes)), "cuMemcpy", to, from, NULL);
 }
 
 CUresult CUDAAPI replace_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
@@ -103,7 +124,8 @@ CUresult CUDAAPI replace_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t 
     end ends[2];
     if (copy_crosses(to, from, NULL, ends))
         return copy_at_once(to, from, bytes, ends);
-    return REAL(cuMemcpy_ptds, (to, from, bytes));
+    return copy_told_at_once(REAL(cuMemcpy_ptds, (to, from, bytes)), "cuMemcpy", to, from,
+                             CU_STREAM_PER_THREAD);
 }
 
 CUresult CUDAAPI replace_cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
@@ -111,7 +133,8 @@ CUresult CUDAAPI replace_cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_
     end ends[2];
     if (copy_crosses(to, from, NULL, ends))
         return copy_at_once(to, from, bytes, ends);
-    return REAL(cuMemcpyDtoD_v2, (to, from, bytes));
+    return copy_told_at_once(REAL(cuMemcpyDtoD_v2, (to, from, bytes)), "cuMemcpyDtoD", to, from,
+                             NULL);
 }
 
 CUresult CUDAAPI replace_cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
@@ -119,7 +142,8 @@ CUresult CUDAAPI replace_cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, 
     end ends[2];
     if (copy_crosses(to, from, NULL, ends))
         return copy_at_once(to, from, bytes, ends);
-    return REAL(cuMemcpyDtoD_v2_ptds, (to, from, bytes));
+    return copy_told_at_once(REAL(cuMemcpyDtoD_v2_ptds, (to, from, bytes)), "cuMemcpyDtoD", to,
+                             from, CU_STREAM_PER_THREAD);
 }
 
 static CUresult copy_across(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream,
@@ -133,8 +157,10 @@ CUresult CUDAAPI replace_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t 
 {
     end ends[2];
     if (copy_crosses(to, from, stream, ends))
-        return copy_across(to, from, bytes, stream, ends);
-    return REAL(cuMemcpyAsync, (to, from, bytes, stream));
+        return copy_told(copy_across(to, from, bytes, stream, ends), "cuMemcpyAsync", to, from,
+                         stream);
+    return copy_told(REAL(cuMemcpyAsync, (to, from, bytes, stream)), "cuMemcpyAsync", to, from,
+                     stream);
 }
 
 CUresult CUDAAPI replace_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
@@ -148,8 +174,10 @@ CUresult CUDAAPI replace_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, 
 {
     end ends[2];
     if (copy_crosses(to, from, stream, ends))
-        return copy_across(to, from, bytes, stream, ends);
-    return REAL(cuMemcpyDtoDAsync_v2, (to, from, bytes, stream));
+        return copy_told(copy_across(to, from, bytes, stream, ends), "cuMemcpyDtoDAsync", to, from,
+                         stream);
+    return copy_told(REAL(cuMemcpyDtoDAsync_v2, (to, from, bytes, stream)), "cuMemcpyDtoDAsync", to,
+                     from, stream);
 }
 
 CUresult CUDAAPI replace_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,

@@ -17,12 +17,19 @@
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 #undef cuEventDestroy
+#undef cuEventElapsedTime
 #undef cuGetProcAddress
+#undef cuGraphExecKernelNodeSetParams
 #undef cuGraphExecUpdate
 #undef cuGraphInstantiate
 #undef cuIpcOpenMemHandle
+#undef cuStreamBatchMemOp
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
+#undef cuStreamWaitValue32
+#undef cuStreamWaitValue64
+#undef cuStreamWriteValue32
+#undef cuStreamWriteValue64
 
 /* Newer than the oldest headers that will do; and old versions, which cudaTypedefs.h shows to the
  * driver's own sources only. */
@@ -32,6 +39,16 @@ typedef CUresult(CUDAAPI *preload_green_destroy)(void *context);
 typedef CUresult(CUDAAPI *preload_begin_capture_first)(CUstream stream);
 typedef CUresult(CUDAAPI *preload_instantiate_first)(CUgraphExec *exec, CUgraph graph,
                                                      CUgraphNode *node, char *log, size_t bytes);
+
+typedef CUresult(CUDAAPI *preload_context_synchronize)(CUcontext context);
+typedef CUresult(CUDAAPI *preload_context_event)(CUcontext context, CUevent event);
+typedef CUresult(CUDAAPI *preload_elapsed)(float *ms, CUevent start, CUevent end);
+typedef CUresult(CUDAAPI *preload_enumerate_kernels)(CUkernel *kernels, unsigned count,
+                                                     CUlibrary library);
+typedef CUresult(CUDAAPI *preload_function_parameter)(CUfunction function, size_t index,
+                                                      size_t *offset, size_t *bytes);
+typedef CUresult(CUDAAPI *preload_kernel_parameter)(CUkernel kernel, size_t index, size_t *offset,
+                                                    size_t *bytes);
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
@@ -47,11 +64,30 @@ typedef void (*entry_function)(void);
 
 typedef enum entry_form { FORM_ONLY, FORM_LEGACY, FORM_THREAD } entry_form;
 
+/* What a row is about, as entries.def has it. */
+typedef enum entry_group {
+    GROUP_LOOKUP,
+    GROUP_ALLOC,
+    GROUP_FREE,
+    GROUP_INFO,
+    GROUP_STREAM,
+    GROUP_EVENT,
+    GROUP_CAPTURE,
+    GROUP_GRAPH,
+    GROUP_CONTEXT,
+    GROUP_PEERS,
+    GROUP_COPY,
+    GROUP_SHORTAGE,
+    GROUP_IPC,
+    GROUP_CHECK
+} entry_group;
+
 /* One replaced entry point. */
 typedef struct entry {
     const char *name, *symbol;
     int since;
     entry_form form;
+    entry_group group;
     entry_function replacement;
 } entry;
 

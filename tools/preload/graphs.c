@@ -13,6 +13,7 @@
  */
 #include "graphs.h"
 
+#include "check/check.h"
 #include "handles.h"
 #include "order.h"
 #include "shortage.h"
@@ -89,6 +90,7 @@ static int capture_begin(CUstream stream, CUstreamCaptureMode mode)
 
 CUresult CUDAAPI replace_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
+    CHECK_TELL(check_capture_begins());
     if (capture_begin(stream, mode))
         return CUDA_SUCCESS;
     return capture_passed(REAL(cuStreamBeginCapture_v2, (stream, mode)));
@@ -102,6 +104,7 @@ CUresult CUDAAPI replace_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamC
 /* The form of CUDA 10.0, which has one mode. */
 CUresult CUDAAPI replace_cuStreamBeginCapture(CUstream stream)
 {
+    CHECK_TELL(check_capture_begins());
     if (capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL))
         return CUDA_SUCCESS;
     return capture_passed(REAL(cuStreamBeginCapture, (stream)));
@@ -117,6 +120,7 @@ CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph gr
                                                      const CUgraphEdgeData *edges, size_t count,
                                                      CUstreamCaptureMode mode)
 {
+    CHECK_TELL(check_capture_begins());
     CUresult result =
         REAL(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode));
     if (result != CUDA_SUCCESS || !service_enter())
@@ -224,13 +228,19 @@ CUresult CUDAAPI replace_cuGraphDestroy(CUgraph graph)
     return REAL(cuGraphDestroy, (graph));
 }
 
+static void exec_made(CUgraphExec exec, CUgraph graph)
+{
+    number_follow(&graphs, graph, &executables, exec);
+    CHECK_TELL(check_instantiated(exec, graph));
+}
+
 CUresult CUDAAPI replace_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node,
                                             char *log, size_t bytes)
 {
     CUresult result;
     REAL_RETRIED(result, cuGraphInstantiate, (exec, graph, node, log, bytes));
     if (result == CUDA_SUCCESS)
-        number_follow(&graphs, graph, &executables, *exec);
+        exec_made(*exec, graph);
     return result;
 }
 
@@ -240,7 +250,7 @@ CUresult CUDAAPI replace_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph,
     CUresult result;
     REAL_RETRIED(result, cuGraphInstantiate_v2, (exec, graph, node, log, bytes));
     if (result == CUDA_SUCCESS)
-        number_follow(&graphs, graph, &executables, *exec);
+        exec_made(*exec, graph);
     return result;
 }
 
@@ -250,7 +260,7 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph 
     CUresult result;
     REAL_RETRIED(result, cuGraphInstantiateWithFlags, (exec, graph, flags));
     if (result == CUDA_SUCCESS)
-        number_follow(&graphs, graph, &executables, *exec);
+        exec_made(*exec, graph);
     return result;
 }
 
@@ -260,7 +270,7 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph
     CUresult result;
     REAL_RETRIED(result, cuGraphInstantiateWithParams, (exec, graph, params));
     if (result == CUDA_SUCCESS)
-        number_follow(&graphs, graph, &executables, *exec);
+        exec_made(*exec, graph);
     return result;
 }
 
@@ -279,6 +289,7 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CU
 static void exec_updated(CUgraphExec exec, CUgraph graph)
 {
     uint64_t number;
+    CHECK_TELL(check_instantiated(exec, graph));
     if (!service_enter())
         return;
     if (handles_get(&graphs, graph, &number))
@@ -308,6 +319,7 @@ CUresult CUDAAPI replace_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
 
 CUresult CUDAAPI replace_cuGraphExecDestroy(CUgraphExec exec)
 {
+    CHECK_TELL(check_exec_ends(exec));
     number_forget(&executables, exec);
     return REAL(cuGraphExecDestroy, (exec));
 }
@@ -334,7 +346,10 @@ CUresult CUDAAPI replace_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     if (launch_refused(exec, stream))
         return CUDA_ERROR_ILLEGAL_STATE;
-    return REAL(cuGraphLaunch, (exec, stream));
+    CUresult result = REAL(cuGraphLaunch, (exec, stream));
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_graph_launched(exec, stream));
+    return result;
 }
 
 CUresult CUDAAPI replace_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)

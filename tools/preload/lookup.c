@@ -21,11 +21,12 @@
 
 #include <tenure/alloc.h>
 
+#include "check/check.h"
 #include "driver.h"
 
 const entry entries[] = {
 #define PRELOAD_ENTRY(name, symbol, type, since, form, group)                                      \
-    {#name, #symbol, since, FORM_##form, (entry_function)replace_##symbol},
+    {#name, #symbol, since, FORM_##form, GROUP_##group, (entry_function)replace_##symbol},
 #define PRELOAD_CALL(name, type, since)
 #include "entries.def"
 #undef PRELOAD_ENTRY
@@ -39,6 +40,12 @@ const entry *entry_by_symbol(const char *symbol)
         if (strcmp(entries[i].symbol, symbol) == 0)
             return &entries[i];
     return NULL;
+}
+
+/* 1 if the program gets it: what is there for the checker alone only has it where it is on. */
+static int entry_is_wanted(const entry *row)
+{
+    return row->group != GROUP_CHECK || check_is_on();
 }
 
 static void *entry_address(const entry *found)
@@ -112,8 +119,8 @@ static lookup_answer lookup_ours(void *handle, const char *name, const entry *ou
     if (object_of(found) == object_of((const void *)entries)) /* the program's own handle */
         return (lookup_answer){NULL, driver_find() ? next : dlsym_fails};
     driver_consider(handle, found);
-    return driver_has(found) ? (lookup_answer){entry_address(ours), NULL}
-                             : (lookup_answer){NULL, next};
+    return driver_has(found) && entry_is_wanted(ours) ? (lookup_answer){entry_address(ours), NULL}
+                                                      : (lookup_answer){NULL, next};
 }
 
 lookup_answer preload_lookup(void *handle, const char *name, const void *caller)
@@ -200,7 +207,7 @@ static void *replacement_of(const char *name, const void *function, int version)
 {
     for (size_t i = 0; i < entries_count; i++) {
         const entry *row = &entries[i];
-        if (strcmp(row->name, name) != 0 || row->since > version)
+        if (strcmp(row->name, name) != 0 || row->since > version || !entry_is_wanted(row))
             continue;
         cuuint64_t flags = row->form == FORM_THREAD ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                                     : CU_GET_PROC_ADDRESS_LEGACY_STREAM;

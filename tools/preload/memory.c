@@ -13,6 +13,7 @@
  */
 #include "memory.h"
 
+#include "check/check.h"
 #include "graphs.h"
 #include "order.h"
 #include "pools.h"
@@ -75,13 +76,18 @@ CUresult CUDAAPI replace_cuMemFree_v2(CUdeviceptr address)
     if (service_of_address(address) == NULL || service_is_forked()) {
         if (address != 0)
             service_count_one(COUNT_FREES_PASSED);
-        return REAL(cuMemFree_v2, (address));
+        CUresult passed = REAL(cuMemFree_v2, (address));
+        if (passed == CUDA_SUCCESS && address != 0)
+            CHECK_TELL(check_device_seen());
+        return passed;
     }
+    CHECK_TELL(check_freeing_at_once("cuMemFree", address));
     if (!service_enter())
         return free_later(address);
     free_deferred();
     CUresult result = free_now(address);
     service_leave();
+    CHECK_TELL(check_freed_at_once(address));
     return result;
 }
 
@@ -92,6 +98,7 @@ CUresult CUDAAPI replace_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
             service_count_one(COUNT_FREES_PASSED);
         return REAL(cuMemFreeAsync, (address, stream));
     }
+    CHECK_TELL(check_freeing("cuMemFreeAsync", address, stream));
     if (!service_enter())
         return free_later(address);
     memory_forget(address);
@@ -200,8 +207,11 @@ CUresult CUDAAPI replace_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
     CUresult result;
     tnr_status status;
-    if (malloc_serve(address, bytes, &result, &status))
+    if (malloc_serve(address, bytes, &result, &status)) {
+        if (result == CUDA_SUCCESS)
+            CHECK_TELL(check_allocated_at_once("cuMemAlloc", *address, bytes));
         return result;
+    }
     REAL_RETRIED(result, cuMemAlloc_v2, (address, bytes));
     return alloc_passed(result, status, "cuMemAlloc");
 }
@@ -220,8 +230,10 @@ CUresult CUDAAPI replace_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch,
                   (element == 4 || element == 8 || element == 16) &&
                   !__builtin_mul_overflow(row, height, &bytes);
     if (is_sane && malloc_serve(address, bytes, &result, &status)) {
-        if (result == CUDA_SUCCESS)
-            *pitch = row;
+        if (result != CUDA_SUCCESS)
+            return result;
+        *pitch = row;
+        CHECK_TELL(check_allocated_at_once("cuMemAllocPitch", *address, bytes));
         return result;
     }
     REAL_RETRIED(result, cuMemAllocPitch_v2, (address, pitch, width, height, element));
@@ -284,8 +296,11 @@ CUresult CUDAAPI replace_cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUs
 {
     CUresult result;
     tnr_status status;
-    if (async_serve(address, bytes, NULL, stream, &result, &status))
+    if (async_serve(address, bytes, NULL, stream, &result, &status)) {
+        if (result == CUDA_SUCCESS)
+            CHECK_TELL(check_allocated("cuMemAllocAsync", *address, bytes, stream));
         return result;
+    }
     REAL_RETRIED(result, cuMemAllocAsync, (address, bytes, stream));
     return alloc_passed(result, status, "cuMemAllocAsync");
 }
@@ -300,8 +315,11 @@ CUresult CUDAAPI replace_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t by
 {
     CUresult result;
     tnr_status status = TNR_OK;
-    if (pool != NULL && async_serve(address, bytes, pool, stream, &result, &status))
+    if (pool != NULL && async_serve(address, bytes, pool, stream, &result, &status)) {
+        if (result == CUDA_SUCCESS)
+            CHECK_TELL(check_allocated("cuMemAllocFromPoolAsync", *address, bytes, stream));
         return result;
+    }
     REAL_RETRIED(result, cuMemAllocFromPoolAsync, (address, bytes, pool, stream));
     return alloc_passed(result, status, "cuMemAllocFromPoolAsync");
 }

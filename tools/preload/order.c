@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "check/check.h"
 #include "handles.h"
 
 static handles streams = HANDLES_INIT; /* of served devices: stream -> device + 1 */
@@ -157,16 +158,20 @@ static void stream_made(CUstream stream)
 CUresult CUDAAPI replace_cuStreamCreate(CUstream *stream, unsigned flags)
 {
     CUresult result = REAL(cuStreamCreate, (stream, flags));
-    if (result == CUDA_SUCCESS)
-        stream_made(*stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    stream_made(*stream);
+    CHECK_TELL(check_stream_made(*stream, flags));
     return result;
 }
 
 CUresult CUDAAPI replace_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
     CUresult result = REAL(cuStreamCreateWithPriority, (stream, flags, priority));
-    if (result == CUDA_SUCCESS)
-        stream_made(*stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    stream_made(*stream);
+    CHECK_TELL(check_stream_made(*stream, flags));
     return result;
 }
 
@@ -177,6 +182,7 @@ CUresult CUDAAPI replace_cuGreenCtxStreamCreate(CUstream *stream, void *context,
     if (result == CUDA_SUCCESS && service_enter()) {
         stranger_add(*stream, context); /* of a part of the device: a context of its own */
         service_leave();
+        CHECK_TELL(check_stream_made(*stream, flags));
     }
     return result;
 }
@@ -196,12 +202,14 @@ static void stream_ends(CUstream stream)
 
 CUresult CUDAAPI replace_cuStreamDestroy_v2(CUstream stream)
 {
+    CHECK_TELL(check_stream_ends(stream));
     stream_ends(stream);
     return REAL(cuStreamDestroy_v2, (stream));
 }
 
 CUresult CUDAAPI replace_cuStreamDestroy(CUstream stream)
 {
+    CHECK_TELL(check_stream_ends(stream));
     stream_ends(stream);
     return REAL(cuStreamDestroy, (stream));
 }
@@ -226,10 +234,13 @@ static void stream_seen(CUstream stream, tnr_moment began)
 
 CUresult CUDAAPI replace_cuStreamSynchronize(CUstream stream)
 {
+    uint64_t moment = check_is_on() ? check_stream_moment(stream) : 0;
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuStreamSynchronize, (stream));
-    if (result == CUDA_SUCCESS)
-        stream_seen(stream, began);
+    if (result != CUDA_SUCCESS)
+        return result;
+    stream_seen(stream, began);
+    CHECK_TELL(check_stream_seen(stream, moment));
     return result;
 }
 
@@ -240,10 +251,13 @@ CUresult CUDAAPI replace_cuStreamSynchronize_ptsz(CUstream stream)
 
 CUresult CUDAAPI replace_cuStreamQuery(CUstream stream)
 {
+    uint64_t moment = check_is_on() ? check_stream_moment(stream) : 0;
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuStreamQuery, (stream));
-    if (result == CUDA_SUCCESS)
-        stream_seen(stream, began);
+    if (result != CUDA_SUCCESS)
+        return result;
+    stream_seen(stream, began);
+    CHECK_TELL(check_stream_seen(stream, moment));
     return result;
 }
 
@@ -263,8 +277,10 @@ static void event_seen(CUevent event, tnr_moment began)
 
 CUresult CUDAAPI replace_cuEventSynchronize(CUevent event)
 {
+    void *moment = check_is_on() ? check_event_moment(event) : NULL;
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuEventSynchronize, (event));
+    CHECK_TELL(check_event_seen(moment, result == CUDA_SUCCESS));
     if (result == CUDA_SUCCESS)
         event_seen(event, began);
     return result;
@@ -272,8 +288,10 @@ CUresult CUDAAPI replace_cuEventSynchronize(CUevent event)
 
 CUresult CUDAAPI replace_cuEventQuery(CUevent event)
 {
+    void *moment = check_is_on() ? check_event_moment(event) : NULL;
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuEventQuery, (event));
+    CHECK_TELL(check_event_seen(moment, result == CUDA_SUCCESS));
     if (result == CUDA_SUCCESS)
         event_seen(event, began);
     return result;
@@ -283,6 +301,8 @@ CUresult CUDAAPI replace_cuCtxSynchronize(void)
 {
     tnr_moment began = tnr_moment_now();
     CUresult result = REAL(cuCtxSynchronize, ());
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_device_seen());
     if (result != CUDA_SUCCESS || !service_enter())
         return result;
     service_device *device = service_here_started();
@@ -321,6 +341,8 @@ CUresult CUDAAPI replace_cuEventRecord(CUevent event, CUstream stream)
     CUresult result = REAL(cuEventRecord, (event, stream));
     if (result == CUDA_SUCCESS)
         record_made(event, stream, before);
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_event_recorded(event, stream));
     return result;
 }
 
@@ -335,6 +357,8 @@ CUresult CUDAAPI replace_cuEventRecordWithFlags(CUevent event, CUstream stream, 
     CUresult result = REAL(cuEventRecordWithFlags, (event, stream, flags));
     if (result == CUDA_SUCCESS)
         record_made(event, stream, before);
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_event_recorded(event, stream));
     return result;
 }
 
@@ -347,6 +371,8 @@ CUresult CUDAAPI replace_cuStreamWaitEvent(CUstream stream, CUevent event, unsig
 {
     tnr_moment before = tnr_moment_now();
     CUresult result = REAL(cuStreamWaitEvent, (stream, event, flags));
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_event_waited(stream, event));
     if (result != CUDA_SUCCESS || atomic_load_explicit(&is_given_up, memory_order_relaxed) ||
         !service_enter())
         return result;
@@ -372,12 +398,14 @@ static void event_ends(CUevent event)
 
 CUresult CUDAAPI replace_cuEventDestroy_v2(CUevent event)
 {
+    CHECK_TELL(check_event_ends(event));
     event_ends(event);
     return REAL(cuEventDestroy_v2, (event));
 }
 
 CUresult CUDAAPI replace_cuEventDestroy(CUevent event)
 {
+    CHECK_TELL(check_event_ends(event));
     event_ends(event);
     return REAL(cuEventDestroy, (event));
 }

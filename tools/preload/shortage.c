@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that others lack: see shortage.h. What is replaced here does nothing else. */
+/* Memory that others lack: see shortage.h. What is replaced here does nothing else,
+ * but for what a launch tells the checker. */
 #include "shortage.h"
 
+#include "check/check.h"
 #include "entries.h"
 #include "service.h"
 
@@ -94,6 +96,8 @@ CUresult CUDAAPI replace_cuLaunchKernel(CUfunction function, unsigned grid_x, un
     REAL_RETRIED(result, cuLaunchKernel,
                  (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
                   parameters, extra));
+    if (result == CUDA_SUCCESS)
+        CHECK_TELL(check_launched("cuLaunchKernel", function, stream, parameters, extra));
     return result;
 }
 
@@ -111,6 +115,10 @@ CUresult CUDAAPI replace_cuLaunchKernelEx(const CUlaunchConfig *config, CUfuncti
 {
     CUresult result;
     REAL_RETRIED(result, cuLaunchKernelEx, (config, function, parameters, extra));
+    if (result == CUDA_SUCCESS && check_is_on()) {
+        check_launched("cuLaunchKernelEx", function, config->hStream, parameters, extra);
+        check_launch_attributes(config);
+    }
     return result;
 }
 

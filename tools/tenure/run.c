@@ -20,12 +20,14 @@
 #include "cli.h"
 #include "commands.h"
 #include "exit_code.h"
+#include "run_check.h"
 
 /* As the shell's, and as of other commands that run one. */
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const char *run_conf, *run_history, *run_snapshot, *run_report;
-static int run_stats, run_strict, run_json;
+static const char *run_driver, *run_findings, *run_error_code;
+static int run_stats, run_strict, run_json, run_checked, run_leaks;
 
 static const cli_option run_options[] = {
     {"conf", "STR", OPTION_CONF_HELP, &run_conf, NULL},
@@ -43,6 +45,15 @@ static const cli_option run_options[] = {
      "allocator because Tenure has failed (exit code 3)",
      NULL, &run_strict},
     {"json", NULL, "the same as --stats, as one JSON object", NULL, &run_json},
+    {"check", NULL,
+     "follow each use of memory on every stream, and say which is not\n"
+     "ordered before the free or after the allocation",
+     NULL, &run_checked},
+    {"findings", "FILE", "with --check: each finding, too, as a line of JSON", &run_findings, NULL},
+    {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
+    {"error-exitcode", "N", "with --check: the exit code if something was found; default 99",
+     &run_error_code, NULL},
+    {"driver", "NAME", "cuda, or sim: the program runs on the simulated device", &run_driver, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -53,7 +64,8 @@ static const cli_syntax run_syntax = {
     "Every allocation call of the CUDA runtime and driver is served by Tenure, in the program and\n"
     "in the programs that it starts: docs/run.md says which, and what is passed on to the driver.\n"
     "What Tenure cannot serve, the driver does, and a line on stderr says so.\n\n"
-    "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found.\n",
+    "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found; with\n"
+    "--check 99, or what --error-exitcode says, if there are certain findings.\n",
     run_options,
     0,
     0,
@@ -382,8 +394,57 @@ static exit_code snapshot_path(char path[PATH_MAX * 2], char folder[PATH_MAX])
     return EXIT_CODE_OK;
 }
 
+/* What the options say of the check; -1 after a message if they do not fit. */
+static int check_choose(run_check *check)
+{
+    char *end = NULL;
+    long code = run_error_code ? strtol(run_error_code, &end, 10) : RUN_CHECK_CODE;
+    *check = (run_check){.is_wanted = run_checked,
+                         .has_leaks = run_leaks,
+                         .is_simulated = run_driver && strcmp(run_driver, "sim") == 0,
+                         .found_code = (int)code,
+                         .findings = run_findings};
+    if (!run_checked && (run_findings || run_leaks || run_error_code))
+        return cli_usage_error(&run_syntax, "--findings, --leaks and --error-exitcode are for "
+                                            "--check");
+    if (run_error_code && (end == run_error_code || *end != '\0' || code < 0 || code > 255))
+        return cli_usage_error(&run_syntax, "--error-exitcode must be 0 to 255, not \"%s\"",
+                               run_error_code);
+    if (run_driver && !check->is_simulated && strcmp(run_driver, "cuda") != 0)
+        return cli_usage_error(&run_syntax, "--driver must be cuda or sim, not \"%s\"", run_driver);
+    return EXIT_CODE_OK;
+}
+
+/* The exit code of a program that was waited for. */
+static int run_end(const run_check *check, int status)
+{
+    int has_findings = run_check_end(check);
+    if (!has_findings || status == -1)
+        return end_as(status);
+    if (WIFEXITED(status))
+        fprintf(stderr, "tenure run: the check has findings; the program's exit code was %d\n",
+                WEXITSTATUS(status));
+    else
+        fprintf(stderr, "tenure run: the check has findings; the program died of signal %d\n",
+                WTERMSIG(status));
+    return check->found_code;
+}
+
+/* Starts the program when everything is prepared. */
+static int program_run(char **program, const run_check *check, const char *snapshot,
+                       const char *folder)
+{
+    if (!run_report && check->folder[0] == '\0')
+        return program_execute(program);
+    int status = run_report ? run_and_report(program, snapshot) : program_wait(program);
+    if (folder[0] != '\0')
+        rmdir(folder);
+    return run_end(check, status);
+}
+
 int command_run(int argc, char **argv)
 {
+    static run_check check;
     cli_result parsed;
     char snapshot[PATH_MAX * 2], folder[PATH_MAX];
     int place = program_place(argc, argv);
@@ -398,17 +459,16 @@ int command_run(int argc, char **argv)
         strcmp(run_history, "full") != 0)
         return cli_usage_error(&run_syntax, "--history must be off, light or full, not \"%s\"",
                                run_history);
+    if (check_choose(&check) != EXIT_CODE_OK)
+        return EXIT_CODE_BAD_INPUT;
     exit_code code = program_check(program[0]);
     if (code == EXIT_CODE_OK)
         code = snapshot_path(snapshot, folder);
     if (code == EXIT_CODE_OK)
         code = environment_make(snapshot);
+    if (code == EXIT_CODE_OK)
+        code = run_check_begin(&check);
     if (code != EXIT_CODE_OK)
         return code;
-    if (!run_report)
-        return program_execute(program);
-    int status = run_and_report(program, snapshot);
-    if (folder[0] != '\0')
-        rmdir(folder);
-    return end_as(status);
+    return program_run(program, &check, snapshot, folder);
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors of graphs with the blocks that they were given. */
+#include "zoo.h"
+
+/* A graph of one kernel that uses a block. */
+static CUgraph graph_of(CUdeviceptr block)
+{
+    CUgraph graph;
+    MUST(cuStreamBeginCapture(the.c, CU_STREAM_CAPTURE_MODE_RELAXED));
+    touch(block, the.c);
+    MUST(cuStreamEndCapture(the.c, &graph));
+    return graph;
+}
+
+static CUgraphExec exec_of(CUdeviceptr block)
+{
+    CUgraphExec exec;
+    CUgraph graph = graph_of(block);
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphDestroy(graph));
+    return exec;
+}
+
+/* The launch is work as any other. */
+void animal_graph_in_use(void)
+{
+    CUdeviceptr block = make(the.a);
+    MUST(cuStreamSynchronize(the.a));
+    CUgraphExec exec = exec_of(block);
+    MUST(cuGraphLaunch(exec, the.b));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamSynchronize(the.b));
+    MUST(cuGraphExecDestroy(exec));
+}
+
+void animal_graph_input_freed(void)
+{
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, BYTES));
+    CUgraphExec exec = exec_of(block);
+    MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuStreamSynchronize(the.b));
+    if (the.is_wrong)
+        MUST(cuMemFree(block));
+    MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuStreamSynchronize(the.b));
+    MUST(cuGraphExecDestroy(exec));
+    if (!the.is_wrong)
+        MUST(cuMemFree(block));
+}
+
+/* A graph that is made by hand is held by nobody: another block may lie there when it is launched.
+ */
+void animal_graph_input_replaced(void)
+{
+    CUdeviceptr block = make(the.a), fresh;
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUDA_MEMSET_NODE_PARAMS set = {
+        .dst = block, .value = 1, .elementSize = 1, .width = 64, .height = 1};
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, the.context));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, the.a));
+    if (the.is_wrong) {
+        MUST(cuMemFreeAsync(block, the.a));
+        fresh = make(the.a);
+        if (fresh != block)
+            exit(1);
+        MUST(cuGraphLaunch(exec, the.a));
+        MUST(cuMemFreeAsync(fresh, the.a));
+    } else {
+        MUST(cuGraphLaunch(exec, the.a));
+        MUST(cuMemFreeAsync(block, the.a));
+    }
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
+/* After an update the executable uses the other block, and the first one no more. */
+void animal_graph_updated(void)
+{
+    CUdeviceptr first, second;
+    CUgraphExecUpdateResultInfo info;
+    MUST(cuMemAlloc(&first, BYTES));
+    MUST(cuMemAlloc(&second, BYTES));
+    CUgraphExec exec = exec_of(first);
+    CUgraph other = graph_of(second);
+    MUST(cuGraphExecUpdate(exec, other, &info));
+    MUST(cuMemFree(the.is_wrong ? second : first));
+    MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuStreamSynchronize(the.b));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(other));
+    MUST(cuMemFree(the.is_wrong ? first : second));
+}
+
+/* A node records an event that a stream waits for. */
+void animal_graph_event(void)
+{
+    CUdeviceptr block = make(the.a);
+    CUgraph graph;
+    CUgraphNode use, record;
+    CUgraphExec exec;
+    CUevent event;
+    CUDA_MEMSET_NODE_PARAMS set = {
+        .dst = block, .value = 1, .elementSize = 1, .width = 64, .height = 1};
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemsetNode(&use, graph, NULL, 0, &set, the.context));
+    if (!the.is_wrong)
+        MUST(cuGraphAddEventRecordNode(&record, graph, &use, 1, event));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuStreamWaitEvent(the.a, event, 0));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamSynchronize(the.b));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors between streams, threads and the host. */
+#include <pthread.h>
+
+#include <tenure/simcuda.h>
+
+#include "zoo.h"
+
+/* ---- freed too early ------------------------------------------------------------------------ */
+
+void animal_free_in_use(void)
+{
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_free_in_use_by_copy(void)
+{
+    CUdeviceptr block = make(the.a), other;
+    MUST(cuMemAlloc(&other, BYTES));
+    wait_for(the.a, the.b);
+    MUST(cuMemcpyDtoDAsync(other, block, BYTES, the.b));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFree(other));
+}
+
+void animal_free_in_use_by_set(void)
+{
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    MUST(cuMemsetD32Async(block + 4096, 7, 64, the.b));
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(the.b));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_free_in_use_by_packed(void)
+{
+    struct {
+        CUdeviceptr address;
+        unsigned count;
+    } packed = {make(the.a), 1};
+    size_t bytes = 12;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    wait_for(the.a, the.b);
+    MUST(cuLaunchKernel(the.touch, 1, 1, 1, 1, 1, 1, 0, the.b, NULL, extra));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(packed.address, the.a));
+}
+
+/* cuMemFree of stream-ordered memory waits for nothing; of cuMemAlloc's it does. */
+void animal_free_at_once_in_use(void)
+{
+    CUdeviceptr block;
+    if (the.is_wrong)
+        block = make(the.a);
+    else
+        MUST(cuMemAlloc(&block, BYTES));
+    touch(block, the.a);
+    MUST(cuMemFree(block));
+}
+
+void animal_free_on_the_wrong_stream(void)
+{
+    CUdeviceptr block = make(the.a);
+    touch(block, the.a);
+    MUST(cuStreamSynchronize(the.a));
+    touch(block, the.b);
+    MUST(cuMemFreeAsync(block, the.is_wrong ? the.c : the.b));
+}
+
+/* The legacy stream waits for blocking streams, and for no others. */
+void animal_free_on_the_default_stream(void)
+{
+    CUstream stream;
+    CUdeviceptr block = make(NULL);
+    MUST(cuStreamSynchronize(NULL));
+    MUST(cuStreamCreate(&stream, the.is_wrong ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    touch(block, stream);
+    MUST(cuMemFreeAsync(block, NULL));
+    MUST(cuStreamDestroy(stream));
+}
+
+void animal_event_too_early(void)
+{
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (the.is_wrong)
+        MUST(cuEventRecord(the.event, the.b));
+    touch(block, the.b);
+    if (!the.is_wrong)
+        MUST(cuEventRecord(the.event, the.b));
+    MUST(cuStreamWaitEvent(the.a, the.event, 0));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_event_never_recorded(void)
+{
+    CUevent event;
+    CUdeviceptr block = make(the.a);
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        MUST(cuEventRecord(event, the.b));
+    MUST(cuStreamWaitEvent(the.a, event, 0));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuEventDestroy(event));
+}
+
+/* The owner waits for the second stream, which has never waited for the third; in the twin it has,
+ * and so the owner is after all of them. */
+void animal_three_streams(void)
+{
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    wait_for(the.b, the.c);
+    touch(block, the.c);
+    if (!the.is_wrong)
+        wait_for(the.c, the.b);
+    wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_pool(void)
+{
+    CUdeviceptr block;
+    CUmemoryPool pool;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    MUST(cuMemPoolCreate(&pool, &props));
+    MUST(cuMemAllocFromPoolAsync(&block, BYTES, pool, the.a));
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemPoolDestroy(pool));
+}
+
+/* Another device reads the block. */
+void animal_peer_copy(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    CUevent event;
+    CUdeviceptr there, block = make(the.a);
+    MUST(cuEventRecord(the.event, the.a));
+    MUST(cuDeviceGet(&device, 1));
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuMemAllocAsync(&there, BYTES, stream));
+    MUST(cuStreamWaitEvent(stream, the.event, 0));
+    MUST(cuMemcpyPeerAsync(there, context, block, the.context, BYTES, stream));
+    MUST(cuEventRecord(event, stream));
+    MUST(cuMemFreeAsync(there, stream));
+    MUST(cuCtxSetCurrent(the.context));
+    if (!the.is_wrong)
+        MUST(cuStreamWaitEvent(the.a, event, 0));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* ---- threads and the host ------------------------------------------------------------------- */
+
+static CUdeviceptr shared_block;
+
+static void *thread_use(void *stream)
+{
+    MUST(cuCtxSetCurrent(the.context));
+    touch(shared_block, stream);
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(stream));
+    return NULL;
+}
+
+static void thread_run(CUstream stream)
+{
+    pthread_t thread;
+    shared_block = make(the.a);
+    MUST(cuStreamSynchronize(the.a));
+    if (pthread_create(&thread, NULL, thread_use, stream) != 0 || pthread_join(thread, NULL) != 0)
+        exit(1);
+    MUST(cuMemFreeAsync(shared_block, the.a));
+}
+
+void animal_thread(void)
+{
+    thread_run(the.b);
+}
+
+void animal_thread_default_stream(void)
+{
+    thread_run(CU_STREAM_PER_THREAD);
+}
+
+static pthread_mutex_t heard_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t heard_changed = PTHREAD_COND_INITIALIZER;
+static int is_heard;
+
+static void CUDA_CB host_hear(void *data)
+{
+    (void)data;
+    pthread_mutex_lock(&heard_mutex);
+    is_heard = 1;
+    pthread_cond_signal(&heard_changed);
+    pthread_mutex_unlock(&heard_mutex);
+}
+
+/* A host function tells the host that the stream is through. The threads' schedule runs it. */
+void animal_host_function(void)
+{
+    CUdeviceptr block = make(the.a);
+    MUST(cuStreamSynchronize(the.a));
+    if (the.is_wrong)
+        MUST(cuLaunchHostFunc(the.b, host_hear, NULL));
+    touch(block, the.b);
+    if (!the.is_wrong)
+        MUST(cuLaunchHostFunc(the.b, host_hear, NULL));
+    pthread_mutex_lock(&heard_mutex);
+    while (!is_heard)
+        pthread_cond_wait(&heard_changed, &heard_mutex);
+    pthread_mutex_unlock(&heard_mutex);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* A copy to memory of the host that is not pinned is over when the call returns. */
+void animal_pageable(void)
+{
+    static char plain[256];
+    void *pinned;
+    CUdeviceptr block = make(the.a);
+    MUST(cuMemHostAlloc(&pinned, sizeof(plain), 0));
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemcpyDtoHAsync(the.is_wrong ? pinned : plain, block, sizeof(plain), the.b));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* ---- others --------------------------------------------------------------------------------- */
+
+void animal_use_after_free(void)
+{
+    CUdeviceptr block = make(the.a);
+    if (the.is_wrong)
+        MUST(cuMemFreeAsync(block, the.a));
+    touch(block + 512, the.a);
+    if (!the.is_wrong)
+        MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_use_after_free_at_once(void)
+{
+    CUdeviceptr block, other;
+    char bytes[16];
+    MUST(cuMemAlloc(&block, BYTES));
+    MUST(cuMemAlloc(&other, BYTES));
+    MUST(cuMemFree(the.is_wrong ? block : other));
+    MUST(cuMemcpyDtoH(bytes, block, sizeof(bytes)));
+    MUST(cuMemFree(the.is_wrong ? other : block));
+}
+
+/* In another stream, that waits for the free: it is wrong all the same. */
+void animal_use_after_free_elsewhere(void)
+{
+    CUdeviceptr block = make(the.a);
+    MUST(cuStreamSynchronize(the.a));
+    if (!the.is_wrong)
+        touch(block, the.b);
+    wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    wait_for(the.a, the.b);
+    if (the.is_wrong)
+        touch(block, the.b);
+}
+
+void animal_use_before_allocation(void)
+{
+    CUdeviceptr block = make(the.a);
+    if (!the.is_wrong)
+        wait_for(the.a, the.b);
+    touch(block, the.b);
+    wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* The same, where the memory was another block: whoever had it may be at work on it still. */
+void animal_reuse(void)
+{
+    CUdeviceptr first = make(the.a);
+    touch(first, the.a);
+    MUST(cuMemFreeAsync(first, the.a));
+    CUdeviceptr block = make(the.a);
+    if (block != first)
+        exit(1);
+    if (!the.is_wrong)
+        wait_for(the.a, the.b);
+    touch(block, the.b);
+    wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_double_free(void)
+{
+    CUdeviceptr block = make(the.a), other = make(the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST_BE(cuMemFreeAsync(the.is_wrong ? block : other, the.a),
+            the.is_wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+}
+
+void animal_wrong_free(void)
+{
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, BYTES));
+    MUST_BE(cuMemFree(the.is_wrong ? block + 256 : block),
+            the.is_wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+}
+
+/* ---- what is possible only ------------------------------------------------------------------- */
+
+/* An address in a structure is one perhaps. */
+void animal_structure(void)
+{
+    CUdeviceptr words[3] = {0, make(the.a), 5};
+    void *params[] = {words};
+    wait_for(the.a, the.b);
+    MUST(cuLaunchKernel(the.whole, 1, 1, 1, 1, 1, 1, 0, the.b, params, NULL));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(words[1], the.a));
+}
+
+/* Where one block ends another begins: the end of a range is no use of that, for certain. */
+void animal_end_of_range(void)
+{
+    CUdeviceptr first = make(the.a), second = make(the.a);
+    CUdeviceptr begin = first < second ? first : second, end = begin + BYTES;
+    if (end != (first < second ? second : first))
+        exit(1);
+    void *params[] = {&begin, &end};
+    wait_for(the.a, the.b);
+    MUST(cuLaunchKernel(the.both, 1, 1, 1, 1, 1, 1, 0, the.b, params, NULL));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(end, the.a));
+    wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(begin, the.a));
+}
+
+/* Streams that wait for values are ordered by what nobody sees. */
+void animal_value_wait(void)
+{
+    CUdeviceptr flag, block = make(the.a);
+    MUST(cuMemAlloc(&flag, 4));
+    MUST(cuMemsetD32(flag, 0, 1));
+    MUST(cuCtxSynchronize());
+    touch(block, the.b);
+    MUST(cuStreamWriteValue32(the.b, flag, 1, 0));
+    MUST(cuStreamWaitValue32(the.a, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuMemFree(flag));
+}
+
+/* ---- reports -------------------------------------------------------------------------------- */
+
+/* One error, fifty times. */
+void animal_repeated(void)
+{
+    for (int i = 0; i < 50; i++)
+        animal_free_in_use();
+}
+
+void animal_leak(void)
+{
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, BYTES));
+    if (!the.is_wrong)
+        MUST(cuMemFree(block));
+}

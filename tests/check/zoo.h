@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The zoo: programs with one planted error of lifetime each, and the same programs without it. They
+ * know nothing of Tenure; their kernels are registered with the simulated device.
+ *
+ *   check_zoo NAME wrong|right
+ */
+#ifndef TENURE_TESTS_CHECK_ZOO_H
+#define TENURE_TESTS_CHECK_ZOO_H
+
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BYTES = 1 << 20 };
+
+#define MUST_BE(call, expected)                                                                    \
+    do {                                                                                           \
+        CUresult result_ = (call);                                                                 \
+        if (result_ != (expected)) {                                                               \
+            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, (int)result_);       \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define MUST(call) MUST_BE(call, CUDA_SUCCESS)
+
+/* What all have: streams that nothing orders with each other, and kernels. */
+typedef struct zoo {
+    CUstream a, b, c;
+    CUevent event;
+    CUcontext context;
+    CUfunction touch; /* touch(address, count) */
+    CUfunction both;  /* both(begin, end) */
+    CUfunction whole; /* whole(struct of three words) */
+    int is_wrong;
+} zoo;
+
+extern zoo the;
+
+/* A block in the order of a stream. */
+CUdeviceptr make(CUstream stream);
+
+/* A kernel that uses a block. */
+void touch(CUdeviceptr address, CUstream stream);
+
+/* The second stream waits for the first. */
+void wait_for(CUstream first, CUstream second);
+
+#define ANIMAL(name) void animal_##name(void);
+#include "animals.def"
+#undef ANIMAL
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks: see blocks.h. Live and freed ones are each a treap by address. */
+#include "check/blocks.h"
+
+#include <stdlib.h>
+
+enum { FREED_MAX = 65536 };
+
+static check_block *live, *freed; /* roots */
+static check_block *oldest, *newest;
+static size_t freed_count;
+static uint64_t serials;
+
+/* ---- the tree ------------------------------------------------------------------------------- */
+
+/* Parts a tree into what is below an address, and the rest. */
+static void tree_split(check_block *root, CUdeviceptr address, check_block **below,
+                       check_block **rest)
+{
+    if (root == NULL) {
+        *below = *rest = NULL;
+    } else if (root->base < address) {
+        tree_split(root->right, address, &root->right, rest);
+        *below = root;
+    } else {
+        tree_split(root->left, address, below, &root->left);
+        *rest = root;
+    }
+}
+
+static check_block *tree_join(check_block *below, check_block *rest)
+{
+    if (below == NULL || rest == NULL)
+        return below == NULL ? rest : below;
+    if (below->priority > rest->priority) {
+        below->right = tree_join(below->right, rest);
+        return below;
+    }
+    rest->left = tree_join(below, rest->left);
+    return rest;
+}
+
+static void tree_add(check_block **root, check_block *block)
+{
+    check_block *below, *rest;
+    block->left = block->right = NULL;
+    tree_split(*root, block->base, &below, &rest);
+    *root = tree_join(tree_join(below, block), rest);
+}
+
+static void tree_remove(check_block **root, check_block *block)
+{
+    check_block *below, *rest, *self;
+    tree_split(*root, block->base, &below, &rest);
+    tree_split(rest, block->base + 1, &self, &rest);
+    *root = tree_join(below, rest);
+}
+
+/* The last block that begins at the address or below it. */
+static check_block *tree_find(check_block *root, CUdeviceptr address)
+{
+    check_block *found = NULL;
+    while (root != NULL) {
+        if (root->base <= address)
+            found = root;
+        root = root->base <= address ? root->right : root->left;
+    }
+    return found;
+}
+
+static check_block *tree_containing(check_block *root, CUdeviceptr address)
+{
+    check_block *found = tree_find(root, address);
+    return found != NULL && address - found->base < found->bytes ? found : NULL;
+}
+
+/* One that has any of these addresses. */
+static check_block *tree_overlapping(check_block *root, CUdeviceptr base, size_t bytes)
+{
+    check_block *found = tree_find(root, base + bytes - 1);
+    return found != NULL && found->base + found->bytes > base ? found : NULL;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+check_block *check_block_live(CUdeviceptr address)
+{
+    return tree_containing(live, address);
+}
+
+check_block *check_block_freed(CUdeviceptr address)
+{
+    return tree_containing(freed, address);
+}
+
+static void block_end(check_block *block)
+{
+    if (block == NULL)
+        return;
+    block_end(block->before); /* has none before itself */
+    free(block->uses);
+    free(block);
+}
+
+static void freed_remove(check_block *block)
+{
+    tree_remove(&freed, block);
+    *(block->older == NULL ? &oldest : &block->older->newer) = block->newer;
+    *(block->newer == NULL ? &newest : &block->newer->older) = block->older;
+    block->older = block->newer = NULL;
+    freed_count--;
+}
+
+static void live_drop(CUdeviceptr base, size_t bytes)
+{
+    for (check_block *old; (old = tree_overlapping(live, base, bytes)) != NULL;) {
+        tree_remove(&live, old);
+        block_end(old);
+    }
+}
+
+void check_blocks_forget(CUdeviceptr base, size_t bytes)
+{
+    live_drop(base, bytes);
+    for (check_block *old; (old = tree_overlapping(freed, base, bytes)) != NULL;) {
+        freed_remove(old);
+        block_end(old);
+    }
+}
+
+check_block *check_block_make(CUdeviceptr base, size_t bytes)
+{
+    check_block *block = calloc(1, sizeof(*block));
+    live_drop(base, bytes);
+    for (check_block *old; (old = tree_overlapping(freed, base, bytes)) != NULL;) {
+        freed_remove(old);
+        if (block == NULL || block->before != NULL) {
+            block_end(old);
+            continue;
+        }
+        block_end(old->before);
+        old->before = NULL;
+        block->before = old;
+    }
+    if (block == NULL)
+        return NULL;
+    block->base = base;
+    block->bytes = bytes;
+    block->serial = ++serials;
+    block->priority = (uint32_t)(block->serial * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    tree_add(&live, block);
+    return block;
+}
+
+void check_block_free(check_block *block)
+{
+    tree_remove(&live, block);
+    tree_add(&freed, block);
+    block->older = newest;
+    block->newer = NULL;
+    *(newest == NULL ? &oldest : &newest->newer) = block;
+    newest = block;
+    if (++freed_count > FREED_MAX) {
+        check_block *old = oldest;
+        freed_remove(old);
+        block_end(old);
+    }
+}
+
+void check_block_use(check_block *block, const check_touch *use)
+{
+    for (size_t i = 0; i < block->uses_count; i++) {
+        if (block->uses[i].index != use->index || block->uses[i].is_certain != use->is_certain)
+            continue;
+        block->uses[i] = *use;
+        return;
+    }
+    if (block->uses_count == block->uses_room) {
+        size_t room = block->uses_room * 2 + 2;
+        check_touch *grown = realloc(block->uses, room * sizeof(*grown));
+        if (grown == NULL)
+            return; /* a use that is forgotten is never reported */
+        block->uses = grown;
+        block->uses_room = room;
+    }
+    block->uses[block->uses_count++] = *use;
+}
+
+static void tree_each(const check_block *root, void (*visit)(const check_block *, void *),
+                      void *user)
+{
+    if (root == NULL)
+        return;
+    tree_each(root->left, visit, user);
+    visit(root, user);
+    tree_each(root->right, visit, user);
+}
+
+void check_blocks_each(void (*visit)(const check_block *block, void *user), void *user)
+{
+    tree_each(live, visit, user);
+}

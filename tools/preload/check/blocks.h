@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The blocks that the program has, and those that it had: who allocated, used and freed them.
+ *
+ * A block that was freed is remembered until its addresses are handed out again, when it becomes
+ * the `before` of the new block; the oldest are forgotten where there are too many.
+ *
+ * Between check_enter and check_leave.
+ */
+#ifndef TENURE_PRELOAD_CHECK_BLOCKS_H
+#define TENURE_PRELOAD_CHECK_BLOCKS_H
+
+#include <sys/types.h>
+
+#include "check/places.h"
+#include "check/streams.h"
+
+/* One thing that was done with a block. */
+typedef struct check_touch {
+    const check_place *place; /* null: nothing */
+    size_t index;             /* of the stream */
+    uint64_t number;          /* of the work there; 0: on the host, on no stream */
+    uint64_t stream;          /* its name, and its handle, which may be another's later */
+    const void *handle;
+    pid_t thread;
+    int is_certain; /* 0: a word that may be an address, and may be none */
+} check_touch;
+
+typedef struct check_block {
+    struct check_block *left, *right; /* the tree */
+    uint32_t priority;
+    struct check_block *older, *newer; /* freed ones, by age */
+    struct check_block *before;        /* that had the addresses; null: none that is known */
+    uint64_t serial;                   /* no two blocks have one */
+    CUdeviceptr base;
+    size_t bytes;
+    int is_ordered; /* allocated in the order of a stream; 0: for all streams at once */
+    check_touch made, freed;
+    check_touch *uses; /* the last of each stream, certain ones and others apart */
+    size_t uses_count, uses_room;
+} check_block;
+
+/* The live block, or the freed one, that contains an address. Null: none. */
+check_block *check_block_live(CUdeviceptr address);
+check_block *check_block_freed(CUdeviceptr address);
+
+/* Enters a block that was handed out; what was there is none any more. Null: no memory. */
+check_block *check_block_make(CUdeviceptr base, size_t bytes);
+
+/* The block has been freed; or nothing is known of these addresses any more. */
+void check_block_free(check_block *block);
+void check_blocks_forget(CUdeviceptr base, size_t bytes);
+
+/* Notes a use, in place of the last one of the stream. */
+void check_block_use(check_block *block, const check_touch *use);
+
+/* Calls for each live block, in the order of addresses. */
+void check_blocks_each(void (*visit)(const check_block *block, void *user), void *user);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where in the program something was done: the call, the kernel and the stack. Each is kept once,
+ * so that two places are the same if their addresses are.
+ *
+ * The stack is of return addresses, without this library's own frames; names and the lines of files
+ * are looked up only when it is printed. Between check_enter and check_leave, but for the stack.
+ */
+#ifndef TENURE_PRELOAD_CHECK_PLACES_H
+#define TENURE_PRELOAD_CHECK_PLACES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CHECK_FRAMES = 8 };
+
+typedef struct check_stack {
+    const void *frames[CHECK_FRAMES];
+    int count;
+} check_stack;
+
+typedef struct check_place {
+    struct check_place *next;
+    const char *call;   /* a literal */
+    const char *kernel; /* null: none */
+    check_stack stack;
+    uint64_t number; /* from 1 */
+} check_place;
+
+/* The caller's stack. Before check_enter. */
+check_stack check_stack_here(void);
+
+/* The place; without host memory, or beyond a bound, one without stack that many may share. */
+const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack);
+
+#endif

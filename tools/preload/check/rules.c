@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program must keep to, and what it does with blocks.
+ *
+ * - A use comes before the free, in the order that the program made: the free's stream waits for
+ *   the stream of each use, or the host has seen it end. cuMemFree of what cuMemAlloc gave waits
+ *   for all work itself; of what cuMemAllocAsync gave it waits for nothing.
+ * - What is enqueued after the free of its memory was is wrong, in whatever stream: nothing that is
+ *   enqueued later can be ordered before it.
+ * - Memory of cuMemAllocAsync is used after the allocation, in the order of streams.
+ * - A block is freed once, by its address.
+ *
+ * Only memory of Tenure's is followed: nobody else hands out addresses of its ranges, so that what
+ * is remembered of freed blocks cannot meet memory of the driver's. And what is allocated in the
+ * process by other ways than the replacements (an engine that is linked with libtenure) is known by
+ * asking Tenure before anything is said of freed memory.
+ */
+#include "check/rules.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "check/findings.h"
+#include "service.h"
+
+static pid_t thread_here(void)
+{
+    static _Thread_local pid_t known;
+    if (known == 0)
+        known = (pid_t)syscall(SYS_gettid);
+    return known;
+}
+
+static check_touch touch_on_host(const check_place *place)
+{
+    return (check_touch){.place = place, .thread = thread_here(), .is_certain = 1};
+}
+
+int check_work_begin(check_work *work, const check_name *name, const check_place *place)
+{
+    work->stream = check_stream_find(name);
+    if (work->stream == NULL)
+        return 0;
+    work->touch = touch_on_host(place);
+    work->touch.index = work->stream->index;
+    work->touch.number = check_stream_work(work->stream);
+    work->touch.stream = work->stream->name;
+    work->touch.handle = name->stream;
+    return 1;
+}
+
+/* 1 if nothing is allocated there now, by whatever way. */
+static int is_free_now(CUdeviceptr address)
+{
+    tnr_block_info info;
+    return tnr_block_get(&info, (const void *)(uintptr_t)address) != TNR_OK;
+}
+
+/* ---- allocations ---------------------------------------------------------------------------- */
+
+void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstream handle)
+{
+    check_work work;
+    check_stack stack = check_stack_here();
+    check_name name = check_name_of(handle);
+    if (service_of_address(address) == NULL || !check_enter())
+        return;
+    /* A graph's own memory has lives of its own: it is not followed. */
+    if (name.is_capturing || !check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+        check_blocks_forget(address, bytes);
+    } else {
+        check_block *block = check_block_make(address, bytes);
+        if (block != NULL) {
+            block->is_ordered = 1;
+            block->made = work.touch;
+        }
+    }
+    check_leave();
+}
+
+void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes)
+{
+    check_stack stack = check_stack_here();
+    if (service_of_address(address) == NULL || !check_enter())
+        return;
+    check_block *block = check_block_make(address, bytes);
+    if (block != NULL)
+        block->made = touch_on_host(check_place_of(call, NULL, &stack));
+    check_leave();
+}
+
+/* ---- frees ---------------------------------------------------------------------------------- */
+
+/* What is freed is no block that lives. */
+static void free_is_wrong(CUdeviceptr address, const check_touch *freed)
+{
+    const check_block *block = check_block_live(address);
+    check_finding finding = {.kind = CHECK_WRONG_FREE,
+                             .is_certain = 1,
+                             .block = block,
+                             .address = address,
+                             .later = freed,
+                             .later_is = "freed"};
+    if (block == NULL) {
+        block = finding.block = check_block_freed(address);
+        if (block == NULL || !is_free_now(address))
+            return;
+        if (block->base == address)
+            finding.kind = CHECK_DOUBLE_FREE;
+        finding.earlier = &block->freed;
+        finding.earlier_is = "freed before";
+    }
+    check_found(&finding);
+}
+
+/* One use, or the allocation, that the free does not come after. */
+static void free_is_early(const check_block *block, check_kind kind, const check_touch *earlier,
+                          const check_touch *freed)
+{
+    check_finding finding = {.kind = kind,
+                             .is_certain = earlier->is_certain,
+                             .block = block,
+                             .address = block->base,
+                             .earlier = earlier,
+                             .earlier_is = earlier == &block->made ? "allocated" : "used",
+                             .later = freed,
+                             .later_is = "freed"};
+    check_found(&finding);
+}
+
+/* Ends a block. `stream`: null on the host. */
+static void block_freed(check_block *block, const check_stream *stream, const check_touch *freed)
+{
+    int has_waited = stream == NULL && !block->is_ordered;
+    for (size_t i = 0; i < block->uses_count && !has_waited; i++) {
+        const check_touch *use = &block->uses[i];
+        if (stream != NULL ? !check_is_after(stream, use->index, use->number)
+                           : !check_host_is_after(use->index, use->number))
+            free_is_early(block, CHECK_FREE_IN_USE, use, freed);
+    }
+    const check_touch *made = &block->made;
+    if (block->is_ordered && stream != NULL && !check_is_after(stream, made->index, made->number))
+        free_is_early(block, CHECK_USE_BEFORE_ALLOC, made, freed);
+    block->freed = *freed;
+    check_block_free(block);
+}
+
+void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
+{
+    check_work work;
+    check_stack stack = check_stack_here();
+    check_name name = check_name_of(handle);
+    if (!check_enter())
+        return;
+    check_block *block = check_block_live(address);
+    if (name.is_capturing) {
+        if (block != NULL)
+            check_blocks_forget(block->base, block->bytes);
+    } else if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+        if (block != NULL && block->base == address)
+            block_freed(block, work.stream, &work.touch);
+        else
+            free_is_wrong(address, &work.touch);
+    }
+    check_leave();
+}
+
+void check_freeing_at_once(const char *call, CUdeviceptr address)
+{
+    check_stack stack = check_stack_here();
+    if (!check_enter())
+        return;
+    check_block *block = check_block_live(address);
+    check_touch freed = touch_on_host(check_place_of(call, NULL, &stack));
+    if (block != NULL && block->base == address)
+        block_freed(block, NULL, &freed);
+    else
+        free_is_wrong(address, &freed);
+    check_leave();
+}
+
+/* As the driver does it: cuMemFree of what cuMemAlloc gave has waited for the device. */
+void check_freed_at_once(CUdeviceptr address)
+{
+    const service_device *device = service_of_address(address);
+    if (device == NULL || !check_enter())
+        return;
+    const check_block *block = check_block_freed(address);
+    if (block != NULL && block->base == address && !block->is_ordered)
+        check_host_saw_device(device->index);
+    check_leave();
+}
+
+/* ---- uses ----------------------------------------------------------------------------------- */
+
+static void use_of_live(const check_work *work, check_block *block, CUdeviceptr address,
+                        int is_certain)
+{
+    check_touch use = work->touch;
+    use.is_certain = is_certain;
+    if (block->is_ordered && !check_is_after(work->stream, block->made.index, block->made.number)) {
+        check_finding finding = {.kind = block->before != NULL ? CHECK_REUSE_WITHOUT_ORDER
+                                                               : CHECK_USE_BEFORE_ALLOC,
+                                 .is_certain = is_certain,
+                                 .block = block,
+                                 .address = address,
+                                 .earlier = &block->made,
+                                 .earlier_is = "allocated",
+                                 .later = &use,
+                                 .later_is = "used"};
+        check_found(&finding);
+    }
+    check_block_use(block, &use);
+}
+
+static void use_of_freed(const check_work *work, const check_block *block, CUdeviceptr address,
+                         int is_certain)
+{
+    check_touch use = work->touch;
+    use.is_certain = is_certain;
+    check_finding finding = {.kind = CHECK_USE_AFTER_FREE,
+                             .is_certain = is_certain,
+                             .block = block,
+                             .address = address,
+                             .earlier = &block->freed,
+                             .earlier_is = "freed",
+                             .later = &use,
+                             .later_is = "used"};
+    check_found(&finding);
+}
+
+void check_use(const check_work *work, CUdeviceptr address, int is_certain)
+{
+    if (service_of_address(address) == NULL)
+        return;
+    check_block *block = check_block_live(address);
+    if (block != NULL) {
+        use_of_live(work, block, address, is_certain);
+        return;
+    }
+    const check_block *gone = check_block_freed(address);
+    if (gone != NULL && is_free_now(address))
+        use_of_freed(work, gone, address, is_certain);
+}
+
+/* The addresses may be another block's by now: then the graph uses memory that it was not given. */
+void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t serial,
+                        int is_certain)
+{
+    check_block *block = check_block_live(address);
+    const check_block *gone = check_block_freed(address);
+    if (block != NULL && block->serial == serial)
+        use_of_live(work, block, address, is_certain);
+    else if (block != NULL && block->before != NULL && block->before->serial == serial)
+        use_of_freed(work, block->before, address, is_certain);
+    else if (gone != NULL && gone->serial == serial)
+        use_of_freed(work, gone, address, is_certain);
+}
+
+/* ---- copies and sets ------------------------------------------------------------------------ */
+
+/* 1 if the driver knows nothing of the memory: a copy to it is over when the call returns. */
+static int is_pageable(CUdeviceptr address)
+{
+    unsigned type = 0;
+    return address != 0 && service_of_address(address) == NULL &&
+           REAL(cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)) !=
+               CUDA_SUCCESS;
+}
+
+static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdeviceptr from,
+                   int has_waited)
+{
+    check_work work;
+    check_stack stack = check_stack_here();
+    check_name name = check_name_of(handle);
+    if (name.is_capturing || !check_enter())
+        return;
+    if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+        check_use(&work, to, 1);
+        check_use(&work, from, 1);
+        if (has_waited)
+            check_host_saw(work.stream, work.stream->done);
+    }
+    check_leave();
+}
+
+void check_copied(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from)
+{
+    copied(call, stream, to, from, is_pageable(to));
+}
+
+void check_copied_at_once(const char *call, CUstream stream, CUdeviceptr to, CUdeviceptr from)
+{
+    int has_host =
+        from != 0 && (service_of_address(to) == NULL || service_of_address(from) == NULL);
+    copied(call, stream, to, from, has_host);
+}
+
+void check_copied_between(const char *call, CUdeviceptr to, CUdeviceptr from)
+{
+    check_work work;
+    check_stack stack = check_stack_here();
+    check_name name = check_name_of(NULL);
+    if (name.is_capturing || !check_enter())
+        return;
+    if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+        check_stream_follow_all(work.stream);
+        check_use(&work, to, 1);
+        check_use(&work, from, 1);
+        check_host_saw_device(-1);
+    }
+    check_leave();
+}
+
+void check_device_ends(int index)
+{
+    const service_device *device = service_device_at(index);
+    if (!check_enter())
+        return;
+    check_host_saw_device(index);
+    if (device->address_bytes > 0)
+        check_blocks_forget(device->address_base, device->address_bytes);
+    check_leave();
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program must keep to: see rules.c. Between check_enter and check_leave.
+ */
+#ifndef TENURE_PRELOAD_CHECK_RULES_H
+#define TENURE_PRELOAD_CHECK_RULES_H
+
+#include "check/blocks.h"
+
+/* Work on a stream, with the stream's clock at that moment. */
+typedef struct check_work {
+    check_stream *stream;
+    check_touch touch;
+} check_work;
+
+/* Begins a piece of work on a stream: numbered, and after all that the stream waits for. 0: no
+ * memory for what is known of the stream, and nothing is noted. */
+int check_work_begin(check_work *work, const check_name *name, const check_place *place);
+
+/* The work uses what is at an address, if that is memory of Tenure's. */
+void check_use(const check_work *work, CUdeviceptr address, int is_certain);
+
+/* The work uses a block that its graph was given when it was made. */
+void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t serial,
+                        int is_certain);
+
+#endif

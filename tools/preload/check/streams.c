@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is ordered after what: see streams.h. */
+#include "check/streams.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/findings.h"
+#include "handles.h"
+#include "service.h"
+
+struct check_moment {
+    check_clock clock;
+    size_t sharers;
+};
+
+/* The index of what the host knows among the devices: it is of none. */
+enum { LEGACY_MAX = SERVICE_DEVICES_MAX };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* All under the lock. */
+static check_stream **streams; /* by index; never freed */
+static size_t streams_count, streams_room;
+static uint64_t names;
+static check_clock host;
+static uint64_t host_changes = 1;
+static size_t legacy[LEGACY_MAX];             /* index + 1 of each device's legacy stream */
+static uint64_t blocking_changes[LEGACY_MAX]; /* of the clocks of its blocking streams */
+static handles by_handle = HANDLES_INIT;      /* -> index + 1 */
+static handles events = HANDLES_INIT;         /* -> moment */
+const char *check_unseen_means;
+
+static _Atomic int has_captures; /* since the first one, for ever */
+
+/* ---- coming in ------------------------------------------------------------------------------ */
+
+int check_enter(void)
+{
+    if (!service_enter())
+        return 0;
+    pthread_mutex_lock(&lock);
+    return 1;
+}
+
+void check_leave(void)
+{
+    pthread_mutex_unlock(&lock);
+    service_leave();
+    check_findings_say();
+}
+
+/* A child has none of the threads that may have held it. */
+static void lock_renew(void)
+{
+    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    lock = fresh;
+}
+
+__attribute__((constructor)) static void lock_watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, lock_renew);
+}
+
+/* ---- clocks --------------------------------------------------------------------------------- */
+
+static int clock_grow(check_clock *clock, size_t count)
+{
+    if (count <= clock->count)
+        return 1;
+    uint64_t *grown = realloc(clock->at, count * sizeof(*grown));
+    if (grown == NULL)
+        return 0;
+    memset(grown + clock->count, 0, (count - clock->count) * sizeof(*grown));
+    clock->at = grown;
+    clock->count = count;
+    return 1;
+}
+
+static uint64_t clock_at(const check_clock *clock, size_t index)
+{
+    return index < clock->count ? clock->at[index] : 0;
+}
+
+/* 1 if it has grown. */
+static int clock_raise(check_clock *clock, size_t index, uint64_t number)
+{
+    if (clock_at(clock, index) >= number || !clock_grow(clock, index + 1))
+        return 0;
+    clock->at[index] = number;
+    return 1;
+}
+
+static int clock_join(check_clock *to, const check_clock *from)
+{
+    int has_grown = 0;
+    if (!clock_grow(to, from->count))
+        return 0;
+    for (size_t i = 0; i < from->count; i++) {
+        if (to->at[i] >= from->at[i])
+            continue;
+        to->at[i] = from->at[i];
+        has_grown = 1;
+    }
+    return has_grown;
+}
+
+/* ---- streams -------------------------------------------------------------------------------- */
+
+/* Each thread's own place in a table of handles for its default stream is an address, which no
+ * handle is: one for each device. A later thread at the same address goes on with that clock, which
+ * only orders more. */
+static const void *key_of(CUstream stream, int device)
+{
+    static _Thread_local char own[LEGACY_MAX];
+    static char of_all[LEGACY_MAX];
+    if (stream == CU_STREAM_PER_THREAD)
+        return &own[device];
+    return stream == NULL || stream == CU_STREAM_LEGACY ? (const void *)&of_all[device]
+                                                        : (const void *)stream;
+}
+
+check_name check_name_of(CUstream stream)
+{
+    CUdevice device = 0;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS || device < 0 || device >= LEGACY_MAX)
+        device = 0;
+    check_name name = {.stream = stream, .key = key_of(stream, device), .device = device};
+    if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0 &&
+        REAL(cuStreamIsCapturing, (stream, &status)) == CUDA_SUCCESS)
+        name.is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return name;
+}
+
+void check_capture_begins(void)
+{
+    atomic_store(&has_captures, 1);
+}
+
+static void stream_changed(check_stream *stream)
+{
+    stream->changes++;
+    if (stream->is_blocking)
+        blocking_changes[stream->device]++;
+}
+
+/* An index whose stream is gone, and its work over as the host knows; else a new one. Null: no
+ * memory. */
+static check_stream *stream_room(void)
+{
+    for (size_t i = 0; i < streams_count; i++)
+        if (streams[i]->is_dead && streams[i]->done <= clock_at(&host, i))
+            return streams[i];
+    if (streams_count == streams_room) {
+        size_t room = streams_room * 2 + 16;
+        check_stream **grown = realloc(streams, room * sizeof(*grown));
+        if (grown == NULL)
+            return NULL;
+        streams = grown;
+        streams_room = room;
+    }
+    check_stream *fresh = calloc(1, sizeof(*fresh));
+    if (fresh == NULL)
+        return NULL;
+    fresh->index = streams_count;
+    streams[streams_count++] = fresh;
+    return fresh;
+}
+
+static check_stream *stream_make(const void *key, int device, int is_legacy, int is_blocking)
+{
+    check_stream *stream = stream_room();
+    if (stream == NULL)
+        return NULL;
+    stream->handle = key;
+    stream->name = ++names;
+    stream->device = device;
+    stream->is_legacy = is_legacy != 0;
+    stream->is_blocking = is_blocking != 0;
+    stream->is_dead = 0;
+    stream->host_seen = stream->others_seen = 0;
+    if (stream->known.count > 0)
+        memset(stream->known.at, 0, stream->known.count * sizeof(stream->known.at[0]));
+    (void)clock_raise(&stream->known, stream->index, stream->done);
+    if (is_legacy)
+        legacy[device] = stream->index + 1;
+    handles_set(&by_handle, key, stream->index + 1);
+    return stream;
+}
+
+/* Takes over what the host knows, and what the legacy stream and the others wait for each other. */
+static void stream_settle(check_stream *stream)
+{
+    int has_grown = 0;
+    if (stream->host_seen != host_changes) {
+        has_grown |= clock_join(&stream->known, &host);
+        stream->host_seen = host_changes;
+    }
+    if (stream->is_legacy && stream->others_seen != blocking_changes[stream->device]) {
+        stream->others_seen = blocking_changes[stream->device];
+        for (size_t i = 0; i < streams_count; i++)
+            if (streams[i]->is_blocking && streams[i]->device == stream->device)
+                has_grown |= clock_join(&stream->known, &streams[i]->known);
+    } else if (stream->is_blocking && legacy[stream->device] != 0) {
+        const check_stream *first = streams[legacy[stream->device] - 1];
+        if (stream->others_seen != first->changes)
+            has_grown |= clock_join(&stream->known, &first->known);
+        stream->others_seen = first->changes;
+    }
+    if (has_grown)
+        stream_changed(stream);
+}
+
+check_stream *check_stream_find(const check_name *name)
+{
+    uint64_t found;
+    check_stream *stream;
+    if (handles_get(&by_handle, name->key, &found)) {
+        stream = streams[found - 1];
+    } else {
+        /* One that nobody saw being made is taken for a blocking one, which orders more. */
+        int is_legacy = name->stream == NULL || name->stream == CU_STREAM_LEGACY;
+        stream = stream_make(name->key, name->device, is_legacy, !is_legacy);
+    }
+    if (stream != NULL)
+        stream_settle(stream);
+    return stream;
+}
+
+check_stream *check_stream_at(size_t index)
+{
+    return streams[index];
+}
+
+uint64_t check_stream_work(check_stream *stream)
+{
+    (void)clock_raise(&stream->known, stream->index, ++stream->done);
+    stream_changed(stream);
+    return stream->done;
+}
+
+int check_is_after(const check_stream *stream, size_t index, uint64_t number)
+{
+    return clock_at(&stream->known, index) >= number;
+}
+
+int check_host_is_after(size_t index, uint64_t number)
+{
+    return clock_at(&host, index) >= number;
+}
+
+void check_stream_made(CUstream handle, unsigned flags)
+{
+    check_name name = check_name_of(NULL);
+    if (!check_enter())
+        return;
+    (void)handles_take(&by_handle, handle, NULL);
+    (void)stream_make(handle, name.device, 0, (flags & CU_STREAM_NON_BLOCKING) == 0);
+    check_leave();
+}
+
+/* Its work goes on: the index is used again only when that is known to be over. */
+void check_stream_ends(CUstream handle)
+{
+    uint64_t found;
+    if ((uintptr_t)handle <= 2 || !check_enter())
+        return;
+    if (handles_take(&by_handle, handle, &found))
+        streams[found - 1]->is_dead = 1;
+    check_leave();
+}
+
+/* ---- moments -------------------------------------------------------------------------------- */
+
+check_moment *check_moment_of(const check_stream *stream)
+{
+    check_moment *moment = calloc(1, sizeof(*moment));
+    if (moment == NULL)
+        return NULL;
+    moment->sharers = 1;
+    (void)clock_join(&moment->clock, &stream->known);
+    return moment;
+}
+
+check_moment *check_moment_share(check_moment *moment)
+{
+    if (moment != NULL)
+        moment->sharers++;
+    return moment;
+}
+
+void check_moment_drop(check_moment *moment)
+{
+    if (moment == NULL || --moment->sharers > 0)
+        return;
+    free(moment->clock.at);
+    free(moment);
+}
+
+void check_stream_follow(check_stream *stream, const check_moment *moment)
+{
+    if (moment != NULL && clock_join(&stream->known, &moment->clock))
+        stream_changed(stream);
+}
+
+void check_stream_follow_all(check_stream *stream)
+{
+    for (size_t i = 0; i < streams_count; i++)
+        if (clock_join(&stream->known, &streams[i]->known))
+            stream_changed(stream);
+}
+
+static void host_join(const check_clock *clock)
+{
+    if (clock_join(&host, clock))
+        host_changes++;
+}
+
+void check_host_follow(const check_moment *moment)
+{
+    if (moment != NULL)
+        host_join(&moment->clock);
+}
+
+/* What the stream waits for since that moment counts as well: that only orders more. */
+void check_host_saw(const check_stream *stream, uint64_t number)
+{
+    uint64_t now = stream->done;
+    if (now > number && stream->index < stream->known.count)
+        stream->known.at[stream->index] = number;
+    host_join(&stream->known);
+    if (stream->index < stream->known.count)
+        stream->known.at[stream->index] = now;
+}
+
+void check_host_saw_device(int device)
+{
+    for (size_t i = 0; i < streams_count; i++)
+        if (device < 0 || streams[i]->device == device)
+            host_join(&streams[i]->known);
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+void check_event_set(CUevent event, check_moment *moment)
+{
+    uint64_t before = 0;
+    (void)handles_take(&events, event, &before);
+    check_moment_drop((check_moment *)(uintptr_t)before);
+    if (moment != NULL)
+        handles_set(&events, event, (uint64_t)(uintptr_t)moment);
+}
+
+/* An event of a capture marks no time: whoever waits for it joins the capture. */
+void check_event_recorded(CUevent event, CUstream handle)
+{
+    check_name name = check_name_of(handle);
+    if (!check_enter())
+        return;
+    check_stream *stream = name.is_capturing ? NULL : check_stream_find(&name);
+    check_event_set(event, stream == NULL ? NULL : check_moment_of(stream));
+    check_leave();
+}
+
+check_moment *check_event_get(CUevent event)
+{
+    uint64_t moment = 0;
+    (void)handles_get(&events, event, &moment);
+    return (check_moment *)(uintptr_t)moment;
+}
+
+void check_event_waited(CUstream handle, CUevent event)
+{
+    check_name name = check_name_of(handle);
+    if (name.is_capturing || !check_enter())
+        return;
+    check_stream *stream = check_stream_find(&name);
+    if (stream != NULL)
+        check_stream_follow(stream, check_event_get(event));
+    check_leave();
+}
+
+void check_event_ends(CUevent event)
+{
+    if (!check_enter())
+        return;
+    check_event_set(event, NULL);
+    check_leave();
+}
+
+/* ---- the host learns ------------------------------------------------------------------------ */
+
+uint64_t check_stream_moment(CUstream handle)
+{
+    uint64_t done = 0;
+    check_name name = check_name_of(handle);
+    if (name.is_capturing || !check_enter())
+        return 0;
+    check_stream *stream = check_stream_find(&name);
+    if (stream != NULL)
+        done = stream->done;
+    check_leave();
+    return done;
+}
+
+void check_stream_seen(CUstream handle, uint64_t moment)
+{
+    check_name name = check_name_of(handle);
+    if (name.is_capturing || !check_enter())
+        return;
+    check_stream *stream = check_stream_find(&name);
+    if (stream != NULL)
+        check_host_saw(stream, moment);
+    check_leave();
+}
+
+void *check_event_moment(CUevent event)
+{
+    check_moment *moment = NULL;
+    if (check_enter()) {
+        moment = check_moment_share(check_event_get(event));
+        check_leave();
+    }
+    return moment;
+}
+
+void check_event_seen(void *moment, int is_over)
+{
+    if (moment == NULL || !check_enter())
+        return;
+    if (is_over)
+        check_host_follow(moment);
+    check_moment_drop(moment);
+    check_leave();
+}
+
+void check_device_seen(void)
+{
+    check_name name = check_name_of(NULL);
+    if (!check_enter())
+        return;
+    check_host_saw_device(name.device);
+    check_leave();
+}
+
+void check_unseen(const char *means)
+{
+    if (!check_enter())
+        return;
+    if (check_unseen_means == NULL)
+        check_unseen_means = means;
+    check_leave();
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is ordered after what, as the program made it.
+ *
+ * Each stream has an index, and numbers its work from 1. A stream's clock says for each index up to
+ * which number the stream's next work is ordered. It grows by what the stream waits for, by the
+ * rules of the legacy stream, and by what the host knows when it enqueues something. Threads of the
+ * host count as one: how they tell each other what they know cannot be seen, and a false alarm is
+ * worse than silence. For the same reason legacy streams of one device are one.
+ *
+ * All functions: between check_enter and check_leave, without which nothing here is called. No call
+ * of the driver is made there, but by check_stream_of, before the lock.
+ */
+#ifndef TENURE_PRELOAD_CHECK_STREAMS_H
+#define TENURE_PRELOAD_CHECK_STREAMS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "check/check.h"
+
+typedef struct check_clock {
+    uint64_t *at; /* by index; what is beyond `count` is 0 */
+    size_t count;
+} check_clock;
+
+typedef struct check_stream {
+    const void *handle; /* as the driver has it; of a thread's default stream, a place of its own */
+    uint64_t name;      /* streams are numbered from 1 in the order in which they were seen */
+    size_t index;
+    int device;
+    uint8_t is_legacy, is_blocking, is_dead;
+    uint64_t done;        /* how much has been enqueued */
+    uint64_t changes;     /* of its clock */
+    uint64_t host_seen;   /* the host's changes when its clock was taken over */
+    uint64_t others_seen; /* the same of the legacy stream, or of all blocking ones */
+    check_clock known;
+} check_stream;
+
+/* A stream of the program's, as it named it. */
+typedef struct check_name {
+    CUstream stream;
+    const void *key;
+    int device;
+    int is_capturing;
+} check_name;
+
+/* Asks the driver what is needed of a stream. Before check_enter. */
+check_name check_name_of(CUstream stream);
+
+/* 1: inside, and the lock is held. 0: not now (a signal handler, a forked child). */
+int check_enter(void);
+void check_leave(void);
+
+/* The stream, with all that it is ordered after by now taken over. Null: no host memory. */
+check_stream *check_stream_find(const check_name *name);
+check_stream *check_stream_at(size_t index);
+
+/* Numbers a piece of work on the stream. */
+uint64_t check_stream_work(check_stream *stream);
+
+/* 1 if work of a number on a stream is before what comes next on this one; or is known to be over
+ * to the host. */
+int check_is_after(const check_stream *stream, size_t index, uint64_t number);
+int check_host_is_after(size_t index, uint64_t number);
+
+/* A moment of a stream that others can be ordered after; counted by who has it. Null: no memory,
+ * and then nothing is ordered. */
+typedef struct check_moment check_moment;
+check_moment *check_moment_of(const check_stream *stream);
+check_moment *check_moment_share(check_moment *moment);
+void check_moment_drop(check_moment *moment);
+void check_stream_follow(check_stream *stream, const check_moment *moment);
+void check_host_follow(const check_moment *moment);
+
+/* The same without a moment: the host has seen all of a stream, or of a device (-1: of all). */
+void check_host_saw(const check_stream *stream, uint64_t number);
+void check_host_saw_device(int device);
+
+/* The stream has seen all of all streams of all devices. */
+void check_stream_follow_all(check_stream *stream);
+
+/* The moment that an event stands for, and the program's means that cannot be seen. Null: none. */
+void check_event_set(CUevent event, check_moment *moment);
+check_moment *check_event_get(CUevent event);
+extern const char *check_unseen_means;
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `tenure run` does for --check and --driver sim around the program: files in a folder of
+ * their own, the environment, and the exit code afterwards.
+ */
+#ifndef TENURE_TOOLS_RUN_CHECK_H
+#define TENURE_TOOLS_RUN_CHECK_H
+
+#include <limits.h>
+
+#include "exit_code.h"
+
+/* The exit code where there are certain findings, unless another is asked for. */
+enum { RUN_CHECK_CODE = 99 };
+
+typedef struct run_check {
+    int is_wanted, has_leaks, is_simulated;
+    int found_code;       /* where there are findings */
+    const char *findings; /* file for machines; null: none */
+    char folder[PATH_MAX];
+} run_check;
+
+/* Makes the folder and the environment, before the program is started. */
+exit_code run_check_begin(run_check *check);
+
+/* After it: removes the folder. 1 if the program has certain findings. */
+int run_check_end(const run_check *check);
+
+#endif
