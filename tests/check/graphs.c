@@ -124,3 +124,18 @@ void animal_graph_event(void)
     MUST(cuGraphExecDestroy(exec));
     MUST(cuGraphDestroy(graph));
 }
+
+/* Launches of one executable wait for each other; of two they do not. */
+void animal_graph_waits_for_itself(void)
+{
+    CUdeviceptr block = make(the.a);
+    MUST(cuStreamSynchronize(the.a));
+    CUgraphExec first = exec_of(block), second = exec_of(block);
+    MUST(cuGraphLaunch(first, the.b));
+    MUST(cuGraphLaunch(the.is_wrong ? second : first, the.c));
+    wait_for(the.c, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuCtxSynchronize());
+    MUST(cuGraphExecDestroy(first));
+    MUST(cuGraphExecDestroy(second));
+}

@@ -89,6 +89,45 @@ void animal_free_on_the_default_stream(void)
     MUST(cuStreamDestroy(stream));
 }
 
+/* What a blocking stream is given comes after what the legacy stream was given before. */
+void animal_default_stream_first(void)
+{
+    CUstream stream;
+    CUdeviceptr block = make(NULL);
+    MUST(cuStreamCreate(&stream, the.is_wrong ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    touch(block, stream);
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemFreeAsync(block, NULL));
+    MUST(cuStreamDestroy(stream));
+}
+
+/* cuMemFree of what cuMemAlloc gave waits for all work of the device. */
+void animal_another_free_waits(void)
+{
+    CUdeviceptr other, block = make(the.a);
+    MUST(cuMemAlloc(&other, BYTES));
+    MUST(cuStreamSynchronize(the.a));
+    if (the.is_wrong)
+        MUST(cuMemFree(other));
+    touch(block, the.b);
+    if (!the.is_wrong)
+        MUST(cuMemFree(other));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+void animal_event_seen(void)
+{
+    CUdeviceptr block = make(the.a);
+    MUST(cuStreamSynchronize(the.a));
+    if (the.is_wrong)
+        MUST(cuEventRecord(the.event, the.b));
+    touch(block, the.b);
+    if (!the.is_wrong)
+        MUST(cuEventRecord(the.event, the.b));
+    MUST(cuEventSynchronize(the.event));
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
 void animal_event_too_early(void)
 {
     CUdeviceptr block = make(the.a);
@@ -130,6 +169,23 @@ void animal_three_streams(void)
         wait_for(the.c, the.b);
     wait_for(the.b, the.a);
     MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* A stream that is gone may be at work still, and the next one is another. */
+void animal_stream_that_ended(void)
+{
+    CUstream first, next;
+    CUdeviceptr block = make(the.a);
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    touch(block, first);
+    if (!the.is_wrong)
+        MUST(cuStreamSynchronize(first));
+    MUST(cuStreamDestroy(first));
+    MUST(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+    wait_for(next, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuStreamDestroy(next));
 }
 
 void animal_pool(void)
@@ -295,6 +351,14 @@ void animal_use_before_allocation(void)
     MUST(cuMemFreeAsync(block, the.a));
 }
 
+void animal_free_before_allocation(void)
+{
+    CUdeviceptr block = make(the.a);
+    if (!the.is_wrong)
+        wait_for(the.a, the.b);
+    MUST(cuMemFreeAsync(block, the.b));
+}
+
 /* The same, where the memory was another block: whoever had it may be at work on it still. */
 void animal_reuse(void)
 {
@@ -382,6 +446,22 @@ void animal_repeated(void)
 {
     for (int i = 0; i < 50; i++)
         animal_free_in_use();
+}
+
+/* Two errors in one function, called at the same depth of the stack. */
+void animal_places(void)
+{
+    for (int i = 0; i < 6; i++) {
+        CUdeviceptr block = make(the.a);
+        wait_for(the.a, the.b);
+        if (i % 2 == 0)
+            touch(block, the.b);
+        else
+            touch(block + 4096, the.b);
+        if (!the.is_wrong)
+            wait_for(the.b, the.a);
+        MUST(cuMemFreeAsync(block, the.a));
+    }
 }
 
 void animal_leak(void)

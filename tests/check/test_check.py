@@ -3,6 +3,17 @@
 """`tenure run --check`: the zoo's errors are found, each as what it is, and correct programs are
 silent.
 
+Broken to see it fail, each by itself: the host learns nothing of a host function (check/host.c),
+of events, streams, devices (order.c) or of cuMemFree (check_freed_at_once in check/rules.c); the
+legacy stream and blocking ones do not wait for each other, either way (stream_settle in
+check/streams.c); streams take over nothing of events; no use is compared at the free, no
+allocation at the use; uses of freed blocks are passed over; graphs are asked by address instead
+of by block; events of nodes and updates of executables are not told; launches of one do not wait
+for each other; pageable copies do not wait; words of structures, ends of ranges and value waits
+count as certain; findings are not compared; captured work counts as done; stream-ordered memory
+that is freed at once is taken for waited for; an index is given to the next stream while work is
+under way; remembered stacks are not looked at again (check/places.c).
+
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios.
 """
@@ -27,9 +38,13 @@ CERTAIN = {
     "free_at_once_in_use": ("free_in_use", "cuLaunchKernel", "cuMemFree"),
     "free_on_the_wrong_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "free_on_the_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "default_stream_first": ("use_before_allocation", "cuMemAllocAsync", "cuLaunchKernel"),
+    "another_free_waits": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "event_seen": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "event_too_early": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "event_never_recorded": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "three_streams": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "stream_that_ended": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "thread_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "pool": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
@@ -40,6 +55,7 @@ CERTAIN = {
     "use_after_free_at_once": ("use_after_free", "cuMemFree", "cuMemcpyDtoH"),
     "use_after_free_elsewhere": ("use_after_free", "cuMemFreeAsync", "cuLaunchKernel"),
     "use_before_allocation": ("use_before_allocation", "cuMemAllocAsync", "cuLaunchKernel"),
+    "free_before_allocation": ("use_before_allocation", "cuMemAllocAsync", "cuMemFreeAsync"),
     "reuse": ("reuse_without_order", "cuMemAllocAsync", "cuLaunchKernel"),
     "double_free": ("double_free", "cuMemFreeAsync", "cuMemFreeAsync"),
     "wrong_free": ("wrong_free", None, "cuMemFree"),
@@ -48,6 +64,7 @@ CERTAIN = {
     "graph_input_replaced": ("use_after_free", "cuMemFreeAsync", "cuGraphLaunch"),
     "graph_updated": ("use_after_free", "cuMemFree", "cuGraphLaunch"),
     "graph_event": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
+    "graph_waits_for_itself": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
 }
 POSSIBLE = {"structure": "larger parameter", "end_of_range": "larger parameter",
             "value_wait": "streams wait for"}
@@ -116,7 +133,7 @@ class Zoo(CheckTest):
                     self.assertIn("missing: ", result.err)
 
     def test_twins_are_silent(self):
-        for name in [*CERTAIN, *POSSIBLE, "repeated", "leak"]:
+        for name in [*CERTAIN, *POSSIBLE, "repeated", "places", "leak"]:
             for schedule in SCHEDULES:
                 with self.subTest(name=name, schedule=schedule):
                     self.check_silent(self.animal(name, "right", schedule=schedule))
@@ -144,6 +161,15 @@ class Zoo(CheckTest):
         self.assertEqual(len(result.findings), 1, result.err)
         self.assertIn("finding 1: 50 times", result.err)
         self.assertEqual(result.summaries[0]["certain_times"], 50)
+
+    def test_places_are_told_apart(self):
+        """Stacks are remembered by their depth, and these two have one."""
+        result = self.animal("places", "wrong")
+        self.assertEqual(len(result.findings), 2, result.err)
+        stacks = [row["earlier"]["stack"] for row in result.findings]
+        self.assertNotEqual(stacks[0], stacks[1])
+        self.assertEqual(stacks[0][0], stacks[1][0], "both in touch()")
+        self.assertEqual(result.summaries[0]["certain_times"], 6)
 
     def test_leaks(self):
         """They are listed if they are asked for, and are no findings."""
