@@ -304,6 +304,21 @@ void animal_pageable(void)
     MUST(cuMemFreeAsync(block, the.a));
 }
 
+/* A copy to the host is over when the call without a stream returns; one on the device is not. */
+void animal_copy_at_once(void)
+{
+    static char bytes[256];
+    CUdeviceptr other, block = make(the.a);
+    MUST(cuMemAlloc(&other, BYTES));
+    MUST(cuStreamSynchronize(the.a));
+    if (the.is_wrong)
+        MUST(cuMemcpyDtoD(other, block, sizeof(bytes)));
+    else
+        MUST(cuMemcpyDtoH(bytes, block, sizeof(bytes)));
+    MUST(cuMemFreeAsync(block, the.a));
+    MUST(cuMemFree(other));
+}
+
 /* ---- others --------------------------------------------------------------------------------- */
 
 void animal_use_after_free(void)

@@ -9,10 +9,11 @@ legacy stream and blocking ones do not wait for each other, either way (stream_s
 check/streams.c); streams take over nothing of events; no use is compared at the free, no
 allocation at the use; uses of freed blocks are passed over; graphs are asked by address instead
 of by block; events of nodes and updates of executables are not told; launches of one do not wait
-for each other; pageable copies do not wait; words of structures, ends of ranges and value waits
-count as certain; findings are not compared; captured work counts as done; stream-ordered memory
-that is freed at once is taken for waited for; an index is given to the next stream while work is
-under way; remembered stacks are not looked at again (check/places.c).
+for each other; pageable copies, or those without a stream, do not wait; words of structures, ends
+of ranges and value waits count as certain; findings are not compared; captured work counts as
+done; stream-ordered memory that is freed at once is taken for waited for; an index is given to
+the next stream while work is under way; remembered stacks are not looked at again
+(check/places.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios.
@@ -50,6 +51,7 @@ CERTAIN = {
     "pool": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "peer_copy": ("free_in_use", "cuMemcpyPeerAsync", "cuMemFreeAsync"),
     "host_function": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "copy_at_once": ("free_in_use", "cuMemcpyDtoD", "cuMemFreeAsync"),
     "pageable": ("free_in_use", "cuMemcpyDtoHAsync", "cuMemFreeAsync"),
     "use_after_free": ("use_after_free", "cuMemFreeAsync", "cuLaunchKernel"),
     "use_after_free_at_once": ("use_after_free", "cuMemFree", "cuMemcpyDtoH"),
