@@ -37,6 +37,6 @@ def peers_text(docs):
     rates = [[name, f"{one['median']:.1f}", f"{one['least']:.1f} to {one['most']:.1f}"]
              for name, one in results["gb_per_s"].items()]
     costs = [[what, f"{us:.1f}"] for what, us in results["us_a_chunk"].items()]
-    return (table(["a kernel reads a peer's memory of", "GB/s", "from, to"], rows) + "\n"
+    return (table(["a kernel reads a peer's memory of", "GB/s", "from, to"], rates) + "\n"
             + table(["the driver's own cost, chunks of 2 MiB", "us a chunk"], costs)
             + f"\n{facts_text(results['facts'])}")

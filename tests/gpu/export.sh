@@ -25,7 +25,7 @@ part() {
 
 part "one GPU:" --mib 1024
 TENURE_CONF=chunk_max_mb:2 part "one GPU, chunks of 2 MiB:" --mib 1024
-if [ "$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)" -ge 2 ]; then
+if "$tenure" doctor --driver cuda | grep -q ', [2-9][0-9]* devices'; then
     part "two GPUs:" --mib 1024 --importer 1
 fi
 exit "$worst"

@@ -103,6 +103,7 @@ def bandwidth():
 
 def costs(pieces, bytes_each):
     """Opening and closing what exists: so many blocks, each a chunk or more of its own."""
+    access(NONE)
     _library.call("tnr_trim", None, ctypes.c_size_t(0), 0)
     blocks = [malloc(bytes_each, 0) for _ in range(pieces)]
     opened = access(READWRITE)

@@ -60,6 +60,13 @@ std::string text_of_bytes(size_t bytes)
     return text;
 }
 
+std::string text_of_pointer(const void *ptr)
+{
+    char text[32];
+    std::snprintf(text, sizeof(text), "%p", ptr);
+    return text;
+}
+
 /* Whoever keeps memory only until somebody else wants it: PyTorch's list of them. */
 bool others_have_freed()
 {
@@ -86,10 +93,10 @@ bool others_have_freed()
     c10::reportOutOfMemoryToProfiler(
         static_cast<int64_t>(bytes), stats_of(device).allocated_bytes[0].current,
         stats_of(device).reserved_bytes.current, c10::Device(c10::kCUDA, device));
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
-                     text_of_bytes(bytes), ". GPU ", static_cast<int>(device),
-                     " has a total capacity of ", text_of_bytes(total), " of which ",
-                     text_of_bytes(free), " is free. ", report);
+    std::string text = "CUDA out of memory. Tried to allocate " + text_of_bytes(bytes) + ". GPU " +
+                       std::to_string(device) + " has a total capacity of " + text_of_bytes(total) +
+                       " of which " + text_of_bytes(free) + " is free. " + report;
+    TORCH_CHECK_WITH(OutOfMemoryError, false, text);
 }
 
 tnr_status routed_malloc(void **ptr, size_t bytes, DeviceIndex device, cudaStream_t stream)
@@ -191,7 +198,8 @@ unsigned long failures() noexcept
 void refuse(const std::string &sentence)
 {
     failures_count++;
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "Tenure: ", sentence);
+    std::string text = "Tenure: " + sentence;
+    TORCH_CHECK_NOT_IMPLEMENTED(false, text);
 }
 
 /* ---- allocate and free -----------------------------------------------------------------------
@@ -395,7 +403,7 @@ void *allocator::getBaseAllocation(void *ptr, size_t *bytes)
 {
     tnr_block_info block;
     TORCH_CHECK(ptr != nullptr && tnr_block_get(&block, ptr) == TNR_OK,
-                "invalid device pointer: ", ptr);
+                "invalid device pointer: " + text_of_pointer(ptr));
     if (bytes != nullptr)
         *bytes = block.bytes;
     return block.base;

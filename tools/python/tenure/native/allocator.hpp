@@ -11,6 +11,9 @@
  *   seen.cpp       history, snapshots, observers
  *   install.cpp    what Python calls
  *
+ * Texts are made of strings, never by streams of the C++ library, which TORCH_CHECK uses where it
+ * is given a number: what a compiler brings of that library need not fit to what PyTorch has.
+ *
  * The interface moves from release to release. Where a method has gained or lost an argument, both
  * forms are here without `override`: the one that this PyTorch knows overrides, the other is never
  * called. That is why none has the word.

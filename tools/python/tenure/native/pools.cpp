@@ -95,6 +95,11 @@ torch_pool *pool_enter(DeviceIndex device, pool_id id)
     return pool;
 }
 
+std::string text_of(pool_id id)
+{
+    return "(" + std::to_string(id.first) + ", " + std::to_string(id.second) + ")";
+}
+
 std::string name_of(const torch_pool &pool, const char *kind)
 {
     char text[64];
@@ -397,8 +402,7 @@ void allocator::beginAllocateToPool(DeviceIndex device, pool_id id, stream_filte
     std::lock_guard<std::mutex> guard(lock);
     torch_pool *known = pool_find(device, id);
     TORCH_CHECK(known == nullptr || !is_routed(*known),
-                "beginAllocateToPool: already recording to mempool_id (", id.first, ", ", id.second,
-                ")");
+                "beginAllocateToPool: already recording to mempool_id " + text_of(id));
     torch_pool *pool = pool_enter(device, id);
     routings.push_front({pool, std::move(filter)});
     routings_count++;
@@ -411,8 +415,7 @@ void allocator::endAllocateToPool(DeviceIndex device, pool_id id)
         std::lock_guard<std::mutex> guard(lock);
         torch_pool *pool = pool_find(device, id);
         TORCH_CHECK(pool != nullptr && routing_take(pool, ended),
-                    "endAllocateToPool: not currently recording to mempool_id (", id.first, ", ",
-                    id.second, ")");
+                    "endAllocateToPool: not currently recording to mempool_id " + text_of(id));
     }
     /* PyTorch ends a routing right after its cuStreamEndCapture, and not if that failed. So this is
      * where the graph can be read, and what it refers to be kept, whatever the program frees from

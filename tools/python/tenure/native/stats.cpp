@@ -156,8 +156,8 @@ double allocator::getMemoryFraction(DeviceIndex device)
 
 void allocator::setMemoryFraction(double fraction, DeviceIndex device)
 {
-    TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction,
-                ". Please set within [0, 1].");
+    TORCH_CHECK(0 <= fraction && fraction <= 1,
+                "invalid fraction:" + std::to_string(fraction) + ". Please set within [0, 1].");
     double whole = static_cast<double>(device_of(device).memory_bytes);
     size_t limit = fraction < 1 ? static_cast<size_t>(fraction * whole) : SIZE_MAX;
     check(tnr_limit_set(limit, device), "tnr_limit_set");
