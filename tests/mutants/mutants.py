@@ -413,6 +413,61 @@ MUTANTS = [
      "    (void)peer_finish;\n"
      "    return TNR_OK;",
      "closing does not wait for the peer's work"),
+    # ---- alloc: segments of an owner's
+    ("segment_for_others", "alloc/ladder/reclaim.c",
+     "            if (released < bytes && !tnri_account_is_kept(&pool->account))",
+     "            if (released < bytes && (!tnri_account_is_kept(&pool->account) ||\n"
+     "                                     tnri_account_is_foreign(&pool->account)))",
+     "segments go back for what another pool wants, and in tnr_trim"),
+    ("segment_over_threshold", "alloc/ladder/reclaim.c",
+     "    if (tnri_account_is_kept(&pool->account))\n"
+     "        return;\n"
+     "    if (threshold == UINT64_MAX) {",
+     "    if (tnri_account_is_kept(&pool->account) && !tnri_account_is_foreign(&pool->account))\n"
+     "        return;\n"
+     "    if (threshold == UINT64_MAX) {",
+     "segments go back where more is idle than the threshold says"),
+    ("segment_not_offered", "alloc/ladder/reclaim.c",
+     "        (tnri_account_is_foreign(account) && !account->is_vouched))",
+     "        0)",
+     "a pool that lacks memory does not give its idle segments back"),
+    ("segment_second_try", "alloc/ladder/segment.c",
+     "    if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT)\n"
+     "        status = tnri_segment_create(account, least, stream, segment);",
+     "    if (wanted <= least)\n"
+     "        status = tnri_segment_create(account, least, stream, segment);",
+     "where no whole segment is to be had, none is asked for that is just large enough"),
+    ("segment_stream_lost", "alloc/device/segment.c",
+     "    owner_free(account, (void *)base, segment->pages << space->page_shift, "
+     "stream_of(segment));",
+     "    owner_free(account, (void *)base, segment->pages << space->page_shift, "
+     "(tnr_stream)((uintptr_t)stream_of(segment) & 0));",
+     "the owner is not told the stream that a segment was for"),
+    ("segment_not_forgotten", "alloc/device/segment.c",
+     "    for (size_t i = 0; i < segment->pages; i++)\n"
+     "        tnri_page_enter(space, segment->page + i, NULL);",
+     "    for (size_t i = 1; i < segment->pages; i++)\n"
+     "        tnri_page_enter(space, segment->page + i, NULL);",
+     "what has gone back to its owner is taken for there"),
+    ("segment_still_charged", "alloc/device/segment.c",
+     "        if (status != TNR_OK)\n"
+     "            tnri_chunk_discharge(account, bytes);",
+     "        (void)tnri_chunk_discharge;",
+     "the limits are charged for what the owner did not give"),
+    ("segments_joined", "alloc/arena/world_lend.c",
+     "    borrow_add(world, block);\n"
+     "    tnri_record_enter(world, block, TNRI_FREE);",
+     "    borrow_join(world, block);\n"
+     "    tnri_record_enter(world, block, TNRI_FREE);",
+     "two segments side by side become one range"),
+    ("segment_map_kept", "alloc/arena/world_lend.c",
+     "    tnri_block_map_wipe(&world->space->map, stale->base, stale->bytes);\n",
+     "",
+     "the map leads to the records of segments that have gone back"),
+    ("segment_unproved", "alloc/ladder/stale.c",
+     "        if (over && tnri_account_is_foreign(arena->account)) {",
+     "        if (tnri_account_is_foreign(arena->account)) {",
+     "segments go back while work on them is under way"),
     ("free_during_capture", "capture/graph/hooks.c",
      "        *status = tnri_capture_keep(capture, arena, block);",
      "        return 0;",

@@ -22,6 +22,19 @@
     X(CUresult (*)(CUcontext *, CUdevice), cuDevicePrimaryCtxRetain, retain)                       \
     X(CUresult (*)(CUdevice), cuDevicePrimaryCtxRelease_v2, release)                               \
     X(CUresult (*)(CUcontext), cuCtxSetCurrent, set_current)                                       \
+    X(CUresult (*)(CUcontext *), cuCtxGetCurrent, get_current)                                     \
+    X(CUresult (*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,            \
+                   unsigned long long),                                                            \
+      cuMemCreate, memory_create)                                                                  \
+    X(CUresult (*)(CUmemGenericAllocationHandle), cuMemRelease, memory_release)                    \
+    X(CUresult (*)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long),                \
+      cuMemAddressReserve, address_reserve)                                                        \
+    X(CUresult (*)(CUdeviceptr, size_t), cuMemAddressFree, address_free)                           \
+    X(CUresult (*)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long), \
+      cuMemMap, memory_map)                                                                        \
+    X(CUresult (*)(CUdeviceptr, size_t), cuMemUnmap, memory_unmap)                                 \
+    X(CUresult (*)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t), cuMemSetAccess,          \
+      memory_open)                                                                                 \
     X(CUresult (*)(void), cuCtxSynchronize, context_synchronize)                                   \
     X(CUresult (*)(CUstream *, unsigned), cuStreamCreate, stream_create)                           \
     X(CUresult (*)(CUstream), cuStreamDestroy_v2, stream_destroy)                                  \

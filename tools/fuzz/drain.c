@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "model_graph.h"
+#include "owner.h"
 #include "verdict.h"
 
 static void drain_op(fuzz_run *run, fuzz_op op)
@@ -102,6 +103,7 @@ void fuzz_run_end(fuzz_run *run)
         run->check_next = UINT64_MAX;
         run->is_draining = 1;
         drain_op(run, (fuzz_op){.kind = FUZZ_FAULTS_OFF});
+        drain_op(run, (fuzz_op){.kind = FUZZ_OWNER});
         if (run->device->is_gated) /* see drain_graph_ends */
             (void)run_succeeded(run, tnr_configure("graph_end_ms:10000"), "tnr_configure");
         drain_graphs(run);
@@ -121,6 +123,7 @@ void fuzz_run_end(fuzz_run *run)
         return; /* the process ends; what state the library is in is not known */
     if (tnr_shutdown(0) != TNR_OK)
         run_fail(run, FUZZ_VERDICT_LIVENESS, "shutdown", "%s", tnr_last_error());
+    fuzz_owner_end(run);
     if (run->device->is_gated)
         gate_note_memory();
     verdict_shut_down(run);

@@ -95,7 +95,8 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
     /* What a graph keeps is not known to the model, so without graphs it can say more. */
     int has_no_graphs = below(draw, 3) == 0;
     for (int i = 0; i < DRAW_ACTIONS; i++) {
-        if (i == DRAW_ACCESS && draw->devices < 2)
+        if ((i == DRAW_ACCESS && draw->devices < 2) ||
+            (i == DRAW_OWNER && (draw->foreign_percent == 0 || limits->no_faults)))
             continue;
         uint32_t weight = usual[i] * 4;
         /* What costs as much as hundreds of others is in few programs, and often there. */
@@ -110,6 +111,9 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
         default:
             weight = action_is_needed(i) ? weight / 2 : 0;
         }
+        if ((i == DRAW_POOL || i == DRAW_TRIM) && draw->foreign_percent > 0 &&
+            weight < usual[i] * 4)
+            weight = usual[i] * 4;
         if ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && has_no_graphs)
             weight = 0;
         if ((i == DRAW_FAULT && limits->no_faults) || (i == DRAW_SLEEP && limits->no_sleep) ||
@@ -135,6 +139,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->devices = setup->devices;
     fuzz_limits drawn = *limits;
     drawn.no_faults |= limits->illegal != 0; /* a failed call could hide the error */
+    draw->foreign_percent = below(draw, 4) == 0 ? 30 + 35 * (int)below(draw, 3) : 0;
+    draw->pool_one_in = draw->foreign_percent > 0 ? 1 + (int)below(draw, 2) : 4;
     weights_draw(draw, &drawn);
     draw->live_target = 4 + (int)below(draw, 120);
     draw->streams_target = 1 + (int)below(draw, FUZZ_STREAMS - 3);
@@ -264,7 +270,7 @@ static int draw_malloc(fuzz_draw *draw, model *m)
     fuzz_op op = op_of(FUZZ_MALLOC, slot, stream);
     op.n = draw_bytes(draw);
     int device = m->order.device[m->streams[stream].component];
-    if (m->streams[stream].graph == 0 && below(draw, 4) == 0) {
+    if (m->streams[stream].graph == 0 && below(draw, (uint64_t)draw->pool_one_in) == 0) {
         op.pool = (uint8_t)below(draw, FUZZ_POOLS);
         if (op.pool > 0 && (!m->pools[op.pool].is_there || m->pools[op.pool].is_graph ||
                             m->pools[op.pool].device != device))

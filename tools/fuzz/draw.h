@@ -53,7 +53,8 @@ typedef struct fuzz_limits {
     X(WRONG, 4)                                                                                    \
     X(STORM, 1)                                                                                    \
     X(CHAIN, 2)                                                                                    \
-    X(ACCESS, 3)
+    X(ACCESS, 3)                                                                                   \
+    X(OWNER, 2)
 
 enum {
 #define DRAW_ACTION_ENUMERATOR(name, weight) DRAW_##name,
@@ -77,6 +78,8 @@ typedef struct fuzz_draw {
     int uses_default_streams, uses_blocking_streams;
     int sync_percent; /* of frees that are tnr_free_sync */
     int draws_faults;
+    int foreign_percent;    /* of pools that are made: over segments */
+    int pool_one_in;        /* so many allocations are from pools that were made */
     int faults_left;        /* operations until the failures end; 0: none */
     int capture_left;       /* operations until the capture ends */
     uint64_t illegal_after; /* operations; UINT64_MAX: nothing is planted */

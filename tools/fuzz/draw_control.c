@@ -30,6 +30,14 @@ static int draw_pool(fuzz_draw *draw, model *m)
         op.kind = FUZZ_POOL_DESTROY;
         return push_allowed(draw, m, op);
     }
+    if ((int)below(draw, 100) < draw->foreign_percent) {
+        op.kind = below(draw, 3) == 0 ? FUZZ_POOL_SEGMENT_GRAPHS : FUZZ_POOL_SEGMENTS;
+        if (op.kind == FUZZ_POOL_SEGMENTS && below(draw, 4) == 0)
+            op.n = (24 + below(draw, 64)) * MIB;
+        if (below(draw, 2) == 0)
+            op.m = (2 * MIB) << below(draw, 5);
+        return push_allowed(draw, m, op);
+    }
     op.kind = below(draw, 3) == 0 ? FUZZ_POOL_GRAPHS : FUZZ_POOL_CREATE;
     if (op.kind == FUZZ_POOL_CREATE && below(draw, 3) == 0)
         op.n = (8 + below(draw, 64)) * MIB;
@@ -104,15 +112,38 @@ static int draw_sleep(fuzz_draw *draw, model *m)
     return 1;
 }
 
-/* The change that comes next may fail at one of its chunks, and is to be taken back then. */
-static void draw_access_fault(fuzz_draw *draw)
+/* A call of the entry point in what comes next may fail. */
+static void draw_one_fault(fuzz_draw *draw, const char *entry, uint64_t nth)
 {
     if (!draw->draws_faults || draw->faults_left > 0 || below(draw, 4) > 0)
         return;
     for (uint8_t i = 0; i < fuzz_entries_count; i++)
-        if (strcmp(fuzz_entries[i], "cuMemSetAccess") == 0)
-            draw_push(draw, (fuzz_op){.kind = FUZZ_FAULT, .name = i, .n = 1 + below(draw, 6)});
+        if (strcmp(fuzz_entries[i], entry) == 0)
+            draw_push(draw, (fuzz_op){.kind = FUZZ_FAULT, .name = i, .n = 1 + below(draw, nth)});
     draw->faults_left = 2;
+}
+
+/* A pool is named. One over segments cannot wait for the work on them, now and then: it is to keep
+ * them then, also when the next request comes by. */
+static int draw_pool_trim(fuzz_draw *draw, model *m)
+{
+    fuzz_op op = {.kind = FUZZ_POOL_TRIM, .pool = (uint8_t)below(draw, FUZZ_POOLS)};
+    op.device =
+        op.pool > 0 ? m->pools[op.pool].device : (uint8_t)below(draw, (uint64_t)draw->devices);
+    op.n = below(draw, 4) * 4 * MIB;
+    if (model_allows(m, &op) != NULL)
+        return 0;
+    if (m->pools[op.pool].is_foreign)
+        draw_one_fault(draw, "cuEventSynchronize", 2);
+    draw_push(draw, op);
+    int stream = draw_stream(draw, m, op.device), slot = draw_block_free(draw, m);
+    if (m->pools[op.pool].is_foreign && !m->pools[op.pool].is_graph && stream >= 0 && slot >= 0)
+        draw_push(draw, (fuzz_op){.kind = FUZZ_MALLOC,
+                                  .block = (uint8_t)slot,
+                                  .stream = (uint8_t)stream,
+                                  .pool = op.pool,
+                                  .n = draw_bytes(draw)});
+    return 1;
 }
 
 /* What is closed is opened, what is open most often closed; now and then nothing changes. */
@@ -128,7 +159,8 @@ static int draw_access_change(fuzz_draw *draw, model *m)
     op.n = (uint64_t)(is_open ? below(draw, 3) == 0 : below(draw, 8) > 0);
     if (model_allows(m, &op) != NULL)
         return 0;
-    draw_access_fault(draw);
+    /* At one of its chunks: it is to be taken back then. */
+    draw_one_fault(draw, "cuMemSetAccess", 6);
     draw_push(draw, op);
     return 1;
 }
@@ -186,6 +218,8 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
     case DRAW_TRIM:
         op.kind = FUZZ_TRIM;
         op.n = below(draw, 4) * 4 * MIB;
+        if (below(draw, 2) == 0)
+            return draw_pool_trim(draw, m);
         return push_allowed(draw, m, op);
     case DRAW_LIMIT:
         op.kind = FUZZ_LIMIT;
@@ -220,6 +254,9 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
         return draw_fault(draw, m);
     case DRAW_ACCESS:
         return draw_access_change(draw, m);
+    case DRAW_OWNER:
+        op = (fuzz_op){.kind = FUZZ_OWNER, .n = below(draw, 4), .m = 1 + below(draw, 6)};
+        return push_allowed(draw, m, op);
     default:
         return draw_storm(draw, m);
     }

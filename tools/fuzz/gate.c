@@ -284,7 +284,7 @@ static int op_waits(const fuzz_op *op)
 {
     int kind = op->kind;
     return kind == FUZZ_SYNC_EVENT || kind == FUZZ_SYNC_STREAM || kind == FUZZ_SYNC_DEVICE ||
-           kind == FUZZ_SLEEP || kind == FUZZ_WAKE || kind == FUZZ_TRIM ||
+           kind == FUZZ_SLEEP || kind == FUZZ_WAKE || kind == FUZZ_TRIM || kind == FUZZ_POOL_TRIM ||
            kind == FUZZ_POOL_DESTROY ||
            ((kind == FUZZ_ACCESS || kind == FUZZ_ACCESS_ALL) && op->n == 0);
 }

@@ -79,14 +79,15 @@ int model_is_open(const model *self, int device, int pool)
 
 int model_must_fit(const model *self, int device, int pool, size_t bytes)
 {
-    size_t most = bytes + 4 * MIB;
+    /* Nobody but their pool gets what lies idle in segments. */
+    size_t most = bytes + 4 * MIB + self->owned_bytes[device] - self->pools[pool].idle_bytes;
     /* What graphs keep, and until when, is not known here; a graph that is gone may keep something
      * until its last launch has ended and its end was noticed. */
     if (self->has_faults || self->has_wide_chunks || self->captures > 0)
         return 0;
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
-        if (block->device == device)
+        if (block->device == device && !self->pools[block->pool].is_foreign)
             most += block->bytes + 4 * MIB;
     }
     size_t limit = self->limit_bytes[device];
@@ -260,7 +261,7 @@ void model_did_change_access(model *self, const fuzz_op *op)
         self->default_open[op->device] = is_open;
     for (int i = 1; i < FUZZ_POOLS; i++)
         if (op->kind == FUZZ_ACCESS_ALL ? self->pools[i].device == op->device : i == op->pool)
-            self->pools[i].is_open = is_open;
+            self->pools[i].is_open = is_open && !self->pools[i].is_foreign;
     if (!is_open)
         device_synced(self, 1 - op->device);
 }

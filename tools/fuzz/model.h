@@ -70,7 +70,9 @@ typedef struct model_pool {
     uint8_t is_there, is_asleep, is_graph;
     uint8_t is_open; /* to the other device */
     uint8_t device;
+    uint8_t is_foreign; /* its memory is segments of an owner's */
     size_t limit;
+    size_t idle_bytes; /* of segments in which nothing is live */
 } model_pool;
 
 /* Ranges that a graph may touch whenever it is launched. */
@@ -135,6 +137,7 @@ typedef struct model {
     uint64_t requested_bytes[FUZZ_DEVICES]; /* of live blocks */
     uint64_t live_blocks[FUZZ_DEVICES];
     uint64_t memory_bytes, limit_bytes[FUZZ_DEVICES];
+    uint64_t owned_bytes[FUZZ_DEVICES]; /* what the owner of segments has of the device's memory */
     uint64_t tag_last;
     uint32_t ended_known; /* bits of components whose streams are gone, and were known to Tenure */
     int has_faults;       /* some driver call may fail */

@@ -291,9 +291,14 @@ static const char *pool_allows(const model *self, const fuzz_op *op)
                : pool->is_there && pool->device == op->device ? NULL
                                                               : "no such pool on the device";
     }
+    if (op->kind == FUZZ_POOL_TRIM)
+        return self->capturing ? "a capture is under way"
+               : op->pool == 0 ? op->device < self->devices ? NULL : "no such device"
+               : pool->is_there && pool->device == op->device ? NULL
+                                                              : "no such pool on the device";
     if (op->pool == 0 || self->capturing)
         return "the default pool, or a capture is under way";
-    if (op->kind == FUZZ_POOL_CREATE || op->kind == FUZZ_POOL_GRAPHS)
+    if (op->kind != FUZZ_POOL_DESTROY)
         return pool->is_there                ? "the slot holds a pool"
                : op->device >= self->devices ? "no such device"
                                              : NULL;
@@ -378,7 +383,10 @@ static const char *rest_allows(model *self, const fuzz_op *op)
         return stream_allows(self, op);
     case FUZZ_POOL_CREATE:
     case FUZZ_POOL_GRAPHS:
+    case FUZZ_POOL_SEGMENTS:
+    case FUZZ_POOL_SEGMENT_GRAPHS:
     case FUZZ_POOL_DESTROY:
+    case FUZZ_POOL_TRIM:
     case FUZZ_SLEEP:
     case FUZZ_WAKE:
         return pool_allows(self, op);

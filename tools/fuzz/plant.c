@@ -26,10 +26,13 @@ const char *const fuzz_planted_names[] = {
     "stream's end not told",
     "peer's use not waited for",
     "peer's access of what is closed",
+    "use in a segment not recorded",
+    "owner gives a segment twice",
 };
 const int fuzz_planted_count = sizeof(fuzz_planted_names) / sizeof(fuzz_planted_names[0]);
 
-enum { NEW_OWNERS = 8, PLANTED_PEERS = 11 }; /* from there on: two devices are needed */
+/* Two kinds for two devices, and then those of a pool over segments. */
+enum { NEW_OWNERS = 8, PLANTED_PEERS = 11, PLANTED_SEGMENTS = 13 };
 
 /* Where the error is planted. */
 typedef struct site {
@@ -38,6 +41,7 @@ typedef struct site {
     uint8_t block;
     uint8_t owners[NEW_OWNERS];
     uint8_t event, stream_new;
+    uint8_t pool;
     uint64_t bytes;
 } site;
 
@@ -48,8 +52,10 @@ static void step(const site *s, fuzz_kind kind, int block, int stream, int is_il
                   .block = (uint8_t)block,
                   .stream = (uint8_t)stream,
                   .event = s->event};
-    if (kind == FUZZ_MALLOC)
+    if (kind == FUZZ_MALLOC) {
         op.n = s->bytes;
+        op.pool = s->pool;
+    }
     draw_push(s->draw, op);
 }
 
@@ -101,10 +107,28 @@ static void steps_push_peers(const site *s, int kind)
     draw_push(s->draw, (fuzz_op){.kind = FUZZ_ACCESS, .n = (uint64_t)is_open});
     steps_begin(s);
     step(s, FUZZ_READ, s->block, s->user, !is_open);
-    if (is_open) {
+    if (!is_open) {
+        step(s, FUZZ_SYNC_STREAM, 0, s->user, 0); /* it runs before the pool may be opened */
+    } else {
         step(s, FUZZ_FREE, s->block, 0, 1);
         steps_reuse(s, s->own);
     }
+}
+
+/* The pool is made for it. */
+static void steps_push_segments(site *s, int kind)
+{
+    draw_push(s->draw, (fuzz_op){.kind = FUZZ_POOL_SEGMENTS, .pool = s->pool});
+    steps_begin(s);
+    if (kind == PLANTED_SEGMENTS) {
+        step(s, FUZZ_READ, s->block, s->user, 0);
+        step(s, FUZZ_FREE, s->block, 0, 1);
+        steps_reuse(s, s->own);
+        return;
+    }
+    step(s, FUZZ_OWNER, 0, 0, 1);
+    s->bytes = 30 << 20; /* more than its first segment has */
+    step(s, FUZZ_MALLOC, s->owners[0], s->own, 0);
 }
 
 static void steps_push(site *s, int kind)
@@ -207,9 +231,14 @@ static int site_peers(site *s, const model *m)
     return s->own != 0 && s->user != 0;
 }
 
+static int is_of_peers(int kind)
+{
+    return kind >= PLANTED_PEERS && kind < PLANTED_SEGMENTS;
+}
+
 int draw_planted_devices(int kind)
 {
-    return kind >= PLANTED_PEERS ? 2 : 1;
+    return is_of_peers(kind) ? 2 : 1;
 }
 
 int draw_plant(fuzz_draw *draw, model *m)
@@ -217,9 +246,13 @@ int draw_plant(fuzz_draw *draw, model *m)
     if (draw->is_gated)
         return gate_plant(draw, m);
     site s = {.draw = draw, .event = (uint8_t)random_below(&draw->random, FUZZ_EVENTS)};
-    int is_peers = draw->illegal_kind >= PLANTED_PEERS;
+    int is_peers = is_of_peers(draw->illegal_kind);
+    int is_segments = draw->illegal_kind >= PLANTED_SEGMENTS;
+    for (uint8_t p = 1; p < FUZZ_POOLS && is_segments; p++)
+        if (!m->pools[p].is_there)
+            s.pool = p;
     int is_site = is_peers ? site_peers(&s, m) : site_streams(&s, m);
-    if (m->capturing || m->default_asleep[0] || !is_site)
+    if (m->capturing || m->default_asleep[0] || !is_site || (is_segments && s.pool == 0))
         return 0;
     uint8_t slots[1 + NEW_OWNERS];
     if (!draw_blocks_free(m, slots, 1 + NEW_OWNERS))
@@ -229,6 +262,8 @@ int draw_plant(fuzz_draw *draw, model *m)
     s.bytes = 512 * (1 + random_below(&draw->random, 64));
     if (is_peers)
         steps_push_peers(&s, draw->illegal_kind);
+    else if (is_segments)
+        steps_push_segments(&s, draw->illegal_kind);
     else
         steps_push(&s, draw->illegal_kind);
     return 1;

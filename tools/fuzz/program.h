@@ -58,7 +58,11 @@ enum {
     X(STREAM_DESTROY, "destroy-stream %s")                                                         \
     X(POOL_CREATE, "create-pool %p device %d limit %n release %m")                                 \
     X(POOL_GRAPHS, "create-graph-pool %p device %d")                                               \
+    X(POOL_SEGMENTS, "create-segment-pool %p device %d limit %n segment %m")                       \
+    X(POOL_SEGMENT_GRAPHS, "create-segment-graphs %p device %d segment %m")                        \
     X(POOL_DESTROY, "destroy-pool %p")                                                             \
+    X(POOL_TRIM, "trim-pool %p device %d keep %n")                                                 \
+    X(OWNER, "owner gives %n refuses %m")                                                          \
     X(RESERVE, "reserve %b on %s bytes %n")                                                        \
     X(COMMIT, "commit %b bytes %n")                                                                \
     X(TRIM, "trim %d keep %n")                                                                     \

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "owner.h"
 #include "verdict.h"
 
 const char *fuzz_verdict_name(fuzz_verdict verdict)
@@ -126,6 +127,7 @@ int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, 
     model_begin(&run->model, setup);
     memset(&fuzz_mismatches, 0, sizeof(fuzz_mismatches));
     run->streams[1] = CU_STREAM_PER_THREAD;
+    fuzz_owner_begin(run);
     for (int i = 0; i < FUZZ_BLOCKS; i++)
         snprintf(run->labels[i], sizeof(run->labels[i]), "b%d", i);
     tnr_status status = tnr_configure("address_space_gb:1024,graph_end_ms:0");
@@ -204,10 +206,11 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
 {
     const char *why = model_allows(&run->model, op);
     /* A planted error needs its block, and is none if the steps before it did not take place. A
-     * stream's end is legal as such; not telling it is the error. */
+     * stream's end is legal as such; not telling it is the error. An owner's needs no block. */
     int is_planted =
-        op->is_illegal && run->last[op->block].is_fresh &&
-        (why != NULL || op->kind == FUZZ_FREE_WRONG || op->kind == FUZZ_STREAM_DESTROY);
+        op->is_illegal && (op->kind == FUZZ_OWNER || (run->last[op->block].is_fresh &&
+                                                      (why != NULL || op->kind == FUZZ_FREE_WRONG ||
+                                                       op->kind == FUZZ_STREAM_DESTROY)));
     if (why == NULL && op->is_illegal && op->kind == FUZZ_STREAM_DESTROY && !is_planted)
         why = "the steps before the planted error did not take place";
     if (why == NULL && run->device->is_gated && (why = gate_refuses(op)) != NULL)
@@ -224,11 +227,14 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
     }
     run->hits = run->model.has_faults ? run->device->fail_hits() : 0;
     run->illegal_ran |= is_planted;
+    run->op = op;
+    run->owner_failures = fuzz_owner_failures();
     if (run->device->is_gated && is_planted)
         run->is_harmless = gate_is_harmless(run, op);
     if (run->device->is_gated && gate_before(run, op) != 0)
         return 0;
     int took_place = op_run(run, op);
+    fuzz_owner_tell(&run->model);
     if (run->device->is_gated)
         gate_after(run, op, took_place);
     run->result->ran++;

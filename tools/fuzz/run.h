@@ -65,7 +65,8 @@ typedef struct fuzz_run {
     const fuzz_setup *setup;
     CUstream streams[FUZZ_STREAMS];
     CUevent events[FUZZ_EVENTS];
-    tnr_moment moments[FUZZ_EVENTS]; /* before the latest record of each */
+    tnr_moment moments[FUZZ_EVENTS];     /* before the latest record of each */
+    uint32_t stream_lives[FUZZ_STREAMS]; /* streams that each slot has held */
     tnr_pool pools[FUZZ_POOLS];
     tnr_cuda_graph cuda_graphs[FUZZ_GRAPHS];
     tnr_cuda_graph_exec execs[FUZZ_GRAPHS];
@@ -83,8 +84,10 @@ typedef struct fuzz_run {
         uint8_t is_owned; /* the detector knows who owns it; not of memory of graphs */
     } last[FUZZ_BLOCKS];
     uint64_t step;
-    uint64_t hits;        /* injected failures so far, before this operation */
-    uint64_t check_every; /* operations between two complete checks */
+    const fuzz_op *op;       /* that runs now */
+    uint64_t owner_failures; /* of the owner of segments, before this operation */
+    uint64_t hits;           /* injected failures so far, before this operation */
+    uint64_t check_every;    /* operations between two complete checks */
     uint64_t check_next;
     uint64_t limit_seen[FUZZ_DEVICES], reserved_seen[FUZZ_DEVICES]; /* at the last check */
     int is_verbose;

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#include "owner.h"
 #include "verdict.h"
 
 /* ---- pools ---------------------------------------------------------------------------------- */
@@ -15,18 +16,27 @@ static int run_pool_create(fuzz_run *run, const fuzz_op *op)
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     model_pool *pool = &run->model.pools[op->pool];
     tnr_status status;
+    int is_foreign = op->kind == FUZZ_POOL_SEGMENTS || op->kind == FUZZ_POOL_SEGMENT_GRAPHS;
+    int is_graph = op->kind == FUZZ_POOL_GRAPHS || op->kind == FUZZ_POOL_SEGMENT_GRAPHS;
     options.limit_bytes = (size_t)op->n;
-    options.release_threshold_bytes = (size_t)op->m;
-    if (op->kind == FUZZ_POOL_GRAPHS)
-        status = tnr_graph_pool_create(&run->pools[op->pool], op->device, NULL);
+    if (is_foreign) {
+        options.segment_bytes = (size_t)op->m;
+        fuzz_owner_options(&options, op->pool);
+    } else {
+        options.release_threshold_bytes = (size_t)op->m;
+    }
+    if (is_graph)
+        status =
+            tnr_graph_pool_create(&run->pools[op->pool], op->device, is_foreign ? &options : NULL);
     else
         status = tnr_pool_create(&run->pools[op->pool], op->device, &options);
     if (!run_succeeded(run, status, "tnr_pool_create"))
         return 0;
     memset(pool, 0, sizeof(*pool));
     pool->is_there = 1;
-    pool->is_graph = op->kind == FUZZ_POOL_GRAPHS;
-    pool->is_open = run->model.device_open[op->device];
+    pool->is_graph = (uint8_t)is_graph;
+    pool->is_foreign = (uint8_t)is_foreign;
+    pool->is_open = !is_foreign && run->model.device_open[op->device];
     pool->device = op->device;
     pool->limit = (size_t)op->n;
     return 1;
@@ -47,6 +57,34 @@ static int run_pool_destroy(fuzz_run *run, const fuzz_op *op)
                  tnr_status_name(status));
     run->pools[op->pool] = NULL;
     return 1;
+}
+
+/* What gives segments back to their owner. One that has nothing live in it stays only if a graph
+ * may need it, or a call has failed. */
+static int run_pool_trim(fuzz_run *run, const fuzz_op *op)
+{
+    size_t released = 0;
+    const fuzz_segment *idle;
+    tnr_status status = tnr_pool_trim(&released, run->pools[op->pool], (size_t)op->n, op->device);
+    if (!run_succeeded(run, status, "tnr_pool_trim"))
+        return 0;
+    run_hash(run, released);
+    if (op->n == 0 && run->model.captures == 0 && !run_was_sabotaged(run) &&
+        (idle = fuzz_owner_idle(op->pool)) != NULL)
+        run_fail(run, FUZZ_VERDICT_LIVENESS, "segment",
+                 "p%d keeps %zu bytes at 0x%" PRIxPTR " for nobody", op->pool, idle->bytes,
+                 idle->base);
+    return 1;
+}
+
+/* What a pool over segments refuses: its memory is not the library's to move or to open. */
+static int foreign_refused(fuzz_run *run, tnr_status status)
+{
+    run_hash(run, (uint64_t)status);
+    if (status != TNR_ERR_FOREIGN_SEGMENT && !run_was_sabotaged(run))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "of a pool over segments %s gave %s",
+                 fuzz_kind_verb((fuzz_kind)run->op->kind), tnr_status_name(status));
+    return 0;
 }
 
 /* ---- sleep ---------------------------------------------------------------------------------- */
@@ -78,6 +116,8 @@ static int run_sleep(fuzz_run *run, const fuzz_op *op)
     tnr_status status = op->kind == FUZZ_SLEEP ? tnr_pool_sleep(pool, op->device, &options)
                                                : tnr_pool_wake(pool, op->device);
     run->device->owner_pause(0);
+    if (op->kind == FUZZ_SLEEP && m->pools[op->pool].is_foreign)
+        return foreign_refused(run, status);
     int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
     if (op->kind == FUZZ_WAKE && is_short) {
         run_hash(run, (uint64_t)status);
@@ -119,6 +159,8 @@ static int run_access_change(fuzz_run *run, const fuzz_op *op)
     tnr_status status = access_set(run, op);
     if (status == TNR_ERR_NO_PEER_ACCESS && run->device->is_gated)
         return 0; /* this machine's devices have no way to each other */
+    if (op->kind == FUZZ_ACCESS && run->model.pools[op->pool].is_foreign)
+        return foreign_refused(run, status);
     int took_place = run_succeeded(run, status, call);
     int is_whole = op->kind == FUZZ_ACCESS && run->device->fail_hits() == run->hits + 1;
     if (!took_place && !is_whole && !run->is_over) {
@@ -189,7 +231,17 @@ int run_control(fuzz_run *run, const fuzz_op *op)
     switch ((fuzz_kind)op->kind) {
     case FUZZ_POOL_CREATE:
     case FUZZ_POOL_GRAPHS:
+    case FUZZ_POOL_SEGMENTS:
+    case FUZZ_POOL_SEGMENT_GRAPHS:
         return run_pool_create(run, op);
+    case FUZZ_POOL_TRIM:
+        return run_pool_trim(run, op);
+    case FUZZ_OWNER:
+        fuzz_owner_plan(op->n, op->m);
+        run->is_harmless |= op->is_illegal; /* until somebody asks */
+        if (op->is_illegal)
+            fuzz_owner_lie();
+        return 1;
     case FUZZ_POOL_DESTROY:
         return run_pool_destroy(run, op);
     case FUZZ_TRIM:

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "model_graph.h"
+#include "owner.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -46,7 +47,8 @@ static int malloc_refused(fuzz_run *run, const fuzz_op *op, tnr_status status, c
     if (run_was_sabotaged(run) || (status == TNR_ERR_ASLEEP && asleep))
         return 0;
     int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
-    if (is_short && !model_must_fit(m, device, op->pool, (size_t)op->n))
+    if (is_short && (fuzz_owner_failures() != run->owner_failures ||
+                     !model_must_fit(m, device, op->pool, (size_t)op->n)))
         return 0;
     run_fail(run, is_short ? FUZZ_VERDICT_LIVENESS : FUZZ_VERDICT_SAFETY,
              is_short ? "spurious out of memory" : "status",
@@ -55,6 +57,35 @@ static int malloc_refused(fuzz_run *run, const fuzz_op *op, tnr_status status, c
              op->n, tnr_status_name(status), m->requested_bytes[device], m->live_blocks[device],
              tnr_last_error());
     return 0;
+}
+
+/* A block of a pool over segments lies in one of them, that of its stream, and no other does. In a
+ * capture the streams share. */
+static void segment_check(fuzz_run *run, const fuzz_op *op, uintptr_t base)
+{
+    const model *m = &run->model;
+    int graph = m->streams[op->stream].graph;
+    int pool = op->kind == FUZZ_RESERVE ? 0 : graph != 0 ? m->graphs[graph - 1].pool : op->pool;
+    const fuzz_segment *segment = fuzz_owner_find(base, (size_t)op->n);
+    if (!m->pools[pool].is_foreign) {
+        if (segment != NULL)
+            run_fail(run, FUZZ_VERDICT_SAFETY, "segment",
+                     "b%d of p%d was handed out at 0x%" PRIxPTR ", in a segment of p%d", op->block,
+                     pool, base, segment->pool);
+        return;
+    }
+    if (segment == NULL || segment->pool != pool || base < segment->base ||
+        base + (uintptr_t)op->n > segment->base + segment->bytes)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "segment",
+                 "b%d was handed out at 0x%" PRIxPTR ", %" PRIu64
+                 " bytes, which is in no segment of p%d",
+                 op->block, base, op->n, pool);
+    else if (graph == 0 && segment->slot >= 0 && segment->slot != op->stream &&
+             m->streams[segment->slot].is_there &&
+             run->stream_lives[segment->slot] == segment->life)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "segment",
+                 "b%d was handed out to s%d at 0x%" PRIxPTR ", in a segment of s%d", op->block,
+                 op->stream, base, segment->slot);
 }
 
 /* What holds for every block that is handed out. */
@@ -94,6 +125,7 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     int in_capture = run->model.streams[op->stream].graph != 0;
     run_hash(run, base);
     malloc_check(run, op, base);
+    segment_check(run, op, base);
     if (!run->is_over && !is_reserve && !in_capture)
         (void)run->device->owner_begin(base, (size_t)op->n, run->labels[op->block]);
     model_did_malloc(&run->model, op, base, is_reserve ? 0 : (size_t)op->n,
@@ -205,6 +237,12 @@ static int run_look(fuzz_run *run, const fuzz_op *op)
         run_fail(run, FUZZ_VERDICT_SAFETY, "description",
                  "b%d, %zu bytes at 0x%" PRIxPTR ", is described as %zu bytes at %p", op->block,
                  block->bytes, block->base, info.bytes_requested, info.base);
+    const fuzz_segment *segment = fuzz_owner_find(block->base, 1);
+    if ((uintptr_t)info.segment != (segment != NULL ? segment->base : 0) ||
+        info.segment_bytes != (segment != NULL ? segment->bytes : 0))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "description",
+                 "b%d, at 0x%" PRIxPTR ", is said to lie in a segment of %zu bytes at %p",
+                 op->block, block->base, info.segment_bytes, info.segment);
     return 1;
 }
 

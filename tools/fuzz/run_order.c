@@ -195,6 +195,7 @@ static int run_stream(fuzz_run *run, const fuzz_op *op)
         model_did_destroy_stream(&run->model, op);
         return 0;
     }
+    run->stream_lives[op->stream]++;
     if (op->m != 0 &&
         !run_succeeded(run, tnr_stream_created(op->device, *handle), "tnr_stream_created"))
         run->model.streams[op->stream].is_known = 0;

@@ -8,6 +8,8 @@
 
 #include <inttypes.h>
 
+#include "owner.h"
+
 /* Every so many complete checks the library walks all of its structures. */
 enum { VALIDATE_EVERY = 16 };
 
@@ -99,6 +101,8 @@ static void pool_open_check(fuzz_run *run, int device, int pool)
 {
     tnr_access access = TNR_ACCESS_NONE;
     tnr_status status = tnr_pool_access_get(&access, run->pools[pool], device, 1 - device);
+    if (status == TNR_ERR_FOREIGN_SEGMENT && run->model.pools[pool].is_foreign)
+        return;
     int is_open = model_is_open(&run->model, device, pool);
     /* A device that is not in use is begun by the question, which may be made to fail. */
     if (status == TNR_ERR_DRIVER && run->model.has_faults)
@@ -148,9 +152,25 @@ void verdict_peers(fuzz_run *run)
                 pool_open_check(run, d, p);
 }
 
+/* ---- segments ------------------------------------------------------------------------------- */
+
+/* What the library says that a pool over segments has is what its owner has given. */
+static void segments_check(fuzz_run *run, int pool)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    tnr_status status = tnr_stats_get(&stats, run->pools[pool], run->model.pools[pool].device);
+    if (status == TNR_OK && stats.reserved_bytes.current != fuzz_owner_given(pool))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "segment",
+                 "p%d is said to have %" PRIu64 " bytes, and its owner has given %zu", pool,
+                 stats.reserved_bytes.current, fuzz_owner_given(pool));
+}
+
 void verdict_all(fuzz_run *run)
 {
     run->result->checks++;
+    for (int p = 1; p < FUZZ_POOLS; p++)
+        if (run->model.pools[p].is_there && run->model.pools[p].is_foreign)
+            segments_check(run, p);
     for (int d = 0; d < run->model.devices; d++)
         statistics_check(run, d);
     verdict_peers(run);
