@@ -532,7 +532,15 @@ static int draw_stream_life(fuzz_draw *draw, model *m)
 static int action_run(fuzz_draw *draw, model *m, int action)
 {
     if (m->capturing && below(draw, 6) == 0)
-        return below(draw, 3) == 0 ? draw_redirect(draw, m) : draw_reuse_inside(draw, m);
+        switch (below(draw, 7)) {
+        case 0:
+        case 1:
+            return draw_redirect(draw, m);
+        case 2:
+            return draw_brief(draw, m);
+        default:
+            return draw_reuse_inside(draw, m);
+        }
     switch (action) {
     case DRAW_MALLOC:
         return draw_malloc(draw, m);

@@ -116,6 +116,9 @@ uint64_t draw_bytes(fuzz_draw *draw);
 int draw_reuse_inside(fuzz_draw *draw, const model *m);
 /* In a capture: dependencies set by hand. */
 int draw_redirect(fuzz_draw *draw, model *m);
+/* In a capture: a stream joins it, does something, and ends there, as those of collectives do. The
+ * next stream has its handle. */
+int draw_brief(fuzz_draw *draw, model *m);
 void draw_capture_end(fuzz_draw *draw, const model *m);
 int draw_graph_action(fuzz_draw *draw, model *m, int action);
 int draw_control_action(fuzz_draw *draw, model *m, int action);

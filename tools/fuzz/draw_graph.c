@@ -115,6 +115,44 @@ int draw_redirect(fuzz_draw *draw, model *m)
     return 1;
 }
 
+int draw_brief(fuzz_draw *draw, model *m)
+{
+    const model_graph *graph = &m->graphs[m->capturing - 1];
+    int user = draw_stream(draw, m, graph->device), next = draw_block_free(draw, m);
+    int block = draw_block(draw, m);
+    if (user < 2 || user == graph->origin || next < 0)
+        return 0;
+    fuzz_op op = {.stream = (uint8_t)user, .device = graph->device};
+    draw_wait(draw, m, graph->origin, user);
+    if (block >= 0 && m->blocks[block].graph == m->capturing) {
+        op.block = (uint8_t)block;
+        op.kind = FUZZ_READ;
+        draw_push(draw, op);
+        op.kind = FUZZ_USE;
+        draw_push(draw, op);
+        op.block = 0;
+    }
+    if (m->streams[user].graph == m->capturing)
+        draw_uses_before(draw, m, user);
+    draw_wait(draw, m, user, graph->origin);
+    op.kind = FUZZ_STREAM_DESTROY;
+    draw_push(draw, op);
+    if (below(draw, 4) == 0)
+        return 1;
+    op.kind = FUZZ_STREAM_CREATE;
+    op.m = below(draw, 2);
+    draw_push(draw, op);
+    op = (fuzz_op){.kind = FUZZ_MALLOC, .block = (uint8_t)next, .stream = (uint8_t)user};
+    op.n = draw_bytes(draw);
+    draw_push(draw, op);
+    op.kind = FUZZ_WRITE;
+    draw_push(draw, op);
+    op.kind = FUZZ_FREE;
+    if (below(draw, 2))
+        draw_push(draw, op);
+    return 1;
+}
+
 static int draw_capture(fuzz_draw *draw, model *m)
 {
     int stream = draw_stream(draw, m, -1);

@@ -294,6 +294,8 @@ void model_did_destroy_stream(model *self, const fuzz_op *op)
         block->marked &= ~(1u << component); /* the use ended with the stream */
         block_cover_stream(self, block, component);
     }
+    if (stream->graph != 0)
+        graph_did_destroy_stream(self, op->stream);
     self->order.is_open[component] = 0;
     for (int i = 0; i < FUZZ_EVENTS; i++)
         if (self->events[i].component == component)

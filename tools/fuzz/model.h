@@ -89,6 +89,7 @@ typedef struct model_graph {
     uint8_t state, device, pool; /* pool 0: one of its own */
     uint8_t origin;              /* stream slot */
     uint8_t is_launched;
+    uint8_t has_ended;                /* a stream of the capture ended inside it */
     order_clock clocks[FUZZ_STREAMS]; /* order inside the capture */
     /* A component is a stream slot, until the stream is redirected: what it captures then is on a
      * branch of its own, one beyond them. */

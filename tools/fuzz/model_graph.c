@@ -145,6 +145,29 @@ void graph_did_redirect(model *self, const fuzz_op *op)
         memset(clock, 0, sizeof(*clock));
 }
 
+int graph_is_dispensable(const model *self, int stream)
+{
+    const model_graph *graph = &self->graphs[self->capturing - 1];
+    for (int i = 0; i < self->live_count; i++) {
+        const model_inside *inside = &self->inside[self->live[i]];
+        if (inside->capture == self->captures &&
+            (inside->home == stream || (inside->marked >> stream & 1)))
+            return 0;
+    }
+    return stream != graph->origin && graph->branches < ORDER_COMPONENTS &&
+           graph_is_behind(graph, stream);
+}
+
+/* Who has the slot next begins anew. */
+void graph_did_destroy_stream(model *self, int stream)
+{
+    model_graph *graph = capturing(self);
+    memset(&graph->clocks[stream], 0, sizeof(graph->clocks[stream]));
+    graph->branch[stream] = (uint8_t)graph->branches++;
+    graph->has_ended = 1;
+    self->streams[stream].graph = 0;
+}
+
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
 void graph_did_begin(model *self, const fuzz_op *op)

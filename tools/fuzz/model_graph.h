@@ -20,6 +20,7 @@ void graph_did_mark(model *self, const fuzz_op *op);
 void graph_did_record(model *self, const fuzz_op *op);
 void graph_did_wait(model *self, const fuzz_op *op);
 void graph_did_redirect(model *self, const fuzz_op *op);
+void graph_did_destroy_stream(model *self, int stream_slot);
 void graph_did_begin(model *self, const fuzz_op *op);
 /* `is_made`: a graph came of it. */
 void graph_did_end(model *self, const fuzz_op *op, int is_made);
@@ -31,6 +32,9 @@ int graph_is_ordered(model *self, int slot, int stream_slot, int is_write);
 int graph_is_covered(model *self, const fuzz_op *op);
 /* 1 if what the stream captured last is before what the origin captures next. */
 int graph_is_behind(const model_graph *graph, int stream_slot);
+/* 1 if a stream of the capture may end inside it: it has joined the origin again, and is the stream
+ * of no block, and of no record_stream. */
+int graph_is_dispensable(const model *self, int stream_slot);
 /* 1 if all streams of the capture have joined its origin again. */
 int graph_is_joined(const model *self, const model_graph *graph);
 /* 1 if a launch on the stream is ordered after what it must be after. */

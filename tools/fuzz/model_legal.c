@@ -235,10 +235,11 @@ static const char *stream_allows(model *self, const fuzz_op *op)
     if (op->kind == FUZZ_STREAM_CREATE)
         return stream->is_there              ? "the slot holds a stream"
                : op->device >= self->devices ? "no such device"
-               : self->capturing             ? "a capture is under way"
                                              : NULL;
-    if (!stream->is_there || self->capturing)
-        return "no such stream, or a capture is under way";
+    if (!stream->is_there)
+        return "no such stream";
+    if (stream->graph != 0 && !graph_is_dispensable(self, op->stream))
+        return "its capture needs it";
     int component = stream->component;
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
@@ -352,6 +353,9 @@ static const char *graph_allows(model *self, const fuzz_op *op)
             return "not two streams of a capture";
         if (op->n != REDIRECT_ADD && self->graphs[self->capturing - 1].branches == ORDER_COMPONENTS)
             return "the capture has all the branches that the model can hold";
+        if (op->n != REDIRECT_ADD && op->stream == self->graphs[self->capturing - 1].origin &&
+            self->graphs[self->capturing - 1].has_ended)
+            return "it has joined a stream that cannot join again";
         return op->n > REDIRECT_NONE ? "no such way" : NULL;
     case FUZZ_CAPTURE_END:
         return graph->state != GRAPH_CAPTURING ? "nothing is being captured there"

@@ -19,8 +19,9 @@ static struct owner {
     uint64_t failures, ended; /* requests that got nothing; segments that came back */
     uint64_t short_step;      /* 1 + the operation for which memory was found to lack */
     uintptr_t lie;            /* given to the next request; 0: the truth */
-    uint8_t torn[FUZZ_POOLS]; /* 1: a call may have been made to fail that gave segments back */
-    char pools[FUZZ_POOLS];   /* their addresses say which pool a callback is for */
+    uint8_t
+        torn[FUZZ_POOLS];   /* 1: a call may have failed, or not waited, that gave segments back */
+    char pools[FUZZ_POOLS]; /* their addresses say which pool a callback is for */
 } owner;
 
 __attribute__((format(printf, 1, 2))) static void owner_fail(const char *format, ...)
@@ -297,7 +298,7 @@ void fuzz_owner_tell(model *m)
     if (owner.count == 0)
         return;
     memset(m->owned_bytes, 0, sizeof(m->owned_bytes));
-    if (m->has_faults)
+    if (m->has_faults || m->capturing)
         memset(owner.torn, 1, sizeof(owner.torn));
     for (int p = 1; p < FUZZ_POOLS; p++)
         m->pools[p].idle_bytes = 0;
