@@ -152,9 +152,10 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     collected += collect_device(device, wanted, TNRI_COLLECT_WAIT);
     size_t released = 0;
     const tnri_account *account = &arena->pool->account;
-    /* Who asks the owner of segments for a new one offers him his idle ones. */
-    if (!tnri_account_is_kept(account) ||
-        (tnri_account_is_foreign(account) && !account->is_vouched))
+    /* Who asks the owner of segments for a new one offers him his idle ones, unless somebody else
+     * knows them by their addresses. */
+    if (!tnri_account_is_kept(account) || (tnri_account_is_foreign(account) &&
+                                           !tnri_account_is_known(account) && !account->is_vouched))
         released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
     if (released < wanted)
         released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);

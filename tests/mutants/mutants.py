@@ -428,8 +428,10 @@ MUTANTS = [
      "    if (threshold == UINT64_MAX) {",
      "segments go back where more is idle than the threshold says"),
     ("segment_not_offered", "alloc/ladder/reclaim.c",
-     "        (tnri_account_is_foreign(account) && !account->is_vouched))",
-     "        0)",
+     "(tnri_account_is_foreign(account) &&\n"
+     "                                           !tnri_account_is_known(account) && "
+     "!account->is_vouched))",
+     "0)",
      "a pool that lacks memory does not give its idle segments back"),
     ("segment_second_try", "alloc/ladder/segment.c",
      "    if (status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT)\n"

@@ -5,6 +5,7 @@
  *
  * Lines of the library changed to see it fail:
  *   tnri_stale_drain gives back without proof: work_is_waited_for
+ *   tnri_account_is_known not looked at in tnri_reclaim: registered
  *   tnri_account_is_kept not looked at in tnri_release_idle, or in tnri_reclaim_idle: trimming
  *   or looked at for the pool's own want in tnri_reclaim: shortage, limits
  *   segments joined (borrow_join in tnri_world_segment_add): what_is_served, by an assertion
@@ -294,6 +295,25 @@ static void shortage(void **state)
     assert_ok(tnr_pool_malloc(&more, pool, 700, 0, NULL));
     assert_int_equal(pool_stats(pool).num_ooms, 0);
     assert_int_equal(unit_stats().num_ooms, 2);
+}
+
+/* What was registered does not go back for the pool's own want, only when the pool is named. */
+static void registered(void **state)
+{
+    (void)state;
+    unit_start(NULL, "MEMORY=128M", NULL);
+    tnr_pool pool = owner_pool();
+    void *block = take(pool, 60 * MIB, NULL), *more = NULL;
+    assert_ok(tnr_memory_registered(block));
+    assert_ok(tnr_free(block));
+    assert_error(tnr_pool_malloc(&more, pool, 100 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY,
+                 "gave none");
+    assert_non_null(owner_find(block));
+    assert_ptr_equal(take(pool, 60 * MIB, NULL), block);
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_pool_trim(NULL, pool, 0, 0));
+    assert_int_equal(the_owner.lives, 0);
+    assert_ok(tnr_pool_malloc(&more, pool, 100 * MIB, 0, NULL));
 }
 
 static tnr_oom_info told;
@@ -731,6 +751,7 @@ int main(void)
         CASE(work_is_waited_for),
         CASE(the_end),
         CASE(shortage),
+        CASE(registered),
         CASE(the_oom_callback),
         CASE(limits),
         CASE(wrong_memory),

@@ -238,8 +238,8 @@ typedef enum tnr_handle_type {
  *   - a segment stays where it is, whole, and with the stream that it was asked for on: nothing in
  *     it moves, is lent to another stream, or is joined with another segment;
  *   - it goes back to the owner whole, when nothing of it is live and all work on it is over: in
- *     tnr_pool_trim, at the pool's end, or when the pool itself lacks memory. Never in tnr_trim, or
- *     for what another pool wants;
+ *     tnr_pool_trim, at the pool's end, or when the pool itself lacks memory, unless some of it was
+ *     registered (tnr_memory_registered). Never in tnr_trim, or for what another pool wants;
  *   - the pool does not sleep, has no growable blocks, and is not Tenure's to open to other
  *     devices: TNR_ERR_FOREIGN_SEGMENT. tnr_device_sleep passes it over; to tnr_free_sync every
  *     device reaches it.
@@ -328,11 +328,11 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, si
  * address, or by the memory behind it, and is not told when either changes: a network card, a
  * library that keeps registrations after a free, a dma-buf. From now on all memory of the block's
  * pool stays as it is, also where blocks are freed, as if the pool had been made with
- * gpu_direct_rdma: nothing moves, it goes back to the driver only when tnr_pool_trim or
- * tnr_pool_destroy name the pool, and the pool sleeps only where a callback is. So the next block
- * at these addresses has the memory that was registered. It lasts as long as the pool. Never calls
- * the driver. `tenure run` calls it where a program asks for a dma-buf, or for synchronous memory
- * operations (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), as those who register do.
+ * gpu_direct_rdma: nothing moves, it goes back to the driver, or to the owner of its segments, only
+ * when tnr_pool_trim or tnr_pool_destroy name the pool, and the pool sleeps only where a callback
+ * is. So the next block at these addresses has the memory that was registered. It lasts as long as
+ * the pool. Never calls the driver. `tenure run` calls it where a program asks for a dma-buf, or
+ * for synchronous memory operations (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), as those who register do.
  * Errors: TNR_ERR_FOREIGN_POINTER, TNR_ERR_NOT_LIVE, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_memory_registered(const void *ptr);
 
