@@ -23,8 +23,10 @@
  * An importer that dies is noticed, once the system has taken its process apart and with it its
  * work on the device. (Where the kernel has no pidfd_open, Linux before 5.3, as soon as its
  * descriptors are closed, which may be earlier than the end of its work.) One that replaces itself
- * by exec is taken to hold its imports until it ends. If the exporter ends, importers keep the
- * memory until they close it.
+ * by exec is taken to hold its imports until it ends. A child that the importer has forked keeps
+ * the driver's own descriptors: if the importer is killed while that child lives, the driver lets
+ * its work go on, and nothing tells when that ends (seen on an H200). Close imports before such an
+ * end, or have children exec. If the exporter ends, importers keep the memory until they close it.
  *
  * Order. Contents are not synchronised: finish the work that writes before the other side reads,
  * and tell it so. tnr_import_close waits for the importer's work itself.
