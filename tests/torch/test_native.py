@@ -75,6 +75,18 @@ def check_build(environment):
     must(code == 1 and "native, once it is compiled" in said, f"nothing is built yet: {said}")
     code, said = module(dict(environment, CXX=shutil.which("false")), "build")
     must(code == 1 and "could not compile" in said, f"it does not compile, in words: {said}")
+    for body, why in (("__builtin_trap();", "ended with -"), ("return 0;", "ended with 3")):
+        compiler = os.path.join(environment["TENURE_CACHE"], "compiler")
+        os.makedirs(environment["TENURE_CACHE"], exist_ok=True)
+        with open(compiler, "w", encoding="utf-8") as script:
+            script.write(f"""#!/bin/sh
+for output; do :; done
+echo 'int tenure_native_try(void) {{ {body} }}' | cc -shared -fPIC -x c - -o "$output"
+""")
+        os.chmod(compiler, 0o755)
+        code, said = module(dict(environment, CXX=compiler), "build")
+        os.unlink(compiler)
+        must(code == 1 and "cannot raise" in said and why in said, f"it is tried: {said}")
     code, said = module(environment, "build")
     must(code == 0, f"build: {said}")
     path = said.strip().split("native: ", 1)[1]

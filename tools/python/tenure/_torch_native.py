@@ -169,6 +169,32 @@ def why_not() -> Optional[str]:
     return None
 
 
+# What loads the class and has it raise an exception. 0: it did, or it cannot be loaded, which
+# load() says better.
+_TRIAL = """
+import ctypes, sys
+import torch
+from tenure import _library
+_library.library()
+try:
+    native = ctypes.CDLL(sys.argv[1])
+except OSError:
+    sys.exit(0)
+sys.exit(0 if native.tenure_native_try() == 1 else 3)
+"""
+
+
+def _try(output: str) -> None:
+    """Raises Error if the class that was compiled cannot raise PyTorch's exceptions."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+    run = subprocess.run([sys.executable, "-c", _TRIAL, output], env=environment,
+                         capture_output=True, text=True)
+    if run.returncode < 0 or run.returncode == 3:
+        raise Error(f"what {_compiler()} makes of {FOLDER} cannot raise PyTorch's exceptions (the "
+                    f"trial ended with {run.returncode}). Set CXX to a compiler that is more like "
+                    "the one PyTorch was built with.")
+
+
 def build(is_told: bool = False) -> str:
     """Compiles the class unless that has been done; returns its path. With ``is_told`` a line on
     standard error says that it takes a moment."""
@@ -187,6 +213,7 @@ def build(is_told: bool = False) -> str:
             if run.returncode != 0:
                 raise Error(f"{command[0]} could not compile {FOLDER} against PyTorch "
                             f"{torch.__version__}:\n{run.stderr.strip()}")
+            _try(output)
             os.replace(output, built)  # at once: others may be doing the same
     except OSError as error:
         raise Error(f"{os.path.dirname(built)} cannot be written to ({error}): set TENURE_CACHE to "

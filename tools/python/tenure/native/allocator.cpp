@@ -77,6 +77,15 @@ bool others_have_freed()
 }
 
 /* Programs look for "out of memory", "Tried to allocate" and "has a total capacity of". */
+[[noreturn]] void raise_out_of_memory(size_t bytes, DeviceIndex device, size_t total, size_t free,
+                                      const std::string &report)
+{
+    std::string text = "CUDA out of memory. Tried to allocate " + text_of_bytes(bytes) + ". GPU " +
+                       std::to_string(device) + " has a total capacity of " + text_of_bytes(total) +
+                       " of which " + text_of_bytes(free) + " is free. " + report;
+    TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+}
+
 [[noreturn]] void fail_for_memory(size_t bytes, DeviceIndex device, cudaStream_t stream,
                                   const std::string &report)
 {
@@ -93,10 +102,7 @@ bool others_have_freed()
     c10::reportOutOfMemoryToProfiler(
         static_cast<int64_t>(bytes), stats_of(device).allocated_bytes[0].current,
         stats_of(device).reserved_bytes.current, c10::Device(c10::kCUDA, device));
-    std::string text = "CUDA out of memory. Tried to allocate " + text_of_bytes(bytes) + ". GPU " +
-                       std::to_string(device) + " has a total capacity of " + text_of_bytes(total) +
-                       " of which " + text_of_bytes(free) + " is free. " + report;
-    TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+    raise_out_of_memory(bytes, device, total, free, report);
 }
 
 tnr_status routed_malloc(void **ptr, size_t bytes, DeviceIndex device, cudaStream_t stream)
@@ -188,6 +194,16 @@ void fail_quietly(const char *call) noexcept
         std::fprintf(stderr, "tenure: %s: %s\n", call, tnr_last_error());
     else if (before == printed_max)
         std::fprintf(stderr, "tenure: further failures of this kind are only counted\n");
+}
+
+bool can_raise()
+{
+    (void)others_have_freed();
+    try {
+        raise_out_of_memory(1, 0, 1, 0, "This is a trial.");
+    } catch (const c10::OutOfMemoryError &error) {
+        return std::strstr(error.what(), "GPU 0 has a total capacity of") != nullptr;
+    }
 }
 
 unsigned long failures() noexcept

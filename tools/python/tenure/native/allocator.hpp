@@ -54,6 +54,9 @@ using rejection_observer = std::function<void(int64_t, size_t, size_t, size_t)>;
 void fail_quietly(const char *call) noexcept;
 /* Calls that have failed so far. */
 unsigned long failures() noexcept;
+/* Raises PyTorch's exception for want of memory, and catches it: what a class that was compiled
+ * with a compiler unlike PyTorch's may not survive. Needs no device. */
+bool can_raise();
 /* Throws unless `status` is TNR_OK. */
 inline void check(tnr_status status, const char *call)
 {

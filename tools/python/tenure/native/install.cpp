@@ -49,6 +49,12 @@ NATIVE const char *tenure_native_install()
     }
 }
 
+/* 1 if the class can raise PyTorch's exceptions. Tried in a process of its own: it may crash. */
+NATIVE int tenure_native_try()
+{
+    return tenure_torch::can_raise() ? 1 : 0;
+}
+
 /* How many calls have failed; pools that exist: for tests. */
 NATIVE unsigned long tenure_native_failures()
 {
