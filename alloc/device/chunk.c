@@ -113,6 +113,17 @@ static tnr_status headroom_check(const tnri_device *device, size_t bytes)
                       device->index, left, kept, bytes);
 }
 
+size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes)
+{
+    size_t kept = (size_t)tnri_conf_get()->headroom_mb << 20;
+    size_t left = 0;
+    size_t total = 0;
+    if (kept == 0 || tnri_drive(cuMemGetInfo, (&left, &total)) != CUDA_SUCCESS)
+        return 0;
+    size_t most = device->capabilities.memory_bytes;
+    return left < kept && kept < most && bytes <= most - kept ? kept - left : 0;
+}
+
 /* Takes the memory of a chunk from the driver, within the limits, and counts it. */
 static tnr_status chunk_take(tnri_chunk *chunk)
 {

@@ -46,6 +46,9 @@ tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes);
 /* Whether so many bytes could be mapped if everything else were given back: TNR_OK, or the error
  * that asking for them must end in. For refusing a request before anything is done for it. */
 tnr_status tnri_chunk_check(tnri_account *account, size_t bytes);
+/* What must go back to the driver before the setting headroom_mb lets anything new be made. 0 also
+ * where so many bytes cannot be had beside it. The device's context is current. */
+size_t tnri_chunk_headroom_lack(const tnri_device *device, size_t bytes);
 /* Gives them back. */
 void tnri_chunk_discharge(tnri_account *account, size_t bytes);
 

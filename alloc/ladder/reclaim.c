@@ -141,8 +141,9 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     size_t excess = limit_excess(&device->limit_bytes, &device->reserved_bytes);
     size_t pool_excess =
         limit_excess(&arena->pool->account.limit_bytes, &arena->pool->account.reserved_bytes);
-    size_t wanted =
-        bytes + 2 * tnri_page_bytes(&device->space) + (excess > pool_excess ? excess : pool_excess);
+    size_t lack = tnri_chunk_headroom_lack(device, bytes);
+    excess = excess > pool_excess ? excess : pool_excess;
+    size_t wanted = bytes + 2 * tnri_page_bytes(&device->space) + (excess > lack ? excess : lack);
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
      * request needs, and the caller looks again. */
     size_t collected = tnri_collect_pool(arena->pool, wanted, TNRI_COLLECT_WAIT);

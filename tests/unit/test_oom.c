@@ -6,7 +6,8 @@
  * In ladder.c, ladder_ask left out: the_callback_frees_something failed; its check before the
  * callback left out: what_can_never_fit failed. In tnri_chunk_charge, either `lacks` left out:
  * the_reason_is_the_limit_that_refused failed. headroom_check without its comparison, or without
- * the discharge after it: others_have_headroom failed.
+ * the discharge after it: others_have_headroom failed. tnri_chunk_headroom_lack left out in
+ * tnri_reclaim: headroom_raised failed.
  */
 #include "unit.h"
 
@@ -229,6 +230,23 @@ static void the_report_shows_fragmentation(void **state)
     (void)unit_malloc(3 * MIB / 2, NULL);
 }
 
+/* More is mapped than headroom_mb leaves: all of the excess goes back before there is a new chunk,
+ * as with a limit that was lowered. */
+static void headroom_raised(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 18 };
+    unit_start("cross_stream:off,lend:off,chunk_max_mb:2", "MEMORY=64M", NULL);
+    void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(2 * MIB, NULL);
+    for (int i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    assert_ok(tnr_configure("headroom_mb:48"));
+    assert_ok(tnr_free(unit_malloc(2 * MIB, unit_stream(0))));
+    assert_true(unit_stats().reserved_bytes.current <= 16 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +255,7 @@ int main(void)
         cmocka_unit_test_teardown(the_reason_is_the_limit_that_refused, unit_stop),
         cmocka_unit_test_teardown(what_can_never_fit, unit_stop),
         cmocka_unit_test_teardown(others_have_headroom, unit_stop),
+        cmocka_unit_test_teardown(headroom_raised, unit_stop),
         cmocka_unit_test_teardown(a_callback_that_cannot_help, unit_stop),
         cmocka_unit_test_teardown(the_report_shows_fragmentation, unit_stop),
     };
