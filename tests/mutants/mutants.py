@@ -494,6 +494,36 @@ MUTANTS = [
      "        status = tnri_event_late(stream->device, event);",
      "    (void)tnri_event_late;",
      "a stream cannot end inside a capture"),
+    # ---- alloc: memory that was registered, and what is left to others
+    ("registered_moves", "alloc/ladder/ladder.c",
+     "    if (stream == NULL || tnri_account_is_kept(arena->account))",
+     "    if (stream == NULL)",
+     "memory that was registered moves to another address"),
+    ("registered_goes_back", "alloc/ladder/reclaim.c",
+     "            if (released < bytes && !tnri_account_is_kept(&pool->account))",
+     "            if (released < bytes && (!tnri_account_is_kept(&pool->account) ||\n"
+     "                                     tnri_account_is_known(&pool->account)))",
+     "memory that was registered goes back for what another pool wants"),
+    ("registered_over_threshold", "alloc/ladder/reclaim.c",
+     "    if (tnri_account_is_kept(&pool->account))\n"
+     "        return;\n"
+     "    if (threshold == UINT64_MAX) {",
+     "    if (tnri_account_is_kept(&pool->account) && !tnri_account_is_known(&pool->account))\n"
+     "        return;\n"
+     "    if (threshold == UINT64_MAX) {",
+     "memory that was registered goes back where more is idle than the threshold says"),
+    ("register_ignored", "alloc/library/api.c",
+     "        atomic_store_explicit(&arena->account->is_registered, 1, memory_order_release);",
+     "        (void)arena->account;",
+     "nobody notices that memory was registered"),
+    ("headroom_ignored", "alloc/device/chunk.c",
+     "        (left >= kept && left - kept >= bytes))\n",
+     "        (left >= kept / 2 && left - kept / 2 >= bytes))\n",
+     "others are left half of what they were to have"),
+    ("headroom_excess", "alloc/device/chunk.c",
+     "    return left < kept && kept < most && bytes <= most - kept ? kept - left : 0;",
+     "    return left < kept && kept < most && bytes <= most - kept ? 0 : 0;",
+     "the excess over a raised headroom is not reclaimed"),
     ("free_during_capture", "capture/graph/hooks.c",
      "        *status = tnri_capture_keep(capture, arena, block);",
      "        return 0;",
@@ -511,4 +541,5 @@ UNIT_TESTS = {
     "edge_ports": "capture_edges",
     "held_homeless": "capture_frees",
     "stream_not_sealed": "lifetime_streams",
+    "headroom_excess": "unit_oom",
 }

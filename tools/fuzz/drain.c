@@ -86,8 +86,11 @@ static void drain_objects(fuzz_run *run)
     for (uint8_t s = 2; s < FUZZ_STREAMS; s++)
         if (m->streams[s].is_there)
             drain_op(run, (fuzz_op){.kind = FUZZ_STREAM_DESTROY, .stream = s});
-    for (uint8_t d = 0; d < m->devices; d++)
+    for (uint8_t d = 0; d < m->devices; d++) {
         drain_op(run, (fuzz_op){.kind = FUZZ_TRIM, .device = d});
+        if (m->default_registered[d])
+            drain_op(run, (fuzz_op){.kind = FUZZ_POOL_TRIM, .device = d});
+    }
     if (run->device->is_gated)
         drain_graph_ends(run);
     drain_wake(run); /* now that there is room */
@@ -104,6 +107,8 @@ void fuzz_run_end(fuzz_run *run)
         run->is_draining = 1;
         drain_op(run, (fuzz_op){.kind = FUZZ_FAULTS_OFF});
         drain_op(run, (fuzz_op){.kind = FUZZ_OWNER});
+        if (run->model.headroom_bytes > 0) /* what sleeps needs room */
+            (void)run_succeeded(run, tnr_configure("headroom_mb:0"), "tnr_configure");
         if (run->device->is_gated) /* see drain_graph_ends */
             (void)run_succeeded(run, tnr_configure("graph_end_ms:10000"), "tnr_configure");
         drain_graphs(run);

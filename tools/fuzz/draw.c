@@ -95,7 +95,7 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
     /* What a graph keeps is not known to the model, so without graphs it can say more. */
     int has_no_graphs = below(draw, 3) == 0;
     for (int i = 0; i < DRAW_ACTIONS; i++) {
-        if ((i == DRAW_ACCESS && draw->devices < 2) ||
+        if ((i == DRAW_ACCESS && draw->devices < 2) || (i == DRAW_REGISTER && !draw->registers) ||
             (i == DRAW_OWNER && (draw->foreign_percent == 0 || limits->no_faults)))
             continue;
         uint32_t weight = usual[i] * 4;
@@ -111,7 +111,7 @@ static void weights_draw(fuzz_draw *draw, const fuzz_limits *limits)
         default:
             weight = action_is_needed(i) ? weight / 2 : 0;
         }
-        if ((i == DRAW_POOL || i == DRAW_TRIM) && draw->foreign_percent > 0 &&
+        if ((i == DRAW_POOL || i == DRAW_TRIM) && (draw->foreign_percent > 0 || draw->registers) &&
             weight < usual[i] * 4)
             weight = usual[i] * 4;
         if ((i == DRAW_CAPTURE || i == DRAW_LAUNCH) && has_no_graphs)
@@ -140,7 +140,10 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     fuzz_limits drawn = *limits;
     drawn.no_faults |= limits->illegal != 0; /* a failed call could hide the error */
     draw->foreign_percent = below(draw, 4) == 0 ? 30 + 35 * (int)below(draw, 3) : 0;
-    draw->pool_one_in = draw->foreign_percent > 0 ? 1 + (int)below(draw, 2) : 4;
+    draw->registers = below(draw, 8) == 0;
+    draw->pool_one_in = draw->registers             ? 2
+                        : draw->foreign_percent > 0 ? 1 + (int)below(draw, 2)
+                                                    : 4;
     weights_draw(draw, &drawn);
     draw->live_target = 4 + (int)below(draw, 120);
     draw->streams_target = 1 + (int)below(draw, FUZZ_STREAMS - 3);

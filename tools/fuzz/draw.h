@@ -54,7 +54,8 @@ typedef struct fuzz_limits {
     X(STORM, 1)                                                                                    \
     X(CHAIN, 2)                                                                                    \
     X(ACCESS, 3)                                                                                   \
-    X(OWNER, 2)
+    X(OWNER, 2)                                                                                    \
+    X(REGISTER, 1)
 
 enum {
 #define DRAW_ACTION_ENUMERATOR(name, weight) DRAW_##name,
@@ -79,6 +80,7 @@ typedef struct fuzz_draw {
     int sync_percent; /* of frees that are tnr_free_sync */
     int draws_faults;
     int foreign_percent;    /* of pools that are made: over segments */
+    int registers;          /* 1: memory of pools is registered */
     int pool_one_in;        /* so many allocations are from pools that were made */
     int faults_left;        /* operations until the failures end; 0: none */
     int capture_left;       /* operations until the capture ends */

@@ -202,6 +202,15 @@ static int draw_look(fuzz_draw *draw, model *m, int is_wrong)
     return push_allowed(draw, m, op);
 }
 
+/* Memory of the default pool less often: once it is registered, nothing moves there any more. */
+static int draw_register(fuzz_draw *draw, model *m)
+{
+    int slot = draw_block(draw, m);
+    if (slot < 0 || (m->blocks[slot].pool == 0 && below(draw, 16) > 0))
+        return 0;
+    return push_allowed(draw, m, (fuzz_op){.kind = FUZZ_REGISTER, .block = (uint8_t)slot});
+}
+
 int draw_control_action(fuzz_draw *draw, model *m, int action)
 {
     fuzz_op op = {.device = (uint8_t)below(draw, (uint64_t)draw->devices)};
@@ -254,6 +263,8 @@ int draw_control_action(fuzz_draw *draw, model *m, int action)
         return draw_fault(draw, m);
     case DRAW_ACCESS:
         return draw_access_change(draw, m);
+    case DRAW_REGISTER:
+        return draw_register(draw, m);
     case DRAW_OWNER:
         op = (fuzz_op){.kind = FUZZ_OWNER, .n = below(draw, 4), .m = 1 + below(draw, 6)};
         return push_allowed(draw, m, op);

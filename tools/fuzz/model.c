@@ -70,6 +70,11 @@ int model_is_asleep(const model *self, int device, int pool)
     return pool == 0 ? self->default_asleep[device] : self->pools[pool].is_asleep;
 }
 
+int model_is_registered(const model *self, int device, int pool)
+{
+    return pool == 0 ? self->default_registered[device] : self->pools[pool].is_registered;
+}
+
 int model_is_open(const model *self, int device, int pool)
 {
     if (pool == FUZZ_POOLS)
@@ -83,8 +88,13 @@ int model_must_fit(const model *self, int device, int pool, size_t bytes)
     size_t most = bytes + 4 * MIB + self->owned_bytes[device] - self->pools[pool].idle_bytes;
     /* What graphs keep, and until when, is not known here; a graph that is gone may keep something
      * until its last launch has ended and its end was noticed. */
-    if (self->has_faults || self->has_wide_chunks || self->captures > 0)
+    if (self->has_faults || self->has_wide_chunks || self->captures > 0 ||
+        self->memory_bytes < self->headroom_bytes)
         return 0;
+    for (int p = 0; p < FUZZ_POOLS;
+         p++) /* what such a pool has is nobody else's, and is not moved */
+        if (model_is_registered(self, device, p))
+            return 0;
     for (int i = 0; i < self->live_count; i++) {
         const model_block *block = &self->blocks[self->live[i]];
         if (block->device == device && !self->pools[block->pool].is_foreign)
@@ -93,8 +103,8 @@ int model_must_fit(const model *self, int device, int pool, size_t bytes)
     size_t limit = self->limit_bytes[device];
     if (pool > 0 && self->pools[pool].limit > 0 && self->pools[pool].limit < limit)
         limit = self->pools[pool].limit;
-    if (self->memory_bytes < limit)
-        limit = self->memory_bytes;
+    if (limit > self->memory_bytes - self->headroom_bytes)
+        limit = self->memory_bytes - self->headroom_bytes;
     return most <= limit;
 }
 

@@ -70,7 +70,8 @@ typedef struct model_pool {
     uint8_t is_there, is_asleep, is_graph;
     uint8_t is_open; /* to the other device */
     uint8_t device;
-    uint8_t is_foreign; /* its memory is segments of an owner's */
+    uint8_t is_foreign;    /* its memory is segments of an owner's */
+    uint8_t is_registered; /* memory of it was registered: it stays as it is */
     size_t limit;
     size_t idle_bytes; /* of segments in which nothing is live */
 } model_pool;
@@ -122,6 +123,8 @@ typedef struct model {
      * one of its own: it never sleeps. */
     model_pool pools[FUZZ_POOLS + 1];
     uint8_t default_asleep[FUZZ_DEVICES], default_open[FUZZ_DEVICES];
+    uint8_t default_registered[FUZZ_DEVICES];
+    uint64_t headroom_bytes; /* of each device, for others */
     /* 1: new pools of the device are open. So are the pools that graphs have of their own, which
      * only ACCESS_ALL changes. */
     uint8_t device_open[FUZZ_DEVICES];
@@ -158,6 +161,7 @@ int model_is_ordered(model *self, const model_block *block, const model_stream *
 int model_is_covered(model *self, const model_block *block, int *component);
 
 int model_is_asleep(const model *self, int device, int pool);
+int model_is_registered(const model *self, int device, int pool);
 /* 1 if the memory of the device's pool is open to the other device. */
 int model_is_open(const model *self, int device, int pool);
 

@@ -326,6 +326,8 @@ static const char *block_allows(const model *self, const fuzz_op *op)
                : op->n <= block->bytes   ? "no more than it has"
                : self->capturing         ? "a capture is under way"
                                          : NULL;
+    if (op->kind == FUZZ_REGISTER && (block->is_captured || block->pool == FUZZ_POOLS))
+        return "a block of a graph";
     if (op->kind == FUZZ_FREE_WRONG)
         return op->n < block->bytes || op->n == 0 ? NULL : "beyond the block";
     return op->n < block->bytes || op->kind == FUZZ_CONTENT
@@ -399,6 +401,7 @@ static const char *rest_allows(model *self, const fuzz_op *op)
         return change_allows(self, op);
     case FUZZ_COMMIT:
     case FUZZ_FREE_WRONG:
+    case FUZZ_REGISTER:
     case FUZZ_LOOK:
     case FUZZ_CONTENT:
         return block_allows(self, op);

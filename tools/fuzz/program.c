@@ -75,6 +75,9 @@ const char *const fuzz_settings[] = {
     "roundup_power2_divisions:off",
     "chunk_max_mb:4",
     "chunk_max_mb:1024",
+    "headroom_mb:0",
+    "headroom_mb:8",
+    "headroom_mb:40",
 };
 const size_t fuzz_settings_count = sizeof(fuzz_settings) / sizeof(fuzz_settings[0]);
 

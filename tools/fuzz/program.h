@@ -68,6 +68,7 @@ enum {
     X(TRIM, "trim %d keep %n")                                                                     \
     X(LIMIT, "limit %d bytes %n")                                                                  \
     X(CONFIGURE, "configure %t")                                                                   \
+    X(REGISTER, "register %b offset %n")                                                           \
     X(LOOK, "look %b offset %n")                                                                   \
     X(STATS, "stats %d")                                                                           \
     X(SNAPSHOT, "snapshot format %n")                                                              \

@@ -166,6 +166,7 @@ static int op_run(fuzz_run *run, const fuzz_op *op)
     case FUZZ_FREE_ON:
     case FUZZ_FREE_SYNC:
     case FUZZ_FREE_WRONG:
+    case FUZZ_REGISTER:
     case FUZZ_LOOK:
         return run_memory(run, op);
     case FUZZ_WRITE:

@@ -39,6 +39,14 @@ const char *fuzz_verdict_name(fuzz_verdict verdict);
 
 enum { FUZZ_TEXT = 1600 };
 
+/* A place in registered memory, and the simulated device's memory behind it. */
+enum { FUZZ_WATCHED = 64 };
+typedef struct fuzz_watched {
+    uintptr_t address; /* 0: none */
+    const void *memory;
+    int device, pool;
+} fuzz_watched;
+
 /* What a run has to say. */
 typedef struct fuzz_result {
     fuzz_verdict verdict;
@@ -84,7 +92,9 @@ typedef struct fuzz_run {
         uint8_t is_owned; /* the detector knows who owns it; not of memory of graphs */
     } last[FUZZ_BLOCKS];
     uint64_t step;
-    const fuzz_op *op;       /* that runs now */
+    const fuzz_op *op; /* that runs now */
+    fuzz_watched watched[FUZZ_WATCHED];
+    unsigned watched_next;
     uint64_t owner_failures; /* of the owner of segments, before this operation */
     uint64_t hits;           /* injected failures so far, before this operation */
     uint64_t check_every;    /* operations between two complete checks */
@@ -120,6 +130,10 @@ __attribute__((format(printf, 4, 5))) void run_fail(fuzz_run *run, fuzz_verdict 
 int run_succeeded(fuzz_run *run, tnr_status status, const char *call);
 int run_was_sabotaged(const fuzz_run *run);
 void run_hash(fuzz_run *run, uint64_t value);
+/* Notes what is behind the block's addresses, if its pool's memory is registered; forgets what is
+ * known of a pool that is named to give memory back. */
+void run_watch(fuzz_run *run, int slot);
+void run_watch_forget(fuzz_run *run, int device, int pool);
 /* What graphs leave in the slot's block is not known any more. */
 void run_graph_tags_forget(fuzz_run *run, int slot);
 int run_device_of(const fuzz_run *run, int stream);

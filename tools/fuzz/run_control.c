@@ -5,6 +5,7 @@
 #include "run.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "owner.h"
 #include "verdict.h"
@@ -45,6 +46,7 @@ static int run_pool_create(fuzz_run *run, const fuzz_op *op)
 static int run_pool_destroy(fuzz_run *run, const fuzz_op *op)
 {
     tnr_pool pool = run->pools[op->pool];
+    run_watch_forget(run, run->model.pools[op->pool].device, op->pool);
     tnr_status status = tnr_pool_destroy(pool);
     if (status == TNR_ERR_BUSY && run->model.captures > 0 && !run->is_draining)
         return 0; /* a graph, or a launch of one that is gone, may still need its freed blocks */
@@ -65,6 +67,7 @@ static int run_pool_trim(fuzz_run *run, const fuzz_op *op)
 {
     size_t released = 0;
     const fuzz_segment *idle;
+    run_watch_forget(run, op->device, op->pool);
     tnr_status status = tnr_pool_trim(&released, run->pools[op->pool], (size_t)op->n, op->device);
     if (!run_succeeded(run, status, "tnr_pool_trim"))
         return 0;
@@ -77,13 +80,14 @@ static int run_pool_trim(fuzz_run *run, const fuzz_op *op)
     return 1;
 }
 
-/* What a pool over segments refuses: its memory is not the library's to move or to open. */
-static int foreign_refused(fuzz_run *run, tnr_status status)
+/* What a pool refuses whose memory is not the library's to move, or to open. */
+static int rightly_refused(fuzz_run *run, tnr_status status, tnr_status expected)
 {
     run_hash(run, (uint64_t)status);
-    if (status != TNR_ERR_FOREIGN_SEGMENT && !run_was_sabotaged(run))
-        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "of a pool over segments %s gave %s",
-                 fuzz_kind_verb((fuzz_kind)run->op->kind), tnr_status_name(status));
+    if (status != expected && !run_was_sabotaged(run))
+        run_fail(run, FUZZ_VERDICT_SAFETY, "status", "%s gave %s, not %s",
+                 fuzz_kind_verb((fuzz_kind)run->op->kind), tnr_status_name(status),
+                 tnr_status_name(expected));
     return 0;
 }
 
@@ -117,7 +121,9 @@ static int run_sleep(fuzz_run *run, const fuzz_op *op)
                                                : tnr_pool_wake(pool, op->device);
     run->device->owner_pause(0);
     if (op->kind == FUZZ_SLEEP && m->pools[op->pool].is_foreign)
-        return foreign_refused(run, status);
+        return rightly_refused(run, status, TNR_ERR_FOREIGN_SEGMENT);
+    if (op->kind == FUZZ_SLEEP && !*asleep && model_is_registered(m, op->device, op->pool))
+        return rightly_refused(run, status, TNR_ERR_BUSY);
     int is_short = status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
     if (op->kind == FUZZ_WAKE && is_short) {
         run_hash(run, (uint64_t)status);
@@ -160,7 +166,7 @@ static int run_access_change(fuzz_run *run, const fuzz_op *op)
     if (status == TNR_ERR_NO_PEER_ACCESS && run->device->is_gated)
         return 0; /* this machine's devices have no way to each other */
     if (op->kind == FUZZ_ACCESS && run->model.pools[op->pool].is_foreign)
-        return foreign_refused(run, status);
+        return rightly_refused(run, status, TNR_ERR_FOREIGN_SEGMENT);
     int took_place = run_succeeded(run, status, call);
     int is_whole = op->kind == FUZZ_ACCESS && run->device->fail_hits() == run->hits + 1;
     if (!took_place && !is_whole && !run->is_over) {
@@ -183,6 +189,9 @@ static int run_configure(fuzz_run *run, const fuzz_op *op)
     if (!run_succeeded(run, tnr_configure(setting), "tnr_configure"))
         return 0;
     run->result->policies |= UINT64_C(1) << op->name;
+    if (strncmp(setting, "headroom_mb:", 12) == 0)
+        run->model.headroom_bytes = strtoull(setting + 12, NULL, 10) << 20;
+    memset(run->limit_seen, 0, sizeof(run->limit_seen)); /* compare anew */
     return 1;
 }
 

@@ -134,6 +134,7 @@ static int run_malloc(fuzz_run *run, const fuzz_op *op)
     run->last[op->block].bytes = (size_t)op->n;
     run->last[op->block].device = run->model.blocks[op->block].device;
     run->last[op->block].is_owned = !in_capture;
+    run_watch(run, op->block);
     run_graph_tags_forget(run, op->block);
     return 1;
 }
@@ -224,6 +225,43 @@ static int run_free_wrong(fuzz_run *run, const fuzz_op *op)
     return 0;
 }
 
+void run_watch(fuzz_run *run, int slot)
+{
+    enum { STRIDE = 2 << 20 };
+    const model_block *block = &run->model.blocks[slot];
+    if (run->device->is_gated || block->graph != 0 || block->is_captured ||
+        !model_is_registered(&run->model, block->device, block->pool))
+        return;
+    for (size_t at = 0; at < block->bytes; at += STRIDE)
+        run->watched[run->watched_next++ % FUZZ_WATCHED] =
+            (fuzz_watched){.address = block->base + at,
+                           .memory = run->device->memory_at(block->base + at),
+                           .device = block->device,
+                           .pool = block->pool};
+}
+
+void run_watch_forget(fuzz_run *run, int device, int pool)
+{
+    for (int i = 0; i < FUZZ_WATCHED; i++)
+        if (run->watched[i].pool == pool && run->watched[i].device == device)
+            run->watched[i].address = 0;
+}
+
+static int run_register(fuzz_run *run, const fuzz_op *op)
+{
+    const model_block *block = &run->model.blocks[op->block];
+    tnr_status status = tnr_memory_registered((const void *)(block->base + (uintptr_t)op->n));
+    if (!run_succeeded(run, status, "tnr_memory_registered"))
+        return 0;
+    if (block->pool == 0)
+        run->model.default_registered[block->device] = 1;
+    else
+        run->model.pools[block->pool].is_registered = 1;
+    for (int i = 0; i < run->model.live_count; i++)
+        run_watch(run, run->model.live[i]);
+    return 1;
+}
+
 static int run_look(fuzz_run *run, const fuzz_op *op)
 {
     const model_block *block = &run->model.blocks[op->block];
@@ -258,6 +296,8 @@ int run_memory(fuzz_run *run, const fuzz_op *op)
         return run_commit(run, op);
     case FUZZ_FREE_WRONG:
         return run_free_wrong(run, op);
+    case FUZZ_REGISTER:
+        return run_register(run, op);
     case FUZZ_LOOK:
         return run_look(run, op);
     default:

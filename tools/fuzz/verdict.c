@@ -86,6 +86,13 @@ static void statistics_check(fuzz_run *run, int device)
         run_fail(run, FUZZ_VERDICT_SAFETY, "limit",
                  "device %d: %" PRIu64 " bytes are mapped, and the limit is %" PRIu64, device,
                  reserved, m->limit_bytes[device]);
+    if (run->limit_seen[device] == m->limit_bytes[device] &&
+        reserved > run->reserved_seen[device] && reserved + m->headroom_bytes > m->memory_bytes &&
+        m->headroom_bytes > 0 && m->owned_bytes[device] == 0 && !run->device->is_gated)
+        run_fail(run, FUZZ_VERDICT_SAFETY, "headroom",
+                 "device %d: %" PRIu64 " bytes are mapped of %" PRIu64 ", and %" PRIu64
+                 " are to be left to others",
+                 device, reserved, m->memory_bytes, m->headroom_bytes);
     run->limit_seen[device] = m->limit_bytes[device];
     run->reserved_seen[device] = reserved;
     const tnr_stat *bytes = &stats.allocated_bytes[TNR_WORLD_ALL];
@@ -165,9 +172,22 @@ static void segments_check(fuzz_run *run, int pool)
                  stats.reserved_bytes.current, fuzz_owner_given(pool));
 }
 
+/* The memory behind what was registered is the same, whoever has it now. */
+static void registered_check(fuzz_run *run)
+{
+    for (int i = 0; i < FUZZ_WATCHED && !run->is_over; i++) {
+        const fuzz_watched *one = &run->watched[i];
+        if (one->address != 0 && run->device->memory_at(one->address) != one->memory)
+            run_fail(run, FUZZ_VERDICT_SAFETY, "registered",
+                     "0x%" PRIxPTR " of p%d was registered, and has other memory now", one->address,
+                     one->pool);
+    }
+}
+
 void verdict_all(fuzz_run *run)
 {
     run->result->checks++;
+    registered_check(run);
     for (int p = 1; p < FUZZ_POOLS; p++)
         if (run->model.pools[p].is_there && run->model.pools[p].is_foreign)
             segments_check(run, p);
