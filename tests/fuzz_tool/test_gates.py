@@ -173,14 +173,16 @@ write b3 on s2
         failure = self.report("--shrink-time", shrink, "--ops", 3000, *arguments, code=code,
                               bug=bug)["failure"]
         program = self.folder / failure["file"]
-        seen = [self.fuzz("--replay", program, code=(0, code), bug=bug).stdout for _ in range(3)]
+        seen = []  # threads run as they do: not each replay shows it
+        while len(seen) < 12 and not any(failure["verdict"] in text for text in seen):
+            seen.append(self.fuzz("--replay", program, code=(0, code), bug=bug).stdout)
         self.assertTrue(any(failure["verdict"] in text for text in seen), seen)
         self.assertIn(": ok", self.fuzz("--replay", program).stdout)
         return failure
 
     def test_a_forgotten_use_is_seen_in_contents(self):
         """Or in an access of memory that is not there any more."""
-        failure = self.find("forget", SAFETY, "--seeds", "10..40", "--no-faults", shrink=8)
+        failure = self.find("forget", SAFETY, "--seeds", "10..400", "--no-faults", shrink=15)
         self.assertIn(failure["check"], ("contents", "driver", "access"))
         self.assertLess(failure["length_shrunk"], failure["length"])
 
