@@ -462,8 +462,8 @@ takes to open memory to a peer and to close it.
 
 {peers}
 nccl-tests on two GPUs, without Tenure and under `tenure run`, in turns (`tests/gpu/nccl.sh speed`).
-Below 1 MiB it is the time of the host that counts: NCCL records and waits for some 18 events for
-each collective, and Tenure follows each of them.
+Below 1 MiB it is the time of the host that counts: NCCL records events and waits for them for each
+collective, and Tenure follows each.
 
 {nccl}
 ## Seeing memory
