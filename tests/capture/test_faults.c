@@ -394,41 +394,8 @@ static const fault_scenario scenarios[] = {
     {"a graph built by hand", NULL, "64M", adopt_prepare, adopt_body},
 };
 
-enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
-static int scenario_first, scenario_end = SCENARIOS;
-
-static void driver_fails(void **state)
-{
-    (void)state;
-    for (int i = scenario_first; i < scenario_end; i++)
-        fault_drive(&scenarios[i]);
-}
-
-static void host_memory_fails(void **state)
-{
-    (void)state;
-    for (int i = scenario_first; i < scenario_end; i++)
-        fault_starve(&scenarios[i]);
-}
-
-/* What the simulation itself still holds, for the leak checkers. */
-static int group_end(void **state)
-{
-    (void)state;
-    return simcuda_reset() < 0;
-}
-
-/* test_capture_faults driver|host [SCENARIO] */
+/* Arguments: see fault_main. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest driver[] = {cmocka_unit_test(driver_fails)};
-    const struct CMUnitTest host[] = {cmocka_unit_test(host_memory_fails)};
-    if (argc > 2) {
-        scenario_first = (int)strtol(argv[2], NULL, 10);
-        scenario_end = scenario_first + 1;
-        assert_in_range(scenario_first, 0, SCENARIOS - 1);
-    }
-    if (argc > 1 && strcmp(argv[1], "host") == 0)
-        return cmocka_run_group_tests(host, NULL, group_end);
-    return cmocka_run_group_tests(driver, NULL, group_end);
+    return fault_main(scenarios, sizeof(scenarios) / sizeof(scenarios[0]), argc, argv);
 }

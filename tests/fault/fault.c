@@ -463,3 +463,45 @@ void fault_starve(const fault_scenario *scenario)
         }
     print_message("%s: %llu runs without host memory\n", scenario->name, (unsigned long long)runs);
 }
+
+/* ---- a program of scenarios ----------------------------------------------------------------- */
+
+static void driver_calls_fail(void **state)
+{
+    fault_drive(*state);
+}
+
+static void host_memory_fails(void **state)
+{
+    fault_starve(*state);
+}
+
+/* What the simulation itself still holds, for the leak checkers. */
+static int group_end(void **state)
+{
+    (void)state;
+    return simcuda_reset() < 0;
+}
+
+int fault_main(const fault_scenario *scenarios, size_t count, int argc, char **argv)
+{
+    struct CMUnitTest tests[FAULT_SCENARIOS_MAX];
+    int is_host = argc > 1 && strcmp(argv[1], "host") == 0;
+    size_t first = 0;
+    if (argc > 2) {
+        first = strtoul(argv[2], NULL, 10);
+        count = first < count ? first + 1 : 0;
+    }
+    if (count == 0 || count - first > FAULT_SCENARIOS_MAX) {
+        fprintf(stderr, "no such scenario, or more than %d\n", FAULT_SCENARIOS_MAX);
+        return 2;
+    }
+    memset(tests, 0, sizeof(tests));
+    for (size_t i = first; i < count; i++)
+        tests[i - first] = (struct CMUnitTest){
+            .name = scenarios[i].name,
+            .test_func = is_host ? host_memory_fails : driver_calls_fail,
+            .initial_state = (void *)(uintptr_t)&scenarios[i],
+        };
+    return _cmocka_run_group_tests("faults", tests, count - first, NULL, group_end);
+}

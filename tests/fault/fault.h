@@ -26,7 +26,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-enum { FAULT_STREAMS = 3, FAULT_SLOTS = 64, FAULT_POOLS = 4 };
+enum { FAULT_STREAMS = 3, FAULT_SLOTS = 64, FAULT_POOLS = 4, FAULT_SCENARIOS_MAX = 32 };
 
 /* A block that the scenario holds. */
 typedef struct fault_slot {
@@ -64,6 +64,10 @@ void fault_drive(const fault_scenario *scenario);
 
 /* The same for allocations of host memory. */
 void fault_starve(const fault_scenario *scenario);
+
+/* The main function of a program of scenarios: one test for each. Arguments: driver or host, the
+ * kind of fault; and the number of a scenario, from 0, to run that alone. */
+int fault_main(const fault_scenario *scenarios, size_t count, int argc, char **argv);
 
 /* The library's calls, checked. They return the status. `pool` is an index into run->pools, or -1
  * for the routed or default pool. */

@@ -16,8 +16,6 @@
  */
 #include "fault.h"
 
-#include <string.h>
-
 /* Blocks of `bytes` on a stream in slots [first, first + count), with work queued on them. */
 static void fill_slots(fault_run *run, int first, int count, size_t bytes, int pool, int stream)
 {
@@ -329,35 +327,8 @@ static const fault_scenario scenarios[] = {
     {"forced shutdown", NULL, "256M", force_prepare, force_body},
 };
 
-static void driver_calls_fail(void **state)
-{
-    fault_drive(*state);
-}
-
-static void host_memory_fails(void **state)
-{
-    fault_starve(*state);
-}
-
-enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
-
-/* What the simulation itself still holds, for the leak checkers. */
-static int group_end(void **state)
-{
-    (void)state;
-    return simcuda_reset() < 0;
-}
-
-/* One test per scenario and kind of fault. The argument picks the kind: driver or host. */
+/* Arguments: see fault_main. */
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[SCENARIOS];
-    int host = argc > 1 && strcmp(argv[1], "host") == 0;
-    memset(tests, 0, sizeof(tests));
-    for (size_t i = 0; i < SCENARIOS; i++) {
-        tests[i].name = scenarios[i].name;
-        tests[i].test_func = host ? host_memory_fails : driver_calls_fail;
-        tests[i].initial_state = (void *)(uintptr_t)&scenarios[i];
-    }
-    return cmocka_run_group_tests(tests, NULL, group_end);
+    return fault_main(scenarios, sizeof(scenarios) / sizeof(scenarios[0]), argc, argv);
 }

@@ -39,3 +39,17 @@ require_gpus() { # count
     gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
     [ "$gpus" -ge "$1" ] || skip "$1 GPUs are needed, and there are $gpus"
 }
+
+# Sets `python` to the interpreter, and PYTHONPATH so that it finds the module `tenure`, which lies
+# in ../python beside the command's folder, or where TENURE_PYTHON says. After find_tenure.
+find_python() {
+    local module=${TENURE_PYTHON:-$(dirname "$tenure")/../python}
+    python=${PYTHON:-python3}
+    command -v "$python" >/dev/null || skip "there is no $python"
+    if [ ! -e "$module/tenure/__init__.py" ]; then
+        echo "the Python module is not in $module: build it, or set TENURE_PYTHON" >&2
+        exit 2
+    fi
+    module=$(realpath "$module")
+    export PYTHONPATH=$module${PYTHONPATH:+:$PYTHONPATH}
+}

@@ -13,16 +13,8 @@ set -euo pipefail
 # shellcheck source=tests/gpu/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-python=${PYTHON:-python3}
-command -v "$python" >/dev/null || skip "there is no $python"
 find_tenure
 require_gpu
-module=${TENURE_PYTHON:-$(dirname "$tenure")/../python}
-if [ ! -e "$module/tenure/__init__.py" ]; then
-    echo "the Python module is not in $module: build it, or set TENURE_PYTHON" >&2
-    exit 2
-fi
-module=$(realpath "$module")
-export PYTHONPATH=$module${PYTHONPATH:+:$PYTHONPATH}
+find_python
 unset TENURE_DRIVER
 exec "$python" -B "$repository/tests/gpu/handles/cupy_streams.py" "$@"

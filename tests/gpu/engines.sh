@@ -30,13 +30,7 @@ done
 find_tenure
 require_gpu
 
-module=${TENURE_PYTHON:-$(dirname "$tenure")/../python}
-if [ ! -e "$module/tenure/__init__.py" ]; then
-    echo "the Python module is not in $module: build it, or set TENURE_PYTHON" >&2
-    exit 2
-fi
-module=$(realpath "$module")
-export PYTHONPATH=$module${PYTHONPATH:+:$PYTHONPATH}
+find_python
 unset TENURE_DRIVER
 commit=$("$tenure" --version | sed -n 's/.*(\([^)]*\)).*/\1/p')
 exec "$python" -B "$program" --commit "$commit" "$@"

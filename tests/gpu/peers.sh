@@ -35,15 +35,8 @@ if [ ${#parts[@]} = 0 ]; then parts=(torch run bandwidth); fi
 find_tenure
 require_gpu
 require_gpus 2
-python=${PYTHON:-python3}
-command -v "$python" >/dev/null || skip "there is no $python"
-module=${TENURE_PYTHON:-$(dirname "$tenure")/../python}
-if [ ! -e "$module/tenure/__init__.py" ]; then
-    echo "the Python module is not in $module: build it, or set TENURE_PYTHON" >&2
-    exit 2
-fi
-module=$(realpath "$module")
-export PYTHONPATH=$module${PYTHONPATH:+:$PYTHONPATH} NCCL_NVLS_ENABLE=0
+find_python
+export NCCL_NVLS_ENABLE=0
 unset TENURE_DRIVER
 
 failed=0

@@ -10,8 +10,6 @@
  */
 #include "fault/fault.h"
 
-#include <string.h>
-
 #include <tenure/lifetime.h>
 
 enum { USED = 0, STREAMED, KEPT, SYNCED, ON, BLOCKS };
@@ -166,32 +164,8 @@ static const fault_scenario scenarios[] = {
     {"the first thing said", NULL, "40M", NULL, first_body},
 };
 
-static void driver_fails(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
-        fault_drive(&scenarios[i]);
-}
-
-static void host_memory_fails(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
-        fault_starve(&scenarios[i]);
-}
-
-/* What the simulation itself still holds, for the leak checkers. */
-static int group_end(void **state)
-{
-    (void)state;
-    return simcuda_reset() < 0;
-}
-
+/* Arguments: see fault_main. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest driver[] = {cmocka_unit_test(driver_fails)};
-    const struct CMUnitTest host[] = {cmocka_unit_test(host_memory_fails)};
-    if (argc > 1 && strcmp(argv[1], "host") == 0)
-        return cmocka_run_group_tests(host, NULL, group_end);
-    return cmocka_run_group_tests(driver, NULL, group_end);
+    return fault_main(scenarios, sizeof(scenarios) / sizeof(scenarios[0]), argc, argv);
 }

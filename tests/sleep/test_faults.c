@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <tenure/sleep.h>
 
@@ -132,34 +131,8 @@ static const fault_scenario scenarios[] = {
     {"forced end while asleep", NULL, "256M", prepare, force_body},
 };
 
-static void driver_calls_fail(void **state)
-{
-    fault_drive(*state);
-}
-
-static void host_memory_fails(void **state)
-{
-    fault_starve(*state);
-}
-
-enum { SCENARIOS = sizeof(scenarios) / sizeof(scenarios[0]) };
-
-static int group_end(void **state)
-{
-    (void)state;
-    return simcuda_reset() < 0;
-}
-
-/* One test per scenario and kind of fault. The argument picks the kind: driver or host. */
+/* Arguments: see fault_main. */
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[SCENARIOS];
-    int host = argc > 1 && strcmp(argv[1], "host") == 0;
-    memset(tests, 0, sizeof(tests));
-    for (size_t i = 0; i < SCENARIOS; i++) {
-        tests[i].name = scenarios[i].name;
-        tests[i].test_func = host ? host_memory_fails : driver_calls_fail;
-        tests[i].initial_state = (void *)(uintptr_t)&scenarios[i];
-    }
-    return cmocka_run_group_tests(tests, NULL, group_end);
+    return fault_main(scenarios, sizeof(scenarios) / sizeof(scenarios[0]), argc, argv);
 }
