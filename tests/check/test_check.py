@@ -76,7 +76,8 @@ ONLY_THREADS = {"host_function"}
 DELIBERATE = {"mixed": ["double_free", "wrong_free"]}
 # What scenarios need of the simulated device.
 TWO = {"TENURE_SIM_DEVICES": 2}
-NEEDS = {"devices": TWO, "reset_one": TWO, "shortage": {"TENURE_SIM_MEMORY": "256M"},
+NEEDS = {"devices": TWO, "devices_streams": TWO, "reset_one": TWO,
+         "shortage": {"TENURE_SIM_MEMORY": "256M"},
          "peers_refused": {**TWO, "TENURE_SIM_FAIL": "cuMemSetAccess:2:999"}}
 # It is the other process of `share`, which starts it.
 ELSEWHERE = {"share_other"}

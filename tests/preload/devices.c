@@ -51,6 +51,25 @@ void scenario_devices(void)
         }
 }
 
+/* A stream's handle that comes back as a stream of the other device, again and again. */
+void scenario_devices_streams(void)
+{
+    CUcontext contexts[2];
+    CUdeviceptr block;
+    contexts[0] = engine_start(0);
+    contexts[1] = engine_start(1);
+    for (int i = 0; i < 6; i++) {
+        CUstream stream;
+        MUST(cu.cuCtxSetCurrent(contexts[i % 2]));
+        MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        MUST(cu.cuMemAllocAsync(&block, BYTES, stream));
+        fill(block, i, BYTES, stream);
+        CHECK(ordinal_of(block) == i % 2);
+        MUST(cu.cuMemFreeAsync(block, stream));
+        MUST(cu.cuStreamDestroy(stream));
+    }
+}
+
 /* A context of the program's own, in which the driver allocates. */
 void scenario_contexts(void)
 {

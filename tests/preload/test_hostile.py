@@ -83,6 +83,14 @@ class Contexts(PreloadTest):
         self.assertEqual(result.counts[0]["allocations_served"], 16)
         self.check_served(result.counts[0], passed=1)
 
+    def test_handles_of_streams_that_come_back(self):
+        """Broken to see it fail: what a thread remembers is not compared with the table's changes
+        (handles_recall)."""
+        result = self.check_same(engine("lookup2", "devices_streams"),
+                                 environment={"TENURE_SIM_DEVICES": 2})
+        self.check_served(result.counts[0])
+        self.assertEqual(result.counts[0]["allocations_served"], 6)
+
     def test_a_context_of_its_own(self):
         result = self.check_same(engine("lookup2", "contexts"))
         self.check_served(result.counts[0], passed=6)
