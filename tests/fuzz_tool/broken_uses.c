@@ -9,7 +9,8 @@
  *   crash    the 10th free ends the process
  *   worn     the 10th free after a tnr_shutdown ends the process
  *   hang     the 10th free does not come back
- *   stuck    the stream of the 10th recorded use waits from then on for a word that nobody writes
+ *   stuck    the stream of the 10th recorded use outside captures waits from then on for a word
+ *            that nobody writes
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -30,21 +31,44 @@ static int bug_is(const char *name)
     return bug != NULL && strcmp(bug, name) == 0;
 }
 
-/* Makes the stream wait for ever, through the driver that the command uses. Its types are spelled
- * out: this library is built without CUDA's headers. */
-static void stream_stick(tnr_stream stream)
+static void *driver_symbol(const char *name)
 {
     void *driver = dlopen(getenv("TENURE_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+    return driver != NULL ? dlsym(driver, name) : NULL;
+}
+
+/* A wait inside a capture would be part of the graph, or end the capture with an error. */
+static int stream_is_capturing(tnr_stream stream)
+{
+    int (*is_capturing)(tnr_stream, int *);
+    void *symbol = driver_symbol("cuStreamIsCapturing");
+    int state = 0;
+    memcpy(&is_capturing, &symbol, sizeof(symbol));
+    return symbol != NULL && (is_capturing(stream, &state) != 0 || state != 0);
+}
+
+/* Makes the stream wait for ever, through the driver that the command uses. Its types are spelled
+ * out: this library is built without CUDA's headers. Other streams may be in a capture, which an
+ * allocation would end: this thread asks for the relaxed mode (2) meanwhile. */
+static void stream_stick(tnr_stream stream)
+{
     int (*host_alloc)(void **, size_t, unsigned);
     int (*wait_value)(tnr_stream, unsigned long long, uint32_t, unsigned);
-    void *alloc_symbol = driver ? dlsym(driver, "cuMemHostAlloc") : NULL;
-    void *wait_symbol = driver ? dlsym(driver, "cuStreamWaitValue32_v2") : NULL;
+    int (*exchange_mode)(int *);
+    void *alloc_symbol = driver_symbol("cuMemHostAlloc");
+    void *wait_symbol = driver_symbol("cuStreamWaitValue32_v2");
+    void *mode_symbol = driver_symbol("cuThreadExchangeStreamCaptureMode");
     void *word = NULL;
-    if (alloc_symbol == NULL || wait_symbol == NULL)
+    int mode = 2;
+    if (alloc_symbol == NULL || wait_symbol == NULL || mode_symbol == NULL)
         return;
     memcpy(&host_alloc, &alloc_symbol, sizeof(alloc_symbol));
     memcpy(&wait_value, &wait_symbol, sizeof(wait_symbol));
-    if (host_alloc(&word, 4096, 2) != 0) /* CU_MEMHOSTALLOC_DEVICEMAP */
+    memcpy(&exchange_mode, &mode_symbol, sizeof(mode_symbol));
+    (void)exchange_mode(&mode);
+    int has_word = host_alloc(&word, 4096, 2) == 0; /* CU_MEMHOSTALLOC_DEVICEMAP */
+    (void)exchange_mode(&mode);
+    if (!has_word)
         return;
     memset(word, 0, 4096);
     (void)wait_value(stream, (unsigned long long)(uintptr_t)word, 1, 0);
@@ -58,7 +82,7 @@ TNR_API tnr_status tnr_record_use(const void *ptr, tnr_stream stream)
     tnr_block_info info;
     if (bug_is("forget") && tnr_block_get(&info, ptr) == TNR_OK && info.base != ptr)
         return TNR_OK;
-    if (bug_is("stuck") && ++uses == USE_AT)
+    if (bug_is("stuck") && !stream_is_capturing(stream) && ++uses == USE_AT)
         stream_stick(stream);
     return real(ptr, stream);
 }
