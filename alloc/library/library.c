@@ -15,6 +15,7 @@
 #include "device/start.h"
 #include "ladder/oom.h"
 #include "ladder/reclaim.h"
+#include "library/alone.h"
 #include "library/graph_end.h"
 #include "library/pool_end.h"
 #include "pool/handle.h"
@@ -84,6 +85,17 @@ static tnr_status library_start_locked(void)
     return TNR_OK;
 }
 
+static tnr_status library_start_alone(void)
+{
+    tnr_status status = tnri_alone_claim();
+    if (status != TNR_OK)
+        return status;
+    status = library_start_locked();
+    if (status != TNR_OK)
+        tnri_alone_release();
+    return status;
+}
+
 tnr_status tnri_library_start(void)
 {
     if (tnri_likely(atomic_load_explicit(&tnri_generation, memory_order_acquire) != 0))
@@ -94,7 +106,7 @@ tnr_status tnri_library_start(void)
     tnr_status status = TNR_OK;
     tnri_lock_take(&tnri_library_lock);
     if (atomic_load(&tnri_generation) == 0)
-        status = library_start_locked();
+        status = library_start_alone();
     tnri_lock_release(&tnri_library_lock);
     return status;
 }
@@ -309,6 +321,7 @@ tnr_status tnr_shutdown(int force)
     tnri_driver_unload();
     tnri_seeing_end();
     tnri_conf_reset();
+    tnri_alone_release();
     tnri_lock_release(&tnri_library_lock);
     return TNR_OK;
 }

@@ -95,10 +95,16 @@ typedef struct tnr_pool_st *tnr_pool;
 /* Loads the driver, asks for its devices and capabilities, and applies the configuration in the
  * environment variable TENURE_CONF. Calling it is optional (the first call that needs the driver
  * does the same) and repeating it is harmless. Retains no context: a device's primary context is
- * retained at the first allocation on it. May block and calls the driver.
+ * retained at the first allocation on it. May block and calls the driver. A process has one
+ * libtenure: a second copy of the file, loaded from elsewhere, does not start while one runs.
  * Errors: TNR_ERR_NO_DRIVER, TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_NO_DEVICE, TNR_ERR_CONFIG,
- * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.1.0. */
+ * TNR_ERR_HOST_MEMORY, TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK; TNR_ERR_SECOND_COPY since 0.2.0. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_init(void);
+
+/* 1 if this library runs, or is being started by another thread: from tnr_init, or the first call
+ * that did the same, to tnr_shutdown. Starts nothing, never fails. Since 0.2.0. */
+TNR_API int tnr_is_running(void);
 
 /* Changes settings: "key:value,key:value", the syntax of TENURE_CONF. Keys that are not named keep
  * their value; all of the string is checked before any of it takes effect. Settings marked
