@@ -35,6 +35,9 @@ static struct {
     leaf *_Atomic leaves[STACK_LEAVES]; /* by number */
 } stacks = {.lock = {.rank = TNRI_RANK_HISTORY}};
 
+_Atomic(tnr_frames_take) tnri_frames_take;
+_Atomic(tnr_frames_describe) tnri_frames_describe;
+
 /* ---- keeping -------------------------------------------------------------------------------- */
 
 static uint64_t frames_hash(const uintptr_t *frames, size_t count)
@@ -89,17 +92,28 @@ static const stack *stack_add(uint64_t hash, const uintptr_t *frames, size_t cou
     return fresh;
 }
 
+/* The frames of the calling thread, an interpreter's if it has some; returns how many. Inlined into
+ * the function whose frame is left out. */
+static inline __attribute__((always_inline)) size_t frames_take(uintptr_t frames[TNRI_STACK_DEPTH])
+{
+    enum { SKIPPED = 1 };
+    void *walked[TNRI_STACK_DEPTH + SKIPPED];
+    tnr_frames_take take = atomic_load_explicit(&tnri_frames_take, memory_order_acquire);
+    size_t taken = take == NULL ? 0 : take(frames, TNRI_STACK_DEPTH);
+    if (taken > 0)
+        return taken;
+    int depth = backtrace(walked, TNRI_STACK_DEPTH + SKIPPED);
+    for (int i = SKIPPED; i < depth; i++)
+        frames[i - SKIPPED] = (uintptr_t)walked[i];
+    return depth <= SKIPPED ? 0 : (size_t)(depth - SKIPPED);
+}
+
 __attribute__((noinline)) uint32_t tnri_stack_take(void)
 {
-    enum { SKIPPED = 1 }; /* this function */
-    void *walked[TNRI_STACK_DEPTH + SKIPPED];
     uintptr_t frames[TNRI_STACK_DEPTH];
-    int depth = backtrace(walked, TNRI_STACK_DEPTH + SKIPPED);
-    if (depth <= SKIPPED)
+    size_t count = frames_take(frames);
+    if (count == 0)
         return 0;
-    size_t count = (size_t)depth - SKIPPED;
-    for (size_t i = 0; i < count; i++)
-        frames[i] = (uintptr_t)walked[i + SKIPPED];
     uint64_t hash = frames_hash(frames, count);
     stack *_Atomic *slot = &stacks.slots[hash % STACK_SLOTS];
     const stack *found =

@@ -10,13 +10,27 @@
 #ifndef TNRI_HISTORY_STACKS_H
 #define TNRI_HISTORY_STACKS_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include <tenure/history.h>
+
 enum {
-    TNRI_STACK_DEPTH = 48,                /* innermost frames that are kept */
-    TNRI_STACKS_MAX = (1 << 22) - 1,      /* what fits into a block's stamp */
+    TNRI_STACK_DEPTH = 48,           /* innermost frames that are kept */
+    TNRI_STACKS_MAX = (1 << 22) - 1, /* what fits into a block's stamp */
 };
+
+/* Where frames of an interpreter come from; null functions: from nowhere. See <tenure/history.h>.
+ * Set once: `describe` stays, since frames that were taken do. */
+extern _Atomic(tnr_frames_take) tnri_frames_take;
+extern _Atomic(tnr_frames_describe) tnri_frames_describe;
+
+/* 1 if a frame of a stack is an interpreter's, and no return address. */
+static inline int tnri_frame_is_described(uintptr_t frame)
+{
+    return (frame >> (sizeof(frame) * 8 - 1)) != 0;
+}
 
 /* The number of the calling thread's stack, from the caller of this function on; 0 if it cannot be
  * kept. No lock is held. */

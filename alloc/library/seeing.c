@@ -57,6 +57,20 @@ tnr_status tnr_history_get(tnr_history_info *info)
     return TNR_OK;
 }
 
+tnr_status tnr_frames_source_set(tnr_frames_take take, tnr_frames_describe describe)
+{
+    tnr_frames_describe none = NULL;
+    if ((take == NULL) != (describe == NULL))
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT,
+                          "tnr_frames_source_set: one function without the other.");
+    if (describe != NULL &&
+        !atomic_compare_exchange_strong(&tnri_frames_describe, &none, describe) && none != describe)
+        return tnri_error(TNR_ERR_BUSY, "tnr_frames_source_set: the frames of another interpreter "
+                                        "are taken in this process.");
+    atomic_store(&tnri_frames_take, take);
+    return TNR_OK;
+}
+
 tnr_status tnr_mark(const char *text)
 {
     tnr_status status = tnri_library_start();

@@ -154,8 +154,8 @@ static void head_write(tnri_sink *sink, const tnri_picture *picture)
  * The linker has one text for each, so equal addresses are equal texts; neighbours share a function
  * most of the time, which is all that is looked at. */
 typedef struct names {
-    uint32_t first;              /* of the modules' */
-    uint32_t *function, *module; /* by frame */
+    uint32_t first;                     /* of the modules' */
+    uint32_t *function, *file, *module; /* by frame */
     size_t count;
     uint32_t *path, *build_id; /* by module */
     size_t modules_count;
@@ -167,17 +167,19 @@ static int names_make(names *made, const tnri_picture *picture)
     made->count = symbols->frames_count == 0 ? 1 : symbols->frames_count;
     made->first = tnri_texts_count() + 1;
     made->function = tnri_host_reserve(made->count * sizeof(made->function[0]));
+    made->file = tnri_host_reserve(made->count * sizeof(made->file[0]));
     made->module = tnri_host_reserve(made->count * sizeof(made->module[0]));
     made->modules_count = symbols->modules.count + 1;
     made->path = tnri_host_reserve(made->modules_count * sizeof(made->path[0]));
     made->build_id = tnri_host_reserve(made->modules_count * sizeof(made->build_id[0]));
-    return made->function != NULL && made->module != NULL && made->path != NULL &&
-           made->build_id != NULL;
+    return made->function != NULL && made->file != NULL && made->module != NULL &&
+           made->path != NULL && made->build_id != NULL;
 }
 
 static void names_free(names *made)
 {
     tnri_host_unreserve(made->function, made->count * sizeof(made->function[0]));
+    tnri_host_unreserve(made->file, made->count * sizeof(made->file[0]));
     tnri_host_unreserve(made->module, made->count * sizeof(made->module[0]));
     tnri_host_unreserve(made->path, made->modules_count * sizeof(made->path[0]));
     tnri_host_unreserve(made->build_id, made->modules_count * sizeof(made->build_id[0]));
@@ -230,6 +232,7 @@ static void frame_names_write(tnri_sink *sink, const tnri_symbols *symbols, name
             made->function[i] = made->function[function];
         else
             name_add(sink, frame->function, &made->function[i], next);
+        name_add(sink, frame->file, &made->file[i], next);
         if (frame->module_number != 0)
             made->module[i] = made->path[frame->module_number - 1];
         else
@@ -269,7 +272,7 @@ static void stacks_write(tnri_sink *sink, const tnri_picture *picture, const nam
     tnri_sink_text(sink, "\"frames\":{\"columns\":[\"function\",\"file\",\"line\",\"module\","
                          "\"offset\"],\"rows\":[");
     for (size_t i = 0; i < symbols->frames_count; i++) {
-        int64_t row[] = {made->function[i], 0, 0, made->module[i],
+        int64_t row[] = {made->function[i], made->file[i], symbols->frames[i].line, made->module[i],
                          (int64_t)symbols->frames[i].offset};
         row_write(sink, i, row, 5);
     }

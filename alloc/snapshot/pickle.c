@@ -226,8 +226,8 @@ static void frame_put(pickler *to, size_t index)
     snprintf(name, sizeof(name), "0x%llx", (unsigned long long)frame->offset);
     put(to, EMPTY_DICT MARK);
     word_put(to, WORD_filename);
-    text_put(to, frame->module);
-    pair_put(to, WORD_line, 0);
+    text_put(to, frame->file[0] == '\0' ? frame->module : frame->file);
+    pair_put(to, WORD_line, frame->line);
     word_put(to, WORD_name);
     text_put(to, frame->function[0] == '\0' ? name : frame->function);
     put(to, SETITEMS);

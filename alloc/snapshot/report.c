@@ -73,6 +73,11 @@ static void stack_report(tnri_sink *sink, const tnri_picture *picture, size_t st
     for (size_t i = 0; i < count && i < FRAMES_SHOWN; i++) {
         const tnri_frame *frame =
             &picture->symbols.frames[tnri_symbols_find(&picture->symbols, addresses[i])];
+        if (frame->file[0] != '\0') {
+            tnri_sink_format(sink, "      %.100s in %.200s, line %d\n", frame->function,
+                             frame->file, frame->line);
+            continue;
+        }
         tnri_sink_format(sink, "      %.100s+0x%llx in %.200s+0x%llx\n",
                          frame->function[0] == '\0' ? "?" : frame->function,
                          (unsigned long long)frame->function_offset, frame->module,

@@ -23,14 +23,29 @@ static uint32_t *slot_of(const tnri_symbols *symbols, uintptr_t address)
     return &symbols->slots[at];
 }
 
+/* An interpreter's. */
+static void frame_describe(tnri_frame *frame)
+{
+    tnr_frame_info info = {"", "", 0};
+    tnr_frames_describe describe = atomic_load(&tnri_frames_describe);
+    describe(&info, frame->address);
+    frame->function = info.function;
+    frame->file = info.file;
+    frame->line = info.line;
+}
+
 /* A return address is that of the instruction after the call, which may be another function's
  * first; so the byte before it is looked up. */
 static void frame_look_up(tnri_frame *frame, tnri_modules *modules)
 {
     Dl_info info;
     memset(&info, 0, sizeof(info));
-    frame->function = "";
+    frame->function = frame->file = "";
     frame->module = "";
+    if (tnri_frame_is_described(frame->address)) {
+        frame_describe(frame);
+        return;
+    }
     if (dladdr((const void *)(frame->address - 1), &info) == 0)
         return;
     if (info.dli_sname != NULL) {
@@ -69,6 +84,8 @@ static void frames_enter(tnri_symbols *symbols)
 /* 1 if the frame is one of the library's own functions. */
 static int frame_is_own(const tnri_frame *frame, const void *own_base)
 {
+    if (tnri_frame_is_described(frame->address))
+        return 0;
     if (strncmp(frame->function, "tnr_", 4) == 0 || strncmp(frame->function, "tnri_", 5) == 0)
         return 1;
     /* Functions without a name in the dynamic table count if they are in the library's own file,

@@ -12,10 +12,12 @@
 
 #include "snapshot/modules.h"
 
-/* A frame. The texts belong to the dynamic linker. */
+/* A frame. The texts belong to the dynamic linker, or to an interpreter. */
 typedef struct tnri_frame {
     uintptr_t address;
-    const char *function;   /* "" if not known */
+    const char *function; /* "" if not known */
+    const char *file;     /* of an interpreter's frame, with its line; else "" and 0 */
+    int line;
     const char *module;     /* the file; "" if not known */
     uint32_t module_number; /* in tnri_symbols.modules, from 1; 0 if it is not there */
     uint64_t offset;        /* in the module */

@@ -33,7 +33,8 @@ RULES = [(re.compile(pattern), kind) for pattern, kind in (
     (r"size_t \w+", SIZE),
     (r"tnr_(pool|graph|export|cuda_graph|cuda_graph_exec|event|\w+_callback|status) \w+", OBJECT),
     (r"void \*ptr|const (void|char|tnr_\w+) \*\w+", OBJECT),
-    (r"(void \*|char |size_t |tnr_\w+ )\*\w+", OUTPUT),
+    (r"uintptr_t frame|tnr_frames_(take|describe) \w+", OBJECT),
+    (r"(void \*|char |size_t |uintptr_t |tnr_\w+ )\*\w+", OUTPUT),
     (r"int socket", OBJECT),
 )]
 

@@ -29,7 +29,7 @@ def main():
     if tenure.stats()["allocated_bytes.all.current"] != 3 << 20:
         sys.exit(f"two libraries in one process: {tenure.stats()}")
     with open("/proc/self/maps", encoding="utf-8") as maps:
-        loaded = {line.split()[-1] for line in maps if "/libtenure.so" in line}
+        loaded = {line[line.index("/"):].rstrip("\n") for line in maps if "/libtenure.so" in line}
     if len(loaded) != 1 or os.path.dirname(os.path.realpath(loaded.pop())) != lib:
         sys.exit(f"loaded {loaded}, not of {lib}")
     with tempfile.TemporaryDirectory() as folder:

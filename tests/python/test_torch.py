@@ -311,8 +311,14 @@ class Pools(Case):
 
     def test_not_with_install(self):
         self.module.install(strict=True)
-        with self.assertRaisesRegex(RuntimeError, "own allocator"):
+        with self.assertRaisesRegex(RuntimeError, "pluggable allocator.*tenure.Pool"):
             self.module.mempool()
+        with self.assertRaisesRegex(RuntimeError, "tenure.Pool"):
+            self.module.mempool(limit_bytes=MIB)
+        self.module._kind = "native"
+        self.assertIsNone(self.module.mempool(use_on_oom=True).allocator)
+        with self.assertRaisesRegex(RuntimeError, "tenure.Pool"):
+            self.module.mempool(rdma=True)
 
     def test_bad_handle(self):
         with self.assertRaises(ValueError):

@@ -36,11 +36,14 @@ endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/dropin/include/tenure"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 if(TARGET tenure_torch)
-  install(TARGETS tenure_torch tenure_cupy LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure")
+  install(TARGETS tenure_torch tenure_cupy tenure_python_frames
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure")
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/python/tenure"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/tenure/python"
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.cpp" PATTERN "*.hpp" PATTERN "*.h"
+    FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "*.cpp" PATTERN "*.hpp" PATTERN "*.h"
     PATTERN "__pycache__" EXCLUDE)
+  install(FILES "${PROJECT_BINARY_DIR}/python/tenure/_version.py"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/tenure/python/tenure")
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

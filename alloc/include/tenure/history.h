@@ -5,6 +5,7 @@
  * In order of use:
  *
  *   tnr_history_set        record what happens to memory, from now on
+ *   tnr_frames_source_set  have an interpreter's frames in its stacks
  *   tnr_mark               say what the program is doing, so that records can be told apart
  *   tnr_snapshot_write     write a picture of all memory, with the history, to a file
  *   tnr_memory_walk        show a picture of memory, block by block, to a function
@@ -57,6 +58,31 @@ typedef struct tnr_history_info {
 
 /* Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set). Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_history_get(tnr_history_info *info);
+
+/* Frames of an interpreter. With TNR_HISTORY_FULL stacks are of return addresses, which say nothing
+ * about code that an interpreter runs. Who embeds one, or is a module of one, may give Tenure two
+ * functions: `take` stores the frames of the interpreted code that the calling thread is in, the
+ * innermost first, and returns how many, at most `room`; a thread that has some gets these for its
+ * stack instead of addresses. A frame is a number of the owner's with the highest bit set; the same
+ * place in the code should have the same number. `describe` says what one is: texts that live as
+ * long as the process, and the line.
+ *
+ * `take` runs on the thread that allocates or frees, with no lock of Tenure's held, but in the
+ * middle of what it does: it calls nothing of Tenure's, waits for no lock that is held by whoever
+ * allocates (an interpreter's own is such a one), and runs no code of the program's. */
+typedef struct tnr_frame_info {
+    const char *function, *file;
+    int line;
+} tnr_frame_info;
+
+typedef size_t (*tnr_frames_take)(uintptr_t *frames, size_t room);
+typedef void (*tnr_frames_describe)(tnr_frame_info *info, uintptr_t frame);
+
+/* Sets both functions, for ever; null and null ends it for stacks to come. A process has one
+ * interpreter's: TNR_ERR_BUSY if others are set. Starts nothing. Errors: TNR_ERR_INVALID_ARGUMENT
+ * (one without the other), TNR_ERR_BUSY. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_frames_source_set(tnr_frames_take take,
+                                                       tnr_frames_describe describe);
 
 /* Says what the calling thread does from now on: "step 12", "layer 3, backward". Each of its
  * records carries the text until it says something else; null or "" ends it. The call is a record

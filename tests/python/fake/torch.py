@@ -11,6 +11,7 @@ import sys
 import types
 
 __version__ = "2.11.0+fake"
+version = types.SimpleNamespace(cuda=os.environ.get("FAKE_TORCH_CUDA", "13.0") or None)
 __file__ = os.path.join(os.environ.get("FAKE_TORCH_ROOT", "/nonexistent"), "__init__.py")
 
 MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
@@ -91,6 +92,8 @@ class Tensor:
     def __init__(self, bytes):
         lazy_init()
         self.stream, self.bytes = state.stream, bytes
+        if state.allocator is None:
+            raise RuntimeError("PyTorch's own allocator, which this stand-in has not")
         self.address = state.allocator.malloc(bytes, 0, state.stream.cuda_stream) or 0
         self.device = 0
 
@@ -129,10 +132,15 @@ class MemPool:
 
 
 def lazy_init():
+    """torch.cuda._lazy_init: all ways to the GPU lead here, and from here to torch._C."""
     if not state.initialized:
-        state.initialized = True
-        if state.allocator is not None:
-            state.allocator.call("set_init_fn", 1)
+        _C._cuda_init()
+
+
+def _cuda_init():
+    state.initialized = True
+    if state.allocator is not None:
+        state.allocator.call("set_init_fn", 1)
 
 
 class State:
@@ -164,6 +172,7 @@ def reset(lacks=()):
     """A PyTorch that has just been imported."""
     global state
     state = State(lacks)
+    _C._cuda_init = _cuda_init
     for name in ("_cuda_memoryStats", "_cuda_resetPeakMemoryStats",
                  "_cuda_resetAccumulatedMemoryStats", "_cuda_getMemoryFraction",
                  "_cuda_memorySnapshot", "_cuda_record_memory_history"):

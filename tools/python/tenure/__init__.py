@@ -12,25 +12,30 @@ What any engine's memory that Tenure serves can be asked:
 >>> tenure.mark("step 12")        # what this thread does from now on, for the history
 >>> tenure.stats()["reserved_bytes.all.current"]
 >>> tenure.snapshot("memory.json")
+>>> with tenure.Pool(limit_bytes=1 << 30): ...      # memory apart
+>>> tenure.sleep(); tenure.wake()                   # all of it to the driver, and back
 
 Pure Python over ctypes; ``tenure._library`` says where libtenure.so is looked for.
 """
 from __future__ import annotations
 
-import ctypes
 import importlib
-import json
 import os
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
-from . import _library
+from . import _frames, _library, _pools
 from ._library import Error, NotFound
+from ._pools import Pool, set_limit, sleep, trim, wake
 
-__all__ = ["Error", "NotFound", "configure", "history", "mark", "record_use", "snapshot", "stats",
-           "version"]
+__all__ = ["Error", "NotFound", "Pool", "configure", "history", "mark", "record_use",
+           "set_content", "set_limit", "sleep", "snapshot", "stats", "trim", "version", "wake"]
 
 _FORMATS = {"auto": 0, "json": 1, "pickle": 2, "json.gz": 257, "pickle.gz": 258}
 _HISTORY = {"off": 0, "light": 1, "full": 2}
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__ + ["cupy", "torch"])
 
 
 def __getattr__(name: str) -> Any:
@@ -55,9 +60,12 @@ def configure(conf: Union[str, Dict[str, Any]]) -> None:
 
 def history(mode: str, records: int = 0) -> None:
     """Records what happens to memory from now on: ``"off"``, ``"light"`` (some 20 ns for each
-    operation) or ``"full"`` (with call stacks). ``records`` is the room; 0 keeps it as it is."""
+    operation) or ``"full"`` (with call stacks: of Python's lines, where a thread runs Python).
+    ``records`` is the room; 0 keeps it as it is."""
     if mode not in _HISTORY:
         raise ValueError(f"history {mode!r} is none of {', '.join(_HISTORY)}")
+    if mode == "full":
+        _frames.begin()
     _library.call("tnr_history_set", records, _HISTORY[mode])
 
 
@@ -80,16 +88,14 @@ def snapshot(path: Union[str, "os.PathLike[str]"], format: str = "auto") -> None
 def stats(device: int = 0) -> Dict[str, int]:
     """What Tenure holds and has done on a device, by name. Where PyTorch has the same thing the
     names are those of torch.cuda.memory_stats(): "reserved_bytes.all.peak" and the like."""
-    library = _library.library()
-    room = 1 << 14
-    while True:
-        buffer = ctypes.create_string_buffer(room)
-        length = library.tnr_stats_json(buffer, room, None, device)
-        if length == 0:
-            raise Error(f"tnr_stats_json: {_library.last_error()}")
-        if length < room:
-            return json.loads(buffer.value)
-        room = length + 1024
+    return _library.stats(None, device)
+
+
+def set_content(tensor: Any, contents: str) -> None:
+    """What becomes of a tensor's contents in every sleep of its pool: "keep", "discard", or
+    "default", which is what the sleep says. ``tensor`` is as in record_use()."""
+    number = _pools.number_of("contents", contents, _pools.CONTENTS)
+    _library.call("tnr_block_content_set", _address(tensor), number)
 
 
 def record_use(tensor: Any, stream: Any = None) -> None:

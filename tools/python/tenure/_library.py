@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """libtenure.so for Python: where it is, how its functions are called, what its errors become.
 
-The library is looked for, in this order:
+There is one libtenure in a process. If it is there already (`tenure run`, an engine that is linked
+with it) it is the one. Else it is looked for, in this order:
 
 1. ``TENURE_LIBRARY``, the path of libtenure.so, if it is set;
-2. in ``lib``, ``lib64`` or ``lib/<machine>-linux-gnu`` of a folder above this package (an
-   installed prefix, a build directory);
+2. in ``lib``, ``lib64`` or ``lib/<machine>-linux-gnu`` of this package (a wheel) or of a folder
+   above it (an installed prefix, a build directory);
 3. in the newest ``build*/lib`` of a folder above this package (a source tree);
 4. where the system's loader finds libraries.
 
-Nothing is loaded before it is needed.
+Nothing is loaded before it is needed. What is loaded must have this module's version.
 """
 from __future__ import annotations
 
 import ctypes
 import glob
+import json
 import os
 import threading
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
+
+try:
+    from ._version import VERSION
+except ImportError:  # the source tree
+    VERSION = ""
 
 NAME = "libtenure.so.0"
-ERR_CONFIG, ERR_INVALID_STREAM = 13, 23
+ERR_CONFIG, ERR_BUSY, ERR_INVALID_STREAM = 13, 21, 23
 OUT_OF_MEMORY = (9, 10, 11)  # TNR_ERR_OUT_OF_MEMORY, _LIMIT, _ADDRESS_SPACE
 
 
@@ -39,9 +46,9 @@ class NotFound(Error):
 
 def _candidates() -> List[str]:
     found = []
-    folder = os.path.dirname(os.path.abspath(__file__))
+    folder = os.path.abspath(__file__)
     machine = os.uname().machine
-    for _ in range(5):
+    for _ in range(6):
         folder = os.path.dirname(folder)
         for library_folder in ("lib", "lib64", f"lib/{machine}-linux-gnu"):
             found.append(os.path.join(folder, library_folder, NAME))
@@ -50,31 +57,53 @@ def _candidates() -> List[str]:
     return found
 
 
+def _given() -> Optional[str]:
+    """What TENURE_LIBRARY says."""
+    given = os.environ.get("TENURE_LIBRARY")
+    if given and not os.path.isfile(given):
+        raise NotFound(f"TENURE_LIBRARY is {given}, but there is no such file. Set it to the path "
+                       "of libtenure.so, or unset it.")
+    return os.path.abspath(given) if given else None
+
+
+def _present() -> Optional[ctypes.CDLL]:
+    """The libtenure that the process has already, whoever has loaded it."""
+    try:
+        return ctypes.CDLL(NAME, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return None
+
+
+def _file_of(loaded: ctypes.CDLL) -> str:
+    """The file that a library was loaded from."""
+    address = ctypes.cast(loaded.tnr_version, ctypes.c_void_p).value or 0
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            first, last = (int(number, 16) for number in line.split(" ", 1)[0].split("-"))
+            if first <= address < last and "/" in line:
+                return line[line.index("/"):].rstrip("\n")
+    return NAME
+
+
 def path() -> str:
     """The path of libtenure.so, or its bare name if only the system's loader can tell."""
-    given = os.environ.get("TENURE_LIBRARY")
+    given, present = _given(), _present()
+    if present is not None:
+        found = _file_of(present)
+        if given and os.path.realpath(given) != os.path.realpath(found):
+            raise Error(f"TENURE_LIBRARY is {given}, but {found} is loaded already, and a process "
+                        "has one libtenure. Unset TENURE_LIBRARY, or let it name that one.")
+        return found
     if given:
-        if not os.path.isfile(given):
-            raise NotFound(f"TENURE_LIBRARY is {given}, but there is no such file. Set it to the "
-                           "path of libtenure.so, or unset it.")
-        return os.path.abspath(given)
-    for candidate in _candidates():
-        if os.path.isfile(candidate):
-            return candidate
-    return NAME
+        return given
+    return next(filter(os.path.isfile, _candidates()), NAME)
 
 
 def beside(name: str) -> str:
     """The path of a library that lies in the folder ``tenure`` beside libtenure.so."""
     main = path()
     if main == NAME:
-        # Known to the loader only: ask it where it found it.
-        library()
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                if "/libtenure.so" in line:
-                    main = line[line.index("/"):].rstrip("\n")
-                    break
+        main = _file_of(library())  # known to the loader only
     folder = os.path.dirname(os.path.realpath(main))
     found = os.path.join(folder, "tenure", name)
     if not os.path.isfile(found):
@@ -103,9 +132,23 @@ _SIGNATURES = {
                                          ctypes.c_int]),
     "tnr_stats_reset_peaks": (ctypes.c_int, [ctypes.c_int]),
     "tnr_history_set": (ctypes.c_int, [ctypes.c_size_t, ctypes.c_int]),
+    "tnr_frames_source_set": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "tnr_mark": (ctypes.c_int, [ctypes.c_char_p]),
     "tnr_snapshot_write": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int]),
     "tnr_trim": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]),
+    "tnr_limit_set": (ctypes.c_int, [ctypes.c_size_t, ctypes.c_int]),
+    "tnr_pool_create": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
+    "tnr_pool_destroy": (ctypes.c_int, [ctypes.c_void_p]),
+    "tnr_pool_push": (ctypes.c_int, [ctypes.c_void_p]),
+    "tnr_pool_pop": (ctypes.c_int, [ctypes.c_void_p]),
+    "tnr_pool_trim": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                                     ctypes.c_int]),
+    "tnr_pool_limit_set": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]),
+    "tnr_pool_sleep": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
+    "tnr_pool_wake": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
+    "tnr_device_sleep": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p]),
+    "tnr_device_wake": (ctypes.c_int, [ctypes.c_int]),
+    "tnr_block_content_set": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
     "tnr_validate": (ctypes.c_int, [ctypes.c_int]),
 }
 
@@ -113,22 +156,40 @@ _lock = threading.Lock()
 _loaded: Optional[ctypes.CDLL] = None
 
 
+def _load() -> ctypes.CDLL:
+    where = path()
+    try:
+        loaded = ctypes.CDLL(where)
+        everything = ctypes.CDLL(None)
+        if hasattr(everything, "tenure_preload_engine"):
+            loaded = everything  # `tenure run`: what it has put before Tenure's functions
+    except OSError as error:
+        raise NotFound(f"libtenure.so could not be loaded ({error}). Set TENURE_LIBRARY to its "
+                       "path, or run from an installed prefix or a build directory of Tenure."
+                       ) from None
+    try:
+        number = loaded.tnr_version()
+        version = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+        if VERSION and version != VERSION:
+            raise AttributeError(f"it has version {version}")
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = result, arguments
+    except AttributeError as error:
+        module = os.path.dirname(os.path.abspath(__file__))
+        raise Error(f"{where} does not belong to the Python module in {module}, which has version "
+                    f"{VERSION or 'of the sources'}: {error}. Install or build both of one version;"
+                    " unset TENURE_LIBRARY and LD_LIBRARY_PATH if they lead to an old one, and "
+                    "`pip uninstall tenure` takes an old module away.") from None
+    return loaded
+
+
 def library() -> ctypes.CDLL:
     """libtenure.so, loaded at the first call."""
     global _loaded
     with _lock:
         if _loaded is None:
-            where = path()
-            try:
-                loaded = ctypes.CDLL(where)
-            except OSError as error:
-                raise NotFound(
-                    f"libtenure.so could not be loaded ({error}). Set TENURE_LIBRARY to its path, "
-                    "or run from an installed prefix or a build directory of Tenure.") from None
-            for name, (result, arguments) in _SIGNATURES.items():
-                function = getattr(loaded, name)
-                function.restype, function.argtypes = result, arguments
-            _loaded = loaded
+            _loaded = _load()
     return _loaded
 
 
@@ -146,3 +207,17 @@ def check(status: int, what: str) -> None:
 def call(name: str, *arguments: Any) -> None:
     """Calls a function that returns a tnr_status."""
     check(getattr(library(), name)(*arguments), name)
+
+
+def stats(pool: Optional[int], device: int) -> Dict[str, int]:
+    """tnr_stats_json, of a pool or of the whole device."""
+    functions, room = library(), 1 << 14
+    while True:
+        buffer = ctypes.create_string_buffer(room)
+        length = functions.tnr_stats_json(buffer, room, pool, device)
+        if length == 0:
+            raise Error(f"tnr_stats_json: {last_error()}")
+        if length < room:
+            found: Dict[str, int] = json.loads(buffer.value)
+            return found
+        room = length + 1024

@@ -30,6 +30,12 @@ from . import _library, configure, history as set_history
 
 __all__ = ["OutOfMemoryError", "install", "is_installed", "uninstall"]
 
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)
+
+
 # What install() has replaced: CuPy's allocator, and functions of its streams by name. Empty: not
 # installed.
 _replaced: List[Any] = []

@@ -11,27 +11,32 @@ PyTorch refuses much: docs/engines.md has the list.
 
     python3 -m tenure.torch status     which of the two it is here, and why
     python3 -m tenure.torch build      compile it now
-    python3 -m tenure.torch run SCRIPT [ARGUMENTS]      run a script that knows nothing of Tenure
+    python3 -m tenure.torch run PROGRAM [ARGUMENTS]     run a program that knows nothing of Tenure
 """
 from __future__ import annotations
 
-import argparse
 import ctypes
-import importlib
-import os
-import runpy
 import sys
 import warnings
 from typing import Any, Dict, List, Optional, Union
 
+if __name__ == "__main__":  # the command, which may not need PyTorch
+    from tenure import _torch_command
+
+    sys.exit(_torch_command.main())
+
 import torch
 
-from . import _library, _torch_conf, _torch_native, _torch_stats
+from . import _library, _pools, _torch_conf, _torch_native, _torch_stats
 from . import configure, history as set_history
 from ._library import Error
 
 __all__ = ["failures", "install", "is_installed", "kind", "memory_stats", "mempool",
            "restore_stats"]
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)
 
 
 class _Id(ctypes.Structure):
@@ -254,26 +259,23 @@ def restore_stats() -> None:
     _torch_stats.restore()
 
 
-_HANDLES = {"default": 0, "none": 1, "posix_fd": 2, "fabric": 3}
-
-
 def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str = "default",
             rdma: bool = False, **options: Any) -> Any:
     """A torch.cuda.MemPool whose segments come from Tenure, for ``torch.cuda.use_mem_pool``.
-    PyTorch's own allocator stays and carves the segments up; so not together with install().
+    PyTorch's own allocator stays and carves the segments up. Options go to torch.cuda.MemPool.
 
     All such pools of a device share one pool of Tenure's. Its properties can be given while it has
     no segments: the most that it may hold, how much idle memory it keeps, as what its memory can be
-    exported (``"posix_fd"``, ``"fabric"``, ``"none"``), whether network cards may address it. Other
-    options go to torch.cuda.MemPool."""
+    exported (``"posix_fd"``, ``"fabric"``, ``"none"``), whether network cards may address it.
+
+    After install() it is a plain torch.cuda.MemPool, which Tenure serves like all memory; a pool
+    with properties is a ``tenure.Pool`` there."""
+    number = _pools.number_of("handle", handle, _pools.HANDLES)
+    given = (limit_bytes, release_threshold_bytes, number, int(rdma))
     if is_installed():
-        raise RuntimeError("tenure.torch.mempool() needs PyTorch's own allocator, but "
-                           "tenure.torch.install() has replaced it; all memory is Tenure's already")
-    if handle not in _HANDLES:
-        raise ValueError(f"handle {handle!r} is none of {', '.join(_HANDLES)}")
+        return _mempool_installed(given != (0, 0, 0, 0), options)
     path = _library.beside("libtenure_torch.so")
     plugin = ctypes.CDLL(path)
-    given = (limit_bytes, release_threshold_bytes, _HANDLES[handle], int(rdma))
     if given != (0, 0, 0, 0):
         set_options = plugin.tenure_torch_segment_options
         set_options.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
@@ -286,60 +288,13 @@ def mempool(limit_bytes: int = 0, release_threshold_bytes: int = 0, handle: str 
     return torch.cuda.MemPool(allocator.allocator(), **options)
 
 
-def _status() -> int:
-    """Prints how Tenure would serve this PyTorch."""
-    path, problem = _torch_native.path(), _torch_native.why_not()
-    if _torch_native.is_built():
-        print(f"PyTorch {torch.__version__}: native: {path}")
-        return 0
-    if problem is None:
-        print(f"PyTorch {torch.__version__}: native, once it is compiled (not built): install() "
-              f"does it, or `python3 -m tenure.torch build`: {path}")
-    else:
-        print(f"PyTorch {torch.__version__}: pluggable (not built): {problem}")
-    return 1
-
-
-def _run(conf: Optional[str], words: List[str]) -> int:
-    """Runs a script, or with -m a module, as Python would, with Tenure installed."""
-    # This file is __main__ here; what programs import as tenure.torch is another copy of it.
-    importlib.import_module("tenure.torch").install(conf=conf)
-    is_module = words[0] == "-m"
-    sys.argv = words[1:] if is_module else words
-    if is_module:
-        sys.path[0] = os.getcwd()
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    return 0
-
-
-def _main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m tenure.torch", description="Tenure for the PyTorch that this Python "
-        "imports. Exit codes: 0 good; 1 not built, or it cannot be; 2 wrong usage; of run, the "
-        "script's.")
-    verbs = parser.add_subparsers(dest="what", required=True)
-    verbs.add_parser("build", help="compile the allocator class for this PyTorch")
-    verbs.add_parser("status", help="say how Tenure would serve this PyTorch, and why")
-    run = verbs.add_parser("run", help="run a script with Tenure installed")
-    run.add_argument("--conf", help="settings, as in TENURE_CONF")
-    run.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENTS]",
-                     help="a file, or -m and a module")
-    options = parser.parse_args()
-    if options.what == "run":
-        if not options.script or options.script == ["-m"]:
-            parser.error("run needs a script")
-        return _run(options.conf, options.script)
-    try:
-        if options.what == "build":
-            _torch_native.build()
-        return _status()
-    except Error as error:
-        print(f"tenure.torch {options.what}: {error}", file=sys.stderr)
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(_main())
+def _mempool_installed(has_properties: bool, options: Dict[str, Any]) -> Any:
+    if has_properties:
+        raise RuntimeError("tenure.torch.install() serves all of PyTorch's memory, and a MemPool "
+                           "has no properties of its own there: allocate inside of `with "
+                           "tenure.Pool(...):`, which takes the same ones")
+    if _kind == "pluggable":
+        raise RuntimeError("PyTorch has no MemPool with a pluggable allocator, which Tenure is "
+                           "here (`python3 -m tenure.torch status` says why): allocate inside of "
+                           "`with tenure.Pool():`")
+    return torch.cuda.MemPool(**options)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames of Python in the stacks of the history and of the checker: file, line and function.
+
+libtenure_python.so reads them where Tenure takes a stack, without the interpreter's lock, which
+PyTorch lets go before it allocates (tools/python/frames). It is loaded when somebody wants stacks.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+
+from . import _library
+
+_began = False
+
+
+def begin() -> bool:
+    """Has stacks begin with frames of Python from now on. False: not with this Python."""
+    global _began
+    if not _began:
+        _began = _learn()
+    return _began
+
+
+def _learn() -> bool:
+    # The frames that are looked at: this function's, that of the one it calls, and its caller's.
+    return _ask(ctypes.PyDLL(_library.beside("libtenure_python.so")))
+
+
+def _ask(frames: ctypes.PyDLL) -> bool:
+    if not frames.tenure_python_begin(os.fsencode(os.path.dirname(os.path.abspath(__file__)))):
+        return False
+    functions = [ctypes.cast(function, ctypes.c_void_p) for function in
+                 (frames.tenure_python_take, frames.tenure_python_describe)]
+    _library.call("tnr_frames_source_set", *functions)
+    return True

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenure under a Python program that knows nothing of it: `tenure run --check` and `python3 -m
+tenure.torch run`.
+
+Both start Python with the folder ``_startup`` first in PYTHONPATH, whose sitecustomize calls
+begin(). When the program has imported PyTorch or CuPy, and before that engine has allocated
+anything, install() of tenure.torch or tenure.cupy is called: for PyTorch when it starts CUDA, for
+CuPy at the first array. Not at the import, since that would start the driver in programs that
+import, fork, and use the GPU in their children only. What the program calls itself comes first: an
+install() of its own is not repeated.
+
+This file is loaded by its path, as `_tenure_under`; the package is found beside it only when an
+engine asks, so that a program without one pays for nothing.
+
+    TENURE_UNDER           the engines: "torch", "torch,cupy"
+    TENURE_PRELOAD_CHECK   1: the checker is in the process, too, and wants to know
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STARTUP = os.path.join(HERE, "_startup")
+VARIABLE = "TENURE_UNDER"
+_lock = threading.RLock()
+
+
+def environment(engines: str) -> Dict[str, str]:
+    """The variables for a Python that begins with Tenure under it. ValueError: it cannot be."""
+    if os.pathsep in STARTUP:
+        raise ValueError(f"{STARTUP} has a colon in its name, which PYTHONPATH cannot hold: "
+                         "install Tenure elsewhere")
+    before = os.environ.get("PYTHONPATH")
+    return {VARIABLE: engines, "PYTHONPATH": STARTUP + (os.pathsep + before if before else "")}
+
+
+def begin() -> None:
+    """Watches for the engines. Called before the program's first line."""
+    engines = [name for name in os.environ.get(VARIABLE, "").split(",") if name in _ENGINES]
+    if _is_checked():
+        check = _checker()
+        if check is None:  # a child that the checker was taken away from
+            return
+        check.tenure_preload_python()
+        _package("_frames").begin()
+    if engines:
+        sys.meta_path.insert(0, _Watch(engines))
+
+
+def _is_checked() -> bool:
+    return os.environ.get("TENURE_PRELOAD_CHECK") == "1"
+
+
+def _checker() -> Any:
+    """The functions of the checker, if it is in the process."""
+    import ctypes
+
+    everything = ctypes.CDLL(None)
+    return everything if hasattr(everything, "tenure_preload_python") else None
+
+
+# ---- noticing that an engine is imported ----
+
+
+class _Watch:
+    """A finder that finds nothing itself: it has the engine's own loader call us afterwards."""
+
+    def __init__(self, engines: List[str]) -> None:
+        self.engines = engines
+
+    def find_spec(self, name: str, path: Optional[Sequence[str]] = None,
+                  target: Any = None) -> Any:
+        if name not in self.engines:
+            return None
+        self.engines.remove(name)
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None and finder is not self else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, _ENGINES[name])
+                return spec
+        self.engines.append(name)  # it may be found later
+        return None
+
+
+class _Loader:
+    """The engine's loader, but for what comes after the module was executed."""
+
+    def __init__(self, loader: Any, put: Callable[[Any], None]) -> None:
+        self._loader, self._put = loader, put
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        try:
+            self._put(module)
+        except Exception as error:  # another version of the engine
+            _say(module.__name__, error)
+
+
+def _installed() -> None:
+    """The engine's captures are its own business from now on."""
+    check = _checker()
+    if check is not None:
+        check.tenure_preload_engine()
+
+
+def _say(engine: str, error: object) -> None:
+    name = {"torch": "PyTorch", "cupy": "CuPy"}[engine]
+    if _is_checked():
+        what = f"check: of {name}'s memory only segments are checked, not what it makes of them"
+    else:
+        what = f"{name} keeps its own allocator"
+    sys.stderr.write(f"tenure: {what}: {error}\n")
+    sys.stderr.flush()
+
+
+def _package(name: str) -> Any:
+    """A module of the package that this file is in, or of the one that the program has."""
+    if "tenure" not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            "tenure", os.path.join(HERE, "__init__.py"), submodule_search_locations=[HERE])
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["tenure"] = module
+        spec.loader.exec_module(module)
+    return importlib.import_module("tenure." + name)
+
+
+# ---- PyTorch ----
+
+
+def _put_under_torch(torch: Any) -> None:
+    """PyTorch starts CUDA by one function, which all ways lead to; its allocator can be changed up
+    to there."""
+    if getattr(getattr(torch, "version", None), "cuda", "") is None:
+        return  # a PyTorch without CUDA: there is nothing to serve
+    start = torch._C._cuda_init
+
+    def start_with_tenure(*arguments: Any) -> Any:
+        with _lock:
+            if torch._C._cuda_init is start_with_tenure:
+                torch._C._cuda_init = start
+                _install_torch()
+        return start(*arguments)
+
+    torch._C._cuda_init = start_with_tenure
+
+
+def _install_torch() -> None:
+    try:
+        tenure_torch = _package("torch")
+        if not tenure_torch.is_installed():
+            tenure_torch.install(strict=True)
+        _installed()
+    except Exception as error:
+        _say("torch", error)
+
+
+# ---- CuPy ----
+
+
+def _put_under_cupy(cupy: Any) -> None:
+    """CuPy asks its allocator for the first array. A program that sets another one before means
+    it."""
+    own = cupy.cuda.get_allocator()
+
+    def first(bytes: int) -> Any:
+        with _lock:
+            if cupy.cuda.get_allocator() is first:
+                cupy.cuda.set_allocator(own)
+                _install_cupy()
+        return cupy.cuda.get_allocator()(bytes)
+
+    cupy.cuda.set_allocator(first)
+
+
+def _install_cupy() -> None:
+    try:
+        _package("cupy").install()
+        _installed()
+    except Exception as error:
+        _say("cupy", error)
+
+
+_ENGINES: Dict[str, Callable[[Any], None]] = {"torch": _put_under_torch, "cupy": _put_under_cupy}
