@@ -137,8 +137,8 @@ tnr_status tnri_message_error(tnri_message message, const char *doing)
         what = strerror_r(errno, text, sizeof(text));
     }
     return tnri_error(TNR_ERR_TRANSPORT,
-                      "%s: %s. It takes a connected Unix socket, with tnr_export_send at one end "
-                      "and tnr_import_receive at the other.",
+                      "%s: %s. It takes a connected Unix socket with tnr_export_send and "
+                      "tnr_import_receive at its ends, or a name of tnr_export_offer.",
                       doing, what);
 }
 

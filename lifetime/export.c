@@ -2,10 +2,13 @@
 /* The calls of <tenure/export.h>: checks of arguments, and the way. */
 #include <tenure/export.h>
 
+#include <string.h>
+
 #include "base/error.h"
 #include "exported.h"
 #include "imported.h"
 #include "library/library.h"
+#include "offered.h"
 #include "register.h"
 
 /* ---- exporting ------------------------------------------------------------------------------ */
@@ -48,6 +51,22 @@ tnr_status tnr_export_close(tnr_export number)
     return tnri_exported_close(number);
 }
 
+tnr_status tnr_export_offer(tnr_export_name *name, const void *ptr)
+{
+    tnr_export number = 0;
+    if (name == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_export_offer: name is null.");
+    memset(name, 0, sizeof(*name));
+    if (tnri_library_is_forked())
+        return tnri_forked_error();
+    tnri_device *device;
+    if (tnri_library_space_of(ptr, &device) == NULL)
+        return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p was not allocated by Tenure.", ptr);
+    tnri_lifetime_register();
+    tnr_status status = tnri_exported_offer(device, ptr, &number);
+    return status == TNR_OK ? tnri_offered_name(name, number) : status;
+}
+
 /* ---- importing ------------------------------------------------------------------------------ */
 
 static tnr_status info_check(const tnr_import_info *info, const char *call)
@@ -75,25 +94,55 @@ static tnr_status options_check(const tnr_import_options *options)
     return TNR_OK;
 }
 
-tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
-                              const tnr_import_options *options)
+/* What both ways of importing begin with. On success the device is entered. */
+static tnr_status import_begin(tnr_import_info *info, const char *call, int device,
+                               const tnr_import_options *options, tnri_device **found,
+                               tnri_visit *visit)
 {
-    static const tnr_import_options defaults = TNR_IMPORT_OPTIONS_INIT;
-    tnr_status status = info_check(info, "tnr_import_receive");
+    tnr_status status = info_check(info, call);
     if (status != TNR_OK)
         return status;
     *info = (tnr_import_info){.struct_bytes = sizeof(*info)};
+    status = tnri_library_device(device, found);
+    if (status == TNR_OK)
+        status = options_check(options);
+    if (status == TNR_OK)
+        status = tnri_device_enter(*found, visit);
+    if (status == TNR_OK)
+        tnri_lifetime_register();
+    return status;
+}
+
+static const tnr_import_options defaults = TNR_IMPORT_OPTIONS_INIT;
+
+tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
+                              const tnr_import_options *options)
+{
     tnri_device *found;
     tnri_visit visit;
-    status = tnri_library_device(device, &found);
-    if (status == TNR_OK)
-        status = options_check(options == NULL ? &defaults : options);
-    if (status == TNR_OK)
-        status = tnri_device_enter(found, &visit);
+    if (options == NULL)
+        options = &defaults;
+    tnr_status status = import_begin(info, "tnr_import_receive", device, options, &found, &visit);
     if (status != TNR_OK)
         return status;
-    tnri_lifetime_register();
-    status = tnri_imported_receive(found, socket, options == NULL ? &defaults : options, info);
+    status = tnri_imported_receive(found, socket, options, info);
+    tnri_device_leave(&visit);
+    return status;
+}
+
+tnr_status tnr_import_open(tnr_import_info *info, const tnr_export_name *name, int device,
+                           const tnr_import_options *options)
+{
+    tnri_device *found;
+    tnri_visit visit;
+    if (options == NULL)
+        options = &defaults;
+    if (name == NULL)
+        return tnri_error(TNR_ERR_INVALID_ARGUMENT, "tnr_import_open: name is null.");
+    tnr_status status = import_begin(info, "tnr_import_open", device, options, &found, &visit);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_imported_open(found, name, options, info);
     tnri_device_leave(&visit);
     return status;
 }

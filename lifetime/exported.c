@@ -15,8 +15,8 @@
 
 typedef struct exported {
     struct exported *next;
-    tnr_export number;
-    tnri_uses *uses; /* the block's, held */
+    tnri_offer offer; /* its number, be it an offer or not */
+    tnri_uses *uses;  /* the block's, held */
     tnri_arena *arena;
     uintptr_t base;
     size_t bytes;               /* asked for, when it was exported */
@@ -55,7 +55,7 @@ static exported *export_find(tnr_export number)
 {
     tnri_lock_take(&all.lock);
     exported *one = all.exports;
-    while (one != NULL && one->number != number)
+    while (one != NULL && one->offer.number != number)
         one = one->next;
     if (one != NULL)
         one->references++;
@@ -74,6 +74,8 @@ static void export_drop(exported *one)
         return;
     tnri_arena_enter(one->arena);
     one->uses->exports--;
+    if (one->uses->offer == &one->offer)
+        one->uses->offer = NULL;
     tnri_lock_release(&one->arena->lock);
     atomic_fetch_sub(&one->arena->account->exports, 1);
     tnri_hold_end(one->uses); /* what fails is tried again later; the arena may be gone */
@@ -129,8 +131,40 @@ static tnr_status arena_check(tnri_arena *arena, const void *ptr)
     return TNR_OK;
 }
 
-/* Holds the live block that contains the address. */
-static tnr_status block_hold(tnri_device *device, const void *ptr, exported *one)
+/* Gives an export its number and puts it into the list. */
+static void export_enter(exported *one)
+{
+    one->references = 1;
+    one->is_open = 1;
+    tnri_lock_take(&all.lock);
+    one->offer.number = ++all.last;
+    one->next = all.exports;
+    all.exports = one;
+    tnri_lock_release(&all.lock);
+}
+
+/* Holds a block for a new export. Under the arena's lock, which no other export of the block can
+ * then come between. */
+static tnr_status block_hold(tnri_arena *arena, tnri_block *block, exported *one, int is_offer)
+{
+    tnr_status status = tnri_hold_add(arena, block, &one->uses);
+    if (status != TNR_OK)
+        return status;
+    one->arena = arena;
+    one->base = block->base;
+    one->bytes = tnri_block_requested(block);
+    one->uses->exports++;
+    atomic_fetch_add(&arena->account->exports, 1);
+    if (is_offer)
+        one->uses->offer = &one->offer;
+    export_enter(one);
+    return TNR_OK;
+}
+
+/* Exports the live block that contains the address by `*fresh`, which is null afterwards, unless it
+ * is to be offered and is already. */
+static tnr_status block_export(tnri_device *device, const void *ptr, exported **fresh, int is_offer,
+                               tnr_export *number)
 {
     tnri_block *near;
     tnri_arena *arena = tnri_arena_find_begin(device, (uintptr_t)ptr, &near);
@@ -143,37 +177,39 @@ static tnr_status block_hold(tnri_device *device, const void *ptr, exported *one
                             ptr, device->index);
     if (status == TNR_OK)
         status = arena_check(arena, ptr);
-    if (status == TNR_OK)
-        status = tnri_hold_add(arena, block, &one->uses);
-    if (status == TNR_OK) {
-        one->arena = arena;
-        one->base = block->base;
-        one->bytes = tnri_block_requested(block);
-        one->uses->exports++;
-        atomic_fetch_add(&arena->account->exports, 1);
+    if (status == TNR_OK && is_offer && block->uses != NULL && block->uses->offer != NULL) {
+        *number = block->uses->offer->number;
+    } else if (status == TNR_OK) {
+        status = block_hold(arena, block, *fresh, is_offer);
+        if (status == TNR_OK) {
+            *number = (*fresh)->offer.number;
+            *fresh = NULL;
+        }
     }
     tnri_arena_find_end(device, arena);
     return status;
 }
 
-tnr_status tnri_exported_create(tnri_device *device, const void *ptr, tnr_export *number)
+static tnr_status export_make(tnri_device *device, const void *ptr, int is_offer,
+                              tnr_export *number)
 {
     exported *one = tnri_host_alloc(sizeof(*one));
     if (one == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of an export.");
-    tnr_status status = block_hold(device, ptr, one);
-    if (status != TNR_OK) {
+    tnr_status status = block_export(device, ptr, &one, is_offer, number);
+    if (one != NULL)
         tnri_host_free(one, sizeof(*one));
-        return status;
-    }
-    one->references = 1;
-    one->is_open = 1;
-    tnri_lock_take(&all.lock);
-    *number = one->number = ++all.last;
-    one->next = all.exports;
-    all.exports = one;
-    tnri_lock_release(&all.lock);
-    return TNR_OK;
+    return status;
+}
+
+tnr_status tnri_exported_create(tnri_device *device, const void *ptr, tnr_export *number)
+{
+    return export_make(device, ptr, 0, number);
+}
+
+tnr_status tnri_exported_offer(tnri_device *device, const void *ptr, tnr_export *number)
+{
+    return export_make(device, ptr, 1, number);
 }
 
 tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info)
@@ -411,8 +447,34 @@ static void importers_put_back(importer *first, importer *last)
     tnri_lock_release(&all.lock);
 }
 
+/* The number of an offer whose block was freed; 0: there is none. */
+static tnr_export freed_find(void)
+{
+    tnri_lock_take(&all.lock);
+    const exported *one = all.exports;
+    while (one != NULL && !atomic_load(&one->offer.is_freed))
+        one = one->next;
+    tnr_export number = one == NULL ? 0 : one->offer.number;
+    tnri_lock_release(&all.lock);
+    return number;
+}
+
+void tnri_exported_withdraw(void)
+{
+    if (tnri_likely(atomic_load_explicit(&tnri_offers_freed, memory_order_relaxed) == 0) ||
+        atomic_exchange(&tnri_offers_freed, 0) == 0)
+        return;
+    tnr_export number;
+    tnri_error_aside before;
+    tnri_error_take(&before);
+    while ((number = freed_find()) != 0)
+        (void)tnri_exported_close(number); /* unless another thread was quicker */
+    tnri_error_restore(&before);
+}
+
 void tnri_exported_settle(void)
 {
+    tnri_exported_withdraw();
     if (tnri_likely(atomic_load_explicit(&all.count, memory_order_relaxed) == 0))
         return;
     importer *list = importers_take(), *gone = NULL, *kept = NULL, *last = NULL;

@@ -4,8 +4,9 @@
  *
  * An export holds its block (hold.h) as long as it is open, or an importer has it; so a free of the
  * block waits for them as it waits for a graph, and the memory stays where it is: live and retired
- * blocks do not move. A pool counts its importers (account.h), and does not fall asleep while it
- * has some.
+ * blocks do not move. One that was made by tnr_export_offer is closed when its block is freed: at
+ * once, or, where the free came during a capture, when memory is short. A pool counts its importers
+ * (account.h), and does not fall asleep while it has some.
  *
  * An importer is a socket whose other end was sent along, and what came back through it: a greeting
  * with a descriptor of the importer's process, before it mapped anything, and a farewell when it
@@ -22,9 +23,14 @@
 
 /* The calls of <tenure/export.h>; what is sent is in shared.h. No lock held. */
 tnr_status tnri_exported_create(tnri_device *device, const void *ptr, tnr_export *number);
+/* The one export of a block that ends with the block's free; made if it is the first time. */
+tnr_status tnri_exported_offer(tnri_device *device, const void *ptr, tnr_export *number);
 tnr_status tnri_exported_send(tnr_export number, int socket);
 tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info);
 tnr_status tnri_exported_close(tnr_export number);
+
+/* Closes offers whose blocks have been freed. Cheap where there are none. No lock held. */
+void tnri_exported_withdraw(void);
 
 /* Lets go of what importers held that are over. Never waits. No lock held. */
 void tnri_exported_settle(void);

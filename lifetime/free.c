@@ -3,6 +3,7 @@
 #include "free.h"
 
 #include "arena/free.h"
+#include "exported.h"
 #include "hold.h"
 #include "library/library.h"
 #include "retire.h"
@@ -77,8 +78,10 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
 
 tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
 {
-    if (tnri_hold_free(arena, block, ptr, 0))
+    if (tnri_hold_free(arena, block, ptr, 0)) {
+        tnri_exported_withdraw();
         return TNR_OK;
+    }
     tnr_status status = uses_mark(arena, block, ptr);
     if (status == TNR_OK)
         tnri_retire(arena, block, block->uses != NULL && block->uses->is_orphaned);
@@ -91,8 +94,10 @@ tnr_status tnri_free_sync(tnri_block *block, void *ptr)
     tnr_status status = TNR_OK;
     if (tnri_unlikely(tnri_capturing()) && tnri_captures_get()->free(arena, block, ptr, 1, &status))
         return status;
-    if (tnri_hold_free(arena, block, ptr, 1))
+    if (tnri_hold_free(arena, block, ptr, 1)) {
+        tnri_exported_withdraw();
         return TNR_OK;
+    }
     status = uses_mark(arena, block, ptr);
     if (status != TNR_OK)
         return status;

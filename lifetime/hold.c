@@ -16,6 +16,8 @@ static struct {
     _Atomic size_t count;
 } stuck = {.lock = {.rank = TNRI_RANK_RETIRED}};
 
+_Atomic uint32_t tnri_offers_freed;
+
 tnr_status tnri_hold_add(tnri_arena *arena, tnri_block *block, tnri_uses **uses)
 {
     tnri_assert_held(&arena->lock);
@@ -39,6 +41,10 @@ int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync)
         uses->is_freed = 1;
         uses->freed_ticks = tnri_ticks();
         uses->is_sync = is_sync;
+        if (uses->offer != NULL) {
+            atomic_store(&uses->offer->is_freed, 1);
+            atomic_fetch_add(&tnri_offers_freed, 1);
+        }
         arena->held_count++;
         tnri_arena_count_freed(arena, block);
         tnri_world_retire(block->world, block);

@@ -27,6 +27,9 @@ void tnri_hold_end(tnri_uses *uses);
  * starts at `ptr`, which the usual way of freeing finds out. No lock held. */
 int tnri_hold_free(tnri_arena *arena, tnri_block *block, void *ptr, int is_sync);
 
+/* Offers whose blocks have been freed and that have not been closed (exported.h). */
+extern _Atomic uint32_t tnri_offers_freed;
+
 /* Tries again what could not go on. In the context, no lock held. */
 void tnri_holds_retry(void);
 

@@ -9,6 +9,7 @@
 #include "descriptor.h"
 #include "device/access.h"
 #include "driver/capturing.h"
+#include "offered.h"
 #include "shared.h"
 
 typedef struct imported {
@@ -23,6 +24,9 @@ typedef struct imported {
     tnri_descriptor socket; /* to the exporter */
     int has_handle;         /* 1: `handle`, of the chunk that came last, is not released yet */
     CUmemGenericAllocationHandle handle;
+    tnr_export_name name; /* that it was opened by; zeros: by none */
+    int same_address;     /* as it was opened; with a name */
+    uint32_t opened;      /* times that it is to be closed; the lock */
 } imported;
 
 static struct {
@@ -293,8 +297,25 @@ static void import_enter(imported *one)
     tnri_lock_release(&all.lock);
 }
 
-tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_import_options *options,
-                                 tnr_import_info *info)
+/* Takes back an import that nobody has used. In the device's context. */
+static void import_abandon(imported *one)
+{
+    tnri_error_aside first;
+    tnri_error_take(&first);
+    int is_all_back = addresses_give_back(one) == TNR_OK;
+    tnri_error_restore(&first);
+    if (!is_all_back) {
+        one->info.ptr = NULL; /* to be tried again: tnri_imported_retry */
+        import_enter(one);
+        return;
+    }
+    farewell(one);
+    tnri_host_free(one, sizeof(*one));
+}
+
+/* Receives an import that is in no list yet. In the device's context. */
+static tnr_status import_receive(tnri_device *device, int socket, const tnr_import_options *options,
+                                 imported **received)
 {
     tnri_shared_block told;
     imported *one = tnri_host_alloc(sizeof(*one));
@@ -310,28 +331,81 @@ tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_impo
     if (got != TNRI_MESSAGE_DONE) {
         status = tnri_message_error(got, "receiving an export");
     } else {
-        one->info = (tnr_import_info){sizeof(*info), NULL, told.bytes, device->index, 0};
+        one->info = (tnr_import_info){sizeof(one->info), NULL, told.bytes, device->index, 0};
         one->mapped_bytes = told.mapped_bytes;
         one->mapped = options->same_address ? told.address - told.offset : 0;
         status = import_make(one, &told, socket);
     }
     if (status == TNR_OK) {
-        *info = one->info;
-        import_enter(one);
+        one->opened = 1;
+        *received = one;
         return TNR_OK;
     }
-    tnri_error_aside first;
-    tnri_error_take(&first);
-    int is_all_back = addresses_give_back(one) == TNR_OK;
-    tnri_error_restore(&first);
-    if (!is_all_back) {
-        one->info.ptr = NULL; /* to be tried again: tnri_imported_retry */
-        import_enter(one);
-        return status;
-    }
-    farewell(one);
-    tnri_host_free(one, sizeof(*one));
+    import_abandon(one);
     return status;
+}
+
+tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_import_options *options,
+                                 tnr_import_info *info)
+{
+    imported *one;
+    tnr_status status = import_receive(device, socket, options, &one);
+    if (status == TNR_OK) {
+        *info = one->info;
+        import_enter(one);
+    }
+    return status;
+}
+
+/* ---- by name -------------------------------------------------------------------------------- */
+
+/* Opens the import once more that was opened in the same way before, or enters `fresh`, which may
+ * be null, as the first. 0: there is none. */
+static int import_open(const tnri_device *device, const tnr_export_name *name,
+                       const tnr_import_options *options, imported *fresh, tnr_import_info *info)
+{
+    tnri_lock_take(&all.lock);
+    imported *one = all.first;
+    while (one != NULL &&
+           (one->info.ptr == NULL || one->device != device || one->peers != options->peers ||
+            one->same_address != options->same_address ||
+            memcmp(&one->name, name, sizeof(*name)) != 0))
+        one = one->next;
+    if (one != NULL) {
+        one->opened++;
+    } else if (fresh != NULL) {
+        one = fresh;
+        one->next = all.first;
+        all.first = one;
+    }
+    if (one != NULL)
+        *info = one->info;
+    tnri_lock_release(&all.lock);
+    return one != NULL;
+}
+
+tnr_status tnri_imported_open(tnri_device *device, const tnr_export_name *name,
+                              const tnr_import_options *options, tnr_import_info *info)
+{
+    if (import_open(device, name, options, NULL, info))
+        return TNR_OK;
+    imported *one;
+    tnri_descriptor connection = TNRI_DESCRIPTOR_NONE;
+    tnr_status status = tnri_offered_ask(name, &connection);
+    if (status != TNR_OK)
+        return status;
+    status = import_receive(device, connection.file, options, &one);
+    tnri_descriptor_close(&connection);
+    if (status == TNR_ERR_TRANSPORT)
+        tnri_error_append(" Most often the block was freed there before it was opened here.");
+    if (status != TNR_OK)
+        return status;
+    one->name = *name;
+    one->same_address = options->same_address;
+    (void)import_open(device, name, options, one, info);
+    if (info->ptr != one->info.ptr) /* another thread was quicker */
+        import_abandon(one);
+    return TNR_OK;
 }
 
 /* ---- looking and closing -------------------------------------------------------------------- */
@@ -351,13 +425,14 @@ tnr_status tnri_imported_get(const void *ptr, tnr_import_info *info)
     return tnri_error(TNR_ERR_FOREIGN_POINTER, "%p lies in no import of this process.", ptr);
 }
 
-/* Takes out of the list what begins at an address; with null, what failed to be made, and could not
- * be taken back; or, if `all_of` is not null, all that a device has. */
-static imported *import_take(const void *ptr, const tnri_device *all_of)
+/* Takes out of the list one that failed to be made, and could not be taken back; or, if `all_of` is
+ * not null, any that a device has. */
+static imported *import_take(const tnri_device *all_of)
 {
     tnri_lock_take(&all.lock);
     imported **link = &all.first;
-    while (*link != NULL && (all_of != NULL ? (*link)->device != all_of : (*link)->info.ptr != ptr))
+    while (*link != NULL &&
+           (all_of != NULL ? (*link)->device != all_of : (*link)->info.ptr != NULL))
         link = &(*link)->next;
     imported *one = *link;
     if (one != NULL)
@@ -403,22 +478,50 @@ static tnr_status import_end(imported *one, int force)
 void tnri_imported_retry(void)
 {
     imported *one;
-    while ((one = import_take(NULL, NULL)) != NULL)
+    while ((one = import_take(NULL)) != NULL)
         if (import_end(one, 1) != TNR_OK)
             return; /* it is in the list again */
 }
 
+/* Closes once what begins at an address. *last is the import if this was the last time, and null
+ * if it was not; it stays open if it may not end. */
+static tnr_status import_leave(const void *ptr, int may_end, imported **last)
+{
+    tnr_status status = TNR_OK;
+    *last = NULL;
+    tnri_lock_take(&all.lock);
+    imported **link = &all.first;
+    while (*link != NULL && (ptr == NULL || (*link)->info.ptr != ptr))
+        link = &(*link)->next;
+    imported *one = *link;
+    if (one == NULL) {
+        status = TNR_ERR_FOREIGN_POINTER;
+    } else if (one->opened > 1) {
+        one->opened--;
+    } else if (!may_end) {
+        status = TNR_ERR_CAPTURE;
+    } else {
+        *link = one->next;
+        *last = one;
+    }
+    tnri_lock_release(&all.lock);
+    return status;
+}
+
 tnr_status tnri_imported_close(void *ptr)
 {
-    if (tnri_capturing())
+    imported *one;
+    int may_end = !tnri_capturing();
+    if (may_end)
+        tnri_imported_retry();
+    tnr_status status = import_leave(ptr, may_end, &one);
+    if (status == TNR_ERR_CAPTURE)
         return tnri_error(TNR_ERR_CAPTURE,
                           "closing an import waits for the device's work, which a capture under "
                           "way forbids. Close it after the capture.");
-    tnri_imported_retry();
-    imported *one = ptr == NULL ? NULL : import_take(ptr, NULL);
-    if (one == NULL)
+    if (status != TNR_OK)
         return tnri_error(TNR_ERR_FOREIGN_POINTER, "no import of this process begins at %p.", ptr);
-    return import_end(one, 0);
+    return one == NULL ? TNR_OK : import_end(one, 0);
 }
 
 tnr_status tnri_imported_end(const tnri_device *device, int force)
@@ -434,7 +537,7 @@ tnr_status tnri_imported_end(const tnri_device *device, int force)
                           device->index, count);
     tnr_status status = TNR_OK;
     imported *one;
-    while (force && status == TNR_OK && (one = import_take(NULL, device)) != NULL)
+    while (force && status == TNR_OK && (one = import_take(device)) != NULL)
         status = import_end(one, 1);
     return status;
 }

@@ -14,9 +14,11 @@
 
 #include "device/device.h"
 
-/* The calls of <tenure/export.h>. The first in the device's context; no lock held. */
+/* The calls of <tenure/export.h>. The first two in the device's context; no lock held. */
 tnr_status tnri_imported_receive(tnri_device *device, int socket, const tnr_import_options *options,
                                  tnr_import_info *info);
+tnr_status tnri_imported_open(tnri_device *device, const tnr_export_name *name,
+                              const tnr_import_options *options, tnr_import_info *info);
 tnr_status tnri_imported_get(const void *ptr, tnr_import_info *info);
 tnr_status tnri_imported_close(void *ptr);
 

@@ -9,6 +9,7 @@
 #include "free.h"
 #include "hold.h"
 #include "imported.h"
+#include "offered.h"
 
 static void hook_forget(tnri_arena *arena, tnri_block *block)
 {
@@ -33,7 +34,9 @@ static void hook_arena_gone(tnri_arena *arena)
 static tnr_status hook_device_ending(tnri_device *device, int force)
 {
     tnri_imported_retry(); /* it may be of an own export */
+    tnri_offered_pause();  /* no thread of ours is inside */
     tnr_status status = tnri_exported_end(device, force);
+    tnri_offered_resume();
     return status == TNR_OK ? tnri_imported_end(device, force) : status;
 }
 

@@ -10,6 +10,7 @@
 #ifndef TNRI_LIFETIME_USES_H
 #define TNRI_LIFETIME_USES_H
 
+#include <tenure/export.h>
 #include <tenure/lifetime.h>
 
 #include "arena/upper.h"
@@ -35,6 +36,12 @@ typedef struct tnri_use {
     struct tnri_use *child, *sibling, *back;
 } tnri_use;
 
+/* An export that has a name (tnr_export_offer). */
+typedef struct tnri_offer {
+    tnr_export number;
+    _Atomic int is_freed; /* 1: the block was freed, so it is to be closed */
+} tnri_offer;
+
 typedef struct tnri_uses {
     tnri_block *block;
     tnri_arena *arena;
@@ -47,13 +54,15 @@ typedef struct tnri_uses {
     uint32_t holds;   /* graphs, captures and exports that keep the block: see hold.h; the arena's
                      * lock */
     uint32_t exports; /* that are among them; likewise */
-    int is_freed;     /* 1: freed while held; the arena's lock */
-    int is_sync;      /* 1: by tnr_free_sync; constant once freed */
-    void *captured;   /* what captures know of the block, which has this list inside; the layer
+    struct tnri_offer *offer; /* of the export that ends with the block's free; null: none does; the
+                               * arena's lock */
+    int is_freed;             /* 1: freed while held; the arena's lock */
+    int is_sync;              /* 1: by tnr_free_sync; constant once freed */
+    void *captured;  /* what captures know of the block, which has this list inside; the layer
                      * above's; null: the list is this layer's own */
-    int is_orphaned;  /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
+    int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
-    tnri_use fence;   /* tnr_free_sync: the use that the fence becomes */
+    tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
                            * arena's lock */
 } tnri_uses;

@@ -262,6 +262,12 @@ static tnr_status export_create(given it)
     return tnr_export_create(&exported, it.ptr);
 }
 
+static tnr_status export_offer(given it)
+{
+    tnr_export_name name;
+    return tnr_export_offer(&name, it.ptr);
+}
+
 static tnr_status import_get(given it)
 {
     tnr_import_info info = {.struct_bytes = sizeof(info)};
@@ -324,6 +330,7 @@ static const call block_calls[] = {
     {"tnr_free_sync", free_sync, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_block_content_set", content_set, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_export_create", export_create, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_export_offer", export_offer, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_import_get", import_get, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_import_close", import_close, TNR_ERR_FOREIGN_POINTER, 0},
 };

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -76,6 +77,38 @@ int poll(struct pollfd *files, nfds_t files_count, int ms)
 int getsockopt(int socket, int level, int name, void *value, socklen_t *bytes)
 {
     return is_trapped() ? -1 : (int)syscall(SYS_getsockopt, socket, level, name, value, bytes);
+}
+
+int socket(int domain, int type, int protocol)
+{
+    return is_trapped() ? -1 : (int)syscall(SYS_socket, domain, type, protocol);
+}
+
+/* The headers have these with a union of pointers. */
+int bind(int socket, __CONST_SOCKADDR_ARG address, socklen_t bytes)
+{
+    return is_trapped() ? -1 : (int)syscall(SYS_bind, socket, address.__sockaddr__, bytes);
+}
+
+int listen(int socket, int backlog)
+{
+    return is_trapped() ? -1 : (int)syscall(SYS_listen, socket, backlog);
+}
+
+int accept4(int socket, __SOCKADDR_ARG address, socklen_t *bytes, int flags)
+{
+    return is_trapped() ? -1
+                        : (int)syscall(SYS_accept4, socket, address.__sockaddr__, bytes, flags);
+}
+
+int connect(int socket, __CONST_SOCKADDR_ARG address, socklen_t bytes)
+{
+    return is_trapped() ? -1 : (int)syscall(SYS_connect, socket, address.__sockaddr__, bytes);
+}
+
+ssize_t getrandom(void *bytes, size_t wanted, unsigned flags)
+{
+    return is_trapped() ? -1 : syscall(SYS_getrandom, bytes, wanted, flags);
 }
 
 unsigned descriptors_count(void)

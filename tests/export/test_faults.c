@@ -109,6 +109,17 @@ static void freed_body(fault_run *run)
     step_trim(run, 0);
 }
 
+static void offer_body(fault_run *run)
+{
+    tnr_export_name name;
+    for (int i = 0; i < 2; i++)
+        (void)step_status(run, tnr_export_offer(&name, run->slots[0].ptr), "tnr_export_offer");
+    step_malloc(run, 2, 3 * MIB, 0, -1, 0);
+    step_free(run, 0);
+    step_malloc(run, 3, 40 * MIB, 0, -1, 1);
+    step_trim(run, 0);
+}
+
 static void open_prepare(fault_run *run)
 {
     prepare(run);
@@ -144,6 +155,7 @@ static void force_body(fault_run *run)
 static const fault_scenario scenarios[] = {
     {"export and import", NULL, "256M", prepare, exchange_body},
     {"freed while it is open", NULL, "64M", prepare, freed_body},
+    {"offered and freed", NULL, "64M", prepare, offer_body},
     {"a sleep under an importer", NULL, "256M", open_prepare, sleep_body},
     {"forced end while it is open", NULL, "256M", open_prepare, force_body},
 };

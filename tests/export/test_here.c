@@ -744,12 +744,15 @@ static void child_looks(void *exported)
     tnr_export_info info = {.struct_bytes = sizeof(info)};
     tnr_import_info there = {.struct_bytes = sizeof(there)};
     tnr_export number = *(tnr_export *)exported;
+    tnr_export_name name;
     if (descriptors_count() != parents)
         _exit(1);
     if (tnr_export_send(number, 0) != TNR_ERR_AFTER_FORK ||
         tnr_export_get(&info, number) != TNR_ERR_AFTER_FORK ||
         tnr_export_close(number) != TNR_ERR_AFTER_FORK ||
         tnr_export_create(&number, &info) != TNR_ERR_AFTER_FORK ||
+        tnr_export_offer(&name, &info) != TNR_ERR_AFTER_FORK ||
+        tnr_import_open(&there, &name, 0, NULL) != TNR_ERR_AFTER_FORK ||
         tnr_import_receive(&there, 0, 0, NULL) != TNR_ERR_AFTER_FORK ||
         tnr_import_get(&there, &info) != TNR_ERR_AFTER_FORK ||
         tnr_import_close(&info) != TNR_ERR_AFTER_FORK)

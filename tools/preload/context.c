@@ -4,7 +4,6 @@
  */
 #include "check/check.h"
 #include "graphs.h"
-#include "ipc.h"
 #include "order.h"
 #include "peers.h"
 #include "pools.h"
@@ -60,7 +59,6 @@ static void context_resets(CUdevice device)
     CHECK_TELL(check_device_ends(device));
     if (!service_enter())
         return;
-    ipc_forget(device);
     peers_device_resets(device);
     graphs_forget(device, service_device_reset(device));
     order_forget(device);

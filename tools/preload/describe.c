@@ -27,7 +27,6 @@ static int block_find(CUdeviceptr address, tnr_block_info *block, int *is_live)
 
 void memory_forget(CUdeviceptr address)
 {
-    ipc_block_ends(address);
     if (atomic_load_explicit(&buffer_id_last, memory_order_relaxed) != UINT64_C(1) << 62)
         (void)handles_take(&buffer_ids, (const void *)(uintptr_t)address, NULL);
 }

@@ -13,6 +13,14 @@
  *     tnr_free(ptr)                                 ... uses info.ptr ...
  *     tnr_export_close(exported)                    tnr_import_close(info.ptr)
  *
+ * Where no such socket is, a block has a name instead, which the two pass on in any way they like:
+ * 32 bytes, which processes of the same user open as long as the exporter lives and has not freed
+ * the block.
+ *
+ *     tnr_export_offer(&name, ptr)                  tnr_import_open(&info, &name, device, NULL)
+ *     ...                                           ... uses info.ptr ...
+ *     tnr_free(ptr)                                 tnr_import_close(info.ptr)
+ *
  * How long the memory stays. What is exported can be freed at any time, as any block. Its memory is
  * handed out again only after the export has been closed, every importer has closed its import or
  * has ended, and all uses that the exporter recorded are over. Until then it does not move, is not
@@ -41,7 +49,9 @@
  *
  * Descriptors. The exporter has one of a chunk for the time that it takes to send it, and then two
  * for each importer; an importer has one for each import. All are closed by exec, and in a child of
- * a fork. Nothing here starts a thread, or opens a socket that has a name.
+ * a fork. Nothing but tnr_export_offer starts a thread, or opens a socket that has a name: its
+ * first call does both, until the process ends. The socket is an abstract one of the process's
+ * network namespace; the thread has all signals blocked, and a forked child has neither.
  *
  * Threads, context, fork, failure: as <tenure/alloc.h> says. Sending and receiving block.
  */
@@ -92,6 +102,20 @@ TNR_NODISCARD TNR_API tnr_status tnr_export_get(tnr_export_info *info, tnr_expor
  * TNR_ERR_INVALID_EXPORT, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_export_close(tnr_export exported);
 
+/* The name of a block, for tnr_import_open in any other process of the same user. Plain bytes: copy
+ * them, and compare them with memcmp. */
+typedef struct tnr_export_name {
+    uint64_t words[4];
+} tnr_export_name;
+
+/* Offers the live block that contains `ptr` by name, until it is freed: exports it, and answers
+ * whoever opens the name. The name is that of the block: the same each time, and never another's.
+ * From the free on it cannot be opened any more; the memory is handed out again when all who have
+ * opened it have closed it or have ended. Errors: those of tnr_export_create;
+ * TNR_ERR_INVALID_ARGUMENT (also if name is null), TNR_ERR_TRANSPORT (the system refuses a socket
+ * or a thread). Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_export_offer(tnr_export_name *name, const void *ptr);
+
 /* ---- importing ------------------------------------------------------------------------------ */
 
 /* How to import. Zero in any field means its default. */
@@ -130,14 +154,25 @@ typedef struct tnr_import_info {
 TNR_NODISCARD TNR_API tnr_status tnr_import_receive(tnr_import_info *info, int socket, int device,
                                                     const tnr_import_options *options);
 
+/* Asks the process that offers the name for its block, and imports that as tnr_import_receive does.
+ * The same name, opened again for the same device with the same options, is the same import: it is
+ * there once, and is to be closed as often as it was opened. Blocking and errors as there;
+ * TNR_ERR_INVALID_ARGUMENT also if the bytes are no name of this version's, or that of a block of
+ * this process; TNR_ERR_TRANSPORT also if the process has ended, is another user's or in another
+ * network namespace, or hangs up, as it does if the block was freed or its pool is asleep. Since
+ * 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_import_open(tnr_import_info *info, const tnr_export_name *name,
+                                                 int device, const tnr_import_options *options);
+
 /* Describes the import that contains `ptr`. Never blocks, never calls the driver. Errors:
  * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_import_get(tnr_import_info *info, const void *ptr);
 
 /* Ends the import that begins at `ptr`: waits for all work of the devices that reach it, takes it
  * out of the addresses, and tells the exporter. Work that is given to them meanwhile must not use
- * it. Errors: TNR_ERR_FOREIGN_POINTER (no import begins there), TNR_ERR_CAPTURE (a capture is under
- * way, which forbids waiting), TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+ * it. One that was opened several times ends with the last call. Errors: TNR_ERR_FOREIGN_POINTER
+ * (no import begins there), TNR_ERR_CAPTURE (a capture is under way, which forbids waiting),
+ * TNR_ERR_DRIVER, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_import_close(void *ptr);
 
 #ifdef __cplusplus

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names by which processes of one user open each other's blocks.
+ *
+ * A name says which process has the block, and which export it is. Whoever opens it asks that
+ * process over an abstract Unix socket, which goes with the process and whose name has its number
+ * and a random token. A request names an export, and is answered by sending that
+ * (tnri_exported_send), or by hanging up. Both sides look whether the other is of their user.
+ *
+ * Requests are answered on a thread of this module's, one after the other, from the first offer to
+ * the end of the process. Its signals are blocked. A forked child has neither thread nor socket.
+ */
+#ifndef TNRI_LIFETIME_OFFERED_H
+#define TNRI_LIFETIME_OFFERED_H
+
+#include <tenure/export.h>
+
+#include "descriptor.h"
+
+/* Writes the name of an export of this process; from then on requests for it are answered. No lock
+ * held. */
+tnr_status tnri_offered_name(tnr_export_name *name, tnr_export number);
+
+/* Asks the process that a name tells of for the block: what it sends comes by the connection, which
+ * is the caller's to close. No lock held. */
+tnr_status tnri_offered_ask(const tnr_export_name *name, tnri_descriptor *connection);
+
+/* Between the two no request is being answered. No lock held. */
+void tnri_offered_pause(void);
+void tnri_offered_resume(void);
+
+#endif
