@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "history/note.h"
+#include "history/mappings.h"
 #include "history/origins.h"
 #include "history/texts.h"
 
@@ -85,5 +86,6 @@ void tnri_history_end(void)
     tnri_origins_free();
     tnri_texts_free();
     tnri_stacks_free();
+    tnri_mappings_follow(0);
     tnri_history_lock_release();
 }

@@ -26,10 +26,12 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/budget.h"
+#include "history/mappings.h"
 #include "ladder/stale.h"
 #include "pool/structure.h"
 #include "pool/givers.h"
 #include "pool/lane.h"
+#include "pool/pool.h"
 
 /* ---- donors of other arenas ----------------------------------------------------------------- */
 
@@ -328,8 +330,8 @@ static void group_queue(tnri_plan *plan, size_t from, size_t end)
     }
 }
 
-/* Tells the history what memory has come to the plan's arena, a record for each stretch of pages
- * that came the same way. Under its lock. */
+/* Tells the history, and who follows, what memory has come to the plan's arena: a record for each
+ * stretch of pages that came the same way. Under its lock. */
 static void sources_note(const tnri_plan *plan)
 {
     const tnri_space *space = plan->world->space;
@@ -346,6 +348,7 @@ static void sources_note(const tnri_plan *plan)
         size_t bytes = pages << space->page_shift;
         tnri_note_memory(plan->arena, is_new ? TNRI_NOTED_MAP : TNRI_NOTED_MOVE_IN,
                          tnri_page_address(space, first->page), bytes, bytes, 0);
+        tnri_pool_note_mapping(plan->arena, 1, tnri_page_address(space, first->page), bytes);
     }
 }
 
@@ -370,7 +373,7 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     tnri_arena_enter(arena);
     sources_settle(plan);
     group_queue(plan, 0, plan->own_count);
-    if (tnri_is_noting())
+    if (tnri_is_noting() || tnri_is_following())
         sources_note(plan);
     tnri_block *block = plan->is_growth ? tnri_plan_commit_growth(plan) : tnri_plan_commit(plan);
     if (block != NULL) {

@@ -11,6 +11,7 @@
 #include "arena/world_lend.h"
 #include "device/segment.h"
 #include "pool/asleep.h"
+#include "pool/pool.h"
 
 void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event)
 {
@@ -117,6 +118,7 @@ static void stale_finish(tnri_arena *arena, tnri_block *stale, size_t released)
            (stale->bytes >> space->page_shift) * sizeof(space->pages[0]));
     if (released > 0)
         tnri_note_memory(arena, TNRI_NOTED_UNMAP, stale->base, stale->bytes, stale->bytes, 0);
+    tnri_pool_note_mapping(arena, 0, stale->base, stale->bytes);
     tnri_world_hole(stale->world, stale);
     tnri_lock_release(&arena->lock);
 }

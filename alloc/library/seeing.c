@@ -7,6 +7,7 @@
 #include "arena/upper.h"
 #include "base/error.h"
 #include "history/history.h"
+#include "history/mappings.h"
 #include "history/note.h"
 #include "history/ring.h"
 #include "history/stacks.h"
@@ -98,6 +99,19 @@ tnr_status tnr_snapshot_write(const char *path, tnr_snapshot_format format)
         return status;
     tnri_captures_settle(NULL); /* graphs that have ended are in no picture */
     return tnri_snapshot_take(path, format, TNRI_SNAPSHOT_CALL);
+}
+
+void tnr_mappings_follow(int is_wanted)
+{
+    tnri_mappings_follow(is_wanted != 0);
+}
+
+size_t tnr_mappings_take(tnr_mapping *mappings, uint64_t *lost, size_t room)
+{
+    uint64_t uncounted;
+    if (mappings == NULL || lost == NULL)
+        return tnri_mappings_take(NULL, &uncounted, 0);
+    return tnri_mappings_take(mappings, lost, room);
 }
 
 tnr_status tnr_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, void *user)

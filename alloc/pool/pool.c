@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "history/mappings.h"
 #include "pool/asleep.h"
 #include "pool/cache.h"
 #include "pool/givers.h"
@@ -184,6 +185,20 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
 tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool)
 {
     return pool == pool->device->pool_default ? NULL : pool->handle;
+}
+
+void tnri_pool_note_mapping(const tnri_arena *arena, int is_mapped, uintptr_t base, size_t bytes)
+{
+    if (!tnri_is_following())
+        return;
+    tnri_assert_held(&arena->lock);
+    tnr_mapping mapping = {.base = base,
+                           .bytes = bytes,
+                           .device = arena->device->index,
+                           .is_mapped = is_mapped,
+                           .pool = tnri_pool_handle(arena->pool),
+                           .stream = tnri_arena_handle(arena)};
+    tnri_mapping_add(&mapping);
 }
 
 /* ---- walking -------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@
 /* What a pool is for. */
 typedef enum tnri_pool_kind {
     TNRI_POOL_PLAIN,
-    TNRI_POOL_GRAPH,        /* for captures: has its arena from the beginning */
+    TNRI_POOL_GRAPH,         /* for captures: has its arena from the beginning */
     TNRI_POOL_GRAPH_PRIVATE, /* the same, of one graph */
     TNRI_POOL_VOUCHED        /* for captures that the caller orders: has arenas as any other */
 } tnri_pool_kind;
@@ -35,6 +35,10 @@ void tnri_pool_unpublish(tnr_pool pool);
 
 /* What callers name the pool by: null for the default pool of a device. */
 tnr_pool tnri_pool_handle(const struct tnr_pool_st *pool);
+
+/* Tells whoever follows that memory came to addresses of the arena, or went from them. Under its
+ * lock. */
+void tnri_pool_note_mapping(const tnri_arena *arena, int is_mapped, uintptr_t base, size_t bytes);
 
 /* A stream has ended: its arenas are given to the next new streams of their pools. What the
  * registry of streams tells (tnri_streams_listen). */

@@ -27,14 +27,14 @@ RULES = [(re.compile(pattern), kind) for pattern, kind in (
     (r"const tnr_\w+_options \*\w+", OPTION),
     (r"const char \*name", OPTION),
     (r"tnr_(\w+_mode|\w+_format|access|content|moment|\w+_visit|sleep_event) \w+", OPTION),
-    (r"int (force|file)|uint64_t generation", OPTION),
+    (r"int (force|file|is_wanted)|uint64_t generation", OPTION),
     (r"int (device|peer)", DEVICE),
     (r"tnr_stream stream", STREAM),
     (r"size_t \w+", SIZE),
     (r"tnr_(pool|graph|export|cuda_graph|cuda_graph_exec|event|\w+_callback|status) \w+", OBJECT),
     (r"void \*ptr|const (void|char|tnr_\w+) \*\w+", OBJECT),
     (r"uintptr_t frame|tnr_frames_(take|describe) \w+", OBJECT),
-    (r"(void \*|char |size_t |uintptr_t |tnr_\w+ )\*\w+", OUTPUT),
+    (r"(void \*|char |size_t |uint64_t |uintptr_t |tnr_\w+ )\*\w+", OUTPUT),
     (r"int socket", OBJECT),
 )]
 

@@ -9,6 +9,7 @@
  *   tnr_mark               say what the program is doing, so that records can be told apart
  *   tnr_snapshot_write     write a picture of all memory, with the history, to a file
  *   tnr_memory_walk        show a picture of memory, block by block, to a function
+ *   tnr_mappings_follow    write down which addresses get memory and which lose it
  *
  * The same without a change to the program: the settings history, history_records,
  * snapshot_on_oom, snapshot_at_exit and snapshot_signal of TENURE_CONF.
@@ -153,6 +154,32 @@ typedef void (*tnr_walk_visit)(const tnr_stretch *stretch, void *user);
  * Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_memory_walk(tnr_pool pool, int device, tnr_walk_visit visit,
                                                  void *user);
+
+/* ---- mappings ------------------------------------------------------------------------------- */
+
+/* Memory that came to addresses, or went from them. */
+typedef struct tnr_mapping {
+    uintptr_t base;
+    size_t bytes;
+    int device;
+    int is_mapped;     /* 1: it came, 0: it went */
+    tnr_pool pool;     /* null: the default pool */
+    tnr_stream stream; /* that the addresses serve; null in a graph pool */
+} tnr_mapping;
+
+/* Writes down from now on whatever is mapped and unmapped, for tnr_mappings_take; 0 ends it and
+ * forgets what is there. For who registers memory with a network card, say, and must know what
+ * comes and goes. Foreign segments are their owner's to know of; a pool that falls asleep keeps its
+ * addresses, and nothing is told of it. Costs nothing while nobody follows, and nothing on paths
+ * that map nothing. Ends with tnr_shutdown. One user at a time. Since 0.2.0. */
+TNR_API void tnr_mappings_follow(int is_wanted);
+
+/* Takes the oldest mappings that have been written down, up to `room`, and returns how many. Of one
+ * address they are in the order in which they happened, and a mapping is there before the call
+ * returns that made it. With `room` 0: how many there are. `lost` becomes how many could not be
+ * written down since the last call: there was no host memory, or 65,536 waited. Both may be null if
+ * `room` is 0. Never calls the driver. Since 0.2.0. */
+TNR_API size_t tnr_mappings_take(tnr_mapping *mappings, uint64_t *lost, size_t room);
 
 #ifdef __cplusplus
 }
