@@ -5,6 +5,10 @@
 # of its own, one line for each: torch/programs.py has them.
 #
 #   tests/gpu/torch.sh [--allocator tenure|native] [--only REGEX] [--list]
+#   tests/gpu/torch.sh shown [--json FILE] [options; --help has them]
+#
+# shown: what Tenure must show beside PyTorch's own allocator and its expandable segments, by seven
+# rounds of each: losses, reserved memory, steps, host time, captured shapes (torch/shown.py).
 #
 # TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its folder,
 # or where TENURE_PYTHON says. PYTHON chooses another interpreter.
@@ -17,4 +21,9 @@ find_tenure
 require_gpu
 find_python
 unset TENURE_DRIVER
+if [ "${1:-}" = shown ]; then
+    shift
+    commit=$("$tenure" --version | sed -n 's/.*(\([^)]*\)).*/\1/p')
+    exec "$python" -B "$repository/tests/gpu/torch/shown.py" --commit "$commit" "$@"
+fi
 exec "$python" -B "$repository/tests/gpu/torch/programs.py" "$@"

@@ -124,6 +124,40 @@ class Install(Case):
             del os.environ["PYTORCH_CUDA_ALLOC_CONF"]
             tenure.configure({"roundup_power2_divisions": "off"})
 
+    def test_settings_that_change(self):
+        """What the program tells PyTorch while it runs."""
+        def tell(text):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                torch._C._accelerator_setAllocatorSettings(text)
+            return " ".join(str(one.message) for one in said)
+
+        def rounded():
+            x = torch.Tensor(600 * MIB + 512)
+            return tenure.stats()["allocated_bytes.all.current"] - before == 640 * MIB and bool(x)
+
+        os.environ["TENURE_CONF"] = "max_split_size_mb:100"
+        try:
+            self.module.install(strict=True, native=False, conf={"reuse": "poll"})
+            before = tenure.stats()["allocated_bytes.all.current"]
+            self.assertFalse(rounded())
+            self.assertEqual(tell("roundup_power2_divisions:8,expandable_segments:True"), "")
+            self.assertTrue(rounded())
+            with self.assertRaisesRegex(ValueError, "colour"):
+                tell("roundup_power2_divisions:2,colour:3")
+            self.assertTrue(rounded(), "what PyTorch refuses changes nothing")
+            said = tell("max_split_size_mb:200,per_process_memory_fraction:0.5,backend:native")
+            self.assertIn("max_split_size_mb: TENURE_CONF", said)
+            self.assertIn("set_per_process_memory_fraction", said)
+            self.assertIn("Tenure is the allocator", said)
+            self.assertFalse(rounded(), "what is not named is as if it had never been")
+            self.assertIn("7", tell("garbage_collection_threshold:7"))
+            self.assertEqual(len(torch.state.settings), 3)
+        finally:
+            del os.environ["TENURE_CONF"]
+            tenure.configure({"roundup_power2_divisions": "off", "reuse": "wait",
+                              "max_split_size_mb": 0})
+
     def test_no_library(self):
         kept = tenure._library._loaded
         tenure._library._loaded = None

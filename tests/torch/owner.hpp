@@ -25,6 +25,7 @@ struct allocator final : cca::CUDAAllocator {
     std::set<void *> given;
     std::atomic<bool> *is_gone; /* set when it goes */
     bool is_empty = false;      /* it has nothing */
+    bool is_strange = false;    /* it throws what is no exception */
 
     explicit allocator(std::atomic<bool> *gone) : is_gone(gone)
     {
@@ -37,6 +38,8 @@ struct allocator final : cca::CUDAAllocator {
     void *raw_alloc_with_stream(size_t bytes, cudaStream_t) override
     {
         CUdeviceptr address = 0;
+        if (is_strange)
+            throw 7;
         if (is_empty || cuMemAlloc(&address, bytes) != CUDA_SUCCESS)
             throw std::runtime_error("it has nothing");
         given.insert(reinterpret_cast<void *>(address));

@@ -51,7 +51,9 @@ def check_run(environment, folder):
     script = os.path.join(folder, "script.py")
     with open(script, "w", encoding="utf-8") as file:
         file.write("import sys, torch, tenure.torch\n"
-                   "assert __name__ == '__main__' and tenure.torch.is_installed()\n"
+                   "assert __name__ == '__main__' and not tenure.torch.is_installed()\n"
+                   "torch._C._cuda_init()\n"
+                   "assert tenure.torch.is_installed()\n"
                    "print(sys.argv[1:], tenure.torch.kind())\n"
                    "sys.exit(3)\n")
     code, said = module(dict(environment, TENURE_DRIVER="sim"), "run", script, "--all", "2")
@@ -99,6 +101,27 @@ echo 'int tenure_native_try(void) {{ {body} }}' | cc -shared -fPIC -x c - -o "$o
     return path
 
 
+def check_headers(folder, torch):
+    """compile_against.py passes PyTorch's headers, and names a function that they have gained."""
+    include = os.path.join(torch, "torch", "include")
+    name = os.path.join("c10", "cuda", "CUDACachingAllocator.h")
+    cuda = glob.glob(os.path.join(torch, "nvidia", "cu*", "include"))
+    command = [sys.executable, "-B", os.path.join(HERE, "compile_against.py"), "--only",
+               "allocator.cpp", *(word for path in cuda for word in ("--cuda", path))]
+    run = subprocess.run([*command, include], text=True, stdout=subprocess.PIPE)
+    must(run.returncode in (0, 77), f"it overrides all: {run.stdout}")
+    newer = os.path.join(folder, "newer")
+    os.makedirs(os.path.join(newer, os.path.dirname(name)))
+    with open(os.path.join(include, name), encoding="utf-8") as file:
+        text = file.read()
+    head = "class CUDAAllocator : public DeviceAllocator {\n public:\n"
+    with open(os.path.join(newer, name), "w", encoding="utf-8") as file:
+        file.write(text.replace(head, head + "  virtual void paint(int) {}\n"))
+    run = subprocess.run([*command, newer, include], text=True, stdout=subprocess.PIPE)
+    must(run.returncode == 77 or run.returncode == 1 and "paint(int)" in run.stdout,
+         f"what it leaves out is named: {run.stdout}")
+
+
 def check_program(compiler, folder, torch, libraries, native):
     program = os.path.join(folder, "native_program")
     paths = [os.path.join(torch, "torch", "lib"), *map(os.path.dirname, libraries),
@@ -108,9 +131,10 @@ def check_program(compiler, folder, torch, libraries, native):
     subprocess.run([compiler, *FLAGS, *(word for path in includes for word in ("-isystem", path)),
                     *(f"-I{os.path.join(ROOT, layer, 'include')}"
                       for layer in ("alloc", "lifetime", "capture")),
-                    os.path.join(HERE, "native_program.cpp"),
-                    os.path.join(HERE, "cudart_stub.cpp"), "-rdynamic", "-L" + paths[0],
-                    "-lc10_cuda", "-lc10", *libraries, "-ldl", "-Wl,--allow-shlib-undefined",
+                    *(os.path.join(HERE, name + ".cpp")
+                      for name in ("native_program", "cudart_stub", "strangers")),
+                    "-rdynamic", "-L" + paths[0], "-lc10_cuda", "-lc10", *libraries, "-ldl",
+                    "-Wl,--allow-shlib-undefined",
                     "-Wl,-rpath," + ":".join(paths), "-o", program], check=True)
     run = subprocess.run([program, native], text=True, stdout=subprocess.PIPE,
                          env=dict(os.environ, TENURE_SIM_DEVICES="2"))
@@ -139,6 +163,7 @@ def main():
             return 77
         environment["FAKE_TORCH_ROOT"] = os.path.join(torch, "torch")
         native = check_build(environment)
+        check_headers(folder, torch)
         check_program(compiler, folder, torch, libraries, native)
     return 0
 

@@ -363,6 +363,48 @@ def cudagraph_trees(torch):
         must_be(tuple(kept.shape), (256, 256), "the shape of what is kept")
 
 
+def sharing_child(with_tenure, incoming, outgoing):
+    """The other process of shared_tensors: adds 1 to each tensor that it is sent."""
+    import torch
+    if with_tenure:
+        import tenure.torch
+        tenure.torch.install(strict=True, native=True)
+    for _ in range(3):
+        tensor = incoming.get()
+        tensor += 1
+        torch.cuda.synchronize()
+        outgoing.put(tensor.data_ptr())
+        del tensor
+    outgoing.put(torch.ones(MIB, device="cuda"))
+    incoming.get()  # what was sent is open there
+
+
+@program
+def shared_tensors(torch):
+    """torch.multiprocessing, both ways; parts of a block, and the same one again."""
+    import torch.multiprocessing
+    context = torch.multiprocessing.get_context("spawn")
+    there, back = context.Queue(), context.Queue()
+    with_tenure = "tenure.torch" in sys.modules
+    child = context.Process(target=sharing_child, args=(with_tenure, there, back))
+    child.start()
+    x = torch.zeros(4 * MIB, device="cuda")
+    small = torch.zeros(10, device="cuda")
+    for part in (x[MIB:], x[MIB:], small):
+        there.put(part)
+        back.get(timeout=SECONDS_MAX)
+    torch.cuda.synchronize()
+    must_be(float(x.sum()), 2.0 * 3 * MIB, "what the child added")
+    must_be(float(small.sum()), 10.0, "to a small one")
+    y = back.get(timeout=SECONDS_MAX)
+    must_be(float(y.sum()), float(MIB), "what the child sent")
+    del y
+    torch.cuda.ipc_collect()
+    there.put("done")
+    child.join(SECONDS_MAX)
+    must_be(child.exitcode, 0, "the child's exit code")
+
+
 # ---- running them ------------------------------------------------------------------------------
 
 

@@ -147,6 +147,7 @@ class State:
     def __init__(self, lacks=()):
         self.initialized, self.allocator, self.stream = False, None, Stream()
         self.lacks, self.pools, self.handles = set(lacks), [], 0
+        self.settings = []
 
     def capture(self, name, *arguments):
         driver = ctypes.CDLL(os.environ["FAKE_TORCH_DRIVER"])
@@ -177,6 +178,13 @@ def reset(lacks=()):
                  "_cuda_resetAccumulatedMemoryStats", "_cuda_getMemoryFraction",
                  "_cuda_memorySnapshot", "_cuda_record_memory_history"):
         setattr(_C, name, _refuse)
+    _C._accelerator_setAllocatorSettings = _set_allocator_settings
+
+
+def _set_allocator_settings(text):
+    if "colour" in text:
+        raise ValueError("Unrecognized key 'colour'")
+    state.settings.append(text)
 
 
 _C = types.SimpleNamespace()

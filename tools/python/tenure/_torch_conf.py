@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF: keys that mean something to Tenure are settings
-of Tenure's; of the others a sentence says why they have no effect."""
+of Tenure's; of the others a sentence says why they have no effect. What a program sets while it
+runs (torch._C._accelerator_setAllocatorSettings) is followed, too."""
 from __future__ import annotations
 
 import os
 import re
-from typing import Dict, List, Tuple
+import warnings
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 # In PyTorch's order: the first that is set counts.
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # The same key, the same meaning.
 _TAKEN = ("garbage_collection_threshold", "max_split_size_mb", "per_process_memory_fraction",
           "roundup_power2_divisions")
+# Those that can change while devices are in use, with what they are if nobody says anything.
+_CHANGED = {"garbage_collection_threshold": "0", "max_split_size_mb": "0",
+            "roundup_power2_divisions": "off"}
+# PyTorch's functions for that, newest first.
+_SETTERS = ("_accelerator_setAllocatorSettings",
+            "_cuda_cudaCachingAllocator_set_allocator_settings")
 # PyTorch's own host allocator reads them, and goes on to.
 _PYTORCHS = "pinned_"
 _WHY_NOT = {
@@ -45,12 +53,56 @@ def _pairs(text: str) -> List[Tuple[str, str]]:
 def read() -> Tuple[Dict[str, str], List[str]]:
     """Tenure's settings of what the environment says for PyTorch's allocator, and a sentence for
     each key that has no effect though somebody may expect one."""
+    return _read(next((os.environ[name] for name in VARIABLES if os.environ.get(name)), ""))
+
+
+def _read(text: str) -> Tuple[Dict[str, str], List[str]]:
     settings: Dict[str, str] = {}
     sentences = []
-    text = next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "")
     for key, value in _pairs(text):
         if key in _TAKEN:
             settings[key] = value
         elif not key.startswith(_PYTORCHS) and key not in _SILENT:
             sentences.append(f"{key}: {_WHY_NOT.get(key, 'Tenure knows no such key')}")
     return settings, sentences
+
+
+def keys(text: str) -> List[str]:
+    """The keys of a text like those of TENURE_CONF."""
+    return [key for key, _ in _pairs(text)]
+
+
+def follow(functions: Any, configure: Callable[[Dict[str, str]], None],
+           settled: Iterable[str]) -> None:
+    """From now on Tenure follows what PyTorch's setters in ``functions`` (torch._C) are told, after
+    PyTorch has: keys that mean something to it are changed with ``configure``, those that are not
+    named become what they are by default, as PyTorch's do, and those in ``settled`` stay."""
+    stay = set(settled)
+    for name in _SETTERS:
+        setter = getattr(functions, name, None)
+        if setter is not None:
+            setattr(functions, name, _following(setter, configure, stay))
+
+
+def _following(setter: Callable[[str], Any], configure: Callable[[Dict[str, str]], None],
+               stay: "set[str]") -> Callable[[str], Any]:
+    def set_settings(text: str) -> Any:
+        result = setter(text)  # raises if it is wrong
+        settings, sentences = _read(text)
+        if settings.pop("per_process_memory_fraction", None) is not None:
+            sentences.append("per_process_memory_fraction: counts before install(); use "
+                             "torch.cuda.set_per_process_memory_fraction")
+        for key, default in _CHANGED.items():
+            if key in stay:
+                if key in settings:
+                    sentences.append(f"{key}: TENURE_CONF or install() has said what it is")
+                continue
+            try:
+                configure({key: settings.get(key, default)})
+            except Exception as error:  # a value that only PyTorch takes
+                sentences.append(f"{key}: {error}")
+        if sentences:
+            warnings.warn("Of PyTorch's settings these have no effect with Tenure: "
+                          + "; ".join(sentences) + ".", RuntimeWarning, stacklevel=2)
+        return result
+    return set_settings

@@ -146,8 +146,10 @@ def _command(compiler: str, output: str) -> List[str]:
     # What CUDA's headers want of a folder that PyTorch's wheels leave out; the real one goes first.
     command += ["-idirafter", os.path.join(FOLDER, "host")]
     command += ["-I" + folder for folder in _tenure_includes()] + _sources()
-    command += ["-L" + libraries, "-Wl,-rpath," + libraries, "-Wl,-z,now", "-Wl,--no-as-needed",
-                "-lc10", "-lc10_cuda"]
+    # Functions of the C++ library's headers are this file's own, whatever else exports them:
+    # another compiler's may not fit.
+    command += ["-L" + libraries, "-Wl,-rpath," + libraries, "-Wl,-z,now",
+                "-Wl,-Bsymbolic-functions", "-Wl,--no-as-needed", "-lc10", "-lc10_cuda"]
     if os.path.isfile(os.path.join(libraries, "libtorch_cuda.so")):
         # What it needs itself is found when it runs.
         command += ["-ltorch_cuda", "-Wl,--allow-shlib-undefined"]

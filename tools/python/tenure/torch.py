@@ -16,6 +16,7 @@ PyTorch refuses much: docs/engines.md has the list.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import warnings
 from typing import Any, Dict, List, Optional, Union
@@ -135,6 +136,9 @@ def install(conf: Union[str, Dict[str, Any], None] = None, history: Optional[str
         _install_native(compiled)
     else:
         _install_pluggable(allocator, stats)
+    settled = _torch_conf.keys(os.environ.get("TENURE_CONF", ""))
+    _torch_conf.follow(torch._C, configure, [*settled, *(
+        _torch_conf.keys(conf) if isinstance(conf, str) else conf or ())])
     return True
 
 

@@ -71,8 +71,10 @@ std::string text_of_pointer(const void *ptr)
 bool others_have_freed()
 {
     bool freed = false;
-    for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
-        freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+    for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) {
+        auto callback = c10::FreeCudaMemoryCallbacksRegistry()->Create(name);
+        freed |= callback != nullptr && callback->Execute();
+    }
     return freed;
 }
 
@@ -456,6 +458,7 @@ void allocator::enablePeerAccess(DeviceIndex device, DeviceIndex to)
             C10_CUDA_CHECK(error);
     }
     check(tnr_device_access_set(to, device, TNR_ACCESS_READWRITE), "tnr_device_access_set");
+    imports_reached_by(to, device);
 }
 
 cudaError_t allocator::memcpyAsync(void *to, int to_device, const void *from, int from_device,
@@ -464,18 +467,6 @@ cudaError_t allocator::memcpyAsync(void *to, int to_device, const void *from, in
     if (to_device == from_device || has_peer_access)
         return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
-}
-
-cca::ShareableHandle allocator::shareIpcHandle(void *)
-{
-    refuse("tensors on a GPU cannot be shared between processes yet. Send a copy in host memory "
-           "(tensor.cpu()), or run this program with PyTorch's own allocator.");
-}
-
-std::shared_ptr<void> allocator::getIpcDevPtr(std::string)
-{
-    refuse("tensors on a GPU that another process shares cannot be opened yet. Let it send a copy "
-           "in host memory (tensor.cpu()).");
 }
 
 } // namespace tenure_torch

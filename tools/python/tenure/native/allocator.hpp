@@ -9,6 +9,7 @@
  *   checkpoint.cpp what cudagraph trees save and restore
  *   stats.cpp      statistics, limits
  *   seen.cpp       history, snapshots, observers
+ *   shared.cpp     tensors of other processes
  *   install.cpp    what Python calls
  *
  * Texts are made of strings, never by streams of the C++ library, which TORCH_CHECK uses where it
@@ -16,7 +17,9 @@
  *
  * The interface moves from release to release. Where a method has gained or lost an argument, both
  * forms are here without `override`: the one that this PyTorch knows overrides, the other is never
- * called. That is why none has the word.
+ * called. That is why none has the word. What else has moved is asked for by its name, wherever it
+ * is (`names`), or by whether it is there (`requires`). tests/torch/compile_against.py tries other
+ * versions' headers.
  */
 #ifndef TENURE_NATIVE_ALLOCATOR_H
 #define TENURE_NATIVE_ALLOCATOR_H
@@ -41,6 +44,12 @@ namespace tenure_torch
 {
 
 namespace cca = c10::cuda::CUDACachingAllocator;
+/* Since 2.11 some of it is for all devices. */
+namespace names
+{
+using namespace c10::CachingDeviceAllocator;
+using namespace c10::cuda::CUDACachingAllocator;
+} // namespace names
 using c10::DeviceIndex;
 using pool_id = c10::MempoolId_t;
 using stream_filter = std::function<bool(cudaStream_t)>;
@@ -93,8 +102,6 @@ class allocator final : public cca::CUDAAllocator
     void enablePeerAccess(DeviceIndex device, DeviceIndex to);
     cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device,
                             size_t bytes, cudaStream_t stream, bool has_peer_access);
-    cca::ShareableHandle shareIpcHandle(void *ptr);
-    std::shared_ptr<void> getIpcDevPtr(std::string handle);
     std::string name();
 
     /* stats.cpp */
@@ -126,6 +133,10 @@ class allocator final : public cca::CUDAAllocator
     cca::CheckpointDelta setCheckpointPoolState(DeviceIndex device,
                                                 std::shared_ptr<cca::AllocatorState> state);
 
+    /* shared.cpp */
+    cca::ShareableHandle shareIpcHandle(void *ptr);
+    std::shared_ptr<void> getIpcDevPtr(std::string handle);
+
     /* seen.cpp */
     cca::SnapshotInfo snapshot(pool_id id = {0, 0});
     cca::SnapshotInfo snapshot(pool_id id, bool has_traces);
@@ -140,6 +151,7 @@ class allocator final : public cca::CUDAAllocator
     void popCompileContext();
     void setUserMetadata(const std::string &text);
     std::string getUserMetadata();
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr);
     std::shared_ptr<c10::GatheredContext> getContextForPointer(void *ptr);
     void attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer);
     void attachOomRejectionObserver(rejection_observer observer);
@@ -175,6 +187,9 @@ bool pools_vouch(DeviceIndex device, pool_id id);
 /* ---- stats.cpp ------------------------------------------------------------------------------ */
 
 tnr_stats stats_of(DeviceIndex device);
+/* tnr_memory_walk, with a function that may throw: its exception is thrown here, not through C. */
+void memory_walk(tnr_pool pool, DeviceIndex device,
+                 const std::function<void(const tnr_stretch &)> &visit);
 /* The devices that Tenure has allocated on. */
 std::vector<DeviceIndex> devices_in_use();
 
@@ -184,6 +199,10 @@ std::vector<DeviceIndex> devices_in_use();
 extern std::atomic<unsigned> watched;
 /* Before an allocation, with no lock held: the stack, if it is wanted. */
 std::shared_ptr<c10::GatheredContext> context_of_allocation();
+/* The same before memory is given back. */
+std::shared_ptr<c10::GatheredContext> context_of_release();
+/* After what may have mapped or unmapped memory: tells of it. Cheap where nobody watches. */
+void saw_mappings(const std::shared_ptr<c10::GatheredContext> &context);
 void saw_allocation(void *ptr, size_t bytes, DeviceIndex device, cudaStream_t stream,
                     std::shared_ptr<c10::GatheredContext> context);
 /* Before the free of a block, which is live. */
@@ -193,6 +212,14 @@ void saw_segment(bool is_new, void *ptr, size_t bytes, int device, cudaStream_t 
 /* Before the exception: writes it down and tells the observers. */
 void saw_out_of_memory(size_t bytes, DeviceIndex device, size_t total, size_t free,
                        cudaStream_t stream);
+
+/* ---- shared.cpp ----------------------------------------------------------------------------- */
+
+/* Closes what could not be closed during a capture. */
+void imports_settle();
+/* Device `by` has been let in to the memory of `device`: also to what is opened for it from now on.
+ */
+void imports_reached_by(DeviceIndex device, DeviceIndex by);
 
 } // namespace tenure_torch
 

@@ -32,22 +32,19 @@ struct saved_state : cca::AllocatorState {
     std::vector<saved_block> live;
 };
 
-void live_add(const tnr_stretch *stretch, void *user)
-{
-    auto *live = static_cast<std::vector<saved_block> *>(user);
-    for (size_t i = 0; i < stretch->blocks_count; i++) {
-        const tnr_walked_block &block = stretch->blocks[i];
-        if (block.state == TNR_WALKED_LIVE)
-            live->push_back({reinterpret_cast<void *>(block.base), block.bytes_requested,
-                             stretch->stream, stretch->pool});
-    }
-}
-
 std::vector<saved_block> live_of(DeviceIndex device, pool_id id)
 {
     std::vector<saved_block> live;
+    auto add = [&live](const tnr_stretch &stretch) {
+        for (size_t i = 0; i < stretch.blocks_count; i++) {
+            const tnr_walked_block &block = stretch.blocks[i];
+            if (block.state == TNR_WALKED_LIVE)
+                live.push_back({reinterpret_cast<void *>(block.base), block.bytes_requested,
+                                stretch.stream, stretch.pool});
+        }
+    };
     for (tnr_pool pool : pools_of(device, id))
-        check(tnr_memory_walk(pool, device, live_add, &live), "tnr_memory_walk");
+        memory_walk(pool, device, add);
     return live;
 }
 

@@ -119,7 +119,7 @@ void *segment_take(size_t bytes, int device, tnr_stream stream, void *user)
         if (ptr != nullptr)
             saw_segment(true, ptr, bytes, device, stream, pool->id);
         return ptr;
-    } catch (const std::exception &) {
+    } catch (...) {     /* what calls this is C */
         return nullptr; /* it has none; who asked for memory is told of that */
     }
 }
@@ -132,6 +132,9 @@ void segment_give(void *ptr, size_t bytes, int device, tnr_stream stream, void *
         pool->inner->raw_delete(ptr);
     } catch (const std::exception &error) {
         std::fprintf(stderr, "tenure: a MemPool's allocator, at a free: %s\n", error.what());
+    } catch (...) { /* what calls this is C */
+        std::fprintf(stderr, "tenure: a MemPool's allocator, at a free: what it threw is no "
+                             "exception\n");
     }
 }
 
@@ -239,8 +242,9 @@ void segments_settle()
                     if (handle != nullptr)
                         ending.emplace_back(handle, pool.device);
     }
-    for (const auto &one : ending) /* what fails is tried again; others may have ended it */
-        (void)tnr_pool_trim(nullptr, one.first, 0, one.second);
+    for (const auto &one : ending)
+        if (tnr_pool_trim(nullptr, one.first, 0, one.second) != TNR_OK)
+            continue; /* it is tried again; or others have ended it */
 }
 
 bool is_routed(const torch_pool &pool)
@@ -519,7 +523,9 @@ static void device_trim(DeviceIndex device, pool_id id)
 /* Of one pool it never throws: ~MemPool calls it, whatever state the device is in. */
 void allocator::emptyCache(pool_id id)
 {
+    std::shared_ptr<c10::GatheredContext> context = context_of_release();
     pools_end();
+    imports_settle();
     try {
         for (DeviceIndex device : devices_in_use())
             device_trim(device, id);
@@ -528,6 +534,7 @@ void allocator::emptyCache(pool_id id)
             throw;
         fail_quietly("emptyCache");
     }
+    saw_mappings(context);
 }
 
 /* ---- for others ----------------------------------------------------------------------------- */

@@ -6,6 +6,10 @@
  * PyTorch's recorder may take the interpreter's lock, so it is called, and what it returned is let
  * go of, with no lock held, here or in Tenure. Observers and trackers are called so too.
  *
+ * Memory that Tenure maps and unmaps is told as SEGMENT_MAP and SEGMENT_UNMAP, by whichever call
+ * comes first after it (tnr_mappings_take); of one address in its order, and before the allocation
+ * that it was mapped for.
+ *
  * A free is written down before the block is Tenure's again, an allocation after it is the
  * caller's; so of one address the entries are in order, whatever threads do.
  */
@@ -19,6 +23,7 @@
 #include <map>
 #include <mutex>
 #include <stack>
+#include <type_traits>
 #include <unordered_map>
 
 #include <c10/cuda/CUDAAllocatorConfig.h>
@@ -32,9 +37,9 @@ std::atomic<unsigned> watched{0};
 namespace
 {
 
-using c10::CachingDeviceAllocator::AnnotationEntry;
 using cca::RecordContext;
 using cca::TraceEntry;
+using names::AnnotationEntry;
 using context = std::shared_ptr<c10::GatheredContext>;
 
 enum : unsigned { records = 1, trackers_there = 2, contexts_there = 4 };
@@ -50,6 +55,10 @@ size_t entries_max = 0;
 std::array<bool, 16> skipped_actions;
 std::atomic<cca::CreateContextFn> recorder{nullptr};
 std::atomic<RecordContext> when{RecordContext::NEVER};
+
+/* True while a thread tells of mappings: it tells those of others too, so that they stay in order.
+ */
+std::atomic<bool> is_telling{false};
 
 /* Observers are only added, before or between the steps of a program. */
 std::mutex observers_lock;
@@ -102,14 +111,42 @@ void trackers_tell(const TraceEntry &entry)
         tracker(entry);
 }
 
+/* Entries have the program's own text since 2.10. */
+template <typename Entry, typename... Facts> Entry entry_with_text(std::string text, Facts... facts)
+{
+    if constexpr (std::is_constructible_v<Entry, Facts..., std::string>)
+        return Entry(std::move(facts)..., std::move(text));
+    else
+        return Entry(std::move(facts)...);
+}
+
 TraceEntry entry_of(TraceEntry::Action action, int device, uintptr_t address, size_t bytes,
-                    void *stream, pool_id id, context stack)
+                    cudaStream_t stream, pool_id id, context stack)
 {
     bool has_region = !is_silent && !said.compile_contexts.empty();
-    return TraceEntry(action, static_cast<DeviceIndex>(device), address, bytes, stream, id,
-                      c10::getApproximateTime(), std::move(stack),
-                      has_region ? said.compile_contexts.top() : "N/A",
-                      is_silent ? "" : said.metadata);
+    return entry_with_text<TraceEntry>(
+        is_silent ? "" : said.metadata, action, static_cast<DeviceIndex>(device), size_t{address},
+        bytes, stream, id, c10::getApproximateTime(), std::move(stack),
+        std::string(has_region ? said.compile_contexts.top() : "N/A"));
+}
+
+/* The actions that a program may leave out, by PyTorch's names. */
+TraceEntry::Action action_of(const std::string &name)
+{
+    const std::pair<const char *, TraceEntry::Action> known[] = {
+        {"alloc", TraceEntry::ALLOC},
+        {"free_requested", TraceEntry::FREE_REQUESTED},
+        {"free_completed", TraceEntry::FREE_COMPLETED},
+        {"segment_alloc", TraceEntry::SEGMENT_ALLOC},
+        {"segment_free", TraceEntry::SEGMENT_FREE},
+        {"segment_map", TraceEntry::SEGMENT_MAP},
+        {"segment_unmap", TraceEntry::SEGMENT_UNMAP},
+        {"snapshot", TraceEntry::SNAPSHOT},
+        {"oom", TraceEntry::OOM}};
+    for (const auto &one : known)
+        if (name == one.first)
+            return one.second;
+    TORCH_CHECK(false, "Unknown TraceEntry action: " + name);
 }
 
 void note(TraceEntry entry)
@@ -160,6 +197,39 @@ void contexts_forget()
     }
 }
 
+/* Tenure writes mappings down while somebody wants to know of them. */
+void mappings_follow()
+{
+    tnr_mappings_follow(is_watched_for(records | trackers_there) ? 1 : 0);
+}
+
+struct telling {
+    ~telling()
+    {
+        is_telling.store(false);
+    }
+};
+
+/* Tells of what there is. False: another thread does. */
+bool mappings_tell(const context &stack)
+{
+    if (is_telling.exchange(true))
+        return false;
+    telling until_the_end;
+    tnr_mapping found[64];
+    uint64_t lost = 0;
+    for (size_t count; (count = tnr_mappings_take(found, &lost, 64)) > 0;) {
+        for (size_t i = 0; i < count; i++)
+            note(entry_of(found[i].is_mapped != 0 ? TraceEntry::SEGMENT_MAP
+                                                  : TraceEntry::SEGMENT_UNMAP,
+                          found[i].device, found[i].base, found[i].bytes, found[i].stream,
+                          id_of(found[i].pool), stack));
+        if (lost > 0)
+            fail_quietly("tnr_mappings_take");
+    }
+    return true;
+}
+
 } // namespace
 
 /* ---- told by memory -------------------------------------------------------------------------- */
@@ -169,12 +239,24 @@ std::shared_ptr<c10::GatheredContext> context_of_allocation()
     return is_watched_for(records) ? gather(RecordContext::STATE) : nullptr;
 }
 
+std::shared_ptr<c10::GatheredContext> context_of_release()
+{
+    return is_watched_for(records) ? gather(RecordContext::ALL) : nullptr;
+}
+
+void saw_mappings(const std::shared_ptr<c10::GatheredContext> &stack)
+{
+    while (tnr_mappings_take(nullptr, nullptr, 0) > 0 && mappings_tell(stack))
+        ; /* another thread may have left some to this one */
+}
+
 void saw_allocation(void *ptr, size_t bytes, DeviceIndex device, cudaStream_t stream,
                     std::shared_ptr<c10::GatheredContext> stack)
 {
     tnr_block_info block;
     if (tnr_block_get(&block, ptr) != TNR_OK)
         return;
+    saw_mappings(stack);
     if (stack != nullptr) {
         shard &in = shard_of(ptr);
         std::lock_guard<std::mutex> guard(in.lock);
@@ -213,6 +295,7 @@ void saw_segment(bool is_new, void *ptr, size_t bytes, int device, cudaStream_t 
 void saw_out_of_memory(size_t bytes, DeviceIndex device, size_t total, size_t free,
                        cudaStream_t stream)
 {
+    saw_mappings(nullptr);
     if (is_watched_for(records | trackers_there))
         note(entry_of(TraceEntry::OOM, device, free, bytes, stream, {0, 0},
                       gather(RecordContext::STATE)));
@@ -246,8 +329,7 @@ void allocator::recordHistory(bool is_enabled, cca::CreateContextFn function, si
                 "a context is to be recorded, but there is nothing to record it with");
     std::array<bool, 16> skips = {};
     for (const std::string &action : skipped)
-        skips[static_cast<size_t>(c10::CachingDeviceAllocator::parseTraceEntryAction(action))] =
-            true;
+        skips[static_cast<size_t>(action_of(action))] = true;
     std::map<int, std::deque<TraceEntry>> gone;
     std::deque<AnnotationEntry> gone_annotations;
     {
@@ -266,6 +348,7 @@ void allocator::recordHistory(bool is_enabled, cca::CreateContextFn function, si
         watched.fetch_or(records | contexts_there);
     else
         watched.fetch_and(~static_cast<unsigned>(records));
+    mappings_follow();
     if (clears)
         contexts_forget();
 }
@@ -309,6 +392,11 @@ std::string allocator::getUserMetadata()
     return said.metadata;
 }
 
+std::shared_ptr<c10::GatheredContext> allocator::getContextForPointer(const void *ptr)
+{
+    return context_find(const_cast<void *>(ptr));
+}
+
 std::shared_ptr<c10::GatheredContext> allocator::getContextForPointer(void *ptr)
 {
     return context_find(ptr);
@@ -333,6 +421,7 @@ void allocator::attachAllocatorTraceTracker(cca::AllocatorTraceTracker tracker)
     std::lock_guard<std::mutex> guard(observers_lock);
     trackers.push_back(std::move(tracker));
     watched.fetch_or(trackers_there);
+    mappings_follow();
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -362,9 +451,8 @@ cca::BlockInfo block_of(const tnr_walked_block &from)
     return to;
 }
 
-void stretch_add(const tnr_stretch *stretch, void *user)
+void stretch_add(const tnr_stretch *stretch, const walk &to)
 {
-    const walk &to = *static_cast<walk *>(user);
     pool_id id = id_of(stretch->pool);
     if (!to.is_all && id != to.wanted)
         return;
@@ -424,6 +512,12 @@ void traces_add(cca::SnapshotInfo &info, std::unordered_map<uintptr_t, bool> &re
         entry.time_.t_ = to_ns(entry.time_.approx_t_) / 1000;
 }
 
+template <typename Info> void reuse_add(Info &to)
+{
+    if constexpr (requires { to.graph_capture_record_stream_reuse; })
+        to.graph_capture_record_stream_reuse = true;
+}
+
 void settings_add(cca::AllocatorConfigInfo &to)
 {
     const char *text = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
@@ -433,7 +527,7 @@ void settings_add(cca::AllocatorConfigInfo &to)
     to.expandable_segments = true;
     to.release_lock_on_malloc = true;
     to.pinned_use_host_register = cca::CUDAAllocatorConfig::pinned_use_cuda_host_register();
-    to.graph_capture_record_stream_reuse = true;
+    reuse_add(to);
     to.last_allocator_settings = text == nullptr ? "" : text;
 }
 
@@ -451,7 +545,7 @@ cca::SnapshotInfo allocator::snapshot(pool_id id, bool has_traces)
     walk to = {&info, id == pool_id{0, 0}, id, &retired};
     for (DeviceIndex device : devices_in_use()) {
         info.device_traces.resize(static_cast<size_t>(device) + 1);
-        check(tnr_memory_walk(nullptr, device, stretch_add, &to), "tnr_memory_walk");
+        memory_walk(nullptr, device, [&to](const tnr_stretch &one) { stretch_add(&one, to); });
     }
     if (has_traces)
         traces_add(info, retired);

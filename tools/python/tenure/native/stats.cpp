@@ -8,6 +8,7 @@
 #include "allocator.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 
 #include <c10/cuda/CUDAException.h>
@@ -122,6 +123,27 @@ std::vector<DeviceIndex> devices_in_use()
         if (device_of(static_cast<DeviceIndex>(i)).in_use)
             found.push_back(static_cast<DeviceIndex>(i));
     return found;
+}
+
+void memory_walk(tnr_pool pool, DeviceIndex device,
+                 const std::function<void(const tnr_stretch &)> &visit)
+{
+    struct walk {
+        const std::function<void(const tnr_stretch &)> &visit;
+        std::exception_ptr thrown;
+    } walking = {visit, nullptr};
+    auto step = [](const tnr_stretch *stretch, void *user) {
+        walk &one = *static_cast<walk *>(user);
+        try {
+            if (one.thrown == nullptr)
+                one.visit(*stretch);
+        } catch (...) {
+            one.thrown = std::current_exception();
+        }
+    };
+    check(tnr_memory_walk(pool, device, step, &walking), "tnr_memory_walk");
+    if (walking.thrown != nullptr)
+        std::rethrow_exception(walking.thrown);
 }
 
 cca::DeviceStats allocator::getDeviceStats(DeviceIndex device)
