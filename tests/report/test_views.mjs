@@ -5,6 +5,7 @@
  * nothing may appear on the console and nothing may be requested from anywhere.
  */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
@@ -515,4 +516,86 @@ test('packed data reads like plain data', async () => {
     await open(EXAMPLE, { gzip: true });
     assert.match(await textOf('.summary h1'), /10\.0 MiB is live in 4 blocks/);
     assert.equal(await page.$eval('#tenure-data-gz', (one) => one.textContent), '');
+});
+
+/** A report as the command makes it, with these lines of findings beside the snapshot. */
+function reportWith(lines, name = 'findings.html') {
+    const file = join(folder, 'findings.json');
+    writeFileSync(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    const out = join(folder, name);
+    execFileSync(process.env.TENURE,
+        ['snapshot', 'html', EXAMPLE, out, '--findings', file, '--template', TEMPLATE]);
+    return pathToFileURL(out).href;
+}
+
+const side = (call, frames, more) =>
+    ({ call, kernel: null, thread: 7, stack: frames.map((frame) => ({ frame })), ...more });
+const finding = (number, certain, more = {}) => ({
+    finding: number, pid: 42, kind: 'free_in_use', certain, block: '0x7f0000000000', bytes: 4096,
+    device: 0, address: '0x7f0000000000', missing: `tnr_record_use of ${number}`,
+    allocated: side('cuMemAllocAsync', ['engine+0x10 (loader)'],
+        { stream: 1, name: 'owner', work: 1 }),
+    earlier: side('cuLaunchKernel', ['engine+0x20 (step)', 'engine+0x30 (main)'],
+        { kernel: 'copy_kernel', stream: 2, name: null, work: 9 }),
+    later: side('cuMemFreeAsync', [`engine+0x${number}0 (unload_${number})`],
+        { stream: 1, name: 'owner', work: 2 }), ...more,
+});
+const launches = { summary: true, pid: 42, certain: 1, launches: 300, launches_unread: 20 };
+
+test('findings have a view of their own where there are some', { skip: !process.env.TENURE },
+    async () => {
+        page = await openPage(browser.context, reportWith(
+            [finding(1, true), finding(2, false, { kind: 'use_after_free' }), launches]));
+        assert.match(await textOf('#tab-findings'), /Findings\s*2/);
+        await page.keyboard.press('8');
+        assert.equal(await selectedTab(), 'tab-findings');
+        assert.equal(await textOf('#panel-findings h2'), '1 certain finding, 1 possible');
+        assert.match(await textOf('#panel-findings .note'),
+            /300 kernel launches seen, 20 of which could not be read/);
+        const rows = page.locator('#panel-findings tbody tr');
+        assert.equal(await rows.count(), 2);
+        assert.match(await rows.nth(0).innerText(), /1, certain[^]*freed while[^]*unload_1/);
+        assert.match(await rows.nth(1).innerText(), /2, possible[^]*used after[^]*unload_2/);
+        await rows.nth(0).locator('button').click();
+        const details = await textOf('#panel-findings tr.details');
+        for (const words of ['Block 0x7f0000000000 of 4,096 bytes, device 0, process 42',
+            'allocated by cuMemAllocAsync on stream 1 \u201cowner\u201d, thread 7',
+            'earlier by cuLaunchKernel of copy_kernel on stream 2, thread 7',
+            'engine+0x20 (step)', 'engine+0x30 (main)', 'later by cuMemFreeAsync on stream 1',
+            'tnr_record_use of 1']) {
+            assert.ok(details.includes(words), `${words} in ${details}`);
+        }
+        // Another snapshot is of another run.
+        await page.setInputFiles('#file', later);
+        await page.waitForFunction(() => !document.querySelector('#tab-findings'));
+    });
+
+test('without findings there is no such view, and none found is said', async () => {
+    await open(EXAMPLE);
+    assert.equal(await page.locator('#tab-findings').count(), 0);
+    await page.keyboard.press('8');
+    assert.equal(await selectedTab(), 'tab-timeline');
+    if (process.env.TENURE) {
+        await page.close();
+        page = await openPage(browser.context, reportWith([launches]));
+        await page.click('#tab-findings');
+        assert.equal(await textOf('#panel-findings h2'), 'Nothing was found');
+    }
+});
+
+test('hostile findings stay text', { skip: !process.env.TENURE }, async () => {
+    const evil = '</script><script>document.title = "owned"</script><img src=x>\u202egnp';
+    page = await openPage(browser.context, reportWith([
+        finding(1, true, { kind: evil, block: evil, missing: evil, bytes: evil,
+            earlier: side(evil, [evil], { kernel: evil, stream: 2, name: evil, work: 1 }),
+            allocated: [evil], later: { stack: [evil, null, { frame: 5 }, { file: evil }] } }),
+        { finding: evil, certain: 'yes', later: null }, [1], { summary: true, launches: evil },
+    ].filter((line) => !Array.isArray(line))));
+    await page.click('#tab-findings');
+    await page.locator('#panel-findings tbody tr button').last().click();
+    await page.locator('#panel-findings tbody tr button').first().click();
+    assert.match(await textOf('#panel-findings'), /<\/script><script>document\.title/);
+    assert.doesNotMatch(await textOf('#panel-findings'), /\u202e/);
+    assert.equal(await page.locator('main img, main script').count(), 0);
+    assert.match(await page.title(), /memory report$/);
 });

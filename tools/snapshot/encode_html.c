@@ -129,8 +129,8 @@ static int part_write(const html_part *part, size_t index, output *out, char *er
     return 0;
 }
 
-int encode_html(const char *template_path, const html_part *parts, size_t parts_count, output *out,
-                char *error, size_t error_bytes)
+int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
+                const findings *found, output *out, char *error, size_t error_bytes)
 {
     char *text = template_read(template_path, error, error_bytes);
     int code = 0;
@@ -140,6 +140,11 @@ int encode_html(const char *template_path, const html_part *parts, size_t parts_
     output_bytes(out, text, (size_t)(at - text));
     for (size_t i = 0; i < parts_count && code == 0; i++)
         code = part_write(&parts[i], i, out, error, error_bytes);
+    if (found && code == 0) {
+        output_text(out, "<script type=\"application/json\" id=\"tenure-findings\">");
+        findings_write(found, out);
+        output_text(out, "</script>");
+    }
     output_text(out, at + strlen(hole));
     free(text);
     return code;

@@ -5,6 +5,7 @@
 #ifndef TENURE_TOOLS_ENCODE_HTML_H
 #define TENURE_TOOLS_ENCODE_HTML_H
 
+#include "findings.h"
 #include "model.h"
 #include "output.h"
 
@@ -13,9 +14,10 @@ typedef struct html_part {
     const char *name; /* of its file, to be shown */
 } html_part;
 
-/* Fills the template (tools/report) with one or two snapshots. Returns 0, or -1 with a sentence in
- * `error`. What goes wrong with `out` is kept there. */
-int encode_html(const char *template_path, const html_part *parts, size_t parts_count, output *out,
-                char *error, size_t error_bytes);
+/* Fills the template (tools/report) with one or two snapshots, and with what the checker found
+ * (null: nothing is known of that). Returns 0, or -1 with a sentence in `error`. What goes wrong
+ * with `out` is kept there. */
+int encode_html(const char *template_path, const html_part *parts, size_t parts_count,
+                const findings *found, output *out, char *error, size_t error_bytes);
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "encode_html.h"
+#include "findings.h"
 #include "encode_trace.h"
 #include "table.h"
 
@@ -219,10 +220,12 @@ int snapshot_trace(int argc, char **argv)
 
 /* ---- html ----------------------------------------------------------------------------------- */
 
-static const char *html_template, *html_compare;
+static const char *html_template, *html_compare, *html_findings;
 
 static const cli_option html_options[] = {
     {"compare", "FILE2", "a second snapshot, to be compared with the first", &html_compare, NULL},
+    {"findings", "FILE", "what `tenure run --check --findings FILE` found, to be shown beside it",
+     &html_findings, NULL},
     {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
      &html_template, NULL},
     SNAPSHOT_SYMBOLS_OPTION,
@@ -265,14 +268,14 @@ static exit_code template_find(char *path, size_t bytes)
     return EXIT_CODE_BAD_INPUT;
 }
 
-static exit_code html_write(const html_part *parts, size_t count, const char *template_path,
-                            const char *path)
+static exit_code html_write(const html_part *parts, size_t count, const findings *found,
+                            const char *template_path, const char *path)
 {
     char error[OUTPUT_ERROR_BYTES];
     output *out = malloc(sizeof(*out));
     exit_code code = output_start(&html_syntax, out, path, 0);
     if (code == EXIT_CODE_OK) {
-        if (encode_html(template_path, parts, count, out, error, sizeof(error)) != 0) {
+        if (encode_html(template_path, parts, count, found, out, error, sizeof(error)) != 0) {
             fprintf(stderr, "tenure snapshot html: %s\n", error);
             code = EXIT_CODE_CHECK_FAILED;
         }
@@ -282,11 +285,28 @@ static exit_code html_write(const html_part *parts, size_t count, const char *te
     return code;
 }
 
+static exit_code html_findings_load(findings *found, budget *limits)
+{
+    char error[FINDINGS_ERROR_BYTES];
+    int code = findings_read(found, html_findings, limits, error);
+    if (code == 0 && found->is_cut_off)
+        fprintf(stderr, "tenure snapshot html: note: %s; it is left out\n", error);
+    if (code == 0 && !snapshot_common.no_symbols)
+        code = findings_look_up(found);
+    if (code == 0)
+        return EXIT_CODE_OK;
+    if (limits->refused)
+        return snapshot_no_memory(&html_syntax, limits);
+    fprintf(stderr, "tenure snapshot html: %s\n", error);
+    return EXIT_CODE_BAD_INPUT;
+}
+
 int snapshot_html(int argc, char **argv)
 {
     cli_result parsed;
     budget limits;
     model snapshots[2];
+    findings found = {.limits = NULL};
     char template_path[PATH_MAX + 64];
     if (cli_parse(&html_syntax, argc, argv, &parsed) != 0)
         return EXIT_CODE_BAD_INPUT;
@@ -303,7 +323,12 @@ int snapshot_html(int argc, char **argv)
     if (code == EXIT_CODE_OK && html_compare)
         code = snapshot_load_named(&html_syntax, html_compare, &limits, &snapshots[1]);
     if (code == EXIT_CODE_OK)
-        code = html_write(parts, html_compare ? 2 : 1, template_path, parsed.positionals[1]);
+        code = html_findings ? html_findings_load(&found, &limits) : EXIT_CODE_OK;
+    if (code == EXIT_CODE_OK)
+        code = html_write(parts, html_compare ? 2 : 1, html_findings ? &found : NULL, template_path,
+                          parsed.positionals[1]);
+    if (found.limits)
+        findings_release(&found);
     model_release(&snapshots[0]);
     model_release(&snapshots[1]);
     return code;

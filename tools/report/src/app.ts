@@ -4,11 +4,12 @@
  * one view to another.
  */
 import { Accounting, accountingOf } from './data/accounting.js';
+import { Findings } from './data/findings.js';
 import { Device, Snapshot } from './data/model.js';
 import { Names } from './text/names.js';
 
-export const VIEWS = ['timeline', 'map', 'holders', 'waiting', 'graphs', 'records', 'compare'] as
-    const;
+export const VIEWS = ['timeline', 'map', 'holders', 'waiting', 'graphs', 'records', 'compare',
+    'findings'] as const;
 export type ViewName = typeof VIEWS[number];
 
 /** What a view is to show; each view takes what it understands. */
@@ -34,6 +35,8 @@ export interface App {
     readonly accounting: Accounting;
     /** The snapshot to compare with, if one is open. */
     readonly other: Snapshot | null;
+    /** What the checker found; null if it did not look. */
+    readonly findings: Findings | null;
     go(view: ViewName, target?: Target): void;
     openOther(): void;
 }

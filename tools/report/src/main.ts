@@ -5,6 +5,7 @@
  * snapshot or the one to compare with changes.
  */
 import { App, makeContext, Target, View, ViewName, VIEWS } from './app.js';
+import { embeddedFindings, Findings } from './data/findings.js';
 import { embedded, load } from './data/load.js';
 import { Device, Snapshot, SnapshotError } from './data/model.js';
 import { Source } from './data/read.js';
@@ -13,6 +14,7 @@ import { ThemeSwitch } from './ui/theme.js';
 import { hideTip } from './ui/tip.js';
 import { count } from './text/units.js';
 import { CompareView } from './view/compare.js';
+import { FindingsView } from './view/findings.js';
 import { GraphsView } from './view/graphs.js';
 import { showHelp } from './view/help.js';
 import { HoldersView } from './view/holders.js';
@@ -25,17 +27,20 @@ import { WaitingView } from './view/waiting.js';
 
 const VIEW_CLASSES: Record<ViewName, new (app: App) => View> = {
     timeline: TimelineView, map: MapView, holders: HoldersView, waiting: WaitingView,
-    graphs: GraphsView, records: RecordsView, compare: CompareView,
+    graphs: GraphsView, records: RecordsView, compare: CompareView, findings: FindingsView,
 };
 const VIEW_TITLES: Record<ViewName, string> = {
     timeline: 'Timeline', map: 'Address map', holders: 'Holders', waiting: 'Waiting',
     graphs: 'Graphs', records: 'History', compare: 'Compare',
+    findings: 'Findings',
 };
 
 class Page {
     private app: App | null = null;
     private readonly views = new Map<ViewName, View>();
     private current: ViewName = 'timeline';
+    /** Of the run that the embedded snapshot is from, so of no other one that is opened. */
+    private findings: Findings | null = null;
     /** Whether the file that is being chosen is the one to compare with. */
     private choosingOther = false;
     private readonly search = new Search(() => this.app);
@@ -130,10 +135,16 @@ class Page {
         this.show('empty');
     }
 
+    async openEmbedded(source: Source, findings: Findings | null): Promise<void> {
+        this.findings = findings;
+        await this.open(source);
+        this.findings = null;
+    }
+
     private present(snapshot: Snapshot): void {
         const busiest = snapshot.devices.reduce((a, b) =>
             b.reservedBytes > a.reservedBytes ? b : a);
-        this.setApp(snapshot, busiest, null);
+        this.setApp(snapshot, busiest, null, this.findings);
         this.search.enable();
         this.fillDevices();
         const name = snapshot.program || 'snapshot';
@@ -145,14 +156,15 @@ class Page {
 
     private compareWith(other: Snapshot): void {
         const app = this.app!;
-        this.setApp(app.snapshot, app.device, other);
+        this.setApp(app.snapshot, app.device, other, app.findings);
         this.show('report');
         this.go('compare', {});
     }
 
-    private setApp(snapshot: Snapshot, device: Device, other: Snapshot | null): void {
+    private setApp(snapshot: Snapshot, device: Device, other: Snapshot | null,
+        findings: Findings | null): void {
         this.app = {
-            ...makeContext(snapshot, device), other,
+            ...makeContext(snapshot, device), other, findings,
             go: (view, target) => this.go(view, target ?? {}),
             openOther: () => this.chooseFile(true),
         };
@@ -170,26 +182,32 @@ class Page {
             el('option', { value: index, selected: index === device.index }, `${index} ${name}`)));
         select.onchange = () => {
             const chosen = snapshot.devices.find(({ index }) => index === Number(select.value))!;
-            this.setApp(snapshot, chosen, this.app?.other ?? other);
+            this.setApp(snapshot, chosen, this.app?.other ?? other, this.app?.findings ?? null);
             this.go(this.current, {});
         };
     }
 
     /* ---- views ---- */
 
+    /** The views that have something to show. */
+    private get offered(): readonly ViewName[] {
+        return VIEWS.filter((view) => view !== 'findings' || this.app?.findings);
+    }
+
     private tabCount(view: ViewName): number | null {
-        const { device, accounting } = this.app!;
+        const { device, accounting, findings } = this.app!;
         switch (view) {
         case 'waiting': return accounting.waitingBlocks;
         case 'graphs': return device.graphs.length;
         case 'records': return device.history.length;
         case 'map': return device.blocks.length;
+        case 'findings': return findings?.list.length ?? null;
         default: return null;
         }
     }
 
     private drawTabs(): void {
-        fill(byId('tabs'), ...VIEWS.map((view) => {
+        fill(byId('tabs'), ...this.offered.map((view) => {
             const number = this.tabCount(view);
             return el('button', {
                 type: 'button', role: 'tab', id: `tab-${view}`, 'aria-controls': `panel-${view}`,
@@ -202,20 +220,21 @@ class Page {
     }
 
     private tabKey(event: KeyboardEvent, view: ViewName): void {
-        const index = VIEWS.indexOf(view);
-        const target = event.key === 'ArrowRight' ? (index + 1) % VIEWS.length
-            : event.key === 'ArrowLeft' ? (index + VIEWS.length - 1) % VIEWS.length
-                : event.key === 'Home' ? 0 : event.key === 'End' ? VIEWS.length - 1 : -1;
+        const views = this.offered;
+        const index = views.indexOf(view);
+        const target = event.key === 'ArrowRight' ? (index + 1) % views.length
+            : event.key === 'ArrowLeft' ? (index + views.length - 1) % views.length
+                : event.key === 'Home' ? 0 : event.key === 'End' ? views.length - 1 : -1;
         if (target >= 0) {
             event.preventDefault();
             event.stopPropagation();
-            this.go(VIEWS[target]!, {});
-            byId(`tab-${VIEWS[target]}`).focus();
+            this.go(views[target]!, {});
+            byId(`tab-${views[target]}`).focus();
         }
     }
 
     private followHash(): void {
-        const named = VIEWS.find((view) => `#${view}` === location.hash);
+        const named = this.offered.find((view) => `#${view}` === location.hash);
         if (this.app && (named ?? 'timeline') !== this.current || this.views.size === 0) {
             this.go(named ?? 'timeline', {});
         }
@@ -227,7 +246,7 @@ class Page {
         }
         this.current = name;
         hideTip();
-        for (const view of VIEWS) {
+        for (const view of this.offered) {
             const tab = byId(`tab-${view}`);
             tab.setAttribute('aria-selected', String(view === name));
             tab.tabIndex = view === name ? 0 : -1;
@@ -290,8 +309,8 @@ class Page {
             this.theme.next();
         } else if (key === 'o') {
             this.chooseFile(false);
-        } else if (this.app && /^[1-9]$/.test(key) && Number(key) <= VIEWS.length) {
-            this.go(VIEWS[Number(key) - 1]!, {});
+        } else if (this.app && /^[1-9]$/.test(key) && Number(key) <= this.offered.length) {
+            this.go(this.offered[Number(key) - 1]!, {});
         } else {
             return false;
         }
@@ -307,7 +326,7 @@ async function start(): Promise<void> {
         page.nothingEmbedded();
         return;
     }
-    await page.open(source);
+    await page.openEmbedded(source, embeddedFindings());
     if (other) {
         await page.open(other, true);
     }

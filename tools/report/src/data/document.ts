@@ -42,7 +42,7 @@ function table(value: Value | undefined, name: string, columns: readonly string[
 const INVISIBLE =
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
-function visible(value: string): string {
+export function visible(value: string): string {
     return value.replace(INVISIBLE, (character) =>
         `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

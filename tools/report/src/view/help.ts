@@ -38,7 +38,8 @@ export function showHelp(app: App | null): void {
             el('div', {}, el('h3', {}, 'Keys'),
                 el('dl', { class: 'keys' }, ...KEYS.flatMap(([keys, words]) => [
                     el('dt', {}, ...keys.flatMap((key): Child[] =>
-                        key === '\u2026' ? [' \u2026 '] : [el('kbd', {}, key), ' '])),
+                        key === '\u2026' ? [' \u2026 ']
+                            : [el('kbd', {}, key === '7' && app?.findings ? '8' : key), ' '])),
                     el('dd', {}, words)]))),
             el('div', {}, el('h3', {}, 'Words'),
                 el('dl', { class: 'keys' }, ...SHARES.flatMap((share) => [
