@@ -3,6 +3,7 @@
 #include "batch.h"
 
 #include "announced.h"
+#include "base/gate.h"
 #include "driver/capturing.h"
 #include "pending.h"
 #include "pool/pool.h"
@@ -52,10 +53,13 @@ static tnr_status proxy_follow_device(tnri_device *device, tnri_stream *proxy)
     return status;
 }
 
-/* The devices that reach memory of the device. */
+/* The devices that reach memory of the device. With auto_record:all any device does: a copy between
+ * two needs no access. */
 static uint64_t device_peers(tnri_device *device)
 {
     uint64_t peers = 0;
+    if ((tnri_gate() & TNRI_GATE_SYNC) != 0)
+        return ~(UINT64_C(1) << device->index) & (UINT64_MAX >> (64 - tnri_devices_count()));
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
         peers |= atomic_load(&pool->account.access.peers);
     return peers;

@@ -47,6 +47,17 @@ static void hook_device_gone(tnri_device *device)
     tnri_use_records_trim();
 }
 
+static tnr_status free_sync(tnri_block *block, void *ptr)
+{
+    tnri_lifetime_register();
+    return tnri_free_sync(block, ptr);
+}
+
+__attribute__((constructor)) static void free_sync_offer(void)
+{
+    tnri_upper_free_sync = free_sync;
+}
+
 const tnri_upper tnri_lifetime_hooks = {
     .free_used = tnri_free_used,
     .collect = tnri_collect_arena,

@@ -58,6 +58,11 @@ typedef struct tnri_upper {
 
 extern _Atomic(const tnri_upper *) tnri_upper_table;
 
+/* Frees a block as tnr_free_sync does, where the setting auto_record asks for it: perhaps before
+ * any call of the layer above, so that it is offered when the library is loaded. Null: the program
+ * is one of our tests, linked without that layer. */
+extern tnr_status (*tnri_upper_free_sync)(tnri_block *block, void *ptr);
+
 static inline const tnri_upper *tnri_upper_get(void)
 {
     return atomic_load_explicit(&tnri_upper_table, memory_order_acquire);

@@ -114,16 +114,11 @@ tnr_status tnr_memory_registered(const void *ptr)
 tnr_status tnri_free_outside(void *ptr)
 {
     tnri_device *device;
-    tnr_status status;
     const tnri_space *space = tnri_library_space_of(ptr, &device);
     if (space == NULL)
         return tnri_foreign_error(ptr);
     tnri_block *block = tnri_block_map_at(&space->map, (uintptr_t)ptr);
-    if (block == NULL)
-        return tnri_free_refused(device, ptr);
-    if (tnri_capturing() && tnri_captures_get()->free(block->world->arena, block, ptr, 0, &status))
-        return status;
-    return tnri_arena_free(block, ptr);
+    return block == NULL ? tnri_free_refused(device, ptr) : tnri_free_found(block, ptr);
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */

@@ -408,6 +408,26 @@ tnr_status tnri_foreign_error(const void *ptr)
                       "%p was not allocated by Tenure. Free it with what allocated it.", ptr);
 }
 
+/* A free by the setting auto_record:all. Of a vouched pool the caller orders everything himself;
+ * what is no block that lives, the usual way finds out. */
+static TNRI_SELDOM tnr_status free_in_sync(tnri_block *block, void *ptr)
+{
+    tnr_status status = TNR_ERR_NOT_LIVE;
+    if (tnri_upper_free_sync != NULL && !block->world->arena->account->is_vouched)
+        status = tnri_upper_free_sync(block, ptr);
+    return status == TNR_ERR_NOT_LIVE ? tnri_arena_free(block, ptr) : status;
+}
+
+tnr_status tnri_free_found(tnri_block *block, void *ptr)
+{
+    int is_sync = (tnri_gate() & TNRI_GATE_SYNC) != 0;
+    tnr_status status;
+    if (tnri_unlikely(tnri_capturing()) &&
+        tnri_captures_get()->free(block->world->arena, block, ptr, is_sync, &status))
+        return status;
+    return tnri_unlikely(is_sync) ? free_in_sync(block, ptr) : tnri_arena_free(block, ptr);
+}
+
 /* The free of an address of no device's range, or while the gate is open. */
 static TNRI_SELDOM tnr_status free_slowly(void *ptr)
 {
@@ -419,11 +439,7 @@ static TNRI_SELDOM tnr_status free_slowly(void *ptr)
     tnri_block *block = tnri_block_map_at(&device->space.map, (uintptr_t)ptr);
     if (tnri_unlikely(block == NULL))
         return tnri_free_refused(device, ptr);
-    tnr_status status;
-    if (tnri_unlikely(tnri_capturing()) &&
-        tnri_captures_get()->free(block->world->arena, block, ptr, 0, &status))
-        return status;
-    return tnri_arena_free(block, ptr);
+    return tnri_free_found(block, ptr);
 }
 
 /* The block at an address of any device; null: none. Most likely it is one of the device that the

@@ -15,6 +15,9 @@ tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr);
 /* Frees the block that starts at `ptr`, if `block`, the map's record for it, is that block and is
  * live. */
 tnr_status tnri_arena_free(tnri_block *block, void *ptr);
+
+/* The same, if it is captures' or the setting auto_record's business, as they say. */
+tnr_status tnri_free_found(tnri_block *block, void *ptr);
 /* The same while the gate is shut. `recent` is the address of the arena that the block is likely to
  * be of, or anything else. */
 tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent);
