@@ -29,11 +29,20 @@ static void word_check(const fuzz_launch *launch, const fuzz_touch *touch, uint6
 }
 
 /* The first and last whole words; smaller blocks hold none. */
+/* The addresses are parameters of their own, as those of kernels are: whoever reads launches sees
+ * them. */
+static fuzz_touch touch_of(void *const *params, int i)
+{
+    fuzz_touch touch = ((const fuzz_launch *)params[0])->touches[i];
+    memcpy(&touch.address, params[1 + i], sizeof(touch.address));
+    return touch;
+}
+
 static void touch_run(void *const *params)
 {
     const fuzz_launch *launch = params[0];
     for (int i = 0; i < 2; i++) {
-        const fuzz_touch *touch = &launch->touches[i];
+        const fuzz_touch whole = touch_of(params, i), *touch = &whole;
         if (touch->bytes < sizeof(uint64_t) || !touch->is_visited)
             continue;
         uint64_t last = touch->address + (touch->bytes & ~UINT64_C(7)) - 8;
@@ -49,14 +58,13 @@ static void touch_run(void *const *params)
 
 static size_t touch_accesses(void *const *params, simcuda_access *out, size_t capacity)
 {
-    const fuzz_launch *launch = params[0];
     size_t count = 0;
     for (int i = 0; i < 2; i++) {
-        const fuzz_touch *touch = &launch->touches[i];
-        if (touch->bytes == 0)
+        const fuzz_touch touch = touch_of(params, i);
+        if (touch.bytes == 0)
             continue;
         if (count < capacity)
-            out[count] = (simcuda_access){touch->address, touch->bytes, touch->is_write != 0};
+            out[count] = (simcuda_access){touch.address, touch.bytes, touch.is_write != 0};
         count++;
     }
     return count;
@@ -96,12 +104,12 @@ int fuzz_device_open(fuzz_device *device, const char *path, char *error, size_t 
 
 int fuzz_device_start(fuzz_device *device, int devices, char *error, size_t error_bytes)
 {
-    static const size_t bytes = sizeof(fuzz_launch);
+    static const size_t bytes[] = {sizeof(fuzz_launch), sizeof(uint64_t), sizeof(uint64_t)};
     CUmodule module;
     if (device->is_gated)
         return gate_device_start(device, devices, error, error_bytes);
     memory_at = device->memory_at;
-    int bad = device->kernel_register("fuzz_touch", 1, &bytes, touch_run, touch_accesses) != 0;
+    int bad = device->kernel_register("fuzz_touch", 3, bytes, touch_run, touch_accesses) != 0;
     bad = bad || device->init(0) != CUDA_SUCCESS;
     device->devices = devices;
     for (int i = devices - 1; i >= 0 && !bad; i--) /* device 0 last: its context stays current */
@@ -121,8 +129,14 @@ void fuzz_device_use(fuzz_device *device, int number)
 
 CUresult fuzz_device_touch(fuzz_device *device, int number, CUstream stream, fuzz_launch *launch)
 {
-    void *params[] = {launch};
+    fuzz_launch plain = *launch;
+    uint64_t addresses[2] = {0};
+    void *params[] = {&plain, &addresses[0], &addresses[1]};
     if (device->is_gated)
         return gate_touch(device, number, stream, launch);
+    for (int i = 0; i < 2; i++) {
+        addresses[i] = plain.touches[i].bytes > 0 ? plain.touches[i].address : 0;
+        plain.touches[i].address = 0;
+    }
     return device->launch(device->touch[number], 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }

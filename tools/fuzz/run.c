@@ -124,6 +124,9 @@ int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, 
     run->check_every = check_every;
     run->check_next = check_every;
     environment_set(setup, device->is_gated);
+    /* Whoever has asked for its functions before has had the device read its settings. */
+    if (!device->is_gated)
+        (void)device->reset();
     model_begin(&run->model, setup);
     memset(&fuzz_mismatches, 0, sizeof(fuzz_mismatches));
     run->streams[1] = CU_STREAM_PER_THREAD;

@@ -48,6 +48,9 @@ typedef size_t (*simcuda_kernel_accesses)(void *const *params, simcuda_access *o
  * the granularity; null if nothing is mapped at a reserved address. */
 void *simcuda_memory_at(CUdeviceptr address);
 
+/* The address that a tensor map leads to, for kernel functions, which are given its 128 bytes. */
+CUdeviceptr simcuda_tensor_address(const void *map);
+
 /* Makes a host function available as a kernel: cuModuleLoadData (any image) followed by
  * cuModuleGetFunction(name) finds it. Names are copied; a second registration of a name replaces
  * the first for modules loaded later. Registrations survive simcuda_reset.
