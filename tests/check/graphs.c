@@ -139,3 +139,28 @@ void animal_graph_waits_for_itself(void)
     MUST(cuGraphExecDestroy(first));
     MUST(cuGraphExecDestroy(second));
 }
+
+/* Memory that a graph allocates, used by two streams of its capture: inside a graph, too, the free
+ * must come after the use. The checker does not follow it; auto_record does. */
+void animal_graph_memory(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    MUST(cuStreamBeginCapture(the.a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+    CUdeviceptr next = make(the.a);
+    touch(next, the.a);
+    wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(next, the.a));
+    MUST(cuStreamEndCapture(the.a, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, the.a));
+    MUST(cuStreamSynchronize(the.a));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors between streams, threads and the host. */
 #include <pthread.h>
+#include <string.h>
 
 #include <tenure/simcuda.h>
 
@@ -99,6 +100,23 @@ void animal_default_stream_first(void)
     MUST(cuStreamSynchronize(stream));
     MUST(cuMemFreeAsync(block, NULL));
     MUST(cuStreamDestroy(stream));
+}
+
+/* An event that the legacy stream records waits for blocking streams, and what they are given next
+ * for it: though the legacy stream has no work of its own. */
+void animal_record_on_the_default_stream(void)
+{
+    CUstream owner, other;
+    MUST(cuStreamCreate(&owner, CU_STREAM_DEFAULT));
+    MUST(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+    CUdeviceptr block = make(owner);
+    MUST(cuStreamSynchronize(owner));
+    if (the.is_wrong)
+        MUST(cuEventRecord(the.event, NULL));
+    touch(block, other);
+    if (!the.is_wrong)
+        MUST(cuEventRecord(the.event, NULL));
+    MUST(cuMemFreeAsync(block, owner));
 }
 
 /* cuMemFree of what cuMemAlloc gave waits for all work of the device. */
@@ -223,6 +241,8 @@ void animal_peer_copy(void)
     MUST(cuMemcpyPeerAsync(there, context, block, the.context, BYTES, stream));
     MUST(cuEventRecord(event, stream));
     MUST(cuMemFreeAsync(there, stream));
+    the.far = stream;
+    the.far_context = context;
     MUST(cuCtxSetCurrent(the.context));
     if (!the.is_wrong)
         MUST(cuStreamWaitEvent(the.a, event, 0));
@@ -406,6 +426,48 @@ void animal_wrong_free(void)
             the.is_wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
+/* ---- tensor maps ---------------------------------------------------------------------------- */
+
+static void tensor_encode(CUtensorMap *map, CUdeviceptr address)
+{
+    cuuint64_t dimensions[2] = {64, 64}, strides[1] = {64};
+    cuuint32_t box[2] = {8, 8}, steps[2] = {1, 1};
+    MUST(cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, (void *)(uintptr_t)address,
+                                dimensions, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+}
+
+/* Uses a block through the map, and frees it. */
+static void tensor_use(CUfunction kernel, void *parameter, CUdeviceptr block)
+{
+    void *params[] = {parameter};
+    wait_for(the.a, the.b);
+    MUST(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, the.b, params, NULL));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* The address is not to be seen in the parameter. */
+void animal_tensor_map(void)
+{
+    CUtensorMap map;
+    CUdeviceptr block = make(the.a);
+    tensor_encode(&map, block + 4096);
+    tensor_use(the.tensor, &map, block);
+}
+
+void animal_tensor_map_replaced(void)
+{
+    CUtensorMap map;
+    CUdeviceptr first = make(the.a), block = make(the.a);
+    tensor_encode(&map, first);
+    MUST(cuTensorMapReplaceAddress(&map, (void *)(uintptr_t)block));
+    tensor_use(the.tensor, &map, block);
+    MUST(cuMemFreeAsync(first, the.a)); /* the map leads there no more */
+}
+
 /* ---- what is possible only ------------------------------------------------------------------- */
 
 /* An address in a structure is one perhaps. */
@@ -418,6 +480,17 @@ void animal_structure(void)
     if (!the.is_wrong)
         wait_for(the.b, the.a);
     MUST(cuMemFreeAsync(words[1], the.a));
+}
+
+/* The same of a tensor map. */
+void animal_tensor_map_in_structure(void)
+{
+    _Alignas(64) char words[PAIR_BYTES] = {0};
+    CUtensorMap map;
+    CUdeviceptr block = make(the.a);
+    tensor_encode(&map, block);
+    memcpy(words + 64, &map, sizeof(map));
+    tensor_use(the.pair, words, block);
 }
 
 /* Where one block ends another begins: the end of a range is no use of that, for certain. */

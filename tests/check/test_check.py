@@ -13,7 +13,13 @@ for each other; pageable copies, or those without a stream, do not wait; words o
 of ranges and value waits count as certain; findings are not compared; captured work counts as
 done; stream-ordered memory that is freed at once is taken for waited for; an index is given to
 the next stream while work is under way; remembered stacks are not looked at again
-(check/places.c).
+(check/places.c); what a stream takes over by the rule of the legacy stream is no change of it
+(stream_settle). Any word of a rule matches, or a suppressed finding sets the exit code; frames of
+the runtime are not left out, files' symbols are not read, names of streams not taken; tensor maps
+are not found; nothing is recorded by itself, or nothing in captures, or nothing of other devices
+(check/record.c, check/rules.c, lifetime/batch.c); records do not count when a block is freed, or
+not those up to the free; frees in sync count as plain ones; captures that Tenure begins are not
+told, vouched pools are followed (check/engine.c); a full file is tried again.
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios.
@@ -28,6 +34,10 @@ import unittest
 
 TENURE = os.environ["TENURE"]
 PROGRAMS = pathlib.Path(os.environ["PRELOAD_PROGRAMS"])
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLE = HERE.parent / "snapshot" / "example.json"
+NO_SYMBOLS = "built without libdw" in subprocess.run(
+    [TENURE, "snapshot", "--help"], capture_output=True, text=True, check=False).stdout
 SCHEDULES = ["lazy", "random", "threads"]
 
 # Animal -> kind, the earlier call, the later one.
@@ -40,6 +50,7 @@ CERTAIN = {
     "free_on_the_wrong_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "free_on_the_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "default_stream_first": ("use_before_allocation", "cuMemAllocAsync", "cuLaunchKernel"),
+    "record_on_the_default_stream": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "another_free_waits": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "event_seen": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "event_too_early": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
@@ -61,6 +72,9 @@ CERTAIN = {
     "reuse": ("reuse_without_order", "cuMemAllocAsync", "cuLaunchKernel"),
     "double_free": ("double_free", "cuMemFreeAsync", "cuMemFreeAsync"),
     "wrong_free": ("wrong_free", None, "cuMemFree"),
+    "calls_in_host_function": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "tensor_map": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
+    "tensor_map_replaced": ("free_in_use", "cuLaunchKernel", "cuMemFreeAsync"),
     "graph_in_use": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_input_freed": ("use_after_free", "cuMemFree", "cuGraphLaunch"),
     "graph_input_replaced": ("use_after_free", "cuMemFreeAsync", "cuGraphLaunch"),
@@ -68,7 +82,9 @@ CERTAIN = {
     "graph_event": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
     "graph_waits_for_itself": ("free_in_use", "cuGraphLaunch", "cuMemFreeAsync"),
 }
-POSSIBLE = {"structure": "larger parameter", "end_of_range": "larger parameter",
+POSSIBLE = {"structure": "larger parameter", "end_of_range": "end of a range",
+            "wide_structure": "larger parameter", "many_parameters": "very many",
+            "tensor_map_in_structure": "larger parameter",
             "value_wait": "streams wait for"}
 # A host that waits for a host function needs somebody who runs it meanwhile.
 ONLY_THREADS = {"host_function"}
@@ -102,8 +118,8 @@ class CheckTest(unittest.TestCase):
         variables.pop("TENURE_DRIVER", None)
         done = subprocess.run(
             [TENURE, "run", "--driver", "sim", "--check", "--findings", findings, *options, "--",
-             *map(str, command)], env=variables, text=True, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=500, check=False)
+             *map(str, command)], env=variables, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=500, check=False)
         left = [path for path in pathlib.Path(folder.name).iterdir() if path != findings]
         self.assertEqual(left, [])
         return Result(done, findings)
@@ -136,7 +152,7 @@ class Zoo(CheckTest):
                     self.assertIn("missing: ", result.err)
 
     def test_twins_are_silent(self):
-        for name in [*CERTAIN, *POSSIBLE, "repeated", "places", "leak"]:
+        for name in [*CERTAIN, *POSSIBLE, "repeated", "places", "leak", "dies"]:
             for schedule in SCHEDULES:
                 with self.subTest(name=name, schedule=schedule):
                     self.check_silent(self.animal(name, "right", schedule=schedule))
@@ -155,7 +171,11 @@ class Zoo(CheckTest):
         found = self.animal("free_in_use", "wrong").findings[0]
         self.assertEqual(found["earlier"]["kernel"], "touch")
         for side in ["allocated", "earlier", "later"]:
-            self.assertTrue(found[side]["stack"][0].startswith("check_zoo+0x"), found[side])
+            self.assertTrue(found[side]["stack"][0]["frame"].startswith("check_zoo+0x"),
+                            found[side])
+        functions = [found[side]["stack"][0]["frame"].split(" ", 1)[1]
+                     for side in ["allocated", "earlier", "later"]]
+        self.assertEqual(functions, ["(make)", "(touch)", "(animal_free_in_use)"])
         self.assertEqual(found["bytes"], 1 << 20)
         self.assertIn("cuStreamWaitEvent", found["missing"])
 
@@ -183,6 +203,237 @@ class Zoo(CheckTest):
         self.assertIn("0 blocks (0 bytes) live", self.animal("leak", "right", ["--leaks"]).err)
 
 
+    def test_lines_of_the_source_are_said(self):
+        """By the debug information of the program, after its end."""
+        result = self.animal("free_in_use", "wrong")
+        if NO_SYMBOLS:
+            self.skipTest("this tenure was built without libdw")
+        lines = (HERE / "streams.c").read_text().splitlines()
+        begin = lines.index("void animal_free_in_use(void)")
+        free = next(i for i in range(begin, len(lines)) if "cuMemFreeAsync" in lines[i]) + 1
+        self.assertRegex(result.err, rf"\(animal_free_in_use\)  \S*streams\.c:{free}\n")
+
+    def test_thousands_of_errors(self):
+        """Bounded, told apart, and the first are not lost."""
+        result = self.animal("many", "wrong")
+        self.assertEqual(result.code, 99)
+        self.assertEqual([row["finding"] for row in result.findings], list(range(1, 1001)))
+        self.assertEqual(result.err.count(": check: finding "), 1000 + 0, "none repeats")
+        self.assertEqual(result.summaries[0]["certain"], 2048)
+        self.assertIn("the last 1048 were not said", result.err)
+        pairs = {json.dumps([row["earlier"]["stack"], row["later"]["stack"]])
+                 for row in result.findings}
+        self.assertEqual(len(pairs), 1000)
+        self.check_silent(self.animal("many", "right"))
+
+    def test_names_of_streams(self):
+        """Those of NVTX, whatever bytes they have."""
+        result = self.animal("named_stream", "wrong")
+        if result.code == 77:
+            self.skipTest("NVTX's headers were not found")
+        found = result.findings[0]
+        self.assertEqual(found["allocated"]["name"], 'owner "\u00e9\ufffd"')
+        self.assertEqual(found["earlier"]["name"], "prefetch \u00e9")
+        self.assertIn('must wait for stream 2 "prefetch \u00e9"', found["missing"])
+        other = self.animal("named_stream", "wrong", NVTX_INJECTION64_PATH="/no/such/profiler")
+        self.assertIsNone(other.findings[0]["earlier"]["name"], "a profiler's comes first")
+
+    def test_stacks_begin_in_the_program(self):
+        """Not in the CUDA runtime, linked statically or not."""
+        for program in ["check_runtime_shared", "check_runtime_static"]:
+            found = self.run_checked([PROGRAMS / program]).findings[0]
+            first = [found[side]["stack"][0]["frame"] for side in ["allocated", "earlier", "later"]]
+            for frame, function in zip(first, ["user_makes", "user_uses", "user_frees"]):
+                self.assertRegex(frame, rf"^{program}\+0x[0-9a-f]+ \({function}\)$")
+
+
+class Suppressions(CheckTest):
+    def suppress(self, name, *rules, file="rules"):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name) / file
+        path.write_text("".join(rule + "\n" for rule in rules))
+        return self.animal(name, "wrong", ["--suppress", path]), path
+
+    def test_rules_that_match(self):
+        for rule in ["kind:free_in_use", "kind:*_in_use", "call:cuMemFreeAsync", "kernel:touch",
+                     "frame:animal_free_in_use", "frame:check_zoo", "frame:check_zoo+0x*",
+                     "kind:free_in_use\tkernel:to?ch  frame:touch"]:
+            with self.subTest(rule=rule):
+                result, _ = self.suppress("free_in_use", "# a comment", "", rule)
+                self.check_silent(result)
+                self.assertIn("1 suppressed (1 times)", result.err)
+                self.assertNotIn("suppressed nothing", result.err)
+                self.assertEqual(result.summaries[0]["suppressed"], 1)
+
+    def test_rules_that_do_not_match(self):
+        """All words must match; who matches nothing is named."""
+        rules = ["kind:double_free", "# a comment", "kind:free_in_use kernel:other",
+                 "frame:animal_free", "stream:*"]
+        result, path = self.suppress("free_in_use", *rules)
+        self.assertEqual(result.code, 99, result.err)
+        for line in [1, 3, 4, 5]:
+            self.assertIn(f"{path}:{line}: the rule suppressed nothing", result.err)
+        self.assertEqual(result.err.count("suppressed nothing"), 4)
+
+    def test_one_of_two(self):
+        """What is said is numbered from 1, and what is suppressed changes no exit code."""
+        result, _ = self.suppress("dies", "kind:double_free", "kind:free_in_use")
+        self.assertEqual((result.code, result.findings), (-11, []), result.err)
+        self.assertEqual(result.err.count("suppressed nothing"), 1)
+        stack = self.animal("places", "wrong").findings[1]["earlier"]["stack"]
+        result, _ = self.suppress("places", "frame:" + stack[1]["frame"].split(" ")[0])
+        self.assertEqual([row["finding"] for row in result.findings], [1], result.err)
+        self.assertEqual(result.code, 99)
+
+    def test_bad_files(self):
+        for rules, line, words in [
+                (["kind:free_in_use", "kind:no_such_kind"], 2, "is no kind of finding"),
+                (["", "", "kidn:free_in_use"], 3, "does not begin with kind:"),
+                (["frame:"], 1, "has no pattern"), (["kind:wrong_free x"], 1, "\"x\""),
+                ([" ".join(["frame:x"] * 9)], 1, "one too many")]:
+            with self.subTest(rules=rules):
+                result, path = self.suppress("free_in_use", *rules)
+                self.assertEqual(result.code, 2, result.err)
+                self.assertIn(f"{path}:{line}: ", result.err)
+                self.assertIn(words, result.err)
+                self.assertNotIn("check: finding", result.err)
+        result = self.animal("free_in_use", "wrong", ["--suppress", "/no/such/file"])
+        self.assertEqual(result.code, 2)
+        self.assertIn("/no/such/file: No such file", result.err)
+
+
+class AutoRecord(CheckTest):
+    """The errors that a missing record_use is: with auto_record they compute what their twins do,
+    and the device's race detector finds nothing, which it does without."""
+    ANIMALS = [name for name, (kind, *_) in CERTAIN.items() if kind == "free_in_use"] + \
+        [*POSSIBLE, "graph_memory"]
+    # Nothing is handed on that was used, or what the detector is not told of.
+    NO_RACE = {"free_at_once_in_use", "many_parameters", "end_of_range", "value_wait",
+               "graph_in_use", "graph_event", "graph_waits_for_itself"}
+    # The twin has other blocks.
+    OTHER_BLOCKS = {"free_at_once_in_use"}
+
+    def run_animal(self, name, which, setting, schedule="lazy", check=False, **environment):
+        if name in ONLY_THREADS:
+            schedule = "threads"
+        variables = {**os.environ, "ZOO_CONTENTS": "1", "TENURE_SIM_RACES": "1",
+                     "TENURE_SIM_DEVICES": "2", "TENURE_SIM_SCHEDULE": schedule, **environment}
+        variables.pop("TENURE_DRIVER", None)
+        options = ["--conf", f"auto_record:{setting}", *(["--check"] if check else [])]
+        done = subprocess.run(
+            [TENURE, "run", "--driver", "sim", *options, "--", PROGRAMS / "check_zoo", name, which],
+            env=variables, text=True, capture_output=True, timeout=500, check=False)
+        done.races = done.stderr.count("simcuda: race:")
+        return done
+
+    def test_the_errors_are_harmless(self):
+        for name in self.ANIMALS:
+            for schedule in ["lazy", "random"]:
+                with self.subTest(name=name, schedule=schedule):
+                    bad = self.run_animal(name, "wrong", "off", schedule)
+                    if schedule == "lazy":
+                        self.assertEqual(bad.races > 0, name not in self.NO_RACE, bad.stderr)
+                    right = self.run_animal(name, "right", "off", schedule)
+                    for setting in ["seen", "all"]:
+                        done = self.run_animal(name, "wrong", setting, schedule)
+                        self.assertEqual((done.returncode, done.races), (0, 0), done.stderr)
+                        if name not in self.OTHER_BLOCKS:
+                            self.assertEqual(done.stdout, right.stdout, setting)
+
+    def test_contents_were_wrong_without(self):
+        """So the comparison above can fail."""
+        for name in ["free_in_use", "three_streams", "event_too_early", "pool", "structure",
+                     "tensor_map", "graph_memory"]:
+            self.assertNotEqual(self.run_animal(name, "wrong", "off").stdout,
+                                self.run_animal(name, "right", "off").stdout, name)
+
+    def test_what_is_not_read_is_counted(self):
+        """And not waited for by `seen`; `all` asks no launch."""
+        old = {"TENURE_SIM_FAIL": "cuFuncGetParamInfo:1+:801"}
+        done = self.run_animal("free_in_use", "wrong", "seen", **old)
+        self.assertEqual(done.races, 1, done.stderr)
+        self.assertIn("0 uses recorded, 0 refused; 1 launches, 1 of them not read: what those use "
+                      "is not waited for", done.stderr)
+        done = self.run_animal("free_in_use", "wrong", "all", **old)
+        self.assertEqual((done.races, done.stderr), (0, ""))
+
+    def test_it_does_not_order_what_comes_after_the_free(self):
+        for setting in ["seen", "all"]:
+            done = self.run_animal("use_before_allocation", "wrong", setting)
+            self.assertEqual(done.races, 1, (setting, done.stderr))
+
+    def test_with_the_checker(self):
+        """An error is one, whatever Tenure waits for."""
+        for setting in ["seen", "all"]:
+            done = self.run_animal("free_in_use", "wrong", setting, check=True)
+            self.assertEqual((done.returncode, done.races), (99, 0), done.stderr)
+            self.assertIn("finding 1, certain", done.stderr)
+
+
+class Engines(CheckTest):
+    """An engine that calls libtenure itself, linked with it or by name: one libtenure is in the
+    process, and what the engine records counts."""
+    PROGRAMS = {
+        "record_use": ("free_in_use", "tnr_free"),
+        "record_use_too_early": ("free_in_use", "tnr_free"),
+        "record_stream": ("free_in_use", "tnr_free"),
+        "keep_until": ("free_in_use", "tnr_free"),
+        "free_on": ("free_in_use", "tnr_free_on"),
+        "free_sync": ("free_in_use", "tnr_free"),
+        "ordered": ("free_in_use", "tnr_free"),
+        "ended_stream": ("free_in_use", "tnr_free"),
+        "use_after_free": ("use_after_free", "cuMemsetD8Async"),
+        "double_free": ("double_free", "tnr_free"),
+    }
+
+    def engine(self, name, which, way=(), options=(), **environment):
+        return self.run_checked([PROGRAMS / "check_engine", name, which, *way], options,
+                                **environment)
+
+    def test_errors_are_found(self):
+        for name, (kind, later) in self.PROGRAMS.items():
+            for way in [(), ("dlsym",)]:
+                with self.subTest(name=name, way=way):
+                    result = self.engine(name, "wrong", way)
+                    self.assertEqual(result.code, 99, result.err)
+                    self.assertEqual([row["kind"] for row in result.findings], [kind], result.err)
+                    found = result.findings[0]
+                    self.assertEqual(found["later"]["call"], later)
+                    self.assertEqual(found["allocated"]["call"], "tnr_malloc")
+                    self.assertRegex(found["allocated"]["stack"][0]["frame"],
+                                     r"^check_engine\+0x[0-9a-f]+ \(block_make\)$|ended_stream")
+                    self.check_silent(self.engine(name, "right", way))
+
+    def test_what_is_not_an_error(self):
+        """Memory whose order is its caller's, or that a graph keeps."""
+        for name in ["vouched", "graph"]:
+            for which in ["wrong", "right"]:
+                self.check_silent(self.engine(name, which))
+
+    def test_the_missing_call_is_tenures(self):
+        found = self.engine("record_use", "wrong").findings[0]
+        self.assertTrue(found["missing"].startswith("tnr_record_use(0x"), found["missing"])
+
+    def test_auto_record(self):
+        """Without the checker, and `all` without `tenure run`: it is Tenure's own."""
+        races = {"TENURE_SIM_RACES": "1"}
+        for name, (kind, _) in self.PROGRAMS.items():
+            if kind != "free_in_use":
+                continue
+            for setting, count in [("off", 1), ("seen", 0), ("all", 0)]:
+                for alone in [False, True] if setting != "seen" else [False]:
+                    with self.subTest(name=name, setting=setting, alone=alone):
+                        before = [] if alone else [TENURE, "run", "--driver", "sim", "--"]
+                        done = subprocess.run(
+                            [*before, PROGRAMS / "check_engine", name, "wrong"], text=True,
+                            capture_output=True, check=False,
+                            env={**os.environ, **races, "TENURE_CONF": f"auto_record:{setting}",
+                                 "TENURE_DRIVER": "sim" if alone else ""})
+                        self.assertEqual((done.returncode, done.stderr.count("simcuda: race:")),
+                                         (0, count), done.stderr)
+
+
 class Options(CheckTest):
     def test_exit_code(self):
         self.assertEqual(self.animal("free_in_use", "wrong", ["--error-exitcode", "7"]).code, 7)
@@ -192,6 +443,7 @@ class Options(CheckTest):
 
     def test_options_that_do_not_fit(self):
         for options in [["--leaks"], ["--findings", "x"], ["--error-exitcode", "3"],
+                        ["--suppress", "x"],
                         ["--check", "--error-exitcode", "x"], ["--check", "--driver", "no"],
                         ["--check", "--findings", "/no/such/folder/x"]]:
             done = subprocess.run([TENURE, "run", *options, "--", "true"], capture_output=True,
@@ -203,6 +455,62 @@ class Options(CheckTest):
         result = self.run_checked(["sh", "-c", script], TENURE_SIM_DEVICES=2)
         self.assertEqual(result.code, 99, result.err)
         self.assertIn("died of signal 9", result.err)
+
+        result = self.animal("dies", "wrong")
+        self.assertEqual(result.code, 99, result.err)
+        self.assertIn("died of signal 11", result.err)
+        self.assertEqual(len(result.findings), 1)
+
+    def test_full_disk(self):
+        """Said once; stderr and the exit code are as ever."""
+        done = subprocess.run(
+            [TENURE, "run", "--driver", "sim", "--check", "--findings", "/dev/full", "--",
+             PROGRAMS / "check_zoo", "places", "wrong"], capture_output=True, text=True,
+            check=False,
+            env={name: value for name, value in os.environ.items() if name != "TENURE_DRIVER"})
+        self.assertEqual(done.returncode, 99)
+        self.assertEqual(done.stderr.count("/dev/full: No space left"), 1, done.stderr)
+        self.assertIn("finding 2, certain", done.stderr)
+
+    def test_report(self):
+        """The findings are in the HTML report of the run."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "report.html"
+            done = subprocess.run(
+                [TENURE, "run", "--driver", "sim", "--check", "--report", page, "--",
+                 PROGRAMS / "check_zoo", "free_in_use", "wrong"], capture_output=True, text=True,
+                check=False, env={name: value for name, value in os.environ.items()
+                                  if name != "TENURE_DRIVER"})
+            if "the report was not built" in done.stderr:
+                self.skipTest("this tenure has no report")
+            self.assertEqual(done.returncode, 99, done.stderr)
+            text = page.read_text()
+        begin = text.index(">", text.index('id="tenure-findings"')) + 1
+        rows = json.loads(text[begin:text.index("</script>", begin)])
+        self.assertEqual([row["kind"] for row in rows if "finding" in row], ["free_in_use"])
+        if not NO_SYMBOLS:
+            frame = rows[0]["later"]["stack"][0]
+            self.assertTrue(frame["file"].endswith("tests/check/streams.c"), frame)
+            self.assertEqual(frame["function"], "animal_free_in_use")
+
+    def test_findings_that_cannot_be_read(self):
+        """A line that was cut off is left out; what is wrong elsewhere is named."""
+        good = '{"finding": 1, "kind": "free_in_use"}\n'
+        for text, code, words in [
+                (good + '{"finding": 2, "ki', 0, "line 2"), (good + "{]}\n" + good, 2, "line 2"),
+                ("[1]\n", 2, "is an object, not a list"), ("", 0, ""), (None, 2, "is no file")]:
+            with self.subTest(text=text), tempfile.TemporaryDirectory() as folder:
+                found, page = pathlib.Path(folder) / "found", pathlib.Path(folder) / "r.html"
+                if text is not None:
+                    found.write_text(text)
+                done = subprocess.run(
+                    [TENURE, "snapshot", "html", EXAMPLE, page, "--findings", found],
+                    capture_output=True, text=True, check=False)
+                if "the report was not built" in done.stderr:
+                    self.skipTest("this tenure has no report")
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(page.exists(), code == 0)
 
     def test_drivers_that_do_not_tell_parameters(self):
         """Nothing is known of what kernels use, which is said once; copies are known."""

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BYTES = 1 << 20 };
+/* As many bytes of parameters as a kernel may have. */
+enum { BYTES = 1 << 20, WIDE_BYTES = 32764, PAIR_BYTES = 64 + sizeof(CUtensorMap) };
 
 #define MUST_BE(call, expected)                                                                    \
     do {                                                                                           \
@@ -27,11 +28,17 @@ enum { BYTES = 1 << 20 };
 /* What all have: streams that nothing orders with each other, and kernels. */
 typedef struct zoo {
     CUstream a, b, c;
+    CUstream far; /* of another device, whose context comes next; null: none was made */
+    CUcontext far_context;
     CUevent event;
     CUcontext context;
-    CUfunction touch; /* touch(address, count) */
-    CUfunction both;  /* both(begin, end) */
-    CUfunction whole; /* whole(struct of three words) */
+    CUfunction touch;  /* touch(address, count) */
+    CUfunction both;   /* both(begin, end) */
+    CUfunction whole;  /* whole(struct of three words) */
+    CUfunction wide;   /* wide(struct of WIDE_BYTES) */
+    CUfunction tensor; /* tensor(tensor map) */
+    CUfunction pair;   /* pair(a word and, at 64, a tensor map) */
+    CUfunction many;   /* many(WIDE_BYTES / 8 addresses) */
     int is_wrong;
 } zoo;
 

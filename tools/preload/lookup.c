@@ -22,6 +22,7 @@
 #include <tenure/alloc.h>
 
 #include "check/check.h"
+#include "check/engine.h"
 #include "driver.h"
 
 const entry entries[] = {
@@ -123,10 +124,24 @@ static lookup_answer lookup_ours(void *handle, const char *name, const entry *ou
                                                       : (lookup_answer){NULL, next};
 }
 
+/* A function of libtenure's, which the checker follows: see check/engine.c. */
+static lookup_answer lookup_engine(void *handle, const char *name, const void *caller,
+                                   dlsym_function next)
+{
+    void *ours = caller_is_inside(caller) || handle == RTLD_NEXT || handle == RTLD_DEFAULT
+                     ? NULL
+                     : check_engine_function(name);
+    const void *found = ours == NULL ? NULL : dlsym_of_libc()(handle, name);
+    return found != NULL && caller_is_inside(found) ? (lookup_answer){ours, NULL}
+                                                    : (lookup_answer){NULL, next};
+}
+
 lookup_answer preload_lookup(void *handle, const char *name, const void *caller)
 {
     dlsym_function next = dlsym_next(caller);
     const entry *ours = NULL;
+    if (name != NULL && strncmp(name, "tnr_", 4) == 0 && check_is_on())
+        return lookup_engine(handle, name, caller, next);
     if (name != NULL && name[0] == 'c' && name[1] == 'u')
         ours = entry_by_symbol(name);
     if (ours == NULL)

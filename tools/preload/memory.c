@@ -102,6 +102,8 @@ CUresult CUDAAPI replace_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     if (!service_enter())
         return free_later(address);
     memory_forget(address);
+    if (check_does(CHECK_SYNCS))
+        order_wait_for_strangers();
     void *block = (void *)(uintptr_t)address;
     tnr_status status = TNR_ERR_INVALID_STREAM;
     if (!graphs_is_strange(stream))

@@ -141,7 +141,7 @@ void order_wait_for_strangers(void)
 
 static void stream_made(CUstream stream)
 {
-    if (!service_enter())
+    if (service_only_watches() || !service_enter())
         return;
     service_device *device = service_here();
     if (device != NULL && tnr_stream_created(device->index, stream) == TNR_OK) {
@@ -268,7 +268,7 @@ CUresult CUDAAPI replace_cuStreamQuery_ptsz(CUstream stream)
 
 static void event_seen(CUevent event, tnr_moment began)
 {
-    if (!service_enter())
+    if (service_only_watches() || !service_enter())
         return;
     tnr_event_synchronized(event, began);
     service_count_one(COUNT_SYNCHRONISED);
@@ -318,7 +318,7 @@ CUresult CUDAAPI replace_cuCtxSynchronize(void)
 static tnr_moment record_begins(CUevent event)
 {
     tnr_moment before = tnr_moment_now();
-    if (event != NULL && service_enter()) {
+    if (event != NULL && !service_only_watches() && service_enter()) {
         tnr_event_destroyed(event);
         service_leave();
     }
@@ -390,7 +390,7 @@ CUresult CUDAAPI replace_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, 
 
 static void event_ends(CUevent event)
 {
-    if (event == NULL || !service_enter())
+    if (event == NULL || service_only_watches() || !service_enter())
         return;
     tnr_event_destroyed(event);
     service_leave();

@@ -53,6 +53,23 @@ int service_is_forked(void)
     return atomic_load_explicit(&service.is_forked, memory_order_relaxed);
 }
 
+int service_only_watches(void)
+{
+    static _Atomic int answer = -1;
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (known >= 0)
+        return known;
+    const char *wanted = getenv("TENURE_PRELOAD_SERVE");
+    known = wanted != NULL && strcmp(wanted, "0") == 0;
+    atomic_store(&answer, known);
+    return known;
+}
+
+int service_is_inside(void)
+{
+    return thread_inside;
+}
+
 int service_enter(void)
 {
     if (thread_inside || service_is_forked())
@@ -309,6 +326,7 @@ static tnr_status device_start(service_device *device, int index)
     if (!device->was_on)
         atomic_fetch_add(&devices_count, 1);
     device->was_on = 1;
+    atomic_store_explicit(&device->is_known, 1, memory_order_release);
     atomic_store_explicit(&device->is_on, 1, memory_order_release);
     return TNR_OK;
 }
@@ -376,7 +394,7 @@ int service_device_of(CUcontext context)
 static int device_here(void)
 {
     CUcontext context = NULL;
-    if (atomic_load_explicit(&service.is_failed, memory_order_relaxed) ||
+    if (service_only_watches() || atomic_load_explicit(&service.is_failed, memory_order_relaxed) ||
         REAL(cuCtxGetCurrent, (&context)) != CUDA_SUCCESS || context == NULL)
         return -1;
     uint64_t number = atomic_load_explicit(&service.context, memory_order_acquire) + 1;
@@ -406,10 +424,39 @@ service_device *service_of_address(CUdeviceptr address)
 {
     int end = atomic_load_explicit(&devices_end, memory_order_acquire);
     for (int i = 0; i < end; i++)
-        if (atomic_load_explicit(&devices[i].is_on, memory_order_acquire) &&
+        if (atomic_load_explicit(&devices[i].is_known, memory_order_acquire) &&
             (uintptr_t)address - devices[i].address_base < devices[i].address_bytes)
             return &devices[i];
     return NULL;
+}
+
+void service_learn(CUdeviceptr address)
+{
+    tnr_block_info block;
+    tnr_device_info info = {.struct_bytes = sizeof(info)};
+    if (service_of_address(address) != NULL ||
+        tnr_block_get(&block, (const void *)(uintptr_t)address) != TNR_OK ||
+        block.device >= SERVICE_DEVICES_MAX || tnr_device_get(&info, block.device) != TNR_OK)
+        return;
+    service_device *device = &devices[block.device];
+    pthread_mutex_lock(&service.mutex);
+    if (!atomic_load(&device->is_on)) {
+        device->index = block.device;
+        device->address_base = info.address_base;
+        device->address_bytes = info.address_bytes;
+        if (atomic_load(&devices_end) <= block.device)
+            atomic_store(&devices_end, block.device + 1);
+        atomic_store_explicit(&device->is_known, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&service.mutex);
+}
+
+void service_unlearn(int index)
+{
+    pthread_mutex_lock(&service.mutex);
+    if (!atomic_load(&devices[index].is_on))
+        atomic_store(&devices[index].is_known, 0);
+    pthread_mutex_unlock(&service.mutex);
 }
 
 service_device *service_device_at(int index)
@@ -462,6 +509,7 @@ int service_device_reset(int index)
         device_end(device, has_others);
     for (int i = 0; i < SERVICE_MEMORY_COUNT; i++)
         atomic_store(&device->peers[i], 0);
+    atomic_store(&device->is_known, 0);
     atomic_store(&device->is_on, 0);
     pthread_mutex_unlock(&service.mutex);
     if (is_shared)

@@ -34,6 +34,7 @@ typedef enum service_memory {
 /* One device. Written under the service's mutex, published by `is_on`; constant while that is 1. */
 typedef struct service_device {
     _Atomic int is_on;
+    _Atomic int is_known;      /* its addresses are; since it was on, or an engine used it */
     _Atomic int is_given_up;   /* why has been said */
     _Atomic int is_pool_taken; /* cuMemAllocAsync allocates from a pool of the program's */
     int index;
@@ -57,6 +58,13 @@ void service_leave(void);
 /* 1 if this process was forked from one in which Tenure had started. */
 int service_is_forked(void);
 
+/* 1 if nothing is served and nothing announced: what an engine does with Tenure is checked, and is
+ * what it is without this library (TENURE_PRELOAD_SERVE=0, for tests). */
+int service_only_watches(void);
+
+/* 1 if the calling thread is inside of Tenure, through this library. */
+int service_is_inside(void);
+
 /* ---- whose is it ---------------------------------------------------------------------------- */
 
 /* The device that serves the calling thread's context; started if it is the first time. Null: the
@@ -71,6 +79,11 @@ service_device *service_of_stream(CUstream stream);
 
 /* The device whose addresses these are; null if they are not ours. No driver call. */
 service_device *service_of_address(CUdeviceptr address);
+
+/* An engine that calls Tenure itself has a block there: whose addresses those are is known from now
+ * on, though nothing is served there. */
+void service_learn(CUdeviceptr address);
+void service_unlearn(int index);
 
 service_device *service_device_at(int index);
 

@@ -26,7 +26,7 @@
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const char *run_conf, *run_history, *run_snapshot, *run_report;
-static const char *run_driver, *run_findings, *run_error_code;
+static const char *run_driver, *run_findings, *run_error_code, *run_suppress;
 static int run_stats, run_strict, run_json, run_checked, run_leaks;
 
 static const cli_option run_options[] = {
@@ -50,6 +50,8 @@ static const cli_option run_options[] = {
      "ordered before the free or after the allocation",
      NULL, &run_checked},
     {"findings", "FILE", "with --check: each finding, too, as a line of JSON", &run_findings, NULL},
+    {"suppress", "FILE", "with --check: rules for findings that are not to be said", &run_suppress,
+     NULL},
     {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
     {"error-exitcode", "N", "with --check: the exit code if something was found; default 99",
      &run_error_code, NULL},
@@ -152,11 +154,21 @@ static void path_absolute(char absolute[PATH_MAX * 2], const char *path)
         snprintf(absolute, PATH_MAX * 2, "%s/%s", folder, path);
 }
 
+/* What the library under the program must know before it has read the settings. */
+static void environment_record(void)
+{
+    tnr_setting_info info = {.struct_bytes = sizeof(info)};
+    for (size_t i = 0; tnr_setting_get(&info, i) == TNR_OK; i++)
+        if (strcmp(info.key, "auto_record") == 0)
+            setenv("TENURE_PRELOAD_RECORD", info.value, 1);
+}
+
 /* Settings of the environment, then those of the options, which win. Checked here, where the
  * message is seen at once. */
 static exit_code environment_conf(const char *snapshot)
 {
     text conf = {NULL, 0, 0};
+    unsetenv("TENURE_PRELOAD_RECORD");
     setting_add(&conf, NULL, getenv("TENURE_CONF"));
     if (run_report && !run_history)
         run_history = "light";
@@ -170,6 +182,7 @@ static exit_code environment_conf(const char *snapshot)
         fprintf(stderr, "tenure run: %s\n", tnr_last_error());
         return exit_code_of(status);
     }
+    environment_record();
     status = tnr_shutdown(0); /* it was a check: nothing of it holds for this process */
     if (status == TNR_OK)
         setenv("TENURE_CONF", conf.string, 1);
@@ -189,9 +202,8 @@ static void environment_preload(const char *library)
     setenv("LD_PRELOAD", value.string, 1);
 }
 
-static exit_code environment_make(const char *snapshot)
+static exit_code environment_make(char library[PATH_MAX], const char *snapshot)
 {
-    char library[PATH_MAX];
     if (library_find(library) != 0) {
         fputs(
             "tenure run: libtenure_preload.so was not found beside this command. Build or install "
@@ -339,7 +351,7 @@ static int end_as(int status)
 
 /* ---- the report ----------------------------------------------------------------------------- */
 
-static void report_make(char *snapshot)
+static void report_make(char *snapshot, char *findings)
 {
     char report[PATH_MAX];
     if (access(snapshot, R_OK) != 0) {
@@ -348,19 +360,19 @@ static void report_make(char *snapshot)
         return;
     }
     snprintf(report, sizeof(report), "%s", run_report);
-    char html[] = "html";
-    char *arguments[] = {html, snapshot, report, NULL};
-    if (command_snapshot(3, arguments) == EXIT_CODE_OK)
+    char html[] = "html", option[] = "--findings";
+    char *arguments[] = {html, snapshot, report, findings ? option : NULL, findings, NULL};
+    if (command_snapshot(findings ? 5 : 3, arguments) == EXIT_CODE_OK)
         fprintf(stderr, "tenure run: the report is in %s\n", report);
 }
 
-static int run_and_report(char **arguments, const char *snapshot)
+static int run_and_report(char **arguments, const char *snapshot, run_check *check)
 {
     char path[PATH_MAX * 2];
     snprintf(path, sizeof(path), "%s", snapshot);
     unlink(path); /* what is there afterwards is of this run */
     int status = program_wait(arguments);
-    report_make(path);
+    report_make(path, check->is_wanted ? check->lines : NULL);
     if (!run_snapshot)
         unlink(path);
     return status;
@@ -403,10 +415,11 @@ static int check_choose(run_check *check)
                          .has_leaks = run_leaks,
                          .is_simulated = run_driver && strcmp(run_driver, "sim") == 0,
                          .found_code = (int)code,
-                         .findings = run_findings};
-    if (!run_checked && (run_findings || run_leaks || run_error_code))
-        return cli_usage_error(&run_syntax, "--findings, --leaks and --error-exitcode are for "
-                                            "--check");
+                         .findings = run_findings,
+                         .suppress = run_suppress};
+    if (!run_checked && (run_findings || run_suppress || run_leaks || run_error_code))
+        return cli_usage_error(&run_syntax, "--findings, --suppress, --leaks and --error-exitcode "
+                                            "are for --check");
     if (run_error_code && (end == run_error_code || *end != '\0' || code < 0 || code > 255))
         return cli_usage_error(&run_syntax, "--error-exitcode must be 0 to 255, not \"%s\"",
                                run_error_code);
@@ -416,7 +429,7 @@ static int check_choose(run_check *check)
 }
 
 /* The exit code of a program that was waited for. */
-static int run_end(const run_check *check, int status)
+static int run_end(run_check *check, int status)
 {
     int has_findings = run_check_end(check);
     if (!has_findings || status == -1)
@@ -431,12 +444,11 @@ static int run_end(const run_check *check, int status)
 }
 
 /* Starts the program when everything is prepared. */
-static int program_run(char **program, const run_check *check, const char *snapshot,
-                       const char *folder)
+static int program_run(char **program, run_check *check, const char *snapshot, const char *folder)
 {
     if (!run_report && check->folder[0] == '\0')
         return program_execute(program);
-    int status = run_report ? run_and_report(program, snapshot) : program_wait(program);
+    int status = run_report ? run_and_report(program, snapshot, check) : program_wait(program);
     if (folder[0] != '\0')
         rmdir(folder);
     return run_end(check, status);
@@ -446,7 +458,7 @@ int command_run(int argc, char **argv)
 {
     static run_check check;
     cli_result parsed;
-    char snapshot[PATH_MAX * 2], folder[PATH_MAX];
+    char snapshot[PATH_MAX * 2], folder[PATH_MAX], library[PATH_MAX];
     int place = program_place(argc, argv);
     char **program = argv + place + 1;
     if (cli_parse(&run_syntax, place, argv, &parsed) != 0)
@@ -465,9 +477,9 @@ int command_run(int argc, char **argv)
     if (code == EXIT_CODE_OK)
         code = snapshot_path(snapshot, folder);
     if (code == EXIT_CODE_OK)
-        code = environment_make(snapshot);
+        code = environment_make(library, snapshot);
     if (code == EXIT_CODE_OK)
-        code = run_check_begin(&check);
+        code = run_check_begin(&check, library);
     if (code != EXIT_CODE_OK)
         return code;
     return program_run(program, &check, snapshot, folder);

@@ -4,13 +4,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "findings.h"
 #include "session.h"
+
+/* How many places of the source are said, of the first frames of each stack. */
+enum { PLACES_MAX = 200, FRAMES_SAID = 3 };
+
+/* ---- before --------------------------------------------------------------------------------- */
 
 /* A name in the folder. */
 static void path_in(const run_check *check, char path[PATH_MAX], const char *name)
@@ -32,21 +39,56 @@ static exit_code file_empty(const char *path)
     return EXIT_CODE_OK;
 }
 
-/* The file to which the program's processes add a byte for each finding; the one for machines. */
-static exit_code files_make(const run_check *check)
+/* Writes as many zero bytes, so that setting one later needs no room on the disk. */
+static exit_code state_make(const char *path, size_t bytes)
 {
-    char count[PATH_MAX], absolute[PATH_MAX];
-    path_in(check, count, "found");
-    exit_code code = file_empty(count);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    exit_code code = EXIT_CODE_OK;
+    for (size_t i = 0; file >= 0 && i < bytes; i++)
+        if (write(file, "", 1) != 1)
+            code = EXIT_CODE_CHECK_FAILED;
+    if (file < 0 || code != EXIT_CODE_OK) {
+        fprintf(stderr, "tenure run: %s: %s\n", path, strerror(errno));
+        code = EXIT_CODE_CHECK_FAILED;
+    }
+    if (file >= 0)
+        close(file);
+    return code;
+}
+
+static exit_code rules_read(run_check *check)
+{
+    char error[SUPPRESS_ERROR_BYTES], absolute[PATH_MAX];
+    unsetenv("TENURE_PRELOAD_CHECK_SUPPRESS");
+    if (!check->suppress)
+        return EXIT_CODE_OK;
+    if (suppress_read(&check->rules, check->suppress, error) != 0) {
+        fprintf(stderr, "tenure run: %s\n", error);
+        return EXIT_CODE_BAD_INPUT;
+    }
+    if (realpath(check->suppress, absolute))
+        setenv("TENURE_PRELOAD_CHECK_SUPPRESS", absolute, 1);
+    return EXIT_CODE_OK;
+}
+
+/* What the program's processes write to: findings.h in tools/preload/check. */
+static exit_code files_make(run_check *check, const char *library)
+{
+    char state[PATH_MAX];
+    path_in(check, state, "state");
+    path_in(check, check->lines, "findings");
+    exit_code code = rules_read(check);
+    if (code == EXIT_CODE_OK)
+        code = state_make(state, 1 + check->rules.count);
+    if (code == EXIT_CODE_OK)
+        code = file_empty(check->findings ? check->findings : check->lines);
+    if (code == EXIT_CODE_OK && check->findings && !realpath(check->findings, check->lines))
+        check->lines[0] = '\0';
     setenv("TENURE_PRELOAD_CHECK", "1", 1);
-    setenv("TENURE_PRELOAD_CHECK_COUNT", count, 1);
+    setenv("TENURE_PRELOAD_CHECK_STATE", state, 1);
+    setenv("TENURE_PRELOAD_CHECK_JSON", check->lines, 1);
     setenv("TENURE_PRELOAD_CHECK_LEAKS", check->has_leaks ? "1" : "0", 1);
-    unsetenv("TENURE_PRELOAD_CHECK_JSON");
-    if (code != EXIT_CODE_OK || !check->findings)
-        return code;
-    code = file_empty(check->findings);
-    if (code == EXIT_CODE_OK && realpath(check->findings, absolute))
-        setenv("TENURE_PRELOAD_CHECK_JSON", absolute, 1);
+    setenv("NVTX_INJECTION64_PATH", library, 0); /* names of streams; a profiler's comes first */
     return code;
 }
 
@@ -78,7 +120,20 @@ static exit_code driver_make(const run_check *check)
     return EXIT_CODE_OK;
 }
 
-exit_code run_check_begin(run_check *check)
+static void folder_remove(run_check *check)
+{
+    static const char *const names[] = {"state", "findings", "libcuda.so.1"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        path_in(check, path, names[i]);
+        unlink(path);
+    }
+    rmdir(check->folder);
+    check->folder[0] = '\0';
+    suppress_release(&check->rules);
+}
+
+exit_code run_check_begin(run_check *check, const char *library)
 {
     const char *place = getenv("TMPDIR");
     exit_code code = EXIT_CODE_OK;
@@ -92,25 +147,89 @@ exit_code run_check_begin(run_check *check)
         return EXIT_CODE_CHECK_FAILED;
     }
     if (check->is_wanted)
-        code = files_make(check);
+        code = files_make(check, library);
     if (code == EXIT_CODE_OK && check->is_simulated)
         code = driver_make(check);
     if (code != EXIT_CODE_OK)
-        (void)run_check_end(check);
+        folder_remove(check);
     return code;
 }
 
-int run_check_end(const run_check *check)
+/* ---- afterwards ----------------------------------------------------------------------------- */
+
+/* Lines of the source that were said. */
+typedef struct said {
+    const findings *in;
+    size_t count;
+    const char *texts[PLACES_MAX]; /* frames */
+} said;
+
+static const char *text_get(const findings *in, value frame, const char *key)
+{
+    value text;
+    return value_get(&in->heap, frame, key, &text) && value_kind_of(text) == VALUE_TEXT
+               ? value_as_text(text)->bytes
+               : NULL;
+}
+
+static void place_say(void *user, value frame)
+{
+    said *all = user;
+    value line;
+    uint64_t number = 0;
+    const char *text = text_get(all->in, frame, "frame"), *file = text_get(all->in, frame, "file");
+    if (!text || !file || !value_get(&all->in->heap, frame, "line", &line) ||
+        !value_as_unsigned(line, &number))
+        return;
+    for (size_t i = 0; i < all->count; i++)
+        if (all->texts[i] == text) /* equal texts of a heap are one */
+            return;
+    if (all->count == PLACES_MAX)
+        return;
+    if (all->count == 0)
+        fputs("tenure run: where that is:\n", stderr);
+    all->texts[all->count++] = text;
+    fprintf(stderr, "  %s  %s:%" PRIu64 "\n", text, file, number);
+}
+
+/* Files and lines of what the reports name, as far as debug information tells. */
+static void places_say(const char *path)
+{
+    static said all;
+    char error[FINDINGS_ERROR_BYTES];
+    budget limits;
+    findings found;
+    budget_start(&limits, (size_t)1 << 30);
+    if (findings_read(&found, path, &limits, error) == 0 && findings_look_up(&found) == 0) {
+        all.in = &found;
+        findings_frames(&found, FRAMES_SAID, place_say, &all);
+    }
+    findings_release(&found);
+}
+
+/* Says which rules did nothing. 1 if there are certain findings. */
+static int state_read(const run_check *check)
 {
     char path[PATH_MAX];
-    struct stat found;
+    path_in(check, path, "state");
+    FILE *file = fopen(path, "re");
+    int has_findings = file && fgetc(file) == 1;
+    for (size_t i = 0; file && i < check->rules.count; i++)
+        if (fgetc(file) == 0)
+            fprintf(stderr, "tenure run: %s:%d: the rule suppressed nothing\n", check->suppress,
+                    check->rules.rules[i].line);
+    if (file)
+        fclose(file);
+    return has_findings;
+}
+
+int run_check_end(run_check *check)
+{
     if (check->folder[0] == '\0')
         return 0;
-    path_in(check, path, "found");
-    int has_findings = stat(path, &found) == 0 && found.st_size > 0;
-    unlink(path);
-    path_in(check, path, "libcuda.so.1");
-    unlink(path);
-    rmdir(check->folder);
+    int has_findings = check->is_wanted && state_read(check);
+    if (check->is_wanted)
+        places_say(check->lines);
+    folder_remove(check);
     return has_findings;
 }

@@ -8,6 +8,7 @@
 
 #include <limits.h>
 
+#include "check/suppress.h"
 #include "exit_code.h"
 
 /* The exit code where there are certain findings, unless another is asked for. */
@@ -17,13 +18,19 @@ typedef struct run_check {
     int is_wanted, has_leaks, is_simulated;
     int found_code;       /* where there are findings */
     const char *findings; /* file for machines; null: none */
+    const char *suppress; /* file of rules; null: none */
+    /* Set by run_check_begin. */
     char folder[PATH_MAX];
+    char lines[PATH_MAX]; /* where the findings are: that file, or one in the folder */
+    suppress_rules rules;
 } run_check;
 
-/* Makes the folder and the environment, before the program is started. */
-exit_code run_check_begin(run_check *check);
+/* Makes the folder and the environment, before the program is started. `library` is the one that is
+ * put under it. */
+exit_code run_check_begin(run_check *check, const char *library);
 
-/* After it: removes the folder. 1 if the program has certain findings. */
-int run_check_end(const run_check *check);
+/* After it: says where in the source the findings are and which rules matched nothing, and removes
+ * the folder. 1 if the program has certain findings. */
+int run_check_end(run_check *check);
 
 #endif

@@ -98,6 +98,11 @@ static void block_end(check_block *block)
     if (block == NULL)
         return;
     block_end(block->before); /* has none before itself */
+    if (block->records != NULL) {
+        free(block->records->covered.at);
+        free(block->records->until_free);
+        free(block->records);
+    }
     free(block->uses);
     free(block);
 }
@@ -184,6 +189,32 @@ void check_block_use(check_block *block, const check_touch *use)
         block->uses_room = room;
     }
     block->uses[block->uses_count++] = *use;
+}
+
+check_records *check_block_records(check_block *block)
+{
+    if (block->records == NULL)
+        block->records = calloc(1, sizeof(*block->records));
+    return block->records;
+}
+
+int check_records_add(check_records *records, check_stamp stream)
+{
+    for (size_t i = 0; i < records->count; i++)
+        if (records->until_free[i].index == stream.index) {
+            records->until_free[i] = stream;
+            return 1;
+        }
+    if (records->count == records->room) {
+        size_t room = records->room * 2 + 2;
+        check_stamp *grown = realloc(records->until_free, room * sizeof(*grown));
+        if (grown == NULL)
+            return 0;
+        records->until_free = grown;
+        records->room = room;
+    }
+    records->until_free[records->count++] = stream;
+    return 1;
 }
 
 static void tree_each(const check_block *root, void (*visit)(const check_block *, void *),

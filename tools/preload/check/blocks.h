@@ -26,6 +26,13 @@ typedef struct check_touch {
     int is_certain; /* 0: a word that may be an address, and may be none */
 } check_touch;
 
+/* Up to where uses were recorded, and the streams that were to be up to the free. */
+typedef struct check_records {
+    check_clock covered;
+    check_stamp *until_free;
+    size_t count, room;
+} check_records;
+
 typedef struct check_block {
     struct check_block *left, *right; /* the tree */
     uint32_t priority;
@@ -35,9 +42,11 @@ typedef struct check_block {
     CUdeviceptr base;
     size_t bytes;
     int is_ordered; /* allocated in the order of a stream; 0: for all streams at once */
+    int is_engine;  /* by a call of Tenure's own */
     check_touch made, freed;
     check_touch *uses; /* the last of each stream, certain ones and others apart */
     size_t uses_count, uses_room;
+    check_records *records; /* what the program has recorded with Tenure; null: nothing */
 } check_block;
 
 /* The live block, or the freed one, that contains an address. Null: none. */
@@ -50,6 +59,12 @@ check_block *check_block_make(CUdeviceptr base, size_t bytes);
 /* The block has been freed; or nothing is known of these addresses any more. */
 void check_block_free(check_block *block);
 void check_blocks_forget(CUdeviceptr base, size_t bytes);
+
+/* The records of a block, made when first asked for; null: no memory. */
+check_records *check_block_records(check_block *block);
+
+/* The stream's uses are recorded up to the free. 0: no memory. */
+int check_records_add(check_records *records, check_stamp stream);
 
 /* Notes a use, in place of the last one of the stream. */
 void check_block_use(check_block *block, const check_touch *use);

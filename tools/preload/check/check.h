@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tenure run --check`: what the replacements tell the checker.
+ * `tenure run --check`, and the setting auto_record: what the replacements tell the checker.
  *
  * The checker follows each use of a block and decides by clocks of its own whether the program has
  * ordered it before the free and after the allocation. Neither Tenure's clocks nor its waits serve
@@ -21,17 +21,32 @@
 
 #include "entries.h"
 
-/* -1: not asked yet; 0: off; 1: on. Constructors of libraries may call the driver before ours has
+/* What is done with what is seen. */
+enum {
+    CHECK_REPORTS = 1, /* --check: findings are said */
+    CHECK_RECORDS = 2, /* auto_record:seen: uses of other streams are recorded with Tenure */
+    CHECK_SYNCS = 4    /* auto_record:all: frees wait for all streams, which Tenure does itself */
+};
+
+/* -1: not asked yet; else of those. Constructors of libraries may call the driver before ours has
  * run, so whoever comes first asks. */
 extern _Atomic int check_state;
 
-/* Reads the environment. 1: on. */
+/* Reads the environment. Returns the state. */
 int check_begin(void);
 
-static inline int check_is_on(void)
+static inline int check_does(int what)
 {
     int state = atomic_load_explicit(&check_state, memory_order_relaxed);
-    return __builtin_expect(state != 0, 0) && (state > 0 || check_begin());
+    if (__builtin_expect(state < 0, 0))
+        state = check_begin();
+    return __builtin_expect((state & what) != 0, 0) != 0;
+}
+
+/* 1 if the checker follows what happens. */
+static inline int check_is_on(void)
+{
+    return check_does(CHECK_REPORTS | CHECK_RECORDS);
 }
 
 /* Tells the checker, if it is on: CHECK_TELL(check_synchronised(stream)). */
@@ -45,6 +60,9 @@ static inline int check_is_on(void)
 
 void check_stream_made(CUstream stream, unsigned flags);
 void check_stream_ends(CUstream stream);
+
+/* The program's name for a stream. */
+void check_stream_named(CUstream stream, const char *text);
 
 /* The host has seen all work of the stream end that was there at a moment, asked for before the
  * call; of an event, its record of then; of the current context's device, all. */
@@ -79,6 +97,13 @@ void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes
 void check_freeing(const char *call, CUdeviceptr address, CUstream stream);
 void check_freeing_at_once(const char *call, CUdeviceptr address);
 void check_freed_at_once(CUdeviceptr address);
+
+/* The frees of an engine that calls Tenure itself: ordered on the block's own stream, after what it
+ * has recorded; `is_sync`: after all. And what it records: the use of a stream ends here, or with
+ * the free; or where the event is. */
+void check_freeing_own(const char *call, CUdeviceptr address, int is_sync);
+void check_use_recorded(CUdeviceptr address, CUstream stream, int until_free);
+void check_use_kept(CUdeviceptr address, CUevent event);
 
 /* ---- uses: launch.c, graph.c, host.c ------------------------------------------------------ */
 

@@ -1,102 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was found: see findings.h.
- *
- * A finding is on stderr and in the file for machines as soon as it is made, so that a program that
- * dies has said it. For `tenure run`, which waits for the program, each certain one is a byte in a
- * file: its exit code comes from that.
- *
- *   TENURE_PRELOAD_CHECK         1: on
- *   TENURE_PRELOAD_CHECK_JSON    file to which a line of JSON is added for each finding
- *   TENURE_PRELOAD_CHECK_COUNT   file to which a byte is added for each certain finding
- *   TENURE_PRELOAD_CHECK_LEAKS   1: what is live at the end is listed
+ * What was found: see findings.h. Distinct findings are kept up to a bound, found again by their
+ * kind and places, and the first of them are said. Beyond the bound they are counted together.
  */
 #include "check/findings.h"
 
-#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "check/kept.h"
 #include "service.h"
 
-enum { FINDINGS_MAX = 1000, FRAMES_SHOWN = 5, LEAKS_SHOWN = 100 };
-
-static const char *const kind_keys[] = {
-#define KIND_KEY(name, key, text) key,
-    CHECK_KINDS(KIND_KEY)
-#undef KIND_KEY
-};
-static const char *const kind_texts[] = {
-#define KIND_TEXT(name, key, text) text,
-    CHECK_KINDS(KIND_TEXT)
-#undef KIND_TEXT
-};
-
-/* A finding as it is kept: the block may be gone when it is said. */
-typedef struct found {
-    check_finding as; /* its block is null, its touches are the copies below */
-    check_touch earlier, later, made, freed;
-    CUdeviceptr base;
-    size_t bytes;
-    int device, is_ordered, has_made, has_freed;
-    const char *means; /* why it is not certain although the use is; null: it is */
-    uint64_t number, times;
-} found;
+enum { KEPT_MAX = 20000, SLOTS = 65536, SAID_MAX = 1000, LEAKS_SHOWN = 100 };
 
 /* Under the lock. */
-static found *list[FINDINGS_MAX];
+static check_kept *list[KEPT_MAX];
+static uint16_t slots[SLOTS]; /* open addressing: place in the list + 1 */
+static uint64_t beyond;       /* findings that found no room */
+static uint64_t launches, launches_unread;
+
+/* Read without it. */
 static _Atomic size_t list_count;
 static _Atomic size_t list_said; /* the first so many were said */
-static uint64_t times_certain, times_possible, distinct_certain, beyond;
-static uint64_t launches, launches_unread;
+static _Atomic uint64_t numbers; /* of those that no rule suppresses */
+static suppress_rules rules;     /* constant since the beginning */
+
+_Static_assert(KEPT_MAX < UINT16_MAX, "a slot has the place + 1");
+
+/* ---- for tenure run ------------------------------------------------------------------------- */
+
+/* Sets a byte of the file of states. */
+static void state_tell(size_t index)
+{
+    const char *path = getenv("TENURE_PRELOAD_CHECK_STATE");
+    int file = path == NULL ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    ssize_t written = pwrite(file, "\1", 1, (off_t)index);
+    (void)written;
+    (void)close(file);
+}
+
+/* `tenure run` has read them before, so that what is wrong here is new. */
+void check_findings_begin(void)
+{
+    char error[SUPPRESS_ERROR_BYTES];
+    const char *path = getenv("TENURE_PRELOAD_CHECK_SUPPRESS");
+    if (path != NULL && suppress_read(&rules, path, error) != 0)
+        service_say("check: %s. Nothing is suppressed.", error);
+}
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-static int is_same(const found *known, const check_finding *finding, int is_certain)
+static const check_place *place_of(const check_touch *touch)
 {
-    const check_place *earlier = finding->earlier == NULL ? NULL : finding->earlier->place;
-    return known->as.kind == finding->kind && known->as.is_certain == is_certain &&
-           known->later.place == finding->later->place && known->earlier.place == earlier;
+    return touch == NULL ? NULL : touch->place;
 }
 
-static void found_fill(found *fresh, const check_finding *finding)
+static int is_same(const check_kept *known, const check_finding *finding, int is_certain)
+{
+    return known->kind == finding->kind && known->is_certain == is_certain &&
+           known->sides[CHECK_SIDE_LATER].touch.place == finding->later->place &&
+           known->sides[CHECK_SIDE_EARLIER].touch.place == place_of(finding->earlier);
+}
+
+/* The slot of a finding, or the empty one where it would be. There always is one. */
+static uint16_t *slot_of(const check_finding *finding, int is_certain)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)finding->later->place * 31 +
+                     (uint64_t)(uintptr_t)place_of(finding->earlier);
+    mixed = (mixed * 31 + (uint64_t)finding->kind * 2 + (uint64_t)is_certain) *
+            UINT64_C(0x9e3779b97f4a7c15);
+    for (size_t at = (size_t)(mixed >> 48);; at = (at + 1) % SLOTS)
+        if (slots[at] == 0 || is_same(list[slots[at] - 1], finding, is_certain))
+            return &slots[at];
+}
+
+static void side_fill(check_kept *to, check_side_index index, const check_touch *touch,
+                      const char *is)
+{
+    if (touch != NULL)
+        to->sides[index] =
+            (check_side){*touch, check_stream_label(touch->index, touch->stream), is};
+}
+
+static void kept_fill(check_kept *fresh, const check_finding *finding, int is_certain)
 {
     const check_block *block = finding->block;
     const service_device *device = service_of_address(block->base);
-    fresh->as = *finding;
-    fresh->later = *finding->later;
-    if (finding->earlier != NULL)
-        fresh->earlier = *finding->earlier;
+    fresh->kind = finding->kind;
+    fresh->is_certain = is_certain;
     fresh->base = block->base;
+    fresh->address = finding->address;
     fresh->bytes = block->bytes;
-    fresh->is_ordered = block->is_ordered;
     fresh->device = device == NULL ? -1 : device->index;
-    fresh->made = block->made;
-    fresh->has_made = finding->earlier != &block->made;
-    const check_block *before = block->before;
-    fresh->has_freed = finding->kind == CHECK_REUSE_WITHOUT_ORDER && before != NULL;
-    if (fresh->has_freed)
-        fresh->freed = before->freed;
-    fresh->as.block = NULL;
-    fresh->as.earlier = finding->earlier == NULL ? NULL : &fresh->earlier;
-    fresh->as.later = &fresh->later;
-}
-
-/* A byte for each certain one that is new. */
-static void found_tell(void)
-{
-    const char *path = getenv("TENURE_PRELOAD_CHECK_COUNT");
-    int file = path == NULL ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (file < 0)
-        return;
-    ssize_t written = write(file, "!", 1);
-    (void)written;
-    (void)close(file);
+    fresh->is_made_earlier = finding->earlier == &block->made;
+    side_fill(fresh, CHECK_SIDE_MADE, &block->made, "allocated");
+    if (finding->kind == CHECK_REUSE_WITHOUT_ORDER && block->before != NULL)
+        side_fill(fresh, CHECK_SIDE_BEFORE, &block->before->freed, "the block before freed");
+    side_fill(fresh, CHECK_SIDE_EARLIER, finding->earlier, finding->earlier_is);
+    side_fill(fresh, CHECK_SIDE_LATER, finding->later, finding->later_is);
 }
 
 /* Frees of what is no block are wrong whatever is ordered. */
@@ -107,30 +114,29 @@ static int depends_on_order(check_kind kind)
 
 void check_found(const check_finding *finding)
 {
+    if (!check_does(CHECK_REPORTS))
+        return;
     int is_unseen = check_unseen_means != NULL && depends_on_order(finding->kind);
     int is_certain = finding->is_certain && !is_unseen;
-    *(is_certain ? &times_certain : &times_possible) += 1;
-    for (size_t i = 0; i < list_count; i++) {
-        if (!is_same(list[i], finding, is_certain))
-            continue;
-        list[i]->times++;
+    uint16_t *slot = slot_of(finding, is_certain);
+    if (*slot != 0) {
+        list[*slot - 1]->times++;
         return;
     }
-    found *fresh = list_count < FINDINGS_MAX ? calloc(1, sizeof(*fresh)) : NULL;
-    distinct_certain += is_certain;
-    if (is_certain)
-        found_tell();
+    size_t count = atomic_load(&list_count);
+    check_kept *fresh = count < KEPT_MAX ? calloc(1, sizeof(*fresh)) : NULL;
     if (fresh == NULL) {
         beyond++;
+        if (is_certain)
+            state_tell(0);
         return;
     }
-    found_fill(fresh, finding);
-    fresh->as.is_certain = is_certain;
+    kept_fill(fresh, finding, is_certain);
     fresh->means = finding->is_certain && is_unseen ? check_unseen_means : NULL;
     fresh->times = 1;
-    fresh->number = list_count + 1;
-    list[list_count] = fresh;
-    atomic_fetch_add(&list_count, 1);
+    list[count] = fresh;
+    *slot = (uint16_t)(count + 1);
+    atomic_store(&list_count, count + 1);
 }
 
 void check_count_launch(int is_read)
@@ -139,222 +145,69 @@ void check_count_launch(int is_read)
     launches_unread += !is_read;
 }
 
-/* ---- text ----------------------------------------------------------------------------------- */
-
-typedef struct text {
-    char *string;
-    size_t length, room;
-} text;
-
-__attribute__((format(printf, 2, 3))) static void text_add(text *to, const char *format, ...)
+void check_counts_get(uint64_t *seen, uint64_t *unread)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    int added = vsnprintf(to->string + to->length, to->room - to->length, format, arguments);
-    va_end(arguments);
-    if (added > 0)
-        to->length +=
-            (size_t)added < to->room - to->length ? (size_t)added : to->room - to->length - 1;
-}
-
-static void text_write(const text *from, int file)
-{
-    ssize_t written = write(file, from->string, from->length);
-    (void)written;
-}
-
-/* Where a return address is: the object, and the function if it is exported. */
-static void text_add_frame(text *to, const void *frame)
-{
-    Dl_info info;
-    if (dladdr(frame, &info) == 0 || info.dli_fname == NULL) {
-        text_add(to, "%p", frame);
-        return;
-    }
-    const char *slash = strrchr(info.dli_fname, '/');
-    text_add(to, "%s+0x%" PRIxPTR, slash == NULL ? info.dli_fname : slash + 1,
-             (uintptr_t)frame - (uintptr_t)info.dli_fbase);
-    if (info.dli_sname != NULL)
-        text_add(to, " (%s)", info.dli_sname);
-}
-
-static void text_add_stream(text *to, const check_touch *touch)
-{
-    if (touch->handle == NULL || touch->handle == CU_STREAM_LEGACY)
-        text_add(to, "stream %" PRIu64 " (the default stream)", touch->stream);
-    else if (touch->handle == CU_STREAM_PER_THREAD)
-        text_add(to, "stream %" PRIu64 " (the thread's default stream)", touch->stream);
-    else
-        text_add(to, "stream %" PRIu64 " (%p)", touch->stream, touch->handle);
-}
-
-static void text_add_touch(text *to, const char *is, const check_touch *touch)
-{
-    const check_place *place = touch->place;
-    text_add(to, "  %s by %s", is, place->call);
-    if (place->kernel != NULL)
-        text_add(to, " of %s", place->kernel);
-    if (touch->number > 0) {
-        text_add(to, " on ");
-        text_add_stream(to, touch);
-        text_add(to, ", work %" PRIu64 " of it", touch->number);
-    }
-    text_add(to, ", thread %ld\n", (long)touch->thread);
-    for (int i = 0; i < place->stack.count && i < FRAMES_SHOWN; i++) {
-        text_add(to, "      ");
-        text_add_frame(to, place->stack.frames[i]);
-        text_add(to, "\n");
-    }
-}
-
-/* Which call is missing, and where. */
-static void text_add_missing(text *to, const found *one)
-{
-    const check_finding *as = &one->as;
-    switch (as->kind) {
-    case CHECK_FREE_IN_USE:
-        if (as->later->number == 0)
-            text_add(to,
-                     "cuMemFree of stream-ordered memory waits for nothing: before it, "
-                     "cuStreamSynchronize of stream %" PRIu64,
-                     as->earlier->stream);
-        else
-            text_add(to,
-                     "before the free, stream %" PRIu64 " must wait for stream %" PRIu64
-                     ": cuEventRecord after the use, cuStreamWaitEvent before the free",
-                     as->later->stream, as->earlier->stream);
-        text_add(to, "; or tnr_record_use(0x%llx, stream %" PRIu64 ") after the use",
-                 (unsigned long long)one->base, as->earlier->stream);
-        break;
-    case CHECK_USE_BEFORE_ALLOC:
-    case CHECK_REUSE_WITHOUT_ORDER:
-        text_add(to,
-                 "stream %" PRIu64 " must wait for stream %" PRIu64
-                 ": cuEventRecord after the allocation, cuStreamWaitEvent before this",
-                 as->later->stream, as->earlier->stream);
-        break;
-    case CHECK_USE_AFTER_FREE:
-        text_add(to, "none: the free belongs after the last use");
-        break;
-    default:
-        text_add(to, "none: this free is one too many");
-        break;
-    }
-}
-
-static void text_add_finding(text *to, const found *one)
-{
-    const check_finding *as = &one->as;
-    text_add(to, "tenure: check: finding %" PRIu64 ", %s: %s\n", one->number,
-             as->is_certain ? "certain" : "possible", kind_texts[as->kind]);
-    text_add(to, "  block 0x%llx of %zu bytes, device %d", (unsigned long long)one->base,
-             one->bytes, one->device);
-    if (as->address != one->base)
-        text_add(to, ", at its byte %llu", (unsigned long long)(as->address - one->base));
-    text_add(to, "\n");
-    if (one->has_made)
-        text_add_touch(to, "allocated", &one->made);
-    if (one->has_freed)
-        text_add_touch(to, "the block before freed", &one->freed);
-    if (as->earlier != NULL)
-        text_add_touch(to, as->earlier_is, as->earlier);
-    text_add_touch(to, as->later_is, as->later);
-    text_add(to, "  missing: ");
-    text_add_missing(to, one);
-    text_add(to, "\n");
-    if (one->means != NULL)
-        text_add(to, "  not certain: the program also orders work by %s\n", one->means);
-    else if (!as->is_certain)
-        text_add(to, "  not certain: a word of a larger parameter, which may be no address\n");
-}
-
-/* ---- for machines --------------------------------------------------------------------------- */
-
-static void json_add_string(text *to, const char *from)
-{
-    text_add(to, "\"");
-    for (; *from != '\0'; from++) {
-        unsigned char one = (unsigned char)*from;
-        if (one == '"' || one == '\\')
-            text_add(to, "\\%c", one);
-        else if (one < 32)
-            text_add(to, "\\u%04x", one);
-        else
-            text_add(to, "%c", one);
-    }
-    text_add(to, "\"");
-}
-
-static void json_add_touch(text *to, const char *key, const check_touch *touch)
-{
-    const check_place *place = touch->place;
-    text_add(to, ", \"%s\": {\"call\": \"%s\", \"kernel\": ", key, place->call);
-    if (place->kernel == NULL)
-        text_add(to, "null");
-    else
-        json_add_string(to, place->kernel);
-    if (touch->number > 0)
-        text_add(to, ", \"stream\": %" PRIu64 ", \"handle\": \"%p\", \"work\": %" PRIu64,
-                 touch->stream, touch->handle, touch->number);
-    text_add(to, ", \"thread\": %ld, \"stack\": [", (long)touch->thread);
-    for (int i = 0; i < place->stack.count; i++) {
-        char frame[512];
-        text line = {frame, 0, sizeof(frame)};
-        text_add_frame(&line, place->stack.frames[i]);
-        text_add(to, "%s", i > 0 ? ", " : "");
-        json_add_string(to, frame);
-    }
-    text_add(to, "]}");
-}
-
-static void json_add_finding(text *to, const found *one)
-{
-    const check_finding *as = &one->as;
-    text_add(to,
-             "{\"finding\": %" PRIu64 ", \"pid\": %ld, \"kind\": \"%s\", \"certain\": %s, "
-             "\"block\": \"0x%llx\", \"bytes\": %zu, \"device\": %d, \"address\": \"0x%llx\"",
-             one->number, (long)getpid(), kind_keys[as->kind], as->is_certain ? "true" : "false",
-             (unsigned long long)one->base, one->bytes, one->device,
-             (unsigned long long)as->address);
-    json_add_touch(to, "allocated", &one->made);
-    if (one->has_freed)
-        json_add_touch(to, "freed_before", &one->freed);
-    if (as->earlier != NULL)
-        json_add_touch(to, "earlier", as->earlier);
-    json_add_touch(to, "later", as->later);
-    char missing[512];
-    text line = {missing, 0, sizeof(missing)};
-    text_add_missing(&line, one);
-    text_add(to, ", \"missing\": ");
-    json_add_string(to, missing);
-    text_add(to, "}\n");
-}
-
-static void json_write(const text *from)
-{
-    const char *path = getenv("TENURE_PRELOAD_CHECK_JSON");
-    int file = path == NULL ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0)
-        return;
-    text_write(from, file);
-    (void)close(file);
+    *seen = launches;
+    *unread = launches_unread;
 }
 
 /* ---- saying --------------------------------------------------------------------------------- */
 
-static void found_say(const found *one)
+/* A file that takes no more is given up: half a line would spoil those after it. */
+static void json_write(const check_text *from)
 {
-    enum { ROOM = 16384 };
-    char *room = malloc(ROOM);
-    if (room == NULL)
+    static _Atomic int is_given_up;
+    const char *path = getenv("TENURE_PRELOAD_CHECK_JSON");
+    if (path == NULL || atomic_load(&is_given_up))
         return;
-    text said = {room, 0, ROOM};
-    text_add_finding(&said, one);
-    text_write(&said, STDERR_FILENO);
-    said.length = 0;
-    json_add_finding(&said, one);
+    int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    int error = file < 0 ? errno : check_text_write(from, file);
+    if (file >= 0 && close(file) != 0 && error == 0)
+        error = errno;
+    if (error != 0 && !atomic_exchange(&is_given_up, 1))
+        service_say("check: %s: %s. Findings are on stderr alone from now on.", path,
+                    strerror(error));
+}
+
+/* What a function says of a finding, however long it is. The string is the caller's to free; null:
+ * no memory. */
+static check_text text_whole(void (*say)(check_text *, const check_kept *), const check_kept *one)
+{
+    check_text text = {NULL, 0, 1 << 14};
+    for (;;) {
+        char *grown = realloc(text.string, text.room);
+        if (grown == NULL)
+            break;
+        text.string = grown;
+        text.length = 0;
+        say(&text, one);
+        if (text.length + 1 < text.room || text.room >= 1 << 24)
+            break;
+        text.room *= 4;
+    }
+    return text;
+}
+
+static void kept_say(check_kept *one)
+{
+    int rule = check_kept_rule(one, &rules);
+    atomic_store(&one->is_suppressed, rule >= 0);
+    if (rule >= 0) {
+        state_tell((size_t)rule + 1);
+        return;
+    }
+    if (one->is_certain)
+        state_tell(0);
+    uint64_t number = atomic_fetch_add(&numbers, 1) + 1;
+    if (number > SAID_MAX)
+        return;
+    atomic_store(&one->number, number);
+    check_text said = text_whole(check_kept_text, one);
+    (void)check_text_write(&said, STDERR_FILENO);
+    free(said.string);
+    said = text_whole(check_kept_json, one);
     json_write(&said);
-    free(room);
+    free(said.string);
 }
 
 /* What is in the list does not change any more but for the times, so it is read without the lock:
@@ -364,82 +217,127 @@ void check_findings_say(void)
     size_t next = atomic_load_explicit(&list_said, memory_order_relaxed);
     while (next < atomic_load(&list_count))
         if (atomic_compare_exchange_weak(&list_said, &next, next + 1))
-            found_say(list[next++]);
+            kept_say(list[next++]);
 }
 
 void check_cannot_read(void)
 {
     static _Atomic int is_said;
-    static const char line[] =
+    static char line[] =
         "tenure: check: this driver does not tell the parameters of kernels (CUDA 12.4 does): what "
         "launches use is not seen, but for those that pass them in one buffer\n";
-    if (atomic_exchange(&is_said, 1))
-        return;
-    ssize_t written = write(STDERR_FILENO, line, sizeof(line) - 1);
-    (void)written;
+    if (!atomic_exchange(&is_said, 1))
+        (void)check_text_write(&(check_text){line, sizeof(line) - 1, sizeof(line)}, STDERR_FILENO);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+typedef struct leak {
+    CUdeviceptr base;
+    size_t bytes;
+    check_side made;
+} leak;
+
 typedef struct leaks {
-    text said;
+    leak shown[LEAKS_SHOWN];
     uint64_t blocks, bytes;
 } leaks;
 
 static void leak_add(const check_block *block, void *user)
 {
     leaks *all = user;
+    if (all->blocks < LEAKS_SHOWN)
+        all->shown[all->blocks] = (leak){
+            block->base,
+            block->bytes,
+            {block->made, check_stream_label(block->made.index, block->made.stream), "allocated"}};
     all->bytes += block->bytes;
-    if (all->blocks++ >= LEAKS_SHOWN)
-        return;
-    text_add(&all->said, "tenure: check: live at the end: block 0x%llx of %zu bytes\n",
-             (unsigned long long)block->base, block->bytes);
-    text_add_touch(&all->said, "allocated", &block->made);
+    all->blocks++;
 }
 
-static void leaks_say(void)
+/* Without the lock: names are looked up. */
+static void leaks_say(const leaks *all)
 {
     enum { ROOM = 1 << 18 };
-    char *room = malloc(ROOM);
-    if (room == NULL)
+    check_text said = {malloc(ROOM), 0, ROOM};
+    if (said.string == NULL)
         return;
-    leaks all = {.said = {room, 0, ROOM}};
-    check_blocks_each(leak_add, &all);
-    text_add(&all.said, "tenure: check: %" PRIu64 " blocks (%" PRIu64 " bytes) live at the end\n",
-             all.blocks, all.bytes);
-    text_write(&all.said, STDERR_FILENO);
-    free(room);
+    for (size_t i = 0; i < all->blocks && i < LEAKS_SHOWN; i++) {
+        check_text_add(&said, "tenure: check: live at the end: block 0x%llx of %zu bytes\n",
+                       (unsigned long long)all->shown[i].base, all->shown[i].bytes);
+        check_side_text(&said, &all->shown[i].made);
+    }
+    check_text_add(&said, "tenure: check: %" PRIu64 " blocks (%" PRIu64 " bytes) live at the end\n",
+                   all->blocks, all->bytes);
+    (void)check_text_write(&said, STDERR_FILENO);
+    free(said.string);
+}
+
+/* Of all that was found. */
+typedef struct sums {
+    uint64_t certain, certain_times, possible, possible_times, suppressed, suppressed_times;
+} sums;
+
+static sums sums_of(void)
+{
+    sums all = {.certain = 0};
+    for (size_t i = 0; i < list_count; i++) {
+        const check_kept *one = list[i];
+        uint64_t *distinct = one->is_certain ? &all.certain : &all.possible;
+        uint64_t *times = one->is_certain ? &all.certain_times : &all.possible_times;
+        if (one->is_suppressed) {
+            distinct = &all.suppressed;
+            times = &all.suppressed_times;
+        }
+        *distinct += 1;
+        *times += one->times;
+    }
+    return all;
+}
+
+static void sums_text(check_text *said, const sums *all)
+{
+    check_text_add(said,
+                   "tenure: check: process %ld: %" PRIu64 " distinct certain findings (%" PRIu64
+                   " times), %" PRIu64 " possible (%" PRIu64 " times); %" PRIu64
+                   " launches, %" PRIu64 " of them not read; %" PRIu64
+                   " allocations followed, %" PRIu64 " passed on to the driver and not followed",
+                   (long)getpid(), all->certain, all->certain_times, all->possible,
+                   all->possible_times, launches, launches_unread,
+                   atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
+                   atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
+    if (all->suppressed > 0)
+        check_text_add(said, "; %" PRIu64 " suppressed (%" PRIu64 " times)", all->suppressed,
+                       all->suppressed_times);
+    if (numbers > SAID_MAX)
+        check_text_add(said, "; the last %" PRIu64 " were not said", numbers - SAID_MAX);
+    if (beyond > 0)
+        check_text_add(said, "; %" PRIu64 " times more, not told apart", beyond);
+    check_text_add(said, "\n");
+    for (size_t i = 0; i < list_count && said->length + 80 < said->room; i++)
+        if (list[i]->times > 1 && list[i]->number != 0)
+            check_text_add(said, "tenure: check: finding %" PRIu64 ": %" PRIu64 " times\n",
+                           list[i]->number, list[i]->times);
 }
 
 static void sums_say(void)
 {
-    char room[1024], machine[1024];
-    text said = {room, 0, sizeof(room)}, json = {machine, 0, sizeof(machine)};
-    text_add(&said,
-             "tenure: check: process %ld: %" PRIu64 " distinct certain findings (%" PRIu64
-             " times), %zu possible (%" PRIu64 " times); %" PRIu64 " launches, %" PRIu64
-             " of them not read; %" PRIu64 " allocations followed, %" PRIu64
-             " passed on to the driver and not followed",
-             (long)getpid(), distinct_certain, times_certain,
-             (size_t)(list_count + beyond - distinct_certain), times_possible, launches,
-             launches_unread, atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
-             atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
-    if (beyond > 0)
-        text_add(&said, "; the last %" PRIu64 " were not said", beyond);
-    text_add(&said, "\n");
-    for (size_t i = 0; i < list_count && said.length + 80 < said.room; i++)
-        if (list[i]->times > 1)
-            text_add(&said, "tenure: check: finding %" PRIu64 ": %" PRIu64 " times\n",
-                     list[i]->number, list[i]->times);
-    text_write(&said, STDERR_FILENO);
-    text_add(&json,
-             "{\"summary\": true, \"pid\": %ld, \"certain\": %" PRIu64
-             ", \"certain_times\": %" PRIu64 ", \"possible_times\": %" PRIu64
-             ", \"launches\": %" PRIu64 ", \"launches_unread\": %" PRIu64
-             ", \"allocations_followed\": %" PRIu64 ", \"allocations_passed_on\": %" PRIu64 "}\n",
-             (long)getpid(), distinct_certain, times_certain, times_possible, launches,
-             launches_unread, atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
-             atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
+    char room[4096], machine[1024];
+    check_text said = {room, 0, sizeof(room)}, json = {machine, 0, sizeof(machine)};
+    sums all = sums_of();
+    sums_text(&said, &all);
+    (void)check_text_write(&said, STDERR_FILENO);
+    check_text_add(&json,
+                   "{\"summary\": true, \"pid\": %ld, \"certain\": %" PRIu64
+                   ", \"certain_times\": %" PRIu64 ", \"possible\": %" PRIu64
+                   ", \"possible_times\": %" PRIu64 ", \"suppressed\": %" PRIu64
+                   ", \"not_told_apart\": %" PRIu64 ", \"launches\": %" PRIu64
+                   ", \"launches_unread\": %" PRIu64 ", \"allocations_followed\": %" PRIu64
+                   ", \"allocations_passed_on\": %" PRIu64 "}\n",
+                   (long)getpid(), all.certain, all.certain_times, all.possible, all.possible_times,
+                   all.suppressed, beyond, launches, launches_unread,
+                   atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
+                   atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
     json_write(&json);
 }
 
@@ -447,13 +345,18 @@ static void sums_say(void)
 __attribute__((destructor)) static void sums_at_end(void)
 {
     const char *wanted = getenv("TENURE_PRELOAD_CHECK_LEAKS");
-    if (!check_is_on() || service_is_forked() || !driver_find())
+    if (!check_does(CHECK_REPORTS) || service_is_forked() || !driver_find())
         return;
     check_findings_say();
+    leaks *all = wanted != NULL && strcmp(wanted, "1") == 0 ? calloc(1, sizeof(*all)) : NULL;
+    if (all != NULL && check_enter()) {
+        check_blocks_each(leak_add, all);
+        check_leave();
+        leaks_say(all);
+    }
+    free(all);
     if (!check_enter())
         return;
-    if (wanted != NULL && strcmp(wanted, "1") == 0)
-        leaks_say();
     sums_say();
     check_leave();
 }

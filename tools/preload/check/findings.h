@@ -2,29 +2,24 @@
 /*
  * What was found: said once for each pair of places, counted when it repeats, summed up at the end.
  * Between check_enter and check_leave.
+ *
+ * A finding is on stderr and in the file for machines as soon as it is made, so that a program that
+ * dies has said it. `tenure run`, which waits for the program, learns what it needs from a file of
+ * one byte for each thing that came about: its room is there from the beginning, so that no full
+ * disk changes an exit code.
+ *
+ *   TENURE_PRELOAD_CHECK           1: on
+ *   TENURE_PRELOAD_CHECK_JSON      file to which a line of JSON is added for each finding
+ *   TENURE_PRELOAD_CHECK_STATE     file of bytes that become 1: the first with a certain finding,
+ *                                  those after it with a use of the rule of that number
+ *   TENURE_PRELOAD_CHECK_SUPPRESS  file of rules: suppress.h
+ *   TENURE_PRELOAD_CHECK_LEAKS     1: what is live at the end is listed
  */
 #ifndef TENURE_PRELOAD_CHECK_FINDINGS_H
 #define TENURE_PRELOAD_CHECK_FINDINGS_H
 
 #include "check/blocks.h"
-
-/* Kind, its name for machines, what it says. */
-#define CHECK_KINDS(X)                                                                             \
-    X(USE_AFTER_FREE, "use_after_free", "memory is used after it was freed")                       \
-    X(FREE_IN_USE, "free_in_use", "memory is freed while work that nothing orders uses it")        \
-    X(USE_BEFORE_ALLOC, "use_before_allocation",                                                   \
-      "memory is used by work that is not ordered after its allocation")                           \
-    X(REUSE_WITHOUT_ORDER, "reuse_without_order",                                                  \
-      "memory that was another block is used by work that is not ordered after its allocation")    \
-    X(DOUBLE_FREE, "double_free", "memory is freed twice")                                         \
-    X(WRONG_FREE, "wrong_free", "an address is freed that is not the beginning of a block")
-
-typedef enum check_kind {
-#define CHECK_KIND_ENUMERATOR(name, key, text) CHECK_##name,
-    CHECK_KINDS(CHECK_KIND_ENUMERATOR)
-#undef CHECK_KIND_ENUMERATOR
-        CHECK_KINDS_COUNT
-} check_kind;
+#include "check/kinds.h"
 
 typedef struct check_finding {
     check_kind kind;
@@ -37,6 +32,9 @@ typedef struct check_finding {
     const char *later_is;
 } check_finding;
 
+/* Reads the rules. Once, before anything is found. */
+void check_findings_begin(void);
+
 void check_found(const check_finding *finding);
 
 /* Says what was found since, with the names of functions, for which the loader is asked: so without
@@ -45,6 +43,7 @@ void check_findings_say(void);
 
 /* A launch that was seen; and one whose parameters could not be read, or not all. */
 void check_count_launch(int is_read);
+void check_counts_get(uint64_t *seen, uint64_t *unread);
 
 /* The driver does not tell what parameters a kernel has. Said once. */
 void check_cannot_read(void);

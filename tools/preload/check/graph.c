@@ -63,7 +63,7 @@ static executable *executable_find(CUgraphExec exec)
 static void mention_add(executable *to, CUdeviceptr address, int is_certain, const char *kernel)
 {
     const check_block *block = check_block_live(address);
-    if (block == NULL || service_of_address(address) == NULL)
+    if (block == NULL || block->is_engine || service_of_address(address) == NULL)
         return;
     if (to->mentions_count == to->mentions_room) {
         size_t room = to->mentions_room * 2 + 16;

@@ -8,6 +8,9 @@
  * from it alone is possible, not certain. So is what follows from the address where a block begins,
  * if another parameter leads to the block right below: that is how the end of a range is given.
  *
+ * A tensor map is opaque: where one is found that the program has had encoded, the address is taken
+ * that it was encoded with (tensor.c).
+ *
  * What the driver tells of a function is asked once, since each parameter is a call of its own, and
  * forgotten when code is unloaded. Addresses that lie in device memory are not seen.
  */
@@ -18,10 +21,11 @@
 
 #include "check/findings.h"
 #include "check/rules.h"
+#include "check/tensor.h"
 #include "handles.h"
 #include "service.h"
 
-enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 64 };
+enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512 };
 
 typedef struct parameter {
     size_t offset, bytes;
@@ -154,10 +158,28 @@ typedef struct reading {
     size_t count;
 } reading;
 
+/* How many bytes at a place of a parameter are a tensor map, which is then visited; 0: none are. */
+static size_t read_tensor(const reading *self, const char *from, size_t place, size_t left,
+                          int is_whole)
+{
+    CUdeviceptr address = place % CHECK_TENSOR_ALIGNMENT == 0 && left >= CHECK_TENSOR_BYTES
+                              ? check_tensor_find(from)
+                              : 0;
+    if (address != 0 && service_of_address(address) != NULL)
+        self->visit(self->user, address, is_whole);
+    return address != 0 ? CHECK_TENSOR_BYTES : 0;
+}
+
 static void read_bytes(reading *self, const void *from, size_t offset, size_t bytes)
 {
     for (size_t i = (0 - offset) & (WORD - 1); i + WORD <= bytes; i += WORD) {
         CUdeviceptr word;
+        size_t skipped = read_tensor(self, (const char *)from + i, offset + i, bytes - i,
+                                     bytes == CHECK_TENSOR_BYTES);
+        if (skipped > 0) {
+            i += skipped - WORD;
+            continue;
+        }
         memcpy(&word, (const char *)from + i, sizeof(word));
         if (service_of_address(word) == NULL)
             continue;
@@ -244,17 +266,28 @@ static void launch_uses(void *user, CUdeviceptr address, int is_certain)
     check_use(user, address, is_certain);
 }
 
+static void captured_uses(void *user, CUdeviceptr address, int is_certain)
+{
+    (void)is_certain;
+    check_use_captured(address, user);
+}
+
 void check_launched(const char *call, CUfunction function, CUstream handle, void **parameters,
                     void **extra)
 {
     check_work work;
     check_stack stack = check_stack_here();
     check_name name = check_name_of(handle);
-    if (name.is_capturing)
+    if (name.is_capturing && !check_does(CHECK_RECORDS))
         return;
     check_layout_ask(function);
     if (!check_enter())
         return;
+    if (name.is_capturing) {
+        check_count_launch(check_words_each(function, parameters, extra, captured_uses, handle));
+        check_leave();
+        return;
+    }
     const check_place *place = check_place_of(call, check_kernel_name(function), &stack);
     if (check_work_begin(&work, &name, place))
         check_count_launch(check_words_each(function, parameters, extra, launch_uses, &work));

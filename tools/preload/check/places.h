@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CHECK_FRAMES = 8 };
+enum { CHECK_FRAMES = 12 };
 
 typedef struct check_stack {
     const void *frames[CHECK_FRAMES];

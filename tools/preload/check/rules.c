@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "check/findings.h"
+#include "check/record.h"
 #include "service.h"
 
 static pid_t thread_here(void)
@@ -36,16 +37,23 @@ static check_touch touch_on_host(const check_place *place)
     return (check_touch){.place = place, .thread = thread_here(), .is_certain = 1};
 }
 
+static check_touch touch_on_stream(check_stream *stream, const void *handle,
+                                   const check_place *place)
+{
+    check_touch touch = touch_on_host(place);
+    touch.index = stream->index;
+    touch.number = check_stream_work(stream);
+    touch.stream = stream->name;
+    touch.handle = handle;
+    return touch;
+}
+
 int check_work_begin(check_work *work, const check_name *name, const check_place *place)
 {
     work->stream = check_stream_find(name);
     if (work->stream == NULL)
         return 0;
-    work->touch = touch_on_host(place);
-    work->touch.index = work->stream->index;
-    work->touch.number = check_stream_work(work->stream);
-    work->touch.stream = work->stream->name;
-    work->touch.handle = name->stream;
+    work->touch = touch_on_stream(work->stream, name->stream, place);
     return 1;
 }
 
@@ -128,14 +136,22 @@ static void free_is_early(const check_block *block, check_kind kind, const check
     check_found(&finding);
 }
 
-/* Ends a block. `stream`: null on the host. */
-static void block_freed(check_block *block, const check_stream *stream, const check_touch *freed)
+/* 1 if a use was recorded, so that the memory is not handed on before it is over. */
+static int is_recorded(const check_block *block, const check_touch *use)
 {
-    int has_waited = stream == NULL && !block->is_ordered;
+    return block->records != NULL &&
+           check_clock_has(&block->records->covered, use->index, use->number);
+}
+
+/* Ends a block. `stream`: null on the host. `has_waited`: the free comes after all uses. */
+static void block_freed(check_block *block, const check_stream *stream, const check_touch *freed,
+                        int has_waited)
+{
     for (size_t i = 0; i < block->uses_count && !has_waited; i++) {
         const check_touch *use = &block->uses[i];
-        if (stream != NULL ? !check_is_after(stream, use->index, use->number)
-                           : !check_host_is_after(use->index, use->number))
+        int is_after = stream != NULL ? check_is_after(stream, use->index, use->number)
+                                      : check_host_is_after(use->index, use->number);
+        if (!is_after && !is_recorded(block, use))
             free_is_early(block, CHECK_FREE_IN_USE, use, freed);
     }
     const check_touch *made = &block->made;
@@ -158,7 +174,7 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream handle)
             check_blocks_forget(block->base, block->bytes);
     } else if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
         if (block != NULL && block->base == address)
-            block_freed(block, work.stream, &work.touch);
+            block_freed(block, work.stream, &work.touch, 0);
         else
             free_is_wrong(address, &work.touch);
     }
@@ -173,7 +189,7 @@ void check_freeing_at_once(const char *call, CUdeviceptr address)
     check_block *block = check_block_live(address);
     check_touch freed = touch_on_host(check_place_of(call, NULL, &stack));
     if (block != NULL && block->base == address)
-        block_freed(block, NULL, &freed);
+        block_freed(block, NULL, &freed, !block->is_ordered);
     else
         free_is_wrong(address, &freed);
     check_leave();
@@ -191,12 +207,90 @@ void check_freed_at_once(CUdeviceptr address)
     check_leave();
 }
 
+/* ---- frees and records of engines that call Tenure ------------------------------------------ */
+
+/* What was to be recorded up to the free. */
+static void records_close(check_block *block)
+{
+    check_records *records = block->records;
+    for (size_t i = 0; records != NULL && i < records->count; i++) {
+        const check_stream *stream = check_stream_stamped(records->until_free[i]);
+        if (stream != NULL)
+            check_clock_cover(&records->covered, stream);
+    }
+}
+
+/* A stream that is gone has no order any more, but what was done on it is over. */
+void check_freeing_own(const char *call, CUdeviceptr address, int is_sync)
+{
+    check_stack stack = check_stack_here();
+    if (!check_enter())
+        return;
+    const check_place *place = check_place_of(call, NULL, &stack);
+    check_block *block = check_block_live(address);
+    check_touch freed = touch_on_host(place);
+    if (block == NULL || block->base != address) {
+        free_is_wrong(address, &freed);
+    } else if (!block->is_ordered) {
+        block_freed(block, NULL, &freed, 1);
+    } else {
+        check_stream *own =
+            check_stream_stamped((check_stamp){block->made.index, block->made.stream});
+        if (own != NULL)
+            freed = touch_on_stream(own, block->made.handle, place);
+        records_close(block);
+        block_freed(block, own, &freed, is_sync || own == NULL);
+    }
+    check_leave();
+}
+
+void check_use_recorded(CUdeviceptr address, CUstream handle, int until_free)
+{
+    check_name name = check_name_of(handle);
+    if (name.is_capturing || !check_enter())
+        return;
+    check_block *block = check_block_live(address);
+    const check_stream *stream = block == NULL ? NULL : check_stream_find(&name);
+    check_records *records = stream == NULL ? NULL : check_block_records(block);
+    int is_noted = records != NULL;
+    if (is_noted && until_free)
+        is_noted = check_records_add(records, (check_stamp){stream->index, stream->name});
+    else if (is_noted)
+        check_clock_cover(&records->covered, stream);
+    if (block != NULL && !is_noted)
+        check_blocks_forget(block->base, block->bytes); /* without memory: silence */
+    check_leave();
+}
+
+void check_use_kept(CUdeviceptr address, CUevent event)
+{
+    if (!check_enter())
+        return;
+    check_block *block = check_block_live(address);
+    check_records *records = block == NULL ? NULL : check_block_records(block);
+    const check_moment *moment = check_event_get(event);
+    if (records != NULL && moment != NULL)
+        check_clock_cover_moment(&records->covered, moment);
+    else if (block != NULL)
+        check_blocks_forget(block->base, block->bytes); /* nobody knows up to where */
+    check_leave();
+}
+
 /* ---- uses ----------------------------------------------------------------------------------- */
+
+/* Of the block's own stream Tenure knows. */
+static void use_record(const check_work *work, const check_block *block, CUdeviceptr address)
+{
+    int is_own = block != NULL && block->is_ordered && block->made.index == work->stream->index;
+    if (!is_own && check_does(CHECK_RECORDS))
+        check_record(address, (CUstream)(uintptr_t)work->touch.handle);
+}
 
 static void use_of_live(const check_work *work, check_block *block, CUdeviceptr address,
                         int is_certain)
 {
     check_touch use = work->touch;
+    use_record(work, block, address);
     use.is_certain = is_certain;
     if (block->is_ordered && !check_is_after(work->stream, block->made.index, block->made.number)) {
         check_finding finding = {.kind = block->before != NULL ? CHECK_REUSE_WITHOUT_ORDER
@@ -241,6 +335,8 @@ void check_use(const check_work *work, CUdeviceptr address, int is_certain)
     const check_block *gone = check_block_freed(address);
     if (gone != NULL && is_free_now(address))
         use_of_freed(work, gone, address, is_certain);
+    else
+        use_record(work, NULL, address); /* of a capture, perhaps */
 }
 
 /* The addresses may be another block's by now: then the graph uses memory that it was not given. */
@@ -255,6 +351,12 @@ void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t se
         use_of_freed(work, block->before, address, is_certain);
     else if (gone != NULL && gone->serial == serial)
         use_of_freed(work, gone, address, is_certain);
+}
+
+void check_use_captured(CUdeviceptr address, CUstream stream)
+{
+    if (service_of_address(address) != NULL)
+        check_record(address, stream);
 }
 
 /* ---- copies and sets ------------------------------------------------------------------------ */
@@ -274,9 +376,12 @@ static void copied(const char *call, CUstream handle, CUdeviceptr to, CUdevicept
     check_work work;
     check_stack stack = check_stack_here();
     check_name name = check_name_of(handle);
-    if (name.is_capturing || !check_enter())
+    if ((name.is_capturing && !check_does(CHECK_RECORDS)) || !check_enter())
         return;
-    if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
+    if (name.is_capturing) {
+        check_use_captured(to, handle);
+        check_use_captured(from, handle);
+    } else if (check_work_begin(&work, &name, check_place_of(call, NULL, &stack))) {
         check_use(&work, to, 1);
         check_use(&work, from, 1);
         if (has_waited)

@@ -20,6 +20,9 @@ int check_work_begin(check_work *work, const check_name *name, const check_place
 /* The work uses what is at an address, if that is memory of Tenure's. */
 void check_use(const check_work *work, CUdeviceptr address, int is_certain);
 
+/* Work that is captured uses it: with auto_record:seen alone. */
+void check_use_captured(CUdeviceptr address, CUstream stream);
+
 /* The work uses a block that its graph was given when it was made. */
 void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t serial,
                         int is_certain);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "check/findings.h"
 #include "check/places.h"
 
 _Atomic int check_state = -1;
@@ -12,9 +13,14 @@ int check_begin(void)
 {
     int state = atomic_load(&check_state);
     const char *wanted = getenv("TENURE_PRELOAD_CHECK");
+    const char *recorded = getenv("TENURE_PRELOAD_RECORD");
     if (state >= 0)
         return state;
-    state = wanted != NULL && strcmp(wanted, "1") == 0;
+    state = wanted != NULL && strcmp(wanted, "1") == 0 ? CHECK_REPORTS : 0;
+    if (recorded != NULL && strcmp(recorded, "seen") == 0)
+        state |= CHECK_RECORDS;
+    if (recorded != NULL && strcmp(recorded, "all") == 0)
+        state |= CHECK_SYNCS;
     atomic_store(&check_state, state);
     return state;
 }
@@ -22,6 +28,8 @@ int check_begin(void)
 /* Before the program runs; and the unwinder, which is loaded when it is first used. */
 __attribute__((constructor)) static void begin_early(void)
 {
-    if (check_begin())
-        (void)check_stack_here();
+    if ((check_begin() & CHECK_REPORTS) == 0)
+        return;
+    (void)check_stack_here();
+    check_findings_begin();
 }

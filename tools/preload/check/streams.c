@@ -176,6 +176,7 @@ static check_stream *stream_make(const void *key, int device, int is_legacy, int
         return NULL;
     stream->handle = key;
     stream->name = ++names;
+    stream->label = NULL;
     stream->device = device;
     stream->is_legacy = is_legacy != 0;
     stream->is_blocking = is_blocking != 0;
@@ -232,6 +233,46 @@ check_stream *check_stream_find(const check_name *name)
 check_stream *check_stream_at(size_t index)
 {
     return streams[index];
+}
+
+const char *check_stream_label(size_t index, uint64_t name)
+{
+    return index < streams_count && streams[index]->name == name ? streams[index]->label : NULL;
+}
+
+void check_stream_named(CUstream handle, const char *text)
+{
+    check_name name = check_name_of(handle);
+    if (!check_enter())
+        return;
+    check_stream *stream = check_stream_find(&name);
+    if (stream != NULL)
+        stream->label = strdup(text);
+    check_leave();
+}
+
+check_stream *check_stream_stamped(check_stamp stamp)
+{
+    if (stamp.index >= streams_count || streams[stamp.index]->name != stamp.name)
+        return NULL;
+    stream_settle(streams[stamp.index]);
+    return streams[stamp.index];
+}
+
+void check_clock_cover(check_clock *to, const check_stream *stream)
+{
+    (void)clock_join(to, &stream->known);
+}
+
+void check_clock_cover_moment(check_clock *to, const check_moment *moment)
+{
+    if (moment != NULL)
+        (void)clock_join(to, &moment->clock);
+}
+
+int check_clock_has(const check_clock *clock, size_t index, uint64_t number)
+{
+    return clock_at(clock, index) >= number;
 }
 
 uint64_t check_stream_work(check_stream *stream)

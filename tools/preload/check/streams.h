@@ -24,9 +24,20 @@ typedef struct check_clock {
     size_t count;
 } check_clock;
 
+/* A moment of a stream that others can be ordered after; counted by who has it. Null: no memory,
+ * and then nothing is ordered. */
+typedef struct check_moment check_moment;
+
+/* A stream, as long as its index is its own. */
+typedef struct check_stamp {
+    size_t index;
+    uint64_t name;
+} check_stamp;
+
 typedef struct check_stream {
     const void *handle; /* as the driver has it; of a thread's default stream, a place of its own */
     uint64_t name;      /* streams are numbered from 1 in the order in which they were seen */
+    const char *label;  /* the program's own name for it, kept for ever; null: none */
     size_t index;
     int device;
     uint8_t is_legacy, is_blocking, is_dead;
@@ -56,6 +67,18 @@ void check_leave(void);
 check_stream *check_stream_find(const check_name *name);
 check_stream *check_stream_at(size_t index);
 
+/* What the program calls the stream with that number, if it still has that index. Null: nothing. */
+const char *check_stream_label(size_t index, uint64_t name);
+
+/* The stream with that number, with all that it is ordered after taken over, if it still has its
+ * index, and be it dead. Null: it is gone, and its work over as the host knows. */
+check_stream *check_stream_stamped(check_stamp stamp);
+
+/* Takes a stream's, or a moment's, knowledge over into a clock. */
+void check_clock_cover(check_clock *to, const check_stream *stream);
+void check_clock_cover_moment(check_clock *to, const check_moment *moment);
+int check_clock_has(const check_clock *clock, size_t index, uint64_t number);
+
 /* Numbers a piece of work on the stream. */
 uint64_t check_stream_work(check_stream *stream);
 
@@ -64,9 +87,6 @@ uint64_t check_stream_work(check_stream *stream);
 int check_is_after(const check_stream *stream, size_t index, uint64_t number);
 int check_host_is_after(size_t index, uint64_t number);
 
-/* A moment of a stream that others can be ordered after; counted by who has it. Null: no memory,
- * and then nothing is ordered. */
-typedef struct check_moment check_moment;
 check_moment *check_moment_of(const check_stream *stream);
 check_moment *check_moment_share(check_moment *moment);
 void check_moment_drop(check_moment *moment);

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine that is linked with libtenure, for the checker: each with its error and without.
+ *
+ *   check_engine NAME wrong|right [dlsym]
+ *
+ * With `dlsym` it finds the functions of libtenure by name, as a module of Python's does.
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include <tenure/tenure.h>
+
+#include "zoo.h"
+
+#define FUNCTIONS(X)                                                                               \
+    X(tnr_malloc)                                                                                  \
+    X(tnr_free)                                                                                    \
+    X(tnr_free_on)                                                                                 \
+    X(tnr_free_sync)                                                                               \
+    X(tnr_record_use)                                                                              \
+    X(tnr_record_stream)                                                                           \
+    X(tnr_keep_until)                                                                              \
+    X(tnr_pool_malloc)                                                                             \
+    X(tnr_capture_begin)                                                                           \
+    X(tnr_capture_end)                                                                             \
+    X(tnr_vouched_pool_create)
+
+static struct {
+#define FIELD(name) __typeof__(&name) name;
+    FUNCTIONS(FIELD)
+#undef FIELD
+} library = {
+#define LINKED(name) .name = name,
+    FUNCTIONS(LINKED)
+#undef LINKED
+};
+
+#define TENURE(call)                                                                               \
+    do {                                                                                           \
+        if (library.call != TNR_OK) {                                                              \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tnr_last_error());       \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+zoo the;
+
+static void functions_find(void)
+{
+    void *found, *handle = dlopen("libtenure.so.0", RTLD_NOW | RTLD_NOLOAD);
+    if (handle == NULL)
+        exit(1);
+#define FIND(name)                                                                                 \
+    found = dlsym(handle, #name);                                                                  \
+    memcpy(&library.name, &found, sizeof(found));
+    FUNCTIONS(FIND)
+#undef FIND
+}
+
+static void *block_make(void)
+{
+    void *block;
+    TENURE(tnr_malloc(&block, BYTES, 0, the.a));
+    MUST(cuMemsetD8Async((CUdeviceptr)block, 1, BYTES, the.a));
+    return block;
+}
+
+/* The other stream uses it, after its allocation. */
+static void block_use(void *block)
+{
+    MUST(cuEventRecord(the.event, the.a));
+    MUST(cuStreamWaitEvent(the.b, the.event, 0));
+    MUST(cuMemsetD8Async((CUdeviceptr)block, 2, BYTES, the.b));
+}
+
+/* ---- programs ------------------------------------------------------------------------------- */
+
+static void record_use(void)
+{
+    void *block = block_make();
+    block_use(block);
+    if (!the.is_wrong)
+        TENURE(tnr_record_use(block, the.b));
+    TENURE(tnr_free(block));
+}
+
+/* The use ends at the record: a later one is another. */
+static void record_use_too_early(void)
+{
+    void *block = block_make();
+    block_use(block);
+    TENURE(tnr_record_use(block, the.b));
+    if (the.is_wrong)
+        block_use(block);
+    TENURE(tnr_free(block));
+}
+
+static void record_stream(void)
+{
+    void *block = block_make();
+    if (!the.is_wrong)
+        TENURE(tnr_record_stream((char *)block + 4096, the.b));
+    block_use(block);
+    TENURE(tnr_free(block));
+}
+
+static void keep_until(void)
+{
+    void *block = block_make();
+    CUevent event;
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    block_use(block);
+    CUstream waited = the.is_wrong ? the.a : the.b;
+    tnr_moment before = tnr_moment_now();
+    MUST(cuEventRecord(event, waited));
+    if (tnr_event_recorded(event, 0, waited, before) != TNR_OK)
+        exit(1);
+    TENURE(tnr_keep_until(block, event));
+    TENURE(tnr_free(block));
+}
+
+/* The right stream is the one that used it. */
+static void free_on(void)
+{
+    void *block = block_make();
+    block_use(block);
+    TENURE(tnr_free_on(block, the.is_wrong ? the.c : the.b));
+}
+
+static void free_sync(void)
+{
+    void *block = block_make();
+    block_use(block);
+    if (the.is_wrong)
+        TENURE(tnr_free(block));
+    else
+        TENURE(tnr_free_sync(block));
+}
+
+/* An event orders it: nothing needs to be recorded. */
+static void ordered(void)
+{
+    void *block = block_make();
+    block_use(block);
+    if (!the.is_wrong) {
+        MUST(cuEventRecord(the.event, the.b));
+        MUST(cuStreamWaitEvent(the.a, the.event, 0));
+    }
+    TENURE(tnr_free(block));
+}
+
+static void use_after_free(void)
+{
+    void *block = block_make();
+    if (the.is_wrong)
+        TENURE(tnr_free(block));
+    block_use(block);
+    if (!the.is_wrong)
+        TENURE(tnr_free_on(block, the.b));
+}
+
+static void double_free(void)
+{
+    void *block = block_make();
+    TENURE(tnr_free(block));
+    if (the.is_wrong && library.tnr_free(block) != TNR_ERR_NOT_LIVE)
+        exit(1);
+}
+
+/* The stream has ended, and another may have its handle. */
+static void ended_stream(void)
+{
+    CUstream own;
+    void *block;
+    MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    TENURE(tnr_malloc(&block, BYTES, 0, own));
+    MUST(cuEventRecord(the.event, own));
+    MUST(cuStreamWaitEvent(the.b, the.event, 0));
+    MUST(cuMemsetD8Async((CUdeviceptr)block, 2, BYTES, the.b));
+    if (!the.is_wrong)
+        TENURE(tnr_record_use(block, the.b));
+    if (tnr_stream_destroying(0, own) != TNR_OK)
+        exit(1);
+    MUST(cuStreamDestroy(own));
+    TENURE(tnr_free(block));
+}
+
+/* Of a vouched pool the caller orders everything: both are right. */
+static void vouched(void)
+{
+    tnr_pool pool;
+    void *block;
+    TENURE(tnr_vouched_pool_create(&pool, 0, NULL));
+    TENURE(tnr_pool_malloc(&block, pool, BYTES, 0, the.a));
+    block_use(block);
+    TENURE(tnr_free(block));
+}
+
+/* A graph that was captured through Tenure keeps what it refers to: both are right. */
+static void graph(void)
+{
+    CUgraph made;
+    CUgraphExec exec;
+    void *block = block_make();
+    tnr_graph number;
+    MUST(cuStreamSynchronize(the.a));
+    TENURE(tnr_capture_begin(0, the.b, NULL));
+    MUST(cuMemsetD8Async((CUdeviceptr)block, 2, BYTES, the.b));
+    TENURE(tnr_capture_end(&made, &number, 0, the.b));
+    MUST(cuGraphInstantiateWithFlags(&exec, made, 0));
+    TENURE(tnr_free(block));
+    MUST(cuGraphLaunch(exec, the.b));
+    MUST(cuStreamSynchronize(the.b));
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} programs[] = {
+    {"record_use", record_use},
+    {"record_use_too_early", record_use_too_early},
+    {"record_stream", record_stream},
+    {"keep_until", keep_until},
+    {"free_on", free_on},
+    {"free_sync", free_sync},
+    {"ordered", ordered},
+    {"use_after_free", use_after_free},
+    {"double_free", double_free},
+    {"ended_stream", ended_stream},
+    {"vouched", vouched},
+    {"graph", graph},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return 2;
+    the.is_wrong = strcmp(argv[2], "wrong") == 0;
+    if (argc > 3)
+        functions_find();
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&the.context, 0));
+    MUST(cuCtxSetCurrent(the.context));
+    MUST(cuStreamCreate(&the.a, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&the.b, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&the.c, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&the.event, CU_EVENT_DISABLE_TIMING));
+    if (tnr_stream_created(0, the.a) != TNR_OK || tnr_stream_created(0, the.b) != TNR_OK ||
+        tnr_stream_created(0, the.c) != TNR_OK)
+        exit(1);
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+        if (strcmp(programs[i].name, argv[1]) != 0)
+            continue;
+        programs[i].run();
+        /* Whoever is handed memory now writes over what was there. */
+        for (int k = 0; k < 4; k++)
+            (void)block_make();
+        MUST(cuCtxSynchronize());
+        return 0;
+    }
+    return 2;
+}

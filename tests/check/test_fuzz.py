@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The fuzzer's programs through the checker: what is legal is silent, and each planted error that
+it can see is found, once, as what it is.
+
+The fuzzer calls libtenure itself, and checks it against a model that knows of nobody else: so the
+library that watches serves nothing and announces nothing here (TENURE_PRELOAD_SERVE=0).
+
+Broken to see it fail: calls of Tenure that wait for the device are not told (check/engine.c); what
+was recorded is not looked at when a block is freed; a record covers the whole stream, not up to
+where it was made; a block's own stream does not count.
+
+Environment: TENURE is the command; FUZZ_LEGAL how many programs of 20,000 operations, FUZZ_PLANTED
+how many with an error.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+TENURE = os.environ["TENURE"]
+
+# Planted error -> kind, the later call, what the missing call begins with. Others are no errors of
+# lifetime, or of memory that is not followed (pools over segments).
+FOUND = {
+    "use not recorded": ("free_in_use", "tnr_free", "tnr_record_use("),
+    "use recorded too early": ("free_in_use", "tnr_free", "tnr_record_use("),
+    "kept until too early an event": ("free_in_use", "tnr_free", "tnr_record_use("),
+    "free on the wrong stream": ("free_in_use", "tnr_free_on", "tnr_record_use("),
+    "peer's use not waited for": ("free_in_use", "tnr_free", "tnr_record_use("),
+    "wait omitted": (None, "cuLaunchKernel", "stream "),
+    "write after free": ("use_after_free", "cuLaunchKernel", "none: "),
+    "read after free": ("use_after_free", "cuLaunchKernel", "none: "),
+    "double free": ("double_free", "tnr_free", "none: "),
+    "interior free": ("wrong_free", "tnr_free", "none: "),
+}
+UNSEEN = {"foreign free", "stream's end not told", "peer's access of what is closed",
+          "use in a segment not recorded", "owner gives a segment twice"}
+
+
+ON_PURPOSE = ["wrong_free", "double_free"]
+
+
+class Fuzz(unittest.TestCase):
+    def run_fuzz(self, *options):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name)
+        # Legal programs free what is no block, too, to see it refused.
+        (path / "rules").write_text("".join(f"kind:{kind}\n" for kind in ON_PURPOSE))
+        variables = {**os.environ, "TENURE_PRELOAD_SERVE": "0"}
+        variables.pop("TENURE_DRIVER", None)
+        rules = [] if "--illegal" in options else ["--suppress", path / "rules"]
+        done = subprocess.run(
+            [TENURE, "run", "--driver", "sim", "--check", "--findings", path / "found", *rules,
+             "--", TENURE, "fuzz", "--no-shrink", "--json", "--out", path, *options],
+            env=variables, text=True, capture_output=True, check=False)
+        rows = [json.loads(line) for line in (path / "found").read_text().splitlines()]
+        return done, [row for row in rows if "finding" in row]
+
+    def test_legal_programs_are_silent(self):
+        last = int(os.environ["FUZZ_LEGAL"])
+        done, findings = self.run_fuzz("--seeds", f"1..{last}", "--ops", "20000", "--keep-going")
+        report = json.loads(done.stdout)
+        self.assertEqual(findings, [], done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreaterEqual(report["operations"], last * 20000)
+
+    def test_planted_errors_are_found(self):
+        seen = {}
+        for seed in range(1, int(os.environ["FUZZ_PLANTED"]) + 1):
+            with self.subTest(seed=seed):
+                done, findings = self.run_fuzz("--illegal", "--seeds", str(seed), "--ops", "300")
+                report = json.loads(done.stdout)
+                names = [name for name, count in report["planted"].items() if count]
+                errors = [row for row in findings if row["kind"] not in ON_PURPOSE]
+                if not names:
+                    continue # its effect was lost, which the fuzzer does not count, and we find
+                if names[0] in UNSEEN:
+                    self.assertEqual(errors, [], (names, done.stderr))
+                    continue
+                kind, later, missing = FOUND[names[0]]
+                seen[names[0]] = seen.get(names[0], 0) + 1
+                if kind in ON_PURPOSE:
+                    self.assertEqual(errors, [], done.stderr)
+                    errors = [row for row in findings if row["kind"] == kind][-1:]
+                self.assertEqual(len(errors), 1, (names, done.stderr))
+                one = errors[0]
+                self.assertTrue(one["certain"])
+                if kind is not None:
+                    self.assertEqual(one["kind"], kind)
+                else:
+                    self.assertIn(one["kind"], ["use_before_allocation", "reuse_without_order"])
+                self.assertEqual(one["later"]["call"], later)
+                self.assertTrue(one["missing"].startswith(missing), one["missing"])
+                if "record" in missing:
+                    self.assertIn(one["block"], one["missing"])
+        self.assertGreater(len(seen), 5, seen)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Engines that call libtenure themselves, linked with it or through a module of Python's: the
+ * checker follows their blocks as it follows those of cuMemAllocAsync, with their own rules.
+ *
+ * - A block belongs to its stream, and tnr_free is ordered there.
+ * - A use of another stream is in order if the free comes after it, or if it was recorded: up to
+ *   the record (tnr_record_use, tnr_keep_until), or up to the free (tnr_record_stream,
+ *   tnr_free_sync).
+ *
+ * This library stands before libtenure in the order of symbols, so that the calls come here. They
+ * are told and passed on; who is inside of Tenure already, as the rest of this library is when it
+ * calls, passes through. Blocks of graph pools and of captures are not followed: their order is
+ * that of graphs, or their caller's. What graphs use of other blocks is not, either: Tenure keeps
+ * it for them, by its contract with engines.
+ *
+ * Not seen is an engine that has libtenure linked in as an archive.
+ */
+#include "check/engine.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include <tenure/tenure.h>
+
+#include "check/rules.h"
+#include "check/streams.h"
+#include "driver.h"
+#include "handles.h"
+#include "service.h"
+
+static handles ordered_by_caller = HANDLES_INIT; /* pools; under the lock of check_enter */
+
+/* ---- the functions themselves ---------------------------------------------------------------- */
+
+#define ENGINE_FUNCTIONS(X)                                                                        \
+    X(tnr_malloc)                                                                                  \
+    X(tnr_malloc_aligned)                                                                          \
+    X(tnr_pool_malloc)                                                                             \
+    X(tnr_pool_malloc_at)                                                                          \
+    X(tnr_free)                                                                                    \
+    X(tnr_free_on)                                                                                 \
+    X(tnr_free_sync)                                                                               \
+    X(tnr_record_use)                                                                              \
+    X(tnr_record_stream)                                                                           \
+    X(tnr_keep_until)                                                                              \
+    X(tnr_capture_begin)                                                                           \
+    X(tnr_graph_pool_create)                                                                       \
+    X(tnr_vouched_pool_create)                                                                     \
+    X(tnr_graph_pool_vouch)                                                                        \
+    X(tnr_pool_access_set)                                                                         \
+    X(tnr_device_access_set)                                                                       \
+    X(tnr_pool_sleep)                                                                              \
+    X(tnr_device_sleep)                                                                            \
+    X(tnr_import_close)                                                                            \
+    X(tnr_shutdown)
+
+static struct {
+    _Atomic int is_found; /* set last */
+#define ENGINE_FIELD(name) __typeof__(&name) fn_##name;
+    ENGINE_FUNCTIONS(ENGINE_FIELD)
+#undef ENGINE_FIELD
+} library;
+
+/* Several threads find the same. */
+static void library_find(void)
+{
+    if (atomic_load_explicit(&library.is_found, memory_order_acquire))
+        return;
+    void *found;
+#define ENGINE_FIND(name)                                                                          \
+    found = dlsym_of_libc()(RTLD_NEXT, #name);                                                     \
+    memcpy(&library.fn_##name, &found, sizeof(found));
+    ENGINE_FUNCTIONS(ENGINE_FIND)
+#undef ENGINE_FIND
+    atomic_store_explicit(&library.is_found, 1, memory_order_release);
+}
+
+/* What libtenure calls of itself may come here, too. */
+static _Thread_local int depth;
+
+#define PASSED_ON(name, arguments)                                                                 \
+    __extension__({                                                                                \
+        library_find();                                                                            \
+        depth++;                                                                                   \
+        tnr_status result_ = library.fn_##name arguments;                                          \
+        depth--;                                                                                   \
+        result_;                                                                                   \
+    })
+
+void *check_engine_function(const char *name)
+{
+    void *ours = NULL;
+#define ENGINE_NAMED(one)                                                                          \
+    if (strcmp(name, #one) == 0) {                                                                 \
+        __typeof__(&one) function = one;                                                           \
+        memcpy(&ours, &function, sizeof(ours));                                                    \
+    }
+    ENGINE_FUNCTIONS(ENGINE_NAMED)
+#undef ENGINE_NAMED
+    return ours;
+}
+
+/* 1 if the call is the engine's and is followed. */
+static int is_followed(void)
+{
+    return check_is_on() && depth == 0 && !service_is_inside();
+}
+
+/* ---- allocations ---------------------------------------------------------------------------- */
+
+/* The pool of the block is one whose order is not that of streams. Inside of check_enter. */
+static int is_ordered_otherwise(const void *block)
+{
+    tnr_block_info info;
+    return tnr_block_get(&info, block) != TNR_OK ||
+           (info.pool != NULL && handles_get(&ordered_by_caller, info.pool, NULL));
+}
+
+static tnr_status allocated(tnr_status status, const char *call, void *block, size_t bytes,
+                            tnr_stream stream)
+{
+    if (status != TNR_OK || block == NULL)
+        return status;
+    if (service_enter()) {
+        service_learn((CUdeviceptr)(uintptr_t)block);
+        service_leave();
+    }
+    check_allocated(call, (CUdeviceptr)(uintptr_t)block, bytes, stream);
+    if (check_enter()) {
+        check_block *made = check_block_live((CUdeviceptr)(uintptr_t)block);
+        if (made != NULL && is_ordered_otherwise(block))
+            check_blocks_forget(made->base, made->bytes);
+        else if (made != NULL)
+            made->is_engine = 1;
+        check_leave();
+    }
+    return status;
+}
+
+tnr_status tnr_malloc(void **ptr, size_t bytes, int device, tnr_stream stream)
+{
+    tnr_status status = PASSED_ON(tnr_malloc, (ptr, bytes, device, stream));
+    if (!is_followed())
+        return status;
+    return allocated(status, "tnr_malloc", ptr == NULL ? NULL : *ptr, bytes, stream);
+}
+
+tnr_status tnr_malloc_aligned(void **ptr, size_t bytes, size_t alignment, int device,
+                              tnr_stream stream)
+{
+    tnr_status status = PASSED_ON(tnr_malloc_aligned, (ptr, bytes, alignment, device, stream));
+    if (!is_followed())
+        return status;
+    return allocated(status, "tnr_malloc_aligned", ptr == NULL ? NULL : *ptr, bytes, stream);
+}
+
+tnr_status tnr_pool_malloc(void **ptr, tnr_pool pool, size_t bytes, int device, tnr_stream stream)
+{
+    tnr_status status = PASSED_ON(tnr_pool_malloc, (ptr, pool, bytes, device, stream));
+    if (!is_followed())
+        return status;
+    return allocated(status, "tnr_pool_malloc", ptr == NULL ? NULL : *ptr, bytes, stream);
+}
+
+tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool pool, size_t bytes, int device, tnr_stream stream)
+{
+    tnr_status status = PASSED_ON(tnr_pool_malloc_at, (ptr, pool, bytes, device, stream));
+    if (!is_followed())
+        return status;
+    return allocated(status, "tnr_pool_malloc_at", bytes > 0 ? ptr : NULL, bytes, stream);
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+static tnr_status pool_noted(tnr_status status, tnr_pool pool)
+{
+    if (status != TNR_OK || !is_followed() || !check_enter())
+        return status;
+    handles_set(&ordered_by_caller, pool, 1);
+    check_leave();
+    return status;
+}
+
+tnr_status tnr_graph_pool_create(tnr_pool *pool, int device, const tnr_pool_options *options)
+{
+    tnr_status status = PASSED_ON(tnr_graph_pool_create, (pool, device, options));
+    return pool_noted(status, status == TNR_OK ? *pool : NULL);
+}
+
+tnr_status tnr_vouched_pool_create(tnr_pool *pool, int device, const tnr_pool_options *options)
+{
+    tnr_status status = PASSED_ON(tnr_vouched_pool_create, (pool, device, options));
+    return pool_noted(status, status == TNR_OK ? *pool : NULL);
+}
+
+tnr_status tnr_graph_pool_vouch(tnr_pool pool)
+{
+    return pool_noted(PASSED_ON(tnr_graph_pool_vouch, (pool)), pool);
+}
+
+/* ---- calls that wait ------------------------------------------------------------------------ */
+
+/* They may wait for all work, of whichever device: an engine relies on what their manual says. */
+static tnr_status waited(tnr_status status)
+{
+    if (is_followed() && check_enter()) {
+        check_host_saw_device(-1);
+        check_leave();
+    }
+    return status;
+}
+
+tnr_status tnr_pool_access_set(tnr_pool pool, int device, int peer, tnr_access access)
+{
+    return waited(PASSED_ON(tnr_pool_access_set, (pool, device, peer, access)));
+}
+
+tnr_status tnr_device_access_set(int device, int peer, tnr_access access)
+{
+    return waited(PASSED_ON(tnr_device_access_set, (device, peer, access)));
+}
+
+tnr_status tnr_pool_sleep(tnr_pool pool, int device, const tnr_sleep_options *options)
+{
+    return waited(PASSED_ON(tnr_pool_sleep, (pool, device, options)));
+}
+
+tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options)
+{
+    return waited(PASSED_ON(tnr_device_sleep, (device, options)));
+}
+
+tnr_status tnr_import_close(void *ptr)
+{
+    return waited(PASSED_ON(tnr_import_close, (ptr)));
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* Its addresses may be others' after the next start. */
+tnr_status tnr_shutdown(int force)
+{
+    tnr_status status = PASSED_ON(tnr_shutdown, (force));
+    for (int i = 0; status == TNR_OK && is_followed() && i < SERVICE_DEVICES_MAX; i++) {
+        check_device_ends(i);
+        service_unlearn(i);
+    }
+    return status;
+}
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
+/* Tenure begins it with a call of its own to the driver. */
+tnr_status tnr_capture_begin(int device, tnr_stream stream, const tnr_capture_options *options)
+{
+    if (is_followed())
+        check_capture_begins();
+    return PASSED_ON(tnr_capture_begin, (device, stream, options));
+}
+
+/* ---- frees ---------------------------------------------------------------------------------- */
+
+tnr_status tnr_free(void *ptr)
+{
+    if (ptr != NULL && is_followed())
+        check_freeing_own("tnr_free", (CUdeviceptr)(uintptr_t)ptr, 0);
+    return PASSED_ON(tnr_free, (ptr));
+}
+
+tnr_status tnr_free_sync(void *ptr)
+{
+    if (ptr != NULL && is_followed())
+        check_freeing_own("tnr_free_sync", (CUdeviceptr)(uintptr_t)ptr, 1);
+    return PASSED_ON(tnr_free_sync, (ptr));
+}
+
+/* What the stream was given may still use it; and the block's own stream, as ever. The real
+ * function calls the other two inside of the library. */
+tnr_status tnr_free_on(void *ptr, tnr_stream stream)
+{
+    if (ptr != NULL && is_followed()) {
+        check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 0);
+        check_freeing_own("tnr_free_on", (CUdeviceptr)(uintptr_t)ptr, 0);
+    }
+    return PASSED_ON(tnr_free_on, (ptr, stream));
+}
+
+/* ---- uses ----------------------------------------------------------------------------------- */
+
+tnr_status tnr_record_use(const void *ptr, tnr_stream stream)
+{
+    tnr_status status = PASSED_ON(tnr_record_use, (ptr, stream));
+    if (status == TNR_OK && is_followed())
+        check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 0);
+    return status;
+}
+
+tnr_status tnr_record_stream(const void *ptr, tnr_stream stream)
+{
+    tnr_status status = PASSED_ON(tnr_record_stream, (ptr, stream));
+    if (status == TNR_OK && is_followed())
+        check_use_recorded((CUdeviceptr)(uintptr_t)ptr, stream, 1);
+    return status;
+}
+
+tnr_status tnr_keep_until(const void *ptr, tnr_event event)
+{
+    tnr_status status = PASSED_ON(tnr_keep_until, (ptr, event));
+    if (status == TNR_OK && is_followed())
+        check_use_kept((CUdeviceptr)(uintptr_t)ptr, event);
+    return status;
+}

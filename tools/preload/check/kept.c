@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said of a finding: see kept.h. */
+#include "check/kept.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check/names.h"
+
+enum { FRAMES_SHOWN = 5, FACTS_MAX = CHECK_SIDE_COUNT * (3 + CHECK_FRAMES * 3) + 1 };
+
+const char *const check_kind_keys[] = {
+#define KIND_KEY(name, key, text) key,
+    CHECK_KINDS(KIND_KEY)
+#undef KIND_KEY
+};
+static const char *const kind_texts[] = {
+#define KIND_TEXT(name, key, text) text,
+    CHECK_KINDS(KIND_TEXT)
+#undef KIND_TEXT
+};
+
+/* ---- frames --------------------------------------------------------------------------------- */
+
+/* A stack from the program's own first frame on; all of it if nothing there is the program's. */
+typedef struct frames {
+    check_frame list[CHECK_FRAMES];
+    const void *addresses[CHECK_FRAMES];
+    int count;
+} frames;
+
+static void frames_find(frames *to, const check_stack *stack)
+{
+    int first = 0;
+    for (int i = 0; i < stack->count; i++) {
+        to->list[i] = check_frame_of(stack->frames[i]);
+        to->addresses[i] = stack->frames[i];
+    }
+    while (first < stack->count && to->list[first].is_between)
+        first++;
+    if (first == stack->count)
+        first = 0;
+    to->count = stack->count - first;
+    memmove(to->list, to->list + first, (size_t)to->count * sizeof(to->list[0]));
+    memmove(to->addresses, to->addresses + first, (size_t)to->count * sizeof(to->addresses[0]));
+}
+
+static void frame_text(check_text *to, const frames *in, int i)
+{
+    const check_frame *frame = &in->list[i];
+    if (frame->path == NULL) {
+        check_text_add(to, "%p", in->addresses[i]);
+        return;
+    }
+    check_text_add(to, "%s+0x%" PRIx64, frame->name, frame->offset);
+    if (frame->function != NULL)
+        check_text_add(to, " (%s)", frame->function);
+}
+
+/* ---- for people ----------------------------------------------------------------------------- */
+
+static void stream_text(check_text *to, const check_side *side)
+{
+    check_text_add(to, "stream %" PRIu64, side->touch.stream);
+    if (side->label != NULL)
+        check_text_add(to, " \"%s\"", side->label);
+}
+
+static void stream_text_whole(check_text *to, const check_side *side)
+{
+    const void *handle = side->touch.handle;
+    stream_text(to, side);
+    if (handle == NULL || handle == CU_STREAM_LEGACY)
+        check_text_add(to, " (the default stream)");
+    else if (handle == CU_STREAM_PER_THREAD)
+        check_text_add(to, " (the thread's default stream)");
+    else
+        check_text_add(to, " (%p)", handle);
+}
+
+void check_side_text(check_text *to, const check_side *side)
+{
+    const check_place *place = side->touch.place;
+    frames stack;
+    check_text_add(to, "  %s by %s", side->is, place->call);
+    if (place->kernel != NULL)
+        check_text_add(to, " of %s", place->kernel);
+    if (side->touch.number > 0) {
+        check_text_add(to, " on ");
+        stream_text_whole(to, side);
+        check_text_add(to, ", work %" PRIu64 " of it", side->touch.number);
+    }
+    check_text_add(to, ", thread %ld\n", (long)side->touch.thread);
+    frames_find(&stack, &place->stack);
+    for (int i = 0; i < stack.count && i < FRAMES_SHOWN; i++) {
+        check_text_add(to, "      ");
+        frame_text(to, &stack, i);
+        check_text_add(to, "\n");
+    }
+}
+
+/* Which call is missing, and where. */
+static void missing_text(check_text *to, const check_kept *one)
+{
+    const check_side *earlier = &one->sides[CHECK_SIDE_EARLIER];
+    const check_side *later = &one->sides[CHECK_SIDE_LATER];
+    switch (one->kind) {
+    case CHECK_FREE_IN_USE:
+        if (strncmp(later->touch.place->call, "tnr_", 4) == 0) {
+            check_text_add(to, "tnr_record_use(0x%llx, ", (unsigned long long)one->base);
+            stream_text(to, earlier);
+            check_text_add(to, ") after the use, in PyTorch tensor.record_stream; or, before the "
+                               "free, ");
+            stream_text(to, later);
+            check_text_add(to, " must wait for ");
+            stream_text(to, earlier);
+            break;
+        }
+        if (later->touch.number == 0) {
+            check_text_add(to, "cuMemFree of stream-ordered memory waits for nothing: before it, "
+                               "cuStreamSynchronize of ");
+            stream_text(to, earlier);
+        } else {
+            check_text_add(to, "before the free, ");
+            stream_text(to, later);
+            check_text_add(to, " must wait for ");
+            stream_text(to, earlier);
+            check_text_add(to, ": cuEventRecord after the use, cuStreamWaitEvent before the free");
+        }
+        check_text_add(to, "; or tnr_record_use(0x%llx, ", (unsigned long long)one->base);
+        stream_text(to, earlier);
+        check_text_add(to, ") after the use");
+        break;
+    case CHECK_USE_BEFORE_ALLOC:
+    case CHECK_REUSE_WITHOUT_ORDER:
+        stream_text(to, later);
+        check_text_add(to, " must wait for ");
+        stream_text(to, earlier);
+        check_text_add(to, ": cuEventRecord after the allocation, cuStreamWaitEvent before this");
+        break;
+    case CHECK_USE_AFTER_FREE:
+        check_text_add(to, "none: the free belongs after the last use");
+        break;
+    default:
+        check_text_add(to, "none: this free is one too many");
+        break;
+    }
+}
+
+void check_kept_text(check_text *to, const check_kept *one)
+{
+    check_text_add(to, "tenure: check: finding %" PRIu64 ", %s: %s\n", one->number,
+                   one->is_certain ? "certain" : "possible", kind_texts[one->kind]);
+    check_text_add(to, "  block 0x%llx of %zu bytes, device %d", (unsigned long long)one->base,
+                   one->bytes, one->device);
+    if (one->address != one->base)
+        check_text_add(to, ", at its byte %llu", (unsigned long long)(one->address - one->base));
+    check_text_add(to, "\n");
+    for (int i = 0; i < CHECK_SIDE_COUNT; i++)
+        if (one->sides[i].touch.place != NULL && (i != CHECK_SIDE_MADE || !one->is_made_earlier))
+            check_side_text(to, &one->sides[i]);
+    check_text_add(to, "  missing: ");
+    missing_text(to, one);
+    check_text_add(to, "\n");
+    if (one->means != NULL)
+        check_text_add(to, "  not certain: the program also orders work by %s\n", one->means);
+    else if (!one->is_certain)
+        check_text_add(to,
+                       "  not certain: a word of a larger parameter, the end of a range, or one "
+                       "parameter of very many: it may be no address\n");
+}
+
+/* ---- for machines --------------------------------------------------------------------------- */
+
+static void frame_json(check_text *to, const frames *in, int i)
+{
+    char line[2048];
+    check_text text = {line, 0, sizeof(line)};
+    frame_text(&text, in, i);
+    check_text_add(to, "{\"frame\": ");
+    check_text_add_json(to, line);
+    if (in->list[i].path != NULL) {
+        check_text_add(to, ", \"path\": ");
+        check_text_add_json(to, in->list[i].path);
+        check_text_add(to, ", \"offset\": %" PRIu64 ", \"build_id\": \"%s\"", in->list[i].offset,
+                       in->list[i].build_id);
+    }
+    check_text_add(to, "}");
+}
+
+static void side_json(check_text *to, const char *key, const check_side *side)
+{
+    const check_place *place = side->touch.place;
+    frames stack;
+    check_text_add(to, ", \"%s\": {\"call\": \"%s\", \"kernel\": ", key, place->call);
+    if (place->kernel == NULL)
+        check_text_add(to, "null");
+    else
+        check_text_add_json(to, place->kernel);
+    if (side->touch.number > 0) {
+        check_text_add(to, ", \"stream\": %" PRIu64 ", \"handle\": \"%p\", \"name\": ",
+                       side->touch.stream, side->touch.handle);
+        if (side->label == NULL)
+            check_text_add(to, "null");
+        else
+            check_text_add_json(to, side->label);
+        check_text_add(to, ", \"work\": %" PRIu64, side->touch.number);
+    }
+    check_text_add(to, ", \"thread\": %ld, \"stack\": [", (long)side->touch.thread);
+    frames_find(&stack, &place->stack);
+    for (int i = 0; i < stack.count; i++) {
+        check_text_add(to, "%s", i > 0 ? ", " : "");
+        frame_json(to, &stack, i);
+    }
+    check_text_add(to, "]}");
+}
+
+void check_kept_json(check_text *to, const check_kept *one)
+{
+    static const char *const keys[CHECK_SIDE_COUNT] = {"allocated", "freed_before", "earlier",
+                                                       "later"};
+    check_text_add(to,
+                   "{\"finding\": %" PRIu64 ", \"pid\": %ld, \"kind\": \"%s\", \"certain\": %s, "
+                   "\"block\": \"0x%llx\", \"bytes\": %zu, \"device\": %d, \"address\": \"0x%llx\"",
+                   one->number, (long)getpid(), check_kind_keys[one->kind],
+                   one->is_certain ? "true" : "false", (unsigned long long)one->base, one->bytes,
+                   one->device, (unsigned long long)one->address);
+    for (int i = 0; i < CHECK_SIDE_COUNT; i++)
+        if (one->sides[i].touch.place != NULL)
+            side_json(to, keys[i], &one->sides[i]);
+    char missing[1024];
+    check_text line = {missing, 0, sizeof(missing)};
+    missing_text(&line, one);
+    check_text_add(to, ", \"missing\": ");
+    check_text_add_json(to, missing);
+    check_text_add(to, "}\n");
+}
+
+/* ---- rules ---------------------------------------------------------------------------------- */
+
+typedef struct facts {
+    suppress_fact list[FACTS_MAX];
+    size_t count;
+} facts;
+
+static void fact_add(facts *to, suppress_about about, const char *text)
+{
+    if (text != NULL && to->count < FACTS_MAX)
+        to->list[to->count++] = (suppress_fact){about, text};
+}
+
+int check_kept_rule(const check_kept *one, const suppress_rules *rules)
+{
+    facts all = {.count = 0};
+    char places[CHECK_SIDE_COUNT][CHECK_FRAMES][128];
+    if (rules->count == 0)
+        return -1;
+    fact_add(&all, SUPPRESS_KIND, check_kind_keys[one->kind]);
+    for (int i = 0; i < CHECK_SIDE_COUNT; i++) {
+        const check_side *side = &one->sides[i];
+        const check_place *place = side->touch.place;
+        frames stack = {.count = 0};
+        if (place == NULL)
+            continue;
+        frames_find(&stack, &place->stack);
+        fact_add(&all, SUPPRESS_CALL, place->call);
+        fact_add(&all, SUPPRESS_KERNEL, place->kernel);
+        fact_add(&all, SUPPRESS_STREAM, side->label);
+        for (int k = 0; k < stack.count; k++) {
+            const check_frame *frame = &stack.list[k];
+            if (frame->path == NULL)
+                continue;
+            (void)snprintf(places[i][k], sizeof(places[i][k]), "%s+0x%" PRIx64, frame->name,
+                           frame->offset);
+            fact_add(&all, SUPPRESS_FRAME, places[i][k]);
+            fact_add(&all, SUPPRESS_FRAME, frame->name);
+            fact_add(&all, SUPPRESS_FRAME, frame->function);
+        }
+    }
+    return suppress_find(rules, all.list, all.count);
+}

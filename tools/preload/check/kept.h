@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A finding as it is kept, when the block, its streams and the code may be gone; and what is said
+ * of it. What is in here does not change any more but for the count, so it is read without the
+ * lock; the functions ask the loader, and are called without it.
+ */
+#ifndef TENURE_PRELOAD_CHECK_KEPT_H
+#define TENURE_PRELOAD_CHECK_KEPT_H
+
+#include "check/findings.h"
+#include "check/suppress.h"
+#include "check/text.h"
+
+/* One side of a finding. */
+typedef struct check_side {
+    check_touch touch; /* its place is null: there is no such side */
+    const char *label; /* the program's name for the stream; null: it has none */
+    const char *is;    /* "used", "freed", "allocated" */
+} check_side;
+
+/* The sides in the order in which they came about. */
+typedef enum check_side_index {
+    CHECK_SIDE_MADE,
+    CHECK_SIDE_BEFORE, /* the free of the block that had the memory */
+    CHECK_SIDE_EARLIER,
+    CHECK_SIDE_LATER,
+    CHECK_SIDE_COUNT
+} check_side_index;
+
+typedef struct check_kept {
+    check_kind kind;
+    int is_certain;
+    CUdeviceptr base, address;
+    size_t bytes;
+    int device;
+    int is_made_earlier; /* the earlier side is the allocation */
+    check_side sides[CHECK_SIDE_COUNT];
+    const char *means;       /* why it is not certain although the use is; null: it is */
+    uint64_t times;          /* under the lock */
+    _Atomic uint64_t number; /* as it was said; 0: not yet, or never */
+    _Atomic int is_suppressed;
+} check_kept;
+
+extern const char *const check_kind_keys[];
+
+/* For people, and one line of JSON. */
+void check_kept_text(check_text *to, const check_kept *one);
+void check_kept_json(check_text *to, const check_kept *one);
+
+/* One side alone, with its stack. */
+void check_side_text(check_text *to, const check_side *side);
+
+/* The rule that suppresses it; -1: none. */
+int check_kept_rule(const check_kept *one, const suppress_rules *rules);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a return address is in: see names.h. */
+#include "check/names.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUILD_ID_MAX = 20, KNOWN = 1024 };
+
+/* A file that code lies in, mapped as it is on the disk for its symbols. */
+typedef struct module {
+    struct module *next;
+    const void *base;
+    char *path;
+    const char *name;
+    char build_id[BUILD_ID_MAX * 2 + 1];
+    const char *bytes; /* null: not to be had */
+    size_t length;
+    const ElfW(Sym) * symbols;
+    size_t symbols_count;
+    const char *strings; /* ends with a zero byte */
+    size_t strings_bytes;
+} module;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static module *modules; /* under the lock; none is ever removed */
+
+/* Functions that were looked up, under the lock. */
+static struct {
+    const void *address;
+    const char *function;
+} known[KNOWN];
+
+static void lock_renew(void)
+{
+    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    lock = fresh;
+}
+
+__attribute__((constructor)) static void lock_watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, lock_renew);
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+/* A part of the file; null if it does not lie in it. */
+static const void *part_of(const module *in, uint64_t offset, uint64_t bytes)
+{
+    return offset <= in->length && bytes <= in->length - offset ? in->bytes + offset : NULL;
+}
+
+static void symbols_find(module *in, const ElfW(Ehdr) * header)
+{
+    const ElfW(Shdr) *sections =
+        part_of(in, header->e_shoff, (uint64_t)header->e_shnum * sizeof(*sections));
+    for (size_t i = 0; sections != NULL && i < header->e_shnum; i++) {
+        const ElfW(Shdr) *one = &sections[i];
+        if (one->sh_type != SHT_SYMTAB || one->sh_link >= header->e_shnum)
+            continue;
+        const ElfW(Shdr) *text = &sections[one->sh_link];
+        const ElfW(Sym) *symbols = part_of(in, one->sh_offset, one->sh_size);
+        const char *strings = part_of(in, text->sh_offset, text->sh_size);
+        if (symbols == NULL || strings == NULL || text->sh_size == 0 ||
+            strings[text->sh_size - 1] != '\0')
+            continue;
+        in->symbols = symbols;
+        in->symbols_count = one->sh_size / sizeof(*symbols);
+        in->strings = strings;
+        in->strings_bytes = text->sh_size;
+    }
+}
+
+static void build_id_take(module *in, const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count && i < BUILD_ID_MAX; i++)
+        (void)snprintf(in->build_id + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static void build_id_find(module *in, const ElfW(Ehdr) * header)
+{
+    const ElfW(Phdr) *parts =
+        part_of(in, header->e_phoff, (uint64_t)header->e_phnum * sizeof(*parts));
+    for (size_t i = 0; parts != NULL && i < header->e_phnum; i++) {
+        const char *notes =
+            parts[i].p_type == PT_NOTE ? part_of(in, parts[i].p_offset, parts[i].p_filesz) : NULL;
+        size_t left = notes == NULL ? 0 : parts[i].p_filesz;
+        ElfW(Nhdr) note;
+        while (left >= sizeof(note)) {
+            memcpy(&note, notes, sizeof(note));
+            size_t name = ((size_t)note.n_namesz + 3) & ~(size_t)3;
+            size_t whole = sizeof(note) + name + (((size_t)note.n_descsz + 3) & ~(size_t)3);
+            if (whole > left)
+                break;
+            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4)
+                build_id_take(in, (const unsigned char *)notes + sizeof(note) + name,
+                              note.n_descsz);
+            notes += whole;
+            left -= whole;
+        }
+    }
+}
+
+static void module_read(module *in)
+{
+    struct stat info;
+    int file = open(in->path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) &&
+        (size_t)info.st_size >= sizeof(ElfW(Ehdr))) {
+        void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+        in->bytes = bytes == MAP_FAILED ? NULL : bytes;
+        in->length = (size_t)info.st_size;
+    }
+    if (file >= 0)
+        (void)close(file);
+    const ElfW(Ehdr) *header = (const void *)in->bytes;
+    if (header == NULL || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+        return;
+    symbols_find(in, header);
+    build_id_find(in, header);
+}
+
+/* The file of a base; under the lock. Null: no memory. */
+static module *module_of(const void *base, const char *path)
+{
+    for (module *at = modules; at != NULL; at = at->next)
+        if (at->base == base && strcmp(at->path, path) == 0)
+            return at;
+    module *fresh = calloc(1, sizeof(*fresh));
+    if (fresh == NULL)
+        return NULL;
+    fresh->path = strdup(path);
+    if (fresh->path == NULL) {
+        free(fresh);
+        return NULL;
+    }
+    const char *slash = strrchr(fresh->path, '/');
+    fresh->name = slash == NULL ? fresh->path : slash + 1;
+    fresh->base = base;
+    module_read(fresh);
+    fresh->next = modules;
+    modules = fresh;
+    return fresh;
+}
+
+/* ---- functions ------------------------------------------------------------------------------ */
+
+/* The function that has the place, as the file's addresses go. */
+static const char *symbol_at(const module *in, uint64_t place)
+{
+    for (size_t i = 0; i < in->symbols_count; i++) {
+        const ElfW(Sym) *one = &in->symbols[i];
+        if (ELF64_ST_TYPE(one->st_info) == STT_FUNC && one->st_name < in->strings_bytes &&
+            place - one->st_value < one->st_size)
+            return in->strings + one->st_name;
+    }
+    return NULL;
+}
+
+static const char *function_of(const module *in, const void *address, uint64_t place)
+{
+    size_t slot = (size_t)((uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15) >> 54);
+    if (known[slot].address != address) {
+        known[slot].address = address;
+        known[slot].function = symbol_at(in, place);
+    }
+    return known[slot].function;
+}
+
+/* A runtime that is linked statically has its functions in the program's own file. */
+static int is_between(const char *file, const char *function)
+{
+    static const char *const files[] = {"libcudart", "libcuda.so", "libtenure"};
+    static const char *const functions[] = {"__cudart", "__device_stub__"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (strncmp(file, files[i], strlen(files[i])) == 0)
+            return 1;
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && function != NULL; i++)
+        if (strncmp(function, functions[i], strlen(functions[i])) == 0)
+            return 1;
+    return function != NULL && strncmp(function, "cuda", 4) == 0 && function[4] >= 'A' &&
+           function[4] <= 'Z';
+}
+
+check_frame check_frame_of(const void *address)
+{
+    Dl_info info;
+    char self[4096];
+    void *map = NULL;
+    check_frame frame = {.path = NULL};
+    /* What is returned to may be the next function's: the call is what is looked for. */
+    const char *call = (const char *)address - 1;
+    if (dladdr1(call, &info, &map, RTLD_DL_LINKMAP) == 0 || info.dli_fname == NULL || map == NULL)
+        return frame;
+    const struct link_map *loaded = map;
+    const char *path = loaded->l_name;
+    if (path == NULL || path[0] == '\0') { /* the program itself, whose name may be relative */
+        ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+        self[length < 0 ? 0 : length] = '\0';
+        path = length > 0 ? self : info.dli_fname;
+    }
+    pthread_mutex_lock(&lock);
+    const module *in = module_of(info.dli_fbase, path);
+    if (in != NULL) {
+        frame.path = in->path;
+        frame.name = in->name;
+        frame.build_id = in->build_id;
+        frame.offset = (uint64_t)((uintptr_t)address - (uintptr_t)info.dli_fbase);
+        frame.function =
+            function_of(in, address, (uint64_t)((uintptr_t)call - (uintptr_t)loaded->l_addr));
+        if (frame.function == NULL)
+            frame.function = info.dli_sname;
+        frame.is_between = is_between(frame.name, frame.function);
+    }
+    pthread_mutex_unlock(&lock);
+    return frame;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a return address is in: the file, the place in it and the function. Functions that are not
+ * exported are looked up in the file's table of symbols, if it was not stripped; lines of the
+ * source are not looked up here (`tenure run` does, when the program has ended).
+ *
+ * The loader is asked, and files are opened: without locks, and outside of Tenure. Any thread.
+ */
+#ifndef TENURE_PRELOAD_CHECK_NAMES_H
+#define TENURE_PRELOAD_CHECK_NAMES_H
+
+#include <stdint.h>
+
+typedef struct check_frame {
+    const char *path;     /* of the file; null: in none that is known */
+    const char *name;     /* the last part of it */
+    const char *build_id; /* hexadecimal digits; empty: it has none */
+    uint64_t offset;      /* from where the file's first page lies */
+    const char *function; /* null: not known */
+    int is_between;       /* of the CUDA runtime, the driver or Tenure: not the program's own */
+} check_frame;
+
+/* The texts live as long as the process. */
+check_frame check_frame_of(const void *address);
+
+#endif

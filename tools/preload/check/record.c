@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * auto_record:seen: what launches and copies use is recorded with Tenure, as the program would have
+ * done by tnr_record_stream: the use ends no later than the free. So a block is handed out again
+ * only after what was seen, whether or not the program has ordered it.
+ *
+ * Not seen, and so not recorded, is what docs/check.md lists: launches that cannot be read are
+ * counted and said at the end.
+ */
+#include "check/record.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check/findings.h"
+#include "check/text.h"
+#include "service.h"
+
+static uint64_t recorded, refused; /* under the lock of check_enter */
+
+void check_record(CUdeviceptr address, CUstream stream)
+{
+    const void *block = (const void *)(uintptr_t)address;
+    tnr_status status = tnr_record_stream(block, stream);
+    if (status == TNR_ERR_INVALID_STREAM) /* of a peer: the use ends here */
+        status = tnr_record_use(block, stream);
+    recorded += status == TNR_OK;
+    refused += status != TNR_OK && status != TNR_ERR_NOT_LIVE;
+}
+
+/* After the sums of --check, if there are any. */
+__attribute__((destructor)) static void record_at_end(void)
+{
+    char room[512];
+    check_text said = {room, 0, sizeof(room)};
+    uint64_t seen, unread;
+    if (!check_does(CHECK_RECORDS) || service_is_forked() || !driver_find() || !check_enter())
+        return;
+    check_counts_get(&seen, &unread);
+    check_text_add(&said,
+                   "tenure: auto_record: process %ld: %" PRIu64 " uses recorded, %" PRIu64
+                   " refused; %" PRIu64 " launches, %" PRIu64 " of them not read%s\n",
+                   (long)getpid(), recorded, refused, seen, unread,
+                   unread > 0 ? ": what those use is not waited for" : "");
+    check_leave();
+    (void)check_text_write(&said, STDERR_FILENO);
+}
