@@ -52,9 +52,7 @@ tnr_status tnr_stream_waited(tnr_event event, int device_index, tnr_stream handl
         status = tnri_stream_find(device, handle, &stream);
     if (status != TNR_OK || !tnri_announced_get(event, before, &of))
         return status;
-    /* Of a stream without memory or uses, and that knows of none, nothing will be asked: what it
-     * gets later has a later number. */
-    if (of.clock != NULL || atomic_load_explicit(&of.stream->is_asked, memory_order_relaxed))
+    if (atomic_load_explicit(&of.stream->is_asked, memory_order_relaxed))
         tnri_stream_waits(stream, of.clock, of.stream->index, of.number);
     tnri_announcement_drop(&of);
     return TNR_OK;
@@ -78,6 +76,33 @@ void tnr_event_synchronized(tnr_event event, tnr_moment before)
     tnri_stream_completed(of.stream, of.number);
     clock_completed(of.stream->device, of.clock);
     tnri_announcement_drop(&of);
+}
+
+/* ---- what need not be told ------------------------------------------------------------------- */
+
+int tnr_event_is_announced(tnr_event event)
+{
+    return tnri_announced_maybe(event);
+}
+
+uint64_t tnr_asked_changes(void)
+{
+    return atomic_load_explicit(&tnri_asked_changes, memory_order_acquire);
+}
+
+/* Of a stream without memory or uses, and that knows of none, nothing will be asked: what it gets
+ * later has a later number. */
+int tnr_stream_is_asked(int device_index, tnr_stream handle)
+{
+    tnri_device *device;
+    tnri_stream *stream;
+    tnri_error_aside aside;
+    tnri_error_take(&aside);
+    tnr_status status = tnri_library_device(device_index, &device);
+    if (status == TNR_OK)
+        status = tnri_stream_find(device, handle, &stream);
+    tnri_error_restore(&aside);
+    return status != TNR_OK || atomic_load_explicit(&stream->is_asked, memory_order_relaxed);
 }
 
 /* ---- streams -------------------------------------------------------------------------------- */

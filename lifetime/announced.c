@@ -17,6 +17,16 @@ static struct {
     size_t spares_count;
 } announced = {.lock = {.rank = TNRI_RANK_SPACE}};
 
+_Atomic uint32_t tnri_announced_filter[1 << TNRI_ANNOUNCED_BITS];
+
+/* One more event is announced, or one less. Under the lock. */
+static void filter_change(uint64_t event, int change)
+{
+    _Atomic uint32_t *count = tnri_announced_filter_at(event);
+    uint32_t before = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, before + (uint32_t)change, memory_order_relaxed);
+}
+
 /* A record, spare or new; null without host memory. Under the lock. */
 static tnri_announcement *record_take(void)
 {
@@ -82,6 +92,7 @@ int tnri_announced_put(tnr_event event, tnri_stream *stream, uint64_t number, ui
     if (record == NULL && (record = added = record_take()) != NULL) {
         record->link.key = (uint64_t)(uintptr_t)event;
         tnri_table_add(&announced.table, &record->link);
+        filter_change(record->link.key, 1);
     }
     tnri_announcement old = {.stream = stream, .clock = clock}; /* to be released */
     if (record != NULL) {
@@ -100,6 +111,8 @@ int tnri_announced_put(tnr_event event, tnri_stream *stream, uint64_t number, ui
 
 void tnri_announced_remove(tnr_event event)
 {
+    if (!tnri_announced_maybe(event))
+        return;
     tnri_lock_take(&announced.lock);
     tnri_link **at = announcement_at(event);
     tnri_announcement *found = (tnri_announcement *)*at;
@@ -107,6 +120,7 @@ void tnri_announced_remove(tnr_event event)
     if (found != NULL) {
         old = *found;
         tnri_table_remove(&announced.table, at);
+        filter_change(old.link.key, -1);
         record_give(found);
     }
     tnri_lock_release(&announced.lock);
@@ -196,6 +210,8 @@ void tnri_announcements_forget(tnri_device *device)
 {
     tnri_lock_take(&announced.lock);
     tnri_link *taken = tnri_table_take(&announced.table, announcement_is_of, device);
+    for (const tnri_link *one = taken; one != NULL; one = one->next)
+        filter_change(one->key, -1);
     tnri_announcement *spares = announced.spares;
     announced.spares = NULL;
     announced.spares_count = 0;

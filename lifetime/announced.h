@@ -23,6 +23,22 @@ typedef struct tnri_announcement {
 /* A copy of the event's announcement, with references of its own; 0 if there is none from before
  * the moment. A call that began after the moment met the record that an older one speaks of. */
 int tnri_announced_get(tnr_event event, tnr_moment before, tnri_announcement *copy);
+/* How many events are announced for each value of a hash: most have none, and whoever asks about an
+ * event of one of these needs no lock. The table's lock to write. */
+enum { TNRI_ANNOUNCED_BITS = 12 };
+extern _Atomic uint32_t tnri_announced_filter[1 << TNRI_ANNOUNCED_BITS];
+static inline _Atomic uint32_t *tnri_announced_filter_at(uint64_t event)
+{
+    return &tnri_announced_filter[event * UINT64_C(0x9e3779b97f4a7c15) >>
+                                  (64 - TNRI_ANNOUNCED_BITS)];
+}
+/* 1 if something may be announced of the event; 0: nothing is. */
+static inline int tnri_announced_maybe(tnr_event event)
+{
+    return atomic_load_explicit(tnri_announced_filter_at((uint64_t)(uintptr_t)event),
+                                memory_order_relaxed) != 0;
+}
+
 void tnri_announcement_drop(const tnri_announcement *copy);
 /* Keeps an announcement in place of the event's former one; takes the references over. 0: no host
  * memory, and nothing has changed. */

@@ -201,12 +201,29 @@ int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t
     return after;
 }
 
+_Atomic uint64_t tnri_asked_changes;
+
+TNRI_SELDOM void tnri_stream_ask(tnri_stream *stream)
+{
+    atomic_store_explicit(&stream->is_asked, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tnri_asked_changes, 1, memory_order_release);
+}
+
+/* It knows of a stream that is asked: whoever waits for it learns of that one. Under the lock. */
+static void clock_join(tnri_stream *stream, const tnri_clock *other_clock, size_t other_index,
+                       uint64_t number)
+{
+    stream->clock = tnri_clock_join(stream->clock, other_clock, other_index, number);
+    stream->waited = tnri_number_next();
+    if (!atomic_load_explicit(&stream->is_asked, memory_order_relaxed))
+        tnri_stream_ask(stream);
+}
+
 void tnri_stream_waits(tnri_stream *stream, const tnri_clock *other_clock, size_t other_index,
                        uint64_t number)
 {
     tnri_lock_take(&stream->lock);
-    stream->clock = tnri_clock_join(stream->clock, other_clock, other_index, number);
-    stream->waited = tnri_number_next();
+    clock_join(stream, other_clock, other_index, number);
     tnri_lock_release(&stream->lock);
 }
 
@@ -228,10 +245,8 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
     if (status == TNR_OK && !is_over)
         result =
             tnri_drive(cuStreamWaitEvent, (stream->handle, event->handle, CU_EVENT_WAIT_DEFAULT));
-    if (status == TNR_OK && result == CUDA_SUCCESS) {
-        stream->clock = tnri_clock_join(stream->clock, NULL, other->index, number);
-        stream->waited = tnri_number_next();
-    }
+    if (status == TNR_OK && result == CUDA_SUCCESS)
+        clock_join(stream, NULL, other->index, number);
     tnri_lock_release(&stream->lock);
     if (status != TNR_OK)
         return status;

@@ -80,6 +80,12 @@ static inline int tnri_stream_is_over(const tnri_stream *stream, uint64_t number
 /* 1 if `stream`'s next work is ordered after the mark `number` of `other`. Takes a lock. */
 int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number);
 
+/* Of a stream that is not asked, its marks and its waits teach nothing: nobody will want to know what
+ * comes after them. tnri_stream_ask makes it one that is, for its object's life. The number grows
+ * each time, so who has found a stream unasked need not look again while it is the same. */
+extern _Atomic uint64_t tnri_asked_changes;
+void tnri_stream_ask(tnri_stream *stream);
+
 /* `stream` was made to wait for the mark `number` of `other`, where `other_clock` (may be null) was
  * its clock then. */
 void tnri_stream_waits(tnri_stream *stream, const tnri_clock *other_clock, size_t other_index,

@@ -57,7 +57,7 @@ typedef struct tnri_stream {
     struct tnri_stream *_Atomic idle_next; /* among those without a reference; no lock */
     _Atomic uint32_t holders;
     _Atomic int is_dead;
-    _Atomic int is_asked; /* 1: held by tnri_stream_hold, now or before */
+    _Atomic int is_asked; /* 1: held by tnri_stream_hold, or had a clock, now or before */
 
     tnri_lock lock;           /* protects what follows */
     uint64_t marked;          /* number of the latest mark */

@@ -47,8 +47,8 @@ static inline void tnri_stream_keep(tnri_stream *stream)
  * use, of a graph. */
 static inline void tnri_stream_hold(tnri_stream *stream)
 {
-    if (!atomic_load_explicit(&stream->is_asked, memory_order_relaxed))
-        atomic_store_explicit(&stream->is_asked, 1, memory_order_relaxed);
+    if (tnri_unlikely(!atomic_load_explicit(&stream->is_asked, memory_order_relaxed)))
+        tnri_stream_ask(stream);
     tnri_stream_keep(stream);
 }
 

@@ -64,7 +64,7 @@ class Problem(Exception):
 def kind_of(library):
     """Whose code a file holds: Tenure's, the C library's, or another's (driver, program)."""
     name = os.path.basename(library)
-    if re.match(r"libtenure\.so", name):
+    if re.match(r"libtenure(_preload)?\.so", name):
         return TENURE
     if re.match(r"(libc|libm|libpthread|libdl|librt|ld-linux[^/]*|ld)[.-]", name):
         return C_LIBRARY
@@ -210,11 +210,25 @@ def program_run(program, argument):
     return done.stdout
 
 
-def path_count(program, folder, name, operations, text, has_cache):
+def preload_variables(program):
+    """What a program needs in its environment to have Tenure under it, on the simulated device."""
+    build = pathlib.Path(program).resolve().parents[1]
+    library = build / "lib" / "libtenure_preload.so"
+    if not library.exists():
+        raise Problem(f"{library}: not there; build it: cmake --build BUILD "
+                      "--target tenure_preload preload_driver_link", 2)
+    return {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": str(build / "tests/preload/driver")}
+
+
+def path_count(program, folder, name, operations, text, is_preloaded, has_cache):
     out = pathlib.Path(folder) / name
     command = ["valgrind", "--tool=callgrind", f"--toggle-collect={CALLER}", "--collect-bus=yes",
                f"--callgrind-out-file={out}", *(CACHE if has_cache else []), program, name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    variables = dict(os.environ)
+    if is_preloaded:
+        variables.update(preload_variables(program))
+        variables.pop("TENURE_DRIVER", None)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode != 0 or not out.exists():
         raise Problem(f"{name} cannot be run under callgrind: {done.stderr[-1000:]}", 1)
     profile = Profile(out.read_text("utf-8"))
@@ -227,14 +241,14 @@ def paths_count(program, only, jobs, has_cache=False):
     """The facts of the program, and the counts of its paths in its own order."""
     facts = facts_read(program_run(program, "--describe"))
     paths = [line.split("\t") for line in program_run(program, "--list").splitlines()]
-    unknown = set(only) - {name for name, _, _ in paths}
+    unknown = set(only) - {one[0] for one in paths}
     if unknown:
         raise Problem(f"there is no path {', '.join(sorted(unknown))}; {program} --list has all", 2)
     paths = [one for one in paths if not only or one[0] in only]
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         counts = list(pool.map(lambda one: path_count(program, folder, one[0], int(one[1]), one[2],
-                                                      has_cache), paths))
+                                                      one[3] == "1", has_cache), paths))
     return facts, counts
 
 

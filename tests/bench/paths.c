@@ -3,7 +3,8 @@
  * bench_paths: the paths that cost something, each as a deterministic program on the simulated
  * device, for a tool that counts instructions (tests/bench/callgrind.py).
  *
- *   bench_paths --list           one line for each path: name, operations, what an operation is
+ *   bench_paths --list           one line for each path: name, operations, what an operation is,
+ *                                and 1 if it wants libtenure_preload.so preloaded
  *   bench_paths --describe       what decides the numbers: compiler, build, C library
  *   bench_paths NAME             runs one path and prints the checksum of its work
  *
@@ -72,6 +73,7 @@ struct path {
     size_t live;
     const char *settings; /* for TENURE_CONF */
     const char *text;
+    int is_preloaded; /* a program that knows nothing of Tenure, which is preloaded */
 };
 
 #ifdef __clang__
@@ -387,6 +389,113 @@ static void run_follow(path_run *run)
     free(run->events);
 }
 
+/* ---- under tenure run ----------------------------------------------------------------------- */
+
+/* Both devices are served, as by a program with a thread and some memory on each: so every path
+ * below is that of a process with several devices. Two blocks on streams[3] make that one of those
+ * of which something will be asked. */
+static void preloaded_prepare(path_run *run)
+{
+    CUcontext context;
+    CUdeviceptr memory;
+    driver_check(cuMemAlloc(&memory, 1 << 20), "cuMemAlloc");
+    driver_check(cuMemAllocAsync(&memory, 1 << 20, run->streams[3]), "cuMemAllocAsync");
+    run->events = calloc(run->what->live, sizeof(*run->events));
+    if (!run->events)
+        exit(1);
+    for (size_t i = 0; i < run->what->live; i++)
+        driver_check(cuEventCreate(&run->events[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    driver_check(cuDevicePrimaryCtxRetain(&context, 1), "cuDevicePrimaryCtxRetain");
+    driver_check(cuCtxPushCurrent(context), "cuCtxPushCurrent");
+    driver_check(cuMemAlloc(&memory, 1 << 20), "cuMemAlloc");
+    driver_check(cuCtxPopCurrent(NULL), "cuCtxPopCurrent");
+}
+
+static void records(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        driver_check(cuEventRecord(run->events[i % run->what->live], run->streams[1]),
+                     "cuEventRecord");
+}
+
+static void records_default(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        driver_check(cuEventRecord(run->events[i % run->what->live], NULL), "cuEventRecord");
+}
+
+static void waits(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        driver_check(cuStreamWaitEvent(run->streams[2], run->events[i % run->what->live], 0),
+                     "cuStreamWaitEvent");
+}
+
+static void records_asked(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        driver_check(cuEventRecord(run->events[i % run->what->live], run->streams[3]),
+                     "cuEventRecord");
+}
+
+/* A stream with memory is followed by one without, and follows it. */
+static void ring(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++) {
+        CUevent event = run->events[i % run->what->live];
+        driver_check(cuEventRecord(event, run->streams[i % 2 == 0 ? 3 : 2]), "cuEventRecord");
+        driver_check(cuStreamWaitEvent(run->streams[i % 2 == 0 ? 2 : 3], event, 0),
+                     "cuStreamWaitEvent");
+    }
+}
+
+static void kernels(path_run *run)
+{
+    for (uint64_t i = 0; i < run->operations; i++)
+        (void)cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, run->streams[1], NULL, NULL);
+}
+
+static void run_records(path_run *run)
+{
+    path_counted(run, records);
+}
+
+static void run_records_default(path_run *run)
+{
+    path_counted(run, records_default);
+}
+
+static void run_waits(path_run *run)
+{
+    run->operations = run->what->live;
+    records(run);
+    path_counted(run, waits);
+}
+
+static void run_waits_asked(path_run *run)
+{
+    run->operations = run->what->live;
+    records_asked(run);
+    path_counted(run, waits);
+}
+
+static void run_records_asked(path_run *run)
+{
+    path_counted(run, records_asked);
+}
+
+static void run_ring(path_run *run)
+{
+    path_counted(run, ring);
+}
+
+static void run_kernels(path_run *run)
+{
+    path_counted(run, kernels);
+}
+
+/* ---- graphs --------------------------------------------------------------------------------- */
+
 static void launches(path_run *run)
 {
     for (uint64_t i = 0; i < run->operations; i++)
@@ -540,56 +649,75 @@ static void run_shared(path_run *run)
 #define ALL_LARGE 8 << 10, 256 << 10
 
 static const path paths[] = {
-    {"pair_512", 16384, NULL, run_pairs, 512, 0, 0, "", "cached allocation and free of 512 B"},
-    {"pair_1m", 16384, NULL, run_pairs, 1 << 20, 0, 0, "", "cached allocation and free of 1 MiB"},
-    {"pair_16m", 16384, NULL, run_pairs, 16 << 20, 0, 0, "",
-     "cached allocation and free of 16 MiB"},
+    {"pair_512", 16384, NULL, run_pairs, 512, 0, 0, "", "cached allocation and free of 512 B", 0},
+    {"pair_1m", 16384, NULL, run_pairs, 1 << 20, 0, 0, "", "cached allocation and free of 1 MiB",
+     0},
+    {"pair_16m", 16384, NULL, run_pairs, 16 << 20, 0, 0, "", "cached allocation and free of 16 MiB",
+     0},
     {"pair_device_1", 16384, second_device_prepare, run_pairs, 512, 0, 0, "",
-     "cached allocation and free of 512 B on the second device"},
+     "cached allocation and free of 512 B on the second device", 0},
     {"pair_16_streams", 16384, streams_prepare, run_streams, 4096, 0, STREAMS, "",
-     "cached pair of 4 KiB, each on the next of 16 streams"},
+     "cached pair of 4 KiB, each on the next of 16 streams", 0},
     {"pair_shared", 16384, NULL, run_shared, 4096, 0, 0, "",
-     "cached pair of 4 KiB on a stream that another thread has used too"},
+     "cached pair of 4 KiB on a stream that another thread has used too", 0},
     {"pair_waiting", 16384, waiting_prepare, run_waiting, 4096, 0, 0, "",
-     "cached pair of 4 KiB while 1,024 blocks wait for another stream"},
+     "cached pair of 4 KiB while 1,024 blocks wait for another stream", 0},
     {"pair_history", 16384, NULL, run_pairs, 4096, 0, 0, "history:light",
-     "cached pair of 4 KiB with history:light"},
+     "cached pair of 4 KiB with history:light", 0},
     {"handover", 16384, NULL, run_handover, 4096, 0, BATCH, "",
-     "4 KiB: allocation by one thread, free by another"},
+     "4 KiB: allocation by one thread, free by another", 0},
     {"mix_2000", 16384, mix_prepare, run_mix, 512, 8 << 20, 2000, "",
-     "free and allocation of 512 B to 8 MiB, 2,000 live blocks"},
+     "free and allocation of 512 B to 8 MiB, 2,000 live blocks", 0},
     {"mix_small_1000", 16384, mix_prepare, run_mix, SMALL_LIVE, 1000, "",
-     "free and allocation of 512 B to 256 KiB, 1,000 live blocks"},
+     "free and allocation of 512 B to 256 KiB, 1,000 live blocks", 0},
     {"mix_small_100000", 16384, mix_prepare, run_mix, SMALL_LIVE, LIVE_MAX, "",
-     "the same with 100,000 live blocks"},
+     "the same with 100,000 live blocks", 0},
     {"mix_large_1000", 16384, mix_prepare, run_mix, ALL_LARGE, 1000, "small_limit_kb:4",
      "free and allocation of 8 to 256 KiB, all of them large blocks (small_limit_kb:4), 1,000 "
-     "live"},
+     "live",
+     0},
     {"mix_large_100000", 16384, mix_prepare, run_mix, ALL_LARGE, LIVE_MAX, "small_limit_kb:4",
-     "the same with 100,000 live blocks"},
+     "the same with 100,000 live blocks", 0},
     {"record_use", 8192, uses_prepare, run_record_use, 4096, 0, 0, "",
-     "tnr_record_use of a live block"},
+     "tnr_record_use of a live block", 0},
     {"record_stream", 8192, NULL, run_record_stream, 4096, 0, BATCH, "",
-     "tnr_record_stream and free"},
+     "tnr_record_stream and free", 0},
     {"alloc_use_free", 8192, NULL, run_alloc_use_free, 4096, 0, 0, "",
-     "allocation, tnr_record_use, free"},
+     "allocation, tnr_record_use, free", 0},
     {"announce", 4096, events_prepare, run_announce, 1, 0, 64, "",
-     "tnr_event_recorded, 64 events in turn"},
+     "tnr_event_recorded, 64 events in turn", 0},
     {"announce_many", 4096, events_prepare, run_announce, 1, 0, EVENTS_MAX, "",
-     "the same, 262,144 events"},
+     "the same, 262,144 events", 0},
     {"follow", 4096, events_prepare, run_follow, 1, 0, 4, "",
-     "tnr_event_destroyed, _recorded, tnr_stream_waited, of streams without memory"},
+     "tnr_event_destroyed, _recorded, tnr_stream_waited, of streams without memory", 0},
     {"hold", 4096, holds_prepare, run_holds, 512, 0, 64, "",
-     "tnr_record_use in a capture of one of 64 blocks outside"},
-    {"hold_many", 4096, holds_prepare, run_holds, 512, 0, HELD_MAX, "", "the same, one of 16,384"},
+     "tnr_record_use in a capture of one of 64 blocks outside", 0},
+    {"hold_many", 4096, holds_prepare, run_holds, 512, 0, HELD_MAX, "", "the same, one of 16,384",
+     0},
     {"first_block", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, 64, "",
-     "first block of a stream, beside 64 streams with a block each"},
+     "first block of a stream, beside 64 streams with a block each", 0},
     {"first_block_many", STREAMS, crowd_prepare, run_first_blocks, 64 << 10, 0, CROWD, "",
-     "the same beside 512"},
+     "the same beside 512", 0},
     {"launch_newest", 1024, newest_prepare, run_launch, 4096, 0, GRAPHS, "",
-     "tnr_graph_launch of the newest of 4,000 graphs"},
+     "tnr_graph_launch of the newest of 4,000 graphs", 0},
     {"launch_oldest", 1024, oldest_prepare, run_launch, 4096, 0, GRAPHS, "",
-     "the same of the oldest"},
+     "the same of the oldest", 0},
+    {"run_record", 4096, preloaded_prepare, run_records, 1, 0, 4, "",
+     "cuEventRecord under tenure run, on a stream without memory; two devices are served", 1},
+    {"run_record_default", 4096, preloaded_prepare, run_records_default, 1, 0, 4, "",
+     "the same on the default stream", 1},
+    {"run_wait", 4096, preloaded_prepare, run_waits, 1, 0, 4, "",
+     "cuStreamWaitEvent under tenure run, of streams without memory", 1},
+    {"run_record_owner", 4096, preloaded_prepare, run_records_asked, 1, 0, 4, "",
+     "cuEventRecord under tenure run, on a stream that has memory", 1},
+    {"run_wait_owner", 4096, preloaded_prepare, run_waits_asked, 1, 0, 4, "",
+     "cuStreamWaitEvent under tenure run, for a stream that has memory", 1},
+    {"run_ring", 4096, preloaded_prepare, run_ring, 1, 0, 4, "",
+     "cuEventRecord and cuStreamWaitEvent under tenure run, back and forth between a stream that "
+     "has memory and one that has not",
+     1},
+    {"run_kernel", 4096, preloaded_prepare, run_kernels, 1, 0, 4, "",
+     "cuLaunchKernel under tenure run", 1},
 };
 enum { PATHS = sizeof(paths) / sizeof(paths[0]) };
 
@@ -610,13 +738,15 @@ static int path_go(const path *what)
              what->settings);
     /* What the environment says otherwise must not change the counts. */
     setenv("TENURE_CONF", settings, 1);
-    setenv("TENURE_DRIVER", "sim", 1);
+    if (!what->is_preloaded)
+        setenv("TENURE_DRIVER", "sim", 1);
     setenv("TENURE_SIM_SCHEDULE", "eager", 1);
     setenv("TENURE_SIM_MEMORY", "139G", 1);
     setenv("TENURE_SIM_DEVICES", "2", 1);
     run.what = what;
     run.random = UINT64_C(0x9E3779B97F4A7C15);
-    tenure_check(tnr_init());
+    if (!what->is_preloaded)
+        tenure_check(tnr_init());
     driver_check(cuInit(0), "cuInit");
     driver_check(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
     driver_check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
@@ -628,7 +758,8 @@ static int path_go(const path *what)
     if (what->prepare)
         what->prepare(&run);
     what->run(&run);
-    tenure_check(tnr_shutdown(1));
+    if (!what->is_preloaded)
+        tenure_check(tnr_shutdown(1));
     printf("%s %llu checksum %016llx\n", what->name, (unsigned long long)what->operations,
            (unsigned long long)run.checksum);
     free(run.blocks);
@@ -658,8 +789,8 @@ int main(int argc, char **argv)
     }
     if (argc == 2 && strcmp(argv[1], "--list") == 0) {
         for (size_t i = 0; i < PATHS; i++)
-            printf("%s\t%llu\t%s\n", paths[i].name, (unsigned long long)paths[i].operations,
-                   paths[i].text);
+            printf("%s\t%llu\t%s\t%d\n", paths[i].name, (unsigned long long)paths[i].operations,
+                   paths[i].text, paths[i].is_preloaded);
         return 0;
     }
     fputs("usage: bench_paths --list | --describe | NAME\n", stderr);

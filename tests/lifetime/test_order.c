@@ -71,6 +71,40 @@ static void an_announced_wait_orders(void **state)
     assert_int_equal(simcuda_calls("cuEventQuery"), 0);
 }
 
+/* Nothing is asked of a stream before it has memory, or knows of one that has. */
+static void what_need_not_be_told(void **state)
+{
+    (void)state;
+    life_start(FOLLOW, NULL, NULL);
+    CUevent event = life_event();
+    assert_false(tnr_event_is_announced(event));
+    assert_false(tnr_stream_is_asked(0, life_streams[0]));
+    assert_false(tnr_stream_is_asked(0, life_streams[1]));
+    uint64_t changes = tnr_asked_changes();
+    life_record(event, life_streams[0]);
+    assert_true(tnr_event_is_announced(event));
+    life_wait(life_streams[1], event);
+    assert_false(tnr_stream_is_asked(0, life_streams[1]));
+    assert_int_equal(tnr_asked_changes(), changes);
+    void *block;
+    assert_ok(tnr_malloc(&block, BYTES, 0, life_streams[0]));
+    assert_true(tnr_stream_is_asked(0, life_streams[0]));
+    assert_true(tnr_asked_changes() > changes);
+    changes = tnr_asked_changes();
+    life_record(event, life_streams[0]);
+    life_wait(life_streams[1], event);
+    assert_true(tnr_stream_is_asked(0, life_streams[1]));
+    assert_true(tnr_asked_changes() > changes);
+    assert_false(tnr_stream_is_asked(0, life_streams[2]));
+    assert_ok(tnr_record_use(block, life_streams[2]));
+    assert_true(tnr_stream_is_asked(0, life_streams[2]));
+    assert_true(tnr_stream_is_asked(7, life_streams[2])); /* nobody can tell */
+    assert_string_equal(tnr_last_error(), "");
+    tnr_event_destroyed(event);
+    assert_false(tnr_event_is_announced(event));
+    assert_ok(tnr_free(block));
+}
+
 /* The wait is announced after the free: found when memory is short, still with no question. */
 static void a_later_wait_orders(void **state)
 {
@@ -543,6 +577,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(an_announced_wait_orders, life_stop),
+        cmocka_unit_test_teardown(what_need_not_be_told, life_stop),
         cmocka_unit_test_teardown(a_later_wait_orders, life_stop),
         cmocka_unit_test_teardown(order_is_transitive, life_stop),
         cmocka_unit_test_teardown(order_is_not_guessed, life_stop),

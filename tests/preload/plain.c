@@ -129,6 +129,43 @@ void scenario_order(void)
         MUST(cu.cuStreamDestroy(streams[i]));
 }
 
+/* An event of a stream that has memory is recorded again on one that has none, of which nothing is
+ * told: who waits for it is not ordered after the first. Then the other has memory, too. */
+void scenario_silent(void)
+{
+    enum { ROUNDS = 20, BYTES = 3 << 20 };
+    CUstream owner, user, other;
+    CUevent event;
+    engine_start(0);
+    MUST(cu.cuStreamCreate(&owner, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuStreamCreate(&user, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        CUdeviceptr block, next;
+        MUST(cu.cuMemAllocAsync(&block, BYTES, owner));
+        fill(block, i, BYTES, owner);
+        MUST(cu.cuEventRecord(event, owner));
+        MUST(cu.cuStreamWaitEvent(user, event, 0));
+        fill(block, i + 1, BYTES, user);
+        MUST(cu.cuMemFreeAsync(block, user));
+        MUST(cu.cuEventRecord(event, user));
+        MUST(cu.cuEventRecord(event, other));
+        MUST(cu.cuEventRecord(event, other));
+        MUST(cu.cuStreamWaitEvent(owner, event, 0));
+        MUST(cu.cuMemAllocAsync(&next, BYTES, owner));
+        fill(next, i, BYTES, owner);
+        MUST(cu.cuMemFreeAsync(next, owner));
+        if (i == ROUNDS - 1)
+            MUST(cu.cuMemAllocAsync(&block, BYTES, other));
+    }
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuEventDestroy(event));
+    MUST(cu.cuStreamDestroy(owner));
+    MUST(cu.cuStreamDestroy(user));
+    MUST(cu.cuStreamDestroy(other));
+}
+
 /* cudaMalloc's memory, freed while one stream is far behind, and used by another at once. */
 void scenario_pressure(void)
 {

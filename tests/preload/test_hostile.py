@@ -85,7 +85,7 @@ class Contexts(PreloadTest):
 
     def test_handles_of_streams_that_come_back(self):
         """Broken to see it fail: what a thread remembers is not compared with the table's changes
-        (handles_recall)."""
+        (known_is in order.c)."""
         result = self.check_same(engine("lookup2", "devices_streams"),
                                  environment={"TENURE_SIM_DEVICES": 2})
         self.check_served(result.counts[0])

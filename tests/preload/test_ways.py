@@ -49,7 +49,21 @@ class Ways(PreloadTest):
         for counts in self.check_scenario("order"):
             self.assertEqual(counts["event_records_announced"], 204)
             self.assertEqual(counts["stream_waits_announced"], 200)
-            self.assertGreaterEqual(counts["synchronisations_announced"], 209)
+            # Four events, twice each, and the context: what the legacy stream did, which has no
+            # memory, is not told.
+            self.assertEqual(counts["synchronisations_announced"], 9)
+
+    def test_what_need_not_be_told(self):
+        """Broken to see it fail: event_forget does nothing (order.c), and the first run ends at a
+        race; without the comparison of asked_changes nothing is announced of the stream that gets
+        memory. With stream_is_silent always 0 the counts stay, and callgrind's rows run_* grow."""
+        for schedule in ["lazy", "random"]:
+            result = self.run_with(engine("lookup2", "silent"), environment={
+                "TENURE_SIM_RACES": 1, "TENURE_SIM_STRICT": "abort",
+                "TENURE_SIM_SCHEDULE": schedule})
+            self.assertEqual(result.code, 0, result.err)
+            # Two in each of 40 rounds, and two more in each of 20.
+            self.assertEqual(result.counts[0]["event_records_announced"], 120)
 
     def test_threads(self):
         for _ in self.check_scenario("threads"):

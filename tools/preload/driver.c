@@ -9,12 +9,12 @@
 #include <string.h>
 
 driver_functions driver;
+_Atomic int driver_is_found;
 
 static struct {
-    _Atomic int is_found; /* set last: what is below is constant then */
     void *handle;
     const void *object;
-} found;
+} found; /* constant once driver_is_found */
 
 static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
 
@@ -125,20 +125,18 @@ static void driver_take(void *handle, const void *object)
     memset(&table, 0, sizeof(table));
     functions_fill(&table, handle);
     pthread_mutex_lock(&finding);
-    if (!atomic_load(&found.is_found)) {
+    if (!atomic_load(&driver_is_found)) {
         driver = table;
         found.handle = handle;
         found.object = object;
-        atomic_store_explicit(&found.is_found, 1, memory_order_release);
+        atomic_store_explicit(&driver_is_found, 1, memory_order_release);
     }
     pthread_mutex_unlock(&finding);
 }
 
-int driver_find(void)
+int driver_look(void)
 {
     static _Thread_local int is_finding; /* a look-up below may come here again */
-    if (atomic_load_explicit(&found.is_found, memory_order_acquire))
-        return 1;
     if (is_finding || dlsym_of_libc() == NULL)
         return 0;
     is_finding = 1;
@@ -147,7 +145,7 @@ int driver_find(void)
     if (handle != NULL && object != NULL && is_driver(handle, object))
         driver_take(handle, object);
     is_finding = 0;
-    return atomic_load_explicit(&found.is_found, memory_order_acquire);
+    return atomic_load_explicit(&driver_is_found, memory_order_acquire);
 }
 
 void driver_consider(void *handle, const void *symbol)
@@ -169,7 +167,7 @@ void driver_consider(void *handle, const void *symbol)
 
 int driver_has(const void *address)
 {
-    return atomic_load_explicit(&found.is_found, memory_order_acquire) &&
+    return atomic_load_explicit(&driver_is_found, memory_order_acquire) &&
            object_of(address) == found.object;
 }
 

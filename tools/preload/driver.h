@@ -6,6 +6,8 @@
 #ifndef TENURE_PRELOAD_DRIVER_H
 #define TENURE_PRELOAD_DRIVER_H
 
+#include <stdatomic.h>
+
 #include "entries.h"
 
 /* Its functions. Those for the thread's default stream that take a stream are the same as the
@@ -20,8 +22,15 @@ typedef struct driver_functions {
 
 extern driver_functions driver;
 
-/* 1 if the program has loaded a driver. Never starts it. Any thread; may take the loader's lock. */
-int driver_find(void);
+/* 1 if the program has loaded a driver. Never starts it. Any thread; may take the loader's lock the
+ * first time. */
+extern _Atomic int driver_is_found; /* set last: what is constant then is written before */
+int driver_look(void);
+static inline int driver_find(void)
+{
+    return __builtin_expect(atomic_load_explicit(&driver_is_found, memory_order_acquire), 1) ||
+           driver_look();
+}
 
 /* Takes the library that has this symbol for the driver, if none was found before and it is one: a
  * program may load it from a place of its own. `found` is what dlsym gave for the handle. */

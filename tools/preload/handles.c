@@ -4,14 +4,9 @@
 
 #include <stdlib.h>
 
-static unsigned mixed(const void *handle)
-{
-    return (unsigned)((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 56);
-}
-
 static unsigned part_of(const void *handle)
 {
-    return mixed(handle) % HANDLES_PARTS;
+    return (unsigned)((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 56);
 }
 
 /* Where the handle's node hangs, or would. Under the lock. */
@@ -63,23 +58,6 @@ static int handles_find(handles *table, const void *handle, uint64_t *value, int
 int handles_get(handles *table, const void *handle, uint64_t *value)
 {
     return handles_find(table, handle, value, 0);
-}
-
-/* `changes` is read first: what changes after that is looked up the next time. */
-int handles_recall(handles *table, handles_memory *memory, const void *handle, uint64_t *value)
-{
-    unsigned at = mixed(handle) % HANDLES_REMEMBERED;
-    uint64_t changes = atomic_load(&table->changes);
-    if (memory->last[at].handle == handle && memory->last[at].changes == changes) {
-        *value = memory->last[at].value;
-        return 1;
-    }
-    if (!handles_get(table, handle, value))
-        return 0;
-    memory->last[at].handle = handle;
-    memory->last[at].changes = changes;
-    memory->last[at].value = *value;
-    return 1;
 }
 
 int handles_take(handles *table, const void *handle, uint64_t *value)

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { HANDLES_PARTS = 256, HANDLES_REMEMBERED = 16 };
+enum { HANDLES_PARTS = 256 };
 
 typedef struct handle_node {
     struct handle_node *next;
@@ -19,7 +19,7 @@ typedef struct handle_node {
 } handle_node;
 
 typedef struct handles {
-    _Atomic uint64_t changes; /* how often a value was entered, changed or forgotten */
+    _Atomic uint64_t changes; /* see handles_changes */
     pthread_mutex_t locks[HANDLES_PARTS];
     handle_node *parts[HANDLES_PARTS]; /* under the part's lock */
 } handles;
@@ -39,15 +39,12 @@ int handles_get(handles *table, const void *handle, uint64_t *value);
 /* The same, and forgets it. */
 int handles_take(handles *table, const void *handle, uint64_t *value);
 
-/* What a thread remembers of a table; all zero at first. */
-typedef struct handles_memory {
-    struct {
-        const void *handle; /* null: nothing */
-        uint64_t changes, value;
-    } last[HANDLES_REMEMBERED];
-} handles_memory;
-/* handles_get, for a handle that the thread asks for again and again. */
-int handles_recall(handles *table, handles_memory *memory, const void *handle, uint64_t *value);
+/* How often a value was entered, changed or forgotten: who reads it before handles_get need not ask
+ * again while it is the same. */
+static inline uint64_t handles_changes(handles *table)
+{
+    return atomic_load_explicit(&table->changes, memory_order_acquire);
+}
 
 /* Forgets all of one value; of any, if it is 0. */
 void handles_clear(handles *table, uint64_t value);

@@ -5,6 +5,10 @@
  *
  * Streams are known from their creation. Those of contexts that are not served are strangers: what
  * they do is announced nowhere, and frees of memory that they may use wait for them on the host.
+ *
+ * Most events are recorded on streams of which Tenure will want nothing: what the runtime's and the
+ * libraries' own streams do, that have no memory. Such a record, and a wait for it, takes a few
+ * loads, and nothing is announced.
  */
 #include "order.h"
 
@@ -17,38 +21,145 @@
 static handles streams = HANDLES_INIT; /* of served devices: stream -> device + 1 */
 static _Atomic int is_given_up;
 
+/* What the thread knows of the streams that it used last. It is looked at without a lock, so it
+ * says as of when. Owned by the thread, changed inside (service_enter); a handler that interrupts
+ * the thread there reads `stream` and `is_silent`, which are set last. */
+enum { KNOWN_MAX = 16 };
+typedef struct known_stream {
+    CUstream stream;          /* null: nothing */
+    uint64_t handles_changes; /* of `streams`; it knows nothing if there were more since */
+    service_device *device;   /* null: of none that is served */
+    int is_silent;            /* 1: nothing need be told of it, as of: */
+    uint64_t asked_changes;
+    int is_asked; /* 1: it need be, and will need for ever */
+} known_stream;
+
+static _Thread_local known_stream known_streams[KNOWN_MAX];
+/* The default streams, which are the device's of the current context: of the last two devices. */
+static _Thread_local known_stream known_defaults[2][2];
+
+/* In place of a moment: nothing need be announced. */
+static const tnr_moment NOT_ANNOUNCED = UINT64_MAX;
+
 static int is_default(CUstream stream)
 {
     return (uintptr_t)stream <= 2;
 }
 
-static int stream_index(CUstream stream)
+/* The streams that a program has at once lie some 16 bytes to some KiB apart. */
+static inline known_stream *known_slot(CUstream stream)
 {
-    static _Thread_local handles_memory memory;
+    uintptr_t value = (uintptr_t)stream;
+    return &known_streams[(value >> 4 ^ value >> 9 ^ value >> 14) % KNOWN_MAX];
+}
+
+static inline int known_is(const known_stream *known, CUstream stream)
+{
+    return known->stream == stream && known->handles_changes == handles_changes(&streams);
+}
+
+static inline int known_is_silent(const known_stream *known)
+{
+    return known->is_silent && known->asked_changes == tnr_asked_changes();
+}
+
+static known_stream *default_slot(CUstream stream, const service_device *device)
+{
+    return &known_defaults[device->index % 2][stream == CU_STREAM_PER_THREAD];
+}
+
+static int default_is_silent(CUstream stream)
+{
+    const service_device *device = service_here_started();
+    const known_stream *known = device == NULL ? NULL : default_slot(stream, device);
+    return known != NULL && known->device == device && known_is_silent(known);
+}
+
+/* 1 if nothing need be told of what the stream does, as far as the thread knows. */
+static inline int stream_is_silent(CUstream stream)
+{
+    if (is_default(stream))
+        return default_is_silent(stream);
+    const known_stream *known = known_slot(stream);
+    return known_is(known, stream) && known_is_silent(known);
+}
+
+static void known_fill(known_stream *known, CUstream stream, service_device *device,
+                       uint64_t changes)
+{
+    known->stream = NULL;
+    known->is_silent = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    known->handles_changes = changes;
+    known->device = device;
+    known->is_asked = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    known->stream = stream;
+}
+
+/* What is known of a stream that is no default stream. The number is read first: what changes after
+ * that is looked up the next time. Inside. */
+static known_stream *stream_known(CUstream stream)
+{
+    known_stream *known = known_slot(stream);
+    if (known_is(known, stream))
+        return known;
+    uint64_t changes = handles_changes(&streams);
     uint64_t value;
-    return handles_recall(&streams, &memory, stream, &value) ? (int)value - 1 : -1;
+    int has_device = handles_get(&streams, stream, &value);
+    known_fill(known, stream, has_device ? service_device_at((int)value - 1) : NULL, changes);
+    return known;
+}
+
+/* The same of one that is; null if no device is served here. */
+static known_stream *default_known(CUstream stream)
+{
+    service_device *device = service_here_started();
+    if (device == NULL)
+        return NULL;
+    known_stream *known = default_slot(stream, device);
+    if (known->device != device)
+        known_fill(known, stream, device, 0);
+    return known;
+}
+
+static int is_on(const service_device *device)
+{
+    return atomic_load_explicit(&device->is_on, memory_order_acquire);
 }
 
 service_device *order_device(CUstream stream)
 {
     if (is_default(stream))
         return service_here();
-    int index = stream_index(stream);
-    if (index < 0)
-        return NULL;
-    service_device *device = service_device_at(index);
-    return atomic_load_explicit(&device->is_on, memory_order_acquire) ? device : service_here();
+    service_device *device = stream_known(stream)->device;
+    return device == NULL || is_on(device) ? device : service_here();
 }
 
 service_device *order_device_started(CUstream stream)
 {
     if (is_default(stream))
         return service_here_started();
-    int index = stream_index(stream);
-    if (index < 0)
+    service_device *device = stream_known(stream)->device;
+    return device != NULL && is_on(device) ? device : NULL;
+}
+
+/* The same if Tenure may want to know what the stream does; else null. Inside. */
+static service_device *order_device_told(CUstream stream)
+{
+    uint64_t changes = tnr_asked_changes(); /* first, as above */
+    known_stream *known = is_default(stream) ? default_known(stream) : stream_known(stream);
+    if (known == NULL || known->device == NULL || !is_on(known->device))
         return NULL;
-    service_device *device = service_device_at(index);
-    return atomic_load_explicit(&device->is_on, memory_order_acquire) ? device : NULL;
+    if (!known->is_asked) {
+        known->is_silent = 0;
+        atomic_signal_fence(memory_order_seq_cst);
+        known->asked_changes = changes;
+        known->is_asked = tnr_stream_is_asked(known->device->index, stream);
+        atomic_signal_fence(memory_order_seq_cst);
+        known->is_silent = !known->is_asked;
+    }
+    return known->is_asked ? known->device : NULL;
 }
 
 void order_give_up(void)
@@ -224,9 +335,9 @@ void order_forget(int device)
 /* The host has seen all work of a stream end, by a call that began at a moment. */
 static void stream_seen(CUstream stream, tnr_moment began)
 {
-    if (!service_enter())
+    if (stream_is_silent(stream) || !service_enter())
         return;
-    service_device *device = order_device_started(stream);
+    service_device *device = order_device_told(stream);
     if (device != NULL && tnr_stream_synchronized(device->index, stream, began) == TNR_OK)
         service_count_one(COUNT_SYNCHRONISED);
     service_leave();
@@ -266,9 +377,22 @@ CUresult CUDAAPI replace_cuStreamQuery_ptsz(CUstream stream)
     return replace_cuStreamQuery(stream_of_thread(stream));
 }
 
+/* 1 if the event may have been announced here. Where this library only watches, an engine's own
+ * announcements are left alone. */
+static inline int event_is_ours(CUevent event)
+{
+    return tnr_event_is_announced(event) && !service_only_watches();
+}
+
+/* The moment before a call that names an event. */
+static tnr_moment event_moment(CUevent event)
+{
+    return event_is_ours(event) ? tnr_moment_now() : NOT_ANNOUNCED;
+}
+
 static void event_seen(CUevent event, tnr_moment began)
 {
-    if (service_only_watches() || !service_enter())
+    if (began == NOT_ANNOUNCED || !service_enter())
         return;
     tnr_event_synchronized(event, began);
     service_count_one(COUNT_SYNCHRONISED);
@@ -278,7 +402,7 @@ static void event_seen(CUevent event, tnr_moment began)
 CUresult CUDAAPI replace_cuEventSynchronize(CUevent event)
 {
     void *moment = check_is_on() ? check_event_moment(event) : NULL;
-    tnr_moment began = tnr_moment_now();
+    tnr_moment began = event_moment(event);
     CUresult result = REAL(cuEventSynchronize, (event));
     CHECK_TELL(check_event_seen(moment, result == CUDA_SUCCESS));
     if (result == CUDA_SUCCESS)
@@ -289,7 +413,7 @@ CUresult CUDAAPI replace_cuEventSynchronize(CUevent event)
 CUresult CUDAAPI replace_cuEventQuery(CUevent event)
 {
     void *moment = check_is_on() ? check_event_moment(event) : NULL;
-    tnr_moment began = tnr_moment_now();
+    tnr_moment began = event_moment(event);
     CUresult result = REAL(cuEventQuery, (event));
     CHECK_TELL(check_event_seen(moment, result == CUDA_SUCCESS));
     if (result == CUDA_SUCCESS)
@@ -314,30 +438,43 @@ CUresult CUDAAPI replace_cuCtxSynchronize(void)
 
 /* ---- the device is ordered ------------------------------------------------------------------ */
 
-/* Before a record: what was announced of the event does not hold for much longer. */
-static tnr_moment record_begins(CUevent event)
+static void event_forget(CUevent event)
 {
-    tnr_moment before = tnr_moment_now();
-    if (event != NULL && !service_only_watches() && service_enter()) {
-        tnr_event_destroyed(event);
-        service_leave();
-    }
-    return before;
+    if (!event_is_ours(event) || !service_enter())
+        return;
+    tnr_event_destroyed(event);
+    service_leave();
 }
 
-static void record_made(CUevent event, CUstream stream, tnr_moment before)
+/* Before a record: what was announced of the event does not hold for much longer. */
+static inline tnr_moment record_begins(CUevent event, CUstream stream)
+{
+    event_forget(event);
+    return stream_is_silent(stream) ? NOT_ANNOUNCED : tnr_moment_now();
+}
+
+static void record_announce(CUevent event, CUstream stream, tnr_moment before)
 {
     if (atomic_load_explicit(&is_given_up, memory_order_relaxed) || !service_enter())
         return;
-    service_device *device = order_device_started(stream);
+    service_device *device = order_device_told(stream);
     if (device != NULL && tnr_event_recorded(event, device->index, stream, before) == TNR_OK)
         service_count_one(COUNT_RECORDS);
     service_leave();
 }
 
+/* What another thread has announced of the event meanwhile may not be the driver's last record. */
+static inline void record_made(CUevent event, CUstream stream, tnr_moment before)
+{
+    if (before == NOT_ANNOUNCED)
+        event_forget(event);
+    else
+        record_announce(event, stream, before);
+}
+
 CUresult CUDAAPI replace_cuEventRecord(CUevent event, CUstream stream)
 {
-    tnr_moment before = record_begins(event);
+    tnr_moment before = record_begins(event, stream);
     CUresult result = REAL(cuEventRecord, (event, stream));
     if (result == CUDA_SUCCESS)
         record_made(event, stream, before);
@@ -353,7 +490,7 @@ CUresult CUDAAPI replace_cuEventRecord_ptsz(CUevent event, CUstream stream)
 
 CUresult CUDAAPI replace_cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 {
-    tnr_moment before = record_begins(event);
+    tnr_moment before = record_begins(event, stream);
     CUresult result = REAL(cuEventRecordWithFlags, (event, stream, flags));
     if (result == CUDA_SUCCESS)
         record_made(event, stream, before);
@@ -367,19 +504,25 @@ CUresult CUDAAPI replace_cuEventRecordWithFlags_ptsz(CUevent event, CUstream str
     return replace_cuEventRecordWithFlags(event, stream_of_thread(stream), flags);
 }
 
-CUresult CUDAAPI replace_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+static void wait_made(CUstream stream, CUevent event, tnr_moment before)
 {
-    tnr_moment before = tnr_moment_now();
-    CUresult result = REAL(cuStreamWaitEvent, (stream, event, flags));
-    if (result == CUDA_SUCCESS)
-        CHECK_TELL(check_event_waited(stream, event));
-    if (result != CUDA_SUCCESS || atomic_load_explicit(&is_given_up, memory_order_relaxed) ||
-        !service_enter())
-        return result;
+    if (atomic_load_explicit(&is_given_up, memory_order_relaxed) || !service_enter())
+        return;
     service_device *device = order_device_started(stream);
     if (device != NULL && tnr_stream_waited(event, device->index, stream, before) == TNR_OK)
         service_count_one(COUNT_WAITS);
     service_leave();
+}
+
+CUresult CUDAAPI replace_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    tnr_moment before = event_moment(event);
+    CUresult result = REAL(cuStreamWaitEvent, (stream, event, flags));
+    if (result != CUDA_SUCCESS)
+        return result;
+    CHECK_TELL(check_event_waited(stream, event));
+    if (before != NOT_ANNOUNCED)
+        wait_made(stream, event, before);
     return result;
 }
 
@@ -388,24 +531,16 @@ CUresult CUDAAPI replace_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, 
     return replace_cuStreamWaitEvent(stream_of_thread(stream), event, flags);
 }
 
-static void event_ends(CUevent event)
-{
-    if (event == NULL || service_only_watches() || !service_enter())
-        return;
-    tnr_event_destroyed(event);
-    service_leave();
-}
-
 CUresult CUDAAPI replace_cuEventDestroy_v2(CUevent event)
 {
     CHECK_TELL(check_event_ends(event));
-    event_ends(event);
+    event_forget(event);
     return REAL(cuEventDestroy_v2, (event));
 }
 
 CUresult CUDAAPI replace_cuEventDestroy(CUevent event)
 {
     CHECK_TELL(check_event_ends(event));
-    event_ends(event);
+    event_forget(event);
     return REAL(cuEventDestroy, (event));
 }

@@ -107,6 +107,22 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_created(int device, tnr_stream strea
  * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_destroying(int device, tnr_stream stream);
 
+/* What need not be told. A program that hooks every record and wait can leave most of them out, at
+ * the price of a few loads:
+ *   - a wait for an event, or that the host has seen it complete, if tnr_event_is_announced says 0
+ *     before the call;
+ *   - that an event was recorded on a stream, or the host has waited for that, if
+ *     tnr_stream_is_asked says 0: Tenure will want nothing of the stream so far. That holds as long
+ *     as tnr_asked_changes, read before, says the same. What was announced of the event must be
+ *     forgotten all the same (tnr_event_destroyed, before the record), and the event is then none
+ *     for tnr_keep_until.
+ * tnr_event_is_announced: 1 if something may be announced of the event; else 0. Any thread, at any
+ * time. tnr_stream_is_asked: 0, or 1 if the announcement counts, or if nobody can tell.
+ * Since 0.2.0. */
+TNR_API int tnr_event_is_announced(tnr_event event);
+TNR_API int tnr_stream_is_asked(int device, tnr_stream stream);
+TNR_API uint64_t tnr_asked_changes(void);
+
 /* A moment in the order of all marks and announcements. Take one before a CUDA call and pass it to
  * the announcement after it: what other threads record and announce meanwhile is then not taken for
  * covered. */
