@@ -16,20 +16,39 @@
 
 /* ---- uses that are over --------------------------------------------------------------------- */
 
-/* Takes the first use out of a stream's heap if it is known to be over. */
+enum { TAKEN_AT_ONCE = 8 };
+
+/* Takes the first uses out of a stream's heap that are known to be over, a few at once: who adds
+ * one waits for the lock. Returns them linked by `sibling`. */
 static tnri_use *stream_take_over(tnri_stream *stream)
 {
-    tnri_lock_take(&stream->lock);
-    tnri_use *use = stream->pending;
-    if (use != NULL && tnri_stream_is_over(stream, use->number)) {
-        tnri_pending_remove(&stream->pending, use);
-        use->is_pending = 0;
-        atomic_fetch_sub(&stream->pending_count, 1);
-    } else {
-        use = NULL;
+    tnri_use *taken = NULL;
+    tnri_lock_take(&stream->pending_lock);
+    for (int i = 0; i < TAKEN_AT_ONCE; i++) {
+        tnri_use *use = stream->pending;
+        if (use == NULL || !tnri_stream_is_over(stream, use->number))
+            break;
+        tnri_pending_leave(stream, use);
+        use->sibling = taken;
+        taken = use;
     }
-    tnri_lock_release(&stream->lock);
-    return use;
+    tnri_lock_release(&stream->pending_lock);
+    return taken;
+}
+
+/* Ends what is known to be over on a stream. */
+static size_t stream_end_over(tnri_stream *stream)
+{
+    size_t freed = 0;
+    tnri_use *taken;
+    while ((taken = stream_take_over(stream)) != NULL) {
+        while (taken != NULL) {
+            tnri_use *use = taken;
+            taken = use->sibling; /* with the block, the use goes */
+            freed += tnri_uses_over(use->owner, 1, TNR_REUSE_EVENT_DONE);
+        }
+    }
+    return freed;
 }
 
 /* The event and number of a stream's first pending use, or of its latest, with a reference; null if
@@ -38,7 +57,7 @@ static tnri_use *stream_take_over(tnri_stream *stream)
 static tnri_event *stream_pending_event(tnri_stream *stream, int latest, uint64_t *number)
 {
     tnri_event *event = NULL;
-    tnri_lock_take(&stream->lock);
+    tnri_lock_take(&stream->pending_lock);
     const tnri_use *use = stream->pending;
     if (use != NULL) {
         if (latest && use->child != NULL)
@@ -47,7 +66,7 @@ static tnri_event *stream_pending_event(tnri_stream *stream, int latest, uint64_
         *number = use->number;
         tnri_event_hold(event);
     }
-    tnri_lock_release(&stream->lock);
+    tnri_lock_release(&stream->pending_lock);
     return event;
 }
 
@@ -73,9 +92,7 @@ static size_t stream_poll(tnri_stream *stream)
     size_t freed = 0;
     int asked = 0;
     do {
-        tnri_use *use;
-        while ((use = stream_take_over(stream)) != NULL)
-            freed += tnri_uses_over(use->owner, 1, TNR_REUSE_EVENT_DONE);
+        freed += stream_end_over(stream);
         asked++;
     } while ((asked == 2 && stream_ask(stream, 1)) || stream_ask(stream, 0));
     return freed;

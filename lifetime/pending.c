@@ -76,24 +76,29 @@ void tnri_pending_remove(tnri_use **heap, tnri_use *use)
 
 void tnri_pending_add(tnri_stream *stream, tnri_use *use)
 {
-    tnri_lock_take(&stream->lock);
+    tnri_lock_take(&stream->pending_lock);
     tnri_pending_insert(&stream->pending, use);
     use->is_pending = 1;
     size_t before = atomic_fetch_add(&stream->pending_count, 1);
-    tnri_lock_release(&stream->lock);
+    tnri_lock_release(&stream->pending_lock);
     if (before == 0)
         tnri_stream_poll_enter(stream);
 }
 
+void tnri_pending_leave(tnri_stream *stream, tnri_use *use)
+{
+    tnri_assert_held(&stream->pending_lock);
+    tnri_pending_remove(&stream->pending, use);
+    use->is_pending = 0;
+    atomic_fetch_sub(&stream->pending_count, 1);
+}
+
 int tnri_pending_withdraw(tnri_stream *stream, tnri_use *use)
 {
-    tnri_lock_take(&stream->lock);
+    tnri_lock_take(&stream->pending_lock);
     int is_pending = use->is_pending;
-    if (is_pending) {
-        tnri_pending_remove(&stream->pending, use);
-        use->is_pending = 0;
-        atomic_fetch_sub(&stream->pending_count, 1);
-    }
-    tnri_lock_release(&stream->lock);
+    if (is_pending)
+        tnri_pending_leave(stream, use);
+    tnri_lock_release(&stream->pending_lock);
     return is_pending;
 }

@@ -14,54 +14,59 @@ static size_t slab_bytes(const tnri_records *records)
     return SLAB_HEAD_BYTES + records->bytes * TNRI_RECORDS_SLAB;
 }
 
-/* Adds a slab of spares. Under the lock. */
-static int records_grow(tnri_records *records)
+/* A record of a new slab, whose others are spares now. */
+static void *records_grow(tnri_records *records)
 {
     char *slab = tnri_host_alloc(slab_bytes(records));
     if (slab == NULL)
-        return 0;
-    *(void **)(void *)slab = records->slabs;
-    records->slabs = slab;
-    for (size_t i = TNRI_RECORDS_SLAB; i-- > 0;) {
-        void *record = slab + SLAB_HEAD_BYTES + i * records->bytes;
-        *(void **)record = records->spares;
-        records->spares = record;
+        return NULL;
+    tnri_thing *spares = NULL;
+    for (size_t i = TNRI_RECORDS_SLAB; i-- > 1;) {
+        tnri_thing *record = (tnri_thing *)(void *)(slab + SLAB_HEAD_BYTES + i * records->bytes);
+        record->next = spares;
+        spares = record;
     }
-    return 1;
+    tnri_stock_add(&records->spares, spares);
+    tnri_thing *added = (tnri_thing *)(void *)slab;
+    added->next = atomic_load(&records->slabs);
+    while (!atomic_compare_exchange_weak(&records->slabs, &added->next, added))
+        ;
+    return slab + SLAB_HEAD_BYTES;
 }
 
 void *tnri_record_take(tnri_records *records)
 {
-    void *record = NULL;
-    tnri_lock_take(&records->lock);
-    if (records->spares != NULL || records_grow(records)) {
-        record = records->spares;
-        records->spares = *(void **)record;
-        records->taken_count++;
-    }
-    tnri_lock_release(&records->lock);
-    if (record != NULL)
-        memset(record, 0, records->bytes);
-    return record;
+    tnri_thing *record = tnri_stock_take(&records->spares);
+    if (record == NULL)
+        return records_grow(records); /* zeroed */
+    return memset(record, 0, records->bytes);
 }
 
 void tnri_record_give(tnri_records *records, void *record)
 {
-    tnri_lock_take(&records->lock);
-    *(void **)record = records->spares;
-    records->spares = record;
-    records->taken_count--;
-    tnri_lock_release(&records->lock);
+    tnri_stock_give(&records->spares, record);
+}
+
+static size_t chain_count(const tnri_thing *first)
+{
+    size_t count = 0;
+    for (; first != NULL; first = first->next)
+        count++;
+    return count;
 }
 
 void tnri_records_free(tnri_records *records)
 {
-    if (records->taken_count != 0)
+    tnri_thing *spares = tnri_stock_empty(&records->spares);
+    tnri_thing *slab = atomic_load(&records->slabs);
+    if (chain_count(spares) != chain_count(slab) * TNRI_RECORDS_SLAB) {
+        tnri_stock_add(&records->spares, spares); /* some are in use */
         return;
-    while (records->slabs != NULL) {
-        void *slab = records->slabs;
-        records->slabs = *(void **)slab;
-        tnri_host_free(slab, slab_bytes(records));
     }
-    records->spares = NULL;
+    atomic_store(&records->slabs, NULL);
+    while (slab != NULL) {
+        tnri_thing *next = slab->next;
+        tnri_host_free(slab, slab_bytes(records));
+        slab = next;
+    }
 }

@@ -2,24 +2,27 @@
 /*
  * Records of one size, kept for reuse. Recording a use happens between two kernel launches, so it
  * must not go to the metadata heap each time. Records come from slabs that are returned when
- * Tenure shuts down; there are never more of them than were needed at once.
+ * Tenure shuts down; there are hardly more of them than were needed at once.
  */
 #ifndef TNRI_LIFETIME_RECORDS_H
 #define TNRI_LIFETIME_RECORDS_H
 
 #include <stddef.h>
 
-#include "base/lock.h"
+#include "base/stock.h"
 
 enum { TNRI_RECORDS_SLAB = 32 };
 
 typedef struct tnri_records {
-    tnri_lock lock;     /* protects what follows */
-    size_t bytes;       /* of a record, at least two pointers; constant */
-    void *spares;       /* linked through their first word */
-    void *slabs;        /* likewise */
-    size_t taken_count; /* records in use */
+    size_t bytes; /* of a record, at least a tnri_thing's; constant */
+    tnri_stock spares;
+    _Atomic(tnri_thing *) slabs; /* none leaves before the end */
 } tnri_records;
+
+#define TNRI_RECORDS_INIT(type)                                                                    \
+    {                                                                                              \
+        .bytes = sizeof(type), .spares = TNRI_STOCK_INIT(TNRI_RANK_HOST)                           \
+    }
 
 /* A zeroed record, or null. */
 void *tnri_record_take(tnri_records *records);

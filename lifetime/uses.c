@@ -6,8 +6,8 @@
 #include "base/host_memory.h"
 #include "records.h"
 
-static tnri_records use_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_use)};
-static tnri_records uses_records = {.lock = {.rank = TNRI_RANK_HOST}, .bytes = sizeof(tnri_uses)};
+static tnri_records use_records = TNRI_RECORDS_INIT(tnri_use);
+static tnri_records uses_records = TNRI_RECORDS_INIT(tnri_uses);
 
 tnri_life *tnri_life_of(tnri_arena *arena)
 {
@@ -43,13 +43,28 @@ static tnri_uses *block_uses(tnri_arena *arena, tnri_block *block)
     return uses;
 }
 
+/* A zeroed use for the list, or null. */
+static tnri_use *use_take(tnri_uses *uses)
+{
+    return uses->one.owner == NULL ? &uses->one : tnri_record_take(&use_records);
+}
+
+/* Gives one back that is not in the list any more. */
+static void use_give(tnri_uses *uses, tnri_use *use)
+{
+    if (use == &uses->one)
+        *use = (tnri_use){.owner = NULL};
+    else if (use != &uses->fence)
+        tnri_record_give(&use_records, use);
+}
+
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
                         tnri_event **event)
 {
     tnri_assert_held(&arena->lock);
     tnri_uses *uses = block_uses(arena, block);
     tnri_use *use = uses == NULL ? NULL : tnri_uses_find(uses, stream);
-    if (use == NULL && uses != NULL && (use = tnri_record_take(&use_records)) != NULL) {
+    if (use == NULL && uses != NULL && (use = use_take(uses)) != NULL) {
         use->owner = uses;
         use->stream = stream;
         tnri_stream_hold(stream);
@@ -80,7 +95,7 @@ void tnri_use_forget(tnri_uses *uses, uintptr_t key)
         *link = use->next;
         tnri_event_drop(uses->arena->device, use->event);
         tnri_stream_drop(use->stream);
-        tnri_record_give(&use_records, use);
+        use_give(uses, use);
         return;
     }
 }
@@ -96,8 +111,7 @@ void tnri_uses_free(tnri_uses *uses, int is_locked)
         else
             tnri_stream_recycle(use->stream, use->event);
         tnri_stream_drop(use->stream);
-        if (use != &uses->fence)
-            tnri_record_give(&use_records, use);
+        use_give(uses, use);
     }
     if (tnri_unlikely(uses->captured != NULL))
         tnri_captures_get()->captured_gone(uses->captured); /* the list is part of that */

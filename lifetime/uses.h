@@ -31,7 +31,7 @@ typedef struct tnri_use {
     tnri_event *event;          /* of the mark; holds a reference; null with number 0 */
     int until_free;
 
-    /* The stream's lock: */
+    /* The lock of the stream's pending uses: */
     int is_pending; /* 1: in the stream's heap */
     struct tnri_use *child, *sibling, *back;
 } tnri_use;
@@ -63,6 +63,7 @@ typedef struct tnri_uses {
     int is_orphaned; /* 1: its own stream cannot be named, so it is freed as by tnr_free_sync; the
                       * arena's lock */
     tnri_use fence;  /* tnr_free_sync: the use that the fence becomes */
+    tnri_use one;    /* for a stream's use, while its owner is null: most blocks have only one */
     uint64_t freed_ticks; /* when it was freed, for pictures; 0: inside a capture, as a piece; the
                            * arena's lock */
 } tnri_uses;

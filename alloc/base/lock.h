@@ -16,9 +16,9 @@
  * the barrier on the owner sees that it is none any more, or is seen inside: Dekker's algorithm
  * with the price paid by who comes seldom. To take a lock away costs some microseconds, so with
  * each time it takes twice as many turns in a row to own it again, or half as many if the owner had
- * it for long: a lock that threads share has no owner. Only arenas' and streams' locks may have
- * one. After Dice, Huang and Yang, "Asymmetric Dekker Synchronization" (2001), and the biased locks
- * of the Java machines.
+ * it for long: a lock that threads share has no owner. Only arenas' locks may have one, and both of
+ * a stream. After Dice, Huang and Yang, "Asymmetric Dekker Synchronization" (2001), and the biased
+ * locks of the Java machines.
  *
  * An owner may be stopped between its first look and its plain store, for as long as the scheduler
  * likes, so that the store comes when it is no owner any more. That is why each owner that a lock
@@ -59,8 +59,8 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_DEVICE,      /* a device's list of pools; the table of handles; the list of routes */
     TNRI_RANK_POOL,        /* a pool's table of arenas */
     TNRI_RANK_STREAMS,     /* the registry of streams */
-    TNRI_RANK_STREAM,      /* a stream's marks, clock and pending uses, and what the driver says of
-                            * it */
+    TNRI_RANK_STREAM,      /* a stream's marks and clock, and what the driver says of it */
+    TNRI_RANK_PENDING,     /* a stream's pending uses */
     TNRI_RANK_RETIRED,     /* an arena's list of retired blocks; the batches of tnr_free_sync */
     TNRI_RANK_ARENA,       /* an arena: blocks, bins, index, spans */
     TNRI_RANK_SPACE,       /* a device's address ranges */

@@ -8,40 +8,33 @@
 
 void tnri_event_store_create(tnri_event_store *store)
 {
-    tnri_lock_init(&store->lock, TNRI_RANK_EVENTS);
-    store->spares = NULL;
-    store->spares_count = 0;
-    store->events_count = 0;
+    store->spares = (tnri_stock)TNRI_STOCK_INIT(TNRI_RANK_EVENTS);
+    atomic_store(&store->events_count, 0);
     atomic_store(&store->waits_begun, 0);
     atomic_store(&store->waits_ended, 0);
 }
 
 CUresult tnri_event_store_empty(tnri_event_store *store)
 {
-    tnri_assert(store->spares_count == store->events_count);
-    while (store->spares != NULL) {
-        tnri_event *event = store->spares;
-        CUresult result = tnri_drive(cuEventDestroy, (event->handle));
+    CUresult result = CUDA_SUCCESS;
+    tnri_thing *spare = tnri_stock_empty(&store->spares);
+    while (spare != NULL) {
+        tnri_event *event = (tnri_event *)spare;
+        result = tnri_drive(cuEventDestroy, (event->handle));
         if (result != CUDA_SUCCESS)
-            return result;
-        store->spares = event->next;
-        store->spares_count--;
-        store->events_count--;
+            break;
+        spare = spare->next;
+        atomic_fetch_sub(&store->events_count, 1);
         tnri_host_free(event, sizeof(*event));
     }
-    return CUDA_SUCCESS;
+    tnri_stock_add(&store->spares, spare);
+    tnri_assert(result != CUDA_SUCCESS || atomic_load(&store->events_count) == 0);
+    return result;
 }
 
 tnri_event *tnri_event_take_spare(tnri_device *device)
 {
-    tnri_event_store *store = &device->events;
-    tnri_lock_take(&store->lock);
-    tnri_event *event = store->spares;
-    if (event != NULL) {
-        store->spares = event->next;
-        store->spares_count--;
-    }
-    tnri_lock_release(&store->lock);
+    tnri_event *event = (tnri_event *)tnri_stock_take(&device->events.spares);
     if (event != NULL) {
         atomic_store_explicit(&event->holders, 1, memory_order_relaxed);
         atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
@@ -52,7 +45,6 @@ tnri_event *tnri_event_take_spare(tnri_device *device)
 
 tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
 {
-    tnri_event_store *store = &device->events;
     tnri_event *event = tnri_event_take_spare(device);
     if (event == NULL) {
         event = tnri_host_alloc(sizeof(*event));
@@ -63,9 +55,7 @@ tnr_status tnri_event_take(tnri_device *device, tnri_event **taken)
             tnri_host_free(event, sizeof(*event));
             return tnri_driver_error(result, "cuEventCreate", "ordering a stream");
         }
-        tnri_lock_take(&store->lock);
-        store->events_count++;
-        tnri_lock_release(&store->lock);
+        atomic_fetch_add(&device->events.events_count, 1);
     }
     atomic_store_explicit(&event->holders, 1, memory_order_relaxed);
     atomic_store_explicit(&event->completed, 0, memory_order_relaxed);
@@ -161,14 +151,8 @@ void tnri_event_hold(tnri_event *event)
 
 void tnri_event_drop(tnri_device *device, tnri_event *event)
 {
-    if (event == NULL || atomic_fetch_sub_explicit(&event->holders, 1, memory_order_acq_rel) != 1)
-        return;
-    tnri_event_store *store = &device->events;
-    tnri_lock_take(&store->lock);
-    event->next = store->spares;
-    store->spares = event;
-    store->spares_count++;
-    tnri_lock_release(&store->lock);
+    if (event != NULL && atomic_fetch_sub_explicit(&event->holders, 1, memory_order_acq_rel) == 1)
+        tnri_stock_give(&device->events.spares, &event->thing);
 }
 
 int tnri_event_is_over(tnri_device *device, tnri_event *event)

@@ -5,22 +5,20 @@
 #ifndef TNRI_DEVICE_EVENT_STORE_H
 #define TNRI_DEVICE_EVENT_STORE_H
 
-#include "base/lock.h"
+#include "base/stock.h"
 #include "driver/driver.h"
 
 typedef struct tnri_event {
+    tnri_thing thing;         /* while it is spare */
     CUevent handle;           /* constant */
-    struct tnri_event *next;  /* among the spare ones; the store's lock */
     _Atomic uint32_t holders; /* references */
     _Atomic int completed;    /* 1: known to be over */
     uint64_t late;            /* see tnri_event_late; 0 for all others; constant while held */
 } tnri_event;
 
 typedef struct tnri_event_store {
-    tnri_lock lock;
-    tnri_event *spares; /* the lock */
-    size_t spares_count;
-    size_t events_count; /* made and not destroyed */
+    tnri_stock spares;
+    _Atomic size_t events_count; /* made and not destroyed */
     /* Waits for the whole context, by number: how many have begun, and the last that has ended. */
     _Atomic uint64_t waits_begun, waits_ended;
 } tnri_event_store;

@@ -24,12 +24,14 @@ void tnri_stream_recycle(tnri_stream *stream, tnri_event *event)
 {
     if (event == NULL)
         return;
-    tnri_lock_take(&stream->lock);
-    if (seal_of(stream) == NULL && !stream->is_default) {
-        tnri_stream_mark_end(stream, event);
-        return;
+    if (!tnri_stream_has_spare(stream) && !stream->is_default) {
+        tnri_lock_take(&stream->lock);
+        if (seal_of(stream) == NULL) {
+            tnri_stream_mark_end(stream, event);
+            return;
+        }
+        tnri_lock_release(&stream->lock);
     }
-    tnri_lock_release(&stream->lock);
     tnri_event_drop(stream->device, event);
 }
 
@@ -195,6 +197,9 @@ int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t
         ((stream->is_legacy && atomic_load(&other->is_blocking)) ||
          (atomic_load(&stream->is_blocking) && other->is_legacy)))
         return 1;
+    /* What it was made to wait for had a lower number than the change of its clock then got. */
+    if (atomic_load_explicit(&stream->waited, memory_order_relaxed) < number)
+        return 0;
     tnri_lock_take(&stream->lock);
     int after = tnri_clock_of(stream->clock, other->index) >= number;
     tnri_lock_release(&stream->lock);
@@ -214,7 +219,7 @@ static void clock_join(tnri_stream *stream, const tnri_clock *other_clock, size_
                        uint64_t number)
 {
     stream->clock = tnri_clock_join(stream->clock, other_clock, other_index, number);
-    stream->waited = tnri_number_next();
+    atomic_store_explicit(&stream->waited, tnri_number_next(), memory_order_relaxed);
     if (!atomic_load_explicit(&stream->is_asked, memory_order_relaxed))
         tnri_stream_ask(stream);
 }
@@ -258,7 +263,8 @@ tnr_status tnri_stream_follow(tnri_stream *stream, tnri_event *event, const tnri
 tnri_clock *tnri_stream_clock_at(tnri_stream *stream, uint64_t moment)
 {
     tnri_lock_take(&stream->lock);
-    tnri_clock *clock = stream->waited <= moment ? tnri_clock_hold(stream->clock) : NULL;
+    uint64_t waited = atomic_load_explicit(&stream->waited, memory_order_relaxed);
+    tnri_clock *clock = waited <= moment ? tnri_clock_hold(stream->clock) : NULL;
     tnri_lock_release(&stream->lock);
     return clock;
 }

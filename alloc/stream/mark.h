@@ -80,9 +80,9 @@ static inline int tnri_stream_is_over(const tnri_stream *stream, uint64_t number
 /* 1 if `stream`'s next work is ordered after the mark `number` of `other`. Takes a lock. */
 int tnri_stream_is_after(tnri_stream *stream, const tnri_stream *other, uint64_t number);
 
-/* Of a stream that is not asked, its marks and its waits teach nothing: nobody will want to know what
- * comes after them. tnri_stream_ask makes it one that is, for its object's life. The number grows
- * each time, so who has found a stream unasked need not look again while it is the same. */
+/* Of a stream that is not asked, marks and waits teach nothing: nobody will want to know what comes
+ * after them. tnri_stream_ask makes it one that is, for its object's life. The number grows each
+ * time, so who has found a stream unasked need not look again while it is the same. */
 extern _Atomic uint64_t tnri_asked_changes;
 void tnri_stream_ask(tnri_stream *stream);
 
@@ -113,14 +113,21 @@ int tnri_stream_may_capture(tnri_stream *stream);
 
 /* ---- the two halves of a mark --------------------------------------------------------------- */
 
+static inline int tnri_stream_has_spare(const tnri_stream *stream)
+{
+    return atomic_load_explicit(&stream->spare, memory_order_relaxed) != NULL;
+}
+
 static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event, uint64_t *number)
 {
+    if (tnri_unlikely(!tnri_stream_has_spare(stream)))
+        return 0; /* the lock may be held for long */
     tnri_lock_take(&stream->lock);
-    tnri_event *fresh = stream->spare;
+    tnri_event *fresh = atomic_load_explicit(&stream->spare, memory_order_relaxed);
     if (tnri_likely(fresh != NULL)) {
         atomic_store_explicit(&fresh->completed, 0, memory_order_relaxed);
         if (tnri_likely(tnri_stream_drive(stream, fresh, stream->handle) == CUDA_SUCCESS)) {
-            stream->spare = NULL;
+            atomic_store_explicit(&stream->spare, NULL, memory_order_relaxed);
             stream->marked = *number = tnri_number_next();
             *event = fresh;
             return 1;
@@ -132,9 +139,9 @@ static inline int tnri_stream_mark_begin(tnri_stream *stream, tnri_event **event
 
 static inline void tnri_stream_mark_end(tnri_stream *stream, tnri_event *superfluous)
 {
-    if (tnri_likely(superfluous != NULL && stream->spare == NULL &&
+    if (tnri_likely(superfluous != NULL && !tnri_stream_has_spare(stream) &&
                     atomic_load_explicit(&superfluous->holders, memory_order_acquire) == 1)) {
-        stream->spare = superfluous;
+        atomic_store_explicit(&stream->spare, superfluous, memory_order_relaxed);
         superfluous = NULL;
     }
     tnri_lock_release(&stream->lock);

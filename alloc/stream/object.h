@@ -59,22 +59,27 @@ typedef struct tnri_stream {
     _Atomic int is_dead;
     _Atomic int is_asked; /* 1: held by tnri_stream_hold, or had a clock, now or before */
 
-    tnri_lock lock;           /* protects what follows */
-    uint64_t marked;          /* number of the latest mark */
-    uint64_t waited;          /* number of the latest change of the clock */
-    tnri_clock *clock;        /* null: waits for nothing known */
-    struct tnri_use *pending; /* the layer above's: heap of the uses of retired blocks */
-    unsigned uncounted;       /* marks whose driver calls have not been handed in */
-    tnri_event *spare; /* for the next mark, with the only reference; null: none, as always for
-                               * a default stream and for one that has ended */
+    tnri_lock lock;          /* protects what follows */
+    uint64_t marked;         /* number of the latest mark */
+    tnri_clock *clock;       /* null: waits for nothing known */
+    unsigned uncounted;      /* marks whose driver calls have not been handed in */
     uint64_t capture_number; /* of capture_mark */
 
     /* Written under the lock; may be looked at without it. */
+    _Atomic uint64_t waited; /* number of the latest change of the clock */
+    /* For the next mark, with the only reference; null: none, as always for a default stream and
+     * for one that has ended. */
+    tnri_event *_Atomic spare;
     tnri_event *_Atomic seal; /* of an ended stream: the end of its work, which `marked` numbers */
     /* The stream is being captured, and cannot be marked: the end of its work before; else null. */
     tnri_event *_Atomic capture_mark;
-    _Atomic size_t pending_count;
     _Atomic uint64_t completed; /* highest number known to be over */
+
+    /* The uses of retired blocks, the layer above's. Their lock is one of its own: the other is
+     * held while the driver records, which with many threads takes long. */
+    tnri_lock pending_lock;
+    struct tnri_use *pending;     /* a heap */
+    _Atomic size_t pending_count; /* may be looked at without the lock */
 } tnri_stream;
 
 #endif

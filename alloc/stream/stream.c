@@ -135,10 +135,10 @@ static void stream_empty(tnri_stream *stream)
 {
     tnri_assert(stream->pending == NULL && atomic_load(&stream->capture_mark) == NULL);
     tnri_event_drop(stream->device, atomic_load(&stream->seal));
-    tnri_event_drop(stream->device, stream->spare);
+    tnri_event_drop(stream->device, atomic_load(&stream->spare));
     tnri_clock_drop(stream->clock);
     atomic_store(&stream->seal, NULL);
-    stream->spare = NULL;
+    atomic_store(&stream->spare, NULL);
     stream->clock = NULL;
 }
 
@@ -185,6 +185,7 @@ static tnri_stream *registry_take(void)
     if (stream == NULL)
         return NULL;
     tnri_lock_init(&stream->lock, TNRI_RANK_STREAM);
+    tnri_lock_init(&stream->pending_lock, TNRI_RANK_PENDING);
     stream->index = registry.count++;
     return stream;
 }
@@ -203,7 +204,7 @@ static void stream_begin(tnri_stream *stream, const tnri_facts *of, tnri_device 
     stream->is_legacy = key == 0;
     stream->is_default = key == 0 || is_per_thread;
     stream->marked = 0;
-    stream->waited = 0;
+    atomic_store(&stream->waited, 0);
     stream->uncounted = 0;
     stream->capture_number = 0;
     atomic_store(&stream->id, of->id);
@@ -448,8 +449,7 @@ static void stream_seal(tnri_stream *stream, tnri_event *event, uint64_t number)
     atomic_store(&stream->seal, event);
     if (stream->marked < number)
         stream->marked = number;
-    tnri_event *spare = stream->spare;
-    stream->spare = NULL;
+    tnri_event *spare = atomic_exchange(&stream->spare, NULL);
     tnri_lock_release(&stream->lock);
     tnri_event_drop(stream->device, spare);
     atomic_store_explicit(&stream->is_dead, 1, memory_order_release);

@@ -160,12 +160,12 @@ static void no_shared_lock(void **state)
     tnri_lock_take(&arena->pool->lock);
     tnri_lock_take(&arena->lock);
     tnri_lock_take(&arena->device->space.lock);
-    tnri_lock_take(&arena->device->events.lock);
+    tnri_lock_take(&arena->device->events.spares.lock);
     atomic_store(&other_state, 2);
     for (int i = 0; i < 10000 && atomic_load(&other_state) != 3; i++)
         nap();
     int done = atomic_load(&other_state) == 3;
-    tnri_lock_release(&arena->device->events.lock);
+    tnri_lock_release(&arena->device->events.spares.lock);
     tnri_lock_release(&arena->device->space.lock);
     tnri_lock_release(&arena->lock);
     tnri_lock_release(&arena->pool->lock);

@@ -107,9 +107,17 @@ MUTANTS = [
      "        (stream->is_legacy || other->is_legacy))",
      "non-blocking streams are taken to obey the legacy stream's rules"),
     ("waits_passes_on", "alloc/stream/mark.c",
-     "    tnri_clock *clock = stream->waited <= moment ? tnri_clock_hold(stream->clock) : NULL;",
+     "    tnri_clock *clock = waited <= moment ? tnri_clock_hold(stream->clock) : NULL;",
+     "    (void)waited;\n"
+     "    (void)moment;\n"
      "    tnri_clock *clock = tnri_clock_hold(stream->clock);",
      "an event is credited with waits that came after it"),
+    ("waited_all", "alloc/stream/mark.c",
+     "    if (atomic_load_explicit(&stream->waited, memory_order_relaxed) < number)\n"
+     "        return 0;\n",
+     "    if (atomic_load_explicit(&stream->waited, memory_order_relaxed) >= number)\n"
+     "        return 1;\n",
+     "a stream that has waited for something later is taken to be after everything before"),
     ("stream_not_sealed", "alloc/pool/pool.c",
      "        pool_seal(pool, stream);\n",
      "        (void)pool_seal;\n",
