@@ -25,8 +25,13 @@ static struct {
     _Atomic uint64_t context; /* grows when a context may have ended: then handles mean others */
 } service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Once several devices are in use: who is in Tenure has it with others, who ends one alone. */
-static pthread_rwlock_t inside = PTHREAD_RWLOCK_INITIALIZER;
+/* Once several devices are in use: who is in Tenure has his door with others, who ends a device has
+ * all doors alone. Threads are dealt to the doors, so that they seldom meet at one. The locks are
+ * zero at first, which is what a default one is on Linux. */
+enum { DOORS = 16 };
+static struct {
+    _Alignas(64) pthread_rwlock_t lock;
+} doors[DOORS];
 
 static service_device devices[SERVICE_DEVICES_MAX];
 static _Atomic int devices_end;   /* none from here on was ever served */
@@ -34,7 +39,8 @@ static _Atomic int devices_count; /* that were ever served */
 
 /* The thread's own. */
 static _Thread_local volatile sig_atomic_t thread_inside;
-static _Thread_local int thread_shares; /* it has `inside` */
+static _Thread_local pthread_rwlock_t *thread_door; /* null: not dealt yet */
+static _Thread_local int thread_shares;             /* it has its door */
 static _Thread_local struct {
     CUcontext context;
     uint64_t context_number; /* service.context + 1 when it was asked */
@@ -70,6 +76,27 @@ int service_is_inside(void)
     return thread_inside;
 }
 
+static int door_enter(void)
+{
+    static _Atomic unsigned dealt;
+    if (thread_door == NULL)
+        thread_door = &doors[atomic_fetch_add(&dealt, 1) % DOORS].lock;
+    return pthread_rwlock_rdlock(thread_door) == 0;
+}
+
+/* Returns when no other thread is inside, and keeps them out; not for who has a door. */
+static void doors_close(void)
+{
+    for (int i = 0; i < DOORS; i++)
+        (void)pthread_rwlock_wrlock(&doors[i].lock);
+}
+
+static void doors_open(void)
+{
+    for (int i = 0; i < DOORS; i++)
+        (void)pthread_rwlock_unlock(&doors[i].lock);
+}
+
 int service_enter(void)
 {
     if (thread_inside || service_is_forked())
@@ -77,7 +104,7 @@ int service_enter(void)
     thread_inside = 1;
     atomic_signal_fence(memory_order_seq_cst);
     if (service_has_several())
-        thread_shares = pthread_rwlock_rdlock(&inside) == 0;
+        thread_shares = door_enter();
     return 1;
 }
 
@@ -85,7 +112,7 @@ void service_leave(void)
 {
     if (thread_shares) {
         thread_shares = 0;
-        (void)pthread_rwlock_unlock(&inside);
+        (void)pthread_rwlock_unlock(thread_door);
     }
     atomic_signal_fence(memory_order_seq_cst);
     thread_inside = 0;
@@ -500,8 +527,8 @@ int service_device_reset(int index)
     int is_shared = thread_shares;
     if (is_shared) {
         thread_shares = 0;
-        (void)pthread_rwlock_unlock(&inside);
-        (void)pthread_rwlock_wrlock(&inside);
+        (void)pthread_rwlock_unlock(thread_door);
+        doors_close();
     }
     pthread_mutex_lock(&service.mutex);
     int has_others = others_are_on(index);
@@ -513,6 +540,6 @@ int service_device_reset(int index)
     atomic_store(&device->is_on, 0);
     pthread_mutex_unlock(&service.mutex);
     if (is_shared)
-        (void)pthread_rwlock_unlock(&inside);
+        doors_open();
     return !has_others;
 }
