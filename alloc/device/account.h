@@ -26,6 +26,7 @@ typedef struct tnri_foreign {
 typedef struct tnri_account {
     /* Constant while the pool lives. */
     struct tnri_device *device;
+    struct tnri_tag *tag;     /* that it carries; null: none */
     struct tnri_space *space; /* where its memory lies: the device's, or that of foreign segments */
     tnri_foreign foreign;
     unsigned id; /* 0 for the default pool of the device */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "device/tag.h"
 
 tnri_chunk tnri_mapping_refused;
 _Thread_local tnr_oom_reason tnri_chunk_lacks;
@@ -21,7 +22,32 @@ static int sum_charge(_Atomic uint64_t *sum, uint64_t bytes, uint64_t limit)
     return 1;
 }
 
-tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes)
+/* Takes `bytes` of the limit of the account's tag, if it carries one. */
+static tnr_status tag_charge(tnri_account *account, size_t bytes)
+{
+    if (account->tag == NULL)
+        return TNR_OK;
+    tnri_tag_sum *sum = &account->tag->on[account->device->index];
+    uint64_t limit = atomic_load_explicit(&sum->limit_bytes, memory_order_relaxed);
+    if (sum_charge(&sum->reserved_bytes, bytes, limit))
+        return TNR_OK;
+    tnri_chunk_lacks = TNR_OOM_TAG_LIMIT;
+    return tnri_error(TNR_ERR_LIMIT,
+                      "pools of tag \"%s\" may have %llu bytes mapped on device %d and have %llu; "
+                      "%zu more were needed. Raise tnr_tag_limit_set.",
+                      account->tag->name, (unsigned long long)limit, account->device->index,
+                      (unsigned long long)atomic_load(&sum->reserved_bytes), bytes);
+}
+
+static void tag_discharge(tnri_account *account, size_t bytes)
+{
+    if (account->tag != NULL)
+        atomic_fetch_sub_explicit(&account->tag->on[account->device->index].reserved_bytes, bytes,
+                                  memory_order_relaxed);
+}
+
+/* Takes them of the limits of the device and of the pool. */
+static tnr_status account_charge(tnri_account *account, size_t bytes)
 {
     tnri_device *device = account->device;
     uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
@@ -46,6 +72,17 @@ tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes)
     tnri_peak_raise(&device->reserved_peak_bytes, atomic_load(&device->reserved_bytes));
     tnri_peak_raise(&account->reserved_peak_bytes, atomic_load(&account->reserved_bytes));
     return TNR_OK;
+}
+
+tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes)
+{
+    tnr_status status = tag_charge(account, bytes);
+    if (status != TNR_OK)
+        return status;
+    status = account_charge(account, bytes);
+    if (status != TNR_OK)
+        tag_discharge(account, bytes);
+    return status;
 }
 
 /* The most that a sum can ever be: idle memory over a lowered limit still serves. */
@@ -74,6 +111,15 @@ tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
                           "tnr_pool_limit_set.",
                           account->name, (unsigned long long)atomic_load(&account->limit_bytes),
                           bytes);
+    if (account->tag == NULL)
+        return TNR_OK;
+    const tnri_tag_sum *sum = &account->tag->on[device->index];
+    if (bytes > sum_most(&sum->reserved_bytes, &sum->limit_bytes))
+        return tnri_error(TNR_ERR_LIMIT,
+                          "pools of tag \"%s\" may have %llu bytes mapped on device %d; %zu were "
+                          "needed. Raise tnr_tag_limit_set.",
+                          account->tag->name, (unsigned long long)atomic_load(&sum->limit_bytes),
+                          device->index, bytes);
     return TNR_OK;
 }
 
@@ -81,6 +127,7 @@ void tnri_chunk_discharge(tnri_account *account, size_t bytes)
 {
     atomic_fetch_sub_explicit(&account->device->reserved_bytes, bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&account->reserved_bytes, bytes, memory_order_relaxed);
+    tag_discharge(account, bytes);
 }
 
 static CUmemAllocationProp chunk_properties(const tnri_account *account)

@@ -6,6 +6,7 @@
 #include "conf/conf.h"
 #include "device/chunk.h"
 #include "device/event.h"
+#include "device/tag.h"
 
 /* The smallest power of two that is a multiple of the granularity and not below chunk_mb. */
 static unsigned device_page_shift(const tnri_device *device)
@@ -124,6 +125,7 @@ tnr_status tnri_device_start(tnri_device *device)
     tnri_lock_init(&device->lock, TNRI_RANK_DEVICE);
     tnri_event_store_create(&device->events);
     atomic_store(&device->limit_bytes, device_limit(device));
+    tnri_tags_start(device->index);
     CUcontext context;
     CUresult result = tnri_drive(cuDevicePrimaryCtxRetain, (&context, device->capabilities.handle));
     if (result != CUDA_SUCCESS)

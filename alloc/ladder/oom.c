@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/chunk.h"
+#include "device/tag.h"
 #include "pool/asleep.h"
 
 enum { HOLDERS_MAX = 5 };
@@ -137,6 +138,11 @@ static uint64_t free_bytes(const tnr_pool pool, uint64_t device_free)
     uint64_t of_device = limit_left(&pool->device->reserved_bytes, &pool->device->limit_bytes);
     uint64_t of_pool = limit_left(&pool->account.reserved_bytes, &pool->account.limit_bytes);
     uint64_t least = of_device < of_pool ? of_device : of_pool;
+    if (pool->account.tag != NULL) {
+        const tnri_tag_sum *sum = &pool->account.tag->on[pool->device->index];
+        uint64_t of_tag = limit_left(&sum->reserved_bytes, &sum->limit_bytes);
+        least = least < of_tag ? least : of_tag;
+    }
     return device_free < least ? device_free : least;
 }
 
@@ -173,8 +179,9 @@ tnr_status tnri_oom_report(tnri_arena *arena, const tnri_request *request, tnr_s
         tnri_error_append("\n%s more are freed, and wait for graphs, captures or other streams.",
                           TNRI_BYTES(total.retired));
     if (status == TNR_ERR_LIMIT && device_free >= request->bytes)
-        tnri_error_append("\nThe device itself has room: raise the limit (tnr_limit_set, "
-                          "per_process_memory_fraction, or tnr_pool_limit_set).");
+        tnri_error_append(
+            "\nThe device itself has room: raise the limit (tnr_limit_set, "
+            "per_process_memory_fraction, tnr_pool_limit_set, or tnr_tag_limit_set).");
     tnri_note_oom(arena, request->bytes_requested, free_bytes(arena->pool, device_free));
     tnri_oom_watcher watcher = atomic_load(&tnri_oom_watched);
     if (watcher != NULL)

@@ -5,6 +5,7 @@
 #include "arena/upper.h"
 #include "conf/conf.h"
 #include "device/chunk.h"
+#include "device/tag.h"
 #include "ladder/give_back.h"
 #include "ladder/stale.h"
 #include "pool/asleep.h"
@@ -130,6 +131,29 @@ static size_t limit_excess(const _Atomic uint64_t *limit_bytes, const _Atomic ui
     return now > limit ? (size_t)(now - limit) : 0;
 }
 
+static size_t tag_limit_excess(const tnri_account *account)
+{
+    if (account->tag == NULL)
+        return 0;
+    const tnri_tag_sum *sum = &account->tag->on[account->device->index];
+    return limit_excess(&sum->limit_bytes, &sum->reserved_bytes);
+}
+
+/* Gives idle memory of other pools with the tag of a pool back: what others have is of no use where
+ * the tag's limit is reached. */
+static size_t tag_release(tnr_pool pool, size_t bytes)
+{
+    size_t released = 0;
+    tnri_device *device = pool->device;
+    if (pool->account.tag == NULL)
+        return 0;
+    for (tnr_pool other = NULL; (other = tnri_pool_walk(device, other)) != NULL;)
+        if (other != pool && other->account.tag == pool->account.tag && released < bytes &&
+            !tnri_account_is_kept(&other->account))
+            released += tnri_release_idle(device, other, bytes - released, 1, NULL);
+    return released;
+}
+
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
 {
     tnri_device *device = arena->device;
@@ -143,6 +167,8 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
         limit_excess(&arena->pool->account.limit_bytes, &arena->pool->account.reserved_bytes);
     size_t lack = tnri_chunk_headroom_lack(device, bytes);
     excess = excess > pool_excess ? excess : pool_excess;
+    size_t tag_excess = tag_limit_excess(&arena->pool->account);
+    excess = excess > tag_excess ? excess : tag_excess;
     size_t wanted = bytes + 2 * tnri_page_bytes(&device->space) + (excess > lack ? excess : lack);
     /* Retired blocks first, of this pool, then of the device: only as many are waited for as the
      * request needs, and the caller looks again. */
@@ -158,6 +184,8 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     if (!tnri_account_is_kept(account) || (tnri_account_is_foreign(account) &&
                                            !tnri_account_is_known(account) && !account->is_vouched))
         released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
+    if (released < wanted)
+        released += tag_release(arena->pool, wanted - released);
     if (released < wanted)
         released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);
     return collected + released;

@@ -16,10 +16,11 @@
 #include "device/segment.h"
 #include "ladder/reclaim.h"
 #include "library/cached.h"
+#include "library/control.h"
 #include "library/graph_end.h"
 #include "library/library.h"
 #include "library/pool_end.h"
-#include "pool/handle.h"
+#include "pool/family.h"
 
 unsigned tnr_version(void)
 {
@@ -44,6 +45,7 @@ tnr_status tnr_configure(const char *settings)
     tnri_library_connect();
     tnr_status status = tnri_conf_apply(settings, "tnr_configure", running);
     tnri_lock_release(&tnri_library_lock);
+    tnri_control_reap();
     return status;
 }
 
@@ -141,7 +143,8 @@ tnr_status tnr_pool_create(tnr_pool *handle, int device, const tnr_pool_options 
     if (status != TNR_OK)
         return status;
     tnr_pool pool;
-    status = tnri_pool_make(found, options, TNRI_POOL_PLAIN, &pool);
+    tnri_tagging tagging = {tnri_tag_here(), NULL, 0};
+    status = tnri_pool_make(found, options, TNRI_POOL_PLAIN, &tagging, &pool);
     if (status == TNR_OK)
         *handle = pool->handle;
     return status;
@@ -155,6 +158,11 @@ static tnr_status pool_destroy(tnr_pool pool)
         return tnri_error(TNR_ERR_INVALID_POOL, "the default pool cannot be destroyed.");
     if (pool->is_private)
         return tnri_error(TNR_ERR_INVALID_POOL, "pool \"%s\" belongs to a graph and ends with it.",
+                          pool->account.name);
+    if (pool->family != NULL)
+        return tnri_error(TNR_ERR_INVALID_POOL,
+                          "pool \"%s\" is a tag's, to which threads may be routed, and ends with "
+                          "its device. Trim it instead.",
                           pool->account.name);
     tnr_status status =
         tnri_account_is_foreign(&pool->account) ? tnri_segment_outside("tnr_pool_destroy") : TNR_OK;
@@ -191,8 +199,9 @@ tnr_status tnr_pool_destroy(tnr_pool handle)
     return status;
 }
 
-/* Routes the calling thread to a pool that is held, or, with null, to the default pools. */
-static tnr_status pool_push(tnr_pool pool)
+/* Routes the calling thread to a pool that is held, or, with null, to a family or to the default
+ * pools. */
+static tnr_status pool_push(tnr_pool handle, tnr_pool pool)
 {
     if (pool != NULL && pool->account.is_graph)
         return tnri_error(TNR_ERR_INVALID_POOL,
@@ -212,9 +221,9 @@ static tnr_status pool_push(tnr_pool pool)
     if (thread->routes == NULL && (thread->routes = tnri_routes_make()) == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory to route a thread.");
     tnri_route *route = &thread->routes->at[thread->routes_count++];
-    *route = (tnri_route){0};
+    *route = (tnri_route){handle, NULL, TNRI_ROUTE_ANY};
     if (pool != NULL) {
-        *route = (tnri_route){pool->handle, pool, pool->device->index};
+        *route = (tnri_route){handle, pool, pool->device->index};
         atomic_fetch_add(&pool->routed_threads, 1);
     }
     return TNR_OK;
@@ -225,10 +234,11 @@ tnr_status tnr_pool_push(tnr_pool handle)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     tnr_pool pool = NULL;
-    tnr_status status = handle == NULL ? tnri_library_start() : tnri_pool_resolve(handle, &pool);
+    int is_anywhere = handle == NULL || tnri_family_is(handle);
+    tnr_status status = is_anywhere ? tnri_library_start() : tnri_pool_resolve(handle, &pool);
     if (status != TNR_OK)
         return status;
-    status = pool_push(pool);
+    status = pool_push(handle, pool);
     if (pool != NULL)
         tnri_pool_drop(pool);
     return status;

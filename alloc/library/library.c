@@ -16,8 +16,10 @@
 #include "ladder/oom.h"
 #include "ladder/reclaim.h"
 #include "library/alone.h"
+#include "library/control.h"
 #include "library/graph_end.h"
 #include "library/pool_end.h"
+#include "pool/family.h"
 #include "pool/handle.h"
 #include "pool/peers.h"
 #include "snapshot/trigger.h"
@@ -55,9 +57,24 @@ tnr_status tnri_forked_error(void)
                       "GPU call.");
 }
 
+static tnr_status library_follow(const tnri_conf *before, const tnri_conf *after)
+{
+    tnr_status status = tnri_seeing_follow(before, after);
+    if (status != TNR_OK)
+        return status;
+    status = tnri_control_follow(before, after);
+    if (status != TNR_OK) {
+        tnri_error_aside aside;
+        tnri_error_take(&aside);
+        (void)tnri_seeing_follow(after, before); /* it was so before, so it can be again */
+        tnri_error_restore(&aside);
+    }
+    return status;
+}
+
 void tnri_library_connect(void)
 {
-    tnri_conf_listen(tnri_seeing_follow);
+    tnri_conf_listen(library_follow);
     atomic_store(&tnri_oom_watched, tnri_snapshot_oom);
 }
 
@@ -108,6 +125,7 @@ tnr_status tnri_library_start(void)
     if (atomic_load(&tnri_generation) == 0)
         status = library_start_alone();
     tnri_lock_release(&tnri_library_lock);
+    tnri_control_reap();
     return status;
 }
 
@@ -119,7 +137,7 @@ static tnr_status library_start_device(tnri_device *device)
         return status;
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     options.name = "default";
-    status = tnri_pool_make(device, &options, TNRI_POOL_PLAIN, &device->pool_default);
+    status = tnri_pool_make(device, &options, TNRI_POOL_PLAIN, NULL, &device->pool_default);
     if (status != TNR_OK)
         tnri_device_abandon(device);
     else
@@ -149,6 +167,22 @@ tnr_status tnri_library_device(int index, tnri_device **found)
     return status;
 }
 
+/* The pool that a family has on a device. */
+static tnr_status family_pool(tnr_pool handle, int device_index, tnr_pool *pool)
+{
+    tnri_device *device;
+    tnr_status status = tnri_library_device(device_index, &device);
+    if (status != TNR_OK)
+        return status;
+    *pool = tnri_family_find(device, handle);
+    if (*pool != NULL)
+        return TNR_OK;
+    tnri_lock_take(&tnri_library_lock);
+    status = tnri_family_pool(device, handle, pool);
+    tnri_lock_release(&tnri_library_lock);
+    return status;
+}
+
 tnr_status tnri_library_pool_named(tnr_pool handle, int device_index, tnr_pool *pool)
 {
     tnri_device *device;
@@ -161,6 +195,8 @@ tnr_status tnri_library_pool_named(tnr_pool handle, int device_index, tnr_pool *
             status = tnri_pool_resolve(device->pool_default->handle, pool);
         return status;
     }
+    if (tnri_unlikely(tnri_family_is(handle)))
+        return family_pool(handle, device_index, pool);
     status = tnri_pool_resolve(handle, pool);
     if (status != TNR_OK || (*pool)->device->index == device_index)
         return status;
@@ -277,12 +313,14 @@ tnr_status tnr_device_end(int index, int force)
         status = device_check_idle(device);
     if (status != TNR_OK)
         return status;
+    tnri_control_pause();
     tnri_watcher_pause();
     tnri_routes_forget_device(index);
     status = device_end(device);
     if (status == TNR_OK)
         device->peers = 0; /* of pools that will be made */
     tnri_watcher_resume();
+    tnri_control_resume();
     return status;
 }
 
@@ -291,6 +329,7 @@ tnr_status tnr_shutdown(int force)
     if (tnri_library_is_forked())
         return tnri_forked_error();
     if (atomic_load(&tnri_generation) == 0) {
+        tnri_control_end();
         tnri_lock_take(&tnri_library_lock);
         tnri_seeing_end();
         tnri_conf_reset(); /* what tnr_configure set before any start */
@@ -302,15 +341,20 @@ tnr_status tnr_shutdown(int force)
         if (atomic_load(&tnri_device_at(i)->in_use))
             status = device_check_idle(tnri_device_at(i));
     int is_paused = status == TNR_OK;
-    if (is_paused)
+    if (is_paused) {
+        tnri_control_pause();
         tnri_seeing_pause();
+    }
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
         status = device_end(tnri_device_at(i));
     if (status != TNR_OK) {
-        if (is_paused)
-            tnri_seeing_resume(); /* it goes on for now */
+        if (is_paused) { /* it goes on for now */
+            tnri_seeing_resume();
+            tnri_control_resume();
+        }
         return status;
     }
+    tnri_control_end();
     tnri_lock_take(&tnri_library_lock);
     tnri_gate_set(0, TNRI_GATE_STOPPED);
     tnri_generation_stop();

@@ -47,8 +47,9 @@ static inline tnri_space *tnri_library_space_of(const void *ptr, tnri_device **d
 /* The device, in use. Starts the library. */
 tnr_status tnri_library_device(int index, tnri_device **device);
 
-/* The pool that a handle names, which must be on the device (null: its default pool), held until
- * tnri_pool_drop. Starts the library for the default pool only. Errors: TNR_ERR_INVALID_POOL,
+/* The pool that a handle names, which must be on the device (null: its default pool; a family's:
+ * the one that it has there, made if there is none), held until tnri_pool_drop. Starts the library
+ * where a pool must be made. Errors: TNR_ERR_INVALID_POOL,
  * TNR_ERR_INVALID_DEVICE, those of tnri_library_device. */
 tnr_status tnri_library_pool_named(tnr_pool handle, int device, tnr_pool *pool);
 

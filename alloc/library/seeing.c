@@ -13,6 +13,7 @@
 #include "history/stacks.h"
 #include "history/texts.h"
 #include "library/library.h"
+#include "pool/family.h"
 #include "snapshot/snapshot.h"
 
 enum { RECORDS_MAX = 1 << 30 };
@@ -124,8 +125,10 @@ tnr_status tnr_memory_walk(tnr_pool handle, int device, tnr_walk_visit visit, vo
                                        : tnri_library_pool_named(handle, device, &pool);
     if (status != TNR_OK)
         return status;
-    if (pool != NULL)
+    if (pool != NULL) {
+        handle = tnri_family_is(handle) ? pool->handle : handle;
         tnri_pool_drop(pool);
+    }
     tnri_captures_settle(NULL); /* graphs that have ended keep nothing */
     return tnri_memory_walk(handle, device, visit, user);
 }

@@ -14,6 +14,7 @@
 #include "ladder/grow.h"
 #include "ladder/stale.h"
 #include "library/library.h"
+#include "library/stats.h"
 
 static void stat_add(tnr_stat *stat, uint64_t allocated, uint64_t live, uint64_t peak)
 {
@@ -135,6 +136,47 @@ static void stats_set_device(tnr_stats *stats, tnri_device *device)
     stats_add_device(stats, device);
 }
 
+/* What follows from the sums. */
+static void stats_finish(tnr_stats *stats)
+{
+    stats->reserved_bytes.freed = stats->reserved_bytes.allocated - stats->reserved_bytes.current;
+    /* Active is live or retired. Its sums of changes are those of the live blocks, moved by what is
+     * retired now; its peak is at least theirs. */
+    for (int w = 0; w < TNR_WORLD_COUNT; w++) {
+        uint64_t retired = stats->active_bytes[w].current;
+        stats->active_bytes[w] = stats->allocated_bytes[w];
+        stats->active_bytes[w].current += retired;
+        stats->active_bytes[w].freed -= retired;
+        if (stats->active_bytes[w].peak < stats->active_bytes[w].current)
+            stats->active_bytes[w].peak = stats->active_bytes[w].current;
+    }
+    stats->bytes_live = stats->requested_bytes[TNR_WORLD_ALL].current;
+    stats->bytes_slack = stats->allocated_bytes[TNR_WORLD_ALL].current - stats->bytes_live;
+    stats->metadata_bytes = tnri_host_bytes();
+    stats->metadata_live_blocks = library_live_blocks();
+}
+
+void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *device)
+{
+    uint64_t created = 0, released = 0, peak = 0;
+    memset(stats, 0, sizeof(*stats));
+    stats->struct_bytes = sizeof(*stats);
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        if (pool->account.tag != tag)
+            continue;
+        stats_add_pool(stats, pool);
+        stats->reserved_bytes.current += atomic_load(&pool->account.reserved_bytes);
+        stats->reserved_bytes.peak += atomic_load(&pool->account.reserved_peak_bytes);
+        stats->reserved_bytes.allocated += atomic_load(&pool->account.reserved_total_bytes);
+        created += atomic_load(&pool->account.chunks_created);
+        released += atomic_load(&pool->account.chunks_released);
+        peak += atomic_load(&pool->account.chunks_peak);
+    }
+    stats_set_chunks(stats, created, released, peak);
+    stats->limit_bytes = atomic_load(&tag->on[device->index].limit_bytes);
+    stats_finish(stats);
+}
+
 tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
 {
     if (stats == NULL || stats->struct_bytes != sizeof(*stats))
@@ -154,21 +196,7 @@ tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
     } else {
         stats_set_device(stats, device);
     }
-    stats->reserved_bytes.freed = stats->reserved_bytes.allocated - stats->reserved_bytes.current;
-    /* Active is live or retired. Its sums of changes are those of the live blocks, moved by what is
-     * retired now; its peak is at least theirs. */
-    for (int w = 0; w < TNR_WORLD_COUNT; w++) {
-        uint64_t retired = stats->active_bytes[w].current;
-        stats->active_bytes[w] = stats->allocated_bytes[w];
-        stats->active_bytes[w].current += retired;
-        stats->active_bytes[w].freed -= retired;
-        if (stats->active_bytes[w].peak < stats->active_bytes[w].current)
-            stats->active_bytes[w].peak = stats->active_bytes[w].current;
-    }
-    stats->bytes_live = stats->requested_bytes[TNR_WORLD_ALL].current;
-    stats->bytes_slack = stats->allocated_bytes[TNR_WORLD_ALL].current - stats->bytes_live;
-    stats->metadata_bytes = tnri_host_bytes();
-    stats->metadata_live_blocks = library_live_blocks();
+    stats_finish(stats);
     return TNR_OK;
 }
 
@@ -318,6 +346,21 @@ static const char *pool_validate_loans(tnr_pool pool)
     return lent == borrowed ? NULL : "what streams have lent is not what others have borrowed";
 }
 
+/* The name of a tag whose sum is not that of its pools; null: there is none. */
+static const char *tags_validate(tnri_device *device)
+{
+    tnri_tag *tag;
+    for (size_t i = 0; (tag = tnri_tag_at(i)) != NULL; i++) {
+        uint64_t reserved = 0;
+        for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+            if (pool->account.tag == tag)
+                reserved += atomic_load(&pool->account.reserved_bytes);
+        if (reserved != atomic_load(&tag->on[device->index].reserved_bytes))
+            return tag->name;
+    }
+    return NULL;
+}
+
 static tnr_status device_validate(tnri_device *device)
 {
     size_t mapped = 0;
@@ -346,6 +389,12 @@ static tnr_status device_validate(tnri_device *device)
                               device->index, pool->account.name, broken);
         }
     }
+    const char *untagged = tags_validate(device);
+    if (untagged != NULL)
+        return tnri_error(TNR_ERR_INTERNAL,
+                          "device %d: the pools of tag \"%s\" have not what the tag has (true only "
+                          "while no other thread allocates).",
+                          device->index, untagged);
     if (reserved != atomic_load(&device->reserved_bytes))
         return tnri_error(TNR_ERR_INTERNAL,
                           "device %d: the pools have %llu bytes, the device %llu.", device->index,

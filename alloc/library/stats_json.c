@@ -11,6 +11,8 @@
 
 #include <tenure/alloc.h>
 
+#include "library/stats.h"
+
 /* A text that is written as far as it fits and measured as a whole. */
 typedef struct writer {
     char *buffer;
@@ -97,31 +99,33 @@ static void write_own(writer *to, const tnr_stats *stats)
     }
 }
 
+size_t tnri_stats_json(char *buffer, size_t bytes, const tnr_stats *stats, int device)
+{
+    writer to = {buffer, buffer == NULL ? 0 : bytes, 0};
+    write_text(&to, "{\n  \"tenure_stats_version\": 1,\n  \"device\": %d", device);
+    write_worlds(&to, "allocation", stats->allocation);
+    write_worlds(&to, "allocated_bytes", stats->allocated_bytes);
+    write_worlds(&to, "requested_bytes", stats->requested_bytes);
+    write_worlds(&to, "active", stats->allocation);
+    write_worlds(&to, "active_bytes", stats->active_bytes);
+    write_stat(&to, "segment", "all", &stats->segment);
+    write_stat(&to, "reserved_bytes", "all", &stats->reserved_bytes);
+    write_count(&to, "num_alloc_retries", stats->num_alloc_retries);
+    write_count(&to, "num_ooms", stats->num_ooms);
+    write_count(&to, "num_sync_all_streams", stats->num_sync_all_streams);
+    write_count(&to, "num_device_alloc", stats->num_device_alloc);
+    write_count(&to, "num_device_free", stats->num_device_free);
+    write_own(&to, stats);
+    write_text(&to, "\n}\n");
+    return to.length;
+}
+
 size_t tnr_stats_json(char *buffer, size_t bytes, tnr_pool handle, int device)
 {
-    tnr_stats stats;
-    stats.struct_bytes = sizeof(stats);
-    if (buffer == NULL)
-        bytes = 0;
-    else if (bytes > 0)
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    if (buffer != NULL && bytes > 0)
         buffer[0] = '\0';
     if (tnr_stats_get(&stats, handle, device) != TNR_OK)
         return 0;
-    writer to = {buffer, bytes, 0};
-    write_text(&to, "{\n  \"tenure_stats_version\": 1,\n  \"device\": %d", device);
-    write_worlds(&to, "allocation", stats.allocation);
-    write_worlds(&to, "allocated_bytes", stats.allocated_bytes);
-    write_worlds(&to, "requested_bytes", stats.requested_bytes);
-    write_worlds(&to, "active", stats.allocation);
-    write_worlds(&to, "active_bytes", stats.active_bytes);
-    write_stat(&to, "segment", "all", &stats.segment);
-    write_stat(&to, "reserved_bytes", "all", &stats.reserved_bytes);
-    write_count(&to, "num_alloc_retries", stats.num_alloc_retries);
-    write_count(&to, "num_ooms", stats.num_ooms);
-    write_count(&to, "num_sync_all_streams", stats.num_sync_all_streams);
-    write_count(&to, "num_device_alloc", stats.num_device_alloc);
-    write_count(&to, "num_device_free", stats.num_device_free);
-    write_own(&to, &stats);
-    write_text(&to, "\n}\n");
-    return to.length;
+    return tnri_stats_json(buffer, bytes, &stats, device);
 }

@@ -38,7 +38,8 @@ tnr_pool tnri_thread_route(tnri_thread *thread, int device)
         return NULL;
     }
     for (int i = thread->routes_count; i-- > 0;)
-        if (thread->routes->at[i].handle == NULL || thread->routes->at[i].device == device)
+        if (thread->routes->at[i].handle == NULL || thread->routes->at[i].device == device ||
+            thread->routes->at[i].device == TNRI_ROUTE_ANY)
             return thread->routes->at[i].handle;
     return NULL;
 }

@@ -12,6 +12,7 @@
 enum { INDEX_BITS = 20, SERIAL_BITS = 40, TABLE_LOG2 = 10 };
 #define TABLE_SLOTS ((size_t)1 << TABLE_LOG2)
 #define HANDLE_TAG ((uintptr_t)7)
+#define FAMILY_TAG ((uintptr_t)6) /* see pool/family.h */
 #define SERIAL_MAX (((uint64_t)1 << SERIAL_BITS) - 1)
 
 _Static_assert(sizeof(tnr_pool) == 8, "a handle has 64 bits");
@@ -74,6 +75,11 @@ tnr_status tnri_pool_resolve(tnr_pool handle, tnr_pool *pool)
     if (tnri_likely(*pool != NULL))
         return TNR_OK;
     uintptr_t number = (uintptr_t)handle;
+    if (number >> (INDEX_BITS + SERIAL_BITS) == FAMILY_TAG)
+        return tnri_error(TNR_ERR_INVALID_POOL,
+                          "%p stands for a tag's pool of whichever device; this call is about one "
+                          "pool alone.",
+                          (void *)handle);
     uint64_t serial = number >> INDEX_BITS & SERIAL_MAX;
     int was_given = number >> (INDEX_BITS + SERIAL_BITS) == HANDLE_TAG && serial != 0 &&
                     serial <= atomic_load(&all.serial_last);

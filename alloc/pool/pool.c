@@ -144,7 +144,7 @@ void tnri_pool_unpublish(tnr_pool pool)
 }
 
 tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
-                          tnr_pool *made)
+                          const tnri_tagging *tagging, tnr_pool *made)
 {
     tnr_handle_type type = options->handle_type;
     int is_foreign = options->segment_alloc != NULL;
@@ -164,6 +164,11 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     pool->account.is_graph = kind == TNRI_POOL_GRAPH || kind == TNRI_POOL_GRAPH_PRIVATE;
     pool->account.is_vouched = kind == TNRI_POOL_VOUCHED;
     pool->is_private = kind == TNRI_POOL_GRAPH_PRIVATE;
+    if (tagging != NULL) {
+        pool->account.tag = tagging->tag;
+        pool->family = tagging->family;
+        pool->content = tagging->content;
+    }
     if (!pool_set_space(pool, options) || !pool_build(pool)) {
         tnri_pool_retire(pool);
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a pool.");

@@ -26,9 +26,17 @@ typedef enum tnri_pool_kind {
     TNRI_POOL_VOUCHED        /* for captures that the caller orders: has arenas as any other */
 } tnri_pool_kind;
 
-/* Makes a pool and enters it in the device's list. Under the library lock for the default pool. */
+/* What a new pool has of tags: see pool/family.h. All zero: nothing. */
+typedef struct tnri_tagging {
+    struct tnri_tag *tag;
+    tnr_pool family; /* whose pool it is; null: of none */
+    int content;
+} tnri_tagging;
+
+/* Makes a pool and enters it in the device's list. `tagging` may be null. Under the library lock
+ * for the default pool. */
 tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, tnri_pool_kind kind,
-                          tnr_pool *pool);
+                          const tnri_tagging *tagging, tnr_pool *pool);
 
 /* Takes a pool that is being ended out of the device's list. */
 void tnri_pool_unpublish(tnr_pool pool);

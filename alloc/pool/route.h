@@ -17,10 +17,12 @@
 #include <tenure/alloc.h>
 
 enum { TNRI_ROUTES_MAX = 16 }; /* depth of tnr_pool_push */
+enum { TNRI_ROUTE_ANY = -1 };  /* the device of a family: see pool/family.h */
 
 typedef struct tnri_route {
     tnr_pool handle;
-    struct tnr_pool_st *pool; /* not destroyed while it is here; null: the route is over */
+    struct tnr_pool_st *pool; /* not destroyed while it is here; null: the route is over, or it is
+                               * to a family */
     int device;
 } tnri_route;
 

@@ -26,6 +26,8 @@ struct tnr_pool_st {
     tnr_pool handle;
     tnri_account account; /* with its own synchronisation */
     int is_private;       /* of one graph, with which it ends */
+    tnr_pool family;      /* whose pool it is on its device; null: of none. See pool/family.h */
+    int content;          /* what becomes of contents in a sleep that says nothing; tnr_content */
     void *captures;       /* of a graph pool: the upper layer's; set before the pool is used */
 
     /* In the device's list of live pools; the device's lock. */

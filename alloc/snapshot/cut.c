@@ -150,6 +150,7 @@ static int pool_enter(tnri_cut *cut, tnr_pool pool)
     copy->is_graph = pool->account.is_graph;
     copy->is_foreign = tnri_account_is_foreign(&pool->account);
     copy->is_vouched = pool->account.is_vouched;
+    copy->tag = pool->account.tag;
     memcpy(copy->name, pool->account.name, sizeof(copy->name));
     return 1;
 }

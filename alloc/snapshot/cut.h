@@ -26,6 +26,7 @@
 #define TNRI_SNAPSHOT_CUT_H
 
 #include "arena/wait.h"
+#include "device/tag.h"
 #include "pool/pool.h"
 
 /* One arena. Written by whoever copies it, under its lock; constant afterwards. */
@@ -59,8 +60,9 @@ typedef struct tnri_pool_copy {
     unsigned number;
     char name[TNRI_POOL_NAME_BYTES];
     int is_graph, is_foreign, is_vouched;
-    int sleep_state; /* tnri_sleep_state */
-    int is_still;    /* 1: nobody took or gave back memory for it around the moment */
+    const tnri_tag *tag; /* null: none */
+    int sleep_state;     /* tnri_sleep_state */
+    int is_still;        /* 1: nobody took or gave back memory for it around the moment */
     uint64_t reserved_bytes, asleep_bytes, limit_bytes, chunks;
 } tnri_pool_copy;
 

@@ -328,6 +328,8 @@ static void pools_write(tnri_sink *sink, const tnri_picture *picture)
         text_field_write(sink, "name", pool->name);
         text_field_write(sink, "kind", tnri_pool_kind_text(pool));
         text_field_write(sink, "state", pool->is_ended ? "ended" : states[pool->sleep_state]);
+        if (pool->tag != NULL)
+            text_field_write(sink, "tag", pool->tag->name);
         field_write(sink, "reserved_bytes", pool->reserved_bytes);
         field_write(sink, "asleep_bytes", pool->asleep_bytes);
         field_or_null_write(sink, "limit_bytes", pool->limit_bytes);

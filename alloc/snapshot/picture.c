@@ -88,6 +88,7 @@ static void pools_show(tnri_picture *picture)
         shown->is_graph = copy->is_graph;
         shown->is_foreign = copy->is_foreign;
         shown->is_vouched = copy->is_vouched;
+        shown->tag = copy->tag;
         shown->is_settled = copy->is_still;
         shown->sleep_state = copy->sleep_state;
         shown->reserved_bytes = copy->reserved_bytes;

@@ -12,7 +12,7 @@
 #include "graph/hooks.h"
 #include "graph/graph_lock.h"
 #include "library/library.h"
-#include "pool/handle.h"
+#include "pool/family.h"
 
 /* What both kinds of pool for captures begin with. Replaces null options by the defaults. */
 static tnr_status pool_check(tnr_pool *handle, int device_index, const tnr_pool_options **options,
@@ -63,7 +63,8 @@ tnr_status tnr_vouched_pool_create(tnr_pool *handle, int device_index,
     if (status != TNR_OK)
         return status;
     tnri_captures_register();
-    status = tnri_pool_make(device, options, TNRI_POOL_VOUCHED, &pool);
+    tnri_tagging tagging = {tnri_tag_here(), NULL, 0};
+    status = tnri_pool_make(device, options, TNRI_POOL_VOUCHED, &tagging, &pool);
     if (status == TNR_OK)
         *handle = pool->handle;
     return status;

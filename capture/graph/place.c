@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "library/pool_end.h"
+#include "pool/family.h"
 
 static tnri_place *places; /* the graph lock */
 
@@ -21,8 +22,9 @@ tnr_status tnri_place_make(tnri_device *device, const tnr_pool_options *options,
     tnri_place *place = tnri_host_alloc(sizeof(*place));
     if (place == NULL)
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a graph pool.");
-    tnr_status status = tnri_pool_make(
-        device, options, is_private ? TNRI_POOL_GRAPH_PRIVATE : TNRI_POOL_GRAPH, &place->pool);
+    tnri_tagging tagging = {tnri_tag_here(), NULL, 0};
+    tnri_pool_kind kind = is_private ? TNRI_POOL_GRAPH_PRIVATE : TNRI_POOL_GRAPH;
+    tnr_status status = tnri_pool_make(device, options, kind, &tagging, &place->pool);
     if (status != TNR_OK) {
         tnri_host_free(place, sizeof(*place));
         return status;

@@ -34,9 +34,10 @@
 #include "ladder/stale.h"
 #include "library/library.h"
 #include "pool/asleep.h"
-#include "pool/handle.h"
+#include "pool/family.h"
 #include "sleep/sleep_callback.h"
 #include "sleep/sleeper.h"
+#include "sleep/wanted.h"
 
 /* The pools of one call, each held. */
 typedef struct pool_set {
@@ -48,9 +49,12 @@ typedef struct pool_set {
 
 /* ---- sets of pools -------------------------------------------------------------------------- */
 
-/* Holds a pool and adds it. A pool that is just ending is left out. */
+/* Holds a pool and adds it, if it is not there. A pool that is just ending is left out. */
 static tnr_status set_add(pool_set *set, tnr_pool pool)
 {
+    for (size_t i = 0; i < set->count; i++)
+        if (set->pools[i] == pool)
+            return TNR_OK;
     if (!TNRI_ARRAY_GROW(set->pools, set->room, set->count + 1))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for a list of pools.");
     if (tnri_pool_hold(pool))
@@ -106,28 +110,43 @@ static void turn_end(tnri_device *device)
     tnri_staging_turn_end(device);
 }
 
-/* The set of the pool that a handle names (null: the default pool), or of all of a device that can
- * sleep: not those over foreign segments. It is this thread's turn. */
-static tnr_status set_make(pool_set *set, tnri_device *device, tnr_pool handle, int is_all)
+/* Adds the pool that a handle names. */
+static tnr_status set_add_named(pool_set *set, tnr_pool handle)
+{
+    tnr_pool pool;
+    tnr_status status = tnri_library_pool_named(handle, set->device->index, &pool);
+    if (status != TNR_OK)
+        return status;
+    status = set_add(set, pool);
+    tnri_pool_drop(pool);
+    return status;
+}
+
+/* Adds all pools of the device that can sleep, or of those the ones with a tag. */
+static tnr_status set_add_all(pool_set *set, const tnri_tag *tag)
 {
     tnr_status status = TNR_OK;
-    *set = (pool_set){.device = device, .is_all = is_all};
-    if (!is_all) {
-        tnr_pool pool;
-        status = tnri_library_pool_named(handle, device->index, &pool);
-        if (status != TNR_OK)
-            return status;
-        status = set_add(set, pool);
-        tnri_pool_drop(pool);
-        return status;
-    }
     for (tnr_pool each = NULL;
          status == TNR_OK && (each = tnri_pool_walk(set->device, each)) != NULL;) {
-        if (!tnri_account_is_foreign(&each->account))
+        if (!tnri_account_is_foreign(&each->account) && (tag == NULL || each->account.tag == tag))
             status = set_add(set, each);
         if (status != TNR_OK)
             tnri_pool_drop(each);
     }
+    return status;
+}
+
+/* The set of the pools that are wanted. It is this thread's turn. */
+static tnr_status set_make(pool_set *set, tnri_device *device, const tnri_wanted *wanted)
+{
+    tnr_status status = TNR_OK;
+    *set = (pool_set){.device = device, .is_all = wanted->kind == TNRI_WANTED_ALL};
+    if (wanted->kind == TNRI_WANTED_POOL)
+        status = set_add_named(set, wanted->pool);
+    else if (wanted->kind == TNRI_WANTED_ALL)
+        status = set_add_all(set, NULL);
+    for (size_t i = 0; i < wanted->tags_count && status == TNR_OK; i++)
+        status = set_add_all(set, wanted->tags[i]);
     if (status != TNR_OK)
         set_free(set);
     return status;
@@ -210,6 +229,8 @@ static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *opt
         if (sleeper == NULL)
             return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
         tnr_content content = options->content;
+        if (content == TNR_CONTENT_DEFAULT)
+            content = (tnr_content)set->pools[i]->content;
         if (set->pools[i]->account.is_graph && set->is_all)
             content = TNR_CONTENT_KEEP;
         status = tnri_sleeper_list(sleeper, set->pools[i], content);
@@ -503,8 +524,7 @@ static tnr_status set_check(const pool_set *set)
     return status;
 }
 
-static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
-                              const tnr_sleep_options *options)
+tnr_status tnri_pools_sleep(int device, const tnri_wanted *wanted, const tnr_sleep_options *options)
 {
     tnr_sleep_options chosen = TNR_SLEEP_OPTIONS_INIT;
     if (options != NULL && (options->struct_bytes != sizeof(*options) ||
@@ -515,11 +535,11 @@ static tnr_status sleep_begin(int device, tnr_pool handle, int is_all,
     if (options != NULL)
         chosen = *options;
     tnri_device *found;
-    tnr_status status = turn_begin(device, handle, &found);
+    tnr_status status = turn_begin(device, wanted->pool, &found);
     if (status != TNR_OK)
         return status;
     pool_set set;
-    status = set_make(&set, found, handle, is_all);
+    status = set_make(&set, found, wanted);
     if (status == TNR_OK) {
         status = set_check(&set);
         if (status == TNR_OK)
@@ -557,14 +577,14 @@ static tnr_status set_wake_up(pool_set *set)
     return status;
 }
 
-static tnr_status wake_begin(int device, tnr_pool handle, int is_all)
+tnr_status tnri_pools_wake(int device, const tnri_wanted *wanted)
 {
     tnri_device *found;
-    tnr_status status = turn_begin(device, handle, &found);
+    tnr_status status = turn_begin(device, wanted->pool, &found);
     if (status != TNR_OK)
         return status;
     pool_set set;
-    status = set_make(&set, found, handle, is_all);
+    status = set_make(&set, found, wanted);
     if (status == TNR_OK) {
         status = set_wake_up(&set);
         set_free(&set);
@@ -575,22 +595,22 @@ static tnr_status wake_begin(int device, tnr_pool handle, int is_all)
 
 tnr_status tnr_pool_sleep(tnr_pool handle, int device, const tnr_sleep_options *options)
 {
-    return sleep_begin(device, handle, 0, options);
+    return tnri_pools_sleep(device, &(tnri_wanted){TNRI_WANTED_POOL, handle, NULL, 0}, options);
 }
 
 tnr_status tnr_pool_wake(tnr_pool handle, int device)
 {
-    return wake_begin(device, handle, 0);
+    return tnri_pools_wake(device, &(tnri_wanted){TNRI_WANTED_POOL, handle, NULL, 0});
 }
 
 tnr_status tnr_device_sleep(int device, const tnr_sleep_options *options)
 {
-    return sleep_begin(device, NULL, 1, options);
+    return tnri_pools_sleep(device, &(tnri_wanted){TNRI_WANTED_ALL, NULL, NULL, 0}, options);
 }
 
 tnr_status tnr_device_wake(int device)
 {
-    return wake_begin(device, NULL, 1);
+    return tnri_pools_wake(device, &(tnri_wanted){TNRI_WANTED_ALL, NULL, NULL, 0});
 }
 
 tnr_status tnr_sleep_prepare(size_t bytes, int device)
@@ -652,7 +672,8 @@ uint64_t tnr_pool_generation(tnr_pool handle, int device)
         return 0;
     if (handle == NULL)
         return atomic_load(&found->pool_default->asleep.generation);
-    tnr_pool pool = tnri_pool_find(handle);
+    tnr_pool pool =
+        tnri_family_is(handle) ? tnri_family_find(found, handle) : tnri_pool_find(handle);
     if (pool == NULL)
         return 0;
     uint64_t generation = pool->device == found ? atomic_load(&pool->asleep.generation) : 0;

@@ -32,9 +32,10 @@ RULES = [(re.compile(pattern), kind) for pattern, kind in (
     (r"tnr_stream stream", STREAM),
     (r"size_t \w+", SIZE),
     (r"tnr_(pool|graph|export|cuda_graph|cuda_graph_exec|event|\w+_callback|status) \w+", OBJECT),
+    (r"const char \*const \*tags", OBJECT),
     (r"void \*ptr|const (void|char|tnr_\w+) \*\w+", OBJECT),
     (r"uintptr_t frame|tnr_frames_(take|describe) \w+", OBJECT),
-    (r"(void \*|char |size_t |uint64_t |uintptr_t |tnr_\w+ )\*\w+", OUTPUT),
+    (r"(void \*|char |size_t |uint64_t |uintptr_t |tnr_\w+ |const char \*)\*\w+", OUTPUT),
     (r"int socket", OBJECT),
 )]
 

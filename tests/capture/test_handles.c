@@ -27,7 +27,7 @@
 
 #include <tenure/export.h>
 #include <tenure/history.h>
-#include <tenure/sleep.h>
+#include <tenure/tag.h>
 
 #include "device/device.h"
 #include "pool/handle.h"
@@ -256,6 +256,14 @@ static tnr_status content_set(given it)
     return tnr_block_content_set(it.ptr, TNR_CONTENT_KEEP);
 }
 
+static tnr_status tag_of(given it)
+{
+    const char *tag = "no tag";
+    tnr_status status = tnr_tag_of(&tag, it.ptr);
+    assert_null(tag);
+    return status;
+}
+
 static tnr_status export_create(given it)
 {
     tnr_export exported;
@@ -329,6 +337,7 @@ static const call block_calls[] = {
     {"tnr_free_on", free_on, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_free_sync", free_sync, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_block_content_set", content_set, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_tag_of", tag_of, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_export_create", export_create, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_export_offer", export_offer, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_import_get", import_get, TNR_ERR_FOREIGN_POINTER, 0},

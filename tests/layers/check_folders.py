@@ -22,7 +22,7 @@ FOLDERS = {
     "alloc": ("base", "conf", "driver", "space", "device", "stream", "history", "arena", "pool",
               "ladder", "snapshot", "library"),
     "lifetime": ("",),
-    "capture": ("", "graph", "sleep"),
+    "capture": ("", "graph", "sleep", "control"),
 }
 LAYERS = tuple(FOLDERS)
 

@@ -207,7 +207,7 @@ static void graph_pools_keep_what_is_free(void **state)
     (void)unit_malloc(100, NULL); /* the device is in use */
     tnr_pool_options options = TNR_POOL_OPTIONS_INIT;
     tnr_pool made;
-    assert_ok(tnri_pool_make(tnri_device_at(0), &options, TNRI_POOL_GRAPH, &made));
+    assert_ok(tnri_pool_make(tnri_device_at(0), &options, TNRI_POOL_GRAPH, NULL, &made));
     tnr_pool pool = made->handle;
     tnri_arena *arena = tnri_arena_walk(made, NULL);
     tnri_request request = {6 * MIB, 6 * MIB, TNR_ALIGNMENT_DEFAULT};

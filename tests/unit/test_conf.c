@@ -41,6 +41,8 @@ static const struct {
     {"chunk_exact_mb", {"2", "4", "1024"}, {"1", "1025", "4M"}},
     {"chunk_whole_mb", {"2", "4096", "1048576"}, {"1", "1048577", "4G"}},
     {"chunk_share", {"1", "384", "65536"}, {"0", "65537", "1/2"}},
+    {"control", {"off"}, {"", "yes", "On", "off|on", "0"}}, /* on and try: tests/control */
+    {"control_dir", {"/tmp", ""}, {TOO_LONG}},
     {"cross_stream", {"wait", "idle", "off"}, {"", "Wait", "wai", "waits", "wait|idle", "0"}},
     {"garbage_collection_threshold",
      {"0", "1", "0.5", ".25", "0.999"},

@@ -355,6 +355,15 @@ static void torch_id_decode(decoder *from, value dict, pool *one)
     }
 }
 
+/* What pools that carry no tag do not have, and older files never. */
+static int tag_decode(decoder *from, place at, value dict, const char **tag)
+{
+    value found;
+    if (!value_get(from->heap, dict, "tag", &found))
+        return 0;
+    return decode_text(from, at, dict, "tag", tag);
+}
+
 static int pool_decode(decoder *from, place at, value dict)
 {
     pool one = {0};
@@ -366,6 +375,7 @@ static int pool_decode(decoder *from, place at, value dict)
         decode_text(from, at, dict, "name", &one.name) != 0 ||
         decode_text(from, at, dict, "kind", &one.kind) != 0 ||
         decode_text(from, at, dict, "state", &one.state) != 0 ||
+        tag_decode(from, at, dict, &one.tag) != 0 ||
         decode_count(from, at, dict, "reserved_bytes", &one.reserved_bytes) != 0 ||
         decode_count(from, at, dict, "asleep_bytes", &one.asleep_bytes) != 0 ||
         decode_count_or_null(from, at, dict, "limit_bytes", &one.limit_bytes) != 0 ||

@@ -182,6 +182,8 @@ static void pool_write(const pool *one, size_t index, int is_torch, output *out)
     key_text(out, ", ", "name", one->name);
     key_text(out, ", ", "kind", one->kind);
     key_text(out, ", ", "state", one->state);
+    if (one->tag)
+        key_text(out, ", ", "tag", one->tag);
     key_count(out, ", ", "reserved_bytes", one->reserved_bytes);
     key_count(out, ", ", "asleep_bytes", one->asleep_bytes);
     key_count_or_null(out, ", ", "limit_bytes", one->limit_bytes);

@@ -111,6 +111,7 @@ typedef struct pool_bytes {
 typedef struct pool {
     uint64_t device, number;
     const char *name, *kind, *state;
+    const char *tag; /* null: none */
     uint64_t reserved_bytes, asleep_bytes, chunks;
     int64_t limit_bytes; /* -1: null */
     int settled;

@@ -432,7 +432,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_
     X(DEVICE_LIMIT, "the limit of the device is reached")      /* tnr_limit_set */                 \
     X(POOL_LIMIT, "the limit of the pool is reached")          /* tnr_pool_limit_set */            \
     X(HEADROOM, "what the device has left is kept for others") /* headroom_mb; since 0.2.0 */      \
-    X(SEGMENT, "the owner of the pool's memory has none")      /* tnr_segment_alloc */
+    X(SEGMENT, "the owner of the pool's memory has none")      /* tnr_segment_alloc */             \
+    X(TAG_LIMIT, "the limit of the tag is reached")            /* tnr_tag_limit_set; since 0.2.0 */
 
 typedef enum tnr_oom_reason {
 #define TNR_OOM_REASON_ENUMERATOR(name, text) TNR_OOM_##name,

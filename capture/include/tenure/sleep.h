@@ -50,7 +50,7 @@ extern "C" {
 
 /* What becomes of contents in a sleep. */
 typedef enum tnr_content {
-    TNR_CONTENT_DEFAULT = 0, /* of a block: what the sleep says; of a sleep: keep */
+    TNR_CONTENT_DEFAULT = 0, /* of a block: what the sleep says; of a sleep: keep, but see tag.h */
     TNR_CONTENT_KEEP = 1,    /* the same bytes after the wake */
     TNR_CONTENT_DISCARD = 2  /* undefined after the wake */
 } tnr_content;

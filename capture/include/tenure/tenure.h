@@ -5,9 +5,11 @@
 
 #include <tenure/alloc.h>
 #include <tenure/capture.h>
+#include <tenure/control.h>
 #include <tenure/export.h>
 #include <tenure/history.h>
 #include <tenure/lifetime.h>
 #include <tenure/sleep.h>
+#include <tenure/tag.h>
 
 #endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statistics that no public function of this layer asks for. */
+#ifndef TNRI_LIBRARY_STATS_H
+#define TNRI_LIBRARY_STATS_H
+
+#include "device/tag.h"
+
+/* Sums over the pools of a device that carry a tag. What only a device counts (moves, driver
+ * calls, retries) is 0. */
+void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *device);
+
+/* Statistics as tnr_stats_json writes them, as far as they fit; returns how long all of it is. */
+size_t tnri_stats_json(char *buffer, size_t bytes, const tnr_stats *stats, int device);
+
+#endif

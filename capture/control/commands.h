@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What requests do: calls of the public functions, on the server's thread, and their answers.
+ * Nothing puts a device into use that the program has not used.
+ */
+#ifndef TNRI_CONTROL_COMMANDS_H
+#define TNRI_CONTROL_COMMANDS_H
+
+#include "control/connection.h"
+#include "control/request.h"
+
+/* Where a server's files are. */
+typedef struct tnri_control_place {
+    int folder;       /* a descriptor */
+    const char *path; /* of the folder */
+    const char *name; /* of the socket in it */
+} tnri_control_place;
+
+/* Says who this is: the first line of every connection. */
+void tnri_greet(tnri_answer *answer);
+
+/* Serves one line, and writes the answer. */
+void tnri_serve(tnri_connection *connection, const tnri_control_place *place, char *line,
+                size_t length);
+
+/* Takes away the file that the connection's latest snapshot is in, if it is still there. */
+void tnri_snapshot_forget(tnri_connection *connection, int folder);
+
+/* The fields of the answer to status. */
+void tnri_status_tell(tnri_answer *answer);
+/* What the pools with a tag have on a device, as a value of a list. */
+void tnri_tag_tell(tnri_answer *answer, const char *tag, int device);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control switched on and off: see <tenure/control.h>, and library/control.h for who calls this.
+ *
+ * Servers are two kinds: the one that is on, and those that have been told to end and whose threads
+ * are still to be waited for. Both are changed under `servers.mutex`, which is kept for a moment
+ * only, and is taken after the library lock, or with none.
+ */
+#include <tenure/control.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "control/server.h"
+#include "library/control.h"
+
+static struct {
+    pthread_mutex_t mutex;
+    tnri_server *on;     /* null: control is off */
+    tnri_server *ending; /* through `next` */
+} servers = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+
+/* ---- forks and the end of the process ------------------------------------------------------- */
+
+static void fork_before(void)
+{
+    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_gate_of_servers_enter();
+}
+
+static void fork_parent(void)
+{
+    tnri_gate_of_servers_leave();
+    (void)pthread_mutex_unlock(&servers.mutex);
+}
+
+/* What the parent's threads were doing is left as it was, and never looked at again. */
+static void fork_child(void)
+{
+    if (servers.on != NULL)
+        tnri_server_abandon(servers.on);
+    for (tnri_server *each = servers.ending; each != NULL; each = each->next)
+        tnri_server_abandon(each);
+    servers.on = servers.ending = NULL;
+    fork_parent();
+}
+
+/* Tells the one that is on to end. */
+static void server_switch_off(void)
+{
+    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_server *server = servers.on;
+    if (server != NULL) {
+        servers.on = NULL;
+        tnri_server_retire(server);
+        server->next = servers.ending;
+        servers.ending = server;
+    }
+    (void)pthread_mutex_unlock(&servers.mutex);
+}
+
+/* Takes one whose thread can be waited for from the list; null: there is none. `is_idle`: only one
+ * that does nothing just now. */
+static tnri_server *ending_take(int is_idle)
+{
+    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_server **link = &servers.ending;
+    while (*link != NULL && (tnri_server_is_here(*link) || (is_idle && tnri_server_is_busy(*link))))
+        link = &(*link)->next;
+    tnri_server *server = *link;
+    if (server != NULL)
+        *link = server->next;
+    (void)pthread_mutex_unlock(&servers.mutex);
+    return server;
+}
+
+/* The end of the process: its name goes, and the thread, unless it is in the middle of something
+ * that may take for ever. */
+static void exit_end(void)
+{
+    server_switch_off();
+    for (tnri_server *server; (server = ending_take(1)) != NULL;)
+        tnri_server_free(server);
+}
+
+static void watch_begin(void)
+{
+    (void)pthread_atfork(fork_before, fork_parent, fork_child);
+    (void)atexit(exit_end);
+}
+
+/* ---- the settings --------------------------------------------------------------------------- */
+
+static tnr_status server_switch_on(const tnri_conf *conf)
+{
+    char path[TNRI_FOLDER_BYTES];
+    tnri_server *made;
+    pthread_once(&watch_once, watch_begin);
+    tnri_folder_path(path, conf->control_dir);
+    tnr_status status = tnri_server_make(&made, path);
+    if (status != TNR_OK)
+        return conf->control == TNRI_CONTROL_TRY ? TNR_OK : status;
+    server_switch_off();
+    (void)pthread_mutex_lock(&servers.mutex);
+    servers.on = made;
+    (void)pthread_mutex_unlock(&servers.mutex);
+    return TNR_OK;
+}
+
+static tnr_status control_follow(const tnri_conf *before, const tnri_conf *after)
+{
+    int is_wanted = after->control != TNRI_CONTROL_OFF;
+    (void)pthread_mutex_lock(&servers.mutex);
+    int is_on = servers.on != NULL, is_here = is_on && tnri_server_is_here(servers.on);
+    (void)pthread_mutex_unlock(&servers.mutex);
+    if (is_here &&
+        (before->control != after->control || strcmp(before->control_dir, after->control_dir) != 0))
+        return tnri_error(TNR_ERR_BUSY, "control and control_dir cannot be changed from outside: "
+                                        "nobody could come in again.");
+    if (is_wanted && (!is_on || strcmp(before->control_dir, after->control_dir) != 0))
+        return server_switch_on(after);
+    if (!is_wanted)
+        server_switch_off();
+    return TNR_OK;
+}
+
+/* ---- for the library ------------------------------------------------------------------------ */
+
+static void control_reap(void)
+{
+    for (tnri_server *server; (server = ending_take(0)) != NULL;)
+        tnri_server_free(server);
+}
+
+static void control_end(void)
+{
+    server_switch_off();
+    control_reap();
+}
+
+/* The one that is on; who asks is the only one who changes that. */
+static tnri_server *server_on(void)
+{
+    (void)pthread_mutex_lock(&servers.mutex);
+    tnri_server *server = servers.on;
+    (void)pthread_mutex_unlock(&servers.mutex);
+    return server;
+}
+
+static void control_pause(void)
+{
+    tnri_server *server = server_on();
+    if (server != NULL)
+        tnri_server_pause(server);
+}
+
+static void control_resume(void)
+{
+    tnri_server *server = server_on();
+    if (server != NULL)
+        tnri_server_resume(server);
+}
+
+static __attribute__((constructor)) void control_register(void)
+{
+    static const tnri_control table = {control_follow, control_reap, control_pause, control_resume,
+                                       control_end};
+    atomic_store(&tnri_control_table, &table);
+}
+
+size_t tnr_control_path(char *buffer, size_t bytes)
+{
+    size_t length = 0;
+    if (buffer == NULL)
+        bytes = 0;
+    else if (bytes > 0)
+        buffer[0] = '\0';
+    (void)pthread_mutex_lock(&servers.mutex);
+    if (servers.on != NULL)
+        length = (size_t)snprintf(buffer, bytes, "%s/%s", servers.on->path, servers.on->name);
+    (void)pthread_mutex_unlock(&servers.mutex);
+    return length;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See folder.h. */
+#include "control/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+enum { WAITING_MAX = 16 };
+
+void tnri_folder_path(char path[TNRI_FOLDER_BYTES], const char *setting)
+{
+    if (setting[0] != '\0')
+        snprintf(path, TNRI_FOLDER_BYTES, "%s", setting);
+    else
+        snprintf(path, TNRI_FOLDER_BYTES, "/tmp/tenure-%lu", (unsigned long)geteuid());
+}
+
+/* What keeps a process from being found there. */
+static tnr_status folder_error(const char *path, const char *what, int error)
+{
+    char text[128];
+    return tnri_error(
+        TNR_ERR_FILE,
+        "control: %s: %s (%s). Name another folder with control_dir, or leave control "
+        "off.",
+        path, what, strerror_r(error, text, sizeof(text)));
+}
+
+tnr_status tnri_folder_open(int *folder, const char *path)
+{
+    struct stat found;
+    *folder = -1;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return folder_error(path, "the folder for the socket cannot be made", errno);
+    int file = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0)
+        return folder_error(path, "the folder for the socket cannot be opened", errno);
+    int error = fstat(file, &found) == 0 ? 0 : errno;
+    if (error == 0 && found.st_uid == geteuid() && (found.st_mode & 077) == 0) {
+        *folder = file;
+        return TNR_OK;
+    }
+    (void)close(file);
+    if (error != 0)
+        return folder_error(path, "the folder for the socket cannot be looked at", error);
+    return tnri_error(
+        TNR_ERR_FILE,
+        "control: %s belongs to user %lu and has mode %03o. The folder for the socket "
+        "must be of user %lu, who runs this process, with mode 700. Change that, or "
+        "name another with control_dir.",
+        path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777),
+        (unsigned long)geteuid());
+}
+
+/* A number for the boot of this machine; 0: the kernel does not say. */
+static uint32_t boot_number(void)
+{
+    char text[64];
+    uint32_t number = 0;
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof(text));
+    if (file >= 0)
+        (void)close(file);
+    for (ssize_t i = 0, digits = 0; i < length && digits < 8; i++) {
+        static const char hex[] = "0123456789abcdef";
+        const char *digit = text[i] == '\0' ? NULL : strchr(hex, text[i]);
+        if (digit == NULL)
+            continue;
+        number = number << 4 | (uint32_t)(digit - hex);
+        digits++;
+    }
+    return number;
+}
+
+/* The address of a name in the folder. 0: there is no way to write it down. */
+static int address_make(struct sockaddr_un *address, int folder, const char *path, const char *name)
+{
+    size_t room = sizeof(address->sun_path);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if ((size_t)snprintf(address->sun_path, room, "%s/%s", path, name) < room)
+        return 1;
+    return (size_t)snprintf(address->sun_path, room, "/proc/self/fd/%d/%s", folder, name) < room;
+}
+
+/* Binds, listens and only then gives the name by which others find it. 0, or an error number. */
+static int socket_publish(int listener, int folder, const char *path, const char *name)
+{
+    struct sockaddr_un address;
+    char hidden[TNRI_SOCKET_NAME_BYTES + 1];
+    snprintf(hidden, sizeof(hidden), ".%s", name);
+    if (!address_make(&address, folder, path, hidden))
+        return ENAMETOOLONG;
+    if (bind(listener, (const struct sockaddr *)&address, sizeof(address)) != 0)
+        return errno;
+    if (listen(listener, WAITING_MAX) == 0 && renameat(folder, hidden, folder, name) == 0)
+        return 0;
+    int error = errno;
+    (void)unlinkat(folder, hidden, 0);
+    return error;
+}
+
+tnr_status tnri_folder_listen(int *listener, char name[TNRI_SOCKET_NAME_BYTES], int folder,
+                              const char *path)
+{
+    uint64_t random;
+    *listener = -1;
+    if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return folder_error(path, "there are no random numbers for the socket's name", errno);
+    snprintf(name, TNRI_SOCKET_NAME_BYTES, "tenure-%ld-%08x-%016llx.sock", (long)getpid(),
+             boot_number(), (unsigned long long)random);
+    int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (file < 0)
+        return folder_error(path, "there is no socket to be had", errno);
+    int error = socket_publish(file, folder, path, name);
+    if (error == 0) {
+        *listener = file;
+        return TNR_OK;
+    }
+    (void)close(file);
+    return folder_error(path, "a socket cannot be made there", error);
+}

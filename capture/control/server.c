@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that listens: see server.h. */
+#include "control/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "control/commands.h"
+
+enum { NAP_MS = 100 };
+
+/* ---- descriptors ---------------------------------------------------------------------------- */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+void tnri_gate_of_servers_enter(void)
+{
+    (void)pthread_mutex_lock(&gate);
+}
+
+void tnri_gate_of_servers_leave(void)
+{
+    (void)pthread_mutex_unlock(&gate);
+}
+
+static void file_close(int *file)
+{
+    tnri_gate_of_servers_enter();
+    if (*file >= 0)
+        (void)close(*file);
+    *file = -1;
+    tnri_gate_of_servers_leave();
+}
+
+void tnri_server_abandon(tnri_server *server)
+{
+    int *const files[] = {&server->folder, &server->listener, &server->event};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (*files[i] >= 0)
+            (void)close(*files[i]);
+    for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
+        if (server->connections[i].file >= 0)
+            (void)close(server->connections[i].file);
+}
+
+/* ---- turns ---------------------------------------------------------------------------------- */
+
+int tnri_server_is_here(const tnri_server *server)
+{
+    return pthread_equal(server->thread, pthread_self());
+}
+
+/* 1: a request may be served, until turn_end. 0: the server ends. */
+static int turn_begin(tnri_server *server)
+{
+    (void)pthread_mutex_lock(&server->mutex);
+    while (server->is_paused && !atomic_load(&server->is_ending))
+        (void)pthread_cond_wait(&server->changed, &server->mutex);
+    server->is_busy = !atomic_load(&server->is_ending);
+    int may_serve = server->is_busy;
+    (void)pthread_mutex_unlock(&server->mutex);
+    return may_serve;
+}
+
+static void turn_end(tnri_server *server)
+{
+    (void)pthread_mutex_lock(&server->mutex);
+    server->is_busy = 0;
+    (void)pthread_cond_broadcast(&server->changed);
+    (void)pthread_mutex_unlock(&server->mutex);
+}
+
+int tnri_server_is_busy(tnri_server *server)
+{
+    (void)pthread_mutex_lock(&server->mutex);
+    int is_busy = server->is_busy;
+    (void)pthread_mutex_unlock(&server->mutex);
+    return is_busy;
+}
+
+void tnri_server_pause(tnri_server *server)
+{
+    if (tnri_server_is_here(server))
+        return; /* a callback of what is served; its manual forbids what would ask for this */
+    (void)pthread_mutex_lock(&server->mutex);
+    server->is_paused = 1;
+    while (server->is_busy)
+        (void)pthread_cond_wait(&server->changed, &server->mutex);
+    (void)pthread_mutex_unlock(&server->mutex);
+}
+
+void tnri_server_resume(tnri_server *server)
+{
+    (void)pthread_mutex_lock(&server->mutex);
+    server->is_paused = 0;
+    (void)pthread_cond_broadcast(&server->changed);
+    (void)pthread_mutex_unlock(&server->mutex);
+}
+
+/* ---- connections ---------------------------------------------------------------------------- */
+
+static void connection_end(tnri_server *server, tnri_connection *connection)
+{
+    tnri_snapshot_forget(connection, server->folder);
+    file_close(&connection->file);
+    tnri_connection_close(connection);
+}
+
+/* A place for one more: a free one, or that of the connection that has moved nothing for the
+ * longest. */
+static tnri_connection *place_find(tnri_server *server)
+{
+    tnri_connection *oldest = &server->connections[0];
+    for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++) {
+        tnri_connection *each = &server->connections[i];
+        if (each->file < 0)
+            return each;
+        if (each->moment < oldest->moment)
+            oldest = each;
+    }
+    connection_end(server, oldest);
+    return oldest;
+}
+
+/* The user of the process, and root, may come in. */
+static int is_welcome(int file, struct ucred *who)
+{
+    socklen_t bytes = sizeof(*who);
+    *who = (struct ucred){.uid = (uid_t)-1};
+    return getsockopt(file, SOL_SOCKET, SO_PEERCRED, who, &bytes) == 0 &&
+           (who->uid == geteuid() || who->uid == 0);
+}
+
+static void greet(tnri_server *server, tnri_connection *connection)
+{
+    struct ucred who;
+    char text[160];
+    connection->moment = ++server->moments;
+    if (is_welcome(connection->file, &who)) {
+        tnri_greet(&connection->answer);
+    } else {
+        snprintf(text, sizeof(text), "user %ld may not rule this process, which is user %ld's.",
+                 (long)(int)who.uid, (long)geteuid());
+        tnri_answer_refuse(&connection->answer, UINT64_MAX, TNR_ERR_TRANSPORT, text);
+        connection->is_over = 1;
+    }
+    if (!tnri_connection_send(connection) || tnri_connection_wants(connection) == 0)
+        connection_end(server, connection);
+}
+
+/* Lets one in. 0: the system has no descriptor, or there is no host memory, for now. */
+static int connection_accept(tnri_server *server)
+{
+    tnri_connection *place = place_find(server), made;
+    tnri_gate_of_servers_enter();
+    int file = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int error = file < 0 ? errno : 0;
+    int is_open = file >= 0 && tnri_connection_open(&made, file);
+    if (is_open)
+        *place = made;
+    else if (file >= 0)
+        (void)close(file);
+    tnri_gate_of_servers_leave();
+    if (is_open)
+        greet(server, place);
+    return is_open || error == EAGAIN || error == EINTR || error == ECONNABORTED;
+}
+
+/* Serves what has come as far as answers are taken. 0: the server ends. */
+static int lines_serve(tnri_server *server, tnri_connection *connection)
+{
+    const tnri_control_place place = {server->folder, server->path, server->name};
+    size_t length;
+    for (char *line; (line = tnri_connection_line(connection, &length)) != NULL;) {
+        if (!turn_begin(server))
+            return 0;
+        tnri_serve(connection, &place, line, length);
+        turn_end(server);
+        tnri_connection_line_done(connection, length);
+        if (!tnri_connection_send(connection))
+            break;
+    }
+    return 1;
+}
+
+/* Something has happened to a connection. 0: the server ends. */
+static int connection_step(tnri_server *server, tnri_connection *connection)
+{
+    size_t before = connection->line_length + connection->taken;
+    int is_there = tnri_connection_send(connection) && tnri_connection_receive(connection);
+    if (connection->line_length + connection->taken != before)
+        connection->moment = ++server->moments;
+    if (is_there && !lines_serve(server, connection))
+        return 0;
+    if (!is_there || tnri_connection_wants(connection) == 0)
+        connection_end(server, connection);
+    return 1;
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+/* What is waited for: the event, the socket unless it is to be left for a while, and connections in
+ * the order of their places. Returns how many. */
+static nfds_t waits_make(const tnri_server *server, struct pollfd *waits, tnri_connection **whose,
+                         tnri_connection *connections, int is_deaf)
+{
+    nfds_t count = 0;
+    waits[count++] = (struct pollfd){.fd = server->event, .events = POLLIN};
+    waits[count++] = (struct pollfd){.fd = is_deaf ? -1 : server->listener, .events = POLLIN};
+    for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
+        if (connections[i].file >= 0) {
+            whose[count] = &connections[i];
+            waits[count++] = (struct pollfd){.fd = connections[i].file,
+                                             .events = tnri_connection_wants(&connections[i])};
+        }
+    return count;
+}
+
+static void *server_run(void *argument)
+{
+    tnri_server *server = argument;
+    struct pollfd waits[2 + TNRI_CONNECTIONS_MAX];
+    tnri_connection *whose[2 + TNRI_CONNECTIONS_MAX];
+    int is_deaf = 0;
+    while (!atomic_load(&server->is_ending)) {
+        nfds_t count = waits_make(server, waits, whose, server->connections, is_deaf);
+        int ready = poll(waits, count, is_deaf ? NAP_MS : -1);
+        is_deaf = 0;
+        if (ready < 0 && errno != EINTR) { /* no memory in the kernel: it comes back */
+            (void)poll(NULL, 0, NAP_MS);
+            continue;
+        }
+        for (nfds_t i = 2; i < count && ready > 0; i++)
+            if (waits[i].revents != 0 && !connection_step(server, whose[i]))
+                break;
+        if (ready > 0 && waits[1].revents != 0 && !atomic_load(&server->is_ending))
+            is_deaf = !connection_accept(server);
+    }
+    for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
+        if (server->connections[i].file >= 0)
+            connection_end(server, &server->connections[i]);
+    return NULL;
+}
+
+/* Makes the thread, with all signals blocked. 0 or an error number. */
+static int thread_make(tnri_server *server)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&server->thread, NULL, server_run, server);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* ---- beginning and ending ------------------------------------------------------------------- */
+
+static void server_discard(tnri_server *server)
+{
+    file_close(&server->listener);
+    file_close(&server->event);
+    file_close(&server->folder);
+    (void)pthread_mutex_destroy(&server->mutex);
+    (void)pthread_cond_destroy(&server->changed);
+    tnri_host_free(server, sizeof(*server));
+}
+
+static void name_remove(const tnri_server *server)
+{
+    if (server->name[0] != '\0')
+        (void)unlinkat(server->folder, server->name, 0);
+}
+
+/* The descriptors, and the socket's name. */
+static tnr_status server_open(tnri_server *server)
+{
+    tnri_gate_of_servers_enter();
+    tnr_status status = tnri_folder_open(&server->folder, server->path);
+    if (status == TNR_OK) {
+        server->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (server->event < 0)
+            status = tnri_error(TNR_ERR_FILE, "control: there is no descriptor for an event (%s).",
+                                strerror(errno));
+    }
+    if (status == TNR_OK)
+        status = tnri_folder_listen(&server->listener, server->name, server->folder, server->path);
+    tnri_gate_of_servers_leave();
+    return status;
+}
+
+tnr_status tnri_server_make(tnri_server **made, const char *path)
+{
+    tnri_server *server = tnri_host_alloc(sizeof(*server));
+    if (server == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "control: no host memory for its thread.");
+    server->folder = server->listener = server->event = -1;
+    for (int i = 0; i < TNRI_CONNECTIONS_MAX; i++)
+        server->connections[i].file = -1;
+    (void)pthread_mutex_init(&server->mutex, NULL);
+    (void)pthread_cond_init(&server->changed, NULL);
+    snprintf(server->path, sizeof(server->path), "%s", path);
+    tnr_status status = server_open(server);
+    if (status != TNR_OK)
+        server->name[0] = '\0';
+    int error = status == TNR_OK ? thread_make(server) : 0;
+    if (error != 0)
+        status = tnri_error(TNR_ERR_HOST_MEMORY, "control: its thread cannot be made (%s).",
+                            strerror(error));
+    if (status != TNR_OK) {
+        name_remove(server);
+        server_discard(server);
+        return status;
+    }
+    *made = server;
+    return TNR_OK;
+}
+
+void tnri_server_retire(tnri_server *server)
+{
+    uint64_t one = 1;
+    name_remove(server);
+    (void)pthread_mutex_lock(&server->mutex);
+    atomic_store(&server->is_ending, 1);
+    (void)pthread_cond_broadcast(&server->changed);
+    (void)pthread_mutex_unlock(&server->mutex);
+    ssize_t ignored = write(server->event, &one, sizeof(one));
+    (void)ignored;
+}
+
+void tnri_server_free(tnri_server *server)
+{
+    (void)pthread_join(server->thread, NULL);
+    server_discard(server);
+}

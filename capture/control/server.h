@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A server: the thread that listens at a socket, and what it has. There is one while control is on;
+ * one whose settings have changed goes on until its last request is served, beside the next.
+ *
+ * The thread has all signals blocked. It waits in poll for the socket, its connections and an event
+ * by which it is told to end, and does one request at a time; so a request that takes long keeps
+ * the others waiting. Nothing has a deadline, and nothing grows: a connection has one line and one
+ * answer, there are few of them, and where one more comes, the one that has moved nothing for the
+ * longest goes.
+ *
+ * A forked child has neither the thread nor the descriptors: it closes them (the gate makes sure
+ * that it knows all), and forgets. It leaves the socket's name alone, which is its parent's.
+ */
+#ifndef TNRI_CONTROL_SERVER_H
+#define TNRI_CONTROL_SERVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "control/connection.h"
+#include "control/folder.h"
+
+enum { TNRI_CONNECTIONS_MAX = 16 };
+
+typedef struct tnri_server {
+    /* Constant once it runs. */
+    char path[TNRI_FOLDER_BYTES]; /* of the folder */
+    char name[TNRI_SOCKET_NAME_BYTES];
+    pthread_t thread;
+
+    int folder, listener, event; /* -1: none. Closed behind the gate */
+
+    pthread_mutex_t mutex; /* protects the three that follow */
+    pthread_cond_t changed;
+    int is_paused;         /* no request is begun */
+    int is_busy;           /* one is being served */
+    _Atomic int is_ending; /* set under the mutex; the thread ends after what it does now */
+
+    /* The thread's. */
+    tnri_connection connections[TNRI_CONNECTIONS_MAX];
+    uint64_t moments; /* of progress of any connection */
+
+    struct tnri_server *next; /* among those that end; the owner's */
+} tnri_server;
+
+/* Makes one whose socket is in the folder, and its thread. Errors: TNR_ERR_FILE,
+ * TNR_ERR_HOST_MEMORY. */
+tnr_status tnri_server_make(tnri_server **made, const char *path);
+
+/* Takes the socket's name away and tells the thread to end. Waits for nobody. */
+void tnri_server_retire(tnri_server *server);
+/* Waits for the thread of one that was retired, which is another than the caller, and frees it. */
+void tnri_server_free(tnri_server *server);
+
+/* 1 on the thread of the server. */
+int tnri_server_is_here(const tnri_server *server);
+/* 1 while a request is served. */
+int tnri_server_is_busy(tnri_server *server);
+void tnri_server_pause(tnri_server *server);
+void tnri_server_resume(tnri_server *server);
+
+/* In a forked child: closes what the parent's server has. */
+void tnri_server_abandon(tnri_server *server);
+
+/* The gate: around whatever makes or closes descriptors. A fork waits for it. */
+void tnri_gate_of_servers_enter(void);
+void tnri_gate_of_servers_leave(void);
+
+#endif

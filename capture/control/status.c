@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a process has, told: see commands.h and docs/control.md. */
+#include "control/commands.h"
+
+#include <tenure/tag.h>
+
+#include "base/gate.h"
+#include "library/library.h"
+#include "library/stats.h"
+
+enum { POOLS_TOLD_MAX = 1024 };
+
+/* What device, pool and tag have in common. */
+static void sums_tell(tnri_answer *answer, const tnr_stats *stats)
+{
+    tnri_answer_number(answer, "reserved_bytes", stats->reserved_bytes.current);
+    tnri_answer_number(answer, "live_bytes", stats->bytes_live);
+    tnri_answer_number(answer, "asleep_bytes", stats->bytes_asleep);
+    tnri_answer_limit(answer, "limit_bytes", stats->limit_bytes);
+}
+
+static const char *pool_kind(const struct tnr_pool_st *pool)
+{
+    if (pool->account.is_graph)
+        return "graph";
+    if (tnri_account_is_foreign(&pool->account))
+        return "foreign";
+    return tnri_pool_handle(pool) == NULL ? "default" : "user";
+}
+
+static void pool_tell(tnri_answer *answer, tnr_pool pool)
+{
+    static const char *const states[] = {"awake", "falling_asleep", "asleep", "waking"};
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    if (tnr_stats_get(&stats, pool->handle, pool->device->index) != TNR_OK)
+        return; /* it is just ending */
+    tnri_answer_object(answer, NULL);
+    tnri_answer_number(answer, "number", pool->account.id);
+    tnri_answer_text(answer, "name", pool->account.name);
+    tnri_answer_text(answer, "kind", pool_kind(pool));
+    tnri_answer_text(answer, "tag", pool->account.tag == NULL ? NULL : pool->account.tag->name);
+    tnri_answer_text(answer, "state", states[atomic_load(&pool->asleep.state)]);
+    sums_tell(answer, &stats);
+    tnri_answer_object_end(answer);
+}
+
+static void device_tell(tnri_answer *answer, tnri_device *device)
+{
+    size_t told = 0, left_out = 0;
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    if (tnr_stats_get(&stats, NULL, device->index) != TNR_OK)
+        return;
+    tnri_answer_object(answer, NULL);
+    tnri_answer_number(answer, "device", (uint64_t)device->index);
+    tnri_answer_text(answer, "name", device->capabilities.name);
+    tnri_answer_number(answer, "memory_bytes", device->capabilities.memory_bytes);
+    sums_tell(answer, &stats);
+    tnri_answer_list(answer, "pools");
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        if (told++ < POOLS_TOLD_MAX)
+            pool_tell(answer, pool);
+        else
+            left_out++;
+    }
+    tnri_answer_list_end(answer);
+    tnri_answer_number(answer, "pools_left_out", left_out);
+    tnri_answer_object_end(answer);
+}
+
+void tnri_tag_tell(tnri_answer *answer, const char *tag, int device)
+{
+    tnr_stats stats = {.struct_bytes = sizeof(stats)};
+    if (tnr_tag_stats_get(&stats, tag, device) != TNR_OK)
+        return;
+    tnri_answer_object(answer, NULL);
+    tnri_answer_text(answer, "tag", tag);
+    tnri_answer_number(answer, "device", (uint64_t)device);
+    tnri_answer_number(answer, "pools", stats.pools);
+    sums_tell(answer, &stats);
+    tnri_answer_object_end(answer);
+}
+
+/* Tags that have pools, on each device. */
+static void tags_tell(tnri_answer *answer)
+{
+    tnri_tag *tag;
+    tnri_answer_list(answer, "tags");
+    for (size_t i = 0; (tag = tnri_tag_at(i)) != NULL; i++)
+        for (int d = 0; d < tnri_devices_count(); d++) {
+            tnr_stats stats;
+            if (!atomic_load_explicit(&tnri_device_at(d)->in_use, memory_order_acquire))
+                continue;
+            tnri_stats_of_tag(&stats, tag, tnri_device_at(d));
+            if (stats.pools > 0)
+                tnri_tag_tell(answer, tag->name, d);
+        }
+    tnri_answer_list_end(answer);
+}
+
+static void driver_tell(tnri_answer *answer)
+{
+    tnr_driver_info driver = {.struct_bytes = sizeof(driver)};
+    if (tnr_driver_get(&driver) != TNR_OK)
+        return;
+    tnri_answer_object(answer, "driver");
+    tnri_answer_text(answer, "path", driver.path);
+    tnri_answer_number(answer, "version", (uint64_t)driver.version);
+    tnri_answer_flag(answer, "simulated", driver.simulated);
+    tnri_answer_object_end(answer);
+}
+
+void tnri_status_tell(tnri_answer *answer)
+{
+    int is_started = atomic_load(&tnri_generation) != 0;
+    tnri_answer_flag(answer, "started", is_started);
+    if (is_started)
+        driver_tell(answer);
+    tnri_answer_list(answer, "devices");
+    for (int d = 0; is_started && d < tnri_devices_count(); d++)
+        if (atomic_load_explicit(&tnri_device_at(d)->in_use, memory_order_acquire))
+            device_tell(answer, tnri_device_at(d));
+    tnri_answer_list_end(answer);
+    if (is_started)
+        tags_tell(answer);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <tenure/control.h>: being ruled from outside. This header is the manual of that part of the
+ * layer.
+ *
+ * What it is for. An operator, or the server beside, wants a process to give its memory back now,
+ * and to see what it has. With the setting control:on a thread of the library's listens at a Unix
+ * socket for `tenure ctl`, or for anybody who speaks the protocol of docs/control.md: lines of JSON
+ * that ask for what the public functions do. Without it there is no thread, and no socket.
+ *
+ * Who may. The user that the process runs as, and root, as the kernel says of the other side. The
+ * socket lies in a folder of that user's that nobody else may enter (control_dir); containers that
+ * share the folder rule each other's processes.
+ *
+ * The thread has all signals blocked, so the program's handlers never run on it; callbacks of
+ * <tenure/sleep.h> do, where a sleep or a wake is asked for from outside. It ends with
+ * tnr_shutdown, with the setting, and with the process, and in a forked child there is none. One
+ * request is served at a time; tnr_shutdown, tnr_device_end and switching it off wait for that.
+ */
+#ifndef TENURE_CONTROL_H
+#define TENURE_CONTROL_H
+
+#include <tenure/alloc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Writes the path of this process's socket into `buffer` of `bytes`; always terminated. Returns the
+ * length that the whole path has, as snprintf does; 0 if control is off. Never calls the driver.
+ * Since 0.2.0. */
+TNR_API size_t tnr_control_path(char *buffer, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every call to the system that control makes, failing at every use, once and from there on: it is
+ * switched on or refused with a sentence; a controller is served or hung up on; and once the system
+ * works again, so does control, and nothing is left.
+ *
+ * The program is linked so that these calls of the library's come here first.
+ *
+ * Lines changed in the library to see both tests fail:
+ *   tnri_server_make without name_remove: an entry is left in the folder
+ *   socket_publish without unlinkat: the same
+ *   tnri_folder_open without close: descriptors are left
+ */
+#include "unit/unit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tenure/control.h>
+
+#include "client.h"
+
+/* ---- the system ----------------------------------------------------------------------------- */
+
+static _Atomic int calls_left;  /* before one fails; 0: none is to */
+static _Atomic int is_for_good; /* and all later ones */
+static _Atomic int failed_count;
+
+/* 1 if this call is to fail. */
+static int is_failing(void)
+{
+    int left = atomic_load(&calls_left);
+    while (left > 0 && !atomic_compare_exchange_weak(&calls_left, &left,
+                                                     left == 1 && is_for_good ? 1 : left - 1))
+        ;
+    if (left != 1)
+        return 0;
+    atomic_fetch_add(&failed_count, 1);
+    errno = EMFILE;
+    return 1;
+}
+
+#define WRAP(type, name, parameters, arguments, failure)                                           \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        return is_failing() ? failure : __real_##name arguments;                                   \
+    }
+
+WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), -1)
+WRAP(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode), -1)
+WRAP(int, fstat, (int file, struct stat *found), (file, found), -1)
+WRAP(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), -1)
+WRAP(int, socket, (int domain, int type, int protocol), (domain, type, protocol), -1)
+WRAP(int, bind, (int file, const struct sockaddr *to, socklen_t bytes), (file, to, bytes), -1)
+WRAP(int, listen, (int file, int most), (file, most), -1)
+WRAP(int, renameat, (int a, const char *from, int b, const char *to), (a, from, b, to), -1)
+WRAP(int, eventfd, (unsigned first, int flags), (first, flags), -1)
+WRAP(int, pthread_create,
+     (pthread_t * thread, const pthread_attr_t *how, void *(*run)(void *), void *with),
+     (thread, how, run, with), EAGAIN)
+WRAP(int, accept4, (int file, struct sockaddr *from, socklen_t *bytes, int flags),
+     (file, from, bytes, flags), -1)
+WRAP(ssize_t, recv, (int file, void *to, size_t bytes, int flags), (file, to, bytes, flags), -1)
+WRAP(ssize_t, send, (int file, const void *from, size_t bytes, int flags),
+     (file, from, bytes, flags), -1)
+WRAP(int, poll, (struct pollfd * waits, nfds_t count, int timeout), (waits, count, timeout), -1)
+WRAP(int, getsockopt, (int file, int level, int name, void *to, socklen_t *bytes),
+     (file, level, name, to, bytes), -1)
+
+/* ---- the test ------------------------------------------------------------------------------- */
+
+static int files_count(void)
+{
+    int count = 0;
+    DIR *files = opendir("/proc/self/fd");
+    while (readdir(files) != NULL)
+        count++;
+    closedir(files);
+    return count;
+}
+
+/* Whatever comes of it. */
+static void body(void)
+{
+    client one;
+    if (tnr_configure(client_conf(NULL)) != TNR_OK) {
+        const char *said = tnr_last_error();
+        assert_non_null(strstr(said, "control: "));
+        assert_int_equal(tnr_control_path(NULL, 0), 0);
+        return;
+    }
+    if (client_open(&one) && client_ask(&one, "{\"command\":\"sleep\"}") != NULL)
+        (void)client_ask(&one, "{\"command\":\"snapshot\"}");
+    client_close(&one);
+}
+
+/* Runs it with one fault. 0: there was nothing left to fail. */
+static int fault_run(int nth, int for_good)
+{
+    unit_start(NULL, NULL, NULL);
+    void *block = unit_malloc(MIB, NULL);
+    int files = files_count();
+    atomic_store(&is_for_good, for_good);
+    atomic_store(&failed_count, 0);
+    atomic_store(&calls_left, nth);
+    if (!for_good) {
+        body();
+    } else { /* a controller may wait for as long as it lasts */
+        tnr_status status = tnr_configure(client_conf(NULL));
+        assert_true(status == TNR_OK || strstr(tnr_last_error(), "control: ") != NULL);
+        char path[512];
+        client one;
+        if (tnr_control_path(path, sizeof(path)) > 0 && client_connect(&one, path)) {
+            (void)client_send(&one, "{\"command\":\"status\"}\n", 21);
+            client_close(&one);
+        }
+    }
+    int has_failed = atomic_load(&failed_count) > 0;
+    atomic_store(&calls_left, 0);
+    /* The system works again. */
+    assert_ok(tnr_configure(client_conf(NULL)));
+    const char *answer = client_ask_once("{\"command\":\"wake\"}");
+    if (answer == NULL || strstr(answer, "\"ok\":true") == NULL)
+        fail_msg("call %d%s: afterwards %s", nth, for_good ? " and all later" : "",
+                 answer == NULL ? "nobody answers" : answer);
+    assert_ok(tnr_configure("control:off"));
+    assert_int_equal(client_folder_count(), 0);
+    assert_int_equal(files_count(), files);
+    assert_ok(tnr_free(block));
+    assert_int_equal(unit_stop(NULL), 0);
+    return has_failed;
+}
+
+static void each_call_fails(void **state)
+{
+    (void)state;
+    int nth = 1;
+    (void)client_folder();
+    while (fault_run(nth, 0))
+        nth++;
+    print_message("%d calls\n", nth - 1);
+    assert_true(nth > 20); /* all of them come up */
+}
+
+static void each_call_fails_for_good(void **state)
+{
+    (void)state;
+    for (int nth = 1; nth <= 20; nth++)
+        (void)fault_run(nth, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(each_call_fails, unit_stop),
+        cmocka_unit_test_teardown(each_call_fails_for_good, unit_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
