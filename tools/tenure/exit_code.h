@@ -20,6 +20,12 @@ typedef enum exit_code {
     EXIT_CODE_LIVENESS = 11, /* something that had to come did not */
     EXIT_CODE_CRASH = 12,    /* the library, or the program with it, died */
     EXIT_CODE_MISSED = 13,   /* a planted error was not seen */
+
+    /* Of `tenure ctl`. */
+    EXIT_CODE_NO_PROCESS = 20,     /* nobody listens, or it hung up */
+    EXIT_CODE_SEVERAL = 21,        /* that could be meant */
+    EXIT_CODE_OTHER_PROTOCOL = 22, /* the other side speaks another one, or none */
+    EXIT_CODE_NO_ANSWER = 23,      /* in time */
 } exit_code;
 
 /* The exit code for a failed call of the library. */

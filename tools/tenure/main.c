@@ -21,6 +21,7 @@ static const command commands[] = {
     {"doctor", command_doctor, "which driver, devices and settings are in force; what is missing"},
     {"conf", command_conf, "all settings of TENURE_CONF with their values and meaning"},
     {"run", command_run, "start a program with Tenure in place of cudaMalloc"},
+    {"ctl", command_ctl, "rule processes from outside: status, sleep, wake, trim, limit, snapshot"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
     {"fuzz", command_fuzz, "random programs on the simulated device, checked"},
@@ -58,7 +59,8 @@ static void help_print(FILE *file)
           "  2  bad usage or bad input: options, trace files, snapshots, settings\n"
           "  3  no driver, a driver that is too old, or no suitable device\n"
           "  4  out of memory, on the device or on the host, or a limit was reached\n"
-          "  10 to 13  of fuzz: safety, liveness, a crash, a planted error that was missed\n",
+          "  10 to 13  of fuzz: safety, liveness, a crash, a planted error that was missed\n"
+          "  20 to 23  of ctl: no process, several, another protocol, no answer in time\n",
           file);
 }
 

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tenure ctl`: rules processes that use Tenure, from outside. It finds their sockets in a folder,
+ * sends one request to each that is meant, and shows the answers.
+ */
+#include "ctl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tenure/alloc.h>
+
+#include "cli.h"
+#include "commands.h"
+#include "json.h"
+
+static const char *dir_option, *pid_option, *name_option, *timeout_option, *tag_option,
+    *device_option, *content_option, *pinned_option;
+static int is_all, is_json, keeps_backing;
+
+static const cli_option options[] = {
+    {"dir", "FOLDER", "where the processes' sockets are (default /tmp/tenure-UID)", &dir_option,
+     NULL},
+    {"pid", "N",
+     "the process with this number; in another container, with\n"
+     "the number that it has there",
+     &pid_option, NULL},
+    {"name", "TEXT", "the process whose socket has this in its name", &name_option, NULL},
+    {"all", NULL, "all processes, one after the other", NULL, &is_all},
+    {"device", "N", "this device (default: all that the process uses)", &device_option, NULL},
+    {"tag", "A,B", "memory with these tags, in this order (default: all of it)", &tag_option, NULL},
+    {"content", "WORD",
+     "of sleep: keep or discard contents, also where the\n"
+     "program said otherwise of a tag",
+     &content_option, NULL},
+    {"pinned", "SIZE", "of sleep: the most pinned host memory for contents", &pinned_option, NULL},
+    {"keep-backing", NULL, "of sleep: that memory stays for the next sleep", NULL, &keeps_backing},
+    {"timeout", "S", "give up after S seconds (default: wait for ever)", &timeout_option, NULL},
+    {"json", NULL, "the answers as they come, a line for each process", NULL, &is_json},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static const cli_syntax syntax = {
+    "ctl",
+    "rule processes from outside: status, sleep, wake, trim, limit, snapshot",
+    "COMMAND [ARGUMENT] [options]",
+    "Commands:\n"
+    "  list               the processes that can be ruled\n"
+    "  status             what a process has: devices, pools, tags\n"
+    "  sleep              give memory back, addresses stay; all or none on each device\n"
+    "  wake               have it again\n"
+    "  trim [SIZE]        give idle memory back until SIZE is mapped (default 0)\n"
+    "  limit SIZE|none    the most that may be mapped; above it now, as memory is given back\n"
+    "  snapshot FILE      a picture of all memory: .json, .json.gz, .pickle, .pickle.gz\n"
+    "  settings [K:V,..]  its settings, or changes them\n"
+    "SIZE is in bytes, or with K, M, G or T after it. A process listens if it was started with\n"
+    "TENURE_CONF=control:on. docs/control.md has more, and the protocol.\n"
+    "\n"
+    "Exit codes: 0 done; 1 the process refused, and says why; 2 bad usage, or something that does\n"
+    "not exist there; 4 out of memory, or a limit was reached; 20 no such process, or it hung up;\n"
+    "21 several processes fit, and --all was not given; 22 it speaks another protocol; 23 no "
+    "answer\n"
+    "in time. With --all, the first that is not 0.\n",
+    options,
+    1,
+    2,
+};
+
+/* What one run asks for. */
+typedef struct asking {
+    const char *command;
+    const char *argument; /* null: none */
+    char *request;        /* a line of JSON */
+    size_t request_bytes;
+    int patience_ms;
+    long pid;
+    const char *extension; /* of a snapshot */
+} asking;
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+/* "512M". Returns 0, or -1. */
+static int size_parse(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (errno != 0 || text[0] < '0' || text[0] > '9' || (*end && (!unit || end[1])) ||
+        number > (UINT64_MAX >> 1) >> shift)
+        return -1;
+    *bytes = number << shift;
+    return 0;
+}
+
+static int size_write(json_writer *json, const char *key, const char *what, const char *text)
+{
+    uint64_t bytes;
+    if (size_parse(text, &bytes) != 0) {
+        cli_usage_error(&syntax, "%s must be a size such as 512M, not \"%s\"", what, text);
+        return -1;
+    }
+    json_unsigned(json, key, bytes);
+    return 0;
+}
+
+static void tags_write(json_writer *json)
+{
+    const char *at = tag_option;
+    json_array_begin(json, "tags");
+    while (at) {
+        char one[256];
+        size_t length = strcspn(at, ",");
+        snprintf(one, sizeof(one), "%.*s", (int)(length < 255 ? length : 255), at);
+        json_text(json, NULL, one);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    json_array_end(json);
+}
+
+static const char *snapshot_extension(const char *path)
+{
+    static const char *const known[] = {"json.gz", "pickle.gz", "json", "pickle"};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        size_t length = strlen(known[i]), bytes = strlen(path);
+        if (bytes > length + 1 && path[bytes - length - 1] == '.' &&
+            strcmp(path + bytes - length, known[i]) == 0)
+            return known[i];
+    }
+    return NULL;
+}
+
+static int argument_write(json_writer *json, asking *self)
+{
+    const char *text = self->argument;
+    if (strcmp(self->command, "trim") == 0)
+        return text ? size_write(json, "bytes", "the size of trim", text) : 0;
+    if (strcmp(self->command, "settings") == 0) {
+        if (text)
+            json_text(json, "set", text);
+        return 0;
+    }
+    if (strcmp(self->command, "snapshot") == 0) {
+        self->extension = text ? snapshot_extension(text) : NULL;
+        if (!self->extension)
+            return cli_usage_error(&syntax, "snapshot needs a file that ends in .json, .json.gz, "
+                                            ".pickle or .pickle.gz");
+        json_text(json, "format", self->extension);
+        return 0;
+    }
+    if (strcmp(self->command, "limit") != 0)
+        return text ? cli_usage_error(&syntax, "%s takes no argument: %s", self->command, text) : 0;
+    if (!text)
+        return cli_usage_error(&syntax, "limit needs a size, or none");
+    if (strcmp(text, "none") != 0)
+        return size_write(json, "bytes", "the size of limit", text);
+    json_text(json, "bytes", NULL);
+    return 0;
+}
+
+static int options_write(json_writer *json)
+{
+    long device;
+    if (device_option) {
+        if (cli_number(&syntax, "device", device_option, 0, 1000, &device) != 0)
+            return -1;
+        json_unsigned(json, "device", (uint64_t)device);
+    }
+    if (tag_option)
+        tags_write(json);
+    if (content_option && strcmp(content_option, "keep") != 0 &&
+        strcmp(content_option, "discard") != 0)
+        return cli_usage_error(&syntax, "--content must be keep or discard, not \"%s\"",
+                               content_option);
+    if (content_option)
+        json_text(json, "content", content_option);
+    if (keeps_backing)
+        json_boolean(json, "keep_backing", 1);
+    return pinned_option ? size_write(json, "pinned_bytes", "--pinned", pinned_option) : 0;
+}
+
+/* Which options a command has is checked here: the message then names them as they were typed. */
+static int options_check(const char *command)
+{
+    static const struct {
+        const char *name;
+        int has_target, is_sleep;
+    } known[] = {{"list", 0, 0}, {"status", 0, 0}, {"sleep", 1, 1},    {"wake", 1, 0},
+                 {"trim", 1, 0}, {"limit", 1, 0},  {"snapshot", 0, 0}, {"settings", 0, 0}};
+    size_t i = 0, count = sizeof(known) / sizeof(known[0]);
+    while (i < count && strcmp(command, known[i].name) != 0)
+        i++;
+    if (i == count)
+        return cli_usage_error(&syntax, "there is no command \"%s\"", command);
+    if ((tag_option || device_option) && !known[i].has_target)
+        return cli_usage_error(&syntax, "%s knows neither --tag nor --device", command);
+    if ((content_option || pinned_option || keeps_backing) && !known[i].is_sleep)
+        return cli_usage_error(&syntax, "--content, --pinned and --keep-backing are for sleep");
+    if (strcmp(command, "snapshot") == 0 && is_all)
+        return cli_usage_error(&syntax, "one file cannot take several snapshots: choose a process");
+    return 0;
+}
+
+static int request_make(asking *self)
+{
+    json_writer json;
+    long seconds = 0;
+    self->patience_ms = -1;
+    if (options_check(self->command) != 0 ||
+        (pid_option && cli_number(&syntax, "pid", pid_option, 1, INT_MAX, &self->pid) != 0) ||
+        (timeout_option &&
+         cli_number(&syntax, "timeout", timeout_option, 1, 1000000, &seconds) != 0))
+        return -1;
+    if (seconds > 0)
+        self->patience_ms = (int)seconds * 1000;
+    FILE *file = open_memstream(&self->request, &self->request_bytes);
+    if (!file)
+        return -1;
+    json_start(&json, file);
+    json_object_begin(&json, NULL);
+    json_unsigned(&json, "protocol", CTL_PROTOCOL);
+    json_text(&json, "command", self->command);
+    int status = argument_write(&json, self);
+    if (status == 0)
+        status = options_write(&json);
+    json_object_end(&json);
+    json_end(&json);
+    fclose(file);
+    return status;
+}
+
+/* ---- snapshots ------------------------------------------------------------------------------ */
+
+/* Copies a file of the folder to where it is wanted, under another name until it is whole. */
+static int file_copy(int from, const char *beside, char *error)
+{
+    static char buffer[1 << 16];
+    int to = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    ssize_t got = to < 0 ? -1 : 1;
+    while (got > 0) {
+        got = read(from, buffer, sizeof(buffer));
+        for (ssize_t done = 0, part; done < got; done += part)
+            if ((part = write(to, buffer + done, (size_t)(got - done))) <= 0) {
+                got = -1;
+                break;
+            }
+    }
+    if (to >= 0 && close(to) != 0)
+        got = -1;
+    if (got < 0)
+        snprintf(error, CTL_ERROR_BYTES, "%.300s: %s", beside, strerror(errno));
+    return got < 0 ? -1 : 0;
+}
+
+static exit_code snapshot_fetch(const ctl_folder *folder, const ctl_line *answer, const char *path,
+                                char *error)
+{
+    char beside[PATH_MAX];
+    const char *name = ctl_text(answer, answer->parsed, "file");
+    int from = name && !strchr(name, '/')
+                   ? openat(folder->file, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+                   : -1;
+    if (from < 0) {
+        snprintf(error, CTL_ERROR_BYTES, "the snapshot is not in %.300s, where the process put it",
+                 folder->path);
+        return EXIT_CODE_CHECK_FAILED;
+    }
+    snprintf(beside, sizeof(beside), "%s.%ld.part", path, (long)getpid());
+    int status = file_copy(from, beside, error);
+    close(from);
+    unlinkat(folder->file, name, 0); /* or the process does it when this command is gone */
+    if (status == 0 && rename(beside, path) != 0) {
+        snprintf(error, CTL_ERROR_BYTES, "%.300s: %s", path, strerror(errno));
+        status = -1;
+    }
+    if (status != 0)
+        unlink(beside);
+    return status == 0 ? EXIT_CODE_OK : EXIT_CODE_CHECK_FAILED;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+/* The exit code for a refusal, by the name of its status. */
+static exit_code refusal_code(const char *name)
+{
+    if (name)
+        for (int status = 0; strcmp(tnr_status_name((tnr_status)status), "TNR_ERR_?") != 0;
+             status++)
+            if (strcmp(tnr_status_name((tnr_status)status), name) == 0)
+                return exit_code_of((tnr_status)status);
+    return EXIT_CODE_CHECK_FAILED;
+}
+
+static void process_write(json_writer *json, const ctl_peer *peer, const ctl_line *greeting)
+{
+    json_object_begin(json, "process");
+    json_text(json, "name", peer->name);
+    json_unsigned(json, "pid", (uint64_t)peer->pid);
+    if (peer->pid_here > 0)
+        json_unsigned(json, "pid_here", (uint64_t)peer->pid_here);
+    if (greeting) {
+        json_text(json, "program", ctl_text(greeting, greeting->parsed, "program"));
+        json_text(json, "tenure", ctl_text(greeting, greeting->parsed, "tenure"));
+    }
+    json_object_end(json);
+}
+
+/* {"process": ..., "answer": ...}: what came is JSON already. */
+static void json_show(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer)
+{
+    json_writer json;
+    json_start(&json, stdout);
+    json_object_begin(&json, NULL);
+    process_write(&json, peer, greeting);
+    if (answer)
+        printf(", \"answer\": %.*s", (int)strcspn(answer->text, "\n"), answer->text);
+    json_object_end(&json);
+    json_end(&json);
+}
+
+static exit_code answer_show(const asking *self, const ctl_folder *folder, const ctl_peer *peer,
+                             const ctl_line *greeting, const ctl_line *answer, char *error)
+{
+    exit_code code = EXIT_CODE_OK;
+    int is_good = ctl_is_true(answer, answer->parsed, "ok");
+    if (!is_good) {
+        const char *message = ctl_text(answer, answer->parsed, "message");
+        snprintf(error, CTL_ERROR_BYTES, "%.400s",
+                 message ? message : "it refused, and says no more");
+        code = refusal_code(ctl_text(answer, answer->parsed, "status"));
+    } else if (strcmp(self->command, "snapshot") == 0) {
+        code = snapshot_fetch(folder, answer, self->argument, error);
+    }
+    if (is_json)
+        json_show(peer, greeting, answer);
+    else if (code == EXIT_CODE_OK && self->extension)
+        printf("the snapshot is in %s\n", self->argument);
+    else if (code == EXIT_CODE_OK)
+        ctl_show_answer(answer);
+    return code;
+}
+
+/* Asks one process, and shows what it says. */
+static exit_code peer_ask(const asking *self, const ctl_folder *folder, const ctl_peer *peer)
+{
+    char error[CTL_ERROR_BYTES] = "";
+    ctl_line greeting = {0}, answer = {0};
+    exit_code code = EXIT_CODE_OK;
+    if (peer->socket < 0) {
+        snprintf(error, sizeof(error), "%s has too many waiting already", peer->name);
+        code = EXIT_CODE_NO_ANSWER;
+    } else {
+        code = ctl_greeting(&greeting, peer, self->patience_ms, error);
+    }
+    if (code == EXIT_CODE_OK)
+        code = ctl_ask(&answer, peer, self->request, self->patience_ms, error);
+    if (code == EXIT_CODE_OK) {
+        if (is_all && !is_json)
+            ctl_show_peer(peer, &greeting);
+        code = answer_show(self, folder, peer, &greeting, &answer, error);
+    }
+    if (code != EXIT_CODE_OK)
+        fprintf(stderr, "tenure ctl: %s\n", error);
+    ctl_line_release(&greeting);
+    ctl_line_release(&answer);
+    return code;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+enum { LIST_PATIENCE_MS = 5000 };
+
+static exit_code peers_list(const ctl_peers *peers, const asking *self)
+{
+    exit_code first = EXIT_CODE_OK;
+    if (!is_json && peers->count > 0)
+        printf("%-8s %-8s %-20s %-8s %s\n", "pid", "its pid", "program", "tenure", "socket");
+    for (int i = 0; i < peers->count; i++) {
+        char error[CTL_ERROR_BYTES];
+        ctl_line greeting = {0};
+        const ctl_peer *peer = &peers->items[i];
+        int patience = self->patience_ms < 0 ? LIST_PATIENCE_MS : self->patience_ms;
+        exit_code code =
+            peer->socket < 0 ? EXIT_CODE_NO_ANSWER : ctl_greeting(&greeting, peer, patience, error);
+        const ctl_line *known = code == EXIT_CODE_OK ? &greeting : NULL;
+        if (code == EXIT_CODE_NO_PROCESS)
+            continue; /* it has just ended */
+        if (is_json)
+            json_show(peer, known, NULL);
+        else
+            ctl_show_peer(peer, known);
+        if (code == EXIT_CODE_OTHER_PROTOCOL && first == EXIT_CODE_OK) {
+            fprintf(stderr, "tenure ctl: %s\n", error);
+            first = code;
+        }
+        ctl_line_release(&greeting);
+    }
+    return first;
+}
+
+static exit_code peers_ask(const ctl_peers *peers, const ctl_folder *folder, const asking *self)
+{
+    exit_code first = EXIT_CODE_OK;
+    if (peers->count == 0) {
+        fprintf(stderr,
+                "tenure ctl: no process in %s%s. One listens if it was started with "
+                "TENURE_CONF=control:on, and with control_dir if the folder is another\n",
+                folder->path, self->pid || name_option ? " fits" : "");
+        return EXIT_CODE_NO_PROCESS;
+    }
+    if (peers->count > 1 && !is_all) {
+        fputs("tenure ctl: several processes fit. Choose one with --pid or --name, or all with "
+              "--all:\n",
+              stderr);
+        for (int i = 0; i < peers->count; i++)
+            fprintf(stderr, "  %s\n", peers->items[i].name);
+        return EXIT_CODE_SEVERAL;
+    }
+    for (int i = 0; i < peers->count; i++) {
+        exit_code code = peer_ask(self, folder, &peers->items[i]);
+        if (first == EXIT_CODE_OK)
+            first = code;
+    }
+    return first;
+}
+
+int command_ctl(int argc, char **argv)
+{
+    static ctl_folder folder;
+    static ctl_peers peers;
+    cli_result parsed;
+    asking self = {0};
+    if (cli_parse(&syntax, argc, argv, &parsed) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    if (parsed.help_wanted)
+        return EXIT_CODE_OK;
+    self.command = parsed.positionals[0];
+    self.argument = parsed.positionals_count > 1 ? parsed.positionals[1] : NULL;
+    if (request_make(&self) != 0) {
+        free(self.request);
+        return EXIT_CODE_BAD_INPUT;
+    }
+    exit_code code = ctl_folder_open(&folder, dir_option);
+    if (code == EXIT_CODE_OK) {
+        ctl_peers_find(&peers, &folder);
+        ctl_peers_choose(&peers, self.pid, name_option);
+        code = strcmp(self.command, "list") == 0 ? peers_list(&peers, &self)
+                                                 : peers_ask(&peers, &folder, &self);
+        ctl_peers_release(&peers);
+        close(folder.file);
+    }
+    free(self.request);
+    return code;
+}

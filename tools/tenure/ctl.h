@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `tenure ctl` is made of: finding processes in a folder, talking to one, and showing what it
+ * said. docs/control.md has the protocol.
+ */
+#ifndef TENURE_TOOLS_CTL_H
+#define TENURE_TOOLS_CTL_H
+
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "exit_code.h"
+#include "value.h"
+
+enum { CTL_PROTOCOL = 1, CTL_NAME_BYTES = 96, CTL_PEERS_MAX = 1024, CTL_ERROR_BYTES = 512 };
+
+/* A folder of sockets, open. */
+typedef struct ctl_folder {
+    char path[PATH_MAX];
+    int file;
+    uint32_t owner; /* its user, whose the processes must be */
+} ctl_folder;
+
+/* A process that can be asked. */
+typedef struct ctl_peer {
+    char name[CTL_NAME_BYTES]; /* of its socket in the folder */
+    long pid;                  /* as it sees itself */
+    long pid_here;             /* as this command does; 0: not at all */
+    int socket;                /* connected, and not yet greeted; -1: it is busy */
+} ctl_peer;
+
+typedef struct ctl_peers {
+    ctl_peer items[CTL_PEERS_MAX];
+    int count;
+} ctl_peers;
+
+/* A line that came, as text and as a value. */
+typedef struct ctl_line {
+    char *text;
+    value_heap heap;
+    budget limits;
+    value parsed; /* a dictionary */
+} ctl_line;
+
+/* ---- finding (ctl_find.c) ------------------------------------------------------------------- */
+
+/* Opens the folder; `path` may be null: that of the calling user. A folder that others may enter is
+ * refused. EXIT_CODE_OK, or the exit code, after a message. */
+exit_code ctl_folder_open(ctl_folder *folder, const char *path);
+
+/* Connects to all that are there, in the order of their names. Sockets at which nobody listens, and
+ * never will again, are removed, with what lies beside them. */
+void ctl_peers_find(ctl_peers *peers, const ctl_folder *folder);
+void ctl_peers_release(ctl_peers *peers);
+
+/* Leaves only those that are meant; `pid` and `name` may be 0 and null. */
+void ctl_peers_choose(ctl_peers *peers, long pid, const char *name);
+
+/* ---- talking (ctl_talk.c) ------------------------------------------------------------------- */
+
+/* Receives a line. `patience_ms`: how long it may take in all; -1: for ever. */
+exit_code ctl_receive(ctl_line *line, const ctl_peer *peer, int patience_ms, char *error);
+void ctl_line_release(ctl_line *line);
+
+/* The first line: who it is. Another version of the protocol is refused. */
+exit_code ctl_greeting(ctl_line *line, const ctl_peer *peer, int patience_ms, char *error);
+
+/* Sends a request, which ends in a newline, and receives the answer. */
+exit_code ctl_ask(ctl_line *answer, const ctl_peer *peer, const char *request, int patience_ms,
+                  char *error);
+
+/* Fields of a dictionary: 0 and null where there is none of this kind. */
+uint64_t ctl_number(const ctl_line *line, value dict, const char *key);
+int ctl_has_number(const ctl_line *line, value dict, const char *key, uint64_t *number);
+const char *ctl_text(const ctl_line *line, value dict, const char *key);
+const value_list *ctl_list(const ctl_line *line, value dict, const char *key);
+int ctl_is_true(const ctl_line *line, value dict, const char *key);
+
+/* ---- showing (ctl_show.c) ------------------------------------------------------------------- */
+
+void ctl_show_peer(const ctl_peer *peer, const ctl_line *greeting);
+void ctl_show_answer(const ctl_line *answer);
+
+#endif

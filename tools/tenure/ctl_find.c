@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that can be ruled: see ctl.h. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "ctl.h"
+
+/* ---- the folder ----------------------------------------------------------------------------- */
+
+exit_code ctl_folder_open(ctl_folder *folder, const char *path)
+{
+    struct stat found;
+    if (path)
+        snprintf(folder->path, sizeof(folder->path), "%s", path);
+    else
+        snprintf(folder->path, sizeof(folder->path), "/tmp/tenure-%lu", (unsigned long)geteuid());
+    folder->file = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder->file < 0 || fstat(folder->file, &found) != 0) {
+        fprintf(stderr,
+                "tenure ctl: %s: %s. Start a program with TENURE_CONF=control:on, or name the "
+                "folder that it uses with --dir\n",
+                folder->path, strerror(errno));
+        return EXIT_CODE_NO_PROCESS;
+    }
+    folder->owner = found.st_uid;
+    if ((found.st_uid == geteuid() || geteuid() == 0) && (found.st_mode & 077) == 0)
+        return EXIT_CODE_OK;
+    fprintf(stderr,
+            "tenure ctl: %s is of user %lu and has mode %03o: others may have put sockets there. "
+            "It must be yours, with mode 700\n",
+            folder->path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777));
+    close(folder->file);
+    return EXIT_CODE_BAD_INPUT;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+/* tenure-PID-BOOT-RANDOM.sock: the process, and the boot. 0: it is no such name. */
+static int name_read(const char *name, long *pid, unsigned long *boot)
+{
+    char *end;
+    if (strncmp(name, "tenure-", 7) != 0 || strlen(name) >= CTL_NAME_BYTES)
+        return 0;
+    *pid = strtol(name + 7, &end, 10);
+    if (*end != '-' || *pid <= 0)
+        return 0;
+    *boot = strtoul(end + 1, &end, 16);
+    if (*end != '-')
+        return 0;
+    end += 1 + strspn(end + 1, "0123456789abcdef");
+    return strcmp(end, ".sock") == 0;
+}
+
+/* The boot that names of this machine carry. */
+static unsigned long boot_here(void)
+{
+    char text[64] = "", digits[9] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t count = 0;
+    if (file) {
+        if (!fgets(text, sizeof(text), file))
+            text[0] = '\0';
+        fclose(file);
+    }
+    for (const char *at = text; *at && count < 8; at++)
+        if (*at != '-')
+            digits[count++] = *at;
+    return strtoul(digits, NULL, 16);
+}
+
+/* Removes a socket at which nobody listens any more, and the snapshots that its process left. */
+static void stale_remove(const ctl_folder *folder, const char *name)
+{
+    int again = openat(folder->file, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = again < 0 ? NULL : fdopendir(again);
+    size_t length = strlen(name);
+    if (!entries && again >= 0)
+        close(again);
+    for (struct dirent *entry; entries && (entry = readdir(entries));)
+        if (strncmp(entry->d_name, name, length) == 0 && entry->d_name[length] == '-')
+            unlinkat(folder->file, entry->d_name, 0);
+    if (entries)
+        closedir(entries);
+    unlinkat(folder->file, name, 0);
+}
+
+/* ---- connecting ----------------------------------------------------------------------------- */
+
+/* Connects without waiting. 0, or an error number. */
+static int socket_connect(int *made, const ctl_folder *folder, const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t room = sizeof(address.sun_path);
+    if ((size_t)snprintf(address.sun_path, room, "%s/%s", folder->path, name) >= room &&
+        (size_t)snprintf(address.sun_path, room, "/proc/self/fd/%d/%s", folder->file, name) >= room)
+        return ENAMETOOLONG;
+    *made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*made < 0)
+        return errno;
+    if (connect(*made, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        return 0;
+    int error = errno;
+    close(*made);
+    *made = -1;
+    return error;
+}
+
+/* Who listens: its process as this command sees it. -1: not the user whose folder it is. */
+static long peer_pid(int socket, const ctl_folder *folder)
+{
+    struct ucred who = {0};
+    socklen_t bytes = sizeof(who);
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 ||
+        (who.uid != folder->owner && who.uid != 0))
+        return -1;
+    return who.pid;
+}
+
+static void peer_add(ctl_peers *peers, const ctl_folder *folder, const char *name,
+                     unsigned long boot_of_this)
+{
+    ctl_peer peer = {.socket = -1};
+    unsigned long boot;
+    if (peers->count == CTL_PEERS_MAX || !name_read(name, &peer.pid, &boot))
+        return;
+    int error = socket_connect(&peer.socket, folder, name);
+    if (error == ECONNREFUSED && boot == boot_of_this)
+        stale_remove(folder, name);
+    if (error != 0 && error != EAGAIN) /* that is: many are waiting already */
+        return;
+    snprintf(peer.name, sizeof(peer.name), "%s", name);
+    if (error == 0) {
+        peer.pid_here = peer_pid(peer.socket, folder);
+        if (peer.pid_here < 0) {
+            close(peer.socket);
+            return;
+        }
+    }
+    peers->items[peers->count++] = peer;
+}
+
+static int peers_order(const void *one, const void *other)
+{
+    return strcmp(((const ctl_peer *)one)->name, ((const ctl_peer *)other)->name);
+}
+
+void ctl_peers_find(ctl_peers *peers, const ctl_folder *folder)
+{
+    unsigned long boot = boot_here();
+    int again = openat(folder->file, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = again < 0 ? NULL : fdopendir(again);
+    peers->count = 0;
+    if (!entries) {
+        if (again >= 0)
+            close(again);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(entries));)
+        peer_add(peers, folder, entry->d_name, boot);
+    closedir(entries);
+    qsort(peers->items, (size_t)peers->count, sizeof(peers->items[0]), peers_order);
+}
+
+void ctl_peers_release(ctl_peers *peers)
+{
+    for (int i = 0; i < peers->count; i++)
+        if (peers->items[i].socket >= 0)
+            close(peers->items[i].socket);
+    peers->count = 0;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+static int is_meant(const ctl_peer *peer, long pid, int by_here, const char *name)
+{
+    if (pid != 0 && (by_here ? peer->pid_here : peer->pid) != pid)
+        return 0;
+    return !name || strstr(peer->name, name);
+}
+
+void ctl_peers_choose(ctl_peers *peers, long pid, const char *name)
+{
+    int kept = 0, by_here = 0;
+    /* A number means what it means to who types it; only if no process has it here, one that has it
+     * in another container. */
+    for (int i = 0; i < peers->count; i++)
+        by_here |= pid != 0 && peers->items[i].pid_here == pid;
+    for (int i = 0; i < peers->count; i++) {
+        if (is_meant(&peers->items[i], pid, by_here, name))
+            peers->items[kept++] = peers->items[i];
+        else if (peers->items[i].socket >= 0)
+            close(peers->items[i].socket);
+    }
+    peers->count = kept;
+}

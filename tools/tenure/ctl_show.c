@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers for people: see ctl.h. Numbers and texts are those of the process, which is not trusted
+ * to leave the terminal alone. */
+#include <string.h>
+
+#include "ctl.h"
+#include "table.h"
+
+/* A text without what a terminal would obey; "-" for none. */
+static const char *shown(const char *text, char *buffer, size_t bytes)
+{
+    snprintf(buffer, bytes, "%s", text ? text : "-");
+    for (char *at = buffer; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            *at = '?';
+    return buffer;
+}
+
+void ctl_show_peer(const ctl_peer *peer, const ctl_line *greeting)
+{
+    char program[64], version[32], here[32];
+    snprintf(here, sizeof(here), "%ld", peer->pid_here);
+    printf(
+        "%-8s %-8ld %-20s %-8s %s\n", peer->pid_here > 0 ? here : "-", peer->pid,
+        greeting ? shown(ctl_text(greeting, greeting->parsed, "program"), program, sizeof(program))
+                 : "(busy)",
+        greeting ? shown(ctl_text(greeting, greeting->parsed, "tenure"), version, sizeof(version))
+                 : "-",
+        peer->name);
+}
+
+/* The cells that devices, pools and tags have in common. */
+static void sums_cells(table *to, const ctl_line *answer, value one)
+{
+    static const char *const keys[] = {"reserved_bytes", "live_bytes", "asleep_bytes"};
+    char text[32];
+    uint64_t limit;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        table_cell(to, "%s", format_bytes_binary(ctl_number(answer, one, keys[i]), text));
+    if (ctl_has_number(answer, one, "limit_bytes", &limit))
+        table_cell(to, "%s", format_bytes_binary(limit, text));
+    else
+        table_cell(to, "-");
+}
+
+static void heading(table *to, const char *const *words)
+{
+    table_row(to);
+    for (; *words; words++)
+        table_cell(to, "%s", *words);
+}
+
+static void table_end(table *to)
+{
+    table_print(to, stdout);
+    table_release(to);
+}
+
+static void pools_show(const ctl_line *answer, value device)
+{
+    static const char *const words[] = {"pool", "tag",    "kind",  "state", "reserved",
+                                        "live", "asleep", "limit", NULL};
+    const value_list *pools = ctl_list(answer, device, "pools");
+    table to;
+    char text[80];
+    if (!pools || pools->count == 0)
+        return;
+    table_start(&to, 8);
+    heading(&to, words);
+    for (uint32_t i = 0; i < pools->count; i++) {
+        table_row(&to);
+        table_cell(&to, "  %s", shown(ctl_text(answer, pools->items[i], "name"), text, 80));
+        table_cell(&to, "%s", shown(ctl_text(answer, pools->items[i], "tag"), text, 80));
+        table_cell(&to, "%s", shown(ctl_text(answer, pools->items[i], "kind"), text, 80));
+        table_cell(&to, "%s", shown(ctl_text(answer, pools->items[i], "state"), text, 80));
+        sums_cells(&to, answer, pools->items[i]);
+    }
+    table_end(&to);
+    uint64_t left_out = ctl_number(answer, device, "pools_left_out");
+    if (left_out > 0)
+        printf("  and %llu more pools\n", (unsigned long long)left_out);
+}
+
+static void devices_show(const ctl_line *answer)
+{
+    const value_list *devices = ctl_list(answer, answer->parsed, "devices");
+    char name[128], texts[3][32];
+    for (uint32_t i = 0; devices && i < devices->count; i++) {
+        value one = devices->items[i];
+        uint64_t limit, released;
+        const char *called = ctl_text(answer, one, "name");
+        printf("device %llu%s%s: %s mapped, %s asleep",
+               (unsigned long long)ctl_number(answer, one, "device"), called ? ", " : "",
+               called ? shown(called, name, sizeof(name)) : "",
+               format_bytes_binary(ctl_number(answer, one, "reserved_bytes"), texts[0]),
+               format_bytes_binary(ctl_number(answer, one, "asleep_bytes"), texts[1]));
+        if (ctl_has_number(answer, one, "limit_bytes", &limit))
+            printf(", limit %s", format_bytes_binary(limit, texts[2]));
+        if (ctl_has_number(answer, one, "released_bytes", &released))
+            printf(", %s given back", format_bytes_binary(released, texts[2]));
+        putchar('\n');
+        pools_show(answer, one);
+    }
+}
+
+static void tags_rows(table *to, const ctl_line *answer, const value_list *tags)
+{
+    char text[80];
+    for (uint32_t i = 0; tags && i < tags->count; i++) {
+        table_row(to);
+        table_cell(to, "%s", shown(ctl_text(answer, tags->items[i], "tag"), text, 80));
+        table_cell(to, "%llu", (unsigned long long)ctl_number(answer, tags->items[i], "device"));
+        table_cell(to, "%llu", (unsigned long long)ctl_number(answer, tags->items[i], "pools"));
+        sums_cells(to, answer, tags->items[i]);
+    }
+}
+
+/* Of status at the end; of a command by tag with each device. */
+static void tags_show(const ctl_line *answer)
+{
+    static const char *const words[] = {"tag",  "device", "pools", "reserved",
+                                        "live", "asleep", "limit", NULL};
+    const value_list *devices = ctl_list(answer, answer->parsed, "devices");
+    table to;
+    table_start(&to, 7);
+    heading(&to, words);
+    tags_rows(&to, answer, ctl_list(answer, answer->parsed, "tags"));
+    for (uint32_t i = 0; devices && i < devices->count; i++)
+        tags_rows(&to, answer, ctl_list(answer, devices->items[i], "tags"));
+    if (to.rows_count > 1)
+        table_print(&to, stdout);
+    table_release(&to);
+}
+
+static void settings_show(const ctl_line *answer)
+{
+    const value_list *settings = ctl_list(answer, answer->parsed, "settings");
+    char key[80], set[300];
+    for (uint32_t i = 0; settings && i < settings->count; i++)
+        printf("%s%-32s %s\n", ctl_is_true(answer, settings->items[i], "is_set") ? "* " : "  ",
+               shown(ctl_text(answer, settings->items[i], "key"), key, sizeof(key)),
+               shown(ctl_text(answer, settings->items[i], "value"), set, sizeof(set)));
+}
+
+void ctl_show_answer(const ctl_line *answer)
+{
+    const value_list *devices = ctl_list(answer, answer->parsed, "devices");
+    if (devices && devices->count == 0)
+        puts("it uses no device");
+    devices_show(answer);
+    tags_show(answer);
+    settings_show(answer);
+}
