@@ -14,6 +14,7 @@ What any engine's memory that Tenure serves can be asked:
 >>> tenure.snapshot("memory.json")
 >>> with tenure.Pool(limit_bytes=1 << 30): ...      # memory apart
 >>> tenure.sleep(); tenure.wake()                   # all of it to the driver, and back
+>>> with tenure.tags.region("weights"): ...     # memory that sleeps and wakes by name
 
 Pure Python over ctypes; ``tenure._library`` says where libtenure.so is looked for.
 """
@@ -35,11 +36,11 @@ _HISTORY = {"off": 0, "light": 1, "full": 2}
 
 
 def __dir__() -> List[str]:
-    return sorted(__all__ + ["cupy", "torch"])
+    return sorted(__all__ + ["cupy", "memory_saver", "tags", "torch"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("torch", "cupy"):
+    if name in ("torch", "cupy", "tags", "memory_saver"):
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -150,6 +150,21 @@ _SIGNATURES = {
     "tnr_device_wake": (ctypes.c_int, [ctypes.c_int]),
     "tnr_block_content_set": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
     "tnr_validate": (ctypes.c_int, [ctypes.c_int]),
+    "tnr_device_get": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
+    "tnr_tag_pool": (ctypes.c_int, [ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p,
+                                    ctypes.c_int]),
+    "tnr_tags_sleep": (ctypes.c_int, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t,
+                                      ctypes.c_int, ctypes.c_void_p]),
+    "tnr_tags_wake": (ctypes.c_int, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t,
+                                     ctypes.c_int]),
+    "tnr_tag_limit_set": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]),
+    "tnr_tag_trim": (ctypes.c_int, [ctypes.POINTER(ctypes.c_size_t), ctypes.c_char_p,
+                                    ctypes.c_size_t, ctypes.c_int]),
+    "tnr_tag_stats_json": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p,
+                                             ctypes.c_int]),
+    "tnr_tag_name": (ctypes.c_char_p, [ctypes.c_size_t]),
+    "tnr_tag_of": (ctypes.c_int, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]),
+    "tnr_control_path": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
 }
 
 _lock = threading.Lock()
@@ -211,13 +226,19 @@ def call(name: str, *arguments: Any) -> None:
 
 def stats(pool: Optional[int], device: int) -> Dict[str, int]:
     """tnr_stats_json, of a pool or of the whole device."""
-    functions, room = library(), 1 << 14
+    found: Dict[str, int] = json.loads(text("tnr_stats_json", pool, device))
+    return found
+
+
+def text(name: str, *arguments: Any) -> bytes:
+    """What a function writes that takes a buffer and its size first and returns how long its text
+    is, or 0 if it failed."""
+    function, room = getattr(library(), name), 1 << 14
     while True:
         buffer = ctypes.create_string_buffer(room)
-        length = functions.tnr_stats_json(buffer, room, pool, device)
+        length = function(buffer, room, *arguments)
         if length == 0:
-            raise Error(f"tnr_stats_json: {last_error()}")
+            raise Error(f"{name}: {last_error()}")
         if length < room:
-            found: Dict[str, int] = json.loads(buffer.value)
-            return found
+            return buffer.value
         room = length + 1024

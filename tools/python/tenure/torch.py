@@ -4,6 +4,7 @@
 >>> import tenure.torch
 >>> tenure.torch.install()             # all of it, before CUDA is used
 >>> tenure.torch.mempool()             # or only the segments of one torch.cuda.MemPool
+>>> with tenure.torch.region("weights"): ...    # memory with a tag: see tenure.tags
 
 Where there is a C++ compiler install() compiles, once for each version of PyTorch, a class that is
 an allocator of PyTorch's own kind. Without one PyTorch's pluggable interface serves, through which
@@ -31,8 +32,9 @@ import torch
 from . import _library, _pools, _torch_conf, _torch_native, _torch_stats
 from . import configure, history as set_history
 from ._library import Error
+from .tags import region
 
-__all__ = ["failures", "install", "is_installed", "kind", "memory_stats", "mempool",
+__all__ = ["failures", "install", "is_installed", "kind", "memory_stats", "mempool", "region",
            "restore_stats"]
 
 
