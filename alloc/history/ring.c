@@ -185,9 +185,7 @@ static void page_take(tnri_ring *ring, tnri_page *page)
             ring->lost_ticks = page->last_ticks;
     }
     page->is_held = 1;
-    /* A reader that sees anything of what is written from here on sees the number, too. */
-    atomic_store_explicit(&page->number, ring->taken, memory_order_relaxed);
-    atomic_store_explicit(&page->count, 0, memory_order_relaxed);
+    tnri_page_empty(page, ring->taken);
 }
 
 int tnri_writer_take(tnri_writer *writer)
@@ -229,8 +227,7 @@ int tnri_writer_take(tnri_writer *writer)
 static void record_read(tnri_recorded *to, const tnri_record *from)
 {
     uint64_t words[TNRI_RECORD_WORDS];
-    for (int i = 0; i < TNRI_RECORD_WORDS; i++)
-        words[i] = atomic_load_explicit(&from->words[i], memory_order_acquire);
+    tnri_record_load(words, from);
     to->ticks = words[TNRI_WORD_TICKS];
     to->address = words[TNRI_WORD_ADDRESS];
     to->bytes = words[TNRI_WORD_BYTES];
@@ -248,11 +245,11 @@ static void record_read(tnri_recorded *to, const tnri_record *from)
 /* Appends a page's records; they are dropped again if it was taken by another thread meanwhile. */
 static void page_read(tnri_ring_copy *copy, const tnri_page *page)
 {
-    uint64_t number = atomic_load_explicit(&page->number, memory_order_acquire);
-    uint32_t count = atomic_load_explicit(&page->count, memory_order_acquire);
+    uint64_t number;
+    uint32_t count = tnri_page_look(page, &number);
     for (uint32_t i = 0; i < count; i++)
         record_read(&copy->records[copy->count + i], &page->records[i]);
-    if (atomic_load_explicit(&page->number, memory_order_relaxed) == number)
+    if (tnri_page_is_still(page, number))
         copy->count += count;
 }
 

@@ -18,23 +18,9 @@
 #define TNRI_HISTORY_RING_H
 
 #include "base/lock.h"
-#include "history/record.h"
+#include "history/page.h"
 
-enum {
-    TNRI_PAGE_RECORDS = 255, /* so that a page is 16 KiB */
-    TNRI_RING_PAGES_MIN = 64
-};
-
-typedef struct tnri_page {
-    _Atomic uint64_t number; /* of the taking; 0: never taken. Changed under the ring's lock */
-    _Atomic uint32_t count;  /* records that are there; raised by the thread that holds the page */
-    uint32_t is_held;        /* 1: a thread writes; the ring's lock */
-    uint64_t last_ticks;     /* of the moment when it was given up; the ring's lock */
-    uint64_t unused[5];
-    tnri_record records[TNRI_PAGE_RECORDS];
-} tnri_page;
-
-_Static_assert(sizeof(tnri_page) == 16384, "a page of the ring is 16 KiB");
+enum { TNRI_RING_PAGES_MIN = 64 };
 
 typedef struct tnri_ring {
     uint64_t id; /* never given twice; constant */
@@ -94,7 +80,7 @@ static inline tnri_record *tnri_writer_next(tnri_writer *writer)
 /* The record is complete. */
 static inline void tnri_writer_done(tnri_writer *writer)
 {
-    atomic_store_explicit(&writer->page->count, ++writer->count, memory_order_release);
+    tnri_page_raise(writer->page, ++writer->count);
 }
 
 /* How the current ring is doing; all 0 without one. */

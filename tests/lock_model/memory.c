@@ -226,6 +226,11 @@ void memory_look_begin(model_memory *memory, int thread)
 
 /* ---- hash ----------------------------------------------------------------------------------- */
 
+/* What there is of one object in a word of all: more than VALUES_MAX, and all fit. */
+enum { OBJECT_BITS = 6 };
+_Static_assert(VALUES_MAX + 1 < 1 << OBJECT_BITS && OBJECT_BITS * ATOMICS_MAX <= 64,
+               "a word of all");
+
 static void hash_add(uint64_t hash[2], uint64_t word)
 {
     hash[0] = (hash[0] ^ word) * UINT64_C(0x9e3779b97f4a7c15);
@@ -253,7 +258,7 @@ static void view_hash(uint64_t hash[2], const model_memory *memory, const memory
     uint64_t atomics = 0, plains = 0;
     for (int i = 0; i < ATOMICS_MAX; i++) {
         uint8_t newer = view->at[i] > least->at[i] ? (uint8_t)(view->at[i] - least->at[i]) : 0;
-        atomics = atomics << 8 | newer;
+        atomics = atomics << OBJECT_BITS | newer;
     }
     for (int i = 0; i < PLAINS_MAX; i++)
         plains = plains << 1 | (view->at[ATOMICS_MAX + i] == memory->accesses[i]);
@@ -265,9 +270,9 @@ static void seen_hash(uint64_t hash[2], const memory_seen *seen, const memory_vi
 {
     uint64_t first = 0, last = 0;
     for (int i = 0; i < ATOMICS_MAX; i++) {
-        int none = 100 + least->at[i];
-        first = first << 8 | (uint8_t)(seen->first[i] == 0 ? 0 : none - seen->first[i]);
-        last = last << 8 | (uint8_t)(seen->last[i] == 0 ? 0 : none - seen->last[i]);
+        int none = 40 + least->at[i]; /* so that neither 0 nor too much comes out */
+        first = first << OBJECT_BITS | (uint8_t)(seen->first[i] == 0 ? 0 : none - seen->first[i]);
+        last = last << OBJECT_BITS | (uint8_t)(seen->last[i] == 0 ? 0 : none - seen->last[i]);
     }
     hash_add(hash, first);
     hash_add(hash, last);

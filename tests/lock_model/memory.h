@@ -11,7 +11,7 @@
 
 #include "explorer.h"
 
-enum { ATOMICS_MAX = 7, PLAINS_MAX = 12, VALUES_MAX = 16, PLACES_MAX = ATOMICS_MAX + PLAINS_MAX };
+enum { ATOMICS_MAX = 10, PLAINS_MAX = 12, VALUES_MAX = 16, PLACES_MAX = ATOMICS_MAX + PLAINS_MAX };
 
 /* What is known of each object: of an atomic one the newest value, by its place in the order of
  * modification; of a plain one how many accesses. */
