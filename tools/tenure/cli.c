@@ -15,6 +15,9 @@
 
 enum { HELP_COLUMN = 26 };
 
+/* While it is not null, it gets the tables that --help would print. */
+static const cli_visitor *visiting;
+
 int cli_usage_error(const cli_syntax *syntax, const char *format, ...)
 {
     fprintf(stderr, "tenure %s: ", syntax->command);
@@ -43,6 +46,10 @@ static void help_option_print(const char *name, const char *argument, const char
 
 static void help_print(const cli_syntax *syntax)
 {
+    if (visiting) {
+        visiting->on_syntax(visiting->context, syntax);
+        return;
+    }
     printf("tenure %s: %s\n\nUsage: tenure %s %s\n\nOptions:\n", syntax->command, syntax->summary,
            syntax->command, syntax->usage);
     for (const cli_option *option = syntax->options; option->name; option++)
@@ -145,6 +152,60 @@ int cli_number(const cli_syntax *syntax, const char *option, const char *text, l
     }
     *value = number;
     return 0;
+}
+
+/* ---- groups --------------------------------------------------------------------------------- */
+
+static void group_help_print(const cli_group *group, FILE *file)
+{
+    fprintf(file,
+            "%s: %s\n\n"
+            "Usage: %s COMMAND [options]\n"
+            "       %s COMMAND --help\n"
+            "%s\nCommands:\n",
+            group->command, group->summary, group->command, group->command,
+            group->usage ? group->usage : "");
+    for (const cli_command *command = group->commands; command->name; command++)
+        fprintf(file, "  %-8s %s\n", command->name, command->summary);
+    fprintf(file, "\n%s", group->description);
+}
+
+static void group_show(const cli_group *group)
+{
+    visiting->on_group(visiting->context, group);
+    for (const cli_command *command = group->commands; command->name; command++) {
+        char help[] = "--help";
+        char *arguments[] = {help, NULL};
+        command->run(1, arguments);
+    }
+}
+
+int cli_group_run(const cli_group *group, int argc, char **argv)
+{
+    if (argc < 1) {
+        group_help_print(group, stderr);
+        return EXIT_CODE_BAD_INPUT;
+    }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        if (visiting)
+            group_show(group);
+        else
+            group_help_print(group, stdout);
+        return EXIT_CODE_OK;
+    }
+    for (const cli_command *command = group->commands; command->name; command++)
+        if (strcmp(argv[0], command->name) == 0)
+            return command->run(argc - 1, argv + 1);
+    fprintf(stderr, "%s: there is no command \"%s\". Try `%s --help`.\n", group->command, argv[0],
+            group->command);
+    return EXIT_CODE_BAD_INPUT;
+}
+
+void cli_visit(const cli_group *group, const cli_visitor *visitor)
+{
+    visiting = visitor;
+    group_show(group);
+    visiting = NULL;
 }
 
 void cli_command_text(const char *command, int argc, char **argv, char *text, size_t bytes)

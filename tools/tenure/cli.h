@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Command lines: one table of options per subcommand, from which both the parser and --help work.
+ * Command lines: one table of options per subcommand, from which the parser, --help, the manual
+ * pages and the shells' completions (manual.c) work.
  */
 #ifndef TENURE_TOOLS_CLI_H
 #define TENURE_TOOLS_CLI_H
@@ -32,6 +33,36 @@ typedef struct cli_result {
     int positionals_count;
     int help_wanted; /* --help was given: the help has been printed, exit with 0 */
 } cli_result;
+
+/* One command of a group. */
+typedef struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv); /* the arguments after its name; returns an exit code */
+    const char *summary;               /* one line */
+} cli_command;
+
+/* Commands under one name: the program itself, or `tenure snapshot`. */
+typedef struct cli_group {
+    const char *command;         /* "tenure", "tenure snapshot" */
+    const char *summary;         /* one line */
+    const char *usage;           /* more lines of usage, each with its end; may be null */
+    const char *description;     /* printed after the commands */
+    const cli_command *commands; /* ends with a null name */
+} cli_group;
+
+/* Runs the command that argv[0] names, or prints the group's help. */
+int cli_group_run(const cli_group *group, int argc, char **argv);
+
+/* Who wants to know all tables: called for each group, then for what is in it. */
+typedef struct cli_visitor {
+    void (*on_group)(void *context, const cli_group *group);
+    void (*on_syntax)(void *context, const cli_syntax *syntax);
+    void *context;
+} cli_visitor;
+
+/* Shows the visitor the group and all that is in it, in order. It asks each command for its help,
+ * which is then not printed. */
+void cli_visit(const cli_group *group, const cli_visitor *visitor);
 
 /* Parses argv (without the command's name), in place. Options may stand anywhere, as --name VALUE
  * or --name=VALUE; "--" ends them. Returns 0, or -1 after a message on stderr. */

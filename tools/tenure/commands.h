@@ -5,6 +5,11 @@
 #ifndef TENURE_TOOLS_COMMANDS_H
 #define TENURE_TOOLS_COMMANDS_H
 
+#include "cli.h"
+
+/* All of them, in the order of the help. */
+extern const cli_group tenure_commands;
+
 int command_doctor(int argc, char **argv);
 int command_conf(int argc, char **argv);
 int command_replay(int argc, char **argv);
@@ -13,6 +18,7 @@ int command_run(int argc, char **argv);
 int command_ctl(int argc, char **argv);
 int command_fuzz(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
+int command_manual(int argc, char **argv);
 
 /* The help lines of options that several commands have. */
 #define OPTION_DRIVER_HELP                                                                         \

@@ -13,58 +13,35 @@
 
 snapshot_options snapshot_common;
 
-static const struct subcommand {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *summary;
-} subcommands[] = {
+static const cli_command commands[] = {
     {"summary", snapshot_summary, "who holds what, how scattered it is, and what waits for what"},
     {"diff", snapshot_diff, "what grew between two snapshots, by the stack that allocated it"},
     {"convert", snapshot_convert, "from Tenure's format to PyTorch's, or back"},
     {"trace", snapshot_trace, "the history as a trace that `tenure replay` runs"},
     {"html", snapshot_html, "a report to look at in a browser, in one file"},
+    {NULL, NULL, NULL},
 };
 
-enum { SUBCOMMANDS_COUNT = sizeof(subcommands) / sizeof(subcommands[0]) };
+#define GROUP_DESCRIPTION                                                                          \
+    "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"     \
+    "A pickle is read without Python and nothing in it is run. None of them needs a device.\n"
 
-static void help_print(FILE *file)
-{
-    fputs("tenure snapshot: look at snapshots of memory\n\n"
-          "Usage: tenure snapshot COMMAND [options]\n"
-          "       tenure snapshot COMMAND --help\n\n"
-          "Commands:\n",
-          file);
-    for (size_t i = 0; i < SUBCOMMANDS_COUNT; i++)
-        fprintf(file, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
-    fputs(
-        "\n"
-        "They read snapshots of Tenure (JSON) and of PyTorch 2 (pickle or JSON), plain or gzip.\n"
-        "A pickle is read without Python and nothing in it is run. None of them needs a device.\n",
-        file);
-    fputs(symbols_available()
-              ? "Functions, files and lines are looked up in the programs and libraries that ran, "
-                "if\n"
-                "they are still there and still the same builds.\n"
-              : "Files and lines are not looked up: this command was built without libdw.\n",
-          file);
-}
+/* With libdw, and without. */
+static const cli_group groups[] = {
+    {"tenure snapshot", "look at snapshots of memory", NULL,
+     GROUP_DESCRIPTION
+     "Functions, files and lines are looked up in the programs and libraries that ran, if\n"
+     "they are still there and still the same builds.\n",
+     commands},
+    {"tenure snapshot", "look at snapshots of memory", NULL,
+     GROUP_DESCRIPTION
+     "Files and lines are not looked up: this command was built without libdw.\n",
+     commands},
+};
 
 int command_snapshot(int argc, char **argv)
 {
-    if (argc < 1) {
-        help_print(stderr);
-        return EXIT_CODE_BAD_INPUT;
-    }
-    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
-        help_print(stdout);
-        return EXIT_CODE_OK;
-    }
-    for (size_t i = 0; i < SUBCOMMANDS_COUNT; i++)
-        if (strcmp(argv[0], subcommands[i].name) == 0)
-            return subcommands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "tenure snapshot: there is no command \"%s\". Try `tenure snapshot --help`.\n",
-            argv[0]);
-    return EXIT_CODE_BAD_INPUT;
+    return cli_group_run(&groups[symbols_available() ? 0 : 1], argc, argv);
 }
 
 exit_code snapshot_budget(const cli_syntax *syntax, budget *limits)
