@@ -163,7 +163,10 @@ static void the_driver_ends_before_the_library(void **state)
     assert_true(length > 0);
     self[length] = '\0';
     snprintf(command, sizeof(command), "'%s' --driver-ends-first", self);
-    assert_int_equal(system(command), 0);
+    int ended = system(command);
+    if (WIFEXITED(ended) && WEXITSTATUS(ended) == 126)
+        skip(); /* under an emulator: for the shell it is no program */
+    assert_int_equal(ended, 0);
 }
 
 /* ---- the context ---------------------------------------------------------------------------- */

@@ -462,6 +462,8 @@ static void who_cannot_be_told_is_taken_to_live(void **state)
 {
     static const int errors[] = {EPERM, ENOSYS, EINVAL, ENOMEM};
     (void)state;
+    if (!unit_knows_the_gone())
+        skip();
     tnri_alive_start();
     uintptr_t self = tnri_alive_self();
     uint32_t id = tnri_alive_id();
@@ -542,6 +544,8 @@ static void odd_words(void *data)
 static void odd_words_are_not_believed(void **state)
 {
     (void)state;
+    if (!unit_knows_the_gone())
+        skip();
     in_child(odd_words, NULL);
 }
 

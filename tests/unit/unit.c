@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,6 +161,13 @@ int unit_in_child(void (*body)(void *data), void *data, int quiet)
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int unit_knows_the_gone(void)
+{
+    uint32_t here = 0, there = 0;
+    struct iovec to = {&here, sizeof(here)}, from = {&there, sizeof(there)};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)sizeof(here);
 }
 
 uint64_t unit_random(uint64_t *state)

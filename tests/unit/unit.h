@@ -54,6 +54,10 @@ tnr_stats unit_stats(void);
  * standard error is thrown away if `quiet`. */
 int unit_in_child(void (*body)(void *data), void *data, int quiet);
 
+/* 1 if the kernel says at once which threads are gone. 0 under an emulator or a filter of system
+ * calls: the library then learns of it late, and what counts on that is to be skipped. */
+int unit_knows_the_gone(void);
+
 /* A generator with a state of one word: the same numbers on every machine. */
 uint64_t unit_random(uint64_t *state);
 /* A number below `bound`. */

@@ -34,6 +34,16 @@ string(CONCAT tnr_jemalloc_url "https://github.com/jemalloc/jemalloc/releases/do
 set(tnr_jemalloc_flags
   --with-jemalloc-prefix=je_ --with-private-namespace=tnri_ --disable-initial-exec-tls
   --disable-cxx --disable-libdl --disable-shared --enable-static)
+# Kernels for AArch64 have pages of 4, 16 or 64 KiB, and jemalloc ends the process where they are
+# larger than it was built for. What serves 64 serves all.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  list(APPEND tnr_jemalloc_flags --with-lg-page=16 --with-lg-hugepage=21)
+endif()
+if(CMAKE_CROSSCOMPILING)
+  execute_process(COMMAND "${CMAKE_C_COMPILER}" -dumpmachine
+    OUTPUT_VARIABLE tnr_jemalloc_host OUTPUT_STRIP_TRAILING_WHITESPACE)
+  list(APPEND tnr_jemalloc_flags --host=${tnr_jemalloc_host})
+endif()
 
 # Asks apt for the source package. OUT is empty on success, otherwise a sentence.
 function(tnr_jemalloc_from_distribution out path)

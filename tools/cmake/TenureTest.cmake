@@ -20,6 +20,9 @@
 # Both run on the simulated device unless ENVIRONMENT says otherwise. In a build with
 # TNR_TEST_VALGRIND=ON those labelled `valgrind` run under memcheck and the others not at all.
 #
+# In a build for another processor programs run under its emulator (CMAKE_CROSSCOMPILING_EMULATOR),
+# those of tenure_test; commands that run more than that are not for it.
+#
 # The target tests_LABEL (valgrind, threads) builds what the tests of that label need and nothing
 # else: those rows of tools/test run nothing else.
 #
@@ -159,7 +162,7 @@ function(tenure_test)
     add_dependencies(${target} tenure_simcuda)
   endif()
 
-  set(command $<TARGET_FILE:${target}> ${arg_ARGS})
+  set(command ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${target}> ${arg_ARGS})
   if(TNR_TEST_VALGRIND)
     if(NOT "valgrind" IN_LIST arg_LABELS)
       return()
@@ -182,7 +185,7 @@ function(tenure_check)
     message(FATAL_ERROR "tenure_check: NAME or COMMAND missing, or unknown argument "
       "'${arg_UNPARSED_ARGUMENTS}'.")
   endif()
-  if(TNR_TEST_VALGRIND)
+  if(TNR_TEST_VALGRIND OR CMAKE_CROSSCOMPILING)
     return()
   endif()
   add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
