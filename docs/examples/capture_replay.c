@@ -4,7 +4,9 @@
  * that is freed inside is used again inside, where the graph's edges allow it; nothing is allocated
  * in a replay. Only the CUDA objects are destroyed at the end: the memory follows them.
  *
- *   cc capture_replay.c -o capture_replay $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc capture_replay.c -o capture_replay $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

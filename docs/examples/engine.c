@@ -4,7 +4,9 @@
  * scratch memory on the compute stream, uploads on a copy stream, a cache that gives way when
  * memory runs out.
  *
- *   cc engine.c -o engine $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc engine.c -o engine $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

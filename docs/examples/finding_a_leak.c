@@ -12,7 +12,9 @@
  * shows it in a browser. The snapshots go to the folder that the first argument names, or to the
  * current one.
  *
- *   cc -g finding_a_leak.c -o finding_a_leak $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc -g finding_a_leak.c -o finding_a_leak $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

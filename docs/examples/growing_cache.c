@@ -4,7 +4,9 @@
  * so the cache must not move: it is reserved for the longest conversation there can be, and given
  * memory as the conversation gets longer. The graph is captured once.
  *
- *   cc growing_cache.c -o growing_cache $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc growing_cache.c -o growing_cache $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,9 @@
  * stream, so that use is recorded. When memory is short the copy stream is made to wait for it, on
  * the device (reuse:wait, the default): the host may run ahead as far as it likes.
  *
- *   cc prefetch.c -o prefetch $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc prefetch.c -o prefetch $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,9 @@
  * the consumer's use of it is recorded, where it ends, and the batch is freed at once. The host
  * never waits inside, and memory does not grow with the number of batches.
  *
- *   cc producer_consumer.c -o producer_consumer $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc producer_consumer.c -o producer_consumer $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

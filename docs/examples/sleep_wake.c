@@ -5,7 +5,9 @@
  * Somebody else uses the device meanwhile, and launching the graph is an error. After the wake
  * everything is at its old address, and the graph captured before runs as it is.
  *
- *   cc sleep_wake.c -o sleep_wake $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc sleep_wake.c -o sleep_wake $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

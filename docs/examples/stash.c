@@ -14,7 +14,9 @@
  * Here the same program runs twice, with the stash and with tnr_record_use in its place. Results
  * and memory are compared; only the stash makes the host wait.
  *
- *   cc stash.c -o stash $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc stash.c -o stash $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,9 @@
  * streams they are launched on. What one of them leaves behind is safe from the other: a launch
  * that would overwrite a live block is refused.
  *
- *   cc two_graphs.c -o two_graphs $(pkg-config --cflags --libs tenure) -lcuda
+ *   cc two_graphs.c -o two_graphs $(pkg-config --cflags --libs tenure tenure-simcuda)
+ *
+ * That is for the simulated device. docs/install.md has the line for a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,9 @@
 #
 # STEP `install` installs BUILD into STAGE and moves the tree, so that everything else proves that
 # it works from a place that it was not configured for. The other steps use it: the headers, the
-# two ways to link it, the two ways to load it, and the command. Run by ctest with
-# TENURE_DRIVER=sim.
+# ways to link it, the two ways to load it, the command, the examples as their comments say, a
+# prefix with spaces, a second version beside the first, the package. Run by ctest with
+# TENURE_DRIVER=sim. Exit code 77: skipped, and why.
 set -euo pipefail
 
 cmake=$1 cc=$2 build=$3 stage=$4 libdir=$5 step=$6
@@ -34,6 +35,14 @@ step_install() {
         "$lib/pkgconfig/tenure.pc" "$lib/cmake/tenure/tenureConfig.cmake" \
         "$lib/cmake/tenure/tenureConfigVersion.cmake" "$prefix/include/tenure/alloc.h" \
         "$prefix/include/tenure/status.h" "$prefix/bin/tenure" \
+        "$lib/libtenure.a" "$lib/pkgconfig/tenure-simcuda.pc" "$prefix/include/tenure/simcuda.h" \
+        "$prefix/share/man/man1/tenure.1" "$prefix/share/man/man1/tenure-snapshot-html.1" \
+        "$prefix/share/bash-completion/completions/tenure" \
+        "$prefix/share/zsh/site-functions/_tenure" \
+        "$prefix/share/fish/vendor_completions.d/tenure.fish" \
+        "$prefix/share/doc/tenure/README.md" "$prefix/share/doc/tenure/docs/guide.md" \
+        "$prefix/share/doc/tenure/docs/images/report-map.png" \
+        "$prefix/share/doc/tenure/docs/examples/CMakeLists.txt" \
         "$prefix/include/tenure/cudart_replace.h" "$lib/tenure/libtenure_torch.so" \
         "$lib/tenure/libtenure_cupy.so" \
         "$prefix/share/tenure/python/tenure/torch.py" \
@@ -51,8 +60,8 @@ step_install() {
 step_headers() {
     local header standard
     for header in "$prefix"/include/tenure/*.h; do
-        # Needs the headers of a CUDA toolkit: tests/dropin compiles it where there is one.
-        [[ $header != */cudart_replace.h ]] || continue
+        # These need headers of CUDA's; tests/dropin and tests/simcuda compile them.
+        [[ $header != */cudart_replace.h && $header != */simcuda.h ]] || continue
         echo "#include <tenure/$(basename "$header")>" >"$work/alone.c"
         # Twice: the include guard.
         echo "#include <tenure/$(basename "$header")>" >>"$work/alone.c"
@@ -94,6 +103,166 @@ step_pkg_config() {
     # shellcheck disable=SC2086 # the flags are several words
     "$cc" "$here/consumer/consumer.c" -o "$work/consumer" $flags || fail "flags: $flags"
     run_consumer "$work/consumer"
+}
+
+# skip REASON: this machine lacks what the step needs.
+skip() { echo "install: $*"; exit 77; }
+
+# All that a program can link: by CMake, by pkg-config; and what the archive shows of itself.
+step_static() {
+    local shown flags
+    shown=$(nm -g --defined-only "$lib/libtenure.a" | awk 'NF == 3 && $3 !~ /^tnr_/ { print $3 }')
+    [[ -z $shown ]] || fail "libtenure.a shows names that are not tnr_*: $shown"
+    cp "$here/consumer/consumer.c" "$work"
+    cat >"$work/CMakeLists.txt" <<'TEXT'
+cmake_minimum_required(VERSION 3.20)
+project(consumer LANGUAGES C)
+find_package(tenure 0.2 REQUIRED COMPONENTS static)
+add_executable(consumer consumer.c)
+target_link_libraries(consumer PRIVATE tenure::tenure_static)
+TEXT
+    "$cmake" -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" \
+        >"$work/log" 2>&1 && "$cmake" --build "$work/build" >>"$work/log" 2>&1 ||
+        fail "$(cat "$work/log")"
+    [[ $(ldd "$work/build/consumer") != *libtenure* ]] || fail "it was not linked statically"
+    # There is no libtenure.so beside which the simulated device would be found.
+    TENURE_DRIVER=$lib/tenure/libtenure_simcuda.so run_consumer "$work/build/consumer"
+    flags=$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --static --libs tenure)
+    flags=${flags/-ltenure/-l:libtenure.a}
+    # shellcheck disable=SC2086 # the flags are several words
+    "$cc" -I "$prefix/include" "$work/consumer.c" -o "$work/by_hand" $flags || fail "flags: $flags"
+    TENURE_DRIVER=$lib/tenure/libtenure_simcuda.so run_consumer "$work/by_hand"
+}
+
+# Each example is compiled by the line in its own comment, and runs.
+step_examples() {
+    export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib
+    local source name line count=0
+    cp "$prefix"/share/doc/tenure/docs/examples/*.c "$work"
+    mkdir "$work/bin"
+    ln -s "$(command -v "$cc")" "$work/bin/cc"
+    for source in "$work"/*.c; do
+        name=$(basename "$source" .c)
+        line=$(grep -m1 -oE "cc (-g )?$name\.c .*" "$source") || fail "$name.c has no line"
+        (cd "$work" && PATH=$work/bin:$PATH bash -euc "$line") || fail "$name.c: $line"
+        (cd "$work" && "./$name" >"$name.log" 2>&1) || fail "$name: $(cat "$work/$name.log")"
+        count=$((count + 1))
+    done
+    [[ $count -ge 10 ]] || fail "only $count examples were installed"
+    # And all of them by their CMakeLists.txt.
+    "$cmake" -S "$prefix/share/doc/tenure/docs/examples" -B "$work/build" \
+        -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" -DSIMULATED=ON >"$work/log" 2>&1 &&
+        "$cmake" --build "$work/build" >>"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    (cd "$work" && env -u LD_LIBRARY_PATH build/engine >log 2>&1) || fail "$(cat "$work/log")"
+    # A machine without cuda.h is told what to do.
+    ! "$cmake" -S "$prefix/share/doc/tenure/docs/examples" -B "$work/none" \
+        -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" -DSIMULATED=ON \
+        -DTENURE_CUDA_INCLUDE=TENURE_CUDA_INCLUDE-NOTFOUND -DCMAKE_FIND_ROOT_PATH=/nowhere \
+        -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY >"$work/log" 2>&1 ||
+        fail "cuda.h was found where there is none"
+    grep -q "Install a CUDA toolkit" "$work/log" || fail "not said what to do: $(cat "$work/log")"
+}
+
+# Everything again from a path that a shell takes apart.
+step_spaces() {
+    local spaced="$work/a prefix with spaces" said code=0
+    cp -r "$prefix" "$spaced"
+    cp -r "$here/consumer" "$work/a project"
+    "$cmake" -S "$work/a project" -B "$work/its build" -DCMAKE_C_COMPILER="$cc" \
+        -DCMAKE_PREFIX_PATH="$spaced" >"$work/log" 2>&1 &&
+        "$cmake" --build "$work/its build" >>"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    [[ $(ldd "$work/its build/consumer") == *"$spaced"* ]] || fail "another library was linked"
+    run_consumer "$work/its build/consumer"
+    export PKG_CONFIG_PATH="$spaced/$libdir/pkgconfig"
+    said=$(pkg-config --cflags --libs tenure)
+    eval "$cc '$here/consumer/consumer.c' -o '$work/by hand' $said" || fail "flags: $said"
+    LD_LIBRARY_PATH="$spaced/$libdir" run_consumer "$work/by hand"
+    eval "$cc '$spaced/share/doc/tenure/docs/examples/engine.c' -o '$work/an engine' \
+        $(pkg-config --cflags --libs tenure tenure-simcuda)" || fail "engine.c"
+    LD_LIBRARY_PATH="$spaced/$libdir" "$work/an engine" >"$work/log" || fail "$(cat "$work/log")"
+    "$spaced/bin/tenure" doctor --driver sim >"$work/log" || fail "$(cat "$work/log")"
+    # What cannot work says so.
+    said=$("$spaced/bin/tenure" run -- true 2>&1) || code=$?
+    [[ $code == 2 && $said == *"Install it elsewhere"* ]] || fail "tenure run: $code, $said"
+}
+
+# A second version, in a prefix of its own: the same code, with another number and other names of
+# symbols, linked from the archive.
+next_version_make() {
+    local next=$1
+    cp -r "$prefix" "$next"
+    sed -i 's/^#define TNR_VERSION_MINOR .*/#define TNR_VERSION_MINOR 99/' \
+        "$next/include/tenure/alloc.h"
+    sed -i 's/0\.2\.0/0.99.0/g; s/"0\.2"/"0.99"/g' \
+        "$next/$libdir/cmake/tenure/tenureConfigVersion.cmake"
+    cat >"$work/version.c" <<'TEXT'
+#include <tenure/alloc.h>
+unsigned tnr_version(void) { return TNR_VERSION_NUMBER; }
+TEXT
+    echo "TENURE_0.99 { global: tnr_*; local: *; };" >"$work/next.map"
+    objcopy --redefine-sym tnr_version=tnr_version_before "$lib/libtenure.a" "$work/next.a"
+    "$cc" -shared -fPIC -I "$next/include" "$work/version.c" -Wl,--whole-archive "$work/next.a" \
+        -Wl,--no-whole-archive "-Wl,--version-script=$work/next.map,-z,nodelete" \
+        -Wl,-soname,libtenure.so.0 -pthread -ldl -lm -o "$next/$libdir/libtenure.so.0.2.0" ||
+        fail "the second version could not be linked"
+}
+
+step_versions() {
+    local next=$work/next version said
+    next_version_make "$next"
+    for version in 0.2 0.99; do
+        "$cmake" -S "$here/consumer" -B "$work/build-$version" -DCMAKE_C_COMPILER="$cc" \
+            -DWANTED_VERSION=$version -DCMAKE_PREFIX_PATH="$next;$prefix" >"$work/log" 2>&1 &&
+            "$cmake" --build "$work/build-$version" >>"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    done
+    [[ $(ldd "$work/build-0.2/consumer") == *"$lib/"* ]] || fail "0.2 got another library"
+    [[ $(ldd "$work/build-0.99/consumer") == *"$next/"* ]] || fail "0.99 got another library"
+    # Each says its own number (it compares header and library), at the same time.
+    "$work/build-0.2/consumer" >"$work/first.log" &
+    local first=$!
+    "$work/build-0.99/consumer" || fail "0.99 ended with $?"
+    wait $first || fail "0.2 ended with $?"
+    # The wrong one is refused when the program starts, by name.
+    ! said=$(LD_LIBRARY_PATH=$next/$libdir "$(no_rpath)" 2>&1) || fail "0.2 ran with 0.99's library"
+    [[ $said == *"TENURE_0.2"*"not found"* ]] || fail "not said what is wrong: $said"
+}
+
+# The consumer of this version, without a word of where its library is.
+no_rpath() {
+    "$cc" -I "$prefix/include" "$here/consumer/consumer.c" -o "$work/no_rpath" -L "$lib" -ltenure
+    echo "$work/no_rpath"
+}
+
+# No symbol of the C library that RHEL 9, Ubuntu 22.04 and Debian 12 do not have.
+step_glibc() {
+    local most=2.34 own script=$here/check_glibc.py
+    python3 -B "$script" --most $most "$lib" || fail "see above"
+    own=$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)
+    # The command takes in archives of the system, which ask for what they like.
+    if [[ $(printf '%s\n' 2.37 "$own" | sort -V | tail -1) == 2.37 ]]; then
+        python3 -B "$script" --most $most "$prefix/bin" || fail "see above"
+    fi
+    # That it can fail.
+    ! python3 -B "$script" --most 2.3 "$lib" >"$work/log" || fail "a newer symbol was not seen"
+    grep -q 'libtenure.so.*: .*@GLIBC_2' "$work/log" || fail "no symbol named: $(cat "$work/log")"
+}
+
+# The package: what is in it, what it asks for, and that it works where it is unpacked.
+step_deb() {
+    command -v dpkg-shlibdeps >/dev/null && command -v cpack >/dev/null ||
+        skip "no cpack, or no dpkg-shlibdeps (package dpkg-dev): no .deb is made"
+    (cd "$work" && cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work/made") \
+        >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    local deb root=$work/root said
+    deb=$(echo "$work"/made/tenure_*.deb)
+    dpkg-deb -x "$deb" "$root"
+    said=$(dpkg-deb -f "$deb" Depends)
+    [[ $said == *libc6* && $said != *cuda* && $said != *tenure* ]] || fail "it depends on: $said"
+    dpkg-deb --ctrl-tarfile "$deb" | tar -xO ./triggers | grep -q ldconfig || fail "no ldconfig"
+    [[ -z $(find "$root" -name cuda.h) ]] || fail "NVIDIA's header is in the package"
+    diff <(cd "$prefix" && find . -type f ! -path '*/include/tenure/cuda/*' | sort) \
+        <(cd "$root/usr" && find . -type f | sort) || fail "it has other files than an installation"
+    said=$("$root/usr/bin/tenure" doctor --driver sim) || fail "doctor ended with code $?: $said"
 }
 
 # A plain C program that knows nothing of Tenure at link time.

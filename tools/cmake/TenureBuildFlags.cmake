@@ -29,6 +29,10 @@ set(TNR_WARNINGS
 
 add_library(tenure_build_flags INTERFACE)
 target_compile_definitions(tenure_build_flags INTERFACE "_GNU_SOURCE=")
+# What is built with a new C library is to be loaded with an older one, too.
+set(tnr_older_glibc "${PROJECT_SOURCE_DIR}/tools/cmake/older_glibc.h")
+target_compile_options(tenure_build_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:C>:SHELL:-include \"${tnr_older_glibc}\">")
 # Release means -O2 with line tables: an allocator's stack traces must be readable in the field.
 target_compile_options(tenure_build_flags INTERFACE
   ${TNR_WARNINGS} -g -fno-omit-frame-pointer $<$<CONFIG:Release>:-O2>)

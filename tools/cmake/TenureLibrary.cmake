@@ -3,6 +3,8 @@
 # tenure: libtenure.so, all layers, with only tnr_* visible. It links libc and nothing of CUDA;
 # the driver is loaded at run time.
 # tenure_static: the same objects as an archive, for our own tests, which may use internals.
+# tenure_archive: libtenure.a, for others: one object, in which only tnr_* is visible, so that an
+# engine's own jemalloc, and its own names, never meet ours.
 
 get_property(tnr_layers GLOBAL PROPERTY TNR_LAYERS)
 get_property(tnr_layer_libs GLOBAL PROPERTY TNR_LAYER_LIBS)
@@ -41,4 +43,31 @@ target_link_options(tenure PRIVATE
 # A sanitizer's run-time functions are found in the executable, not at link time.
 if(NOT TNR_SANITIZE)
   target_link_options(tenure PRIVATE "LINKER:-z,defs")
+endif()
+
+# Under a sanitizer or with counted branches nobody installs it.
+if(NOT TNR_SANITIZE AND NOT TNR_COVERAGE)
+  set(tnr_whole_object "${PROJECT_BINARY_DIR}/archive/tenure.o")
+  set(tnr_metadata_archive)
+  if(TARGET tenure_jemalloc)
+    set(tnr_metadata_archive $<TARGET_FILE:tenure_jemalloc>)
+  endif()
+  add_custom_command(OUTPUT "${tnr_whole_object}"
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${PROJECT_BINARY_DIR}/archive"
+    COMMAND "${CMAKE_C_COMPILER}" -r -nostdlib -o "${tnr_whole_object}" ${tnr_objects}
+      ${tnr_metadata_archive}
+    COMMAND "${CMAKE_OBJCOPY}" --wildcard "--keep-global-symbol=tnr_*" "${tnr_whole_object}"
+    # Not the objects: makefiles know those of other folders only by their targets.
+    DEPENDS tenure_static ${tnr_metadata_archive}
+    COMMENT "Joining libtenure.a" COMMAND_EXPAND_LISTS VERBATIM)
+  add_library(tenure_archive STATIC "${tnr_whole_object}")
+  set_source_files_properties("${tnr_whole_object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  set_target_properties(tenure_archive PROPERTIES
+    OUTPUT_NAME tenure LINKER_LANGUAGE C EXPORT_NAME tenure_static)
+  target_include_directories(tenure_archive INTERFACE
+    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  target_link_libraries(tenure_archive INTERFACE -pthread ${CMAKE_DL_LIBS} m)
+  if(TARGET tenure_jemalloc_build)
+    add_dependencies(tenure_archive tenure_jemalloc_build)
+  endif()
 endif()
