@@ -9,7 +9,7 @@
 static uint64_t move_allowed_ns(const tnri_device *device, uint64_t *burst_ns)
 {
     const tnri_conf *conf = tnri_conf_get();
-    uint64_t elapsed_ns = device->started_ns == 0 ? 0 : tnri_clock_ns() - device->started_ns;
+    uint64_t elapsed_ns = tnri_decision_ns() - device->started_ns;
     *burst_ns = conf->move_burst_ms * 1000000;
     return *burst_ns + elapsed_ns / 100 * conf->move_percent;
 }
@@ -33,11 +33,6 @@ void tnri_device_short(tnri_device *device)
     atomic_store_explicit(&device->moves_granted, TNRI_SHORT_GRANT, memory_order_relaxed);
 }
 
-uint64_t tnri_device_time_ns(const tnri_device *device)
-{
-    return device->started_ns == 0 ? 0 : tnri_clock_ns();
-}
-
 static void move_charge(tnri_device *device, uint64_t ns)
 {
     uint64_t burst_ns;
@@ -55,12 +50,12 @@ static void move_charge(tnri_device *device, uint64_t ns)
 void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns)
 {
     uint64_t least_ns = (uint64_t)chunks * TNRI_MOVE_NS;
-    uint64_t took_ns = (tnri_device_time_ns(device) - began_ns) / chunks_all * chunks / 2 * 3;
+    uint64_t took_ns = (tnri_decision_ns() - began_ns) / chunks_all * chunks / 2 * 3;
     move_charge(device, took_ns > least_ns ? took_ns : least_ns);
 }
 
 void tnri_device_lent(tnri_device *device, uint64_t began_ns)
 {
-    uint64_t took_ns = tnri_device_time_ns(device) - began_ns;
+    uint64_t took_ns = tnri_decision_ns() - began_ns;
     move_charge(device, took_ns > TNRI_LOAN_NS ? took_ns : TNRI_LOAN_NS);
 }

@@ -3,8 +3,9 @@
  * The moving budget. Moves and loans cost time that a larger pool would not need, so they may take
  * a burst of it, and in the long run a share of the running time; beyond that the pool grows. What
  * is charged is the time that they took: threads that call the driver at once wait for each other,
- * so that a move may cost twenty times what it costs alone. On the simulated device no time passes
- * and each costs a constant, so that the decision is a function of the inputs alone.
+ * so that a move may cost twenty times what it costs alone. On the simulated device time
+ * passes only where a program plays it, and each costs a constant, so that the decision is a
+ * function of the inputs alone.
  */
 #ifndef TNRI_DEVICE_BUDGET_H
 #define TNRI_DEVICE_BUDGET_H
@@ -18,10 +19,8 @@ int tnri_device_may_move(tnri_device *device);
  * most likely refuse again, and to ask it costs more than a move. */
 void tnri_device_short(tnri_device *device);
 
-/* When something began that is to be charged. */
-uint64_t tnri_device_time_ns(const tnri_device *device);
-
-/* Charges for a request that moved `chunks` of its `chunks_all` chunks. */
+/* Charges for a request that moved `chunks` of its `chunks_all` chunks, and began then by
+ * tnri_decision_ns. */
 void tnri_device_moved(tnri_device *device, size_t chunks, size_t chunks_all, uint64_t began_ns);
 
 /* Charges a loan. */

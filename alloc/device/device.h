@@ -62,7 +62,7 @@ typedef struct tnri_device {
     _Atomic uint64_t move_spent_ns; /* see device/budget.h */
     _Atomic uint32_t moves_granted; /* requests that may move all the same: likewise */
     uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
-    uint64_t started_ns;            /* constant while in use; 0 on the simulated device */
+    uint64_t started_ns;            /* by tnri_decision_ns; constant while in use */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
     tnri_driver_counters counters;
 } tnri_device;

@@ -56,7 +56,7 @@ static tnr_status device_build(tnri_device *device)
     if (!tnri_space_create(&device->space, (uintptr_t)base, bytes, page_shift))
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the tables of device %d.",
                           device->index);
-    device->started_ns = tnri_driver_loaded.simulated ? 0 : tnri_clock_ns();
+    device->started_ns = tnri_decision_ns();
     atomic_store(&device->move_spent_ns, 0);
     atomic_store(&device->moves_granted, 0);
     return TNR_OK;

@@ -21,6 +21,13 @@ uint64_t tnri_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t tnri_decision_ns(void)
+{
+    if (!tnri_driver_loaded.simulated)
+        return tnri_clock_ns();
+    return tnri_driver_loaded.played_ns == NULL ? 0 : tnri_driver_loaded.played_ns();
+}
+
 tnri_driver_counters *tnri_driver_count_into(tnri_driver_counters *counters)
 {
     tnri_driver_counters *before = call_thread.counters;

@@ -45,6 +45,7 @@ typedef struct tnri_driver_state {
     char path[512];
     int version; /* 13000 for CUDA 13.0 */
     int simulated;
+    uint64_t (*played_ns)(void); /* time as the simulated device plays it; null: it stands still */
 } tnri_driver_state;
 
 extern tnri_driver_state tnri_driver_loaded;
@@ -69,6 +70,10 @@ tnri_driver_counters *tnri_driver_count_into(tnri_driver_counters *counters);
 /* Nanoseconds of a clock that never goes back. */
 uint64_t tnri_clock_ns(void);
 
+/* The same for decisions: on the simulated device the time that it plays, which stands still unless
+ * a program says otherwise, so that equal inputs give equal decisions. */
+uint64_t tnri_decision_ns(void);
+
 /* The two halves of a counted call: see tnri_drive. */
 void tnri_drive_begin(void);
 CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result);
@@ -82,8 +87,8 @@ CUresult tnri_drive_end(tnr_driver_kind kind, CUresult result);
 #define tnri_drive_if(name, arguments)                                                             \
     (tnri_driver.name == NULL                                                                      \
          ? CUDA_ERROR_NOT_SUPPORTED                                                                \
-         : (tnri_drive_begin(), tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name,                  \
-                                               tnri_driver.name arguments)))
+         : (tnri_drive_begin(),                                                                    \
+            tnri_drive_end((tnr_driver_kind)TNRI_KIND_##name, tnri_driver.name arguments)))
 
 /* The same for a call that is too quick to be counted one by one: the caller counts its calls
  * itself, times one in TNRI_SAMPLE of them, and hands in both with tnri_driver_count. */

@@ -197,6 +197,7 @@ tnr_status tnri_driver_load(void)
     tnri_driver_loaded.library = library;
     tnri_driver_loaded.version = version;
     tnri_driver_loaded.simulated = dlsym(library, "simcuda_calls_total") != NULL;
+    load_symbol(library, "simcuda_time_ns", &tnri_driver_loaded.played_ns);
     snprintf(tnri_driver_loaded.path, sizeof(tnri_driver_loaded.path), "%s", path);
     return TNR_OK;
 }

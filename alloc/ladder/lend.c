@@ -171,7 +171,7 @@ static tnri_block *lender_offer(tnri_arena *lender, const tnri_request *request,
 static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_request *request,
                             int policy, int must_keep_half, int *is_over, void **ptr)
 {
-    uint64_t began_ns = tnri_device_time_ns(arena->device);
+    uint64_t began_ns = tnri_decision_ns();
     if (atomic_load(&arena->pool->account.access.is_changing)) /* see device/access.h */
         return TNR_OK;
     tnri_block *pending = lender_offer(lender, request, must_keep_half);

@@ -80,7 +80,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->sources_count = 0;
     plan->own_count = 0;
     plan->lanes_count = 0;
-    plan->began_ns = tnri_device_time_ns(arena->device);
+    plan->began_ns = tnri_decision_ns();
 }
 
 /* Makes room for the sources, and claims the window from [base, end), which begins in `first`. */

@@ -32,6 +32,14 @@ def random_trace(seed, count, streams=3, largest=8 * MIB):
     return "\n".join(lines) + "\n", 2 * count, peak
 
 
+def holes(step_us):
+    """Text of a trace that can only serve its last blocks by moving memory, or by growing."""
+    lines = [f"a,{block},{4 * MIB},0,{block * step_us}" for block in range(16)]
+    lines += [f"F,{block},{4 * MIB},0,{(16 + block) * step_us}" for block in range(0, 16, 2)]
+    lines += [f"a,{block},{8 * MIB},0,{(16 + block) * step_us}" for block in range(16, 20)]
+    return "\n".join(lines) + "\n"
+
+
 class Replay(CommandTest):
     def replay(self, *arguments, **more):
         result = self.run_tenure("replay", "--driver", "sim", "--json", *arguments, **more)
@@ -104,6 +112,72 @@ class Replay(CommandTest):
         self.assertEqual(many["ops"], 5 * operations)
         self.assertEqual(sum(many["served"].values()), 1500)
         self.assertGreaterEqual(many["peak_reserved_bytes"], once["peak_reserved_bytes"])
+
+    def test_passes_sum_up(self):
+        text, _, _ = random_trace(4, 300)
+        [one] = self.replay("--loops", "12", self.write("mine.csv", text))
+        passes = one["passes"]
+        self.assertEqual(len(passes), 12)
+        for kind in ["create", "map", "access", "unmap", "release"]:
+            self.assertEqual(sum(each["driver_calls_by_kind"][kind] for each in passes),
+                             one["driver_calls_by_kind"][kind], kind)
+        for key in ["chunks_created", "chunks_moved"]:
+            self.assertEqual(sum(each[key] for each in passes), one[key])
+        self.assertEqual(sum(each["lent"] for each in passes), one["served"]["lent"])
+        peaks = [each["peak_reserved_bytes"] for each in passes]
+        self.assertEqual(peaks, sorted(peaks))
+        self.assertEqual(peaks[-1], one["peak_reserved_bytes"])
+        self.assertNotIn("passes", self.replay(self.write("mine.csv", text))[0])
+
+    def test_pace_is_what_the_moving_budget_sees(self):
+        """All that may be moved is a share of the time that passes: none while it stands still."""
+        path = self.write("holes.csv", holes(step_us=1000))
+        budget = ["--conf", "move_burst_ms:0,move_percent:100"]
+        [still] = self.replay(*budget, path)
+        [paced] = self.replay(*budget, "--paced", path)
+        self.assertEqual((still["paced"], still["chunks_moved"]), (False, 0))
+        self.assertTrue(paced["paced"])
+        self.assertGreater(paced["chunks_moved"], 0)
+        self.assertLess(paced["peak_reserved_bytes"], still["peak_reserved_bytes"])
+        [fast] = self.replay(*budget, "--paced", "--speed", "1000000", path)
+        self.assertEqual((fast["speed"], fast["chunks_moved"]), (1000000, 0))
+
+    def test_odd_times_are_said(self):
+        lines = "a,1,{0},0,5\na,2,{0},0,4000000005\na,3,{0},0,7\nF,1,{0},0,6\n".format(MIB)
+        path = self.write("odd.csv", lines)
+        result = self.run_tenure("replay", "--driver", "sim", "--paced", "--loops", "3", path)
+        self.assertIn("odd: the time goes back 2 times, first in line 3, at most by 3999999999 us",
+                      result.stderr)
+        self.assertIn("odd: nothing happens for 4000 s before line 2", result.stderr)
+        silent = self.run_tenure("replay", "--driver", "sim", path)
+        self.assertEqual(silent.stderr, "")
+
+    def test_no_times_no_pace(self):
+        """Said before anything is run, whichever trace it is."""
+        good = self.write("good.csv", "a,1,100,0,0\nF,1,100,0,9\n")
+        bad = self.write("bad.csv", "a,1,100,0,3\nF,1,100,0,3\n")
+        result = self.run_tenure("replay", "--driver", "sim", "--paced", good, bad, code=BAD_INPUT)
+        self.assertIn("bad has no times to be paced by: each of its operations is at 3 us",
+                      result.stderr)
+        self.assertEqual(result.stdout, "")
+        ages = self.write("ages.csv", f"a,1,100,0,0\nF,1,100,0,{2**63}\n")
+        result = self.run_tenure("replay", "--driver", "sim", "--paced", ages, code=BAD_INPUT)
+        self.assertIn("more than a hundred years", result.stderr)
+        result = self.run_tenure("replay", "--driver", "sim", "--paced", "--loops", "1000000",
+                                 self.write("long.csv", f"a,1,9,0,0\nF,1,9,0,{10**13}\n"),
+                                 code=BAD_INPUT)
+        self.assertIn("long cannot be paced", result.stderr)
+        self.replay(good)
+        self.replay(bad)
+
+    def test_table_of_passes(self):
+        text, _, _ = random_trace(9, 100)
+        path = self.write("mine.csv", text)
+        result = self.run_tenure("replay", "--driver", "sim", "--paced", "--loops", "40", path)
+        lines = result.stdout.splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith("Passes of mine, paced"))
+        shown = [line.split()[0] for line in lines[at + 3:]]
+        self.assertEqual(shown, [str(n) for n in [*range(1, 11), 16, 32, 40]])
 
     def test_each_trace_starts_afresh(self):
         text, operations, _ = random_trace(5, 200, streams=1)

@@ -43,6 +43,27 @@ static void read_good(trace *result, const char *name)
     assert_int_equal(status, 0);
 }
 
+/* Operations that go back, the longest pause, and a file whose first operation is not its first
+ * time. A line that is no operation has no time that counts. */
+static void test_times(void **state)
+{
+    (void)state;
+    trace result;
+    file_write("times.csv", "a,1,9,0,50\na,2,9,0,70\nf,1,9,0,900\na,3,9,0,60\nF,3,9,0,20\n"
+                            "F,1,9,0,75\nF,2,9,0,175\n");
+    read_good(&result, "times.csv");
+    assert_int_equal(result.us_first, 50);
+    assert_int_equal(result.us_last, 175);
+    assert_int_equal(result.back_count, 2);
+    assert_int_equal(result.back_line, 4);
+    assert_int_equal(result.back_us_most, 50);
+    assert_int_equal(result.pause_us_most, 100);
+    assert_int_equal(result.pause_line, 7);
+    assert_int_equal(result.ops[2].us, 60);
+    assert_int_equal(result.ops[3].us, 20);
+    trace_release(&result);
+}
+
 static void test_operations(void **state)
 {
     (void)state;
@@ -182,6 +203,7 @@ static int folder_remove(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_free_goes_by_id),
         cmocka_unit_test(test_no_newline_at_the_end),

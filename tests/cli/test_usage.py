@@ -53,6 +53,8 @@ class Usage(CommandTest):
             (["replay", "--check", "some", "x"], "full, ends or none"),
             (["replay", "--loops", "0", "x"], "from 1 to"),
             (["replay", "--loops", "2x", "x"], '"2x"'),
+            (["replay", "--speed", "2", "x"], "--speed needs --paced"),
+            (["replay", "--paced", "--speed", "0", "x"], "from 1 to"),
             (["replay", "--device", "-1", "x"], "--device must be"),
             (["doctor", "extra"], "unexpected argument extra"),
             (["doctor", "--driver", "opencl"], '"opencl"'),

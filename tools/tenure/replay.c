@@ -11,10 +11,12 @@
 
 #include "cli.h"
 #include "commands.h"
+#include "pace.h"
 
 static session_options session_texts;
-static const char *check_option, *loops_option, *snapshot_option, *snapshot_at_option;
-static int is_json, wants_progress;
+static const char *check_option, *loops_option, *speed_option, *snapshot_option,
+    *snapshot_at_option;
+static int is_json, is_paced, wants_progress;
 
 static const cli_option options[] = {
     {"driver", "NAME", OPTION_DRIVER_HELP, &session_texts.driver, NULL},
@@ -25,8 +27,16 @@ static const cli_option options[] = {
      "default on a GPU), ends (both ends and around each 2 MiB\n"
      "border; default on the simulated device), none",
      &check_option, NULL},
-    {"loops", "N", "run the operations N times, one after the other (default 1)", &loops_option,
-     NULL},
+    {"loops", "N",
+     "run the operations N times, one after the other (default 1), and\n"
+     "show what each pass did to the memory",
+     &loops_option, NULL},
+    {"paced", NULL,
+     "each operation at its time: the simulated device plays the time, a\n"
+     "GPU is waited for, at most 10 s at once. Without it, time stands\n"
+     "still on the simulated device",
+     NULL, &is_paced},
+    {"speed", "N", "with --paced, N times as fast as recorded (default 1)", &speed_option, NULL},
     {"snapshot", "PATH",
      "record the history, and write a snapshot to PATH when the trace\n"
      "ends, before what it leaves live is freed; %s in PATH stands\n"
@@ -81,6 +91,12 @@ static int settings_parse(replay_settings *settings, int simulated)
     if (loops_option &&
         cli_number(&syntax, "loops", loops_option, 1, 1000000, &settings->loops) != 0)
         return EXIT_CODE_BAD_INPUT;
+    settings->speed = is_paced;
+    if (speed_option && !is_paced)
+        return cli_usage_error(&syntax, "--speed needs --paced");
+    if (speed_option &&
+        cli_number(&syntax, "speed", speed_option, 1, PACE_SPEED_MAX, &settings->speed) != 0)
+        return EXIT_CODE_BAD_INPUT;
     return EXIT_CODE_OK;
 }
 
@@ -88,16 +104,30 @@ static int settings_parse(replay_settings *settings, int simulated)
 static char command_line[4096];
 
 /* Reads all traces, so that a mistake in the last one costs no run of the first. */
-static exit_code traces_read(trace *traces, char **paths, int count)
+static exit_code traces_read(trace *traces, char **paths, int count,
+                             const replay_settings *settings)
 {
     char error[PATH_MAX + 512];
     for (int i = 0; i < count; i++) {
-        if (trace_read(&traces[i], paths[i], error, sizeof(error)) != 0) {
+        if (trace_read(&traces[i], paths[i], error, sizeof(error)) != 0 ||
+            (settings->speed > 0 &&
+             pace_check(&traces[i], settings->loops, (uint64_t)settings->speed, error,
+                        sizeof(error)) != 0)) {
             fprintf(stderr, "tenure replay: %s\n", error);
             return EXIT_CODE_BAD_INPUT;
         }
     }
     return EXIT_CODE_OK;
+}
+
+/* Says what is odd about the times of a trace that is paced. */
+static void pace_note_print(const session *active, const trace *source,
+                            const replay_settings *settings)
+{
+    char text[1024];
+    if (settings->speed > 0 && *pace_note(source, (uint64_t)settings->speed, !active->simulated,
+                                          text, sizeof(text)) != '\0')
+        fprintf(stderr, "%s\n", text);
 }
 
 /* Runs the traces on an open session. Returns the first exit code that is not 0. */
@@ -118,6 +148,7 @@ static exit_code traces_run(session *active, const trace *traces, int count,
             fprintf(stderr, "tenure replay: %s\n", error);
             return code;
         }
+        pace_note_print(active, &traces[i], settings);
         replay_run(active, &traces[i], settings, &results[i]);
         if (is_json) {
             replay_json(&results[i], active, command_line, stdout);
@@ -159,7 +190,7 @@ int command_replay(int argc, char **argv)
 {
     cli_command_text("replay", argc, argv, command_line, sizeof(command_line));
     cli_result arguments;
-    replay_settings ignored;
+    replay_settings first; /* the extent of checking depends on the device */
     long device = 0;
     if (cli_parse(&syntax, argc, argv, &arguments) != 0)
         return EXIT_CODE_BAD_INPUT;
@@ -168,7 +199,7 @@ int command_replay(int argc, char **argv)
     if (session_texts.device &&
         cli_number(&syntax, "device", session_texts.device, 0, 1023, &device) != 0)
         return EXIT_CODE_BAD_INPUT;
-    if (settings_parse(&ignored, 0) != EXIT_CODE_OK)
+    if (settings_parse(&first, 0) != EXIT_CODE_OK)
         return EXIT_CODE_BAD_INPUT;
     size_t count = (size_t)arguments.positionals_count;
     if (snapshot_option && count > 1 && !strstr(snapshot_option, "%s"))
@@ -180,12 +211,14 @@ int command_replay(int argc, char **argv)
     if (!traces || !results) {
         fputs("tenure replay: no host memory\n", stderr);
     } else {
-        code = traces_read(traces, arguments.positionals, (int)count);
+        code = traces_read(traces, arguments.positionals, (int)count, &first);
         if (code == EXIT_CODE_OK)
             code = device_run(traces, (int)count, device, results);
     }
     for (size_t i = 0; traces && i < count; i++)
         trace_release(&traces[i]);
+    for (size_t i = 0; results && i < count; i++)
+        replay_release(&results[i]);
     free(traces);
     free(results);
     return code;

@@ -22,15 +22,29 @@ typedef struct replay_settings {
     pattern_extent extent;
     long loops;           /* how often the trace's operations are run, one run after the other */
     int progress_lines;   /* plain lines of progress where stderr is no terminal */
+    long speed;           /* as recorded, so many times as fast; 0: as fast as it goes */
     const char *snapshot; /* where to write one, %s being the trace's name; null: nowhere */
     int is_at_peak;       /* it is taken when the most is live, not when the trace ends */
 } replay_settings;
+
+/* One pass over a trace. */
+typedef struct replay_pass {
+    uint64_t reserved_bytes;      /* at its end, all blocks freed */
+    uint64_t peak_reserved_bytes; /* until then */
+    uint64_t calls[TNR_DRIVER_KIND_COUNT];
+    uint64_t served[TNR_SERVED_COUNT];
+    uint64_t chunks_created, chunks_moved;
+    uint64_t modelled_ns;
+} replay_pass;
 
 /* What one trace has shown. */
 typedef struct replay_result {
     const trace *source;
     int simulated;
     long loops;
+    long speed;
+    replay_pass *passes; /* passes_count of them, one for each loop that was carried out */
+    size_t passes_count;
     uint64_t ops_count;          /* allocations and frees that were carried out */
     uint64_t peak_live_bytes;    /* by what the trace asked for */
     uint64_t ns_total;           /* in tnr_malloc and tnr_free, less the clock's own time */
@@ -50,6 +64,9 @@ typedef struct replay_result {
  * down. Always fills *result. */
 void replay_run(session *active, const trace *source, const replay_settings *settings,
                 replay_result *result);
+
+/* Frees what a result holds. Harmless on one that is all zero. */
+void replay_release(replay_result *result);
 
 /* Shows, before any trace is run, that the pattern check works on this device. Leaves the library
  * shut down. Returns 0, or an exit code with a sentence in `error`. */

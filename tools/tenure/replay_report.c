@@ -36,11 +36,12 @@ static uint64_t sum(const uint64_t *values, size_t count)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
+#define KIND_TEXT(name, text) text,
+static const char *const kinds[] = {TNR_DRIVER_KIND_LIST(KIND_TEXT)};
+#undef KIND_TEXT
+
 static void driver_json(json_writer *json, const tnr_stats *stats)
 {
-#define KIND_TEXT(name, text) text,
-    static const char *const kinds[] = {TNR_DRIVER_KIND_LIST(KIND_TEXT)};
-#undef KIND_TEXT
 #define SERVED_TEXT(name, text) text,
     static const char *const served[] = {TNR_SERVED_LIST(SERVED_TEXT)};
 #undef SERVED_TEXT
@@ -56,6 +57,47 @@ static void driver_json(json_writer *json, const tnr_stats *stats)
     for (size_t i = 0; i < TNR_SERVED_COUNT; i++)
         json_unsigned(json, served[i], stats->served[i]);
     json_object_end(json);
+}
+
+/* What pass number `at` did: the difference to the one before. */
+static replay_pass pass_of(const replay_result *result, size_t at)
+{
+    replay_pass pass = result->passes[at];
+    if (at == 0)
+        return pass;
+    const replay_pass *before = &result->passes[at - 1];
+    for (size_t i = 0; i < TNR_DRIVER_KIND_COUNT; i++)
+        pass.calls[i] -= before->calls[i];
+    for (size_t i = 0; i < TNR_SERVED_COUNT; i++)
+        pass.served[i] -= before->served[i];
+    pass.chunks_created -= before->chunks_created;
+    pass.chunks_moved -= before->chunks_moved;
+    pass.modelled_ns -= before->modelled_ns;
+    return pass;
+}
+
+static void passes_json(json_writer *json, const replay_result *result)
+{
+    json_array_begin(json, "passes");
+    for (size_t i = 0; i < result->passes_count; i++) {
+        replay_pass pass = pass_of(result, i);
+        json_object_begin(json, NULL);
+        json_unsigned(json, "reserved_bytes", pass.reserved_bytes);
+        json_unsigned(json, "peak_reserved_bytes", pass.peak_reserved_bytes);
+        json_real(json, "reserved_over_live",
+                  ratio(pass.peak_reserved_bytes, result->peak_live_bytes), 4);
+        json_unsigned(json, "chunks_created", pass.chunks_created);
+        json_unsigned(json, "chunks_moved", pass.chunks_moved);
+        json_unsigned(json, "lent", pass.served[TNR_SERVED_LENT]);
+        if (result->simulated)
+            json_unsigned(json, "modelled_driver_ns", pass.modelled_ns);
+        json_object_begin(json, "driver_calls_by_kind");
+        for (size_t kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
+            json_unsigned(json, kinds[kind], pass.calls[kind]);
+        json_object_end(json);
+        json_object_end(json);
+    }
+    json_array_end(json);
 }
 
 static void recorded_json(json_writer *json, const char *name)
@@ -89,6 +131,10 @@ void replay_json(const replay_result *result, const session *active, const char 
     json_text(&json, "commit", TNR_COMMIT);
     json_unsigned(&json, "ops", result->ops_count);
     json_unsigned(&json, "loops", (uint64_t)result->loops);
+    json_boolean(&json, "paced", result->speed > 0);
+    if (result->speed > 0)
+        json_unsigned(&json, "speed", (uint64_t)result->speed);
+    json_unsigned(&json, "recorded_us", result->source->us_last - result->source->us_first);
     json_unsigned(&json, "streams", result->source->streams_count);
     json_unsigned(&json, "peak_live_bytes", result->peak_live_bytes);
     json_unsigned(&json, "peak_reserved_bytes", stats->reserved_bytes.peak);
@@ -111,6 +157,8 @@ void replay_json(const replay_result *result, const session *active, const char 
     driver_json(&json, stats);
     json_unsigned(&json, "metadata_bytes", stats->metadata_bytes);
     json_unsigned(&json, "wall_ns", result->wall_ns);
+    if (result->loops > 1)
+        passes_json(&json, result);
     recorded_json(&json, result->source->name);
     json_unsigned(&json, "exit_code", (uint64_t)result->code);
     json_text(&json, "error", result->code == EXIT_CODE_OK ? NULL : result->error);
@@ -230,8 +278,50 @@ static void work_table(const replay_result *results, size_t count, FILE *file)
     table_release(&rows);
 }
 
+/* 1 for the passes that the curve shows: the first ten, then those at powers of two, the last. */
+static int pass_is_shown(size_t number, size_t count)
+{
+    return number <= 10 || number == count || (number & (number - 1)) == 0;
+}
+
+/* What each pass did to the memory. Event records and waits are the order between streams. */
+static void passes_table(const replay_result *result, FILE *file)
+{
+    static const char *const before[] = {"pass", "reserved", "peak / live", NULL};
+    table rows;
+    char text[32];
+    table_start(&rows, 3 + TNR_DRIVER_KIND_COUNT + 2);
+    headings(&rows, before);
+    for (size_t kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
+        table_cell(&rows, "%s", kinds[kind]);
+    table_cell(&rows, "moved");
+    table_cell(&rows, "lent");
+    for (size_t i = 0; i < result->passes_count; i++) {
+        if (!pass_is_shown(i + 1, result->passes_count))
+            continue;
+        replay_pass pass = pass_of(result, i);
+        table_row(&rows);
+        table_cell(&rows, "%zu", i + 1);
+        table_cell(&rows, "%s", format_bytes(pass.reserved_bytes, text));
+        table_cell(&rows, "%.3f", ratio(pass.peak_reserved_bytes, result->peak_live_bytes));
+        for (size_t kind = 0; kind < TNR_DRIVER_KIND_COUNT; kind++)
+            table_cell(&rows, "%llu", (unsigned long long)pass.calls[kind]);
+        table_cell(&rows, "%llu", (unsigned long long)pass.chunks_moved);
+        table_cell(&rows, "%llu", (unsigned long long)pass.served[TNR_SERVED_LENT]);
+    }
+    fprintf(file,
+            "\nPasses of %s%s: what is reserved at the end of each, the most until then, and\n"
+            "the driver's calls in it.\n",
+            result->source->name, result->speed > 0 ? ", paced" : "");
+    table_print(&rows, file);
+    table_release(&rows);
+}
+
 void replay_tables(const replay_result *results, size_t count, FILE *file)
 {
     memory_table(results, count, file);
     work_table(results, count, file);
+    for (size_t i = 0; i < count; i++)
+        if (results[i].loops > 1 && results[i].passes_count > 0)
+            passes_table(&results[i], file);
 }

@@ -22,6 +22,7 @@
 
 #include "clock.h"
 #include "modelled.h"
+#include "pace.h"
 #include "progress.h"
 #include "samples.h"
 
@@ -53,6 +54,7 @@ typedef struct replay {
     tnr_stats midpoint;
     modelled_time modelled;
     uint64_t modelled_midpoint_ns;
+    pace clock; /* started if settings->speed > 0 */
     progress bar;
 } replay;
 
@@ -170,6 +172,23 @@ static int snapshot_write(replay *run)
     return status == TNR_OK ? 0 : fail_library(run, "tnr_snapshot_write", status);
 }
 
+/* Notes what the library has done since its start; the reports subtract. */
+static int pass_note(replay *run)
+{
+    tnr_stats stats;
+    if (stats_read(run, &stats) != 0)
+        return -1;
+    replay_pass *pass = &run->result->passes[run->result->passes_count++];
+    pass->reserved_bytes = stats.reserved_bytes.current;
+    pass->peak_reserved_bytes = stats.reserved_bytes.peak;
+    memcpy(pass->calls, stats.driver_calls, sizeof(pass->calls));
+    memcpy(pass->served, stats.served, sizeof(pass->served));
+    pass->chunks_created = stats.chunks_created;
+    pass->chunks_moved = stats.chunks_moved;
+    pass->modelled_ns = modelled_ns(&run->modelled);
+    return 0;
+}
+
 /* Carries out all operations once, and frees what the trace leaves live. */
 static int loop_run(replay *run, long loop)
 {
@@ -180,6 +199,8 @@ static int loop_run(replay *run, long loop)
            wanted = run->settings->is_at_peak ? source->peak_op : last;
     for (size_t i = 0; i < source->ops_count; i++) {
         const trace_op *op = &source->ops[i];
+        if (run->settings->speed > 0)
+            pace_to(&run->clock, loop, op->us);
         int status = op->is_alloc ? block_alloc(run, op) : block_free(run, &run->blocks[op->slot]);
         if (status != 0)
             return -1;
@@ -191,7 +212,7 @@ static int loop_run(replay *run, long loop)
     for (size_t slot = 0; slot < source->slots_count; slot++)
         if (run->blocks[slot].address && block_free(run, &run->blocks[slot]) != 0)
             return -1;
-    return 0;
+    return pass_note(run);
 }
 
 static int streams_wait(replay *run)
@@ -252,7 +273,8 @@ static int replay_set_up(replay *run)
         return fail_library(run, "tnr_history_set", status);
     run->blocks = calloc(source->slots_count, sizeof(*run->blocks));
     run->streams = calloc(source->streams_count, sizeof(CUstream));
-    if (!run->blocks || !run->streams)
+    run->result->passes = calloc((size_t)run->settings->loops, sizeof(*run->result->passes));
+    if (!run->blocks || !run->streams || !run->result->passes)
         return fail(run, EXIT_CODE_NO_MEMORY, "no host memory for the blocks of this trace");
     exit_code code = session_streams_create(run->active, run->streams, source->streams_count, text,
                                             sizeof(text));
@@ -263,6 +285,8 @@ static int replay_set_up(replay *run)
                      source->streams_count, text, sizeof(text)) != 0)
         return fail(run, EXIT_CODE_CHECK_FAILED, "%s", text);
     run->clock_ns = clock_overhead_ns();
+    if (run->settings->speed > 0)
+        pace_start(&run->clock, run->active, source, (uint64_t)run->settings->speed);
     return 0;
 }
 
@@ -289,6 +313,7 @@ void replay_run(session *active, const trace *source, const replay_settings *set
     result->source = source;
     result->simulated = active->simulated;
     result->loops = settings->loops;
+    result->speed = settings->speed;
     result->ops_count = (source->ops_count + source->live_at_end) * (uint64_t)settings->loops;
     result->peak_live_bytes = source->peak_live_bytes;
     replay *run = calloc(1, sizeof(*run));
@@ -323,6 +348,12 @@ void replay_run(session *active, const trace *source, const replay_settings *set
     result->ns_p99 = histogram_quantile(&run->times, 0.99);
     replay_clean_up(run);
     free(run);
+}
+
+void replay_release(replay_result *result)
+{
+    free(result->passes);
+    memset(result, 0, sizeof(*result));
 }
 
 exit_code replay_self_test(session *active, const replay_settings *settings, char *error,

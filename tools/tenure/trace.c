@@ -62,7 +62,7 @@ typedef struct reader {
 /* One line, taken apart. */
 typedef struct fields {
     char op;
-    uint64_t id, bytes, stream;
+    uint64_t id, bytes, stream, us;
 } fields;
 
 /* Writes "path:line: " and the sentence. Always returns -1. */
@@ -178,11 +178,10 @@ static int fields_parse(reader *in, char *line, fields *result)
     if (strcmp(parts[0], "a") != 0 && strcmp(parts[0], "F") != 0 && strcmp(parts[0], "f") != 0)
         return fail(in, "unknown operation \"%.40s\"; known are a, F and f", parts[0]);
     result->op = parts[0][0];
-    uint64_t microseconds;
     if (number_parse(in, parts[1], "id", &result->id) != 0 ||
         number_parse(in, parts[2], "bytes", &result->bytes) != 0 ||
         number_parse(in, parts[3], "stream", &result->stream) != 0 ||
-        number_parse(in, parts[4], "us", &microseconds) != 0)
+        number_parse(in, parts[4], "us", &result->us) != 0)
         return -1;
     if (result->id == ID_EMPTY)
         return fail(in, "id is too large: %" PRIu64 " is the largest", ID_EMPTY - 1);
@@ -244,10 +243,31 @@ static int stream_index(reader *in, uint64_t number, uint16_t *index)
 
 /* ---- meaning -------------------------------------------------------------------------------- */
 
+/* Notes when an operation is, and what is odd about that. */
+static void time_accept(reader *in, uint64_t us)
+{
+    trace *out = in->out;
+    if (out->ops_count == 0)
+        out->us_first = out->us_last = us;
+    if (us >= out->us_last) {
+        if (us - out->us_last > out->pause_us_most) {
+            out->pause_us_most = us - out->us_last;
+            out->pause_line = in->line;
+        }
+        out->us_last = us;
+        return;
+    }
+    if (out->back_count++ == 0)
+        out->back_line = in->line;
+    if (out->us_last - us > out->back_us_most)
+        out->back_us_most = out->us_last - us;
+}
+
 /* Appends one operation. */
 static int op_append(reader *in, trace_op op)
 {
     trace *out = in->out;
+    time_accept(in, op.us);
     if (out->ops_count == in->ops_capacity) {
         size_t capacity = in->ops_capacity ? in->ops_capacity * 2 : 4096;
         trace_op *ops = realloc(out->ops, capacity * sizeof(*ops));
@@ -294,7 +314,7 @@ static int alloc_accept(reader *in, const fields *line)
         out->peak_live_bytes = in->live_bytes;
         out->peak_op = out->ops_count;
     }
-    return op_append(in, (trace_op){line->bytes, slot, stream, 1});
+    return op_append(in, (trace_op){line->bytes, line->us, slot, stream, 1});
 }
 
 static int free_accept(reader *in, const fields *line)
@@ -306,7 +326,7 @@ static int free_accept(reader *in, const fields *line)
         return 0;
     if (entry->slot == SLOT_NONE)
         return fail(in, "id %" PRIu64 " is freed twice", line->id);
-    trace_op op = {entry->bytes, entry->slot, entry->stream, 0};
+    trace_op op = {entry->bytes, line->us, entry->slot, entry->stream, 0};
     entry->slot = SLOT_NONE;
     in->live_bytes -= op.bytes;
     in->live_count--;

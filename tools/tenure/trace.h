@@ -28,6 +28,7 @@ enum {
  * are ever live at once. */
 typedef struct trace_op {
     uint64_t bytes; /* of the block, as its allocation said, for frees too */
+    uint64_t us;    /* when; may go back */
     uint32_t slot;
     uint16_t stream; /* of the block: an index below streams_count */
     uint8_t is_alloc;
@@ -44,6 +45,12 @@ typedef struct trace {
     uint64_t peak_live_bytes;            /* the most that was live at once, by what was asked for */
     size_t peak_op;                      /* the first operation after which that was live */
     size_t live_at_end;                  /* blocks that the trace never frees */
+    uint64_t us_first, us_last; /* the time of the first operation, and the latest of all */
+    uint64_t back_count;        /* operations with an earlier time than one before them, */
+    uint64_t back_line;         /* the line of the first of them, */
+    uint64_t back_us_most;      /* and how far the time went back at most */
+    uint64_t pause_us_most;     /* the longest time in which nothing happens, */
+    uint64_t pause_line;        /* and the line that ends it */
 } trace;
 
 /* Reads the file at `path`. Returns 0, or -1 with "path:line: what is wrong" in `error` and

@@ -74,6 +74,13 @@ void simcuda_calls_reset(void);
  * simcuda_calls_reset sets it to 0. */
 uint64_t simcuda_modelled_ns(const char *entry_point_or_star);
 
+/* ---- time ----------------------------------------------------------------------------------- */
+
+/* The time of a program that is played: 0 at first, and then what was set last. It stands still
+ * otherwise, so that what is decided by the clock is a function of the inputs. Never goes back. */
+uint64_t simcuda_time_ns(void);
+void simcuda_time_set(uint64_t ns);
+
 /* ---- injected failures ---------------------------------------------------------------------- */
 
 /* Makes the nth call (1 is the next one) of an entry point fail with error, having done nothing.
