@@ -20,7 +20,7 @@ int main(void)
         return 1;
     }
     printf("64 MiB at %p\n", block);
-    if (tnr_free(block) != TNR_OK) {
+    if (tnr_free(block) != TNR_OK || tnr_shutdown(/* force */ 0) != TNR_OK) {
         fprintf(stderr, "%s\n", tnr_last_error());
         return 1;
     }
