@@ -19,8 +19,9 @@
 
 static struct {
     pthread_mutex_t mutex;
-    tnri_server *on;     /* null: control is off */
-    tnri_server *ending; /* through `next` */
+    tnri_server *on;        /* null: control is off */
+    tnri_server *ending;    /* through `next` */
+    tnri_server *abandoned; /* likewise: a parent's, in a forked child */
 } servers = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
@@ -40,12 +41,22 @@ static void fork_parent(void)
 }
 
 /* What the parent's threads were doing is left as it was, and never looked at again. */
+static void server_abandon(tnri_server *server)
+{
+    tnri_server_abandon(server);
+    server->next = servers.abandoned;
+    servers.abandoned = server;
+}
+
 static void fork_child(void)
 {
+    tnri_server *ending = servers.ending;
     if (servers.on != NULL)
-        tnri_server_abandon(servers.on);
-    for (tnri_server *each = servers.ending; each != NULL; each = each->next)
-        tnri_server_abandon(each);
+        server_abandon(servers.on);
+    for (tnri_server *next; ending != NULL; ending = next) {
+        next = ending->next;
+        server_abandon(ending);
+    }
     servers.on = servers.ending = NULL;
     fork_parent();
 }
