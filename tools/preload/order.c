@@ -377,22 +377,15 @@ CUresult CUDAAPI replace_cuStreamQuery_ptsz(CUstream stream)
     return replace_cuStreamQuery(stream_of_thread(stream));
 }
 
-/* 1 if the event may have been announced here. Where this library only watches, an engine's own
- * announcements are left alone. */
-static inline int event_is_ours(CUevent event)
-{
-    return tnr_event_is_announced(event) && !service_only_watches();
-}
-
 /* The moment before a call that names an event. */
 static tnr_moment event_moment(CUevent event)
 {
-    return event_is_ours(event) ? tnr_moment_now() : NOT_ANNOUNCED;
+    return tnr_event_is_announced(event) ? tnr_moment_now() : NOT_ANNOUNCED;
 }
 
 static void event_seen(CUevent event, tnr_moment began)
 {
-    if (began == NOT_ANNOUNCED || !service_enter())
+    if (began == NOT_ANNOUNCED || service_only_watches() || !service_enter())
         return;
     tnr_event_synchronized(event, began);
     service_count_one(COUNT_SYNCHRONISED);
@@ -438,12 +431,19 @@ CUresult CUDAAPI replace_cuCtxSynchronize(void)
 
 /* ---- the device is ordered ------------------------------------------------------------------ */
 
-static void event_forget(CUevent event)
+/* Where this library only watches, an engine's own announcements are left alone. */
+static __attribute__((cold, noinline)) void announced_forget(CUevent event)
 {
-    if (!event_is_ours(event) || !service_enter())
+    if (service_only_watches() || !service_enter())
         return;
     tnr_event_destroyed(event);
     service_leave();
+}
+
+static inline void event_forget(CUevent event)
+{
+    if (tnr_event_is_announced(event))
+        announced_forget(event);
 }
 
 /* Before a record: what was announced of the event does not hold for much longer. */
