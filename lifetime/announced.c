@@ -2,6 +2,7 @@
 /* Announced events, and marks that stand for them: see announced.h. */
 #include "announced.h"
 
+#include "annotate/nvtx.h"
 #include "arena/upper.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -155,6 +156,8 @@ tnr_status tnri_proxy_stream(tnri_device *device, tnri_stream **proxy)
             proxies[device->index].made = 1;
         }
         tnri_lock_release(&tnri_library_lock);
+        if (surplus == NULL && result == CUDA_SUCCESS)
+            tnri_nvtx_stream(handle, "Tenure: frees for all streams");
         if (surplus != NULL)
             (void)tnri_drive(cuStreamDestroy, (surplus));
     }

@@ -8,6 +8,7 @@
 #include "pending.h"
 #include "pool/pool.h"
 #include "pool/structure.h"
+#include "trap/trap.h"
 
 /* Blocks freed with tnr_free_sync and not fenced yet, by device. */
 static struct {
@@ -117,6 +118,9 @@ tnr_status tnri_batch_fence(tnri_device *device)
     tnr_status status = tnri_proxy_stream(device, &proxy);
     if (status == TNR_OK)
         status = proxy_follow_all(device, proxy);
+    if (status == TNR_OK && (tnri_gate() & TNRI_GATE_TRAPS) != 0)
+        for (const tnri_uses *uses = batch; uses != NULL; uses = uses->batch_next)
+            tnri_trap_fenced(uses->block, proxy);
     if (status == TNR_OK)
         status = tnri_stream_mark(proxy, &event, &number);
     while (batch != NULL) {

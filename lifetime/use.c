@@ -6,14 +6,17 @@
  */
 #include <tenure/lifetime.h>
 
+#include "annotate/nvtx.h"
 #include "announced.h"
 #include "arena/free.h"
 #include "arena/note.h"
 #include "base/error.h"
 #include "free.h"
+#include "library/cached.h"
 #include "library/library.h"
 #include "register.h"
 #include "stream/facts.h"
+#include "trap/trap.h"
 #include "uses.h"
 
 /* ---- finding the block ---------------------------------------------------------------------- */
@@ -246,8 +249,16 @@ tnr_status tnr_free_sync(void *ptr)
     if (block == NULL)
         return tnri_free_refused(device, ptr);
     tnri_lifetime_register();
+    tnri_arena *arena = block->world->arena;
+    int is_trapped = (tnri_gate() & TNRI_GATE_TRAPS) != 0;
     uint32_t began = tnri_note_begin();
+    if (tnri_unlikely(tnri_nvtx_listens()))
+        tnri_free_annotate(block, ptr);
+    if (is_trapped)
+        tnri_trap_freeing_sync(block, ptr);
     tnr_status status = tnri_free_sync(block, ptr);
+    if (is_trapped && status == TNR_OK)
+        tnri_trap_freed(arena);
     tnri_note_end(began);
     return status;
 }

@@ -91,6 +91,8 @@ typedef struct tnri_arena {
     size_t stale_count;
     size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
+    int is_guard;         /* 1: for guarded blocks alone (trap/guard.h). Constant */
+    uintptr_t guard_next; /* where the next of them is looked for; the lock */
     tnri_lane lane;
 
     /* For history and snapshots. */

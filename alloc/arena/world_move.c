@@ -156,6 +156,7 @@ tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *
     if (block == NULL) {
         block = pending;
         block->slack = 0;
+        block->holds = 0;
         block->stamped = 0;
         block->uses = NULL;
         tnri_record_enter(world, block, TNRI_LIVE);

@@ -11,6 +11,8 @@
  *   STOPPED the library is not running, or this is a forked child
  *   STEPS   sizes are rounded by the setting roundup_power2_divisions
  *   SYNC    frees wait for all streams, by the setting auto_record
+ *   TRAPS   blocks are guarded, poisoned or have canaries (trap/trap.h)
+ *   NVTX    a tool is told of blocks (annotate/nvtx.h)
  *   and the number of captures under way
  *
  * The first three mean that somebody is looking; where only that matters, TNRI_GATE_OPEN is asked
@@ -32,13 +34,15 @@ enum {
     TNRI_GATE_STOPPED = 8,
     TNRI_GATE_STEPS = 16,
     TNRI_GATE_SYNC = 32,
+    TNRI_GATE_TRAPS = 64,
+    TNRI_GATE_NVTX = 128,
     TNRI_GATE_CAPTURES_SHIFT = 8,
     TNRI_GATE_NUMBER_SHIFT = 24
 };
 #define TNRI_GATE_CAPTURES_MASK (UINT64_C(0xffff) << TNRI_GATE_CAPTURES_SHIFT)
 
 /* Each part has a lock of its own: LIGHT, STACKS, CUT and the number that of snapshots and history
- * (history/history.h), STOPPED, STEPS and SYNC the library's; captures are counted without one. */
+ * (history/history.h), the others the library's; captures are counted without one. */
 extern _Atomic uint64_t tnri_gate_word;
 
 /* Grows with every start and shutdown of the library; routes and marks of an earlier one are void.

@@ -66,6 +66,7 @@ typedef enum tnri_lock_rank {
     TNRI_RANK_SPACE,       /* a device's address ranges */
     TNRI_RANK_EVENTS,      /* a device's spare events */
     TNRI_RANK_HISTORY,     /* the ring's pages, and the tables of texts, origins and stacks */
+    TNRI_RANK_TRAPS,       /* which memory is poisoned; looks that are under way */
     TNRI_RANK_HOST,        /* leaves: metadata, the user's callback */
     TNRI_RANK_COUNT
 } tnri_lock_rank;

@@ -363,11 +363,16 @@ static tnr_status conf_check(const tnri_conf *conf, const char *origin)
 /* Who finds the gate shut does not look at the settings: it opens before and shuts after. */
 static void conf_publish(const tnri_conf *conf)
 {
-    uint64_t wanted = (conf->roundup_power2_divisions.any ? TNRI_GATE_STEPS : 0u) |
-                      (conf->auto_record == TNRI_AUTO_ALL ? TNRI_GATE_SYNC : 0u);
+    uint64_t wanted = 0;
+    if (conf->roundup_power2_divisions.any)
+        wanted |= TNRI_GATE_STEPS;
+    if (conf->auto_record == TNRI_AUTO_ALL)
+        wanted |= TNRI_GATE_SYNC;
+    if (conf->guard != TNRI_GUARD_OFF || conf->poison || conf->canary)
+        wanted |= TNRI_GATE_TRAPS;
     tnri_gate_set(0, wanted);
     atomic_store_explicit(&tnri_conf_current, conf, memory_order_release);
-    tnri_gate_set((TNRI_GATE_STEPS | TNRI_GATE_SYNC) & ~wanted, 0);
+    tnri_gate_set((TNRI_GATE_STEPS | TNRI_GATE_SYNC | TNRI_GATE_TRAPS) & ~wanted, 0);
 }
 
 /* Until somebody listens. */

@@ -17,6 +17,7 @@
 /* The choices, in the order of the words in settings.def. */
 enum { TNRI_CROSS_WAIT = 0, TNRI_CROSS_IDLE = 1, TNRI_CROSS_OFF = 2 };
 enum { TNRI_REUSE_WAIT = 0, TNRI_REUSE_FOLLOW = 1, TNRI_REUSE_POLL = 2 };
+enum { TNRI_GUARD_OFF = 0, TNRI_GUARD_ON = 1, TNRI_GUARD_WAIT = 2 };
 enum { TNRI_CONF_TEXT_BYTES = 256 };
 enum { TNRI_AUTO_OFF = 0, TNRI_AUTO_SEEN = 1, TNRI_AUTO_ALL = 2 };
 enum { TNRI_CONTROL_OFF = 0, TNRI_CONTROL_ON = 1, TNRI_CONTROL_TRY = 2 };

@@ -13,3 +13,8 @@ const char *tnri_environment_conf(void)
 {
     return getenv("TENURE_CONF");
 }
+
+const char *tnri_environment_nvtx(void)
+{
+    return getenv("NVTX_INJECTION64_PATH");
+}

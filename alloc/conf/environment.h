@@ -7,5 +7,7 @@
 const char *tnri_environment_driver(void);
 /* TENURE_CONF: settings as "key:value,key:value". Null if unset. */
 const char *tnri_environment_conf(void);
+/* NVTX_INJECTION64_PATH: the library of a tool. Null if unset. */
+const char *tnri_environment_nvtx(void);
 
 #endif

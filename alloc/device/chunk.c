@@ -284,8 +284,9 @@ CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released)
     return first_error;
 }
 
-tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t page)
+tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page)
 {
+    static _Atomic uint64_t placed_last;
     CUdeviceptr address = tnri_page_address(&device->space, page);
     size_t bytes = chunk->pages << device->space.page_shift;
     tnri_assert_none_held();
@@ -293,6 +294,8 @@ tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t p
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemMap", "mapping a chunk");
     atomic_fetch_add_explicit(&device->mappings_made, 1, memory_order_relaxed);
+    atomic_store_explicit(&chunk->placed, atomic_fetch_add(&placed_last, 1) + 1,
+                          memory_order_relaxed);
     return TNR_OK;
 }
 

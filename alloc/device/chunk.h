@@ -29,7 +29,9 @@ typedef struct tnri_chunk {
     size_t pages;                        /* constant */
     tnri_account *account;               /* of its pool; constant */
     size_t page;                         /* first page of its address that counts */
-    tnri_chunk_state state; /* changed by the thread that sleeps, wakes or ends the pool */
+    _Atomic uint64_t placed; /* of its latest mapping, a number that no other has; what was there
+                              * before it may be gone */
+    tnri_chunk_state state;  /* changed by the thread that sleeps, wakes or ends the pool */
     size_t kept_until; /* of the thread that puts the pool to sleep: see capture/sleep/sleeper.h */
     struct tnri_chunk *next; /* among the refused ones; the device's lock */
 } tnri_chunk;
@@ -78,7 +80,7 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);
 CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released);
 
 /* Maps a chunk at a page, without access. */
-tnr_status tnri_chunk_map(tnri_device *device, const tnri_chunk *chunk, size_t page);
+tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page);
 /* Removes all mappings of a range of whole mappings. Only with proof that nothing uses them. */
 tnr_status tnri_pages_unmap(tnri_device *device, size_t page, size_t pages, size_t mappings);
 

@@ -143,6 +143,17 @@ const uintptr_t *tnri_stack_get(uint32_t number, size_t *count)
     return found->frames;
 }
 
+int tnri_module_is_between(const char *path)
+{
+    static const char *const names[] = {"libtenure_preload.so", "libcudart.so"};
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return 1;
+    return 0;
+}
+
 uint32_t tnri_stacks_count(void)
 {
     return atomic_load_explicit(&stacks.count, memory_order_acquire);

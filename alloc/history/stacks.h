@@ -39,6 +39,9 @@ uint32_t tnri_stack_take(void);
 /* The return addresses of a stack, innermost first; *count of them. Null: there is no such stack.
  * They stay where they are. */
 const uintptr_t *tnri_stack_get(uint32_t number, size_t *count);
+/* 1 for a file of which nobody wants to see the innermost frames: the preloaded library's, and the
+ * CUDA runtime's, which lie between the program and Tenure. */
+int tnri_module_is_between(const char *path);
 uint32_t tnri_stacks_count(void);
 /* Stacks that were not kept. */
 uint64_t tnri_stacks_missed(void);

@@ -46,7 +46,7 @@ static tnr_status pool_take_at(tnr_pool pool, uintptr_t address, const tnri_requ
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
         uint32_t began = tnri_note_begin();
         tnri_arena_enter(arena);
-        if (status == TNR_ERR_FOREIGN_POINTER && arena->growable.base == 0 &&
+        if (status == TNR_ERR_FOREIGN_POINTER && arena->growable.base == 0 && !arena->is_guard &&
             atomic_load(&arena->stream) == stream)
             status = arena_take_at(arena, address, request);
         tnri_lock_release(&arena->lock);

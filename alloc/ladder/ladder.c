@@ -48,11 +48,14 @@ tnr_status tnri_ladder_take_span(tnri_span **span, tnri_device *device, size_t w
     return TNR_OK;
 }
 
-/* Adds a span with room for the request, twice as large as all that the world has. */
+/* Adds a span with room for the request, twice as large as all that the world has. A guarded block
+ * needs a page more, and is in the large world whatever its size. */
 static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request)
 {
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
-    size_t least = tnri_request_span(request) + tnri_page_bytes(world->space);
+    tnri_world *world =
+        arena->is_guard ? &arena->worlds[TNRI_LARGE] : tnri_arena_world(arena, request->bytes);
+    size_t least =
+        tnri_request_span(request) + tnri_page_bytes(world->space) * (arena->is_guard ? 2 : 1);
     tnri_arena_enter(arena);
     size_t wanted = world->spans_bytes * 2;
     tnri_lock_release(&arena->lock);
@@ -113,11 +116,13 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
                 return status;
         }
         tnri_arena_enter(arena);
-        tnri_block *block = ladder_flush(arena, request);
+        tnri_block *block = arena->is_guard ? NULL : ladder_flush(arena, request);
         if (block != NULL) {
             tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
             *ptr = (void *)block->base;
             status = TNR_OK;
+        } else if (arena->is_guard) {
+            status = tnri_plan_make_guard(plan, arena, request);
         } else {
             status = tnri_plan_make(plan, arena, request, moves);
         }
@@ -146,7 +151,7 @@ static size_t arena_retired_bytes(tnri_arena *arena)
 static tnri_moves ladder_moves_max(const tnri_arena *arena)
 {
     const tnri_stream *stream = atomic_load(&arena->stream);
-    if (stream == NULL || tnri_account_is_kept(arena->account))
+    if (stream == NULL || arena->is_guard || tnri_account_is_kept(arena->account))
         return TNRI_MOVES_NONE;
     if (arena->growable.base != 0 &&
         (atomic_load(&stream->is_dead) || tnri_capturing() || !tnri_stream_is_markable(stream)))
@@ -339,7 +344,8 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
     if (released > 0)
         (void)tnri_drain_pool(arena->pool, 0, &released);
     *ptr = NULL;
-    if (arena->growable.base == 0 && ladder_retired(arena, request, reclaimed, ptr))
+    if (arena->growable.base == 0 && !arena->is_guard &&
+        ladder_retired(arena, request, reclaimed, ptr))
         return TNR_OK;
     if (tnri_account_is_foreign(arena->account))
         return ladder_serve_flushed(arena, request, ptr)
@@ -509,4 +515,21 @@ tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request)
 {
     void *ptr;
     return ladder_ascend(arena, request, &ptr);
+}
+
+tnr_status tnri_ladder_guard(tnri_arena *arena, const tnri_request *request, void **ptr)
+{
+    tnri_visit visit;
+    *ptr = NULL;
+    tnr_status status = tnri_device_enter(arena->device, &visit);
+    if (status != TNR_OK)
+        return status;
+    if (tnri_pool_work_begin(arena->pool)) {
+        status = ladder_climb(arena, request, TNRI_MOVES_NONE, 0, ptr);
+        tnri_pool_work_end(arena->pool);
+    } else {
+        status = tnri_asleep_error(arena->pool);
+    }
+    tnri_device_leave(&visit);
+    return status;
 }

@@ -33,6 +33,10 @@ tnr_status tnri_ladder_malloc(tnri_arena *arena, const tnri_request *request, vo
  * No lock is held. */
 tnr_status tnri_ladder_grow(tnri_arena *arena, const tnri_request *request);
 
+/* Serves a request with a guarded block, in new memory, of an arena for them: see trap/guard.h.
+ * Nobody is asked for memory. No lock is held. */
+tnr_status tnri_ladder_guard(tnri_arena *arena, const tnri_request *request, void **ptr);
+
 /* Takes a span of `wanted` bytes for an arena of the device, or of a half, a quarter and so on, but
  * of no less than `least`: addresses may run short before memory does. When there are none left,
  * those without memory are given back first, which may wait for work on old mappings. No lock is

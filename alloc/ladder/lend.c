@@ -210,7 +210,7 @@ static tnr_status lend_from(tnri_arena *arena, tnri_arena *lender, const tnri_re
  * promise. */
 static int arena_may_lend(const tnri_arena *lender)
 {
-    return lender->growable.base == 0 && !tnri_arena_is_graph(lender) &&
+    return lender->growable.base == 0 && !lender->is_guard && !tnri_arena_is_graph(lender) &&
            tnri_arena_is_markable(lender);
 }
 

@@ -76,6 +76,7 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->request = request;
     plan->moves = moves;
     plan->is_growth = 0;
+    plan->at = 0;
     plan->grows = NULL;
     plan->sources_count = 0;
     plan->own_count = 0;
@@ -122,6 +123,56 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
         tnri_plan_take(plan, arena);
     plan->own_count = plan->sources_count;
     return TNR_OK;
+}
+
+/* The window of a guarded block in a hole, not below `least`: its base, or 0. */
+static uintptr_t guard_window(const tnri_space *space, const tnri_block *hole, uintptr_t least,
+                              size_t bytes)
+{
+    uintptr_t base = hole->base > least ? hole->base : least;
+    uintptr_t end = tnri_block_end(hole);
+    return base < end && end - base >= bytes + tnri_page_bytes(space) ? base : 0;
+}
+
+/* The lowest window from `least` on. */
+static uintptr_t guard_lowest(const tnri_world *world, uintptr_t least, size_t bytes,
+                              tnri_block **first)
+{
+    uintptr_t lowest = 0;
+    for (tnri_block *hole = world->holes; hole != NULL; hole = hole->next) {
+        uintptr_t base = guard_window(world->space, hole, least, bytes);
+        if (base != 0 && (lowest == 0 || base < lowest)) {
+            lowest = base;
+            *first = hole;
+        }
+    }
+    return lowest;
+}
+
+tnr_status tnri_plan_make_guard(tnri_plan *plan, tnri_arena *arena, const tnri_request *request)
+{
+    tnri_assert_held(&arena->lock);
+    tnri_world *world = &arena->worlds[TNRI_LARGE];
+    const tnri_space *space = world->space;
+    size_t page_mask = tnri_page_bytes(space) - 1;
+    size_t bytes = (tnri_request_span(request) + page_mask) & ~page_mask;
+    tnri_block *first = NULL;
+    plan_begin(plan, arena, world, request, TNRI_MOVES_NONE);
+    uintptr_t base = guard_lowest(world, arena->guard_next, bytes, &first);
+    if (base == 0)
+        base = guard_lowest(world, 0, bytes, &first);
+    if (base == 0)
+        return TNR_ERR_ADDRESS_SPACE;
+    plan->gaps[0] = (tnri_gap){tnri_page_of(space, base), bytes >> space->page_shift};
+    plan->gaps_count = 1;
+    plan->gap_at = 0;
+    plan->gap_used = 0;
+    plan->pages_missing = plan->gaps[0].pages;
+    plan->at = (base + bytes - request->bytes) & ~(request->alignment - 1);
+    tnr_status status = plan_claim(plan, first, base, base + bytes);
+    if (status == TNR_OK)
+        arena->guard_next = base + bytes + tnri_page_bytes(space);
+    return status;
 }
 
 tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
@@ -284,6 +335,8 @@ tnri_block *tnri_plan_commit(tnri_plan *plan)
     tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
     tnri_block *run = tnri_world_free(world, plan->pending);
     plan->pending = NULL;
+    if (plan->at != 0)
+        return tnri_serve_at(world, run, plan->at, plan->request->bytes);
     return tnri_arena_carve(plan->arena, run, plan->request);
 }
 

@@ -56,6 +56,7 @@ typedef struct tnri_plan {
     tnri_block *pending;
     tnri_moves moves;
     int is_growth;     /* 1: tnri_plan_make_growth made it */
+    uintptr_t at;      /* where the block is to begin in the window; 0: where it fits first */
     tnri_block *grows; /* then the live block below the window; null: it had no memory yet */
 
     tnri_gap gaps[TNRI_GAPS_MAX];
@@ -74,6 +75,11 @@ typedef struct tnri_plan {
  * TNR_ERR_ADDRESS_SPACE means that a new span is needed. Nothing has changed then. */
 tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                           tnri_moves moves);
+
+/* The same for a guarded block: the window is of whole pages, with a page without memory above it,
+ * and the block has their end. Places are taken in the order of their addresses, over and over, so
+ * what was freed comes back last. Nothing is moved there. */
+tnr_status tnri_plan_make_guard(tnri_plan *plan, tnri_arena *arena, const tnri_request *request);
 
 /* The same for memory right above what the arena's growable block has: the window is given, and
  * nothing of the arena's own can be moved there. The lock is held. Errors: TNR_ERR_HOST_MEMORY;

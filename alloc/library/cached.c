@@ -12,6 +12,7 @@
  *     another thread owns the lock              arena_malloc_shared
  *   any other allocation                      block_malloc, tnri_arena_malloc
  *     somebody looks (history, picture)         arena_malloc_seen
+ *     traps are set                             malloc_trapped, then as above
  *   neither bin nor index serves              arena_malloc_end, then the ladder
  *   tnr_free, gate shut                       tnr_free, tnri_arena_free_quick
  *     of an address not of the first device     free_elsewhere
@@ -22,9 +23,11 @@
  *     not live, or with uses                    arena_free_other
  *   any other free                            free_slowly, tnri_arena_free
  *     somebody looks                            arena_free_seen
+ *     traps are set                             free_trapped, then as above
  */
 #include "library/cached.h"
 
+#include "annotate/nvtx.h"
 #include "arena/count.h"
 #include "arena/free.h"
 #include "arena/note.h"
@@ -40,6 +43,8 @@
 #include "library/library.h"
 #include "pool/asleep.h"
 #include "pool/lane.h"
+#include "trap/guard.h"
+#include "trap/trap.h"
 
 /* ---- allocating from an arena --------------------------------------------------------------- */
 
@@ -176,8 +181,52 @@ static inline tnr_status request_make(tnri_request *request, size_t bytes, size_
     return TNR_OK;
 }
 
-static tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int device,
-                               tnr_pool handle, tnr_stream stream)
+/* Serves a request whose block may get traps. */
+static TNRI_SELDOM tnr_status malloc_trapped(tnri_arena *arena, tnri_request *request, void **ptr)
+{
+    uint32_t began = tnri_note_begin();
+    unsigned traps = tnri_trap_choose(arena, request);
+    tnr_status status = TNR_ERR_OUT_OF_MEMORY;
+    if ((traps & TNRI_TRAP_GUARD) != 0)
+        status = tnri_guard_malloc(arena, request, ptr);
+    if (status != TNR_OK)
+        status = tnri_arena_malloc(arena, request, ptr);
+    if (status == TNR_OK)
+        tnri_trap_served(tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)*ptr), traps);
+    tnri_note_end(began);
+    return status;
+}
+
+/* The block that was just handed out at an address. */
+static tnri_block *block_at(void *ptr)
+{
+    tnri_device *device;
+    tnri_space *space = tnri_library_space_of(ptr, &device);
+    return tnri_block_map_at(&space->map, (uintptr_t)ptr);
+}
+
+/* Tells tools of a block that is handed out. */
+static TNRI_SELDOM void malloc_annotate(void *ptr, size_t bytes)
+{
+    const tnri_block *block = block_at(ptr);
+    const tnri_arena *arena = block->world->arena;
+    tnri_nvtx_block(arena->device->index, arena->account->name, (uintptr_t)ptr, bytes);
+}
+
+/* Tells them of one that is about to be freed, if it is there; then a free that is refused all the
+ * same is a race of the caller's. Graphs go on to use what was freed in a graph pool. */
+TNRI_SELDOM void tnri_free_annotate(const tnri_block *block, const void *ptr)
+{
+    tnri_arena *arena = block->world->arena;
+    tnri_arena_enter(arena);
+    int is_there = block->state == TNRI_LIVE && block->base == (uintptr_t)ptr;
+    tnri_lock_release(&arena->lock);
+    if (is_there && !arena->account->is_graph)
+        tnri_nvtx_block_gone((uintptr_t)ptr);
+}
+
+static inline __attribute__((always_inline)) tnr_status block_malloc_plain(
+    void **ptr, size_t bytes, size_t alignment, int device, tnr_pool handle, tnr_stream stream)
 {
     tnri_arena *arena;
     tnri_request request;
@@ -196,7 +245,18 @@ static tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int d
         return status;
     if (tnri_unlikely(bytes == 0))
         return TNR_OK;
+    if (tnri_unlikely((tnri_gate() & TNRI_GATE_TRAPS) != 0))
+        return malloc_trapped(arena, &request, ptr);
     return tnri_arena_malloc(arena, &request, ptr);
+}
+
+static tnr_status block_malloc(void **ptr, size_t bytes, size_t alignment, int device,
+                               tnr_pool handle, tnr_stream stream)
+{
+    tnr_status status = block_malloc_plain(ptr, bytes, alignment, device, handle, stream);
+    if (tnri_unlikely(tnri_nvtx_listens()) && status == TNR_OK && *ptr != NULL)
+        malloc_annotate(*ptr, bytes);
+    return status;
 }
 
 tnr_status tnr_malloc(void **ptr, size_t bytes, int device, tnr_stream stream)
@@ -262,6 +322,10 @@ tnr_status tnr_pool_malloc_at(void *ptr, tnr_pool handle, size_t bytes, int devi
     else {
         if (bytes > 0)
             status = tnri_malloc_at(pool, (uintptr_t)ptr, &request, stream);
+        if (bytes > 0 && status == TNR_OK && tnri_nvtx_listens())
+            malloc_annotate(ptr, bytes);
+        if (bytes > 0 && status == TNR_OK && (tnri_gate() & TNRI_GATE_TRAPS) != 0)
+            tnri_trap_served(tnri_block_map_at(&pool->account.space->map, (uintptr_t)ptr), 0);
         tnri_pool_work_end(pool);
     }
     tnri_pool_drop(pool);
@@ -408,24 +472,44 @@ tnr_status tnri_foreign_error(const void *ptr)
                       "%p was not allocated by Tenure. Free it with what allocated it.", ptr);
 }
 
-/* A free by the setting auto_record:all. Of a vouched pool the caller orders everything himself;
- * what is no block that lives, the usual way finds out. */
-static TNRI_SELDOM tnr_status free_in_sync(tnri_block *block, void *ptr)
+/* A free by the setting auto_record:all, or of a block that may have traps. Of a vouched pool the
+ * caller orders everything himself; what is no block that lives, the usual way finds out. The arena
+ * lives on: a pool with a live block does not end. */
+static TNRI_SELDOM tnr_status free_by_settings(tnri_block *block, void *ptr, uint64_t gate)
 {
+    tnri_arena *arena = block->world->arena;
+    int is_trapped = (gate & TNRI_GATE_TRAPS) != 0;
+    int is_sync =
+        (gate & TNRI_GATE_SYNC) != 0 && tnri_upper_free_sync != NULL && !arena->account->is_vouched;
+    uint32_t began = tnri_note_begin();
     tnr_status status = TNR_ERR_NOT_LIVE;
-    if (tnri_upper_free_sync != NULL && !block->world->arena->account->is_vouched)
+    if (is_trapped && is_sync)
+        tnri_trap_freeing_sync(block, ptr);
+    else if (is_trapped)
+        tnri_trap_freeing(block, ptr);
+    if (is_sync)
         status = tnri_upper_free_sync(block, ptr);
-    return status == TNR_ERR_NOT_LIVE ? tnri_arena_free(block, ptr) : status;
+    if (status == TNR_ERR_NOT_LIVE)
+        status = tnri_arena_free(block, ptr);
+    if (is_trapped && status == TNR_OK)
+        tnri_trap_freed(arena);
+    tnri_note_end(began);
+    return status;
 }
 
 tnr_status tnri_free_found(tnri_block *block, void *ptr)
 {
-    int is_sync = (tnri_gate() & TNRI_GATE_SYNC) != 0;
+    uint64_t gate = tnri_gate();
+    int is_sync = (gate & TNRI_GATE_SYNC) != 0;
     tnr_status status;
+    if (tnri_unlikely(tnri_nvtx_listens()))
+        tnri_free_annotate(block, ptr);
     if (tnri_unlikely(tnri_capturing()) &&
         tnri_captures_get()->free(block->world->arena, block, ptr, is_sync, &status))
         return status;
-    return tnri_unlikely(is_sync) ? free_in_sync(block, ptr) : tnri_arena_free(block, ptr);
+    if (tnri_unlikely((gate & (TNRI_GATE_SYNC | TNRI_GATE_TRAPS)) != 0))
+        return free_by_settings(block, ptr, gate);
+    return tnri_arena_free(block, ptr);
 }
 
 /* The free of an address of no device's range, or while the gate is open. */

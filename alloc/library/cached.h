@@ -16,11 +16,14 @@ tnr_status tnri_arena_malloc_quick(tnri_arena *arena, size_t bytes, void **ptr);
  * live. */
 tnr_status tnri_arena_free(tnri_block *block, void *ptr);
 
-/* The same, if it is captures' or the setting auto_record's business, as they say. */
+/* The same, and tools hear of it; if captures or settings have a say in it, as they say. */
 tnr_status tnri_free_found(tnri_block *block, void *ptr);
 /* The same while the gate is shut. `recent` is the address of the arena that the block is likely to
  * be of, or anything else. */
 tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent);
+
+/* Tells tools, while the gate says NVTX, of a block that is about to be freed. */
+void tnri_free_annotate(const tnri_block *block, const void *ptr);
 
 /* The free at an address of no device's range: in a foreign segment, or refused. */
 tnr_status tnri_free_outside(void *ptr);

@@ -2,6 +2,7 @@
 /* Arenas of growable blocks, and the public functions for them: see growable.h. */
 #include "library/growable.h"
 
+#include "annotate/nvtx.h"
 #include "arena/note.h"
 #include "base/error.h"
 #include "device/segment.h"
@@ -107,6 +108,15 @@ tnr_status tnr_reserve(void **ptr, size_t bytes_max, int device, tnr_stream stre
     return status;
 }
 
+/* Tells tools what a growable block has now. */
+static void commit_annotate(const tnri_arena *arena, const void *ptr, size_t bytes, int is_first)
+{
+    if (is_first)
+        tnri_nvtx_block(arena->device->index, arena->account->name, (uintptr_t)ptr, bytes);
+    else
+        tnri_nvtx_block_grown((uintptr_t)ptr, bytes);
+}
+
 tnr_status tnr_commit(void *ptr, size_t bytes)
 {
     if (ptr == NULL)
@@ -124,8 +134,11 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
     tnr_status status;
     if (arena != NULL && arena->growable.base == (uintptr_t)ptr) {
         uint32_t began = tnri_note_begin();
+        int is_first = arena->growable.is_bare;
         status = tnri_grow_commit(arena, ptr, bytes);
         tnri_note_end(began);
+        if (tnri_unlikely(tnri_nvtx_listens()) && status == TNR_OK && bytes > 0)
+            commit_annotate(arena, ptr, bytes, is_first);
         return status;
     }
     tnr_block_info info;

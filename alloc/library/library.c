@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "annotate/nvtx.h"
 #include "arena/count.h"
 #include "arena/upper.h"
 #include "base/alive.h"
@@ -23,6 +24,7 @@
 #include "pool/handle.h"
 #include "pool/peers.h"
 #include "snapshot/trigger.h"
+#include "trap/trap.h"
 
 tnri_lock tnri_library_lock = {.rank = TNRI_RANK_LIBRARY};
 
@@ -99,6 +101,7 @@ static tnr_status library_start_locked(void)
     atomic_fetch_add(&tnri_library_epoch, 1);
     tnri_generation_start();
     tnri_gate_set(TNRI_GATE_STOPPED, 0);
+    tnri_nvtx_start();
     return TNR_OK;
 }
 
@@ -142,6 +145,8 @@ static tnr_status library_start_device(tnri_device *device)
         tnri_device_abandon(device);
     else
         tnri_device_publish(device);
+    if (status == TNR_OK)
+        tnri_nvtx_heap(device->index, device->range_base, device->range_bytes);
     return status;
 }
 
@@ -269,6 +274,8 @@ static tnr_status device_end_pools(tnri_device *device)
         status = captures->device_ending(device, 1);
     if (status == TNR_OK && upper != NULL)
         status = upper->device_ending(device, 1);
+    tnri_trap_device_ending(device);
+    tnri_nvtx_heap_end(device->index);
     tnr_pool pool = NULL;
     while (status == TNR_OK && (pool = tnri_pool_walk(device, NULL)) != NULL) {
         status = tnri_pool_end(pool, 1);
@@ -357,6 +364,7 @@ tnr_status tnr_shutdown(int force)
     tnri_control_end();
     tnri_lock_take(&tnri_library_lock);
     tnri_gate_set(0, TNRI_GATE_STOPPED);
+    tnri_nvtx_end();
     tnri_generation_stop();
     atomic_fetch_add(&tnri_library_epoch, 1); /* threads still routed somewhere are so no more */
     tnri_routes_forget();

@@ -81,12 +81,13 @@ static void frames_enter(tnri_symbols *symbols)
     }
 }
 
-/* 1 if the frame is one of the library's own functions. */
+/* 1 if the frame is one of the library's own functions, or lies between it and the program. */
 static int frame_is_own(const tnri_frame *frame, const void *own_base)
 {
     if (tnri_frame_is_described(frame->address))
         return 0;
-    if (strncmp(frame->function, "tnr_", 4) == 0 || strncmp(frame->function, "tnri_", 5) == 0)
+    if (strncmp(frame->function, "tnr_", 4) == 0 || strncmp(frame->function, "tnri_", 5) == 0 ||
+        tnri_module_is_between(frame->module))
         return 1;
     /* Functions without a name in the dynamic table count if they are in the library's own file,
      * which must not be the program's: there all functions are alike. */

@@ -62,7 +62,8 @@ typedef struct tnri_block {
     union {
         struct {
             uint64_t slack : 52;  /* LIVE, RETIRED: not asked for; STALE: mappings; FREE: class */
-            uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own: released with it */
+            uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own: released with it;
+                                   * LIVE and RETIRED: 1 if its slack is a canary */
             uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
             uint64_t content : 2; /* LIVE: what its owner wants of a sleep; else 0 */
             uint64_t state : 8;   /* tnri_state */

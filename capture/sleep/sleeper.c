@@ -134,7 +134,7 @@ static int arena_list(tnri_sleeper *sleeper, tnri_arena *arena, keeping what)
     for (int i = 0; i < TNRI_WORLDS; i++)
         for (size_t s = 0; s < arena->worlds[i].spans_count; s++) {
             int is_joined = 0;
-            for (const tnri_block *block = arena->worlds[i].span_first[s]; block != NULL;
+            for (tnri_block *block = arena->worlds[i].span_first[s]; block != NULL;
                  block = block->above) {
                 if (block->state == TNRI_HOLE) {
                     is_joined = 0;
@@ -142,8 +142,13 @@ static int arena_list(tnri_sleeper *sleeper, tnri_arena *arena, keeping what)
                 }
                 if (!block_list_chunks(sleeper, space, block))
                     return 0;
-                if (!what.is_wanted || !block_is_kept(block, what.keeps, what.keeps_free))
+                if (!what.is_wanted)
                     continue;
+                if (!block_is_kept(block, what.keeps, what.keeps_free)) {
+                    if (block->state == TNRI_LIVE || block->state == TNRI_RETIRED)
+                        block->holds = 0; /* its canary goes with the contents */
+                    continue;
+                }
                 if (!kept_add(sleeper, block, is_joined))
                     return 0;
                 is_joined = 1;

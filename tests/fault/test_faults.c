@@ -304,6 +304,35 @@ static void force_body(fault_run *run)
     step_shutdown(run, 1);
 }
 
+/* Blocks of several sizes and streams, each on pages of its own; what the driver refuses is served
+ * without a guard, and what cannot be unmapped is tried again. */
+static void guard_prepare(fault_run *run)
+{
+    for (int i = 0; i < 4; i++)
+        step_malloc(run, i, 5000 + (size_t)i * MIB, 0, -1, i % 2);
+    step_free(run, 1);
+}
+
+static void guard_body(fault_run *run)
+{
+    for (int i = 0; i < 4; i++)
+        step_malloc(run, 10 + i, 3000 + (size_t)i * 3 * MIB, i == 2 ? 4 * MIB : 0, -1, i % 3);
+    step_free(run, 0);
+    step_free(run, 12);
+    step_malloc(run, 20, 5000, 0, -1, 1);
+    free_slots(run, 10, 2, 1);
+    step_trim(run, 0);
+}
+
+static void poison_body(fault_run *run)
+{
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++)
+            step_malloc(run, 10 + i, 3000 + (size_t)i * MIB, 0, -1, i % 2);
+        free_slots(run, 10, 4, 1);
+    }
+}
+
 static const fault_scenario scenarios[] = {
     {"first start", NULL, "256M", NULL, start_body},
     {"growth", NULL, "256M", growth_prepare, growth_body},
@@ -323,6 +352,9 @@ static const fault_scenario scenarios[] = {
     {"thresholds", "garbage_collection_threshold:0.1", "128M", threshold_prepare, threshold_body},
     {"growable blocks", NULL, "256M", growable_prepare, growable_body},
     {"growable blocks, short of memory", NULL, "64M", growable_prepare, growable_body},
+    {"guarded blocks", "guard:on,canary:on", "256M", guard_prepare, guard_body},
+    {"guarded blocks, waiting", "guard:wait", "256M", guard_prepare, guard_body},
+    {"poison and canaries", "poison:on,canary:on", "256M", growth_prepare, poison_body},
     {"shutdown", NULL, "256M", shutdown_prepare, shutdown_body},
     {"forced shutdown", NULL, "256M", force_prepare, force_body},
 };

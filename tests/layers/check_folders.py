@@ -19,8 +19,8 @@ import checking
 # The folders of each layer from the bottom to the top, as its README.md has them; "" is the layer's
 # own folder.
 FOLDERS = {
-    "alloc": ("base", "conf", "driver", "space", "device", "stream", "history", "arena", "pool",
-              "ladder", "snapshot", "library"),
+    "alloc": ("base", "conf", "annotate", "driver", "space", "device", "stream", "history", "arena",
+              "pool", "ladder", "trap", "snapshot", "library"),
     "lifetime": ("",),
     "capture": ("", "graph", "sleep", "control"),
 }

@@ -15,6 +15,8 @@
  *   failures          the same, while one thread makes driver calls fail, now this one, now that
  *   lanes             maintenance, with three arenas for each stream, which all threads use in turn
  *   one_with_lanes    all threads on one stream, which gets lanes as they meet
+ *   traps, guards     maintenance, and failures on one stream, while blocks have traps: which
+ *                     nobody runs into
  *
  * Each runs on free-running workers and on a seeded schedule inside the calls. The work is bounded
  * by a number of operations, given as the first argument; the second is the seed.
@@ -34,6 +36,7 @@
 
 #include <tenure/alloc.h>
 #include <tenure/simcuda.h>
+#include <tenure/trap.h>
 
 #include "fault/payload.h"
 
@@ -333,6 +336,9 @@ static uint64_t stress_end(uint64_t failed)
     assert_int_equal(payload_errors(), 0);
     if (tnr_shutdown(0) != TNR_OK)
         fail_msg("%s", tnr_last_error());
+    tnr_traps_info traps = {.struct_bytes = sizeof(traps)};
+    assert_int_equal(tnr_traps_get(&traps, 0), TNR_OK);
+    assert_int_equal(traps.findings, 0);
     assert_int_equal(simcuda_live_get(-1, &live), 0);
     assert_int_equal(live.handles + live.mappings + live.reservations + live.events, 0);
     assert_int_equal(live.primary_references, 1);
@@ -401,6 +407,8 @@ int main(int argc, char **argv)
     static plan failures = {NULL, 0, 1, 1, 1, 1, NULL};
     static plan lanes = {NULL, 0, 1, 1, 1, 0, "lanes_forced:3"};
     static plan one_with_lanes = {NULL, 1, 1, 0, 1, 0, "lanes_max:4"};
+    static plan traps = {NULL, 0, 1, 1, 1, 0, "poison:on,canary:on,trap_fill_kb:2"};
+    static plan guards = {NULL, 1, 1, 1, 1, 1, "guard:on,guard_mb:8,trap_every:4,canary:on"};
     const struct CMUnitTest tests[] = {
         {"own_streams", stress_test, NULL, stress_stop, &own_streams},
         {"shared_stream", stress_test, NULL, stress_stop, &shared_stream},
@@ -410,6 +418,8 @@ int main(int argc, char **argv)
         {"failures", stress_test, NULL, stress_stop, &failures},
         {"lanes", stress_test, NULL, stress_stop, &lanes},
         {"one_with_lanes", stress_test, NULL, stress_stop, &one_with_lanes},
+        {"traps", stress_test, NULL, stress_stop, &traps},
+        {"guards", stress_test, NULL, stress_stop, &guards},
     };
     if (argc > 1)
         operations = strtoull(argv[1], NULL, 10);

@@ -299,8 +299,10 @@ def unsafe_calls(tree):
 
 def driver_calls(tree):
     yield from calls(tree, r"cu[A-Z]\w*|cuda[A-Z]\w*|nv[A-Z]\w*|dlopen|dlsym|dlmopen",
-                     # The deflater loads zlib, which is no driver; the other asks copies of us.
-                     ("alloc/driver/", "alloc/snapshot/deflater.c", "alloc/library/alone.c"),
+                     # The deflater loads zlib, and annotations a tool: neither is a driver; the
+                     # third asks copies of us.
+                     ("alloc/driver/", "alloc/snapshot/deflater.c", "alloc/annotate/nvtx.c",
+                      "alloc/library/alone.c"),
                      "the driver is called through alloc/driver only")
 
 

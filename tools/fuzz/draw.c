@@ -134,6 +134,8 @@ void fuzz_draw_start(fuzz_draw *draw, fuzz_setup *setup, uint64_t seed, const fu
     draw->random = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
     setup->seed = seed;
     setup_draw(draw, setup);
+    if (limits->traps != NULL)
+        conf_add(setup, limits->traps);
     if (limits->devices_max > 0 && setup->devices > limits->devices_max)
         setup->devices = limits->devices_max;
     draw->devices = setup->devices;

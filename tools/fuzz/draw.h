@@ -19,9 +19,10 @@
 /* What can be left out on the command line. */
 typedef struct fuzz_limits {
     int no_faults, no_graphs, no_sleep;
-    int illegal;     /* plant one error */
-    int gated;       /* for a device whose schedule is not known: see gate.h */
-    int devices_max; /* that the machine has; 0: as many as are drawn */
+    int illegal;       /* plant one error */
+    int gated;         /* for a device whose schedule is not known: see gate.h */
+    int devices_max;   /* that the machine has; 0: as many as are drawn */
+    const char *traps; /* settings that each program gets besides; null: none */
     uint64_t ops;
 } fuzz_limits;
 

@@ -149,6 +149,10 @@ int fuzz_run_start(fuzz_run *run, fuzz_device *device, const fuzz_setup *setup, 
     if (device->is_gated && gated_begin(run) != 0)
         return -1;
     device->races_callback(race_reported, run);
+    run->has_traps = strstr(setup->conf, "guard:") != NULL ||
+                     strstr(setup->conf, "poison:") != NULL ||
+                     strstr(setup->conf, "canary:") != NULL;
+    run->traps_findings = verdict_traps();
     run->model.has_wide_chunks = strstr(setup->conf, "chunk_share") != NULL ||
                                  strstr(setup->conf, "chunk_mb") != NULL ||
                                  strstr(setup->conf, "fraction") != NULL;
@@ -237,7 +241,14 @@ int fuzz_run_op(fuzz_run *run, const fuzz_op *op)
         run->is_harmless = gate_is_harmless(run, op);
     if (run->device->is_gated && gate_before(run, op) != 0)
         return 0;
+    /* What traps fill and copy is no access of a block's owner. */
+    int is_access = op->kind == FUZZ_WRITE || op->kind == FUZZ_READ || op->kind == FUZZ_COPY ||
+                    op->kind == FUZZ_FILL;
+    if (run->has_traps && !is_access)
+        run->device->owner_pause(1);
     int took_place = op_run(run, op);
+    if (run->has_traps)
+        run->device->owner_pause(0);
     fuzz_owner_tell(&run->model);
     if (run->device->is_gated)
         gate_after(run, op, took_place);

@@ -70,6 +70,8 @@ typedef struct fuzz_run {
     model model;
     fuzz_device *device;
     fuzz_result *result;
+    int has_traps;           /* 1: the library fills and copies memory of blocks itself */
+    uint64_t traps_findings; /* of the process, when the program began */
     const fuzz_setup *setup;
     CUstream streams[FUZZ_STREAMS];
     CUevent events[FUZZ_EVENTS];

@@ -8,6 +8,8 @@
 
 #include <inttypes.h>
 
+#include <tenure/trap.h>
+
 #include "owner.h"
 
 /* Every so many complete checks the library walks all of its structures. */
@@ -200,8 +202,17 @@ void verdict_all(fuzz_run *run)
             run_fail(run, FUZZ_VERDICT_SAFETY, "invariants", "%s", tnr_last_error());
 }
 
+uint64_t verdict_traps(void)
+{
+    tnr_traps_info info = {.struct_bytes = sizeof(info)};
+    return tnr_traps_get(&info, 0) == TNR_OK ? info.findings : 0;
+}
+
 void verdict_step(fuzz_run *run)
 {
+    if (run->has_traps && !run->is_over && verdict_traps() != run->traps_findings)
+        run_fail(run, run->illegal_ran ? FUZZ_VERDICT_CAUGHT : FUZZ_VERDICT_SAFETY, "trap",
+                 "a trap was run into: see above");
     if (fuzz_mismatches.count != 0)
         contents_check(run);
     if (run->step < run->check_next)

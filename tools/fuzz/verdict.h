@@ -12,6 +12,8 @@
 void verdict_step(fuzz_run *run);
 /* Everything, now. */
 void verdict_all(fuzz_run *run);
+/* What traps have found since the process began. */
+uint64_t verdict_traps(void);
 /* What the other device reaches of each pool, and of each mapping of live blocks. */
 void verdict_peers(fuzz_run *run);
 /* After the drain: nothing of the program is left, and then nothing of the library. */

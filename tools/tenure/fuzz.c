@@ -20,6 +20,7 @@
 #include "shrink.h"
 
 static const char *driver, *stall, *seeds, *seconds, *jobs, *ops, *replay, *out, *shrink_seconds;
+static const char *traps;
 static int illegal, no_shrink, no_faults, no_graphs, no_sleep, keep_going, is_json, is_verbose,
     progress_wanted, print_program, is_strict, gates_wanted, spin;
 
@@ -45,6 +46,10 @@ static const cli_option options[] = {
     {"keep-going", NULL, "run all seeds, whatever fails; report the first", NULL, &keep_going},
     {"no-faults", NULL, "make no driver call fail", NULL, &no_faults},
     {"no-graphs", NULL, "capture nothing", NULL, &no_graphs},
+    {"traps", "SETTINGS",
+     "settings that each program gets besides, of which it must not notice\n"
+     "anything: guard:on, poison:on, canary:on and what limits them",
+     &traps, NULL},
     {"no-sleep", NULL, "put no pool to sleep", NULL, &no_sleep},
     {"driver", "WHAT",
      "sim (the default), cuda: a GPU, with --gates in any case, or the path of a\n"
@@ -131,6 +136,7 @@ static int options_parse(fuzz_campaign_options *result)
     result->limits.no_faults = no_faults;
     result->limits.no_graphs = no_graphs;
     result->limits.no_sleep = no_sleep;
+    result->limits.traps = traps;
     result->keep_going = keep_going;
     if (seeds == NULL)
         seeds = result->seconds_max > 0 ? "1.." : "1..100";

@@ -11,5 +11,6 @@
 #include <tenure/lifetime.h>
 #include <tenure/sleep.h>
 #include <tenure/tag.h>
+#include <tenure/trap.h>
 
 #endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <tenure/trap.h>: what the traps for wrong accesses have found.
+ *
+ * Traps are set by settings of TENURE_CONF: guard, poison and canary say which, and trap_every,
+ * trap_from_kb and trap_to_kb for which blocks. What each is and costs: docs/traps.md.
+ *
+ * A guard makes the device itself fail, with the driver's error. What poison and canary find is
+ * told in words: to a function that listens, or else in the file that the setting trap_file names,
+ * or else on the standard error.
+ */
+#ifndef TENURE_TRAP_H
+#define TENURE_TRAP_H
+
+#include <tenure/alloc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Something was written where nobody may write. Texts live until the function returns. */
+typedef struct tnr_trap_finding {
+    size_t struct_bytes; /* sizeof(tnr_trap_finding), as the library has it */
+    int is_overrun;      /* 1: behind what was asked for (canary); 0: after the free (poison) */
+    int device;
+    const void *address; /* of the first byte that is wrong */
+    size_t bytes_wrong;
+    const void *block; /* where the block begins, or began */
+    size_t bytes_requested;
+    tnr_stream stream; /* the block's own */
+    const char *text;  /* all of it, in lines, with the stacks that are known */
+} tnr_trap_finding;
+
+/* Called by whichever thread finds it, inside of an allocation or a free: it may look, and must not
+ * call the library. */
+typedef void (*tnr_trap_listener)(const tnr_trap_finding *finding, void *user);
+
+/* Has findings told to a function, and no more to the file. Null: as before. Needs no start of the
+ * library, and lasts beyond its end. Errors: none. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_traps_listen(tnr_trap_listener listener, void *user);
+
+/* Since the process began. */
+typedef struct tnr_traps_info {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_traps_info) */
+    uint64_t guarded;    /* blocks that were handed out with a guard */
+    uint64_t unguarded;  /* that should have had one: there was no memory for it, or no address */
+    uint64_t looks;      /* at memory that should be as it was left */
+    uint64_t
+        looks_missed; /* that were not made: a capture, no pinned memory, or too many at once */
+    uint64_t findings;
+} tnr_traps_info;
+
+/* Fills *info. With `wait`, waits first until all looks that are under way have been judged.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of the driver. Since 0.1.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_traps_get(tnr_traps_info *info, int wait);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is told what traps find: <tenure/trap.h>. */
+#ifndef TNRI_TRAP_LISTENER_H
+#define TNRI_TRAP_LISTENER_H
+
+#include <tenure/trap.h>
+
+#include "base/lock.h"
+
+void tnri_trap_listen(tnr_trap_listener function, void *user);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looks: bytes of device memory that are copied to the host in the order of a stream, and judged
+ * when the copy is seen to be over, by whoever comes by. Nobody waits for one, but for
+ * tnri_looks_settle. The copies go to pinned memory of the device's, in slots; while all are taken
+ * no more is looked at, and that is counted.
+ *
+ * A slot is FREE, TAKEN by the thread that fills it in, WAITING for its event, or TAKEN again by
+ * the thread that asks about it or judges it. The lock of looks protects the states.
+ */
+#ifndef TNRI_TRAP_LOOK_H
+#define TNRI_TRAP_LOOK_H
+
+#include "stream/stream.h"
+#include "trap/story.h"
+
+enum { TNRI_LOOK_BYTES = 32 << 10, TNRI_LOOKS_MAX = 256 };
+
+/* Looks at memory in the order of the stream: all of the bytes, at most TNRI_LOOK_BYTES, should be
+ * `expected`. In the device's context, no lock held. */
+void tnri_look(tnri_stream *stream, uintptr_t address, size_t bytes, unsigned char expected,
+               int is_poison, const tnri_story *story);
+
+/* Judges what is over: asks about a few, the oldest first. In the device's context. */
+void tnri_looks_poll(struct tnri_device *device);
+/* Waits for all and judges them. In the device's context. */
+void tnri_looks_settle(struct tnri_device *device);
+/* Gives the pinned memory back; nothing waits. In the device's context. */
+void tnri_looks_end(struct tnri_device *device);
+
+/* Since the process began. */
+typedef struct tnri_looks_sums {
+    uint64_t made, missed, findings;
+} tnri_looks_sums;
+tnri_looks_sums tnri_looks_sums_get(void);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two things that a trap has a stream do: fill memory, and copy it to the host. Both name the
+ * stream, so they are done under its lock, after a look whether it has ended or may be captured.
+ * In the device's context, no lock held. Both return 0 if the stream was given nothing: it cannot
+ * be named, or the driver refuses.
+ */
+#ifndef TNRI_TRAP_WORK_H
+#define TNRI_TRAP_WORK_H
+
+#include "stream/stream.h"
+
+int tnri_work_fill(tnri_stream *stream, uintptr_t address, unsigned char value, size_t bytes);
+int tnri_work_copy(tnri_stream *stream, void *host, uintptr_t address, size_t bytes);
+
+#endif
