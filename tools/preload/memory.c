@@ -15,6 +15,7 @@
 
 #include "check/check.h"
 #include "graphs.h"
+#include "journal.h"
 #include "order.h"
 #include "pools.h"
 #include "service.h"
@@ -27,10 +28,13 @@ static _Atomic int deferred_count; /* a hint: not 0 if there may be some */
 
 /* ---- frees ---------------------------------------------------------------------------------- */
 
-static CUresult free_result(tnr_status status)
+static CUresult free_result(CUdeviceptr address, tnr_status status)
 {
+    if (status != TNR_OK)
+        JOURNAL_TELL(journal_unfreed(address));
     if (status == TNR_OK) {
         service_count_one(COUNT_FREES_SERVED);
+        JOURNAL_TELL(journal_counted());
         return CUDA_SUCCESS;
     }
     service_count_one(COUNT_FREES_REFUSED);
@@ -40,8 +44,9 @@ static CUresult free_result(tnr_status status)
 static CUresult free_now(CUdeviceptr address)
 {
     memory_forget(address);
+    JOURNAL_TELL(journal_freeing(address));
     order_wait_for_strangers();
-    return free_result(tnr_free_sync((void *)(uintptr_t)address));
+    return free_result(address, tnr_free_sync((void *)(uintptr_t)address));
 }
 
 /* From a signal handler: remembered. The memory stays allocated if there are too many. */
@@ -102,6 +107,7 @@ CUresult CUDAAPI replace_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     if (!service_enter())
         return free_later(address);
     memory_forget(address);
+    JOURNAL_TELL(journal_freeing(address));
     if (check_does(CHECK_SYNCS))
         order_wait_for_strangers();
     void *block = (void *)(uintptr_t)address;
@@ -113,7 +119,7 @@ CUresult CUDAAPI replace_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
         order_wait_for_strangers();
         status = tnr_free_sync(block);
     }
-    CUresult result = free_result(status);
+    CUresult result = free_result(address, status);
     service_leave();
     return result;
 }
@@ -172,6 +178,15 @@ static CUresult alloc_result(tnr_status status, void *block, CUdeviceptr *addres
     return CUDA_SUCCESS;
 }
 
+/* Tells the journal of an allocation that Tenure has served. */
+static CUresult alloc_told(CUresult result, const CUdeviceptr *address, size_t bytes,
+                           CUstream stream, const service_device *device, int is_at_once)
+{
+    if (result == CUDA_SUCCESS)
+        JOURNAL_TELL(journal_allocated(*address, bytes, stream, device->index, is_at_once));
+    return result;
+}
+
 /* cudaMalloc. 1 if Tenure was asked and has answered; 0: the driver is to be asked. */
 static int malloc_serve(CUdeviceptr *address, size_t bytes, CUresult *result, tnr_status *status)
 {
@@ -186,7 +201,8 @@ static int malloc_serve(CUdeviceptr *address, size_t bytes, CUresult *result, tn
         *status = malloc_anywhere(device, bytes, &block);
         is_served = !is_passed_on(*status);
         if (is_served)
-            *result = alloc_result(*status, block, address);
+            *result =
+                alloc_told(alloc_result(*status, block, address), address, bytes, NULL, device, 1);
     }
     service_leave();
     return is_served;
@@ -288,7 +304,8 @@ static int async_serve(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CU
         *status = malloc_on(device, own, bytes, stream, &block);
         is_served = !is_passed_on(*status);
         if (is_served)
-            *result = alloc_result(*status, block, address);
+            *result = alloc_told(alloc_result(*status, block, address), address, bytes, stream,
+                                 device, 0);
     }
     service_leave();
     return is_served;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "journal.h"
 #include "service.h"
 
 static const char *const names[] = {
@@ -89,6 +90,7 @@ static void line_text(line *to, const sums *all)
 __attribute__((destructor)) static void report_write(void)
 {
     const char *how = getenv("TENURE_PRELOAD_STATS");
+    journal_over();
     if (how == NULL || *how == '\0' || service_is_forked() || !driver_find() || !service_enter())
         return;
     line text = {.length = 0};

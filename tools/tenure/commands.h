@@ -18,6 +18,7 @@ int command_run(int argc, char **argv);
 int command_ctl(int argc, char **argv);
 int command_fuzz(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
+int command_explain(int argc, char **argv);
 int command_manual(int argc, char **argv);
 
 /* The help lines of options that several commands have. */

@@ -21,6 +21,7 @@ static const cli_command commands[] = {
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
     {"fuzz", command_fuzz, "random programs on the simulated device, checked"},
     {"snapshot", command_snapshot, "look at snapshots: summary, diff, convert, trace, html"},
+    {"explain", command_explain, "which block an address is in, was in, or lies beside"},
     {"manual", command_manual, "manual pages, and completions for bash, zsh and fish"},
     {NULL, NULL, NULL},
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tenure run`: starts a program with Tenure under it. The program is executed in this process's
- * stead, so that its exit code, its signals and its terminal are its own; only if a report is to be
- * made afterwards does this process wait for it.
+ * stead, so that its exit code, its signals and its terminal are its own. This process waits for it
+ * only if something is to be written afterwards, or might have to be because the program dies.
  */
 #include <elf.h>
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "run_check.h"
+#include "run_journal.h"
 
 /* As the shell's, and as of other commands that run one. */
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
@@ -36,7 +38,7 @@ static const cli_option run_options[] = {
      NULL},
     {"report", "FILE",
      "write the program's memory story as an HTML page when it ends;\n"
-     "history is then light unless --history says otherwise",
+     "history is then full unless --history says otherwise",
      &run_report, NULL},
     {"stats", NULL, "one line on stderr when the program ends: calls served, passed on", NULL,
      &run_stats},
@@ -171,7 +173,7 @@ static exit_code environment_conf(const char *snapshot)
     unsetenv("TENURE_PRELOAD_RECORD");
     setting_add(&conf, NULL, getenv("TENURE_CONF"));
     if (run_report && !run_history)
-        run_history = "light";
+        run_history = "full";
     setting_add(&conf, "history:", run_history);
     setting_add_path(&conf, "snapshot_at_exit:", snapshot);
     setting_add(&conf, NULL, run_conf);
@@ -312,8 +314,9 @@ static void signals_watch(void)
         sigaction(forwarded[i], &action, NULL);
 }
 
-/* Runs the program and waits for it; its status as waitpid gives it, -1 if it was not started. */
-static int program_wait(char **arguments)
+/* Runs the program and waits for it; its status as waitpid gives it, -1 if it was not started. What
+ * its processes left unwritten is written now. */
+static int program_wait(char **arguments, const run_journal *journal)
 {
     int status = 0;
     sigset_t all, before;
@@ -334,6 +337,7 @@ static int program_wait(char **arguments)
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return -1;
+    run_journal_end(journal, child, status);
     return status;
 }
 
@@ -356,7 +360,7 @@ static void report_make(char *snapshot, char *findings)
     char report[PATH_MAX];
     if (access(snapshot, R_OK) != 0) {
         fprintf(stderr, "tenure run: no report: the program left no snapshot. It used no GPU, or "
-                        "did not end by itself\n");
+                        "was killed\n");
         return;
     }
     snprintf(report, sizeof(report), "%s", run_report);
@@ -366,12 +370,13 @@ static void report_make(char *snapshot, char *findings)
         fprintf(stderr, "tenure run: the report is in %s\n", report);
 }
 
-static int run_and_report(char **arguments, const char *snapshot, run_check *check)
+static int run_and_report(char **arguments, const run_journal *journal, const char *snapshot,
+                          run_check *check)
 {
     char path[PATH_MAX * 2];
     snprintf(path, sizeof(path), "%s", snapshot);
     unlink(path); /* what is there afterwards is of this run */
-    int status = program_wait(arguments);
+    int status = program_wait(arguments, journal);
     report_make(path, check->is_wanted ? check->lines : NULL);
     if (!run_snapshot)
         unlink(path);
@@ -444,19 +449,63 @@ static int run_end(run_check *check, int status)
 }
 
 /* Starts the program when everything is prepared. */
-static int program_run(char **program, run_check *check, const char *snapshot, const char *folder)
+static int program_run(char **program, run_check *check, const run_journal *journal,
+                       const char *snapshot, const char *folder)
 {
-    if (!run_report && check->folder[0] == '\0')
+    if (!run_report && check->folder[0] == '\0' && journal->folder[0] == '\0')
         return program_execute(program);
-    int status = run_report ? run_and_report(program, snapshot, check) : program_wait(program);
+    int status = run_report ? run_and_report(program, journal, snapshot, check)
+                            : program_wait(program, journal);
     if (folder[0] != '\0')
         rmdir(folder);
     return run_end(check, status);
 }
 
+/* 0 after a message if a file cannot be written there: seen before the program runs, not after.
+ * What is there stays as it is. */
+static int path_is_writable(const char *option, const char *path)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int error = file < 0 ? errno : 0;
+    if (file >= 0) {
+        close(file);
+        unlink(path);
+    } else if (error == EEXIST) {
+        struct stat there;
+        int is_folder = stat(path, &there) == 0 && S_ISDIR(there.st_mode);
+        error = is_folder ? EISDIR : access(path, W_OK) == 0 ? 0 : errno;
+    }
+    if (error != 0)
+        fprintf(stderr, "tenure run: %s %s: %s\n", option, path, strerror(error));
+    return error == 0;
+}
+
+static exit_code paths_check(void)
+{
+    if ((run_snapshot && !path_is_writable("--snapshot", run_snapshot)) ||
+        (run_report && !path_is_writable("--report", run_report)))
+        return EXIT_CODE_BAD_INPUT;
+    return EXIT_CODE_OK;
+}
+
+/* What is kept for the case that the program dies. */
+static exit_code journal_begin_for(run_journal *journal, const run_check *check,
+                                   const char *snapshot)
+{
+    *journal = (run_journal){
+        .is_wanted = snapshot[0] != '\0' || run_stats || run_json || check->is_wanted,
+        .has_stacks = check->is_wanted || (run_history && strcmp(run_history, "full") == 0),
+        .snapshot = snapshot,
+        .has_stats = run_stats || run_json,
+        .is_json = run_json,
+    };
+    return run_journal_begin(journal);
+}
+
 int command_run(int argc, char **argv)
 {
     static run_check check;
+    static run_journal journal;
     cli_result parsed;
     char snapshot[PATH_MAX * 2], folder[PATH_MAX], library[PATH_MAX];
     int place = program_place(argc, argv);
@@ -475,12 +524,16 @@ int command_run(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     exit_code code = program_check(program[0]);
     if (code == EXIT_CODE_OK)
+        code = paths_check();
+    if (code == EXIT_CODE_OK)
         code = snapshot_path(snapshot, folder);
     if (code == EXIT_CODE_OK)
         code = environment_make(library, snapshot);
     if (code == EXIT_CODE_OK)
         code = run_check_begin(&check, library);
+    if (code == EXIT_CODE_OK)
+        code = journal_begin_for(&journal, &check, snapshot);
     if (code != EXIT_CODE_OK)
         return code;
-    return program_run(program, &check, snapshot, folder);
+    return program_run(program, &check, &journal, snapshot, folder);
 }

@@ -10,6 +10,7 @@
 #include "progress.h"
 #include "read.h"
 #include "symbols.h"
+#include "trim.h"
 
 snapshot_options snapshot_common;
 
@@ -96,13 +97,13 @@ exit_code snapshot_load(const cli_syntax *syntax, const char *path, budget *limi
     return EXIT_CODE_OK;
 }
 
-exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget *limits,
-                              model *result)
+/* Looks names up, in a snapshot that has been read. */
+static exit_code names_look_up(const cli_syntax *syntax, const char *path, budget *limits,
+                               model *result)
 {
     static int was_said;
-    exit_code code = snapshot_load(syntax, path, limits, result);
-    if (code != EXIT_CODE_OK || snapshot_common.no_symbols || symbols_wanted(result) == 0)
-        return code;
+    if (snapshot_common.no_symbols || symbols_wanted(result) == 0)
+        return EXIT_CODE_OK;
     if (!symbols_available()) {
         if (!was_said)
             fprintf(stderr,
@@ -122,6 +123,17 @@ exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget
         return snapshot_no_memory(syntax, limits);
     notes_print(syntax, path, result, notes_before);
     return EXIT_CODE_OK;
+}
+
+exit_code snapshot_load_named(const cli_syntax *syntax, const char *path, budget *limits,
+                              model *result)
+{
+    exit_code code = snapshot_load(syntax, path, limits, result);
+    if (code == EXIT_CODE_OK)
+        code = names_look_up(syntax, path, limits, result);
+    if (code == EXIT_CODE_OK)
+        stacks_trim(result);
+    return code;
 }
 
 void snapshot_losses(const cli_syntax *syntax, const losses *lost)

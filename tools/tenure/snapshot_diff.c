@@ -105,7 +105,7 @@ static size_t grown_count(const diff *found, uint64_t *bytes)
 
 static void rows_print(const model *before, const model *after, const diff *found)
 {
-    char label[512], text[40];
+    char label[4096], line[TABLE_CELL_BYTES], text[40];
     table out;
     size_t shown = 0;
     table_start(&out, 6);
@@ -122,12 +122,14 @@ static void rows_print(const model *before, const model *after, const diff *foun
             continue;
         shown++;
         table_row(&out);
-        table_cell(&out, "%.90s", row_label(before, after, row, label, sizeof(label)));
+        const char *rest = table_line(row_label(before, after, row, label, sizeof(label)), line);
+        table_cell(&out, "%s", line);
         table_cell(&out, "%s", growth_format(row->before.bytes, row->after.bytes, text));
         table_cell(&out, "%s", format_bytes_binary(row->before.bytes, text));
         table_cell(&out, "%s", format_bytes_binary(row->after.bytes, text));
         table_cell(&out, "%" PRIu64 " -> %" PRIu64, row->before.count, row->after.count);
         table_cell(&out, "%" PRIu64, row->new_count);
+        table_rest(&out, rest);
     }
     if (shown > 0) {
         putchar('\n');

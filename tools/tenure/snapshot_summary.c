@@ -111,7 +111,7 @@ static const char *plural(uint64_t count)
 static void holders_print(const summary *all, holder_kind kind)
 {
     const array *rows = &all->by[kind];
-    char label[512], live[32], retired[32], cached[32];
+    char label[4096], line[TABLE_CELL_BYTES], live[32], retired[32], cached[32];
     int with_cached = kind == HOLDER_POOL || kind == HOLDER_STREAM;
     size_t shown =
         kind == HOLDER_SIZE || rows->count < (size_t)top_count ? rows->count : (size_t)top_count;
@@ -130,13 +130,15 @@ static void holders_print(const summary *all, holder_kind kind)
     for (size_t i = 0; i < shown; i++) {
         const holder *one = MODEL_AT(*rows, holder, i);
         table_row(&out);
-        table_cell(&out, "%.90s", holder_label(all->in, kind, one, label, sizeof(label)));
+        const char *rest = table_line(holder_label(all->in, kind, one, label, sizeof(label)), line);
+        table_cell(&out, "%s", line);
         table_cell(&out, "%s", format_bytes_binary(one->live_bytes, live));
         table_cell(&out, "%" PRIu64, one->live_count);
         table_cell(&out, "%s", format_bytes_binary(one->retired_bytes, retired));
         table_cell(&out, "%" PRIu64, one->retired_count);
         if (with_cached)
             table_cell(&out, "%s", format_bytes_binary(one->cached_bytes, cached));
+        table_rest(&out, rest);
     }
     putchar('\n');
     table_print(&out, stdout);

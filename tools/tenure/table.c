@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables for people: see table.h. Column widths come from the cells, so nothing is ever cut off.
+ * Tables for people: see table.h. Column widths come from the cells, so nothing is ever cut off;
+ * long labels go on in further rows.
  */
 #include "table.h"
 
@@ -9,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { WRAP = 88 }; /* of the first column */
+_Static_assert(WRAP + 4 < TABLE_CELL_BYTES, "a line fits into a cell");
 
 void table_start(table *result, size_t columns_count)
 {
@@ -63,6 +67,30 @@ void table_cell(table *result, const char *format, ...)
 void table_cell_bad(table *result)
 {
     result->bad[(result->rows_count - 1) * result->columns_count + result->column - 1] = 1;
+}
+
+const char *table_line(const char *text, char *line)
+{
+    size_t length = strlen(text), cut = length;
+    if (length > WRAP) {
+        for (cut = WRAP; cut > WRAP / 2 && text[cut] != ' ';)
+            cut--;
+        if (text[cut] != ' ')
+            cut = WRAP;
+    }
+    memcpy(line, text, cut);
+    line[cut] = '\0';
+    return text + cut + (text[cut] == ' ');
+}
+
+void table_rest(table *result, const char *rest)
+{
+    char line[TABLE_CELL_BYTES];
+    while (*rest) {
+        rest = table_line(rest, line);
+        table_row(result);
+        table_cell(result, "  %s", line);
+    }
 }
 
 static void row_print(const table *result, size_t row, const int *widths, FILE *file, int colour)

@@ -23,6 +23,7 @@
 #include "check/rules.h"
 #include "check/tensor.h"
 #include "handles.h"
+#include "journal.h"
 #include "service.h"
 
 enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512 };
@@ -272,6 +273,20 @@ static void captured_uses(void *user, CUdeviceptr address, int is_certain)
     check_use_captured(address, user);
 }
 
+/* The addresses that a launch names, for the journal. */
+typedef struct named {
+    uint64_t list[JOURNAL_WORDS];
+    int count;
+} named;
+
+static void word_note(void *user, CUdeviceptr address, int is_certain)
+{
+    named *self = user;
+    (void)is_certain;
+    if (self->count < JOURNAL_WORDS)
+        self->list[self->count++] = address;
+}
+
 void check_launched(const char *call, CUfunction function, CUstream handle, void **parameters,
                     void **extra)
 {
@@ -291,6 +306,11 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     const check_place *place = check_place_of(call, check_kernel_name(function), &stack);
     if (check_work_begin(&work, &name, place))
         check_count_launch(check_words_each(function, parameters, extra, launch_uses, &work));
+    if (journal_is_on()) {
+        named words = {.count = 0};
+        (void)check_words_each(function, parameters, extra, word_note, &words);
+        journal_launched(check_kernel_name(function), handle, words.list, words.count);
+    }
     check_leave();
 }
 

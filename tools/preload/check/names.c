@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "between.h"
+
 enum { BUILD_ID_MAX = 20, KNOWN = 1024 };
 
 /* A file that code lies in, mapped as it is on the disk for its symbols. */
@@ -176,21 +178,6 @@ static const char *function_of(const module *in, const void *address, uint64_t p
     return known[slot].function;
 }
 
-/* A runtime that is linked statically has its functions in the program's own file. */
-static int is_between(const char *file, const char *function)
-{
-    static const char *const files[] = {"libcudart", "libcuda.so", "libtenure"};
-    static const char *const functions[] = {"__cudart", "__device_stub__"};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-        if (strncmp(file, files[i], strlen(files[i])) == 0)
-            return 1;
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && function != NULL; i++)
-        if (strncmp(function, functions[i], strlen(functions[i])) == 0)
-            return 1;
-    return function != NULL && strncmp(function, "cuda", 4) == 0 && function[4] >= 'A' &&
-           function[4] <= 'Z';
-}
-
 check_frame check_frame_of(const void *address)
 {
     Dl_info info;
@@ -219,7 +206,7 @@ check_frame check_frame_of(const void *address)
             function_of(in, address, (uint64_t)((uintptr_t)call - (uintptr_t)loaded->l_addr));
         if (frame.function == NULL)
             frame.function = info.dli_sname;
-        frame.is_between = is_between(frame.name, frame.function);
+        frame.is_between = between_is(frame.name, frame.function);
     }
     pthread_mutex_unlock(&lock);
     return frame;

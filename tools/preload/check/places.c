@@ -111,11 +111,9 @@ static int is_kept(const walked *one, uintptr_t depth, const memory *own)
     return is_still_so(one, depth);
 }
 
-check_stack check_stack_here(void)
+check_stack check_stack_take(void)
 {
     walked once;
-    if (!check_does(CHECK_REPORTS))
-        return (check_stack){.count = 0};
     uintptr_t depth = (uintptr_t)__builtin_frame_address(0);
     memory *own = thread_memory != NULL ? thread_memory : memory_make();
     walked *one = own == NULL ? &once : &own->list[(depth >> 4) % WALKED];
@@ -127,6 +125,11 @@ check_stack check_stack_here(void)
     if (own != NULL && is_kept(one, depth, own))
         one->depth = depth;
     return one->stack;
+}
+
+check_stack check_stack_here(void)
+{
+    return check_does(CHECK_REPORTS) ? check_stack_take() : (check_stack){.count = 0};
 }
 
 /* ---- places --------------------------------------------------------------------------------- */

@@ -28,6 +28,8 @@ typedef struct check_place {
 } check_place;
 
 /* The caller's stack. Before check_enter. */
+check_stack check_stack_take(void);
+/* The same for a report; empty where none is made. */
 check_stack check_stack_here(void);
 
 /* The place; without host memory, or beyond a bound, one without stack that many may share. */
