@@ -2,8 +2,6 @@
 """docs/python.md: its Python runs, in the order of the page, and what it says that programs say is
 in the sources.
 
-Broken to see it fail: a name that does not exist in a block; a message of the table reworded.
-
 Environment: as for the other tests here.
 """
 import contextlib

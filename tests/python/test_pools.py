@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tenure.Pool, limits, trim and sleep, under a stand-in for PyTorch on the simulated device.
-
-Broken to see it fail, each by itself: no tnr_pool_push; no pop; a pool that is dropped with live
-blocks forgotten; the limit and the contents not handed on; `released` not returned; the device
-mixed up with the pool.
-"""
+"""tenure.Pool, limits, trim and sleep, under a stand-in for PyTorch on the simulated device."""
 import ctypes
 import gc
 import threading

@@ -2,10 +2,6 @@
 """The wheel, as a user has it: made of the build folder, installed into a fresh environment without
 network, used on the simulated device, installed over itself, taken away.
 
-Broken to see it fail, each by itself: the command left out of the wheel; its exec bit; the check of
-versions in _library.py; `__dir__` of a module; the glibc that is allowed raised; bin looked at
-without its libraries; the second look for a library that is loaded already.
-
 Environment: TENURE_BUILD is the build folder, TENURE_CC a C compiler.
 """
 import glob
