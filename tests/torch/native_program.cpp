@@ -879,7 +879,8 @@ void segments(CUstream stream)
         size_t mapped = 0, unmapped = 0;
         for (size_t i = 0; i + 1 < told.size(); i++) {
             must(told[i].action_ == Action::SEGMENT_MAP, "what is mapped is told first");
-            must(told[i].context_ != nullptr, "with the stack of who wanted it");
+            must((told[i].context_ != nullptr) == (when == cca::RecordContext::ALL),
+                 "with the stack of who wanted it, where entries have stacks");
             mapped += told[i].size_;
         }
         must(mapped >= 64 * mib && told.back().action_ == Action::ALLOC, "and then the block");

@@ -120,9 +120,12 @@ template <typename Entry, typename... Facts> Entry entry_with_text(std::string t
         return Entry(std::move(facts)...);
 }
 
+/* An entry has a stack only where entries are to have one: at RecordContext::STATE blocks have. */
 TraceEntry entry_of(TraceEntry::Action action, int device, uintptr_t address, size_t bytes,
                     cudaStream_t stream, pool_id id, context stack)
 {
+    if (when.load() < RecordContext::ALLOC)
+        stack = nullptr;
     bool has_region = !is_silent && !said.compile_contexts.empty();
     return entry_with_text<TraceEntry>(
         is_silent ? "" : said.metadata, action, static_cast<DeviceIndex>(device), size_t{address},
@@ -262,8 +265,6 @@ void saw_allocation(void *ptr, size_t bytes, DeviceIndex device, cudaStream_t st
         std::lock_guard<std::mutex> guard(in.lock);
         in.contexts[ptr] = stack;
     }
-    if (when.load() < RecordContext::ALLOC)
-        stack = nullptr;
     note(entry_of(TraceEntry::ALLOC, device, reinterpret_cast<uintptr_t>(ptr), bytes, stream,
                   id_of(block.pool), std::move(stack)));
 }
