@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""engines.py [--update] [--torch FILE] [--cupy FILE] [--preload FILE]: the measurements in
-docs/engines.md and docs/run.md.
+"""engines.py [--update] [--torch FILE] [--cupy FILE] [--preload FILE] [--shown FILE]: the
+measurements in docs/engines.md and docs/run.md.
 
 The pages must show what docs/benchmarks/engines_torch.csv and engines_cupy.csv hold, which
-tests/gpu/engines.sh writes on a GPU, and preload.json, which tests/gpu/preload.sh does. --update
-writes the pages; with --torch, --cupy and --preload it keeps those files as the new data first.
+tests/gpu/engines.sh writes on a GPU, preload.json, which tests/gpu/preload.sh does, and
+torch_shown.json, which tests/gpu/torch.sh shown does. --update writes the pages; with --torch,
+--cupy, --preload and --shown it keeps those files as the new data first.
 
 Exit codes: 0 they agree; 1 they do not.
 """
@@ -14,6 +15,7 @@ import csv
 import json
 import pathlib
 import shutil
+import statistics
 import sys
 import textwrap
 
@@ -65,7 +67,41 @@ def measurements(folder):
         lines += [textwrap.fill("\"Same\" is bit by bit, compared with the engine's own allocator. "
                                 "[Data](benchmarks/); `tests/gpu/engines.sh` measures again.",
                                 100), ""]
-    return "\n".join(lines)
+    return "\n".join(lines + shown_measurements(folder))
+
+
+def shown_measurements(folder):
+    """Training steps beside PyTorch's two allocators, in turns."""
+    path = folder / "torch_shown.json"
+    if not path.exists():
+        return []
+    shown = json.loads(path.read_text("utf-8"))
+    facts = shown["facts"]
+    first = next(iter(shown["cases"].values()))
+    lines = [textwrap.fill(
+        f"Training steps in turns, {shown['rounds']} rounds of each allocator, a process for each "
+        f"that stays (`{facts['command']}`; PyTorch {first['torch']}, {first['gpu']}, driver "
+        f"{facts['driver']}, commit {facts['commit']}). Reserved memory at the peak; what a step "
+        "takes as a part of what it takes with the faster of PyTorch's two, and the 95 % interval "
+        "of that.", 100), "",
+        "| workload | Tenure, MiB | of what is live | own | own, expandable | step | from, to |",
+        "|---|---:|---:|---:|---:|---:|---:|"]
+    for name, one in shown["cases"].items():
+        held = {who: peak / (1 << 20) for who, peak in one["peak_reserved_bytes"].items()}
+        lines.append(f"| `{name}` | {held['tenure']:.0f} | {one['reserved_over_live']:.3f} | "
+                     f"{held['native']:.0f} | {held['expandable']:.0f} | {one['ratio']:.3f} | "
+                     f"{one['low']:.3f} to {one['high']:.3f} |")
+    empty, shapes = shown.get("empty"), shown.get("shapes")
+    said = "The losses of all were the same bit by bit. " if all(
+        one["same_losses"] for one in shown["cases"].values()) else "LOSSES DIFFER. "
+    if empty:
+        ns = {who: statistics.median(times) for who, times in empty["ns"].items()}
+        said += (f"`torch.empty` and its free take {ns['tenure']:.0f} ns of the host, "
+                 f"{ns['native']:.0f} with PyTorch's own. ")
+    if shapes:
+        said += (f"Twenty shapes captured by torch.compile hold {shapes['tenure'] / (1 << 20):.0f} "
+                 f"MiB, {shapes['native'] / (1 << 20):.0f} with PyTorch's own.")
+    return lines + ["", textwrap.fill(said.strip(), 100), "", ""]
 
 
 PROGRAMS = {"cudart_static": "cudart, linked statically",
@@ -120,10 +156,11 @@ def main():
     parser.add_argument("--torch", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--cupy", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--preload", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--shown", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
     folder = ROOT / "docs/benchmarks"
     for name, kept in (("torch", "engines_torch.csv"), ("cupy", "engines_cupy.csv"),
-                       ("preload", "preload.json")):
+                       ("preload", "preload.json"), ("shown", "torch_shown.json")):
         given = getattr(options, name)
         if given is not None and options.update:
             shutil.copyfile(given, folder / kept)

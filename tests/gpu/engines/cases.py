@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cases.py CASE ALLOCATOR [--steps N]: one workload of engines_torch.py, in a process of its own.
+"""cases.py CASE ALLOCATOR [--steps N] [--serve]: one workload, in a process of its own.
 
 Prints one line of JSON: losses bit by bit, time, peaks. The allocator is `native`, `expandable`,
 `tenure`, or `tenure_plain` (Tenure without the part that is compiled against PyTorch).
 
 Each workload is an epoch of steps of several shapes. It runs three times: first to warm up, which
 counts for the peak of memory, not for time.
+
+--serve: warms up, prints `ready`, then runs one epoch for each line it reads, and prints its
+seconds; at the end of its input it prints the line of JSON.
 """
 import argparse
 import json
@@ -186,40 +189,146 @@ def gpt2_graph(torch, models, steps):
     return epoch
 
 
+# ---- the same for the models of models.py, eager and compiled ---------------------------------
+
+
+def ids_of(torch, shapes, vocabulary):
+    return [torch.randint(vocabulary, shape, device="cuda") for shape in shapes]
+
+
+def token_shapes(steps, kinds):
+    """`steps` shapes; where `kinds` is not 0, no more different ones than that."""
+    drawn = [(random.randrange(1, 9), random.randrange(2, 17) * 32) for _ in range(kinds or steps)]
+    return [drawn[i % len(drawn)] for i in range(steps)]
+
+
+def gpt2_parts(torch, models, steps, kinds):
+    model = models.Gpt2(layers=4 if kinds else models.LAYERS)
+    data = ids_of(torch, token_shapes(steps, kinds), models.VOCABULARY)
+    return model, models.gpt2_loss, [(ids,) for ids in data]
+
+
+def llama_parts(torch, models, steps, kinds):
+    data = ids_of(torch, token_shapes(steps, kinds), models.Decoder.VOCABULARY)
+    return models.llama(4 if kinds else 12), models.decoder_loss, [(ids,) for ids in data]
+
+
+def moe_parts(torch, models, steps, kinds):
+    data = ids_of(torch, token_shapes(steps, kinds), models.Decoder.VOCABULARY)
+    model = models.moe(2 if kinds else 6, is_padded=bool(kinds))
+    return model, models.decoder_loss, [(ids,) for ids in data]
+
+
+def resnet50_parts(torch, models, steps, kinds):
+    shapes = image_shapes(kinds or steps)
+    data = [(torch.randn(shape, device="cuda"), torch.randint(1000, shape[:1], device="cuda"))
+            for shape in shapes]
+
+    def loss(model, images, labels):
+        return torch.nn.functional.cross_entropy(model(images), labels)
+
+    return models.resnet50(), loss, [data[i % len(data)] for i in range(steps)]
+
+
+def graph_parts(torch, models, steps, kinds):
+    sizes = [random.randrange(20, 200) * 500 for _ in range(kinds or steps)]
+    data = [(torch.randn(size, 256, device="cuda"),
+             torch.randint(size, (size, 8), device="cuda"),
+             torch.randint(40, (size,), device="cuda")) for size in sizes]
+
+    def loss(model, nodes, neighbours, labels):
+        return torch.nn.functional.cross_entropy(model(nodes, neighbours), labels)
+
+    return models.GraphNetwork(), loss, [data[i % len(data)] for i in range(steps)]
+
+
+# What a row adds to the model's name: how torch.compile is asked, and how many shapes there are (a
+# shape is compiled anew); less of a model's layers is as much of what compiling does.
+MODES = {"eager": (None, 0), "compile": (dict(dynamic=False), 3),
+         "reduce": (dict(mode="reduce-overhead", dynamic=False), 3)}
+
+
+def trained(parts, mode):
+    """Training steps of a model, its loss eager or compiled."""
+    asked, kinds = MODES[mode]
+
+    def case(torch, models, steps):
+        model, loss_of, data = parts(torch, models, steps, kinds)
+        model.cuda().train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
+        compute = loss_of
+        if asked is not None:
+            torch._dynamo.config.cache_size_limit = 64
+            compute = torch.compile(loss_of, **asked)
+
+        def epoch():
+            losses = []
+            for given in data:
+                torch.compiler.cudagraph_mark_step_begin()
+                optimizer.zero_grad(set_to_none=True)
+                loss = compute(model, *given)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach().clone())
+            return losses
+
+        return epoch
+
+    return case
+
+
 CASES = {function.__name__: function for function in
          (gpt2_train, gpt2_generate, resnet50_train, resnet50_prefetch, gpt2_graph)}
 MODEL = {name: name if name == "gpt2_graph" else name.split("_")[0] for name in CASES}
+PARTS = {"gpt2": gpt2_parts, "llama": llama_parts, "resnet50": resnet50_parts, "moe": moe_parts,
+         "graph": graph_parts}
+CASES.update({f"{name}_{mode}": trained(parts, mode) for name, parts in PARTS.items()
+              for mode in MODES})
 
 
-def run(case, allocator, steps):
-    environment(allocator)
-    torch = start(allocator)
-    import models
-    epoch = CASES[case](torch, models, steps)
-    losses, seconds = [], []
-    for _ in range(EPOCHS):
-        torch.cuda.synchronize()
+class Running:
+    """A workload under way."""
+
+    def __init__(self, case, allocator, steps):
+        environment(allocator)
+        self.case, self.allocator, self.steps = case, allocator, steps
+        self.torch = start(allocator)
+        import models
+        self.model = models.source_of(MODEL.get(case) or case.split("_")[0])
+        if case.startswith("gpt2_") and case not in MODEL:
+            self.model = models.PLAIN
+        self.run_epoch = CASES[case](self.torch, models, steps)
+        self.losses, self.seconds = [], []
+
+    def epoch(self):
+        """Runs one. Returns its seconds."""
+        self.torch.cuda.synchronize()
         began = time.perf_counter()
-        got = epoch()
-        torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - began)
-        losses += [float(loss).hex() for loss in got]
-    result = dict(case=case, allocator=allocator, steps=steps, losses=losses,
-                  epoch_seconds=seconds, step_ms=1e3 * min(seconds[1:]) / steps,
-                  peak_reserved_bytes=torch.cuda.max_memory_reserved(),
-                  peak_allocated_bytes=torch.cuda.max_memory_allocated(),
-                  model=models.source_of(MODEL[case]), torch=torch.__version__,
-                  cuda=torch.version.cuda, gpu=torch.cuda.get_device_name(0))
-    if allocator.startswith("tenure"):
-        import tenure
-        stats = tenure.stats()
-        tenure._library.call("tnr_validate", -1)
-        result["failures"] = tenure.torch.failures()
-        result["driver_ns"] = sum(value for key, value in stats.items()
-                                  if key.startswith("driver_ns."))
-        result["served"] = {key[7:]: value for key, value in stats.items()
-                            if key.startswith("served.")}
-    return result
+        got = self.run_epoch()
+        self.torch.cuda.synchronize()
+        self.seconds.append(time.perf_counter() - began)
+        self.losses += [float(loss).hex() for loss in got]
+        return self.seconds[-1]
+
+    def result(self):
+        torch = self.torch
+        result = dict(case=self.case, allocator=self.allocator, steps=self.steps,
+                      losses=self.losses, epoch_seconds=self.seconds,
+                      step_ms=1e3 * min(self.seconds[1:]) / self.steps,
+                      peak_reserved_bytes=torch.cuda.max_memory_reserved(),
+                      peak_allocated_bytes=torch.cuda.max_memory_allocated(),
+                      model=self.model, torch=torch.__version__, cuda=torch.version.cuda,
+                      gpu=torch.cuda.get_device_name(0))
+        if self.allocator.startswith("tenure"):
+            import tenure
+            stats = tenure.stats()
+            tenure._library.call("tnr_validate", -1)
+            result["failures"] = tenure.torch.failures()
+            result["driver_ns"] = sum(value for key, value in stats.items()
+                                      if key.startswith("driver_ns."))
+            result["served"] = {key[7:]: value for key, value in stats.items()
+                                if key.startswith("served.")}
+        return result
 
 
 def main():
@@ -227,8 +336,16 @@ def main():
     parser.add_argument("case", choices=CASES)
     parser.add_argument("allocator", choices=ALLOCATORS)
     parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--serve", action="store_true", help="an epoch for each line of input")
     options = parser.parse_args()
-    print(json.dumps(run(options.case, options.allocator, options.steps)))
+    running = Running(options.case, options.allocator, options.steps)
+    for _ in range(EPOCHS):
+        running.epoch()
+    if options.serve:
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            print(running.epoch(), flush=True)
+    print(json.dumps(running.result()))
     return 0
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of engines_torch.py, with random weights: GPT-2 small and ResNet-50.
+"""The models of the workloads, with random weights: GPT-2 small, ResNet-50, a decoder as Llama's, a
+mixture of experts, a graph network.
 
-From transformers and torchvision where they can be imported, else written here in plain torch.nn
-with the same layers and sizes. `source_of(name)` says which it was.
+The first two come from transformers and torchvision where they can be imported, else they are
+written here in plain torch.nn with the same layers and sizes, as the others always are.
+`source_of(name)` says which it was.
 """
 import math
 
@@ -55,11 +57,11 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    def __init__(self):
+    def __init__(self, layers=LAYERS):
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.places = nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.blocks = nn.ModuleList(Block() for _ in range(layers))
         self.norm = nn.LayerNorm(WIDTH)
         nn.init.normal_(self.tokens.weight, std=0.02)
         nn.init.normal_(self.places.weight, std=0.01)
@@ -142,3 +144,140 @@ def resnet50():
             layers.append(Bottleneck(given, 64 << stage, 2 if stage and i == 0 else 1))
             given = 256 << stage
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(given, 1000))
+
+
+# ---- a decoder as Llama's ---------------------------------------------------------------------
+
+
+class Norm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+def rotated(x):
+    """Rotary positions of x: batch, heads, length, width of a head."""
+    half = x.shape[-1] // 2
+    rates = 10000.0 ** (-torch.arange(half, device=x.device) / half)
+    turns = torch.arange(x.shape[2], device=x.device)[:, None] * rates
+    cos, sin = turns.cos(), turns.sin()
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+
+
+class Gated(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Experts(nn.Module):
+    """Each token goes to two of `count` experts. With `capacity`, each expert takes as many tokens
+    and no more, in arrays of one size, as what is compiled wants it; without, as many as come."""
+
+    def __init__(self, width, inner, count, is_padded):
+        super().__init__()
+        self.router = nn.Linear(width, count, bias=False)
+        self.experts = nn.ModuleList(Gated(width, inner) for _ in range(count))
+        self.is_padded = is_padded
+
+    def forward(self, x):
+        flat = x.reshape(-1, x.shape[-1])
+        weights, chosen = self.router(flat).softmax(-1).topk(2, dim=-1)
+        whole = (self.padded if self.is_padded else self.ragged)(flat, weights, chosen)
+        return whole.reshape(x.shape)
+
+    def ragged(self, flat, weights, chosen):
+        parts, rows = [], []
+        for i, expert in enumerate(self.experts):
+            row, choice = (chosen == i).nonzero(as_tuple=True)
+            parts.append(expert(flat[row]) * weights[row, choice, None])
+            rows.append(row)
+        return torch.zeros_like(flat).index_add(0, torch.cat(rows), torch.cat(parts))
+
+    def padded(self, flat, weights, chosen):
+        capacity = 4 * flat.shape[0] // len(self.experts)
+        whole = torch.zeros_like(flat)
+        for i, expert in enumerate(self.experts):
+            share = (weights * (chosen == i)).sum(-1)
+            best, row = share.topk(capacity)
+            whole = whole.index_add(0, row, expert(flat[row]) * best[:, None])
+        return whole
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, width, heads, heads_kv, mlp):
+        super().__init__()
+        self.heads, self.heads_kv, self.head = heads, heads_kv, width // heads
+        self.norm1, self.norm2 = Norm(width), Norm(width)
+        self.q = nn.Linear(width, width, bias=False)
+        self.kv = nn.Linear(width, 2 * heads_kv * self.head, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.mlp = mlp
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        given = self.norm1(x)
+        q = rotated(self.q(given).view(batch, length, self.heads, -1).transpose(1, 2))
+        k, v = (part.view(batch, length, self.heads_kv, -1).transpose(1, 2)
+                for part in self.kv(given).chunk(2, dim=-1))
+        k, v = (part.repeat_interleave(self.heads // self.heads_kv, dim=1)
+                for part in (rotated(k), v))
+        scores = q @ k.transpose(2, 3) / math.sqrt(self.head)
+        ahead = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        mixed = F.softmax(scores.masked_fill(ahead, -math.inf), dim=-1) @ v
+        x = x + self.out(mixed.transpose(1, 2).reshape(x.shape))
+        return x + self.mlp(self.norm2(x))
+
+
+class Decoder(nn.Module):
+    VOCABULARY = 32000
+
+    def __init__(self, layers, width, mlp_of):
+        super().__init__()
+        self.tokens = nn.Embedding(self.VOCABULARY, width)
+        self.layers = nn.Sequential(*(DecoderLayer(width, 16, 4, mlp_of(width))
+                                      for _ in range(layers)), Norm(width))
+        self.head = nn.Linear(width, self.VOCABULARY, bias=False)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+
+    def forward(self, ids):
+        return self.head(self.layers(self.tokens(ids)))
+
+
+def llama(layers):
+    return Decoder(layers, 1024, lambda width: Gated(width, 2816))
+
+
+def moe(layers, is_padded):
+    return Decoder(layers, 512, lambda width: Experts(width, 1024, 8, is_padded))
+
+
+def decoder_loss(model, ids):
+    logits = model(ids)
+    return F.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), ids[:, 1:].reshape(-1))
+
+
+# ---- a graph network --------------------------------------------------------------------------
+
+
+class GraphNetwork(nn.Module):
+    """Each node takes the mean of its sampled neighbours, layer by layer, as GraphSAGE does."""
+
+    def __init__(self, layers=4, width=256, kinds=40):
+        super().__init__()
+        self.own, self.others = (nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+                                 for _ in range(2))
+        self.out = nn.Linear(width, kinds)
+
+    def forward(self, nodes, neighbours):
+        for own, others in zip(self.own, self.others):
+            nodes = F.relu(own(nodes) + others(nodes[neighbours].mean(1)))
+        return self.out(nodes)
