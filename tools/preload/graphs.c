@@ -68,11 +68,19 @@ static CUresult capture_passed(CUresult result)
     return result;
 }
 
+/* Set for ever by an engine that has Tenure follow its captures itself. */
+static _Atomic int is_left_to_engine;
+
+__attribute__((visibility("default"))) void tenure_preload_engine(void)
+{
+    atomic_store(&is_left_to_engine, 1);
+}
+
 /* 1 if Tenure has begun it. */
 static int capture_begin(CUstream stream, CUstreamCaptureMode mode)
 {
     int is_begun = 0;
-    if (!service_enter())
+    if (atomic_load_explicit(&is_left_to_engine, memory_order_relaxed) || !service_enter())
         return 0;
     service_device *device = order_device(stream);
     if (device != NULL && (int)mode >= 0 && mode <= CU_STREAM_CAPTURE_MODE_RELAXED) {
@@ -123,6 +131,8 @@ CUresult CUDAAPI replace_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph gr
     CHECK_TELL(check_capture_begins());
     CUresult result =
         REAL(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode));
+    if (atomic_load_explicit(&is_left_to_engine, memory_order_relaxed))
+        return capture_passed(result);
     if (result != CUDA_SUCCESS || !service_enter())
         return result;
     tnr_graph number = 0;

@@ -23,6 +23,7 @@
 #include "exit_code.h"
 #include "run_check.h"
 #include "run_journal.h"
+#include "run_python.h"
 
 /* As the shell's, and as of other commands that run one. */
 enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
@@ -535,5 +536,7 @@ int command_run(int argc, char **argv)
         code = journal_begin_for(&journal, &check, snapshot);
     if (code != EXIT_CODE_OK)
         return code;
+    if (run_checked)
+        run_python_begin();
     return program_run(program, &check, &journal, snapshot, folder);
 }

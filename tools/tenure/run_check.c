@@ -178,8 +178,8 @@ static void place_say(void *user, value frame)
     value line;
     uint64_t number = 0;
     const char *text = text_get(all->in, frame, "frame"), *file = text_get(all->in, frame, "file");
-    if (!text || !file || !value_get(&all->in->heap, frame, "line", &line) ||
-        !value_as_unsigned(line, &number))
+    if (!text || !file || !text_get(all->in, frame, "path") ||
+        !value_get(&all->in->heap, frame, "line", &line) || !value_as_unsigned(line, &number))
         return;
     for (size_t i = 0; i < all->count; i++)
         if (all->texts[i] == text) /* equal texts of a heap are one */

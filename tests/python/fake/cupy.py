@@ -5,6 +5,9 @@ import os
 import sys
 import types
 
+import everyday
+
+__version__ = "14.2.0+fake"
 DRIVER = ctypes.CDLL(os.environ["FAKE_TORCH_DRIVER"])
 
 
@@ -14,12 +17,11 @@ class Stream:
 
     handles = set()
 
-    def __init__(self, null=False):
-        handle = ctypes.c_void_p()
+    def __init__(self, null=False, non_blocking=True):
+        self.ptr, self.device_id = 0, -1 if null else 0
         if not null:
-            assert DRIVER.cuStreamCreate(ctypes.byref(handle), 1) == 0
-            Stream.handles.add(handle.value)
-        self.ptr, self.device_id = handle.value or 0, -1 if null else 0
+            self.ptr = everyday.made("cuStreamCreate", int(non_blocking))
+            Stream.handles.add(self.ptr)
 
     @classmethod
     def from_external(cls, foreign):
@@ -137,4 +139,5 @@ def export(signature=b"intptr_t (void)"):
     sys.modules["cupy_backends.cuda.stream"] = module
 
 
+everyday.extend_cupy(sys.modules[__name__])
 export(None if os.environ.get("FAKE_CUPY_NO_CAPSULE") else b"intptr_t (void)")

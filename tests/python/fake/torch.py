@@ -10,6 +10,8 @@ import os
 import sys
 import types
 
+import everyday
+
 __version__ = "2.11.0+fake"
 version = types.SimpleNamespace(cuda=os.environ.get("FAKE_TORCH_CUDA", "13.0") or None)
 __file__ = os.path.join(os.environ.get("FAKE_TORCH_ROOT", "/nonexistent"), "__init__.py")
@@ -200,3 +202,4 @@ cuda.CUDAGraph, cuda.MemPool, cuda.Stream = CUDAGraph, MemPool, Stream
 cuda.get_device_properties = lambda device: types.SimpleNamespace(total_memory=139 << 30)
 sys.modules["torch.cuda"], sys.modules["torch.cuda.memory"] = cuda, cuda.memory
 reset()
+everyday.extend_torch(sys.modules[__name__])

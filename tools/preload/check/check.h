@@ -98,9 +98,11 @@ void check_freeing(const char *call, CUdeviceptr address, CUstream stream);
 void check_freeing_at_once(const char *call, CUdeviceptr address);
 void check_freed_at_once(CUdeviceptr address);
 
-/* The frees of an engine that calls Tenure itself: ordered on the block's own stream, after what it
- * has recorded; `is_sync`: after all. And what it records: the use of a stream ends here, or with
- * the free; or where the event is. */
+/* The same of an engine that calls Tenure itself. Streams are those of the block's device, whatever
+ * context is current. Its frees are ordered on the block's own stream, after what it has recorded;
+ * `is_sync`: after all. And what it records: the use of a stream ends here, or with the free; or
+ * where the event is. */
+void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, CUstream stream);
 void check_freeing_own(const char *call, CUdeviceptr address, int is_sync);
 void check_use_recorded(CUdeviceptr address, CUstream stream, int until_free);
 void check_use_kept(CUdeviceptr address, CUevent event);

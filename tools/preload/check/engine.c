@@ -23,6 +23,8 @@
 
 #include <tenure/tenure.h>
 
+#include "check/findings.h"
+#include "check/python.h"
 #include "check/rules.h"
 #include "check/streams.h"
 #include "driver.h"
@@ -53,7 +55,8 @@ static handles ordered_by_caller = HANDLES_INIT; /* pools; under the lock of che
     X(tnr_pool_sleep)                                                                              \
     X(tnr_device_sleep)                                                                            \
     X(tnr_import_close)                                                                            \
-    X(tnr_shutdown)
+    X(tnr_shutdown)                                                                                \
+    X(tnr_frames_source_set)
 
 static struct {
     _Atomic int is_found; /* set last */
@@ -126,13 +129,15 @@ static tnr_status allocated(tnr_status status, const char *call, void *block, si
         service_learn((CUdeviceptr)(uintptr_t)block);
         service_leave();
     }
-    check_allocated(call, (CUdeviceptr)(uintptr_t)block, bytes, stream);
+    check_allocated_own(call, (CUdeviceptr)(uintptr_t)block, bytes, stream);
     if (check_enter()) {
         check_block *made = check_block_live((CUdeviceptr)(uintptr_t)block);
-        if (made != NULL && is_ordered_otherwise(block))
+        if (made != NULL && is_ordered_otherwise(block)) {
             check_blocks_forget(made->base, made->bytes);
-        else if (made != NULL)
+        } else if (made != NULL) {
             made->is_engine = 1;
+            check_count_block();
+        }
         check_leave();
     }
     return status;
@@ -309,5 +314,16 @@ tnr_status tnr_keep_until(const void *ptr, tnr_event event)
     tnr_status status = PASSED_ON(tnr_keep_until, (ptr, event));
     if (status == TNR_OK && is_followed())
         check_use_kept((CUdeviceptr)(uintptr_t)ptr, event);
+    return status;
+}
+
+/* ---- frames --------------------------------------------------------------------------------- */
+
+/* Those of an interpreter are for findings, too. */
+tnr_status tnr_frames_source_set(tnr_frames_take take, tnr_frames_describe describe)
+{
+    tnr_status status = PASSED_ON(tnr_frames_source_set, (take, describe));
+    if (status == TNR_OK)
+        check_frames_from(take, describe);
     return status;
 }

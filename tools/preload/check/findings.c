@@ -22,6 +22,7 @@ static check_kept *list[KEPT_MAX];
 static uint16_t slots[SLOTS]; /* open addressing: place in the list + 1 */
 static uint64_t beyond;       /* findings that found no room */
 static uint64_t launches, launches_unread;
+static uint64_t engine_blocks;
 
 /* Read without it. */
 static _Atomic size_t list_count;
@@ -143,6 +144,11 @@ void check_count_launch(int is_read)
 {
     launches++;
     launches_unread += !is_read;
+}
+
+void check_count_block(void)
+{
+    engine_blocks++;
 }
 
 void check_counts_get(uint64_t *seen, uint64_t *unread)
@@ -304,7 +310,7 @@ static void sums_text(check_text *said, const sums *all)
                    " allocations followed, %" PRIu64 " passed on to the driver and not followed",
                    (long)getpid(), all->certain, all->certain_times, all->possible,
                    all->possible_times, launches, launches_unread,
-                   atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
+                   engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
                    atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
     if (all->suppressed > 0)
         check_text_add(said, "; %" PRIu64 " suppressed (%" PRIu64 " times)", all->suppressed,
@@ -336,7 +342,7 @@ static void sums_say(void)
                    ", \"allocations_passed_on\": %" PRIu64 "}\n",
                    (long)getpid(), all.certain, all.certain_times, all.possible, all.possible_times,
                    all.suppressed, beyond, launches, launches_unread,
-                   atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
+                   engine_blocks + atomic_load(&service_counts[COUNT_ALLOCS_SERVED]),
                    atomic_load(&service_counts[COUNT_ALLOCS_PASSED]));
     json_write(&json);
 }

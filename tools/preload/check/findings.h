@@ -43,6 +43,8 @@ void check_findings_say(void);
 
 /* A launch that was seen; and one whose parameters could not be read, or not all. */
 void check_count_launch(int is_read);
+/* An engine's block that is followed, beside those that are served. */
+void check_count_block(void);
 void check_counts_get(uint64_t *seen, uint64_t *unread);
 
 /* The driver does not tell what parameters a kernel has. Said once. */

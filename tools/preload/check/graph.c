@@ -16,6 +16,7 @@
 
 #include "check/findings.h"
 #include "check/launch.h"
+#include "check/python.h"
 #include "check/rules.h"
 #include "handles.h"
 #include "service.h"
@@ -63,7 +64,8 @@ static executable *executable_find(CUgraphExec exec)
 static void mention_add(executable *to, CUdeviceptr address, int is_certain, const char *kernel)
 {
     const check_block *block = check_block_live(address);
-    if (block == NULL || block->is_engine || service_of_address(address) == NULL)
+    if (block == NULL || (block->is_engine && !check_is_put_under()) ||
+        service_of_address(address) == NULL)
         return;
     if (to->mentions_count == to->mentions_room) {
         size_t room = to->mentions_room * 2 + 16;

@@ -24,7 +24,8 @@ static const char *const kind_texts[] = {
 
 /* ---- frames --------------------------------------------------------------------------------- */
 
-/* A stack from the program's own first frame on; all of it if nothing there is the program's. */
+/* A stack from the program's own first frame on; all of it if nothing there is the program's. What
+ * lies between an interpreter's frames and machine code of the program's is left out, too. */
 typedef struct frames {
     check_frame list[CHECK_FRAMES];
     const void *addresses[CHECK_FRAMES];
@@ -33,18 +34,22 @@ typedef struct frames {
 
 static void frames_find(frames *to, const check_stack *stack)
 {
-    int first = 0;
+    int first = 0, head = 0;
     for (int i = 0; i < stack->count; i++) {
         to->list[i] = check_frame_of(stack->frames[i]);
         to->addresses[i] = stack->frames[i];
     }
+    while (head < stack->count && to->list[head].is_interpreted)
+        head++;
+    first = head;
     while (first < stack->count && to->list[first].is_between)
         first++;
-    if (first == stack->count)
+    if (first == stack->count && head == 0)
         first = 0;
-    to->count = stack->count - first;
-    memmove(to->list, to->list + first, (size_t)to->count * sizeof(to->list[0]));
-    memmove(to->addresses, to->addresses + first, (size_t)to->count * sizeof(to->addresses[0]));
+    size_t rest = (size_t)(stack->count - first);
+    memmove(to->list + head, to->list + first, rest * sizeof(to->list[0]));
+    memmove(to->addresses + head, to->addresses + first, rest * sizeof(to->addresses[0]));
+    to->count = head + (int)rest;
 }
 
 static void frame_text(check_text *to, const frames *in, int i)
@@ -54,7 +59,10 @@ static void frame_text(check_text *to, const frames *in, int i)
         check_text_add(to, "%p", in->addresses[i]);
         return;
     }
-    check_text_add(to, "%s+0x%" PRIx64, frame->name, frame->offset);
+    if (frame->is_interpreted)
+        check_text_add(to, "%s:%d", frame->path, frame->line);
+    else
+        check_text_add(to, "%s+0x%" PRIx64, frame->name, frame->offset);
     if (frame->function != NULL)
         check_text_add(to, " (%s)", frame->function);
 }
@@ -181,7 +189,13 @@ static void frame_json(check_text *to, const frames *in, int i)
     frame_text(&text, in, i);
     check_text_add(to, "{\"frame\": ");
     check_text_add_json(to, line);
-    if (in->list[i].path != NULL) {
+    if (in->list[i].is_interpreted) {
+        check_text_add(to, ", \"function\": ");
+        check_text_add_json(to, in->list[i].function);
+        check_text_add(to, ", \"file\": ");
+        check_text_add_json(to, in->list[i].path);
+        check_text_add(to, ", \"line\": %d", in->list[i].line);
+    } else if (in->list[i].path != NULL) {
         check_text_add(to, ", \"path\": ");
         check_text_add_json(to, in->list[i].path);
         check_text_add(to, ", \"offset\": %" PRIu64 ", \"build_id\": \"%s\"", in->list[i].offset,
@@ -272,8 +286,12 @@ int check_kept_rule(const check_kept *one, const suppress_rules *rules)
             const check_frame *frame = &stack.list[k];
             if (frame->path == NULL)
                 continue;
-            (void)snprintf(places[i][k], sizeof(places[i][k]), "%s+0x%" PRIx64, frame->name,
-                           frame->offset);
+            if (frame->is_interpreted)
+                (void)snprintf(places[i][k], sizeof(places[i][k]), "%s:%d", frame->name,
+                               frame->line);
+            else
+                (void)snprintf(places[i][k], sizeof(places[i][k]), "%s+0x%" PRIx64, frame->name,
+                               frame->offset);
             fact_add(&all, SUPPRESS_FRAME, places[i][k]);
             fact_add(&all, SUPPRESS_FRAME, frame->name);
             fact_add(&all, SUPPRESS_FRAME, frame->function);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "between.h"
+#include "check/python.h"
 
 enum { BUILD_ID_MAX = 20, KNOWN = 1024 };
 
@@ -131,6 +132,13 @@ static void module_read(module *in)
     build_id_find(in, header);
 }
 
+/* The last part of a path. */
+static const char *name_in(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
 /* The file of a base; under the lock. Null: no memory. */
 static module *module_of(const void *base, const char *path)
 {
@@ -145,8 +153,7 @@ static module *module_of(const void *base, const char *path)
         free(fresh);
         return NULL;
     }
-    const char *slash = strrchr(fresh->path, '/');
-    fresh->name = slash == NULL ? fresh->path : slash + 1;
+    fresh->name = name_in(fresh->path);
     fresh->base = base;
     module_read(fresh);
     fresh->next = modules;
@@ -181,6 +188,13 @@ static const char *function_of(const module *in, const void *address, uint64_t p
 check_frame check_frame_of(const void *address)
 {
     Dl_info info;
+    tnr_frame_info code;
+    if (check_frame_describe(&code, address))
+        return (check_frame){.path = code.file,
+                             .name = name_in(code.file),
+                             .function = code.function,
+                             .is_interpreted = 1,
+                             .line = code.line};
     char self[4096];
     void *map = NULL;
     check_frame frame = {.path = NULL};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a return address is in: the file, the place in it and the function. Functions that are not
+ * What a frame of a stack is: of a return address the file, the place in it and the function; of an
+ * interpreter's frame (python.h) the file, the line and the function. Functions that are not
  * exported are looked up in the file's table of symbols, if it was not stripped; lines of the
  * source are not looked up here (`tenure run` does, when the program has ended).
  *
@@ -17,7 +18,9 @@ typedef struct check_frame {
     const char *build_id; /* hexadecimal digits; empty: it has none */
     uint64_t offset;      /* from where the file's first page lies */
     const char *function; /* null: not known */
-    int is_between;       /* of the CUDA runtime, the driver or Tenure: not the program's own */
+    int is_interpreted;   /* an interpreter's: `path` is that of the code, and this is the line: */
+    int line;
+    int is_between; /* of the CUDA runtime, the driver or Tenure: not the program's own */
 } check_frame;
 
 /* The texts live as long as the process. */

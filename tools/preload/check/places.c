@@ -8,6 +8,7 @@
 #include <unwind.h>
 
 #include "check/check.h"
+#include "check/python.h"
 
 enum { PARTS = 4096, PLACES_MAX = 65536, DEEP = 24 };
 
@@ -127,9 +128,24 @@ check_stack check_stack_take(void)
     return one->stack;
 }
 
+/* Frames of an interpreter come first, and leave room for some of what they have called: the same
+ * C code runs all of a program's Python, so return addresses alone would say nothing. */
 check_stack check_stack_here(void)
 {
-    return check_does(CHECK_REPORTS) ? check_stack_take() : (check_stack){.count = 0};
+    enum { NATIVE_MIN = 4 };
+    uintptr_t frames[CHECK_FRAMES - NATIVE_MIN];
+    check_stack found = {.count = 0};
+    if (!check_does(CHECK_REPORTS))
+        return found;
+    size_t count = check_frames_take(frames, sizeof(frames) / sizeof(frames[0]));
+    if (count == 0)
+        return check_stack_take();
+    for (size_t i = 0; i < count; i++)
+        found.frames[found.count++] = (const void *)frames[i];
+    check_stack native = check_stack_take();
+    for (int i = 0; i < native.count && found.count < CHECK_FRAMES; i++)
+        found.frames[found.count++] = native.frames[i];
+    return found;
 }
 
 /* ---- places --------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "check/findings.h"
+#include "check/python.h"
 #include "check/record.h"
 #include "service.h"
 
@@ -66,11 +67,18 @@ static int is_free_now(CUdeviceptr address)
 
 /* ---- allocations ---------------------------------------------------------------------------- */
 
-void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstream handle)
+/* A stream of the device that the memory is of. */
+static check_name name_of_own(CUdeviceptr address, CUstream stream)
+{
+    const service_device *device = service_of_address(address);
+    return device == NULL ? check_name_of(stream) : check_name_on(device->index, stream);
+}
+
+static void allocated(const char *call, CUdeviceptr address, size_t bytes, check_name name)
 {
     check_work work;
+    check_python_missing();
     check_stack stack = check_stack_here();
-    check_name name = check_name_of(handle);
     if (service_of_address(address) == NULL || !check_enter())
         return;
     /* A graph's own memory has lives of its own: it is not followed. */
@@ -86,8 +94,19 @@ void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstre
     check_leave();
 }
 
+void check_allocated(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
+{
+    allocated(call, address, bytes, check_name_of(stream));
+}
+
+void check_allocated_own(const char *call, CUdeviceptr address, size_t bytes, CUstream stream)
+{
+    allocated(call, address, bytes, name_of_own(address, stream));
+}
+
 void check_allocated_at_once(const char *call, CUdeviceptr address, size_t bytes)
 {
+    check_python_missing();
     check_stack stack = check_stack_here();
     if (service_of_address(address) == NULL || !check_enter())
         return;
@@ -121,12 +140,13 @@ static void free_is_wrong(CUdeviceptr address, const check_touch *freed)
     check_found(&finding);
 }
 
-/* One use, or the allocation, that the free does not come after. */
+/* One use, or the allocation, that the free does not come after. What an interpreter frees as it
+ * ends nobody has again, so it need not be an error of the program's. */
 static void free_is_early(const check_block *block, check_kind kind, const check_touch *earlier,
                           const check_touch *freed)
 {
     check_finding finding = {.kind = kind,
-                             .is_certain = earlier->is_certain,
+                             .is_certain = earlier->is_certain && !check_python_ends(),
                              .block = block,
                              .address = block->base,
                              .earlier = earlier,
@@ -246,7 +266,7 @@ void check_freeing_own(const char *call, CUdeviceptr address, int is_sync)
 
 void check_use_recorded(CUdeviceptr address, CUstream handle, int until_free)
 {
-    check_name name = check_name_of(handle);
+    check_name name = name_of_own(address, handle);
     if (name.is_capturing || !check_enter())
         return;
     check_block *block = check_block_live(address);
@@ -339,7 +359,8 @@ void check_use(const check_work *work, CUdeviceptr address, int is_certain)
         use_record(work, NULL, address); /* of a capture, perhaps */
 }
 
-/* The addresses may be another block's by now: then the graph uses memory that it was not given. */
+/* The addresses may be another block's by now: then the graph uses memory that it was not given.
+ * Not so with an engine's: PyTorch launches again where another tensor lies at the address. */
 void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t serial,
                         int is_certain)
 {
@@ -347,7 +368,8 @@ void check_use_of_graph(const check_work *work, CUdeviceptr address, uint64_t se
     const check_block *gone = check_block_freed(address);
     if (block != NULL && block->serial == serial)
         use_of_live(work, block, address, is_certain);
-    else if (block != NULL && block->before != NULL && block->before->serial == serial)
+    else if (block != NULL && block->before != NULL && block->before->serial == serial &&
+             !block->before->is_engine)
         use_of_freed(work, block->before, address, is_certain);
     else if (gone != NULL && gone->serial == serial)
         use_of_freed(work, gone, address, is_certain);

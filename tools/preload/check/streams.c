@@ -124,8 +124,15 @@ static const void *key_of(CUstream stream, int device)
 check_name check_name_of(CUstream stream)
 {
     CUdevice device = 0;
+    if (REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS)
+        device = 0;
+    return check_name_on(device, stream);
+}
+
+check_name check_name_on(int device, CUstream stream)
+{
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (REAL(cuCtxGetDevice, (&device)) != CUDA_SUCCESS || device < 0 || device >= LEGACY_MAX)
+    if (device < 0 || device >= LEGACY_MAX)
         device = 0;
     check_name name = {.stream = stream, .key = key_of(stream, device), .device = device};
     if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0 &&

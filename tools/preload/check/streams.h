@@ -59,6 +59,9 @@ typedef struct check_name {
 /* Asks the driver what is needed of a stream. Before check_enter. */
 check_name check_name_of(CUstream stream);
 
+/* The same of a stream of a device, whatever context is current. */
+check_name check_name_on(int device, CUstream stream);
+
 /* 1: inside, and the lock is held. 0: not now (a signal handler, a forked child). */
 int check_enter(void);
 void check_leave(void);

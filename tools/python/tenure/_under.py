@@ -17,6 +17,7 @@ engine asks, so that a program without one pays for nothing.
 """
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import os
@@ -47,6 +48,7 @@ def begin() -> None:
         if check is None:  # a child that the checker was taken away from
             return
         check.tenure_preload_python()
+        atexit.register(check.tenure_preload_ending)
         _package("_frames").begin()
     if engines:
         sys.meta_path.insert(0, _Watch(engines))
@@ -110,11 +112,14 @@ class _Loader:
             _say(module.__name__, error)
 
 
-def _installed() -> None:
-    """The engine's captures are its own business from now on."""
+def _installed(is_own: bool) -> None:
+    """The engine's captures are its own business from now on. `is_own`: the program has called
+    install() itself, and so may rely on what Tenure promises beyond what the engine does."""
     check = _checker()
     if check is not None:
         check.tenure_preload_engine()
+        if not is_own:
+            check.tenure_preload_under()
 
 
 def _say(engine: str, error: object) -> None:
@@ -162,9 +167,10 @@ def _put_under_torch(torch: Any) -> None:
 def _install_torch() -> None:
     try:
         tenure_torch = _package("torch")
-        if not tenure_torch.is_installed():
+        is_own = tenure_torch.is_installed()
+        if not is_own:
             tenure_torch.install(strict=True)
-        _installed()
+        _installed(is_own)
     except Exception as error:
         _say("torch", error)
 
@@ -189,8 +195,10 @@ def _put_under_cupy(cupy: Any) -> None:
 
 def _install_cupy() -> None:
     try:
-        _package("cupy").install()
-        _installed()
+        tenure_cupy = _package("cupy")
+        is_own = tenure_cupy.is_installed()
+        tenure_cupy.install()
+        _installed(is_own)
     except Exception as error:
         _say("cupy", error)
 

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that are Python, and frames of an interpreter in stacks: the same functions that an
+ * interpreter's module gives libtenure (tnr_frames_source_set in <tenure/history.h>). */
+#ifndef TENURE_PRELOAD_CHECK_PYTHON_H
+#define TENURE_PRELOAD_CHECK_PYTHON_H
+
+#include <tenure/history.h>
+
+/* For Tenure's Python module (tools/python/tenure/_under.py): it is under the program. */
+void tenure_preload_python(void);
+
+/* The same: it has put an engine's memory under a program that knows nothing of Tenure, and is
+ * written for the engine's own allocator. Then no graph keeps what it uses alive. */
+void tenure_preload_under(void);
+int check_is_put_under(void);
+
+/* The same: the interpreter ends, and frees what the program has left. */
+void tenure_preload_ending(void);
+int check_python_ends(void);
+
+/* Says, once, if this process has an interpreter in which the module is not. When memory is first
+ * served; outside of all locks. */
+void check_python_missing(void);
+
+/* The functions, as tnr_frames_source_set was given them. */
+void check_frames_from(tnr_frames_take take, tnr_frames_describe describe);
+
+/* The interpreter's frames of the calling thread; 0: none. Outside of all locks. */
+size_t check_frames_take(uintptr_t *frames, size_t room);
+
+/* 1 if a frame of a stack is an interpreter's, and then what it is. */
+int check_frame_describe(tnr_frame_info *info, const void *frame);
+
+#endif
