@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tenure run --check` with Python programs: what they do with blocks of PyTorch and CuPy is
-followed, findings have their lines, and correct programs are silent.
+followed, findings have their lines, and correct programs are silent. Errors that everyday programs
+have are in tests/gpu/check_python, which runs here, too (python_zoo).
 
 Environment: as for the other tests here; TENURE is the command.
 """

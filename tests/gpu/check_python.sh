@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# `tenure run --check` with programs of PyTorch and CuPy: errors of lifetime must be found, with the
+# call that is missing, and their corrected twins must be silent (check_python/).
+#
+#   tests/gpu/check_python.sh [torch] [cupy] [--json FILE] [--jobs N] [--out FOLDER] [--only TEXT]
+#                             [--timeout SECONDS] [--total SECONDS]
+#
+# Each program is a process of its own, at most N at once (8), for 60 s at most; after 170 s nothing
+# more is begun. --out keeps what they print there; without it the folder is named.
+#
+# TENURE=/path/to/tenure chooses the command; the Python module lies in ../python beside its folder,
+# or where TENURE_PYTHON says. PYTHON chooses another interpreter.
+# Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no GPU, or neither PyTorch nor CuPy.
+set -euo pipefail
+# shellcheck source=tests/gpu/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+find_tenure
+require_gpu
+find_python
+unset TENURE_DRIVER LD_PRELOAD
+export TENURE=$tenure
+exec "$python" -B "$repository/tests/gpu/check_python/zoo.py" "$@"
