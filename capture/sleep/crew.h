@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A crew: a few threads that copy host memory together with the one that asks, because one thread
- * copies at a fifth of what a device's link carries.
+ * A crew: threads that copy host memory for the one that asks, because one thread copies at a fifth
+ * of what a device's link carries.
  *
- * A crew lives for one piece of work and belongs to the thread that made it. Its threads take no
- * signals and no locks of the library, and call nothing of it.
+ * Jobs are begun in the order in which they are given, and several are under way at once, so that
+ * nobody waits for the last slice of one. A crew lives for one piece of work and belongs to the
+ * thread that made it. Its threads take no signals and no locks of the library, and call nothing of
+ * it.
  */
 #ifndef TNRI_SLEEP_CREW_H
 #define TNRI_SLEEP_CREW_H
@@ -13,17 +15,22 @@
 
 typedef struct tnri_crew tnri_crew;
 
-/* Hires threads: as many as help, fewer if the system has no more, perhaps none. Null without host
- * memory for the crew itself. */
-tnri_crew *tnri_crew_hire(void);
-/* Begins to copy bytes that do not overlap; one job at a time. Without threads it is done on
- * return. */
-void tnri_crew_begin(tnri_crew *crew, void *to, const void *from, size_t bytes);
-/* Helps with what was begun, if anything was, until it is done. */
-void tnri_crew_end(tnri_crew *crew);
-/* Both. */
-void tnri_crew_copy(tnri_crew *crew, void *to, const void *from, size_t bytes);
-/* Ends the threads; null is no crew. */
+/* So many jobs may be given and not waited for. */
+enum { TNRI_CREW_JOBS = 8 };
+
+/* Processors to hire threads for; 0: as many as the system has. Tests say otherwise. */
+extern long tnri_crew_cores;
+
+/* Hires threads for some bytes: as many as help, fewer if the system has no more, perhaps none.
+ * `keeps_cache`: 1: what is written is wanted soon; 0: it is not, and goes to memory past the
+ * caches, which spares memory the reading of what is overwritten. Null without host memory for the
+ * crew itself, which the functions below take for a crew without threads. */
+tnri_crew *tnri_crew_hire(size_t bytes, int keeps_cache);
+/* Gives a job: to copy bytes that do not overlap. Without threads it is done on return. */
+void tnri_crew_give(tnri_crew *crew, void *to, const void *from, size_t bytes);
+/* Helps until all jobs are done but the last `left` that were given. */
+void tnri_crew_wait(tnri_crew *crew, unsigned left);
+/* Ends the threads, when all jobs are done; null is no crew. */
 void tnri_crew_dismiss(tnri_crew *crew);
 
 #endif

@@ -5,18 +5,21 @@
  * A sleep, for all its pools together, since it is all of them or none:
  *   1. nobody gets memory from the pools any more, and nobody works on their chunks
  *   2. all work of the device is waited for; old mappings go
- *   3. copies of all that is kept are put on the staging's streams
- *   4. each chunk loses its mapping and its memory as soon as it is copied (sleep_copy.c)
- * Up to 3 nothing has changed. In 4 memory goes while copies run; but all of them have been made,
- * so if the driver refuses anything then, they are waited for, and everything that is kept is in
- * host memory. What a copy itself could still fail of is an error that ends the context with all
- * that is in it, kept or not. So what fails in 4 is taken back by waking, which works chunk by
- * chunk from wherever each is (tnri_chunk_state). A wake goes the other way, and what fails in it
- * is taken back by giving the memory back. Contents stay in host memory until the very end of a
- * wake.
+ *   3. host memory is had for all that is kept
+ *   4. copies of it are put on the staging's stream; what must go through the ring is copied
+ *   5. each chunk loses its mapping and its memory as soon as it is copied (sleep_copy.c); those of
+ *      4 that came through the ring, already then
+ * Up to 3 nothing has changed. Then memory goes while copies run. If the driver refuses anything,
+ * the copies are waited for, and what is kept is in host memory as far as it was copied, and where
+ * it was from there on (tnri_sleeper.kept_out): no chunk goes before its contents are out. What a
+ * copy itself could still fail of is an error that ends the context with all that is in it, kept or
+ * not. So what fails is taken back by waking, which works chunk by chunk from wherever each is
+ * (tnri_chunk_state). A wake goes the other way, and what fails in it is taken back by giving the
+ * memory back, but for chunks whose contents are nowhere else. Contents stay in host memory until
+ * the very end of a wake.
  *
  * A device has one sleep or wake at a time, from its first callback to its last
- * (tnri_staging_turn_begin). Steps 2 to 4 have the device's staging claimed; nobody at work in a
+ * (tnri_staging_turn_begin). Steps 2 to 5 have the device's staging claimed; nobody at work in a
  * pool is waited for with it, and the callbacks run without.
  */
 #include <tenure/sleep.h>
@@ -220,31 +223,45 @@ static tnr_status set_drain(const pool_set *set)
     return TNR_OK;
 }
 
+/* Lists what a pool has and what of it is to be kept. */
+static tnr_status pool_list(const pool_set *set, size_t i, const tnr_sleep_options *options)
+{
+    tnr_pool pool = set->pools[i];
+    tnri_sleeper *sleeper = tnri_sleeper_of(pool);
+    if (sleeper == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
+    tnr_content content = options->content;
+    if (content == TNR_CONTENT_DEFAULT)
+        content = (tnr_content)pool->content;
+    if (pool->account.is_graph && set->is_all)
+        content = TNR_CONTENT_KEEP;
+    return tnri_sleeper_list(sleeper, pool, content);
+}
+
 /* Step 3. */
-static tnr_status set_copy_out(const pool_set *set, const tnr_sleep_options *options)
+static tnr_status set_have_buffers(const pool_set *set, const tnr_sleep_options *options)
 {
     tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = pool_list(set, i, options);
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
-        tnri_sleeper *sleeper = tnri_sleeper_of(set->pools[i]);
-        if (sleeper == NULL)
-            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for putting a pool to sleep.");
-        tnr_content content = options->content;
-        if (content == TNR_CONTENT_DEFAULT)
-            content = (tnr_content)set->pools[i]->content;
-        if (set->pools[i]->account.is_graph && set->is_all)
-            content = TNR_CONTENT_KEEP;
-        status = tnri_sleeper_list(sleeper, set->pools[i], content);
-        if (status == TNR_OK)
-            status = tnri_staging_take(set->device, sleeper->kept_bytes, options->pinned_bytes_max,
-                                       &sleeper->buffers);
-        sleeper->keeps_buffers = options->keep_backing;
-        if (status == TNR_OK)
-            status = tnri_sleeper_copy_out(sleeper, set->device);
+        sleeper_at(set, i)->keeps_buffers = options->keep_backing;
+        status = tnri_staging_take(set->device, sleeper_at(set, i)->kept_bytes,
+                                   options->pinned_bytes_max, &sleeper_at(set, i)->buffers);
     }
     return status;
 }
 
 /* Step 4. */
+static tnr_status set_copy_out(const pool_set *set)
+{
+    tnr_status status = TNR_OK;
+    for (size_t i = 0; i < set->count && status == TNR_OK; i++)
+        status = tnri_sleeper_copy_out(sleeper_at(set, i), set->device);
+    return status;
+}
+
+/* Step 5. */
 static tnr_status set_lower(const pool_set *set)
 {
     tnr_status status = TNR_OK;
@@ -309,9 +326,12 @@ static tnr_status set_take_back(const pool_set *set, tnr_status error)
 static void set_sink(const pool_set *set)
 {
     for (size_t i = 0; i < set->count && !tnri_staging_of(set->device)->is_busy; i++)
-        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++)
-            if (tnri_chunk_unplace(set->device, sleeper_at(set, i)->chunks[c]) == TNR_OK)
-                (void)tnri_chunk_sleep(set->device, sleeper_at(set, i)->chunks[c]);
+        for (size_t c = 0; c < sleeper_at(set, i)->chunks_count; c++) {
+            tnri_chunk *chunk = sleeper_at(set, i)->chunks[c];
+            if (!tnri_sleeper_needs(sleeper_at(set, i), chunk) &&
+                tnri_chunk_unplace(set->device, chunk) == TNR_OK)
+                (void)tnri_chunk_sleep(set->device, chunk);
+        }
 }
 
 /* What the pools of a set still lack. */
@@ -428,10 +448,12 @@ static tnr_status set_wake(const pool_set *set)
 
 /* ---- the calls ------------------------------------------------------------------------------ */
 
-/* Steps 3 and 4. Afterwards no copy is under way, or the staging is busy. */
+/* Steps 3 to 5. Afterwards no copy is under way, or the staging is busy. */
 static tnr_status set_go(const pool_set *set, const tnr_sleep_options *options)
 {
-    tnr_status status = set_copy_out(set, options);
+    tnr_status status = set_have_buffers(set, options);
+    if (status == TNR_OK)
+        status = set_copy_out(set);
     if (status == TNR_OK)
         status = set_lower(set);
     if (status != TNR_OK) {
@@ -462,7 +484,7 @@ static tnr_status set_check_importers(const pool_set *set)
     return TNR_OK;
 }
 
-/* Steps 2 to 4, and back if one fails. In the device's context. */
+/* Steps 2 to 5, and back if one fails. In the device's context. */
 static tnr_status set_fall_asleep(const pool_set *set, const tnr_sleep_options *options)
 {
     tnr_status status = set_check_importers(set);

@@ -6,7 +6,8 @@
  * copies, on the same thread: those calls do not wait for work on the device, and copies to pinned
  * memory run without the host. A chunk's calls take less time than its copy, so a sleep takes the
  * link's time and that of the last chunks, a wake that of the first. More threads would not help:
- * the driver makes such calls one after the other.
+ * the driver makes such calls one after the other. Through the ring it is the same: the device has
+ * copies waiting in several slots, and a crew empties or fills the others.
  */
 #include "sleep/sleeper.h"
 
@@ -17,41 +18,37 @@
 typedef struct cursor {
     tnri_sleeper *sleeper;
     tnri_carry carry;
-    tnri_buffer *buffer; /* the next to be opened */
-    size_t left;         /* bytes that are in no opened buffer yet */
+    size_t left; /* bytes that are in no opened part yet */
     unsigned char *memory;
-    size_t room; /* bytes at `memory` */
-    CUstream stream;
-    size_t bytes_paged;    /* of the buffers opened, what went through the ring */
-    size_t buffers_opened; /* the others, since the last mark */
+    size_t room;           /* bytes at `memory` */
+    size_t paged;          /* bytes in parts that went through the ring */
+    size_t buffers_opened; /* the other parts, since the last mark */
     size_t mark_buffers;   /* so many between two marks */
 } cursor;
 
-static tnr_status cursor_begin(cursor *at, tnri_sleeper *sleeper, tnri_device *device, int is_out)
+static tnr_status cursor_begin(cursor *at, tnri_sleeper *sleeper, tnri_device *device, size_t bytes,
+                               int is_out)
 {
-    size_t buffers = sleeper->kept_bytes / TNRI_BUFFER_BYTES + 1;
-    *at = (cursor){.sleeper = sleeper, .buffer = sleeper->buffers, .left = sleeper->kept_bytes};
-    at->mark_buffers = buffers / TNRI_MARKS_MAX + 1;
-    return tnri_carry_begin(&at->carry, device, is_out);
+    *at = (cursor){.sleeper = sleeper, .left = bytes};
+    at->mark_buffers = (bytes / TNRI_BUFFER_BYTES + 1) / TNRI_MARKS_MAX + 1;
+    return tnri_carry_begin(&at->carry, device, sleeper->buffers, bytes, is_out);
 }
 
 static tnr_status cursor_advance(cursor *at)
 {
-    size_t bytes = at->left < TNRI_BUFFER_BYTES ? at->left : TNRI_BUFFER_BYTES;
-    tnr_status status = tnri_carry_open(&at->carry, at->buffer, bytes, &at->memory, &at->stream);
+    int is_paged;
+    tnr_status status = tnri_carry_open(&at->carry, &at->memory, &at->room, &is_paged);
     if (status != TNR_OK)
         return status;
-    if (at->buffer->is_paged)
-        at->bytes_paged += bytes;
+    if (is_paged)
+        at->paged += at->room;
     else
         at->buffers_opened++;
-    at->buffer = at->buffer->next;
-    at->left -= bytes;
-    at->room = bytes;
+    at->left -= at->room;
     return TNR_OK;
 }
 
-/* Passes over a part of the contents, which lies in the opened buffer. */
+/* Passes over a part of the contents, which lies in the opened part of the buffers. */
 static tnr_status cursor_pass(cursor *at, size_t bytes)
 {
     at->memory += bytes;
@@ -59,15 +56,16 @@ static tnr_status cursor_pass(cursor *at, size_t bytes)
     return TNR_OK;
 }
 
-/* Has a part of the contents copied, which fits into the opened buffer. */
+/* Has a part of the contents copied, which fits into what is opened. */
 static tnr_status cursor_copy(cursor *at, CUdeviceptr device, size_t bytes)
 {
     CUresult result;
+    CUstream stream = tnri_staging_of(at->carry.device)->stream;
     tnri_carry_filled(&at->carry);
     if (at->carry.is_out)
-        result = tnri_drive(cuMemcpyDtoHAsync, (at->memory, device, bytes, at->stream));
+        result = tnri_drive(cuMemcpyDtoHAsync, (at->memory, device, bytes, stream));
     else
-        result = tnri_drive(cuMemcpyHtoDAsync, (device, at->memory, bytes, at->stream));
+        result = tnri_drive(cuMemcpyHtoDAsync, (device, at->memory, bytes, stream));
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemcpyAsync", "copying kept contents");
     return cursor_pass(at, bytes);
@@ -85,13 +83,43 @@ static tnr_status cursor_mark(cursor *at)
         return TNR_OK;
     tnri_assert(sleeper->marks_count < TNRI_MARKS_MAX);
     tnri_mark *mark = &sleeper->marks[sleeper->marks_count];
-    tnr_status status = tnri_event_record(at->carry.device, at->stream, &mark->event);
+    tnr_status status = tnri_event_record(at->carry.device,
+                                          tnri_staging_of(at->carry.device)->stream, &mark->event);
     if (status != TNR_OK)
         return status;
     mark->until = sleeper->kept_bytes - at->left;
     sleeper->marks_count++;
     at->buffers_opened = 0;
     return TNR_OK;
+}
+
+/* Takes a chunk's address and memory away. */
+static tnr_status chunk_lower(tnri_sleeper *sleeper, tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_assert(chunk->kept_until <= sleeper->copied && chunk->kept_until <= sleeper->kept_out);
+    tnr_status status = tnri_chunk_unplace(device, chunk);
+    if (status != TNR_OK)
+        return status;
+    sleeper->is_lost = 1;
+    return tnri_chunk_sleep(device, chunk);
+}
+
+/* Lowers the chunks whose contents have come through the ring, while the device copies what is in
+ * its slots. */
+static tnr_status cursor_lower(cursor *at)
+{
+    tnri_sleeper *sleeper = at->sleeper;
+    tnr_status status = TNR_OK;
+    sleeper->copied = sleeper->kept_out = at->carry.out;
+    while (status == TNR_OK && sleeper->copied > 0 && sleeper->lowered < sleeper->chunks_count) {
+        tnri_chunk *chunk = sleeper->chunks[sleeper->lowered];
+        if (chunk->kept_until > sleeper->copied)
+            break;
+        status = chunk_lower(sleeper, at->carry.device, chunk);
+        if (status == TNR_OK)
+            sleeper->lowered++;
+    }
+    return status;
 }
 
 static tnr_status stretch_copy_out(cursor *at, const tnri_kept *kept)
@@ -106,6 +134,8 @@ static tnr_status stretch_copy_out(cursor *at, const tnri_kept *kept)
         status = cursor_copy(at, kept->base + done, bytes);
         if (status == TNR_OK)
             status = cursor_mark(at);
+        if (status == TNR_OK && at->room == 0)
+            status = cursor_lower(at);
         done += bytes;
     }
     return status;
@@ -114,17 +144,23 @@ static tnr_status stretch_copy_out(cursor *at, const tnri_kept *kept)
 tnr_status tnri_sleeper_copy_out(tnri_sleeper *sleeper, tnri_device *device)
 {
     cursor at;
-    sleeper->copied = 0;
+    sleeper->copied = sleeper->kept_out = sleeper->lowered = 0;
     if (sleeper->kept_count == 0)
         return TNR_OK;
-    tnr_status status = cursor_begin(&at, sleeper, device, 1);
+    tnr_status status = cursor_begin(&at, sleeper, device, sleeper->kept_bytes, 1);
     if (status != TNR_OK)
         return status;
     for (size_t i = 0; i < sleeper->kept_count && status == TNR_OK; i++)
         status = stretch_copy_out(&at, &sleeper->kept[i]);
     tnr_status ended = tnri_carry_end(&at.carry, status == TNR_OK);
-    sleeper->copied = at.bytes_paged; /* those come first (tnri_staging_take), and have ended */
-    return status == TNR_OK ? ended : status;
+    if (status == TNR_OK)
+        status = ended;
+    if (status != TNR_OK)
+        return status;
+    tnri_assert(at.paged == at.carry.out);
+    sleeper->copied = at.paged; /* those come first (tnri_staging_take), and have ended */
+    sleeper->kept_out = sleeper->kept_bytes;
+    return TNR_OK;
 }
 
 /* Waits until contents up to a place are in the buffers. */
@@ -147,16 +183,13 @@ static tnr_status contents_wait(tnri_sleeper *sleeper, tnri_device *device, size
 tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device)
 {
     tnr_status status = TNR_OK;
-    for (size_t c = 0; c < sleeper->chunks_count && status == TNR_OK; c++) {
-        tnri_chunk *chunk = sleeper->chunks[c];
+    while (sleeper->lowered < sleeper->chunks_count && status == TNR_OK) {
+        tnri_chunk *chunk = sleeper->chunks[sleeper->lowered];
         status = contents_wait(sleeper, device, chunk->kept_until);
         if (status == TNR_OK)
-            status = tnri_chunk_unplace(device, chunk);
-        if (status != TNR_OK)
-            break;
-        tnri_assert(chunk->kept_until <= sleeper->copied);
-        sleeper->is_lost = 1;
-        status = tnri_chunk_sleep(device, chunk);
+            status = chunk_lower(sleeper, device, chunk);
+        if (status == TNR_OK)
+            sleeper->lowered++;
     }
     return status;
 }
@@ -202,6 +235,8 @@ static tnr_status stretch_copy_in(cursor *at, const tnri_kept *kept)
 {
     tnr_status status = TNR_OK;
     for (size_t done = 0; done < kept->bytes && status == TNR_OK;) {
+        if (at->room == 0 && at->left == 0)
+            break; /* what follows has not gone: a sleep failed here */
         if (at->room == 0)
             status = cursor_advance(at);
         if (status != TNR_OK)
@@ -221,7 +256,7 @@ static tnr_status stretch_copy_in(cursor *at, const tnri_kept *kept)
 static tnr_status contents_copy_in(tnri_sleeper *sleeper, tnri_device *device)
 {
     cursor at;
-    tnr_status status = cursor_begin(&at, sleeper, device, 0);
+    tnr_status status = cursor_begin(&at, sleeper, device, sleeper->kept_out, 0);
     if (status != TNR_OK)
         return status;
     tnri_assert(sleeper->marks_count == 0 && !tnri_staging_of(device)->is_busy);
@@ -234,7 +269,7 @@ static tnr_status contents_copy_in(tnri_sleeper *sleeper, tnri_device *device)
 tnr_status tnri_sleeper_raise(tnri_sleeper *sleeper, tnri_device *device, int has_contents)
 {
     tnr_status status = TNR_OK;
-    if (has_contents && sleeper->kept_count > 0)
+    if (has_contents && sleeper->kept_count > 0 && sleeper->kept_out > 0)
         status = contents_copy_in(sleeper, device);
     for (size_t c = 0; c < sleeper->chunks_count && status == TNR_OK; c++)
         status = tnri_chunk_wake(device, sleeper->chunks[c]);

@@ -42,12 +42,16 @@ typedef struct tnri_sleeper {
     size_t kept_bytes;
     tnri_buffer *buffers; /* their contents, one after the other */
     int keeps_buffers;    /* 1: they stay for the next sleep */
-    int is_lost;          /* 1: some memory has gone; contents are in the buffers only */
+    int is_lost;          /* 1: some memory has gone */
+    size_t kept_out; /* contents up to here are in the buffers, or will be when the staging has been
+                      * waited for: all, but after a sleep that failed. What lies behind is where it
+                      * was, in chunks that have not gone */
 
     /* Only while it falls asleep. */
     tnri_mark marks[TNRI_MARKS_MAX]; /* not yet waited for: marks_first to marks_count */
     unsigned marks_first, marks_count;
-    size_t copied; /* contents up to here are known to be in the buffers */
+    size_t copied;  /* contents up to here are known to be in the buffers */
+    size_t lowered; /* chunks that were lowered, in their order */
 } tnri_sleeper;
 
 /* The pool's sleeper, made if it has none; null without host memory. */
@@ -64,11 +68,17 @@ tnr_status tnri_sleeper_list_chunks(tnri_sleeper *sleeper, tnr_pool pool);
 /* Empties the lists and gives the buffers back. Frees the lists' memory. */
 void tnri_sleeper_clear(tnri_sleeper *sleeper, tnri_device *device);
 
-/* The way down, in the device's context, with the staging's streams idle before the first pool's:
+/* 1 if a chunk has contents that are nowhere else. */
+static inline int tnri_sleeper_needs(const tnri_sleeper *sleeper, const tnri_chunk *chunk)
+{
+    return sleeper->kept_count > 0 && chunk->kept_until > sleeper->kept_out;
+}
+
+/* The way down, in the device's context, with the staging's stream idle before the first pool's:
  *
- * Puts copies of everything that is kept on the staging's streams, with marks. What goes through
- * the ring is out on return, the rest is under way. After an error the caller waits for the
- * staging. */
+ * Puts copies of everything that is kept on the staging's stream, with marks. What goes through the
+ * ring is out on return, and chunks have been lowered meanwhile; the rest is under way. After an
+ * error the caller waits for the staging. */
 tnr_status tnri_sleeper_copy_out(tnri_sleeper *sleeper, tnri_device *device);
 /* 1 if copies of everything that is kept have been put there, or are over. */
 static inline int tnri_sleeper_is_queued(const tnri_sleeper *sleeper)
@@ -77,14 +87,15 @@ static inline int tnri_sleeper_is_queued(const tnri_sleeper *sleeper)
                                              : sleeper->marks[sleeper->marks_count - 1].until;
     return until == sleeper->kept_bytes;
 }
-/* Takes each chunk's address and memory away as soon as what is kept of it is out. After an error
- * the caller waits for the staging; when that has succeeded everything kept is in the buffers. */
+/* Takes the address and memory of each chunk away that still has them, as soon as what is kept of
+ * it is out. After an error the caller waits for the staging; when that has succeeded everything
+ * kept is in the buffers. */
 tnr_status tnri_sleeper_lower(tnri_sleeper *sleeper, tnri_device *device);
 /* Drops the marks that are left. */
 void tnri_sleeper_unmark(tnri_sleeper *sleeper, tnri_device *device);
 
 /* The way up: brings all chunks back from wherever they are and, if `has_contents`, puts a copy of
- * what is kept on the staging's streams, each part as soon as its chunks are there. The caller
+ * what is kept on the staging's stream, each part as soon as its chunks are there. The caller
  * waits for the staging, also after an error. In the device's context. */
 tnr_status tnri_sleeper_raise(tnri_sleeper *sleeper, tnri_device *device, int has_contents);
 

@@ -12,7 +12,7 @@
 
 tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
 
-/* ---- the streams ---------------------------------------------------------------------------- */
+/* ---- the stream ----------------------------------------------------------------------------- */
 
 /* All optional entry points that keeping contents needs are there. */
 static tnr_status staging_check(void)
@@ -30,13 +30,11 @@ tnr_status tnri_staging_open(tnri_device *device)
 {
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
-    int wanted = staging->ring[0] == NULL ? 1 : TNRI_STAGING_STREAMS;
-    while (staging->streams_count < wanted) {
-        CUstream *stream = &staging->streams[staging->streams_count];
-        CUresult result = tnri_drive(cuStreamCreate, (stream, CU_STREAM_NON_BLOCKING));
+    if (!staging->has_stream) {
+        CUresult result = tnri_drive(cuStreamCreate, (&staging->stream, CU_STREAM_NON_BLOCKING));
         if (result != CUDA_SUCCESS)
             return tnri_driver_error(result, "cuStreamCreate", "making a stream for copies");
-        staging->streams_count++;
+        staging->has_stream = 1;
     }
     return staging->is_busy ? tnri_staging_wait(device) : TNR_OK;
 }
@@ -44,20 +42,17 @@ tnr_status tnri_staging_open(tnri_device *device)
 tnr_status tnri_staging_wait(tnri_device *device)
 {
     tnri_staging *staging = tnri_staging_of(device);
-    CUresult first_error = CUDA_SUCCESS;
-    for (int i = 0; i < staging->streams_count; i++) {
-        CUresult result = tnri_drive(cuStreamSynchronize, (staging->streams[i]));
-        /* Tried once more: what the copies use cannot be given back without an answer. */
-        if (result != CUDA_SUCCESS &&
-            tnri_drive(cuStreamSynchronize, (staging->streams[i])) == CUDA_SUCCESS)
-            result = CUDA_SUCCESS;
-        if (first_error == CUDA_SUCCESS)
-            first_error = result;
-    }
-    staging->is_busy = first_error != CUDA_SUCCESS;
-    if (first_error == CUDA_SUCCESS)
+    CUresult result = CUDA_SUCCESS;
+    if (staging->has_stream)
+        result = tnri_drive(cuStreamSynchronize, (staging->stream));
+    /* Tried once more: what the copies use cannot be given back without an answer. */
+    if (result != CUDA_SUCCESS &&
+        tnri_drive(cuStreamSynchronize, (staging->stream)) == CUDA_SUCCESS)
+        result = CUDA_SUCCESS;
+    staging->is_busy = result != CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
         return TNR_OK;
-    return tnri_driver_error(first_error, "cuStreamSynchronize", "waiting for copies of contents");
+    return tnri_driver_error(result, "cuStreamSynchronize", "waiting for copies of contents");
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -153,21 +148,23 @@ static void paged_trim(tnri_device *device, size_t most)
     }
 }
 
-/* Has at least so many spares of both kinds, or as many as before. */
-static tnr_status buffers_make(tnri_device *device, size_t pinned, size_t paged)
+static size_t at_least_0(size_t wanted, size_t there)
 {
-    tnri_staging *staging = tnri_staging_of(device);
-    size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
+    return wanted > there ? wanted - there : 0;
+}
+
+/* Has at least so many spares, or as many as can be had. */
+static tnr_status buffers_make(tnri_buffers *buffers, size_t count, int is_paged)
+{
     tnr_status status = TNR_OK;
-    while (status == TNR_OK && staging->pinned.spares_count < pinned)
-        status = buffer_make(&staging->pinned, 0);
-    while (status == TNR_OK && staging->paged.spares_count < paged)
-        status = buffer_make(&staging->paged, 1);
-    if (status != TNR_OK) {
-        (void)pinned_trim(device, pinned_before);
-        paged_trim(device, paged_before);
-    }
+    while (status == TNR_OK && buffers->spares_count < count)
+        status = buffer_make(buffers, is_paged);
     return status;
+}
+
+static size_t ring_missing(const tnri_staging *staging)
+{
+    return staging->ring[0] == NULL ? TNRI_RING : 0;
 }
 
 /* How many buffers of `count` are pinned, and how many more the ring takes if it is needed and not
@@ -175,7 +172,7 @@ static tnr_status buffers_make(tnri_device *device, size_t pinned, size_t paged)
 static size_t pinned_share(const tnri_staging *staging, size_t count, size_t pinned_max,
                            size_t *ring)
 {
-    size_t missing = staging->ring[0] == NULL ? TNRI_RING : 0;
+    size_t missing = ring_missing(staging);
     size_t used = staging->pinned.count - staging->pinned.spares_count + missing;
     size_t most = pinned_max == 0 ? SIZE_MAX : pinned_max / TNRI_BUFFER_BYTES;
     size_t room = most > used ? most - used : 0;
@@ -190,11 +187,17 @@ tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_ma
     size_t ring;
     size_t count = buffers_for(bytes);
     size_t pinned = pinned_share(staging, count, pinned_max, &ring);
+    size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
     tnri_assert(tnri_staging_is_mine(device));
     *buffers = NULL;
-    tnr_status status = buffers_make(device, pinned + ring, count - pinned);
-    if (status != TNR_OK)
+    tnr_status status = buffers_make(&staging->pinned, pinned + ring, 0);
+    if (status == TNR_OK)
+        status = buffers_make(&staging->paged, count - pinned, 1);
+    if (status != TNR_OK) {
+        (void)pinned_trim(device, pinned_before);
+        paged_trim(device, paged_before);
         return status;
+    }
     for (size_t i = 0; i < ring; i++)
         staging->ring[i] = buffer_pop(&staging->pinned);
     for (size_t i = 0; i < count; i++) {
@@ -230,12 +233,12 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
     size_t count = buffers_for(bytes);
-    size_t used = staging->pinned.count - staging->pinned.spares_count;
-    tnr_status status = TNR_OK;
-    if (staging->pinned.count < count)
-        status = buffers_make(device, count - used, 0);
-    if (status != TNR_OK)
+    size_t before = staging->pinned.count, used = before - staging->pinned.spares_count;
+    tnr_status status = buffers_make(&staging->pinned, at_least_0(count, used), 0);
+    if (status != TNR_OK) {
+        (void)pinned_trim(device, before);
         return status;
+    }
     staging->kept_count = count;
     paged_trim(device, 0);
     CUresult result = pinned_trim(device, count);
@@ -257,11 +260,10 @@ static CUresult staging_empty(tnri_device *device, const char **call)
     staging->kept_count = 0;
     staging->is_busy = 0;
     *call = "cuStreamDestroy";
-    while (result == CUDA_SUCCESS && staging->streams_count > 0) {
-        result = tnri_drive(cuStreamDestroy, (staging->streams[staging->streams_count - 1]));
-        if (result == CUDA_SUCCESS)
-            staging->streams_count--;
-    }
+    if (staging->has_stream)
+        result = tnri_drive(cuStreamDestroy, (staging->stream));
+    if (result == CUDA_SUCCESS)
+        staging->has_stream = 0;
     return result;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Staging: host memory that the contents of sleeping pools are kept in, and the streams that copy
+ * Staging: host memory that the contents of sleeping pools are kept in, and the stream that copies
  * them.
  *
  * Pinning costs far more than copying (a second for some GiB), so buffers of one size are kept and
@@ -35,7 +35,7 @@ typedef struct tnri_buffers {
     size_t count; /* that exist */
 } tnri_buffers;
 
-enum { TNRI_RING = 2, TNRI_STAGING_STREAMS = 1 + TNRI_RING };
+enum { TNRI_RING = 2 }; /* buffers that it takes */
 
 typedef struct tnri_staging {
     /* Numbers of threads; 0: none. */
@@ -46,8 +46,8 @@ typedef struct tnri_staging {
     tnri_buffers pinned, paged;
     size_t kept_count; /* of pinned ones that tnri_staging_prepare asked for: not freed */
     tnri_buffer *ring[TNRI_RING]; /* pinned; there while paged buffers are in use, otherwise null */
-    CUstream streams[TNRI_STAGING_STREAMS]; /* for pinned buffers, and one for each of the ring */
-    int streams_count;
+    CUstream stream;              /* all copies' */
+    int has_stream;
     int is_busy; /* 1: copies may be under way, because waiting for them failed */
 } tnri_staging;
 
@@ -73,9 +73,9 @@ int tnri_staging_is_mine(const tnri_device *device);
 
 /* What follows is for the thread with the claim, in the device's context, with no lock held. */
 
-/* Has the streams, with those of the ring if it is there, and idle. */
+/* Has the stream, idle. */
 tnr_status tnri_staging_open(tnri_device *device);
-/* Waits for what was put on them. After a failure the staging is busy: nothing that it copies from
+/* Waits for what was put on it. After a failure the staging is busy: nothing that it copies from
  * or to may go, until this succeeds. */
 tnr_status tnri_staging_wait(tnri_device *device);
 

@@ -114,7 +114,10 @@ def precision_table(docs):
 
 SLEEPS = {"sleep_keep": "sleep, contents kept", "wake_keep": "wake, contents kept",
           "sleep_bounded": "sleep, 64 MiB of pinned memory at most",
+          "sleep_bounded_cold": "the same, and the first to touch that memory",
           "wake_bounded": "wake, 64 MiB of pinned memory at most",
+          "host_out": "the host alone, out of pinned memory",
+          "host_in": "the host alone, into it",
           "sleep_discard": "sleep, contents discarded", "unmap_by_hand": "the same calls by hand",
           "wake_discard": "wake, contents discarded", "map_by_hand": "the same calls by hand"}
 
@@ -127,6 +130,8 @@ def sleep_table(docs):
         return NOT_MEASURED
     shown = []
     for what, text in SLEEPS.items():
+        if what not in medians:
+            continue
         one = medians[what]
         copies = "discard" not in what and "hand" not in what
         shown.append([text, f"{int(one['ns']) / 1e6:.1f}",

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What sleep and wake must show on a real GPU: that memory really goes back, that every byte and a
-# live graph are as before after the wake, at 80 % of the pinned link's bandwidth or more.
+# live graph are as before after the wake, at 90 % of the pinned link's bandwidth or more; for the
+# wake with a bound on pinned memory, too. The sleep with a bound is reported, and what the host's
+# memory alone can do.
 #
-#   tests/gpu/sleep.sh [--csv FILE] [--quick]
+#   tests/gpu/sleep.sh [--csv FILE] [--quick] [--bound-mib N]
 #
 # TENURE=/path/to/tenure chooses the command; the program lies in ../tests beside its folder, or
 # where SLEEP_PROGRAMS says. Exit codes: 0 all as it must be; 1 not; 2 bad options; 77 no GPU.
@@ -18,6 +20,11 @@ while [ $# -gt 0 ]; do
     --csv)
         [ $# -gt 1 ] || { echo "$1 needs a file" >&2; exit 2; }
         options+=(--csv "$2")
+        shift 2
+        ;;
+    --bound-mib)
+        [ $# -gt 1 ] || { echo "$1 needs a number" >&2; exit 2; }
+        options+=(--bound-mib "$2")
         shift 2
         ;;
     --quick)

@@ -9,6 +9,8 @@
  *   tnri_chunk_unplace without `state = HELD`: the next wake maps nothing
  *   tnri_chunk_wake without the step from PLACED: no access after the next wake
  *   set_sink emptied: memory held by a pool that failed to wake
+ *   set_sink without tnri_sleeper_needs: contents lost that had not been copied out
+ *   contents_copy_in: all that is kept instead of kept_out: contents overwritten
  */
 #include "fault/fault.h"
 
@@ -16,6 +18,8 @@
 #include <stdlib.h>
 
 #include <tenure/sleep.h>
+
+#include "sleep/carry.h"
 
 /* A pool is awake or asleep, and what it holds goes with that. */
 static void check_pool(fault_run *run, tnr_pool pool)
@@ -134,5 +138,6 @@ static const fault_scenario scenarios[] = {
 /* Arguments: see fault_main. */
 int main(int argc, char **argv)
 {
+    tnri_slot_bytes = 256 * KIB; /* so that the ring is passed through many times */
     return fault_main(scenarios, sizeof(scenarios) / sizeof(scenarios[0]), argc, argv);
 }

@@ -12,7 +12,10 @@
  *   tnri_sleeper_unmark not called: refused_in_the_middle (events left)
  *   set_go: staging waited for before set_lower: memory_goes_while_copies_run
  *   stretch_copy_in: all chunks woken first: memory_comes_while_copies_run
- *   tnri_carry_filled without tnri_crew_end: memory_comes_through_the_ring
+ *   tnri_carry_filled without tnri_crew_wait: memory_goes_and_comes_through_the_ring
+ *   cursor_lower not called, slot_wait without its wait, chunk_lower before its contents are out
+ *   (kept_until ignored in cursor_lower): memory_goes_and_comes_through_the_ring
+ *   set_sink without tnri_sleeper_needs, contents_copy_in of all that is kept: asleep_by_half
  *   set_go: set_wait not called: refused_in_the_middle
  *   set_rouse: nothing done: short_wakes_copy_nothing
  */
@@ -21,7 +24,7 @@
 #include <string.h>
 
 #include "driver/driver.h"
-#include "sleep/staging.h"
+#include "sleep/carry.h"
 
 /* ---- watching the driver's calls ------------------------------------------------------------ */
 
@@ -129,18 +132,23 @@ static void memory_comes_while_copies_run(void **state)
     blocks_stop();
 }
 
-static void memory_comes_through_the_ring(void **state)
+/* The same through the ring, which is short here: but for what its slots hold. */
+static void memory_goes_and_comes_through_the_ring(void **state)
 {
     (void)state;
     blocks_start();
+    tnri_slot_bytes = MIB;
     tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
     options.pinned_bytes_max = 1;
     assert_ok(tnr_pool_sleep(NULL, 0, &options));
-    assert_int_equal(seen.goes_early, 0); /* nothing goes before all copies have been made */
+    assert_int_equal(seen.goes, reserved);
+    assert_true(seen.goes_early >= MOST_BYTES);
+    assert_int_equal(sleep_device_bytes(), 0);
     memset(&seen, 0, sizeof(seen));
     assert_ok(tnr_pool_wake(NULL, 0));
     assert_true(seen.comes_early >= MOST_BYTES);
     blocks_check();
+    tnri_slot_bytes = TNRI_SLOT_BYTES_MAX;
     blocks_stop();
 }
 
@@ -193,16 +201,47 @@ static void refused_in_the_middle(void **state)
         uint64_t nth;
     } faults[] = {{"cuMemUnmap", 1},         {"cuMemUnmap", 9},    {"cuMemRelease", 4},
                   {"cuEventSynchronize", 3}, {"cuEventRecord", 2}, {"cuMemcpyDtoHAsync", 3}};
+    enum { FAULTS = sizeof(faults) / sizeof(faults[0]) };
     blocks_start();
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        simcuda_fail(faults[i].call, faults[i].nth, 0, CUDA_ERROR_UNKNOWN);
-        assert_error(tnr_device_sleep(0, NULL), TNR_ERR_DRIVER, "cu");
+    tnri_slot_bytes = MIB;
+    for (size_t i = 0; i < 2 * FAULTS; i++) {
+        tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
+        options.pinned_bytes_max = i / FAULTS; /* then through the ring */
+        simcuda_fail(faults[i % FAULTS].call, faults[i % FAULTS].nth, 0, CUDA_ERROR_UNKNOWN);
+        assert_error(tnr_device_sleep(0, &options), TNR_ERR_DRIVER, "cu");
         assert_int_equal(simcuda_fail_hits(), 1);
         simcuda_fail_clear();
         blocks_check();
         assert_int_equal(sleep_pinned_bytes(), 0);
     }
     assert_int_equal(unit_stats().sleeps, 0);
+    tnri_slot_bytes = TNRI_SLOT_BYTES_MAX;
+    blocks_stop();
+}
+
+/* Some of the contents have come through the ring and their memory has gone, when the driver
+ * refuses both ways: what was not copied stays where it is, whatever a wake does that fails too. */
+static void asleep_by_half(void **state)
+{
+    (void)state;
+    blocks_start();
+    tnri_slot_bytes = MIB;
+    tnr_sleep_options options = TNR_SLEEP_OPTIONS_INIT;
+    options.pinned_bytes_max = 1;
+    simcuda_fail("cuMemUnmap", 5, 0, CUDA_ERROR_UNKNOWN);
+    simcuda_fail("cuMemCreate", 1, 1, CUDA_ERROR_UNKNOWN);
+    assert_error(tnr_pool_sleep(NULL, 0, &options), TNR_ERR_DRIVER, "cuMemUnmap");
+    assert_non_null(strstr(tnr_last_error(), "is asleep"));
+    assert_in_range(unit_stats().bytes_asleep, 4 * 8 * MIB, reserved - 8 * MIB);
+    simcuda_fail_clear();
+    for (int nth = 1; nth <= 3; nth++) {
+        simcuda_fail("cuMemCreate", (uint64_t)nth, 0, CUDA_ERROR_UNKNOWN);
+        assert_error(tnr_pool_wake(NULL, 0), TNR_ERR_DRIVER, "cuMemCreate");
+        simcuda_fail_clear();
+    }
+    assert_ok(tnr_pool_wake(NULL, 0));
+    blocks_check();
+    tnri_slot_bytes = TNRI_SLOT_BYTES_MAX;
     blocks_stop();
 }
 
@@ -258,9 +297,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(memory_goes_while_copies_run, unit_stop),
         cmocka_unit_test_teardown(memory_comes_while_copies_run, unit_stop),
-        cmocka_unit_test_teardown(memory_comes_through_the_ring, unit_stop),
+        cmocka_unit_test_teardown(memory_goes_and_comes_through_the_ring, unit_stop),
         cmocka_unit_test_teardown(chunks_wait_for_all_their_contents, unit_stop),
         cmocka_unit_test_teardown(refused_in_the_middle, unit_stop),
+        cmocka_unit_test_teardown(asleep_by_half, unit_stop),
         cmocka_unit_test_teardown(the_copies_cannot_be_waited_for, unit_stop),
         cmocka_unit_test_teardown(short_wakes_copy_nothing, unit_stop),
     };

@@ -16,7 +16,7 @@
  *
  * Contents. Kept contents are copied to pinned host memory and back, at the link's full speed. Past
  * pinned_bytes_max they lie in ordinary host memory and go through two pinned pieces of 32 MiB,
- * which is as fast as several threads copy host memory, and spares the pinning. Discarded contents
+ * which is as fast as up to 16 threads copy host memory, and spares the pinning. Discarded contents
  * are undefined after the wake, and cost only the mapping calls. What is free in the pool is never
  * kept, except in a graph pool: replays read what was written while capturing, in memory that is
  * free by now, so there everything is kept unless the sleep says otherwise.
