@@ -223,8 +223,9 @@ static tnr_status set_drain(const pool_set *set)
     return TNR_OK;
 }
 
-/* Lists what a pool has and what of it is to be kept. */
-static tnr_status pool_list(const pool_set *set, size_t i, const tnr_sleep_options *options)
+/* Lists what a pool has and what of it is to be kept, and adds the buffers for that to *count. */
+static tnr_status pool_list(const pool_set *set, size_t i, const tnr_sleep_options *options,
+                            size_t *count)
 {
     tnr_pool pool = set->pools[i];
     tnri_sleeper *sleeper = tnri_sleeper_of(pool);
@@ -235,15 +236,20 @@ static tnr_status pool_list(const pool_set *set, size_t i, const tnr_sleep_optio
         content = (tnr_content)pool->content;
     if (pool->account.is_graph && set->is_all)
         content = TNR_CONTENT_KEEP;
-    return tnri_sleeper_list(sleeper, pool, content);
+    tnr_status status = tnri_sleeper_list(sleeper, pool, content);
+    *count += tnri_buffers_for(sleeper->kept_bytes);
+    return status;
 }
 
 /* Step 3. */
 static tnr_status set_have_buffers(const pool_set *set, const tnr_sleep_options *options)
 {
+    size_t count = 0;
     tnr_status status = TNR_OK;
     for (size_t i = 0; i < set->count && status == TNR_OK; i++)
-        status = pool_list(set, i, options);
+        status = pool_list(set, i, options, &count);
+    if (status == TNR_OK)
+        status = tnri_staging_check(set->device, count);
     for (size_t i = 0; i < set->count && status == TNR_OK; i++) {
         sleeper_at(set, i)->keeps_buffers = options->keep_backing;
         status = tnri_staging_take(set->device, sleeper_at(set, i)->kept_bytes,

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/thread_number.h"
+#include "sleep/host_limit.h"
 
 tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
 
@@ -57,7 +58,7 @@ tnr_status tnri_staging_wait(tnri_device *device)
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-static size_t buffers_for(size_t bytes)
+size_t tnri_buffers_for(size_t bytes)
 {
     return bytes / TNRI_BUFFER_BYTES + (bytes % TNRI_BUFFER_BYTES != 0);
 }
@@ -86,8 +87,11 @@ static tnr_status memory_pin(void **memory)
     if (result == CUDA_SUCCESS)
         return TNR_OK;
     status = tnri_driver_error(result, "cuMemHostAlloc", "pinning host memory for contents");
+    if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_OPERATING_SYSTEM)
+        return status;
     /* Out of host memory, that is, not of the device's. */
-    return status == TNR_ERR_OUT_OF_MEMORY ? TNR_ERR_HOST_MEMORY : status;
+    tnri_host_limit_explain();
+    return TNR_ERR_HOST_MEMORY;
 }
 
 /* Large pages, because the first touch of small ones takes longer than the copy. */
@@ -153,6 +157,13 @@ static size_t at_least_0(size_t wanted, size_t there)
     return wanted > there ? wanted - there : 0;
 }
 
+tnr_status tnri_staging_check(const tnri_device *device, size_t count)
+{
+    const tnri_staging *staging = tnri_staging_of(device);
+    size_t missing = at_least_0(count, staging->pinned.spares_count + staging->paged.spares_count);
+    return missing == 0 ? TNR_OK : tnri_host_limit_check(missing * TNRI_BUFFER_BYTES);
+}
+
 /* Has at least so many spares, or as many as can be had. */
 static tnr_status buffers_make(tnri_buffers *buffers, size_t count, int is_paged)
 {
@@ -180,19 +191,30 @@ static size_t pinned_share(const tnri_staging *staging, size_t count, size_t pin
     return count > room ? room : count;
 }
 
+/* Has the spares for `count` buffers, of which *pinned are to be pinned, and for *ring. Where the
+ * system does not pin so much, *pinned is less, and the ring is needed. */
+static tnr_status spares_make(tnri_staging *staging, size_t count, size_t *pinned, size_t *ring)
+{
+    tnr_status status = buffers_make(&staging->pinned, *pinned + *ring, 0);
+    if (status == TNR_ERR_HOST_MEMORY && staging->pinned.spares_count >= ring_missing(staging)) {
+        *ring = ring_missing(staging);
+        *pinned = staging->pinned.spares_count - *ring;
+        status = TNR_OK;
+    }
+    return status == TNR_OK ? buffers_make(&staging->paged, count - *pinned, 1) : status;
+}
+
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
                              tnri_buffer **buffers)
 {
     tnri_staging *staging = tnri_staging_of(device);
     size_t ring;
-    size_t count = buffers_for(bytes);
+    size_t count = tnri_buffers_for(bytes);
     size_t pinned = pinned_share(staging, count, pinned_max, &ring);
     size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
     tnri_assert(tnri_staging_is_mine(device));
     *buffers = NULL;
-    tnr_status status = buffers_make(&staging->pinned, pinned + ring, 0);
-    if (status == TNR_OK)
-        status = buffers_make(&staging->paged, count - pinned, 1);
+    tnr_status status = spares_make(staging, count, &pinned, &ring);
     if (status != TNR_OK) {
         (void)pinned_trim(device, pinned_before);
         paged_trim(device, paged_before);
@@ -232,9 +254,11 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
 {
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
-    size_t count = buffers_for(bytes);
+    size_t count = tnri_buffers_for(bytes);
     size_t before = staging->pinned.count, used = before - staging->pinned.spares_count;
-    tnr_status status = buffers_make(&staging->pinned, at_least_0(count, used), 0);
+    tnr_status status = tnri_staging_check(device, at_least_0(count, used));
+    if (status == TNR_OK)
+        status = buffers_make(&staging->pinned, at_least_0(count, used), 0);
     if (status != TNR_OK) {
         (void)pinned_trim(device, before);
         return status;

@@ -4,10 +4,12 @@
  * them.
  *
  * Pinning costs far more than copying (a second for some GiB), so buffers of one size are kept and
- * used again, and can be had ahead of time. Who does not want so much pinned memory has ordinary
- * memory filled through a ring of two pinned buffers (sleep/carry.h). Everything here belongs to
- * one thread at a time: the one that has claimed the device's staging. Who holds the claim may take
- * long, so a claim is waited for with naps, with no lock held.
+ * used again, and can be had ahead of time. Who does not want so much pinned memory, or is refused
+ * it by the system, has ordinary memory filled through a ring of two pinned buffers
+ * (sleep/carry.h). What the machine or a control group has no room for is not asked for at all
+ * (sleep/host_limit.h). Everything here belongs to one thread at a time: the one that has claimed
+ * the device's staging. Who holds the claim may take long, so a claim is waited for with naps, with
+ * no lock held.
  *
  * What is there is given back when the device is put out of use (tnri_device.upper_empty).
  */
@@ -79,8 +81,15 @@ tnr_status tnri_staging_open(tnri_device *device);
  * or to may go, until this succeeds. */
 tnr_status tnri_staging_wait(tnri_device *device);
 
+/* How many buffers so many bytes fill. */
+size_t tnri_buffers_for(size_t bytes);
+/* TNR_ERR_HOST_MEMORY if `count` buffers, less those that are spare, would be all the memory that
+ * the machine or a control group has left. Once for all pools of a sleep: the system counts what a
+ * buffer takes when something is written to it. */
+tnr_status tnri_staging_check(const tnri_device *device, size_t count);
 /* Pieces for `bytes`, all or none, the ordinary ones first. `pinned_max`, if not 0, is the most
- * pinned memory to have in use afterwards; but the ring is always had when it is needed. */
+ * pinned memory to have in use afterwards; but the ring is always had when it is needed. Where the
+ * system refuses to pin more, the rest are ordinary ones, if there is enough for the ring. */
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
                              tnri_buffer **buffers);
 /* Takes a list of buffers back; frees what is not to be kept, unless `keep_all`. What the driver

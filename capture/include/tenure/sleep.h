@@ -15,9 +15,12 @@
  *   tnr_sleep_prepare                    pinned host memory, ahead of time
  *
  * Contents. Kept contents are copied to pinned host memory and back, at the link's full speed. Past
- * pinned_bytes_max they lie in ordinary host memory and go through two pinned pieces of 32 MiB,
- * which is as fast as up to 16 threads copy host memory, and spares the pinning. Discarded contents
- * are undefined after the wake, and cost only the mapping calls. What is free in the pool is never
+ * pinned_bytes_max, or where the system refuses to pin more, they lie in ordinary host memory and
+ * go through two pinned pieces of 32 MiB, which is as fast as up to 16 threads copy host memory,
+ * and spares the pinning. Before any of it is taken, what the machine has left is looked at, and
+ * what the process's control groups (version 1 and 2) have: a sleep that would leave less than 64
+ * MiB there is refused, because the kernel would end the process later. Discarded contents are
+ * undefined after the wake, and cost only the mapping calls. What is free in the pool is never
  * kept, except in a graph pool: replays read what was written while capturing, in memory that is
  * free by now, so there everything is kept unless the sleep says otherwise.
  *
@@ -84,7 +87,8 @@ typedef struct tnr_sleep_options {
  * stream capture is under way, this is a callback of a sleep, the pool is for network cards and no
  * callback is there that could take their registrations back, or other processes have exports of it
  * open after the callbacks: <tenure/export.h>), TNR_ERR_FOREIGN_SEGMENT (the pool's memory is
- * foreign segments), TNR_ERR_HOST_MEMORY (also when it cannot be pinned), TNR_ERR_DRIVER,
+ * foreign segments), TNR_ERR_HOST_MEMORY (also when not even two pieces can be pinned, or when the
+ * machine or a control group has no room for what is kept; the sentence names it), TNR_ERR_DRIVER,
  * TNR_ERR_DRIVER_TOO_OLD, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_pool_sleep(tnr_pool pool, int device,
                                                 const tnr_sleep_options *options);
