@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 #include "control/connection.h"
-#include "control/folder.h"
+#include "folder.h"
 
 enum { TNRI_CONNECTIONS_MAX = 16 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See folder.h. */
-#include "control/folder.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,8 +14,8 @@
  * A path may be longer than a socket's address can be: the folder is then reached through the
  * descriptor that is open of it.
  */
-#ifndef TNRI_CONTROL_FOLDER_H
-#define TNRI_CONTROL_FOLDER_H
+#ifndef TNRI_CAPTURE_FOLDER_H
+#define TNRI_CAPTURE_FOLDER_H
 
 #include <stddef.h>
 
