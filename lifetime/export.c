@@ -31,7 +31,7 @@ tnr_status tnr_export_send(tnr_export number, int socket)
 {
     if (tnri_library_is_forked())
         return tnri_forked_error();
-    return tnri_exported_send(number, socket);
+    return tnri_exported_send(number, socket, 0);
 }
 
 tnr_status tnr_export_get(tnr_export_info *info, tnr_export number)
@@ -82,7 +82,7 @@ static tnr_status info_check(const tnr_import_info *info, const char *call)
 static tnr_status options_check(const tnr_import_options *options)
 {
     if (options->struct_bytes != sizeof(*options) || options->same_address < 0 ||
-        options->same_address > 1)
+        options->same_address > 1 || options->read_only < 0 || options->read_only > 1)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "the options of an import are not of this version. Start from "
                           "TNR_IMPORT_OPTIONS_INIT.");
@@ -151,6 +151,14 @@ tnr_status tnr_import_get(tnr_import_info *info, const void *ptr)
 {
     tnr_status status = info_check(info, "tnr_import_get");
     return status == TNR_OK ? tnri_imported_get(ptr, info) : status;
+}
+
+tnr_status tnr_import_at(tnr_import_info *info, size_t index)
+{
+    tnr_status status = info_check(info, "tnr_import_at");
+    if (status != TNR_OK || tnri_imported_at(index, info))
+        return status;
+    return tnri_error(TNR_ERR_INVALID_ARGUMENT, "there are no %zu imports.", index + 1);
 }
 
 tnr_status tnr_import_close(void *ptr)

@@ -11,12 +11,13 @@
 #include "device/chunk.h"
 #include "hold.h"
 #include "pool/asleep.h"
-#include "shared.h"
+#include "relayed.h"
 
 typedef struct exported {
     struct exported *next;
-    tnri_offer offer; /* its number, be it an offer or not */
-    tnri_uses *uses;  /* the block's, held */
+    tnri_offer offer;  /* its number, be it an offer or not */
+    tnri_relay *relay; /* memory of another process; null: a block of this one, and then: */
+    tnri_uses *uses;   /* the block's, held */
     tnri_arena *arena;
     uintptr_t base;
     size_t bytes;               /* asked for, when it was exported */
@@ -30,6 +31,7 @@ typedef struct importer {
     exported *of;
     tnri_descriptor socket;
     tnri_descriptor process; /* came with the greeting */
+    pid_t who;               /* that asked for it; 0: not known */
 } importer;
 
 static struct {
@@ -55,7 +57,7 @@ static exported *export_find(tnr_export number)
 {
     tnri_lock_take(&all.lock);
     exported *one = all.exports;
-    while (one != NULL && one->offer.number != number)
+    while (one != NULL && !(one->is_open && one->offer.number == number))
         one = one->next;
     if (one != NULL)
         one->references++;
@@ -69,9 +71,19 @@ static void export_drop(exported *one)
 {
     tnri_lock_take(&all.lock);
     int is_last = --one->references == 0;
+    exported **link = &all.exports;
+    while (is_last && *link != one)
+        link = &(*link)->next;
+    if (is_last)
+        *link = one->next;
     tnri_lock_release(&all.lock);
     if (!is_last)
         return;
+    if (one->relay != NULL) {
+        tnri_relay_free(one->relay);
+        tnri_host_free(one, sizeof(*one));
+        return;
+    }
     tnri_arena_enter(one->arena);
     one->uses->exports--;
     if (one->uses->offer == &one->offer)
@@ -88,24 +100,19 @@ static void export_leave(exported *one)
     tnri_visit visit;
     tnri_error_aside before;
     tnri_error_take(&before);
-    int is_inside = tnri_device_enter(one->arena->device, &visit) == TNR_OK;
+    int is_inside = one->relay == NULL && tnri_device_enter(one->arena->device, &visit) == TNR_OK;
     export_drop(one);
     if (is_inside)
         tnri_device_leave(&visit);
     tnri_error_restore(&before);
 }
 
-/* 1 if this thread is the one that takes it out of the list. */
-static int export_unlink(exported *one)
+/* 1 if this thread is the one that closes it. It stays in the list as long as somebody has it. */
+static int export_shut(exported *one)
 {
     tnri_lock_take(&all.lock);
     int is_first = one->is_open;
     one->is_open = 0;
-    exported **link = &all.exports;
-    while (is_first && *link != one)
-        link = &(*link)->next;
-    if (is_first)
-        *link = one->next;
     tnri_lock_release(&all.lock);
     return is_first;
 }
@@ -212,6 +219,23 @@ tnr_status tnri_exported_offer(tnri_device *device, const void *ptr, tnr_export 
     return export_make(device, ptr, 1, number);
 }
 
+tnr_status tnri_exported_adopt(int socket, tnr_export *number)
+{
+    exported *one = tnri_host_alloc(sizeof(*one));
+    if (one == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of an export.");
+    tnr_status status = tnri_relay_receive(&one->relay, socket);
+    if (status != TNR_OK) {
+        tnri_host_free(one, sizeof(*one));
+        return status;
+    }
+    one->base = (uintptr_t)one->relay->told.address;
+    one->bytes = (size_t)one->relay->told.bytes;
+    export_enter(one);
+    *number = one->offer.number;
+    return TNR_OK;
+}
+
 tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info)
 {
     tnri_exported_settle();
@@ -221,9 +245,12 @@ tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info)
     info->ptr = (void *)one->base;
     info->bytes = one->bytes;
     info->importers = atomic_load(&one->importers);
-    tnri_arena_enter(one->arena);
-    info->is_freed = one->uses->is_freed;
-    tnri_lock_release(&one->arena->lock);
+    info->is_freed = 0;
+    if (one->relay == NULL) {
+        tnri_arena_enter(one->arena);
+        info->is_freed = one->uses->is_freed;
+        tnri_lock_release(&one->arena->lock);
+    }
     export_leave(one);
     return TNR_OK;
 }
@@ -233,7 +260,7 @@ tnr_status tnri_exported_close(tnr_export number)
     exported *one = export_find(number);
     if (one == NULL)
         return number_error(number);
-    int is_first = export_unlink(one);
+    int is_first = export_shut(one);
     if (is_first)
         export_leave(one); /* the reference of being open */
     export_leave(one);
@@ -323,25 +350,33 @@ static tnr_status chunk_send(const exported *one, const tnri_chunk *chunk, uint6
 }
 
 /* Sends all there is to send; the importer's end of the socket goes along. */
-static tnr_status block_send(const exported *one, importer *to, int socket)
+static tnr_status block_send(const exported *one, int far, int socket)
 {
     tnri_shared_block told;
-    tnri_descriptor far = TNRI_DESCRIPTOR_NONE;
     tnr_status status = block_describe(one, &told);
     if (status != TNR_OK)
         return status;
-    if (!tnri_descriptors_pair(&to->socket, &far))
-        return tnri_message_error(TNRI_MESSAGE_REFUSED, "making a pair of sockets");
-    tnri_message sent = tnri_message_send(socket, &told, sizeof(told), far.file);
+    tnri_message sent = tnri_message_send(socket, &told, sizeof(told), far);
     if (sent != TNRI_MESSAGE_DONE)
         status = tnri_message_error(sent, "sending an export");
-    tnri_descriptor_close(&far);
     uintptr_t at = one->base - told.offset;
     for (uint64_t i = 0; i < told.chunks_count && status == TNR_OK; i++) {
         const tnri_chunk *chunk = chunk_at(one, at);
         status = chunk_send(one, chunk, i, socket);
         at += chunk_bytes(one, chunk);
     }
+    return status;
+}
+
+/* The same, be it a block or not, with a new pair of sockets. */
+static tnr_status export_send(const exported *one, importer *to, int socket)
+{
+    tnri_descriptor far = TNRI_DESCRIPTOR_NONE;
+    if (!tnri_descriptors_pair(&to->socket, &far))
+        return tnri_message_error(TNRI_MESSAGE_REFUSED, "making a pair of sockets");
+    tnr_status status = one->relay != NULL ? tnri_relay_send(one->relay, far.file, socket)
+                                           : block_send(one, far.file, socket);
+    tnri_descriptor_close(&far);
     return status;
 }
 
@@ -357,21 +392,17 @@ static void importer_end(importer *gone)
 {
     exported *of = gone->of;
     atomic_fetch_sub(&of->importers, 1);
-    atomic_fetch_sub(&of->arena->account->importers, 1);
+    if (of->relay == NULL)
+        atomic_fetch_sub(&of->arena->account->importers, 1);
     atomic_fetch_sub(&all.count, 1);
     importer_free(gone);
     export_drop(of);
 }
 
-/* Sends to a new importer, which has the export's reference from then on. In the context. */
-static tnr_status importer_make(exported *of, int socket)
+/* Sends a block of this process to a new importer. In the context. */
+static tnr_status importer_begin(exported *of, importer *fresh, int socket)
 {
     tnri_account *account = of->arena->account;
-    importer *fresh = tnri_host_alloc(sizeof(*fresh));
-    if (fresh == NULL)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of an importer.");
-    fresh->of = of;
-    fresh->socket.file = fresh->process.file = -1;
     /* Counted first: a sleep that begins now sees it, one that has begun is seen. */
     atomic_fetch_add(&account->importers, 1);
     tnr_status status = TNR_OK;
@@ -380,11 +411,26 @@ static tnr_status importer_make(exported *of, int socket)
     else
         status = tnri_asleep_error(of->arena->pool);
     if (status == TNR_OK)
-        status = block_send(of, fresh, socket);
-    if (status != TNR_OK) {
-        /* It cannot have used what it has: it was not told that it has all. */
+        status = export_send(of, fresh, socket);
+    if (status != TNR_OK)
         atomic_fetch_sub(&account->importers, 1);
-        importer_free(fresh);
+    return status;
+}
+
+/* Sends to a new importer, which has the export's reference from then on. In the context, if the
+ * export is a block. */
+static tnr_status importer_make(exported *of, int socket, pid_t who)
+{
+    importer *fresh = tnri_host_alloc(sizeof(*fresh));
+    if (fresh == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of an importer.");
+    fresh->of = of;
+    fresh->who = who;
+    fresh->socket.file = fresh->process.file = -1;
+    tnr_status status =
+        of->relay != NULL ? export_send(of, fresh, socket) : importer_begin(of, fresh, socket);
+    if (status != TNR_OK) {
+        importer_free(fresh); /* it cannot have used it: it was not told that it has all */
         return status;
     }
     atomic_fetch_add(&of->importers, 1);
@@ -396,16 +442,17 @@ static tnr_status importer_make(exported *of, int socket)
     return TNR_OK;
 }
 
-tnr_status tnri_exported_send(tnr_export number, int socket)
+tnr_status tnri_exported_send(tnr_export number, int socket, pid_t who)
 {
     exported *of = export_find(number);
     if (of == NULL)
         return number_error(number);
     tnri_visit visit;
-    tnr_status status = tnri_device_enter(of->arena->device, &visit);
+    tnr_status status = of->relay != NULL ? TNR_OK : tnri_device_enter(of->arena->device, &visit);
     if (status == TNR_OK) {
-        status = importer_make(of, socket);
-        tnri_device_leave(&visit);
+        status = importer_make(of, socket, who);
+        if (of->relay == NULL)
+            tnri_device_leave(&visit);
     }
     if (status != TNR_OK)
         export_leave(of);
@@ -452,7 +499,7 @@ static tnr_export freed_find(void)
 {
     tnri_lock_take(&all.lock);
     const exported *one = all.exports;
-    while (one != NULL && !atomic_load(&one->offer.is_freed))
+    while (one != NULL && !(one->is_open && atomic_load(&one->offer.is_freed)))
         one = one->next;
     tnr_export number = one == NULL ? 0 : one->offer.number;
     tnri_lock_release(&all.lock);
@@ -500,16 +547,37 @@ void tnri_exported_settle(void)
     }
 }
 
+uint32_t tnri_exported_importers(tnr_export number, pid_t *who, uint32_t room)
+{
+    uint32_t count = 0, known = 0;
+    tnri_lock_take(&all.lock);
+    for (const exported *one = all.exports; one != NULL; one = one->next)
+        if (one->offer.number == number)
+            count = atomic_load(&one->importers);
+    for (const importer *one = all.importers; one != NULL; one = one->next)
+        if (one->of->offer.number == number && known < room)
+            who[known++] = one->who;
+    while (known < room)
+        who[known++] = 0;
+    tnri_lock_release(&all.lock);
+    return count;
+}
+
 /* ---- the end of a device -------------------------------------------------------------------- */
+
+static int is_of(const exported *one, const tnri_device *device)
+{
+    return one->relay == NULL && one->arena->device == device;
+}
 
 static uint32_t device_exports(const tnri_device *device)
 {
     uint32_t count = 0;
     tnri_lock_take(&all.lock);
     for (const exported *one = all.exports; one != NULL; one = one->next)
-        count += one->arena->device == device;
+        count += one->is_open && is_of(one, device);
     for (const importer *one = all.importers; one != NULL; one = one->next)
-        count += one->of->arena->device == device;
+        count += is_of(one->of, device);
     tnri_lock_release(&all.lock);
     return count;
 }
@@ -526,7 +594,7 @@ tnr_status tnri_exported_end(const tnri_device *device, int force)
     importer *kept = NULL, *last = NULL;
     for (importer *one = importers_take(), *next; one != NULL; one = next) {
         next = one->next;
-        if (one->of->arena->device == device) {
+        if (is_of(one->of, device)) {
             importer_end(one);
             continue;
         }
@@ -537,7 +605,7 @@ tnr_status tnri_exported_end(const tnri_device *device, int force)
     importers_put_back(kept, last);
     for (exported *one = all.exports, *next; one != NULL; one = next) {
         next = one->next;
-        if (one->arena->device == device && export_unlink(one))
+        if (is_of(one, device) && export_shut(one))
             export_drop(one);
     }
     return TNR_OK;

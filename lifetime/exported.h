@@ -17,6 +17,8 @@
 #ifndef TNRI_LIFETIME_EXPORTED_H
 #define TNRI_LIFETIME_EXPORTED_H
 
+#include <sys/types.h>
+
 #include <tenure/export.h>
 
 #include "device/device.h"
@@ -25,7 +27,10 @@
 tnr_status tnri_exported_create(tnri_device *device, const void *ptr, tnr_export *number);
 /* The one export of a block that ends with the block's free; made if it is the first time. */
 tnr_status tnri_exported_offer(tnri_device *device, const void *ptr, tnr_export *number);
-tnr_status tnri_exported_send(tnr_export number, int socket);
+/* `who`: the process at the other end, 0 if that is not known. */
+tnr_status tnri_exported_send(tnr_export number, int socket, pid_t who);
+/* Takes over what another process sends by the socket, as an export of this one's (relayed.h). */
+tnr_status tnri_exported_adopt(int socket, tnr_export *number);
 tnr_status tnri_exported_get(tnr_export number, tnr_export_info *info);
 tnr_status tnri_exported_close(tnr_export number);
 
@@ -34,6 +39,10 @@ void tnri_exported_withdraw(void);
 
 /* Lets go of what importers held that are over. Never waits. No lock held. */
 void tnri_exported_settle(void);
+
+/* How many importers have an export open, be it closed itself, as tnri_exported_settle left it. The
+ * first of `room` processes are theirs, as far as they are known; 0: not. No lock held. */
+uint32_t tnri_exported_importers(tnr_export number, pid_t *who, uint32_t room);
 
 /* The device is about to be put out of use: forgets its exports and importers, or, without force,
  * returns TNR_ERR_BUSY if there are some. In the context, no other thread is inside. */

@@ -2,6 +2,7 @@
 /* Memory of other processes: see imported.h. */
 #include "imported.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -10,7 +11,7 @@
 #include "device/access.h"
 #include "driver/capturing.h"
 #include "offered.h"
-#include "shared.h"
+#include "relayed.h"
 
 typedef struct imported {
     struct imported *next;
@@ -22,11 +23,13 @@ typedef struct imported {
     size_t done_bytes;      /* of them that have memory */
     tnri_span *span;        /* null: the addresses are of the driver */
     tnri_descriptor socket; /* to the exporter */
+    tnri_descriptor origin; /* where memory that was relayed is from: open as long as it is here */
     int has_handle;         /* 1: `handle`, of the chunk that came last, is not released yet */
     CUmemGenericAllocationHandle handle;
     tnr_export_name name; /* that it was opened by; zeros: by none */
-    int same_address;     /* as it was opened; with a name */
-    uint32_t opened;      /* times that it is to be closed; the lock */
+    int same_address;     /* as it was opened; with a name. Likewise: */
+    int read_only;
+    uint32_t opened; /* times that it is to be closed; the lock */
 } imported;
 
 static struct {
@@ -46,7 +49,7 @@ static int block_is_sound(const tnri_device *device, const tnri_shared_block *to
 {
     size_t granule = device->capabilities.granularity_bytes;
     return told->magic == TNRI_SHARED_MAGIC && is_known_type(told->handle_type) &&
-           told->mapped_bytes > 0 && told->mapped_bytes <= TNR_BYTES_MAX &&
+           told->is_relayed <= 1 && told->mapped_bytes > 0 && told->mapped_bytes <= TNR_BYTES_MAX &&
            told->mapped_bytes % granule == 0 && told->chunks_count > 0 &&
            told->chunks_count <= TNRI_SHARED_CHUNKS_MAX &&
            told->chunks_count <= told->mapped_bytes / granule &&
@@ -193,6 +196,7 @@ static void farewell(imported *one)
     for (int i = 0; i < TRIES && sent == TNRI_MESSAGE_REFUSED; i++)
         sent = tnri_message_send(one->socket.file, &word, sizeof(word), -1);
     tnri_descriptor_close(&one->socket);
+    tnri_descriptor_close(&one->origin);
 }
 
 /* Says who imports, before anything is mapped. */
@@ -238,26 +242,56 @@ static tnr_status chunk_receive(imported *one, const tnri_shared_block *block, u
         tnri_message_receive(socket, one->socket.file, 1, &told, sizeof(told), &memory);
     if (got == TNRI_MESSAGE_DONE &&
         (!chunk_is_sound(one->device, &told, index, one->mapped_bytes - one->done_bytes) ||
-         is_fabric != (memory.file < 0)))
+         (is_fabric && memory.file >= 0)))
         got = TNRI_MESSAGE_FOREIGN;
-    tnr_status status = got == TNRI_MESSAGE_DONE ? chunk_map(one, &told, memory.file)
-                                                 : tnri_message_error(got, "receiving a chunk");
+    tnr_status status;
+    if (got != TNRI_MESSAGE_DONE)
+        status = tnri_message_error(got, "receiving a chunk");
+    else if (!is_fabric && memory.file < 0)
+        status = tnri_descriptors_error(block->chunks_count);
+    else
+        status = chunk_map(one, &told, memory.file);
     tnri_descriptor_close(&memory);
     return status;
 }
 
-static tnr_status access_give(const imported *one)
+/* The socket to where memory that is relayed comes from, which is kept with it. */
+static tnr_status origin_receive(imported *one, int socket)
+{
+    tnri_shared_chunk told;
+    tnri_message got =
+        tnri_message_receive(socket, one->socket.file, 1, &told, sizeof(told), &one->origin);
+    if (got == TNRI_MESSAGE_DONE &&
+        (told.magic != TNRI_SHARED_MAGIC || told.index != TNRI_SHARED_ORIGIN))
+        got = TNRI_MESSAGE_FOREIGN;
+    if (got != TNRI_MESSAGE_DONE)
+        return tnri_message_error(got, "receiving an export");
+    return one->origin.file >= 0 ? TNR_OK : tnri_descriptors_error(1);
+}
+
+static CUresult access_set(const imported *one, CUmemAccess_flags flags)
 {
     CUmemAccessDesc wanted[TNRI_DEVICES_MAX];
     size_t count = 0;
     uint64_t devices = one->peers | UINT64_C(1) << one->device->index;
     for (; devices != 0; devices &= devices - 1) {
-        CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        CUmemAccessDesc access = {.flags = flags};
         access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         access.location.id = tnri_device_at(__builtin_ctzll(devices))->capabilities.handle;
         wanted[count++] = access;
     }
-    CUresult result = tnri_drive(cuMemSetAccess, (one->mapped, one->mapped_bytes, wanted, count));
+    return tnri_drive(cuMemSetAccess, (one->mapped, one->mapped_bytes, wanted, count));
+}
+
+/* For reading alone if that is asked for, and the driver has such a thing. */
+static tnr_status access_give(imported *one)
+{
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (one->read_only)
+        result = access_set(one, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    one->info.is_read_only = result == CUDA_SUCCESS;
+    if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE)
+        result = access_set(one, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemSetAccess", "giving access to an import");
     return TNR_OK;
@@ -278,6 +312,8 @@ static tnr_status import_make(imported *one, const tnri_shared_block *told, int 
         one->mapped = 0;
         return status;
     }
+    if (told->is_relayed)
+        status = origin_receive(one, socket);
     for (uint64_t i = 0; i < told->chunks_count && status == TNR_OK; i++)
         status = chunk_receive(one, told, i, socket);
     if (status == TNR_OK && one->done_bytes != one->mapped_bytes)
@@ -323,15 +359,23 @@ static tnr_status import_receive(tnri_device *device, int socket, const tnr_impo
         return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for the record of an import.");
     one->device = device;
     one->peers = options->peers;
-    one->socket.file = -1;
+    one->read_only = options->read_only;
+    one->socket.file = one->origin.file = -1;
     tnri_message got = tnri_message_receive(socket, -1, 1, &told, sizeof(told), &one->socket);
-    if (got == TNRI_MESSAGE_DONE && (one->socket.file < 0 || !block_is_sound(device, &told)))
+    int is_refused =
+        got == TNRI_MESSAGE_DONE && told.magic == TNRI_SHARED_MAGIC && told.refusal != TNR_OK;
+    if (got == TNRI_MESSAGE_DONE && !is_refused && !block_is_sound(device, &told))
         got = TNRI_MESSAGE_FOREIGN;
     tnr_status status = TNR_OK;
-    if (got != TNRI_MESSAGE_DONE) {
+    if (is_refused) {
+        status = tnri_refusal_error(&told);
+    } else if (got != TNRI_MESSAGE_DONE) {
         status = tnri_message_error(got, "receiving an export");
+    } else if (one->socket.file < 0) {
+        status = tnri_descriptors_error(told.chunks_count);
     } else {
-        one->info = (tnr_import_info){sizeof(one->info), NULL, told.bytes, device->index, 0};
+        one->info = (tnr_import_info){
+            .struct_bytes = sizeof(one->info), .bytes = told.bytes, .device = device->index};
         one->mapped_bytes = told.mapped_bytes;
         one->mapped = options->same_address ? told.address - told.offset : 0;
         status = import_make(one, &told, socket);
@@ -368,7 +412,7 @@ static int import_open(const tnri_device *device, const tnr_export_name *name,
     imported *one = all.first;
     while (one != NULL &&
            (one->info.ptr == NULL || one->device != device || one->peers != options->peers ||
-            one->same_address != options->same_address ||
+            one->same_address != options->same_address || one->read_only != options->read_only ||
             memcmp(&one->name, name, sizeof(*name)) != 0))
         one = one->next;
     if (one != NULL) {
@@ -396,16 +440,38 @@ tnr_status tnri_imported_open(tnri_device *device, const tnr_export_name *name,
         return status;
     status = import_receive(device, connection.file, options, &one);
     tnri_descriptor_close(&connection);
-    if (status == TNR_ERR_TRANSPORT)
-        tnri_error_append(" Most often the block was freed there before it was opened here.");
     if (status != TNR_OK)
         return status;
     one->name = *name;
+    one->info.process = (int)tnri_offered_process(name);
     one->same_address = options->same_address;
     (void)import_open(device, name, options, one, info);
     if (info->ptr != one->info.ptr) /* another thread was quicker */
         import_abandon(one);
     return TNR_OK;
+}
+
+void tnri_imported_label(const void *ptr, const char *published, uint64_t generation)
+{
+    tnri_lock_take(&all.lock);
+    for (imported *one = all.first; one != NULL; one = one->next)
+        if (one->info.ptr == ptr) {
+            (void)snprintf(one->info.published, sizeof(one->info.published), "%s", published);
+            one->info.generation = generation;
+        }
+    tnri_lock_release(&all.lock);
+}
+
+int tnri_imported_at(size_t index, tnr_import_info *info)
+{
+    tnri_lock_take(&all.lock);
+    const imported *one = all.first;
+    while (one != NULL && (one->info.ptr == NULL || index-- > 0))
+        one = one->next;
+    if (one != NULL)
+        *info = one->info;
+    tnri_lock_release(&all.lock);
+    return one != NULL;
 }
 
 /* ---- looking and closing -------------------------------------------------------------------- */

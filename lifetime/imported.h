@@ -22,6 +22,11 @@ tnr_status tnri_imported_open(tnri_device *device, const tnr_export_name *name,
 tnr_status tnri_imported_get(const void *ptr, tnr_import_info *info);
 tnr_status tnri_imported_close(void *ptr);
 
+/* The import with that number among those that there are now; 0: there are not so many. */
+int tnri_imported_at(size_t index, tnr_import_info *info);
+/* Says what name and generation the import that begins at `ptr` was published as. No lock held. */
+void tnri_imported_label(const void *ptr, const char *published, uint64_t generation);
+
 /* Tries again to take back what an import that failed has left. No lock held. */
 void tnri_imported_retry(void);
 

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "exported.h"
+#include "shared.h"
 
 /* "tenureN1"; another number for each change of what follows. */
 #define NAME_MAGIC UINT64_C(0x314e65727565746e)
@@ -74,12 +75,16 @@ static int socket_make(tnri_descriptor *made, int flags)
     return file >= 0;
 }
 
-static int is_same_user(int connection)
+/* Who is at the other end, as the kernel says; 0: it does not. */
+static int peer_get(int connection, struct ucred *who)
 {
-    struct ucred who;
-    socklen_t bytes = sizeof(who);
-    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 &&
-           who.uid == geteuid();
+    socklen_t bytes = sizeof(*who);
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, who, &bytes) == 0;
+}
+
+static int is_same_user(int connection, struct ucred *who)
+{
+    return peer_get(connection, who) && who->uid == geteuid();
 }
 
 /* ---- answering ------------------------------------------------------------------------------ */
@@ -87,16 +92,21 @@ static int is_same_user(int connection)
 static void request_answer(int connection)
 {
     request asked;
+    struct ucred who;
     tnri_descriptor stray = TNRI_DESCRIPTOR_NONE;
-    if (!is_same_user(connection))
+    if (!is_same_user(connection, &who))
         return;
     tnri_message got = tnri_message_receive(connection, -1, 1, &asked, sizeof(asked), &stray);
     tnri_descriptor_close(&stray);
     if (got != TNRI_MESSAGE_DONE || asked.magic != NAME_MAGIC)
         return;
     pthread_mutex_lock(&server.serving);
-    (void)tnri_exported_send(asked.number, connection); /* or the other side sees the end */
+    tnr_status status = tnri_exported_send(asked.number, connection, who.pid);
     pthread_mutex_unlock(&server.serving);
+    /* If a part has gone, the other side takes this for the end that it is. */
+    tnri_shared_block why = {.magic = TNRI_SHARED_MAGIC, .refusal = (uint64_t)status};
+    if (status != TNR_OK)
+        (void)tnri_message_send(connection, &why, sizeof(why), -1);
 }
 
 /* Who asks next. 0: nobody, for now. */
@@ -226,6 +236,7 @@ static int connection_make(const offer_name *name, int connection)
 tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *connection)
 {
     offer_name name;
+    struct ucred who;
     char text[128];
     memcpy(&name, named, sizeof(name));
     if (name.magic != NAME_MAGIC)
@@ -238,7 +249,7 @@ tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *conne
         return tnri_error(TNR_ERR_TRANSPORT, "the system refuses a socket: %s.",
                           strerror_r(errno, text, sizeof(text)));
     int is_there = connection_make(&name, connection->file);
-    if (!is_there || !is_same_user(connection->file)) {
+    if (!is_there || !is_same_user(connection->file, &who)) {
         tnr_status status = tnri_error(
             TNR_ERR_TRANSPORT,
             "process %llu, which offered the block, does not answer (%s): it has ended, is another "
@@ -254,4 +265,37 @@ tnr_status tnri_offered_ask(const tnr_export_name *named, tnri_descriptor *conne
         return TNR_OK;
     tnri_descriptor_close(connection);
     return tnri_message_error(sent, "asking for a block");
+}
+
+int tnri_offered_is_there(const tnr_export_name *named)
+{
+    offer_name name;
+    struct ucred who;
+    tnri_descriptor connection = TNRI_DESCRIPTOR_NONE;
+    memcpy(&name, named, sizeof(name));
+    if (name.magic != NAME_MAGIC)
+        return 0;
+    if (tnri_offered_is_own(named) || !socket_make(&connection, 0))
+        return 1;
+    /* One that is stopped is there: the system takes connections in its place, up to a number. */
+    int is_there = connection_make(&name, connection.file)
+                       ? !peer_get(connection.file, &who) || who.uid == geteuid()
+                       : errno != ECONNREFUSED;
+    tnri_descriptor_close(&connection);
+    return is_there;
+}
+
+int tnri_offered_is_own(const tnr_export_name *named)
+{
+    offer_name name;
+    memcpy(&name, named, sizeof(name));
+    return name.magic == NAME_MAGIC && name.token != 0 &&
+           name.token == atomic_load(&server.token) && server.process == getpid();
+}
+
+pid_t tnri_offered_process(const tnr_export_name *named)
+{
+    offer_name name;
+    memcpy(&name, named, sizeof(name));
+    return (pid_t)name.process;
 }

@@ -13,6 +13,8 @@
 #ifndef TNRI_LIFETIME_OFFERED_H
 #define TNRI_LIFETIME_OFFERED_H
 
+#include <sys/types.h>
+
 #include <tenure/export.h>
 
 #include "descriptor.h"
@@ -24,6 +26,13 @@ tnr_status tnri_offered_name(tnr_export_name *name, tnr_export number);
 /* Asks the process that a name tells of for the block: what it sends comes by the connection, which
  * is the caller's to close. No lock held. */
 tnr_status tnri_offered_ask(const tnr_export_name *name, tnri_descriptor *connection);
+
+/* 1 if the process that a name tells of lives, or if that cannot be told for now. No lock held. */
+int tnri_offered_is_there(const tnr_export_name *name);
+/* 1 if it is this one. */
+int tnri_offered_is_own(const tnr_export_name *name);
+/* Its number, as it sees itself. */
+pid_t tnri_offered_process(const tnr_export_name *name);
 
 /* Between the two no request is being answered. No lock held. */
 void tnri_offered_pause(void);

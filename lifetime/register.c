@@ -2,6 +2,8 @@
 /* What the layer below asks: see register.h and arena/upper.h. */
 #include "register.h"
 
+#include <string.h>
+
 #include "announced.h"
 #include "base/host_memory.h"
 #include "collect.h"
@@ -58,6 +60,21 @@ __attribute__((constructor)) static void free_sync_offer(void)
     tnri_upper_free_sync = free_sync;
 }
 
+static int hook_import_at(size_t index, tnri_seen_import *seen)
+{
+    tnr_import_info info;
+    if (!tnri_imported_at(index, &info))
+        return 0;
+    *seen = (tnri_seen_import){.address = (uintptr_t)info.ptr,
+                               .bytes = info.bytes,
+                               .device = info.device,
+                               .process = info.process,
+                               .generation = info.generation,
+                               .is_read_only = info.is_read_only};
+    memcpy(seen->published, info.published, sizeof(seen->published));
+    return 1;
+}
+
 const tnri_upper tnri_lifetime_hooks = {
     .free_used = tnri_free_used,
     .collect = tnri_collect_arena,
@@ -68,4 +85,5 @@ const tnri_upper tnri_lifetime_hooks = {
     .device_ending = hook_device_ending,
     .device_gone = hook_device_gone,
     .settle = tnri_exported_settle,
+    .import_at = hook_import_at,
 };

@@ -20,6 +20,17 @@ typedef enum tnri_collect {
     TNRI_COLLECT_WAIT   /* wait for uses on the host */
 } tnri_collect;
 
+/* Memory of another process that is mapped here. */
+typedef struct tnri_seen_import {
+    uintptr_t address;
+    size_t bytes;
+    int device;
+    int process;         /* that it is from; 0: not known */
+    uint64_t generation; /* of what it was published as, under a name; 0: it was not */
+    char published[64];
+    int is_read_only;
+} tnri_seen_import;
+
 typedef struct tnri_upper {
     /* Frees a live block that has uses: marks them, then retires or frees it. Not in the
      * context. */
@@ -54,6 +65,9 @@ typedef struct tnri_upper {
     /* Lets go what other processes held and have closed; where memory is looked for or counted. Not
      * in the context. */
     void (*settle)(void);
+
+    /* Tells of one import after the other, from 0 on; 0: there are not so many. */
+    int (*import_at)(size_t index, tnri_seen_import *seen);
 } tnri_upper;
 
 extern _Atomic(const tnri_upper *) tnri_upper_table;

@@ -36,6 +36,8 @@ typedef struct tnri_account {
     int gpu_direct_rdma;    /* 1: a network card may know its chunks by their addresses, also when
                           * their blocks are freed: none moves, and none goes back unless the pool
                           * is named */
+    int is_shared;          /* 1: its addresses are to be free in other processes too, and its
+                             * chunks as large as can be */
     _Atomic int is_vouched; /* 1: graphs that the caller orders know its addresses. The same, and no
                              * stream's memory goes to another one. Stays 1; a graph pool's
                              * becomes so under the graph lock */

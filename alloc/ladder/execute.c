@@ -179,7 +179,8 @@ static tnr_status donors_take(tnri_plan *plan)
  *     fills such chunks again, wherever they go. Not for a step of a block that grows, which tells
  *     nothing of what comes after it;
  *   - all of a request that is most of what there is, or that is very large: growth, of which a
- *     program has little, and which should cost what the driver's own allocation costs. */
+ *     program has little, and which should cost what the driver's own allocation costs. Likewise of
+ *     one whose chunks other processes attach, each at a price. */
 static uint64_t chunk_bytes_most(const tnri_plan *plan)
 {
     const tnri_conf *conf = tnri_conf_get();
@@ -195,7 +196,7 @@ static uint64_t chunk_bytes_most(const tnri_plan *plan)
         exact = conf->chunk_exact_mb << 20;
     if (!plan->is_growth && most < exact)
         most = exact;
-    if (request >= whole ||
+    if (plan->arena->account->is_shared || request >= whole ||
         (request >= whole / TNRI_CHUNK_MOST_SHARE && request >= mapped / TNRI_CHUNK_MOST_OF))
         most = request;
     return most < limit ? most : limit;

@@ -3,6 +3,8 @@
  * plan.c; the driver's part of a plan is in execute.c. */
 #include "ladder/ladder.h"
 
+#include <unistd.h>
+
 #include "base/heuristics.h"
 #include "arena/bins.h"
 #include "arena/count.h"
@@ -48,6 +50,19 @@ tnr_status tnri_ladder_take_span(tnri_span **span, tnri_device *device, size_t w
     return TNR_OK;
 }
 
+/* A span for an arena: of a pool that is shared, where other processes have nothing yet. The place
+ * depends on the process, so that what two of them share can be had by a third. */
+static tnr_status ladder_take(tnri_span **span, tnri_arena *arena, size_t wanted, size_t least)
+{
+    if (arena->account->is_shared) {
+        uint64_t salt = (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+        *span = tnri_space_take_far(&arena->device->space, least, salt);
+        if (*span != NULL)
+            return TNR_OK;
+    }
+    return tnri_ladder_take_span(span, arena->device, wanted, least);
+}
+
 /* Adds a span with room for the request, twice as large as all that the world has. A guarded block
  * needs a page more, and is in the large world whatever its size. */
 static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request)
@@ -66,7 +81,7 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     while (wanted < least)
         wanted *= 2;
     tnri_span *span;
-    tnr_status status = tnri_ladder_take_span(&span, arena->device, wanted, least);
+    tnr_status status = ladder_take(&span, arena, wanted, least);
     if (status != TNR_OK)
         return status;
     tnri_arena_enter(arena);

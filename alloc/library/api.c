@@ -134,7 +134,8 @@ tnr_status tnr_pool_create(tnr_pool *handle, int device, const tnr_pool_options 
     if (options == NULL)
         options = &defaults;
     if (options->struct_bytes != sizeof(*options) || (int)options->handle_type < 0 ||
-        options->handle_type > TNR_HANDLE_FABRIC)
+        options->handle_type > TNR_HANDLE_FABRIC || options->is_shared < 0 ||
+        options->is_shared > 1)
         return tnri_error(TNR_ERR_INVALID_ARGUMENT,
                           "tnr_pool_create: options are not of this version. Start from "
                           "TNR_POOL_OPTIONS_INIT.");

@@ -176,6 +176,7 @@ tnr_status tnri_pool_make(tnri_device *device, const tnr_pool_options *options, 
     tnri_lock_init(&pool->lock, TNRI_RANK_POOL);
     pool->account.handle_type = type;
     pool->account.gpu_direct_rdma = rdma;
+    pool->account.is_shared = options->is_shared;
     atomic_init(&pool->account.limit_bytes,
                 options->limit_bytes == 0 ? UINT64_MAX : options->limit_bytes);
     atomic_init(&pool->release_threshold_bytes, options->release_threshold_bytes == 0

@@ -454,6 +454,24 @@ static void graphs_write(tnri_sink *sink, const tnri_picture *picture)
     tnri_sink_text(sink, "],\n");
 }
 
+static void imports_write(tnri_sink *sink, const tnri_picture *picture)
+{
+    list_begin(sink, "imports");
+    for (size_t i = 0; i < picture->imports_count; i++) {
+        const tnri_seen_import *seen = &picture->imports[i];
+        row_begin(sink, i);
+        tnri_sink_text(sink, "{");
+        field_write(sink, "address", (uint64_t)seen->address);
+        field_write(sink, "bytes", (uint64_t)seen->bytes);
+        field_write(sink, "device", (uint64_t)seen->device);
+        field_write(sink, "process", (uint64_t)seen->process);
+        text_field_write(sink, "published", seen->published);
+        field_write(sink, "generation", seen->generation);
+        tnri_sink_format(sink, "\"read_only\":%s}", seen->is_read_only ? "true" : "false");
+    }
+    tnri_sink_text(sink, "],\n");
+}
+
 /* ---- history -------------------------------------------------------------------------------- */
 
 static void record_write(tnri_sink *sink, const tnri_picture *picture, size_t at)
@@ -512,6 +530,8 @@ int tnri_json_write(tnri_sink *sink, const tnri_picture *picture)
         blocks_write(sink, picture);
         waits_write(sink, picture);
         graphs_write(sink, picture);
+        if (picture->imports_count > 0)
+            imports_write(sink, picture);
         history_write(sink, picture);
     }
     names_free(&made);

@@ -390,6 +390,19 @@ static void graphs_show(tnri_picture *picture, const tnri_captures *still)
         still->describe(&listener);
 }
 
+/* Memory of other processes that is mapped here. */
+static void imports_show(tnri_picture *picture)
+{
+    const tnri_upper *upper = tnri_upper_get();
+    tnri_seen_import seen;
+    for (size_t i = 0; upper != NULL && upper->import_at(i, &seen); i++) {
+        tnri_seen_import *shown = ARRAY_ADD(picture, imports);
+        if (shown == NULL)
+            return;
+        *shown = seen;
+    }
+}
+
 /* ---- devices -------------------------------------------------------------------------------- */
 
 /* Free memory of the device, as the driver says; a failure is no reason not to write. */
@@ -672,6 +685,8 @@ tnr_status tnri_picture_take(tnri_picture *picture, tnri_reason reason, const tn
     if (!picture->is_short)
         devices_show(picture);
     if (!picture->is_short)
+        imports_show(picture);
+    if (!picture->is_short)
         blocks_show(picture);
     if (!picture->is_short)
         segments_show(picture);
@@ -698,6 +713,7 @@ void tnri_picture_free(tnri_picture *picture)
     ARRAY_FREE(picture, graphs);
     ARRAY_FREE(picture, kept);
     ARRAY_FREE(picture, waits);
+    ARRAY_FREE(picture, imports);
     size_t blocks = picture->blocks_room == 0 ? 1 : picture->blocks_room;
     tnri_host_unreserve(picture->blocks, blocks * sizeof(picture->blocks[0]));
     size_t order = picture->order_room == 0 ? 1 : picture->order_room;

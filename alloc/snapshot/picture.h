@@ -10,6 +10,7 @@
 
 #include <tenure/history.h>
 
+#include "arena/upper.h"
 #include "base/ticks.h"
 #include "history/ring.h"
 #include "snapshot/cut.h"
@@ -124,6 +125,7 @@ typedef struct tnri_picture {
     TNRI_ARRAY(tnri_shown_graph, graphs);
     TNRI_ARRAY(tnri_shown_keep, kept);
     TNRI_ARRAY(tnri_shown_wait, waits);
+    TNRI_ARRAY(tnri_seen_import, imports);
     tnri_shown_block *blocks;
     size_t blocks_count, blocks_room;
     tnri_shown_origin *origins; /* by number */

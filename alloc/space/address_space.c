@@ -206,3 +206,21 @@ tnri_span *tnri_space_take_at(tnri_space *space, uintptr_t base, size_t bytes, i
     tnri_lock_release(&space->lock);
     return span;
 }
+
+tnri_span *tnri_space_take_far(tnri_space *space, size_t bytes, uint64_t salt)
+{
+    enum { PLACES_MAX = 4096 };
+    size_t span_bytes = (size_t)1 << span_log2(space, bytes);
+    size_t half = space->bytes / 2 & ~(tnri_page_bytes(space) - 1);
+    size_t places = span_bytes < bytes ? 0 : half / span_bytes;
+    tnri_span *span = NULL;
+    int is_free = 0;
+    if (places > PLACES_MAX)
+        places = PLACES_MAX;
+    for (size_t i = 0; i < places && !is_free; i++) {
+        size_t place = (size_t)((salt + i) % places);
+        span = tnri_space_take_at(space, space->base + space->bytes - half + place * span_bytes,
+                                  span_bytes, &is_free);
+    }
+    return span;
+}

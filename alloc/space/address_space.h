@@ -50,6 +50,9 @@ void tnri_space_destroy(tnri_space *space);
 /* A span of at least `bytes`, null if the range or host memory is used up (*addresses_left tells
  * which: 0 means addresses). */
 tnri_span *tnri_space_take(tnri_space *space, size_t bytes, int *addresses_left);
+/* The same from the upper half of the range, at a place that `salt` chooses, where others have not
+ * begun; null if host memory is used up or all is taken there. */
+tnri_span *tnri_space_take_far(tnri_space *space, size_t bytes, uint64_t salt);
 /* The span of exactly these addresses, which lie in the range, in whole pages; null if any of them
  * is dealt out (*is_free: 0) or host memory is used up. */
 tnri_span *tnri_space_take_at(tnri_space *space, uintptr_t base, size_t bytes, int *is_free);

@@ -2,13 +2,14 @@
 /* What a process has, told: see commands.h and docs/control.md. */
 #include "control/commands.h"
 
+#include <tenure/publish.h>
 #include <tenure/tag.h>
 
 #include "base/gate.h"
 #include "library/library.h"
 #include "library/stats.h"
 
-enum { POOLS_TOLD_MAX = 1024 };
+enum { POOLS_TOLD_MAX = 1024, SHARED_TOLD_MAX = 1024 };
 
 /* What device, pool and tag have in common. */
 static void sums_tell(tnri_answer *answer, const tnr_stats *stats)
@@ -97,6 +98,46 @@ static void tags_tell(tnri_answer *answer)
     tnri_answer_list_end(answer);
 }
 
+/* What this process holds for others, and who has it open. */
+static void held_tell(tnri_answer *answer)
+{
+    tnr_publication_info info = {.struct_bytes = sizeof(info)};
+    tnri_answer_list(answer, "held");
+    for (size_t i = 0; i < SHARED_TOLD_MAX && tnr_publication_at(&info, i) == TNR_OK; i++) {
+        tnri_answer_object(answer, NULL);
+        tnri_answer_text(answer, "name", info.name);
+        tnri_answer_number(answer, "generation", info.generation);
+        tnri_answer_number(answer, "bytes", info.bytes);
+        tnri_answer_flag(answer, "latest", info.is_latest);
+        tnri_answer_flag(answer, "taken_over", info.is_taken_over);
+        tnri_answer_number(answer, "importers", info.readers);
+        tnri_answer_list(answer, "processes");
+        for (int k = 0; k < 8 && info.processes[k] != 0; k++)
+            tnri_answer_number(answer, NULL, (uint64_t)info.processes[k]);
+        tnri_answer_list_end(answer);
+        tnri_answer_object_end(answer);
+    }
+    tnri_answer_list_end(answer);
+}
+
+/* What it has of other processes. */
+static void imports_tell(tnri_answer *answer)
+{
+    tnr_import_info info = {.struct_bytes = sizeof(info)};
+    tnri_answer_list(answer, "imports");
+    for (size_t i = 0; i < SHARED_TOLD_MAX && tnr_import_at(&info, i) == TNR_OK; i++) {
+        tnri_answer_object(answer, NULL);
+        tnri_answer_text(answer, "name", info.published[0] == '\0' ? NULL : info.published);
+        tnri_answer_number(answer, "generation", info.generation);
+        tnri_answer_number(answer, "bytes", info.bytes);
+        tnri_answer_number(answer, "device", (uint64_t)info.device);
+        tnri_answer_number(answer, "process", (uint64_t)info.process);
+        tnri_answer_flag(answer, "read_only", info.is_read_only);
+        tnri_answer_object_end(answer);
+    }
+    tnri_answer_list_end(answer);
+}
+
 static void driver_tell(tnri_answer *answer)
 {
     tnr_driver_info driver = {.struct_bytes = sizeof(driver)};
@@ -120,6 +161,9 @@ void tnri_status_tell(tnri_answer *answer)
         if (atomic_load_explicit(&tnri_device_at(d)->in_use, memory_order_acquire))
             device_tell(answer, tnri_device_at(d));
     tnri_answer_list_end(answer);
-    if (is_started)
+    if (is_started) {
         tags_tell(answer);
+        held_tell(answer);
+        imports_tell(answer);
+    }
 }

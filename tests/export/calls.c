@@ -4,15 +4,21 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cuda.h>
+
+enum { NOTICE_BYTES = 160 };
 
 static _Atomic unsigned count, trap; /* trap: at which one; 0: never */
 static _Atomic int trap_error;       /* 0: the process ends there */
@@ -109,6 +115,36 @@ int connect(int socket, __CONST_SOCKADDR_ARG address, socklen_t bytes)
 ssize_t getrandom(void *bytes, size_t wanted, unsigned flags)
 {
     return is_trapped() ? -1 : syscall(SYS_getrandom, bytes, wanted, flags);
+}
+
+int flock(int file, int how)
+{
+    return is_trapped() ? -1 : (int)syscall(SYS_flock, file, how);
+}
+
+int openat(int folder, const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return is_trapped() ? -1 : (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+int renameat(int from_folder, const char *from, int folder, const char *to)
+{
+    return is_trapped() ? -1 : (int)syscall(SYS_renameat2, from_folder, from, folder, to, 0);
+}
+
+/* Those of a notice, which no other file has the length of. */
+ssize_t read(int file, void *data, size_t bytes)
+{
+    return bytes == NOTICE_BYTES && is_trapped() ? -1 : syscall(SYS_read, file, data, bytes);
+}
+
+ssize_t write(int file, const void *data, size_t bytes)
+{
+    return bytes == NOTICE_BYTES && is_trapped() ? -1 : syscall(SYS_write, file, data, bytes);
 }
 
 unsigned descriptors_count(void)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -62,6 +63,92 @@ static tnr_status carry_out_by_name(order wanted, void **block, uint64_t *value,
         return TNR_OK;
     case 'u':
         return seteuid((uid_t)wanted.value) == 0 ? TNR_OK : TNR_ERR_BUSY;
+    default:
+        _exit(9);
+    }
+}
+
+/* Publishes a marked block of 9 MiB, and frees it. */
+static tnr_status publish_here(const char *name, unsigned word, int replace, uint64_t *value)
+{
+    static tnr_pool pool;
+    void *ptr = NULL;
+    tnr_pool_options shared = TNR_POOL_OPTIONS_INIT;
+    tnr_publish_options options = TNR_PUBLISH_OPTIONS_INIT;
+    tnr_status status = TNR_OK;
+    shared.is_shared = 1;
+    options.replace = replace;
+    if (pool == NULL)
+        status = tnr_pool_create(&pool, 0, &shared);
+    if (status == TNR_OK)
+        status = tnr_pool_malloc(&ptr, pool, 9 * MIB, 0, NULL);
+    if (status != TNR_OK)
+        return status;
+    mark(ptr, word);
+    status = tnr_publish(NULL, name, ptr, &options);
+    *value = (uint64_t)(uintptr_t)ptr;
+    tnr_status freed = tnr_free(ptr);
+    return status == TNR_OK ? freed : status;
+}
+
+static tnr_status attach_here(const char *name, uint64_t same_address, uint64_t *value)
+{
+    tnr_import_info info = {.struct_bytes = sizeof(info)};
+    tnr_import_options options = TNR_IMPORT_OPTIONS_INIT;
+    options.same_address = (int)same_address;
+    tnr_status status = tnr_attach(&info, name, 0, &options);
+    *value = (uint64_t)(uintptr_t)info.ptr;
+    return status;
+}
+
+/* Leaves the process room for so many more descriptors; all there was before: -1. */
+static tnr_status descriptors_limit(int more)
+{
+    static rlim_t before;
+    struct rlimit limit;
+    int files[64], count = 0;
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    before = before == 0 ? limit.rlim_cur : before;
+    while (count <= more && count < 64)
+        files[count++] = dup(CONTROL);
+    limit.rlim_cur = more < 0 ? before : (rlim_t)files[count - 1];
+    while (count > 0)
+        (void)close(files[--count]);
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? TNR_OK : TNR_ERR_BUSY;
+}
+
+/* What is told of names that are published. */
+static tnr_status carry_out_published(order wanted, uint64_t *value)
+{
+    const char *name = (const char *)&wanted.name;
+    tnr_published_info info = {.struct_bytes = sizeof(info)};
+    tnr_status status = TNR_OK;
+    switch (wanted.what) {
+    case 'P':
+        return publish_here(name, (unsigned)wanted.value, 0, value);
+    case 'Q':
+        return publish_here(name, (unsigned)wanted.value, 1, value);
+    case 'R': /* one generation after the other, with their numbers as marks */
+        for (unsigned i = 1; i <= wanted.value && status == TNR_OK; i++) {
+            status = publish_here(name, i, 0, value);
+            if (status == TNR_ERR_BUSY) { /* readers are slower: once more */
+                status = TNR_OK;
+                i--;
+            }
+        }
+        return status;
+    case 'U':
+        return tnr_unpublish(name);
+    case 'H':
+        return tnr_hold(value, name, NULL);
+    case 'A':
+        return attach_here(name, wanted.value, value);
+    case 'G':
+        status = tnr_published_get(&info, name);
+        *value = info.generation;
+        return status;
+    case 'L':
+        return descriptors_limit((int)wanted.value);
     default:
         _exit(9);
     }
@@ -125,7 +212,9 @@ static tnr_status carry_out(order wanted, uint64_t *value, tnr_export_name *name
         }
         break;
     default:
-        return carry_out_by_name(wanted, &block, value, name);
+        return strchr("PQRUHAGL", (int)wanted.what) != NULL
+                   ? carry_out_published(wanted, value)
+                   : carry_out_by_name(wanted, &block, value, name);
     }
     return status;
 }

@@ -585,6 +585,24 @@ MUTANTS = [
      "        *status = tnri_capture_keep(capture, arena, block);",
      "        return 0;",
      "a free during a capture takes effect at once"),
+    # ---- published blocks
+    ("relay_origin", "lifetime/relayed.c",
+     "relay->origin.file >= 0 ? relay->origin.file : relay->sender.file",
+     "relay->sender.file",
+     "a publisher hands memory out that readers of a holder's holder have"),
+    ("publish_older", "capture/publish/publish.c",
+     "    if (count <= most)\n",
+     "    if (count <= most + 100)\n",
+     "generations that readers keep are not bounded"),
+    ("publish_exists", "capture/publish/publish.c",
+     "    if (replace || notice->holders_count == 0 || has_own(notice))\n",
+     "    (void)replace;\n"
+     "    if (notice != NULL)\n",
+     "a name that another process holds is taken"),
+    ("publish_kept", "capture/publish/publish.c",
+     "    (void)tnri_exported_close(one->number); /* unless",
+     "    (void)0; /* unless",
+     "a generation that was replaced is kept for ever"),
 ]
 
 # Those that the fuzzer needs more operations for than it is given, and the unit test that finds
@@ -599,4 +617,8 @@ UNIT_TESTS = {
     "held_homeless": "capture_frees",
     "stream_not_sealed": "lifetime_streams",
     "headroom_excess": "unit_oom",
+    "relay_origin": "publish",
+    "publish_older": "publish",
+    "publish_exists": "publish",
+    "publish_kept": "publish",
 }

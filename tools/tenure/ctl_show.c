@@ -132,6 +132,64 @@ static void tags_show(const ctl_line *answer)
     table_release(&to);
 }
 
+/* What the process holds for others. */
+static void held_show(const ctl_line *answer)
+{
+    static const char *const words[] = {"held",      "generation", "size",
+                                        "importers", "processes",  NULL};
+    const value_list *held = ctl_list(answer, answer->parsed, "held");
+    char text[80], size[32];
+    table to;
+    if (!held || held->count == 0)
+        return;
+    table_start(&to, 5);
+    heading(&to, words);
+    for (uint32_t i = 0; i < held->count; i++) {
+        value one = held->items[i];
+        const value_list *processes = ctl_list(answer, one, "processes");
+        char list[128] = "-";
+        size_t length = 0;
+        uint64_t process;
+        for (uint32_t k = 0; processes && k < processes->count && length < 100; k++)
+            if (value_as_unsigned(processes->items[k], &process))
+                length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%llu",
+                                           k == 0 ? "" : " ", (unsigned long long)process);
+        table_row(&to);
+        table_cell(&to, "%s", shown(ctl_text(answer, one, "name"), text, sizeof(text)));
+        table_cell(&to, "%llu%s", (unsigned long long)ctl_number(answer, one, "generation"),
+                   ctl_is_true(answer, one, "latest") ? "" : " (older)");
+        table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "bytes"), size));
+        table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "importers"));
+        table_cell(&to, "%s", list);
+    }
+    table_end(&to);
+}
+
+/* What it has of others. */
+static void imports_show(const ctl_line *answer)
+{
+    static const char *const words[] = {"imported", "generation", "size", "device",
+                                        "from",     "access",     NULL};
+    const value_list *imports = ctl_list(answer, answer->parsed, "imports");
+    char text[80], size[32];
+    table to;
+    if (!imports || imports->count == 0)
+        return;
+    table_start(&to, 6);
+    heading(&to, words);
+    for (uint32_t i = 0; i < imports->count; i++) {
+        value one = imports->items[i];
+        table_row(&to);
+        table_cell(&to, "%s", shown(ctl_text(answer, one, "name"), text, sizeof(text)));
+        table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "generation"));
+        table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "bytes"), size));
+        table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "device"));
+        table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "process"));
+        table_cell(&to, "%s", ctl_is_true(answer, one, "read_only") ? "read" : "read, write");
+    }
+    table_end(&to);
+}
+
 static void settings_show(const ctl_line *answer)
 {
     const value_list *settings = ctl_list(answer, answer->parsed, "settings");
@@ -149,5 +207,7 @@ void ctl_show_answer(const ctl_line *answer)
         puts("it uses no device");
     devices_show(answer);
     tags_show(answer);
+    held_show(answer);
+    imports_show(answer);
     settings_show(answer);
 }

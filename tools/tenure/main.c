@@ -17,6 +17,7 @@ static const cli_command commands[] = {
     {"conf", command_conf, "all settings of TENURE_CONF with their values and meaning"},
     {"run", command_run, "start a program with Tenure in place of cudaMalloc"},
     {"ctl", command_ctl, "rule processes from outside: status, sleep, wake, trim, limit, snapshot"},
+    {"hold", command_hold, "keep published blocks for other processes: from files, or taken over"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
     {"fuzz", command_fuzz, "random programs on the simulated device, checked"},

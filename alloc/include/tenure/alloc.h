@@ -289,11 +289,14 @@ typedef struct tnr_pool_options {
     void *segment_user;              /* what they are called with */
     size_t segment_bytes; /* least that is asked for, for blocks above small_limit_kb; default:
                            * 20 MiB, and as much as the block if there is no more */
+    int is_shared;        /* 1: for blocks that other processes are to have at the same address
+                    * (<tenure/publish.h>): its addresses lie away from where every process begins
+                    * to use its own, and a block has the fewest chunks that there can be */
 } tnr_pool_options;
 
 #define TNR_POOL_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(tnr_pool_options), NULL, 0, 0, TNR_HANDLE_DEFAULT, 0, NULL, NULL, NULL, 0           \
+        sizeof(tnr_pool_options), NULL, 0, 0, TNR_HANDLE_DEFAULT, 0, NULL, NULL, NULL, 0, 0        \
     }
 
 /* Makes a pool on a device. `options` may be null for all defaults. May call the driver (first use

@@ -123,12 +123,16 @@ typedef struct tnr_import_options {
     size_t struct_bytes; /* sizeof(tnr_import_options): set by the initialiser below */
     int same_address;    /* 1: at the address that the block has in the exporter, or not at all */
     uint64_t peers;      /* bit i: device i reaches the import too */
+    int read_only;       /* 1: mapped for reading alone, where the driver has such a thing */
 } tnr_import_options;
 
 #define TNR_IMPORT_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(tnr_import_options), 0, 0                                                           \
+        sizeof(tnr_import_options), 0, 0, 0                                                        \
     }
+
+/* Room for a name of <tenure/publish.h>, with its end. */
+enum { TNR_EXPORT_LABEL_BYTES = 64 };
 
 typedef struct tnr_import_info {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_import_info) */
@@ -136,6 +140,10 @@ typedef struct tnr_import_info {
     size_t bytes;        /* that were asked for in the exporter */
     int device;          /* that it was imported for */
     int device_owner;    /* whose memory it is: this process's number of that device */
+    int is_read_only;    /* 1: the driver refuses to write to it */
+    int process;         /* that it was opened from, by name; 0: received by a socket */
+    uint64_t generation; /* of what it was attached as (<tenure/publish.h>); 0: not so */
+    char published[TNR_EXPORT_LABEL_BYTES]; /* likewise, its name; empty: none */
 } tnr_import_info;
 
 /* Receives a block from the process at the other end of `socket`, and maps it for `device`, which
@@ -167,6 +175,11 @@ TNR_NODISCARD TNR_API tnr_status tnr_import_open(tnr_import_info *info, const tn
 /* Describes the import that contains `ptr`. Never blocks, never calls the driver. Errors:
  * TNR_ERR_INVALID_ARGUMENT, TNR_ERR_FOREIGN_POINTER, TNR_ERR_AFTER_FORK. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_import_get(tnr_import_info *info, const void *ptr);
+
+/* Describes one import after the other: `index` counts from 0. Never blocks, never calls the
+ * driver. Errors: TNR_ERR_INVALID_ARGUMENT (also if there are not so many), TNR_ERR_AFTER_FORK.
+ * Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_import_at(tnr_import_info *info, size_t index);
 
 /* Ends the import that begins at `ptr`: waits for all work of the devices that reach it, takes it
  * out of the addresses, and tells the exporter. Work that is given to them meanwhile must not use

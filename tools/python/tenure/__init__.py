@@ -15,6 +15,7 @@ What any engine's memory that Tenure serves can be asked:
 >>> with tenure.Pool(limit_bytes=1 << 30): ...      # memory apart
 >>> tenure.sleep(); tenure.wake()                   # all of it to the driver, and back
 >>> with tenure.tags.region("weights"): ...     # memory that sleeps and wakes by name
+>>> tenure.published.attach("weights")          # memory that another process holds
 
 Pure Python over ctypes; ``tenure._library`` says where libtenure.so is looked for.
 """
@@ -36,11 +37,11 @@ _HISTORY = {"off": 0, "light": 1, "full": 2}
 
 
 def __dir__() -> List[str]:
-    return sorted(__all__ + ["cupy", "memory_saver", "tags", "torch"])
+    return sorted(__all__ + ["cupy", "memory_saver", "published", "tags", "torch"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("torch", "cupy", "tags", "memory_saver"):
+    if name in ("torch", "cupy", "tags", "memory_saver", "published"):
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

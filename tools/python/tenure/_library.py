@@ -164,6 +164,15 @@ _SIGNATURES = {
                                              ctypes.c_int]),
     "tnr_tag_name": (ctypes.c_char_p, [ctypes.c_size_t]),
     "tnr_tag_of": (ctypes.c_int, [ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]),
+    "tnr_publish": (ctypes.c_int, [ctypes.POINTER(ctypes.c_uint64), ctypes.c_char_p,
+                                   ctypes.c_void_p, ctypes.c_void_p]),
+    "tnr_hold": (ctypes.c_int, [ctypes.POINTER(ctypes.c_uint64), ctypes.c_char_p,
+                                ctypes.c_void_p]),
+    "tnr_unpublish": (ctypes.c_int, [ctypes.c_char_p]),
+    "tnr_published_get": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]),
+    "tnr_attach": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int,
+                                  ctypes.c_void_p]),
+    "tnr_import_close": (ctypes.c_int, [ctypes.c_void_p]),
     "tnr_control_path": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
 }
 

@@ -19,7 +19,8 @@ class _PoolOptions(ctypes.Structure):
                 ("limit_bytes", ctypes.c_size_t), ("release_threshold_bytes", ctypes.c_size_t),
                 ("handle_type", ctypes.c_int), ("gpu_direct_rdma", ctypes.c_int),
                 ("segment_alloc", ctypes.c_void_p), ("segment_free", ctypes.c_void_p),
-                ("segment_user", ctypes.c_void_p), ("segment_bytes", ctypes.c_size_t)]
+                ("segment_user", ctypes.c_void_p), ("segment_bytes", ctypes.c_size_t),
+                ("is_shared", ctypes.c_int)]
 
 
 class _SleepOptions(ctypes.Structure):
@@ -75,15 +76,17 @@ class Pool:
     ``limit_bytes`` is the most that it may hold (0: no limit of its own),
     ``release_threshold_bytes`` how much idle memory it keeps (0: the setting), ``handle`` as what
     its memory can be exported ("default", "none", "posix_fd", "fabric"), ``rdma`` whether network
-    cards may address it, which keeps its memory where it is."""
+    cards may address it, which keeps its memory where it is, ``shared`` whether its blocks are for
+    tenure.published: few, large chunks at addresses that are free in other processes."""
 
     def __init__(self, device: int = 0, *, name: Optional[str] = None, limit_bytes: int = 0,
                  release_threshold_bytes: int = 0, handle: str = "default",
-                 rdma: bool = False) -> None:
+                 rdma: bool = False, shared: bool = False) -> None:
         self._handle = 0
         options = _PoolOptions(
             ctypes.sizeof(_PoolOptions), None if name is None else name.encode(), limit_bytes,
-            release_threshold_bytes, number_of("handle", handle, HANDLES), int(rdma))
+            release_threshold_bytes, number_of("handle", handle, HANDLES), int(rdma),
+            is_shared=int(shared))
         made = ctypes.c_void_p()
         _end_those()
         _library.call("tnr_pool_create", ctypes.byref(made), device, ctypes.byref(options))

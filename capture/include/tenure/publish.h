@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <tenure/publish.h>: blocks that a process keeps for others under a name, such as the weights of a
+ * model. This header is the manual of that part of the layer.
+ *
+ *     holder                                         reader
+ *     tnr_pool_create(&pool, ...is_shared = 1...)
+ *     tnr_pool_malloc(&ptr, pool, bytes, ...)
+ *     ... writes the weights, and waits for that ...
+ *     tnr_publish(&generation, "weights", ptr, NULL)
+ *     tnr_free(ptr)                                  tnr_attach(&info, "weights", device, NULL)
+ *     ...                                            ... reads info.ptr ...
+ *     tnr_unpublish("weights")                       tnr_import_close(info.ptr)
+ *
+ * A publication keeps its block: who has published it may free it, and the memory stays until the
+ * publication ends and the last reader has closed it. Nothing is copied: readers map the memory,
+ * for reading alone where the driver has such a thing (info.is_read_only).
+ *
+ * Generations. To publish under a name again makes the next generation of it. It takes the place of
+ * the former one at once: who attaches from then on gets the new one, and there is no moment at
+ * which a reader finds none. Who has the former one keeps it until he closes it, and its memory is
+ * handed out again when the last one has. A reader asks with tnr_published_get which generation is
+ * the latest, attaches that, and closes what he had. Generations that readers do not let go of are
+ * bounded: see older_max.
+ *
+ * Who holds. A name may have several holders, any of which serves readers. tnr_hold makes this
+ * process one more: it takes the latest generation over, without a copy, without the driver, and
+ * without a context on the device, so that the publisher may end (once tnr_published_get says that
+ * there are two holders). `tenure hold` is that as a command: docs/hold.md. A holder that is killed
+ * takes nothing from readers that have attached; nobody else can attach if it was the last.
+ *
+ * Who may. Processes of the same user (the kernel says who asks) that use the same folder, which
+ * is the user's alone: that of <tenure/control.h>, the setting control_dir. control need not be on.
+ * They must be in one network namespace, since blocks are opened by abstract sockets.
+ *
+ * Reading alone is a promise among one user's processes: the descriptor that a reader gets would
+ * let him write. Whole chunks are shared, so a pool for published blocks has nothing else in it.
+ *
+ * The same address. A reader that asks for it (same_address of the options) has the block where the
+ * publisher has it, or is refused. Allocate it from a pool with is_shared, so that the address is
+ * free in readers: such a pool begins far from where every process begins to use its own.
+ *
+ * Memory. What readers have stays physical, and counts in the holder's pool and against its limit
+ * as long as the holder lives: a trim leaves it, the pool does not sleep (TNR_ERR_BUSY). In a
+ * reader it is counted as imported, apart from its own (tnr_import_at). After the publisher's end,
+ * only the holders and readers keep it: the driver counts it as the device's, and no process.
+ *
+ * Each holder has a thread and a socket from its first block on (see tnr_export_offer).
+ *
+ * Threads, context, fork, failure: as <tenure/alloc.h> says. All calls may wait for another
+ * process, at most 10 s for each holder.
+ */
+#ifndef TENURE_PUBLISH_H
+#define TENURE_PUBLISH_H
+
+#include <tenure/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How many processes may hold a name. */
+enum { TNR_HOLDERS_MAX = 4 };
+
+/* ---- holding -------------------------------------------------------------------------------- */
+
+/* How to publish. Zero in any field means its default. */
+typedef struct tnr_publish_options {
+    size_t struct_bytes; /* sizeof(tnr_publish_options): set by the initialiser below */
+    int replace;         /* 1: also a name that other processes hold and this one does not */
+    uint32_t older_max;  /* generations before the latest that readers may have open in this
+                          * process: with as many, no further one is published; default 4 */
+} tnr_publish_options;
+
+#define TNR_PUBLISH_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(tnr_publish_options), 0, 0                                                          \
+    }
+
+/* Publishes the live block that contains `ptr` as the next generation of a name: 1 to 63 letters,
+ * digits, '.', '-' and '_', the first of them no '.'. Contents are not synchronised: finish the
+ * work that writes before. `generation` may be null. On an error the former generation stays.
+ * Errors: those of tnr_export_create and tnr_export_offer; TNR_ERR_INVALID_ARGUMENT (name or
+ * options), TNR_ERR_BUSY (another process holds the name; or readers have older_max older
+ * generations open: the message says which), TNR_ERR_FILE (the folder, or the file of the name in
+ * it; another process keeps the names locked for 10 s; another version of Tenure wrote it). Since
+ * 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_publish(uint64_t *generation, const char *published,
+                                             const void *ptr, const tnr_publish_options *options);
+
+/* Makes this process a holder of the latest generation of a name, which another holds, and lets the
+ * generation go that it held before. Call it again when there is a newer one; it does nothing where
+ * there is none. Needs neither a device nor tnr_init. `generation` may be null. `older_max` of the
+ * options is as in tnr_publish; the options may be null.
+ * Errors: TNR_ERR_INVALID_ARGUMENT (name or options; memory of fabric handles),
+ * TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_BUSY (it has TNR_HOLDERS_MAX holders, or older
+ * generations as above), TNR_ERR_TRANSPORT (its holders do not answer; or this process has no room
+ * for the descriptors: one for each chunk), TNR_ERR_FILE, TNR_ERR_HOST_MEMORY, TNR_ERR_AFTER_FORK.
+ * Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_hold(uint64_t *generation, const char *published,
+                                          const tnr_publish_options *options);
+
+/* Ends what this process holds under a name. Other holders go on; readers keep what they have.
+ * Errors: TNR_ERR_INVALID_EXPORT (it holds nothing under that name), TNR_ERR_FILE (readers would
+ * still find it: try again), TNR_ERR_AFTER_FORK. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_unpublish(const char *published);
+
+typedef struct tnr_publication_info {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_publication_info) */
+    char name[TNR_EXPORT_LABEL_BYTES];
+    uint64_t generation;
+    size_t bytes;
+    int is_latest;     /* 0: one that readers still have */
+    int is_taken_over; /* 1: by tnr_hold */
+    uint32_t readers;  /* that have it open through this process */
+    int processes[8];  /* some of them; 0: none, or not known */
+} tnr_publication_info;
+
+/* Describes what this process holds, one generation after the other; `index` counts from 0. Looks
+ * at its readers. Errors: TNR_ERR_INVALID_ARGUMENT (also if there are not so many),
+ * TNR_ERR_AFTER_FORK. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_publication_at(tnr_publication_info *info, size_t index);
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+typedef struct tnr_published_info {
+    size_t struct_bytes; /* set by the caller to sizeof(tnr_published_info) */
+    uint64_t generation; /* the latest; it only grows, also if nobody holds the name meanwhile */
+    size_t bytes;
+    uint32_t holders;               /* that live */
+    int processes[TNR_HOLDERS_MAX]; /* theirs, as they see themselves; 0: none */
+} tnr_published_info;
+
+/* Says what there is under a name. Errors: TNR_ERR_INVALID_ARGUMENT, TNR_ERR_INVALID_EXPORT (it was
+ * never published), TNR_ERR_FILE, TNR_ERR_AFTER_FORK. Since 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_published_get(tnr_published_info *info, const char *published);
+
+/* Attaches the latest generation of a name for `device`, as tnr_import_open does, for reading:
+ * read_only of the options is taken to be 1. info->generation says which it is; tnr_import_close
+ * lets it go. Errors: those of tnr_import_open; TNR_ERR_INVALID_ARGUMENT (also for what this
+ * process holds itself), TNR_ERR_INVALID_EXPORT (nobody holds it), TNR_ERR_TRANSPORT (its holders
+ * do not answer, or new generations come faster than one can be attached), TNR_ERR_FILE. Since
+ * 0.2.0. */
+TNR_NODISCARD TNR_API tnr_status tnr_attach(tnr_import_info *info, const char *published,
+                                            int device, const tnr_import_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

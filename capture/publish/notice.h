@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A notice: the file NAME.published in the folder of folder.h, which says what the latest
+ * generation of a name is and which processes hold it. It takes another's place whole, by a rename,
+ * so who reads it needs no lock; who changes it locks the folder. The lock goes with its process.
+ *
+ * The file stays when nobody holds the name any more, so that generations only grow.
+ */
+#ifndef TNRI_PUBLISH_NOTICE_H
+#define TNRI_PUBLISH_NOTICE_H
+
+#include <tenure/publish.h>
+
+#include "descriptor.h"
+
+typedef struct tnri_notice {
+    uint64_t magic;
+    uint64_t generation;
+    uint64_t bytes;
+    uint64_t holders_count;
+    tnr_export_name holders[TNR_HOLDERS_MAX];
+} tnri_notice;
+
+/* Opens the folder of the names. Errors: TNR_ERR_FILE. */
+tnr_status tnri_names_open(tnri_descriptor *folder);
+/* The same, and keeps others from changing any name until it is closed. Waits at most 10 s. */
+tnr_status tnri_names_lock(tnri_descriptor *folder);
+
+/* Errors: TNR_ERR_INVALID_ARGUMENT. */
+tnr_status tnri_name_check(const char *name);
+
+/* What is said of a name; generation 0: nothing was ever. Errors: TNR_ERR_FILE. */
+tnr_status tnri_notice_read(tnri_notice *notice, const tnri_descriptor *folder, const char *name);
+/* Under the lock. On an error the former one stays. Errors: TNR_ERR_FILE. */
+tnr_status tnri_notice_write(const tnri_notice *notice, const tnri_descriptor *folder,
+                             const char *name);
+
+/* Strikes out holders that have ended, and this process if `own`. */
+void tnri_notice_clean(tnri_notice *notice, int own);
+
+#endif

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tenure hold` from outside: files published and loaded again, blocks taken over from a process
+that then dies, what `tenure ctl` shows of both sides, every exit code."""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from command import BAD_INPUT, CHECK_FAILED, OK, TENURE, CommandTest
+
+KIB = 1 << 10
+PATIENCE = 60  # seconds, for the slowest machine: what never comes fails then
+
+
+class Hold(CommandTest):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="tenure-hold-")  # a socket's address is short
+        self.addCleanup(folder.cleanup)
+        self.names = pathlib.Path(folder.name)
+        self.file = self.write("weights", bytes(range(256)) * 16 * KIB)
+        self.environment = {"TENURE_CONF": f"control:on,control_dir:{self.names}",
+                            "TENURE_DRIVER": "sim"}
+
+    def hold(self, *arguments):
+        """Starts a holder, and returns it."""
+        process = subprocess.Popen([TENURE, "hold", *arguments],
+                                   env=dict(os.environ, **self.environment), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def said(self, process, *wanted):
+        line = process.stdout.readline()
+        for text in wanted:
+            self.assertIn(text, line)
+
+    def refused(self, *arguments, code=CHECK_FAILED, wanted=""):
+        result = self.run_tenure("hold", *arguments, code=code, environment=self.environment)
+        self.assertIn(wanted, result.stderr)
+
+    def status(self, process):
+        """What `tenure ctl status` says of a process, by its answer and as text."""
+        arguments = ("ctl", "status", "--dir", self.names, "--pid", process.pid)
+        (line,) = self.json_lines(self.run_tenure(*arguments, "--json"))
+        return line["answer"], self.run_tenure(*arguments).stdout
+
+    def await_held(self, process, generation):
+        """Until the process holds a generation that nobody has but it."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            held = self.status(process)[0]["held"]
+            if [(each["generation"], each["latest"]) for each in held] == [(generation, True)]:
+                return held
+            self.assertLess(time.monotonic(), end, held)
+            time.sleep(0.05)
+
+    def test_published_and_taken_over(self):
+        first = self.hold(f"weights={self.file}")
+        self.said(first, "weights: generation 1, 4 MiB, published")
+        second = self.hold("weights")
+        self.said(second, "weights: generation 1, 4 MiB, taken over")
+        (held,) = self.status(first)[0]["held"]
+        self.assertEqual(held, {"name": "weights", "generation": 1, "bytes": 4 << 20,
+                                "latest": True, "taken_over": False, "importers": 1,
+                                "processes": [second.pid]})
+        self.assertRegex(self.status(first)[1], rf"weights +1 +4 MiB +1 +{second.pid}")
+        # The files again, as the next generation, which the other follows.
+        first.send_signal(signal.SIGHUP)
+        self.said(first, "generation 2")
+        self.said(second, "generation 2")
+        self.assertTrue(self.await_held(second, 2)[0]["taken_over"])
+        self.await_held(first, 2)
+        # The one who takes over lives on alone, and others have it from there.
+        first.kill()
+        first.wait()
+        third = self.hold("weights")
+        self.said(third, "generation 2", "taken over")
+        for process in (second, third):
+            process.terminate()
+            self.assertEqual(process.wait(), OK)
+        self.refused("weights", wanted="nobody holds")
+
+    def test_names_that_exist(self):
+        first = self.hold(f"weights={self.file}")
+        self.said(first, "generation 1")
+        self.refused(f"weights={self.file}", wanted="holds the name")
+        second = self.hold("--replace", f"weights={self.file}")
+        self.said(second, "generation 2")
+        first.send_signal(signal.SIGINT)
+        self.assertEqual(first.wait(), OK)
+        third = self.hold("weights")
+        self.said(third, "generation 2")
+
+    def test_bad_input(self):
+        self.refused(code=BAD_INPUT)
+        self.refused("=x", code=BAD_INPUT, wanted="neither NAME nor NAME=FILE")
+        self.refused("x=", code=BAD_INPUT, wanted="neither NAME nor NAME=FILE")
+        self.refused("x" * 64, code=BAD_INPUT, wanted="neither NAME nor NAME=FILE")
+        self.refused("a/b", code=BAD_INPUT, wanted="is no name")
+        self.refused("--older", "0", "x", code=BAD_INPUT, wanted="older")
+        self.refused(f"x={self.folder / 'none'}", code=BAD_INPUT, wanted="No such file")
+        self.refused(f"x={self.folder}", code=BAD_INPUT, wanted="no file")
+        self.refused(f"x={self.write('empty', '')}", code=BAD_INPUT, wanted="empty")
+        self.refused("x", wanted="nobody holds")
+        (self.names / "x.published").write_bytes(b"older")
+        self.refused("x", code=BAD_INPUT, wanted="not of this version")
+
+
+unittest.main()
