@@ -24,14 +24,32 @@ async function take(name) {
     console.log(`report-${name}.png`);
 }
 
-await page.setViewportSize({ width: 1280, height: 1240 });
+/** One part of the page, which is small as a file. */
+async function takePart(name, selector) {
+    await page.waitForTimeout(250);
+    await page.locator(selector).first().screenshot({ path: join(out, `report-${name}.png`) });
+    console.log(`report-${name}.png`);
+}
+
+await page.setViewportSize({ width: 1100, height: 1240 });
 await page.keyboard.press('1');
-await page.keyboard.press('p');
-await take('timeline');
+await page.locator('#panel-timeline input[value=fit]').click();
+for (let i = 0; i < 9; i++) {
+    await page.keyboard.press('+');
+}
+await page.locator('.chart').focus();
+for (let i = 0; i < 6; i++) {
+    await page.keyboard.press('ArrowDown');
+}
+await page.evaluate(() => document.activeElement.blur());
+await takePart('timeline', '#panel-timeline .card');
+await page.locator('#panel-timeline .detail button', { hasText: 'lanes' }).click();
+await page.keyboard.press('-');
+await takePart('lanes', '#panel-lanes .card');
 await page.setViewportSize({ width: 1280, height: 860 });
 
 await page.emulateMedia({ colorScheme: 'dark' });
-await page.keyboard.press('2');
+await page.keyboard.press('3');
 await page.locator('#panel-map input[value=stack]').click();
 const box = await page.locator('#panel-map canvas').boundingBox();
 await page.mouse.click(box.x + 430, box.y + box.height * 0.62);
@@ -43,8 +61,8 @@ await take('map');
 
 await page.emulateMedia({ colorScheme: 'light' });
 await page.mouse.move(0, 0);
-await page.keyboard.press('4');
+await page.keyboard.press('5');
 await take('waiting');
-await page.keyboard.press('7');
+await page.keyboard.press('8');
 await take('compare');
 await browser.close();

@@ -4,41 +4,14 @@
  * files, and what is derived from the history against a count that is made here the plain way.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
-import { after, test } from 'node:test';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 
 import { twoDevices } from './documents.mjs';
+import { exampleText, generated, loadModules } from './modules.mjs';
 
-const here = dirname(fileURLToPath(import.meta.url));
-const source = resolve(here, '../../tools/report/src');
-const folder = mkdtempSync(join(tmpdir(), 'tenure-data-'));
-after(() => rmSync(folder, { recursive: true, force: true }));
-
-/** The modules under test, as one that node can load. */
-async function loadModules() {
-    const modules = resolve(process.env.TENURE_REPORT_MODULES);
-    const esbuild = createRequire(join(modules, 'here.js'))('esbuild');
-    const out = join(folder, 'data.mjs');
-    await esbuild.build({
-        stdin: {
-            contents: ['data/json', 'data/read', 'data/decimate', 'data/holders',
-                'data/accounting', 'text/units', 'text/names', 'data/model']
-                .map((name) => `export * from './${name}.ts';`).join('\n'),
-            resolveDir: source, loader: 'ts',
-        },
-        bundle: true, format: 'esm', outfile: out, target: 'es2022', logLevel: 'warning',
-    });
-    return import(pathToFileURL(out));
-}
-const report = await loadModules();
-const examplePath = resolve(here, '../snapshot/example.json');
-const exampleText = readFileSync(examplePath, 'utf8');
+const report = await loadModules('data/json', 'data/read', 'data/decimate', 'data/holders',
+    'data/accounting', 'text/units', 'text/names', 'data/model');
 const bytesOf = (text) => new TextEncoder().encode(text);
 const readText = (text) => report.readSnapshot({ name: 'x', json: text }, () => {});
 
@@ -49,13 +22,6 @@ function plain(value) {
     }
     return value !== null && typeof value === 'object'
         ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)])) : value;
-}
-
-function generated(...options) {
-    const path = join(folder, `s${options.join('')}.json`);
-    execFileSync(process.env.TENURE_PYTHON ?? 'python3',
-        ['-B', join(here, 'make_snapshot.py'), path, ...options]);
-    return readFileSync(path, 'utf8');
 }
 
 test('the JSON reader reads what JSON.parse reads', () => {
@@ -292,9 +258,7 @@ test('amounts and times in words', () => {
 test('a table of 200,000 rows is read whole', async () => {
     // Crosses every growth of the columns.
     const rows = Array.from({ length: 200_000 }, (_, i) => `[${i},${i * 7}]`).join(',');
-    const path = join(folder, 'rows.json');
-    writeFileSync(path, `{"columns":["a","b"],"rows":[${rows}]}`);
-    const table = report.readJson(readFileSync(path));
+    const table = report.readJson(bytesOf(`{"columns":["a","b"],"rows":[${rows}]}`));
     assert.equal(table.length, 200_000);
     assert.equal(table.column('b')[199_999], 199_999 * 7);
     assert.equal(table.column('a')[1024], 1024);

@@ -128,7 +128,8 @@ test('the timeline answers at once', async () => {
 });
 
 test('views come up at once', async () => {
-    for (const view of ['map', 'holders', 'waiting', 'graphs', 'records', 'compare', 'timeline']) {
+    for (const view of ['lanes', 'map', 'holders', 'waiting', 'graphs', 'records', 'compare',
+        'timeline']) {
         await busy(view, click(`#tab-${view}`), 1);
     }
 });

@@ -296,7 +296,8 @@ test('search finds functions, addresses, streams, graphs, marks and sizes', asyn
 
 test('everything is done with keys alone', async () => {
     await open(program);
-    const views = ['timeline', 'map', 'holders', 'waiting', 'graphs', 'records', 'compare'];
+    const views = ['timeline', 'lanes', 'map', 'holders', 'waiting', 'graphs', 'records',
+        'compare'];
     for (const [index, view] of views.entries()) {
         await page.keyboard.press(String(index + 1));
         assert.equal(await selectedTab(), `tab-${view}`);
@@ -384,7 +385,7 @@ test('text has enough contrast, and controls have names, in both themes', async 
     await open(program, { other: later });
     for (const colorScheme of ['light', 'dark']) {
         await page.emulateMedia({ colorScheme });
-        for (let view = 1; view <= 7; view++) {
+        for (let view = 1; view <= 8; view++) {
             await page.keyboard.press(String(view));
             assert.deepEqual(await page.evaluate(CONTRAST), [], `view ${view}, ${colorScheme}`);
             assert.deepEqual(await nameless(), [], `view ${view}`);
@@ -396,7 +397,7 @@ test('nothing is wider than the screen, wide or narrow', async () => {
     await open(program, { other: later });
     for (const width of [1280, 1024, 768, 390]) {
         await page.setViewportSize({ width, height: 800 });
-        for (let view = 1; view <= 7; view++) {
+        for (let view = 1; view <= 8; view++) {
             await page.keyboard.press(String(view));
             await page.waitForTimeout(60);
             const wide = await page.evaluate(() => document.documentElement.scrollWidth);
@@ -506,7 +507,7 @@ test('a converted snapshot without times is shown by records', async () => {
     await page.waitForFunction(() =>
         document.querySelector('.reading').textContent.startsWith('After'));
     assert.match(await textOf('.reading'), /^After record 16: live 13\.1 MiB/);
-    for (let view = 2; view <= 7; view++) {
+    for (let view = 2; view <= 8; view++) {
         await page.keyboard.press(String(view));
         assert.doesNotMatch(await page.innerText('main'), /1970|NaN|Infinity|undefined/);
     }
@@ -547,7 +548,7 @@ test('findings have a view of their own where there are some', { skip: !process.
         page = await openPage(browser.context, reportWith(
             [finding(1, true), finding(2, false, { kind: 'use_after_free' }), launches]));
         assert.match(await textOf('#tab-findings'), /Findings\s*2/);
-        await page.keyboard.press('8');
+        await page.keyboard.press('9');
         assert.equal(await selectedTab(), 'tab-findings');
         assert.equal(await textOf('#panel-findings h2'), '1 certain finding, 1 possible');
         assert.match(await textOf('#panel-findings .note'),
@@ -573,7 +574,7 @@ test('findings have a view of their own where there are some', { skip: !process.
 test('without findings there is no such view, and none found is said', async () => {
     await open(EXAMPLE);
     assert.equal(await page.locator('#tab-findings').count(), 0);
-    await page.keyboard.press('8');
+    await page.keyboard.press('9');
     assert.equal(await selectedTab(), 'tab-timeline');
     if (process.env.TENURE) {
         await page.close();

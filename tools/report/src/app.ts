@@ -8,14 +8,14 @@ import { Findings } from './data/findings.js';
 import { Device, Snapshot } from './data/model.js';
 import { Names } from './text/names.js';
 
-export const VIEWS = ['timeline', 'map', 'holders', 'waiting', 'graphs', 'records', 'compare',
-    'findings'] as const;
+export const VIEWS = ['timeline', 'lanes', 'map', 'holders', 'waiting', 'graphs', 'records',
+    'compare', 'findings'] as const;
 export type ViewName = typeof VIEWS[number];
 
 /** What a view is to show; each view takes what it understands. */
 export interface Target {
     block?: number; segment?: number; record?: number; address?: number; query?: string;
-    stream?: number;
+    stream?: number; band?: number;
 }
 
 export interface View {

@@ -18,6 +18,7 @@ import { FindingsView } from './view/findings.js';
 import { GraphsView } from './view/graphs.js';
 import { showHelp } from './view/help.js';
 import { HoldersView } from './view/holders.js';
+import { LanesView } from './view/lanes.js';
 import { MapView } from './view/map.js';
 import { RecordsView } from './view/records.js';
 import { Search } from './view/search.js';
@@ -26,11 +27,13 @@ import { TimelineView } from './view/timeline.js';
 import { WaitingView } from './view/waiting.js';
 
 const VIEW_CLASSES: Record<ViewName, new (app: App) => View> = {
-    timeline: TimelineView, map: MapView, holders: HoldersView, waiting: WaitingView,
-    graphs: GraphsView, records: RecordsView, compare: CompareView, findings: FindingsView,
+    timeline: TimelineView, lanes: LanesView, map: MapView, holders: HoldersView,
+    waiting: WaitingView, graphs: GraphsView, records: RecordsView, compare: CompareView,
+    findings: FindingsView,
 };
 const VIEW_TITLES: Record<ViewName, string> = {
-    timeline: 'Timeline', map: 'Address map', holders: 'Holders', waiting: 'Waiting',
+    timeline: 'Timeline', lanes: 'Lanes', map: 'Address map', holders: 'Holders',
+    waiting: 'Waiting',
     graphs: 'Graphs', records: 'History', compare: 'Compare',
     findings: 'Findings',
 };

@@ -122,7 +122,7 @@ function readPool(value: Value): Pool {
     return {
         device: number(pool['device']), number: number(pool['number']),
         name: name || (pool['kind'] === 'default' ? 'default' : `pool ${number(pool['number'])}`),
-        kind: text(pool['kind']), state: text(pool['state']),
+        kind: text(pool['kind']), state: text(pool['state']), tag: text(pool['tag']),
         reservedBytes: number(pool['reserved_bytes']), asleepBytes: number(pool['asleep_bytes']),
         limitBytes: numberOrNull(pool['limit_bytes']), chunks: number(pool['chunks']),
         settled: pool['settled'] !== false,

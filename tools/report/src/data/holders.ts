@@ -7,8 +7,14 @@ import { Names } from '../text/names.js';
 import { bytes as bytesText } from '../text/units.js';
 import { Device, KIND, LIVE, RETIRED, Snapshot } from './model.js';
 
-export const GROUPS = ['stack', 'function', 'stream', 'pool', 'size'] as const;
+export const GROUPS = ['stack', 'function', 'stream', 'pool', 'tag', 'size'] as const;
 export type Group = typeof GROUPS[number];
+
+/** Those that tell anything apart: few programs use tags. */
+export function groupsOf(snapshot: Snapshot): Group[] {
+    const hasTags = snapshot.pools.some((pool) => pool.tag !== '');
+    return GROUPS.filter((group) => group !== 'tag' || hasTags);
+}
 
 export interface Holder {
     /** Equal for the same holder in two snapshots. */
@@ -28,7 +34,7 @@ const APART = '\u0001';
  * Which holder each block and each record belongs to, as small numbers, so that sums over a million
  * records are additions into an array. Made once for a device and a grouping.
  */
-interface Keys {
+export interface Keys {
     /** What the numbers stand for: stacks, streams, pools (-1 is number 0), or sizes. */
     meaning: ArrayLike<number>;
     ofBlock: Int32Array;
@@ -38,11 +44,11 @@ interface Keys {
 
 const keysOfDevice = new WeakMap<Device, Map<Group, Keys>>();
 
-function keysOf(device: Device, group: Group, snapshot: Snapshot): Keys {
+export function keysOf(device: Device, group: Group, snapshot: Snapshot): Keys {
     const kept = keysOfDevice.get(device) ?? new Map<Group, Keys>();
     keysOfDevice.set(device, kept);
-    // Functions are put together from stacks when the holders get their names.
-    const of = group === 'function' ? 'stack' : group;
+    // Functions are put together from stacks when the holders get their names, tags from pools.
+    const of = group === 'function' ? 'stack' : group === 'tag' ? 'pool' : group;
     let keys = kept.get(of);
     if (!keys) {
         keys = of === 'size' ? sizeKeys(device) : indexKeys(device, of, snapshot);
@@ -150,9 +156,10 @@ class Sums {
     }
 }
 
-type Description = Pick<Holder, 'key' | 'name' | 'note'>;
+export type Description = Pick<Holder, 'key' | 'name' | 'note'>;
 
-function describe(group: Group, number: number, names: Names, snapshot: Snapshot): Description {
+export function describe(group: Group, number: number, names: Names, snapshot: Snapshot):
+    Description {
     switch (group) {
     case 'stack': {
         const { name, place, callers } = names.stack(number);
@@ -172,6 +179,10 @@ function describe(group: Group, number: number, names: Names, snapshot: Snapshot
         const pool = snapshot.pools[number];
         return { key: `${pool?.number}${APART}${pool?.name}`, name: names.pool(number),
                  note: pool ? `${pool.kind} pool, number ${pool.number}` : '' };
+    }
+    case 'tag': {
+        const tag = snapshot.pools[number]?.tag ?? '';
+        return { key: tag, name: tag || 'no tag', note: '' };
     }
     case 'size':
         return { key: String(number), name: `blocks of ${bytesText(number)}`,

@@ -24,6 +24,8 @@ export interface Frame { name: string; place: string; module: string }
 
 export interface Pool {
     device: number; number: number; name: string; kind: string; state: string;
+    /** The name that it shares with other pools; empty without one. */
+    tag: string;
     reservedBytes: number; asleepBytes: number; limitBytes: number | null; chunks: number;
     settled: boolean;
 }

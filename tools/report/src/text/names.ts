@@ -18,6 +18,17 @@ export function shortPlace(place: string, length = 48): string {
     return `\u2026/${result}`;
 }
 
+/** One byte for each index, one place later, because -1 is an index too: whether its text, in
+ * small letters, has the query. */
+export function matching(length: number, text: (index: number) => string, query: string):
+    Uint8Array {
+    const result = new Uint8Array(length + 1);
+    for (let index = 0; index < length; index++) {
+        result[index + 1] = text(index).includes(query) ? 1 : 0;
+    }
+    return result;
+}
+
 export interface StackName { name: string; place: string; callers: string }
 
 export class Names {

@@ -13,7 +13,7 @@ import { SHARE_WORDS, SHARES } from '../ui/colours.js';
 import { DataTable } from '../ui/table.js';
 import { bytes, count, date, duration, percent, plural, signedBytes, signedCount }
     from '../text/units.js';
-import { defaultGroup, GROUP_OPTIONS } from './timeline.js';
+import { defaultGroup, groupOptions } from './group_words.js';
 import { holderName } from './holders.js';
 
 interface Side { snapshot: Snapshot; names: Names; device: Device }
@@ -148,7 +148,7 @@ export class CompareView implements View {
         return el('section', { class: 'card' },
             el('div', { class: 'head' },
                 el('h2', {}, `${plural(changed.length, 'holder')} changed`),
-                choice('By', GROUP_OPTIONS, this.group, (group) => {
+                choice('By', groupOptions(this.app.snapshot), this.group, (group) => {
                     this.group = group;
                     this.draw();
                     this.root.querySelector<HTMLElement>('input:checked')?.focus();

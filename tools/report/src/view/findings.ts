@@ -6,7 +6,7 @@ import { Child, el } from '../ui/dom.js';
 import { DataTable } from '../ui/table.js';
 import { bytes, count, plural } from '../text/units.js';
 
-const KIND_WORDS: Record<string, string> = {
+export const KIND_WORDS: Record<string, string> = {
     use_after_free: 'used after it was freed',
     free_in_use: 'freed while work that nothing orders uses it',
     use_before_allocation: 'used by work that is not ordered after its allocation',

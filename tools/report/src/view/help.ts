@@ -7,12 +7,13 @@ import { bytes, count } from '../text/units.js';
 
 const KEYS: readonly (readonly [readonly string[], string])[] = [
     [['/'], 'search'],
-    [['1', '\u2026', '7'], 'go to a view'],
-    [['\u2190', '\u2192'], 'timeline: move; map: previous and next block'],
+    [['1', '\u2026', '8'], 'go to a view'],
+    [['\u2190', '\u2192'], 'timeline, lanes: move; map: previous and next block'],
+    [['\u2191', '\u2193'], 'timeline: the block above or below, at the moment that is kept'],
     [['+', '\u2212'], 'zoom in and out'],
     [['0'], 'show all'],
     [['p'], 'timeline: go to the peak'],
-    [[',', '.'], 'timeline: record by record'],
+    [[',', '.'], 'timeline: record by record; lanes: block by block'],
     [['Esc'], 'let go of the moment; close'],
     [['t'], 'light, dark, the system\'s colours'],
     [['o'], 'open another snapshot'],
@@ -39,7 +40,7 @@ export function showHelp(app: App | null): void {
                 el('dl', { class: 'keys' }, ...KEYS.flatMap(([keys, words]) => [
                     el('dt', {}, ...keys.flatMap((key): Child[] =>
                         key === '\u2026' ? [' \u2026 ']
-                            : [el('kbd', {}, key === '7' && app?.findings ? '8' : key), ' '])),
+                            : [el('kbd', {}, key === '8' && app?.findings ? '9' : key), ' '])),
                     el('dd', {}, words)]))),
             el('div', {}, el('h3', {}, 'Words'),
                 el('dl', { class: 'keys' }, ...SHARES.flatMap((share) => [

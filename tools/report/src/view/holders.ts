@@ -9,7 +9,7 @@ import { Pool } from '../data/model.js';
 import { Child, choice, el, fill } from '../ui/dom.js';
 import { DataTable } from '../ui/table.js';
 import { bytes, count, percent, plural } from '../text/units.js';
-import { defaultGroup, GROUP_OPTIONS } from './timeline.js';
+import { defaultGroup, groupOptions } from './group_words.js';
 
 export function meter(part: number, whole: number, variable: string): HTMLElement {
     const bar = el('i', {});
@@ -57,7 +57,7 @@ export class HoldersView implements View {
 
     private drawHead(): void {
         fill(this.head, el('h2', {}, 'Who holds memory'),
-            choice('By', GROUP_OPTIONS, this.group, (group) => {
+            choice('By', groupOptions(this.app.snapshot), this.group, (group) => {
                 this.group = group;
                 this.regroup();
             }), this.filter);

@@ -7,6 +7,7 @@ import { App, Target, View } from '../app.js';
 import { KIND, KINDS, Kind } from '../data/model.js';
 import { Child, el, fill } from '../ui/dom.js';
 import { bytes, count, duration, hex, moment, parseAddress, plural } from '../text/units.js';
+import { matching } from '../text/names.js';
 import { KIND_WORDS, ownerStack } from './describe.js';
 
 const PAGE = 50;
@@ -21,16 +22,6 @@ const KIND_GROUPS: readonly (readonly [string, string, readonly Kind[]])[] = [
     ['marks', 'Marks', ['mark', 'snapshot']],
     ['oom', 'Out of memory', ['oom']],
 ];
-
-/** One byte for each index, one place later, because -1 is an index too: whether its text, in
- * small letters, has the query. */
-function matching(length: number, text: (index: number) => string, query: string): Uint8Array {
-    const result = new Uint8Array(length + 1);
-    for (let index = 0; index < length; index++) {
-        result[index + 1] = text(index).includes(query) ? 1 : 0;
-    }
-    return result;
-}
 
 /** The numbers of the records that fit, in order. */
 export function findRecords(app: App, kinds: readonly Kind[], query: string): Int32Array {

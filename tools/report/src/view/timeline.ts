@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The timeline: live, waiting and reserved memory after each record, the peak, and under the
- * chart who held memory at the moment that is pointed at.
+ * The timeline: every block as a band, or what was live, waiting and reserved after each record;
+ * the peak, at which it opens; and under the chart who held memory at the moment that is pointed
+ * at.
  *
  * uPlot draws; it gets only the records that the width can show (decimate.ts), again after each
  * zoom. The window is [begin, end] on the axis; everything that changes it goes through
@@ -11,54 +12,38 @@ import uPlot from 'uplot';
 
 import { App, Target, View } from '../app.js';
 import { decimate, lowerBound } from '../data/decimate.js';
-import { Group, GROUPS, Holder, holdersOf } from '../data/holders.js';
-import { History, KIND, RETIRED } from '../data/model.js';
+import { Group, Holder, holdersOf } from '../data/holders.js';
+import { History, KIND } from '../data/model.js';
 import { resolveCss } from '../ui/colours.js';
 import { choice, el, fill, oncePerFrame } from '../ui/dom.js';
 import { hideTip, showTip } from '../ui/tip.js';
 import { bytes, count, duration, moment, percent, plural, roundBytes } from '../text/units.js';
+import { BandsChart } from './bands_chart.js';
 import { recordText } from './describe.js';
+import { defaultGroup, groupOptions } from './group_words.js';
 
-const CHART_HEIGHT = 300;
+const CHART_HEIGHT = 400;
 const BRUSH_HEIGHT = 44;
 const HOLDERS_SHOWN = 8;
 const ZOOM_STEP = 2;
 /** Marks with their names, unless there are so many that none could be read. */
 const MARKS_DRAWN = 40;
 
+type Look = 'bands' | 'amounts';
 type Axis = 'time' | 'records';
 /** Whether amounts begin at zero, or fill the height with what is live and waiting. */
 type Scale = 'zero' | 'fit';
 interface Colours { live: string; retired: string; reserved: string; peak: string;
     text: string; muted: string; line: string; free: string }
 
-const GROUP_WORDS: Record<Group, string> = {
-    stack: 'Call stack', function: 'Function', stream: 'Stream', pool: 'Pool', size: 'Size',
-};
-export const GROUP_OPTIONS = GROUPS.map((group) => [group, GROUP_WORDS[group]] as const);
-
-/** Stacks if there are any; else streams, unless all is of one, which says nothing: then sizes. */
-export function defaultGroup(app: App): Group {
-    const { stack, stream, state, length } = app.device.blocks;
-    const streams = new Set<number>();
-    for (let block = 0; block < length; block++) {
-        if (state[block]! <= RETIRED) {
-            if (stack[block]! > 0) {
-                return 'stack';
-            }
-            streams.add(stream[block]!);
-        }
-    }
-    return streams.size === 1 ? 'size' : 'stream';
-}
-
 export class TimelineView implements View {
     readonly root = el('div', {});
     private readonly history: History;
     private readonly chart = el('div', {
         class: 'chart', tabindex: 0, role: 'group', 'aria-roledescription': 'chart',
-        'aria-label': 'Timeline of live, waiting and reserved memory. Left and right move, plus ' +
-            'and minus zoom, 0 shows all, comma and full stop go record by record.',
+        'aria-label': 'Timeline of live, waiting and reserved memory, each block a band. Left ' +
+            'and right move, plus and minus zoom, 0 shows all, comma and full stop go record by ' +
+            'record, up and down go from block to block at the moment that is kept.',
     });
     private readonly brush = el('canvas', { class: 'brush', 'aria-hidden': 'true' });
     private readonly reading = el('p', { class: 'reading', 'aria-live': 'polite' });
@@ -70,6 +55,9 @@ export class TimelineView implements View {
     private drawnChart = '';
     private drawnStrip = '';
     private strip: { records: number[]; top: number } = { records: [], top: 1 };
+    private look: Look = 'bands';
+    private readonly amountsLegend = this.legend();
+    private readonly bandsChart: BandsChart;
     private axis: Axis = 'time';
     private scale: Scale = 'zero';
     private group: Group;
@@ -78,6 +66,9 @@ export class TimelineView implements View {
     /** The record that is shown below; null is the picture itself. */
     private record: number | null = null;
     private pinned = false;
+    /** What is shown while nothing is pointed at: the peak, since whoever opens a report asks what
+     * was there when most was; the picture after Escape. */
+    private home: number | null = null;
     private colours!: Colours;
     private readonly drawSoon = oncePerFrame(() => this.draw());
     private readonly readSoon = oncePerFrame(() => this.read());
@@ -86,13 +77,19 @@ export class TimelineView implements View {
         this.history = app.device.history;
         this.group = defaultGroup(app);
         this.events = eventsOf(this.history);
+        this.bandsChart = new BandsChart(app, this.group, () => {
+            this.drawnChart = '';
+            this.drawSoon();
+        }, (record) => this.showRecord(record));
         if (this.history.length === 0) {
             this.root.append(this.noHistory(), this.holdersCard());
             return;
         }
         this.axis = this.history.timed ? 'time' : 'records';
         [this.begin, this.end] = this.full();
+        this.record = this.home = this.history.peak;
         this.root.append(this.chartCard(), this.holdersCard());
+        this.setLook('bands');
         this.listen();
     }
 
@@ -110,6 +107,8 @@ export class TimelineView implements View {
         return el('section', { class: 'card' },
             el('div', { class: 'head' },
                 el('h2', {}, 'Memory over time'),
+                choice<Look>('Show', [['bands', 'Blocks'], ['amounts', 'Sums']], this.look,
+                    (look) => this.setLook(look)),
                 choice<Scale>('Scale', [['zero', 'From 0'], ['fit', 'Fit']], this.scale,
                     (scale) => {
                         this.scale = scale;
@@ -124,7 +123,8 @@ export class TimelineView implements View {
                     button('+', 'Zoom in (+)', () => this.zoom(1 / ZOOM_STEP)),
                     button('All', 'Show all (0)', () => this.setWindow(...this.full())),
                     button('Peak', 'Go to the peak (p)', () => this.goToPeak()))),
-            this.legend(), this.chart, this.brush, this.reading,
+            this.bandsChart.controls, this.bandsChart.legend, this.amountsLegend,
+            this.chart, this.brush, this.reading, this.bandsChart.detail,
             this.history.incomplete && el('p', { class: 'note' }, 'Some records are missing, so ' +
                 'amounts near the beginning are lower bounds.'));
     }
@@ -155,6 +155,16 @@ export class TimelineView implements View {
         const first = time[0]!;
         const last = Math.max(time[length - 1]!, this.app.snapshot.takenNs);
         return last > first ? [first, last] : [first - 500, first + 500];
+    }
+
+    private setLook(look: Look): void {
+        this.look = look;
+        this.amountsLegend.hidden = look === 'bands';
+        for (const part of [this.bandsChart.controls, this.bandsChart.legend,
+            this.bandsChart.detail]) {
+            part.hidden = look !== 'bands';
+        }
+        this.redraw();
     }
 
     private setAxis(axis: Axis): void {
@@ -248,6 +258,11 @@ export class TimelineView implements View {
         const faint = (colour: string, alpha: number) =>
             colour.replace('rgb(', 'rgba(').replace(')', `, ${alpha})`);
         const common = { paths: stepped, points: { show: false } };
+        if (this.look === 'bands') {
+            // Bands are drawn below what uPlot draws: of its own only the line above all.
+            const none = { ...common, width: 0 };
+            return [{}, { ...common, stroke: reserved, width: 1.5 }, none, none];
+        }
         return [
             {},
             { ...common, stroke: reserved, width: 1.5, fill: faint(reserved, 0.09) },
@@ -278,6 +293,7 @@ export class TimelineView implements View {
             hooks: {
                 setSelect: [(plot) => this.selected(plot)],
                 setCursor: [(plot) => this.pointed(plot)],
+                drawAxes: [(plot) => this.drawBands(plot)],
                 draw: [(plot) => this.drawExtras(plot)],
             },
         };
@@ -325,6 +341,18 @@ export class TimelineView implements View {
         this.drawBrush();
     }
 
+    private drawBands(plot: uPlot): void {
+        const { left, top, width, height } = plot.bbox;
+        const { min, max } = plot.scales['y']!;
+        if (this.look === 'bands' && max! > min!) {
+            this.bandsChart.draw(plot.ctx, { left, top }, {
+                axis: this.axis === 'time' ? this.history.time : null, begin: this.begin,
+                end: this.end, columns: Math.round(width), rows: Math.round(height),
+                low: min!, high: max!,
+            });
+        }
+    }
+
     /** The peak, failures, marks and the pinned record. */
     private drawExtras(plot: uPlot): void {
         const { ctx, bbox } = plot;
@@ -349,7 +377,7 @@ export class TimelineView implements View {
                 this.colours.peak);
         }
         this.drawEvents(plot);
-        if (this.pinned && this.record !== null) {
+        if ((this.pinned || this.record === this.home) && this.record !== null) {
             const x = Math.round(plot.valToPos(this.place(this.record), 'x', true)) + 0.5;
             ctx.strokeStyle = this.colours.text;
             line(ctx, x, bbox.top, x, bbox.top + bbox.height);
@@ -458,11 +486,17 @@ export class TimelineView implements View {
 
     private listen(): void {
         this.chart.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
-        this.chart.addEventListener('click', () => { this.pinned = this.record !== null; });
+        this.chart.addEventListener('click', () => {
+            this.pinned = this.record !== null;
+            const hit = this.look === 'bands' && this.plot ? this.hitOf(this.plot) : null;
+            if (hit?.band != null) {
+                this.bandsChart.choose(hit.band);
+            }
+        });
         this.chart.addEventListener('pointerleave', () => {
             hideTip();
             if (!this.pinned) {
-                this.record = null;
+                this.record = this.home;
                 this.readSoon();
             }
         });
@@ -525,8 +559,15 @@ export class TimelineView implements View {
         }
     }
 
+    private hitOf(plot: uPlot): ReturnType<BandsChart['hit']> {
+        const { left, top } = plot.cursor;
+        return this.bandsChart.hit(Math.floor(left! * devicePixelRatio),
+            plot.posToVal(top!, 'y'));
+    }
+
     /** The amounts beside the pointer: also of other moments while one is kept. */
     private showAmounts(record: number, { clientX, clientY }: MouseEvent): void {
+        const hit = this.look === 'bands' && this.plot ? this.hitOf(this.plot) : null;
         const { live, retired, reserved } = this.history;
         const line = (variable: string, name: string, amount: number) => {
             const swatch = el('i', { class: 'swatch' });
@@ -535,7 +576,7 @@ export class TimelineView implements View {
         };
         showTip(clientX, clientY, el('b', {}, this.momentText(record)), el('table', {},
             line('--live', 'Live', live[record]!), line('--retired', 'Waiting', retired[record]!),
-            line('--free', 'Reserved', reserved[record]!)));
+            line('--free', 'Reserved', reserved[record]!)), hit && this.bandsChart.tip(hit));
     }
 
     private momentText(record: number): string {
@@ -559,8 +600,10 @@ export class TimelineView implements View {
         case 'p': this.goToPeak(); return true;
         case ',': this.showRecord((this.record ?? this.history.length) - 1); return true;
         case '.': this.showRecord((this.record ?? -1) + 1); return true;
+        case 'ArrowUp': case 'ArrowDown':
+            return this.stepBand(event.key === 'ArrowUp' ? 1 : -1);
         case 'Escape':
-            if (this.pinned) {
+            if (this.pinned || this.home !== null) {
                 this.unpin();
                 return true;
             }
@@ -569,9 +612,23 @@ export class TimelineView implements View {
         }
     }
 
+    /** Up and down scroll the page, except in the chart. */
+    private stepBand(by: number): boolean {
+        if (this.look !== 'bands' || document.activeElement !== this.chart || !this.plot) {
+            return false;
+        }
+        const { min, max } = this.plot.scales['y']!;
+        this.record ??= this.history.peak;
+        this.pinned = true;
+        this.bandsChart.step(this.record, by, (max! - min!) / this.plot.bbox.height);
+        this.readSoon();
+        return true;
+    }
+
     private unpin(): void {
+        this.bandsChart.choose(null);
         this.pinned = false;
-        this.record = null;
+        this.record = this.home = null;
         this.drawSoon();
         this.readSoon();
     }
@@ -599,7 +656,7 @@ export class TimelineView implements View {
             el('button', {
                 type: 'button', class: 'link', onclick: () => this.app.go('records', { record }),
             }, `Record ${count(record + 1)}`), `: ${recordText(this.app, record)}. `,
-            this.pinned && el('button', { type: 'button', class: 'link',
+            (this.pinned || this.home !== null) && el('button', { type: 'button', class: 'link',
                                           onclick: () => this.unpin() }, 'Let go'));
     }
 
@@ -614,7 +671,7 @@ export class TimelineView implements View {
                 : record === app.device.history.peak ? 'Who held it at the peak'
                     : `Who held it ${this.history.timed ? duration(ago)
                         : plural(this.history.length - 1 - record, 'record')} before the snapshot`),
-            choice('By', GROUP_OPTIONS, this.group, (group) => {
+            choice('By', groupOptions(app.snapshot), this.group, (group) => {
                 this.group = group;
                 this.drawHolders();
             }));
@@ -634,7 +691,10 @@ export class TimelineView implements View {
     }
 
     shown(target: Target): void {
-        if (target.record !== undefined) {
+        if (target.band !== undefined) {
+            this.bandsChart.choose(target.band);
+            this.showRecord(Math.max(0, this.bandsChart.bands.start(target.band)));
+        } else if (target.record !== undefined) {
             this.showRecord(target.record);
         }
         if (this.history.length > 0) {
@@ -648,6 +708,7 @@ export class TimelineView implements View {
             this.plot?.destroy();
             this.plot = null;
             this.drawnChart = '';
+            this.bandsChart.forgetColours();
             this.draw();
         }
     }

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a large report costs, printed and not judged:
+ *
+ *     node tests/report/measure.mjs [RECORDS]
+ *
+ * with the environment of the tests (CMakeLists.txt beside this). For a snapshot of so many records
+ * (1,000,000) in Chromium without a GPU: when the first picture is there, the processes' memory,
+ * and how long frames take while the bands are zoomed and moved, and the lanes. Then the same
+ * frames for ten times the records in node, without a browser: reading such a page takes more
+ * memory than a tab should have, and what is asked here is whether frames stay short.
+ */
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+
+import { folder, generate, launch, makeReport, needBrowser } from './browser.mjs';
+import { loadModules } from './modules.mjs';
+
+const RECORDS = Number(process.argv[2] ?? 1_000_000);
+const FRAMES = 120;
+const part = (times, share) => [...times].sort((a, b) => a - b)[
+    Math.min(times.length - 1, Math.floor(times.length * share))];
+const sayOne = (what, times) => console.log(`${what}: median ${part(times, 0.5).toFixed(1)} ms, ` +
+    `95 % within ${part(times, 0.95).toFixed(1)} ms, at most ${Math.max(...times).toFixed(1)} ms`);
+/** A machine that does other things too has a slow clock; processor time hardly grows by it. */
+function say(what, { clock, processor }) {
+    sayOne(`${what}, by the clock`, clock);
+    sayOne(`${what}, processor time`, processor);
+}
+
+/** MiB of all processes of the browser whose profile is in our folder. */
+function browserMemory() {
+    let kib = 0;
+    for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+        try {
+            const line = readFileSync(`/proc/${pid}/cmdline`, 'latin1');
+            if (line.includes('--type=renderer') && line.includes(folder)) {
+                kib += Number(/VmRSS:\s+(\d+)/.exec(
+                    readFileSync(`/proc/${pid}/status`, 'latin1'))[1]);
+            }
+        } catch {
+            // It has ended meanwhile.
+        }
+    }
+    return kib / 1024;
+}
+
+async function inBrowser() {
+    needBrowser();
+    const path = generate('large.json', '--records', String(RECORDS),
+        '--steps', String(Math.round(RECORDS / 60)), '--blocks', String(Math.round(RECORDS / 10)));
+    const browser = await launch();
+    const page = await browser.context.newPage();
+    const url = makeReport('large.html', path, { gzip: true });
+    const start = performance.now();
+    await page.goto(url, { waitUntil: 'commit' });
+    await page.waitForSelector('#report:not([hidden])');
+    await page.evaluate(() => new Promise((done) =>
+        requestAnimationFrame(() => requestAnimationFrame(done))));
+    console.log(`${RECORDS} records: first picture after ` +
+        `${((performance.now() - start) / 1000).toFixed(2)} s, renderer ` +
+        `${browserMemory().toFixed(0)} MiB`);
+    const session = await browser.context.newCDPSession(page);
+    await session.send('Performance.enable', { timeDomain: 'threadTicks' });
+    const busyMs = async () => 1000 * (await session.send('Performance.getMetrics')).metrics
+        .find(({ name }) => name === 'TaskDuration').value;
+    /** For each key pressed: until its frame is drawn, by the clock and of the page's processor. */
+    const frames = async (keys, selector) => {
+        const clock = [], processor = [];
+        for (let i = 0; i < FRAMES; i++) {
+            const before = await busyMs();
+            clock.push(await page.evaluate(async ([key, focus]) => {
+                document.querySelector(focus)?.focus();
+                const start = performance.now();
+                document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+                await new Promise((done) => requestAnimationFrame(() => {
+                    const channel = new MessageChannel();
+                    channel.port1.onmessage = () => done();
+                    channel.port2.postMessage(0);
+                }));
+                return performance.now() - start;
+            }, [keys[Math.floor(i / 12) % keys.length], selector]));
+            processor.push(await busyMs() - before);
+        }
+        return { clock, processor };
+    };
+    await frames(['+', '0'], '.chart');
+    const keys = ['+', 'ArrowLeft', '-', 'ArrowRight', '0'];
+    say('a frame of the bands', await frames(keys, '.chart'));
+    await page.keyboard.press('2');
+    await frames(['+', '0'], '#panel-lanes canvas');
+    say('a frame of the lanes', await frames(keys, '#panel-lanes canvas'));
+    console.log(`afterwards the renderer has ${browserMemory().toFixed(0)} MiB`);
+    await browser.close();
+}
+
+/** Blocks that come and go, of all sizes and ages, as the columns of a history. */
+function madeHistory(length, KIND) {
+    let seed = 1;
+    const random = () => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 32;
+    const column = (Type) => new Type(length);
+    const history = {
+        length, timed: true, time: column(Float64Array), kind: column(Uint8Array),
+        address: column(Float64Array), bytes: column(Float64Array),
+        requested: column(Float64Array), value: column(Float64Array), pair: column(Int32Array),
+        stack: column(Int32Array), live: column(Float64Array), retired: column(Float64Array),
+    };
+    history.pair.fill(-1);
+    const open = [];
+    let live = 0, peak = 0;
+    for (let i = 0; i < length; i++) {
+        history.time[i] = i * 1000;
+        if (open.length < 20_000 && (open.length < 10 || random() < 0.5)) {
+            history.bytes[i] = history.requested[i] = 512 * Math.ceil(2 ** (random() * 16));
+            history.address[i] = 512 * (i + 1);
+            history.stack[i] = Math.floor(random() * 40);
+            open.push(i);
+            live += history.requested[i];
+        } else {
+            const at = Math.floor(random() ** 2 * open.length);
+            const alloc = open[at];
+            open[at] = open[open.length - 1];
+            open.pop();
+            history.kind[i] = KIND.free;
+            for (const name of ['address', 'bytes', 'requested']) {
+                history[name][i] = history[name][alloc];
+            }
+            history.pair[i] = alloc;
+            history.pair[alloc] = i;
+            live -= history.requested[i];
+        }
+        history.live[i] = live;
+        peak = live > history.live[peak] ? i : peak;
+    }
+    const blocks = { length: open.length, address: new Float64Array(open.length),
+        requested: new Float64Array(open.length), state: new Uint8Array(open.length) };
+    open.forEach((alloc, i) => {
+        blocks.address[i] = history.address[alloc];
+        blocks.requested[i] = history.requested[alloc];
+    });
+    return { history: { ...history, peak }, blocks };
+}
+
+async function inNode(records) {
+    const { Bands, ClassSums, Frame, KIND } = await loadModules('data/bands', 'data/model',
+        'view/bands');
+    const device = madeHistory(records, KIND);
+    const start = performance.now();
+    const bands = new Bands(device);
+    const classes = { count: 22, of: (band) => 2 * (device.history.stack[band] % 11) };
+    const sums = new ClassSums(bands, classes);
+    const palette = { fill: new Uint32Array(22), other: new Uint32Array(22),
+        line: new Uint32Array(22), waiting: [0, 0] };
+    const high = device.history.live[device.history.peak];
+    const { time } = device.history;
+    const draw = (begin, end) => {
+        const window = { axis: time, begin, end, columns: 1180, rows: 330, low: 0, high };
+        new Frame(bands, sums, window).paint(new Uint32Array(1180 * 330), palette, null);
+    };
+    draw(0, time[records - 1]);
+    console.log(`${records} records without a browser: the first frame after ` +
+        `${((performance.now() - start) / 1000).toFixed(2)} s`);
+    const clock = [], processor = [];
+    for (let i = 0; i < FRAMES; i++) {
+        const span = time[records - 1] / 2 ** (i % 24);
+        const begin = (time[records - 1] - span) * ((i * 7) % FRAMES) / FRAMES;
+        const before = performance.now();
+        const used = process.cpuUsage();
+        draw(begin, begin + span);
+        clock.push(performance.now() - before);
+        processor.push(process.cpuUsage(used).user / 1000);
+    }
+    say('a frame of the bands, at any zoom', { clock, processor });
+}
+
+console.log(execFileSync('nproc', { encoding: 'utf8' }).trim(), 'processors');
+await inNode(10 * RECORDS);
+await inBrowser();

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which group a band is of, and whether a filter dims it: the classes that bands are drawn by. The
+ * ten that hold most at the peak have colours of their own, the rest is one group. A class is twice
+ * the group's number, and one more if it is dimmed.
+ */
+import { matching, Names } from '../text/names.js';
+import { parseAddress } from '../text/units.js';
+import { Bands, Classes } from './bands.js';
+import { describe, Group, holdersOf, Keys, keysOf } from './holders.js';
+import { Snapshot } from './model.js';
+
+const COLOURED = 10;
+
+export interface BandGroup { name: string; note: string; peakBytes: number; isRest: boolean }
+
+/** What is not dimmed: all that a text fits, and one group if one is chosen. */
+export interface Filter { text: string; group: number | null }
+
+export class Grouping implements Classes {
+    readonly groups: BandGroup[];
+    readonly count: number;
+    private readonly keys: Keys;
+    private readonly groupOfKey: Uint8Array;
+    private readonly fits: (band: number) => boolean;
+
+    constructor(private readonly bands: Bands, group: Group, snapshot: Snapshot, names: Names,
+                private readonly filter: Filter) {
+        const { device } = bands;
+        this.keys = keysOf(device, group, snapshot);
+        const holders = holdersOf(snapshot, names, device, group, device.history.peak)
+            .filter((one) => one.live > 0);
+        const shown = holders.slice(0, COLOURED);
+        const places = new Map(shown.map((one, place) => [one.key, place]));
+        this.groups = shown.map(({ name, note, live }) => ({ name, note, peakBytes: live,
+                                                        isRest: false }));
+        const { meaning } = this.keys;
+        this.groupOfKey = new Uint8Array(meaning.length);
+        let others = false;
+        for (let key = 0; key < meaning.length; key++) {
+            const place = places.get(describe(group, meaning[key]!, names, snapshot).key);
+            this.groupOfKey[key] = place ?? shown.length;
+            others ||= place === undefined;
+        }
+        if (others) {
+            this.groups.push({
+                name: 'All others', note: '', isRest: true,
+                peakBytes: holders.slice(COLOURED).reduce((sum, one) => sum + one.live, 0),
+            });
+        }
+        this.count = 2 * this.groups.length;
+        this.fits = textFits(bands, snapshot, names, filter.text.trim());
+    }
+
+    groupOf(band: number): number {
+        const owner = this.bands.owner(band);
+        return this.groupOfKey['block' in owner ? this.keys.ofBlock[owner.block]!
+            : this.keys.ofRecord[owner.record]!]!;
+    }
+
+    of(band: number): number {
+        const group = this.groupOf(band);
+        const dimmed = (this.filter.group !== null && this.filter.group !== group) ||
+            !this.fits(band);
+        return 2 * group + (dimmed ? 1 : 0);
+    }
+}
+
+/** Whether a text, or an address, is of a band: of its stack, stream or pool. */
+function textFits(bands: Bands, snapshot: Snapshot, names: Names, query: string):
+    (band: number) => boolean {
+    const { history, blocks } = bands.device;
+    if (query === '') {
+        return () => true;
+    }
+    const place = parseAddress(query);
+    if (place !== null) {
+        return (band) => {
+            const owner = bands.owner(band);
+            const [table, row] = 'block' in owner ? [blocks, owner.block] as const
+                : [history, owner.record] as const;
+            return place >= table.address[row]! && place < table.address[row]! + table.bytes[row]!;
+        };
+    }
+    const text = query.toLowerCase();
+    const stacks = matching(snapshot.stacks.length, (i) => names.stackSearchText(i), text);
+    const streams = matching(snapshot.streams.length, (i) => names.stream(i).toLowerCase(), text);
+    const pools = matching(snapshot.pools.length, (i) => `${names.pool(i)} ${
+        snapshot.pools[i]!.tag}`.toLowerCase(), text);
+    return (band) => {
+        const owner = bands.owner(band);
+        const [table, row] = 'block' in owner ? [blocks, owner.block] as const
+            : [history, owner.record] as const;
+        // The stack of a free says who freed, not whose memory it was.
+        const stack = band >= bands.records && 'record' in owner ? 0 : table.stack[row]!;
+        return (stacks[stack + 1]! | streams[table.stream[row]! + 1]! |
+            pools[table.pool[row]! + 1]!) !== 0;
+    };
+}
