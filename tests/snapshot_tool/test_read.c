@@ -232,6 +232,13 @@ static void many_keys(void **state)
     free(bytes);
 }
 
+static void keys_come_once(void **state)
+{
+    (void)state;
+    EXPECT_BAD("}(X\1\0\0\0aNX\1\0\0\0bNX\1\0\0\0aNu.", "at byte", "a key twice");
+    EXPECT_BAD("{\"a\": 1, \"b\": 2, \"a\": 3}", "(line 1)", "a key twice");
+}
+
 static void json_says_where(void **state)
 {
     (void)state;
@@ -388,6 +395,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(laughs_cost_nothing),
         cmocka_unit_test(shared_parts_are_bounded),
         cmocka_unit_test(many_keys),
+        cmocka_unit_test(keys_come_once),
         cmocka_unit_test(json_says_where),
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(truncation_is_refused),

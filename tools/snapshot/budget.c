@@ -6,10 +6,21 @@
  */
 #include "budget.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PIECE_BYTES_MIN = 8 * 1024, PIECE_BYTES_MAX = 256 * 1024 };
+
+/* Of budgets that are earned, in MiB where it says so. A file of 256 MiB so never takes 1 GiB of
+ * the process; a sound one of 1 GiB may take what it needs. */
+enum {
+    EARNED_START_MIB = 64,
+    EARNED_FOR_EACH_BYTE = 8,
+    CEILING_MIB = 900,
+    LARGE_FILE_MIB = 256,
+    CEILING_FOR_EACH_BYTE = 6,
+};
 
 struct store_piece {
     store_piece *next;
@@ -20,6 +31,56 @@ void budget_start(budget *limits, size_t limit_bytes)
 {
     memset(limits, 0, sizeof(*limits));
     limits->limit_bytes = limit_bytes;
+}
+
+void budget_start_earned(budget *limits)
+{
+    budget_start(limits, 0);
+    limits->limit_bytes = (size_t)EARNED_START_MIB << 20;
+    limits->ceiling_bytes = limits->limit_bytes;
+}
+
+void budget_begin_file(budget *limits, uint64_t file_bytes)
+{
+    if (limits->ceiling_bytes == 0)
+        return;
+    uint64_t large = (uint64_t)LARGE_FILE_MIB << 20;
+    uint64_t beyond = file_bytes > large ? file_bytes - large : 0;
+    uint64_t most = SIZE_MAX / 2 / CEILING_FOR_EACH_BYTE;
+    beyond = beyond < most ? beyond : most;
+    size_t more = ((size_t)CEILING_MIB << 20) + (size_t)beyond * CEILING_FOR_EACH_BYTE;
+    if (limits->ceiling_bytes <= SIZE_MAX - more)
+        limits->ceiling_bytes += more;
+}
+
+void budget_earn(budget *limits, size_t read_bytes)
+{
+    if (limits->ceiling_bytes == 0)
+        return;
+    size_t left = limits->ceiling_bytes - limits->limit_bytes;
+    limits->limit_bytes +=
+        read_bytes < left / EARNED_FOR_EACH_BYTE ? read_bytes * EARNED_FOR_EACH_BYTE : left;
+}
+
+void budget_end_file(budget *limits)
+{
+    if (limits->ceiling_bytes > 0)
+        limits->limit_bytes = limits->ceiling_bytes;
+}
+
+void budget_sentence(const budget *limits, char *sentence)
+{
+    if (limits->refused == 2) {
+        snprintf(sentence, BUDGET_SENTENCE_BYTES, "the system has no more memory");
+        return;
+    }
+    snprintf(sentence, BUDGET_SENTENCE_BYTES,
+             "reading needs more than %zu MiB of memory%s; if the file is sound, allow more with "
+             "--max-memory",
+             limits->limit_bytes >> 20,
+             limits->limit_bytes < limits->ceiling_bytes
+                 ? ", more than a snapshot of this size takes"
+                 : "");
 }
 
 /* Counts `bytes` more. Returns 0, or -1 if that is beyond the limit. */

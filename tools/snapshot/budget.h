@@ -7,6 +7,10 @@
  * share a budget: when it is used up, allocation fails and the reader says so. Nothing is given
  * back one by one: a store is a list of pieces that goes as a whole.
  *
+ * A budget may have to be earned: its limit then grows with the bytes that are read, up to a
+ * ceiling that grows with what lies on the disk. Snapshots take 2 to 5 bytes of memory for each of
+ * their own; a file that takes more than 8 was made to.
+ *
  * Not for several threads.
  */
 #ifndef TENURE_TOOLS_BUDGET_H
@@ -18,6 +22,7 @@
 /* How much may be used by all stores together. */
 typedef struct budget {
     size_t limit_bytes;
+    size_t ceiling_bytes; /* what the limit may become by reading; 0: it need not be earned */
     size_t used_bytes;
     size_t peak_bytes; /* the most that was ever used */
     int refused;       /* an allocation failed because of the limit (1) or the system (2) */
@@ -33,6 +38,18 @@ typedef struct store {
 } store;
 
 void budget_start(budget *limits, size_t limit_bytes);
+
+/* A budget that is earned. Each file that is begun raises the ceiling by 900 MiB, and by 6 bytes
+ * for each of its own beyond 256 MiB; each byte read raises the limit by 8. */
+void budget_start_earned(budget *limits);
+void budget_begin_file(budget *limits, uint64_t file_bytes);
+void budget_earn(budget *limits, size_t read_bytes);
+/* The file was sound: what is done with it may take all that the ceiling allows. */
+void budget_end_file(budget *limits);
+
+/* What to say when an allocation failed, into `sentence`. */
+enum { BUDGET_SENTENCE_BYTES = 192 };
+void budget_sentence(const budget *limits, char *sentence);
 
 void store_start(store *place, budget *limits);
 void store_release(store *place);

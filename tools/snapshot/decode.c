@@ -26,15 +26,9 @@ int decode_fail(decoder *from, place at, const char *format, ...)
 
 int decode_fail_memory(decoder *from)
 {
-    const budget *limits = from->out->limits;
-    if (limits->refused == 2)
-        snprintf(from->error, from->error_bytes, "%.200s: the system has no more memory",
-                 from->path);
-    else
-        snprintf(from->error, from->error_bytes,
-                 "%.200s: reading needs more than %zu MiB of memory; if the file is sound, allow "
-                 "more with --max-memory",
-                 from->path, limits->limit_bytes >> 20);
+    char sentence[BUDGET_SENTENCE_BYTES];
+    budget_sentence(from->out->limits, sentence);
+    snprintf(from->error, from->error_bytes, "%.200s: %s", from->path, sentence);
     return -1;
 }
 

@@ -14,6 +14,9 @@
 
 #include <zlib.h>
 
+/* Compressed snapshots decompress to 5 to 40 times their size. gzip itself can do a thousand. */
+enum { EXPANDED_MIB = 64, EXPANDED_TIMES = 300 };
+
 int input_fail(input *in, uint64_t offset, const char *format, ...)
 {
     if (in->failed)
@@ -82,6 +85,21 @@ void input_close(input *in)
     in->at = in->length = 0;
 }
 
+void input_earn(input *in, budget *limits)
+{
+    in->limits = limits;
+    budget_begin_file(limits, in->file ? in->file_bytes : in->length);
+    budget_earn(limits, in->length);
+}
+
+/* 1 if so much came out of a compressed file that it was made for that. */
+static int is_expanded(const input *in)
+{
+    uint64_t made = in->before + in->length;
+    return in->size == UINT64_MAX && in->file_bytes > 0 && made > (uint64_t)EXPANDED_MIB << 20 &&
+           made / EXPANDED_TIMES > in->file_bytes;
+}
+
 int input_fill(input *in)
 {
     if (in->at < in->length)
@@ -93,6 +111,13 @@ int input_fill(input *in)
     int got = gzread((gzFile)in->file, in->buffer, INPUT_BUFFER_BYTES);
     if (got > 0) {
         in->length = (size_t)got;
+        if (in->limits)
+            budget_earn(in->limits, in->length);
+        if (is_expanded(in))
+            return input_fail(in, in->before,
+                              "it decompresses to more than %d times its size, as no snapshot "
+                              "does; if it is sound, decompress it first (gunzip)",
+                              EXPANDED_TIMES);
         if (in->on_progress)
             in->on_progress(in->context, (uint64_t)gzoffset((gzFile)in->file), in->file_bytes);
         return 1;

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "budget.h"
+
 enum { INPUT_BUFFER_BYTES = 1 << 16, INPUT_ERROR_BYTES = 1024 };
 
 typedef struct input {
@@ -25,7 +27,8 @@ typedef struct input {
     /* Called now and then with how much of file_bytes has been read. May be null. */
     void (*on_progress)(void *context, uint64_t done, uint64_t total);
     void *context;
-    int failed; /* input_fail was called: the first complaint stands */
+    budget *limits; /* earns by what is read; may be null */
+    int failed;     /* input_fail was called: the first complaint stands */
     char error[INPUT_ERROR_BYTES];
 } input;
 
@@ -35,8 +38,12 @@ int input_open(input *in, const char *path);
 void input_open_memory(input *in, const char *path, const void *bytes, size_t count);
 void input_close(input *in);
 
+/* Lets a budget earn by what is read from here on, with what is in the buffer already. */
+void input_earn(input *in, budget *limits);
+
 /* Fills the buffer if all of it has been taken. Returns 1 if there is a byte, 0 at the end, -1 if
- * the file cannot be read (the sentence is in `error`). */
+ * the file cannot be read, or decompresses to hundreds of times its size (the sentence is in
+ * `error`). */
 int input_fill(input *in);
 
 /* The place of the next byte, counted from 0. */

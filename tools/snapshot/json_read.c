@@ -16,6 +16,10 @@
 
 #include <yajl/yajl_parse.h>
 
+/* yajl keeps a text that is in several pieces of the file, and looks through all of it again with
+ * each piece. Its memory doubles, so it has this much for a text of half of it or more. */
+enum { TEXT_BYTES_MAX = 16 << 20 };
+
 typedef struct reader {
     input *in;
     value_heap *heap;
@@ -178,13 +182,18 @@ static int on_object_end(void *context)
         int code = value_put(in->heap, dict, pairs[i], pairs[i + 1]);
         if (code == VALUE_TOO_MANY)
             return stop(in, "an object has more than 512 keys");
+        if (code == VALUE_TWICE)
+            return stop(in, "an object has a key twice");
+        if (code == VALUE_TOO_VARIED)
+            return stop(in, "objects have more than 65536 different lists of keys");
         if (code != 0)
             return stop(in, no_memory);
     }
     return push(in, dict);
 }
 
-_Static_assert(VALUE_DEPTH_MAX == 200 && VALUE_KEYS_MAX == 512, "the sentences above say so");
+_Static_assert(VALUE_DEPTH_MAX == 200 && VALUE_KEYS_MAX == 512 && VALUE_SHAPES_MAX == 65536,
+               "the sentences above say so");
 
 static const yajl_callbacks callbacks = {
     .yajl_null = on_null,
@@ -221,13 +230,11 @@ static int fail(reader *in, const unsigned char *piece, size_t length, uint64_t 
         consumed = length;
     uint64_t at = before + consumed;
     uint64_t line = in->lines + newlines_count(piece, consumed) + 1;
-    if (in->problem == no_memory && in->limits->refused == 2)
-        return input_fail(in->in, at, "the system has no more memory");
-    if (in->problem == no_memory)
-        return input_fail(in->in, at,
-                          "(line %" PRIu64 ") reading needs more than %zu MiB of "
-                          "memory; if the file is sound, allow more with --max-memory",
-                          line, in->limits->limit_bytes >> 20);
+    if (in->problem == no_memory) {
+        char reason[BUDGET_SENTENCE_BYTES];
+        budget_sentence(in->limits, reason);
+        return input_fail(in->in, at, "(line %" PRIu64 ") %s", line, reason);
+    }
     if (in->problem)
         return input_fail(in->in, at, "(line %" PRIu64 ") %s", line, in->problem);
     unsigned char *why = yajl_get_error(in->yajl, 0, piece, length);
@@ -254,6 +261,10 @@ static int pieces_parse(reader *in)
         if (yajl_parse(in->yajl, piece, length) != yajl_status_ok)
             return fail(in, piece, length, before);
         in->lines += newlines_count(piece, length);
+        if (in->yajl_bytes > TEXT_BYTES_MAX) {
+            in->problem = "a text of more than 8 MiB";
+            return fail(in, piece, length, before);
+        }
         if (in->yajl_bytes > in->limits->limit_bytes - in->limits->used_bytes) {
             in->problem = no_memory;
             in->limits->refused = 1;

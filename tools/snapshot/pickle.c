@@ -45,12 +45,9 @@ typedef struct machine {
 
 static int fail_memory(machine *vm)
 {
-    if (vm->limits->refused == 2)
-        return input_fail(vm->in, vm->at, "the system has no more memory");
-    return input_fail(vm->in, vm->at,
-                      "reading needs more than %zu MiB of memory; if the file is "
-                      "sound, allow more with --max-memory",
-                      vm->limits->limit_bytes >> 20);
+    char sentence[BUDGET_SENTENCE_BYTES];
+    budget_sentence(vm->limits, sentence);
+    return input_fail(vm->in, vm->at, "%s", sentence);
 }
 
 static int fail_put(machine *vm, int code)
@@ -60,6 +57,11 @@ static int fail_put(machine *vm, int code)
                           VALUE_DEPTH_MAX);
     if (code == VALUE_TOO_MANY)
         return input_fail(vm->in, vm->at, "a dictionary has more than %d keys", VALUE_KEYS_MAX);
+    if (code == VALUE_TWICE)
+        return input_fail(vm->in, vm->at, "a dictionary has a key twice");
+    if (code == VALUE_TOO_VARIED)
+        return input_fail(vm->in, vm->at, "dictionaries have more than %d different lists of keys",
+                          VALUE_SHAPES_MAX);
     return fail_memory(vm);
 }
 

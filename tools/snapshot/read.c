@@ -67,11 +67,14 @@ static int input_decode(model *result, input *in, char *error, size_t error_byte
         return decode_fail_memory(&from);
     }
     map64_start(&from.texts, result->limits);
+    input_earn(in, result->limits);
     int code = values_read(in, &heap, &document);
     if (code != 0)
         snprintf(error, error_bytes, "%s", in->error);
     else
         code = document_decode(&from, document);
+    if (code == 0)
+        budget_end_file(result->limits);
     map64_release(&from.texts);
     value_heap_release(&heap);
     return code;

@@ -104,8 +104,10 @@ const value_text *value_text_find(const value_heap *heap, const char *bytes, siz
 static void texts_spread(value_heap *heap)
 {
     array wider = {NULL, 0, 0};
-    if (buckets_start(&wider, heap->place.limits, heap->texts.count * 4) != 0)
+    if (buckets_start(&wider, heap->place.limits, heap->texts.count * 4) != 0) {
+        heap->place.limits->refused = 0; /* nothing failed by it */
         return;
+    }
     value_text **old = heap->texts.items, **new = wider.items;
     for (size_t i = 0; i < heap->texts.count; i++) {
         for (value_text *text = old[i], *next; text; text = next) {
@@ -285,8 +287,10 @@ static void shapes_spread(value_heap *heap)
 {
     array old = heap->shapes;
     array wider = {NULL, 0, 0};
-    if (buckets_start(&wider, heap->place.limits, old.count * 4) != 0)
+    if (buckets_start(&wider, heap->place.limits, old.count * 4) != 0) {
+        heap->place.limits->refused = 0; /* nothing failed by it */
         return;
+    }
     heap->shapes = wider;
     for (size_t i = 0; i < old.count; i++) {
         for (value_shape *shape = ((value_shape **)old.items)[i], *next; shape; shape = next) {
@@ -300,16 +304,21 @@ static void shapes_spread(value_heap *heap)
     array_release(&old, heap->place.limits, sizeof(void *));
 }
 
-/* The shape with `key` after those of `parent`: found, or made. */
-static const value_shape *shape_after(value_heap *heap, const value_shape *parent,
+/* The shape with `key` after those of `parent`, if there is one; so `parent` has no such key. */
+static const value_shape *shape_known(const value_heap *heap, const value_shape *parent,
                                       const value_text *key)
 {
     value_shape **buckets = heap->shapes.items;
-    value_shape *shape = buckets[shape_bucket(heap, parent, key)];
-    for (; shape; shape = shape->next)
-        if (shape->parent == parent && shape->key == key)
-            return shape;
-    shape = store_take(&heap->place, sizeof(*shape));
+    const value_shape *shape = buckets[shape_bucket(heap, parent, key)];
+    while (shape && (shape->parent != parent || shape->key != key))
+        shape = shape->next;
+    return shape;
+}
+
+static const value_shape *shape_make(value_heap *heap, const value_shape *parent,
+                                     const value_text *key)
+{
+    value_shape *shape = store_take(&heap->place, sizeof(*shape));
     if (!shape)
         return NULL;
     /* Shapes are constant but for their place in the table. */
@@ -333,14 +342,17 @@ int value_put(value_heap *heap, value dict, value key, value item)
         return VALUE_TOO_DEEP;
     if (depth > into->depth)
         into->depth = (uint16_t)depth;
-    int at = value_shape_find(into->shape, name);
-    if (at >= 0) {
-        into->items[at] = item;
-        return 0;
+    /* Looking through all keys is slow, and only needed where the last one is new here. */
+    const value_shape *shape = shape_known(heap, into->shape, name);
+    if (!shape) {
+        if (value_shape_find(into->shape, name) >= 0)
+            return VALUE_TWICE;
+        if (into->shape->count >= VALUE_KEYS_MAX)
+            return VALUE_TOO_MANY;
+        if (heap->shapes_count >= VALUE_SHAPES_MAX)
+            return VALUE_TOO_VARIED;
+        shape = shape_make(heap, into->shape, name);
     }
-    if (into->shape->count >= VALUE_KEYS_MAX)
-        return VALUE_TOO_MANY;
-    const value_shape *shape = shape_after(heap, into->shape, name);
     if (!shape)
         return VALUE_NO_MEMORY;
     if (into->shape->count == into->capacity) {

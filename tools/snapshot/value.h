@@ -35,6 +35,9 @@ typedef enum value_kind {
 enum {
     VALUE_DEPTH_MAX = 200, /* of lists in lists */
     VALUE_KEYS_MAX = 512,  /* of one dictionary */
+    /* Of all dictionaries, as lists of keys that any of them has had. A snapshot has some hundreds;
+     * to find that a key is new takes a look at all keys before it. */
+    VALUE_SHAPES_MAX = 65536,
 };
 
 /* An interned text. It ends in a zero byte that is not counted; it may contain others. */
@@ -94,10 +97,17 @@ int value_make_list(value_heap *heap, value_kind kind, const value *items, size_
 int value_make_dict(value_heap *heap, value *result);
 
 /* What value_append and value_put may say besides 0. */
-enum { VALUE_NO_MEMORY = -1, VALUE_TOO_DEEP = -2, VALUE_TOO_MANY = -3 };
+enum {
+    VALUE_NO_MEMORY = -1,
+    VALUE_TOO_DEEP = -2,
+    VALUE_TOO_MANY = -3,
+    VALUE_TWICE = -4,
+    VALUE_TOO_VARIED = -5
+};
 
 int value_append(value_heap *heap, value list, const value *items, size_t count);
-/* Sets dict[key], where key is a text. */
+/* Sets dict[key], where key is a text that it does not have yet: nobody writes one twice, and
+ * whoever does may do it a million times. */
 int value_put(value_heap *heap, value dict, value key, value item);
 /* Room for `more` further keys, exactly: most dictionaries get all their keys at once. */
 int value_dict_reserve(value_heap *heap, value dict, size_t more);

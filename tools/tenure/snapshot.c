@@ -35,8 +35,7 @@ static const cli_group groups[] = {
      "they are still there and still the same builds.\n",
      commands},
     {"tenure snapshot", "look at snapshots of memory", NULL,
-     GROUP_DESCRIPTION
-     "Files and lines are not looked up: this command was built without libdw.\n",
+     GROUP_DESCRIPTION "Files and lines are not looked up: this command was built without libdw.\n",
      commands},
 };
 
@@ -47,9 +46,12 @@ int command_snapshot(int argc, char **argv)
 
 exit_code snapshot_budget(const cli_syntax *syntax, budget *limits)
 {
-    long mib = 8192;
-    if (snapshot_common.max_memory &&
-        cli_number(syntax, "max-memory", snapshot_common.max_memory, 1, 1 << 24, &mib) != 0)
+    long mib;
+    if (!snapshot_common.max_memory) {
+        budget_start_earned(limits);
+        return EXIT_CODE_OK;
+    }
+    if (cli_number(syntax, "max-memory", snapshot_common.max_memory, 1, 1 << 24, &mib) != 0)
         return EXIT_CODE_BAD_INPUT;
     budget_start(limits, (size_t)mib << 20);
     return EXIT_CODE_OK;

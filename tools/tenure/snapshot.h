@@ -24,7 +24,7 @@ typedef struct snapshot_options {
 extern snapshot_options snapshot_common;
 
 #define SNAPSHOT_COMMON_OPTIONS                                                                    \
-    {"max-memory", "MIB", "the most memory that reading may take (default 8192)",                  \
+    {"max-memory", "MIB", "the most memory that reading may take (default: by the file)",          \
      &snapshot_common.max_memory, NULL},                                                           \
         {"progress", NULL, "lines of progress where stderr is no terminal", NULL,                  \
          &snapshot_common.progress},                                                               \
