@@ -299,14 +299,27 @@ class Running:
             self.model = models.PLAIN
         self.run_epoch = CASES[case](self.torch, models, steps)
         self.losses, self.seconds = [], []
+        self.asked = []  # by epoch: what was asked of the driver, in ms and in calls
+
+    def driver(self):
+        """What Tenure has asked of the driver so far: nanoseconds, calls."""
+        if not self.allocator.startswith("tenure"):
+            return 0, 0
+        import tenure
+        stats = tenure.stats()
+        return tuple(sum(value for key, value in stats.items() if key.startswith(f"driver_{what}."))
+                     for what in ("ns", "calls"))
 
     def epoch(self):
         """Runs one. Returns its seconds."""
+        before = self.driver()
         self.torch.cuda.synchronize()
         began = time.perf_counter()
         got = self.run_epoch()
         self.torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - began)
+        after = self.driver()
+        self.asked.append(((after[0] - before[0]) / 1e6, after[1] - before[1]))
         self.losses += [float(loss).hex() for loss in got]
         return self.seconds[-1]
 
@@ -324,8 +337,9 @@ class Running:
             stats = tenure.stats()
             tenure._library.call("tnr_validate", -1)
             result["failures"] = tenure.torch.failures()
-            result["driver_ns"] = sum(value for key, value in stats.items()
-                                      if key.startswith("driver_ns."))
+            result["driver_ns"] = self.driver()[0]
+            result["epoch_driver_ms"] = [ms for ms, _ in self.asked]
+            result["epoch_driver_calls"] = [calls for _, calls in self.asked]
             result["served"] = {key[7:]: value for key, value in stats.items()
                                 if key.startswith("served.")}
         return result

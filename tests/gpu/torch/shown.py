@@ -240,11 +240,16 @@ def show_case(check, case, workers, options):
         print(f"       {case}: {tight:.4f} of what is live", flush=True)
     faster, (ratio, low, high) = compared(times)
     step_ms = 1e3 * statistics.median(times["tenure"]) / options.steps
+    asked_ms, calls = (results["tenure"][f"epoch_driver_{what}"][-options.rounds:]
+                       for what in ("ms", "calls"))
+    print(f"       {case}: of a step {statistics.median(asked_ms) / options.steps:.2f} ms in the "
+          f"driver for Tenure, {statistics.median(calls) / options.steps:.0f} calls", flush=True)
     check.that(low <= 1.0, f"{case}: a step takes {step_ms:.2f} ms, {ratio:.4f} ({low:.4f} to "
                            f"{high:.4f}) of the time with {faster}")
     return dict(peak_reserved_bytes=peak, peak_allocated_bytes=live, reserved_over_live=tight,
                 epoch_seconds=times, faster=faster, ratio=ratio, low=low, high=high,
-                same_losses=len(losses) == 1, model=results["tenure"]["model"],
+                driver_ms=asked_ms, driver_calls=calls, same_losses=len(losses) == 1,
+                model=results["tenure"]["model"],
                 gpu=results["tenure"]["gpu"], torch=results["tenure"]["torch"])
 
 
