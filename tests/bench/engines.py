@@ -79,8 +79,8 @@ def shown_measurements(folder):
     facts = shown["facts"]
     first = next(iter(shown["cases"].values()))
     lines = [textwrap.fill(
-        f"Training steps in turns, {shown['rounds']} rounds of each allocator, a process for each "
-        f"that stays (`{facts['command']}`; PyTorch {first['torch']}, {first['gpu']}, driver "
+        f"Training steps in turns, {shown['rounds']} rounds of each allocator, in processes that "
+        f"stay (`{facts['command']}`; PyTorch {first['torch']}, {first['gpu']}, driver "
         f"{facts['driver']}, commit {facts['commit']}). Reserved memory at the peak; what a step "
         "takes as a part of what it takes with the faster of PyTorch's two, and the 95 % interval "
         "of that.", 100), "",
@@ -94,6 +94,11 @@ def shown_measurements(folder):
     empty, shapes = shown.get("empty"), shown.get("shapes")
     said = "The losses of all were the same bit by bit. " if all(
         one["same_losses"] for one in shown["cases"].values()) else "LOSSES DIFFER. "
+    if any("processes_apart" not in one for one in shown["cases"].values()):
+        said += ("Each allocator had one process for a row, so what differs from process to "
+                 "process is in the times: where the host bounds a step (GPT-2, the decoder, the "
+                 "mixture of experts) PyTorch's two differ by as much as 30 % themselves, and "
+                 "these rows tell nothing of an allocator. The script has several processes now. ")
     if empty:
         ns = {who: statistics.median(times) for who, times in empty["ns"].items()}
         said += (f"`torch.empty` and its free take {ns['tenure']:.0f} ns of the host, "

@@ -11,8 +11,10 @@ segments, Tenure's class.
           at most what expandable segments do and 8 MiB, and where the workload is eager and on one
           stream at most 1.02 of what is live and 8 MiB; the 95 % interval of a step's time over
           that of the faster of PyTorch's two reaches 1.00 or below. A process warms up and then
-          waits between its rounds. --together N: so many workloads warm up at once, each with its
-          three processes, before the first of them is timed
+          waits between its rounds. All run on the processors that are nearest to the GPU, and each
+          allocator has several processes, which take turns: a program that is bound by its host
+          differs from process to process, and how much is said. --together N: so many workloads
+          warm up at once before the first of them is timed
   empty   torch.empty and its free, host time: below the native allocator's
   shapes  torch.compile(mode="reduce-overhead") with 20 shapes: the memory of its private pools is
           at most the native allocator's
@@ -125,12 +127,12 @@ def run_part(part, allocator):
 
 
 def in_rounds(rounds, run):
-    """What `run` returns of each allocator, a list by allocator; None if one of them failed."""
+    """What `run` returns of each allocator and turn, a list by allocator; None: one failed."""
     results = {name: [] for name in ALLOCATORS}
     for turn in range(rounds):
         for i in range(len(ALLOCATORS)):
             name = ALLOCATORS[(turn + i) % len(ALLOCATORS)]
-            result = run(name)
+            result = run(name, turn)
             if result is None:
                 return None
             results[name].append(result)
@@ -138,7 +140,7 @@ def in_rounds(rounds, run):
 
 
 def part_apart(part):
-    def run(allocator):
+    def run(allocator, _turn):
         process = subprocess.run(
             [sys.executable, "-B", os.path.abspath(__file__), "--part", part, allocator],
             capture_output=True, text=True)
@@ -206,30 +208,61 @@ class Worker:
         return result
 
 
-def warmed_up(names, steps):
-    """The workers of so many workloads, by name and allocator, once each has warmed up. The first
-    allocator comes first by itself: what it compiled the others find in PyTorch's own cache."""
+def near_the_gpu():
+    """Binds this process, and so all that it starts, to the processors that are nearest to the
+    first GPU, if the system says which. Returns them, or an empty string."""
+    bus = engines.command_output("nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader",
+                                 "--id=0").lower()
+    try:
+        with open(f"/sys/bus/pci/devices/{bus[-12:]}/local_cpulist", encoding="ascii") as file:
+            said = file.read().strip()
+        near = set()
+        for part in said.split(","):
+            first, _, last = part.partition("-")
+            near |= set(range(int(first), int(last or first) + 1))
+        os.sched_setaffinity(0, near & os.sched_getaffinity(0))
+    except (OSError, ValueError):
+        return ""
+    return said
+
+
+def warmed_up(names, options):
+    """The workers of so many workloads, lists by name and allocator, once each has warmed up. The
+    first allocator comes first by itself: what it compiled the others find in PyTorch's cache."""
     workers = {name: {} for name in names}
     for allocators in (ALLOCATORS[:1], ALLOCATORS[1:]):
-        begun = [(name, allocator) for name in names for allocator in allocators]
-        for name, allocator in begun:
-            workers[name][allocator] = Worker(name, allocator, steps)
-        for name, allocator in begun:
-            workers[name][allocator].is_ready()
+        for name in names:
+            for allocator in allocators:
+                workers[name][allocator] = [Worker(name, allocator, options.steps)
+                                            for _ in range(options.processes)]
+        for name in names:
+            for allocator in allocators:
+                for worker in workers[name][allocator]:
+                    worker.is_ready()
     return workers
 
 
+def apart(times, processes):
+    """How much the slowest process of an allocator takes of the time of the fastest, at most."""
+    medians = {name: [statistics.median(of[i::processes]) for i in range(processes)]
+               for name, of in times.items()}
+    return max(max(of) / min(of) for of in medians.values())
+
+
 def show_case(check, case, workers, options):
-    times = in_rounds(options.rounds, lambda name: workers[name].epoch())
-    results = {name: worker.end() for name, worker in workers.items()}
-    if times is None or None in results.values():
+    times = in_rounds(options.rounds,
+                      lambda name, turn: workers[name][turn % options.processes].epoch())
+    results = {name: [worker.end() for worker in of] for name, of in workers.items()}
+    if times is None or any(None in of for of in results.values()):
         check.that(False, f"{case} runs with every allocator")
         return None
-    losses = {tuple(one["losses"]) for one in results.values()}
+    least = min(len(one["losses"]) for of in results.values() for one in of)
+    losses = {tuple(one["losses"][:least]) for of in results.values() for one in of}
     check.that(len(losses) == 1, f"{case}: the losses of all runs are the same bit by bit")
-    check.that(results["tenure"].get("failures") == 0, f"{case}: no call of Tenure's failed")
-    peak = {name: one["peak_reserved_bytes"] for name, one in results.items()}
-    live = results["tenure"]["peak_allocated_bytes"]
+    no_failures(check, case, results)
+    peak = {name: max(one["peak_reserved_bytes"] for one in of) for name, of in results.items()}
+    ours = results["tenure"][0]
+    live = ours["peak_allocated_bytes"]
     check.that(peak["tenure"] <= peak["expandable"] + ALLOWED,
                f"{case}: {peak['tenure'] / MIB:.0f} MiB reserved, expandable segments "
                f"{peak['expandable'] / MIB:.0f}, PyTorch's own {peak['native'] / MIB:.0f}")
@@ -240,24 +273,25 @@ def show_case(check, case, workers, options):
         print(f"       {case}: {tight:.4f} of what is live", flush=True)
     faster, (ratio, low, high) = compared(times)
     step_ms = 1e3 * statistics.median(times["tenure"]) / options.steps
-    asked_ms, calls = (results["tenure"][f"epoch_driver_{what}"][-options.rounds:]
-                       for what in ("ms", "calls"))
+    asked_ms, calls = (ours[f"epoch_driver_{what}"][cases.EPOCHS:] for what in ("ms", "calls"))
     print(f"       {case}: of a step {statistics.median(asked_ms) / options.steps:.2f} ms in the "
-          f"driver for Tenure, {statistics.median(calls) / options.steps:.0f} calls", flush=True)
+          f"driver for Tenure, {statistics.median(calls) / options.steps:.0f} calls; processes "
+          f"of one allocator differ by {100 * (apart(times, options.processes) - 1):.0f} %",
+          flush=True)
     check.that(low <= 1.0, f"{case}: a step takes {step_ms:.2f} ms, {ratio:.4f} ({low:.4f} to "
                            f"{high:.4f}) of the time with {faster}")
     return dict(peak_reserved_bytes=peak, peak_allocated_bytes=live, reserved_over_live=tight,
                 epoch_seconds=times, faster=faster, ratio=ratio, low=low, high=high,
                 driver_ms=asked_ms, driver_calls=calls, same_losses=len(losses) == 1,
-                model=results["tenure"]["model"],
-                gpu=results["tenure"]["gpu"], torch=results["tenure"]["torch"])
+                processes_apart=apart(times, options.processes), model=ours["model"],
+                gpu=ours["gpu"], torch=ours["torch"])
 
 
 def show_cases(check, names, options, shown):
     for first in range(0, len(names), options.together):
         group = names[first:first + options.together]
         began = time.monotonic()
-        workers = warmed_up(group, options.steps)
+        workers = warmed_up(group, options)
         print(f"       {', '.join(group)}: warm after {time.monotonic() - began:.0f} s", flush=True)
         for name in group:
             shown["cases"][name] = show_case(check, name, workers[name], options)
@@ -305,9 +339,10 @@ def check_self():
     faster, (_, low, _) = compared(slow)
     assert faster == "expandable" and low > 1.0
     order = []
-    assert in_rounds(3, lambda name: order.append(name) or {}) is not None
+    assert in_rounds(3, lambda name, _turn: order.append(name) or {}) is not None
     assert [order[i] for i in (0, 3, 6)] == list(ALLOCATORS) and len(order) == 9
-    assert in_rounds(2, lambda name: None) is None
+    assert in_rounds(2, lambda name, _turn: None) is None
+    assert apart({"native": [1.0, 2.0, 1.0, 2.0], "tenure": [3.0] * 4}, 2) == 2.0
     print("the arithmetic is right")
     return 0
 
@@ -320,7 +355,8 @@ def main():
     parser.add_argument("--cases", default=DEFAULT_CASES)
     parser.add_argument("--rounds", type=int, default=ROUNDS_MIN, help="at least 7")
     parser.add_argument("--steps", type=int, default=16, help="of an epoch")
-    parser.add_argument("--together", type=int, default=5, help="workloads that warm up at once")
+    parser.add_argument("--processes", type=int, default=2, help="of each allocator")
+    parser.add_argument("--together", type=int, default=4, help="workloads that warm up at once")
     parser.add_argument("--parts", default="empty,shapes", help="what else, of empty,shapes")
     parser.add_argument("--json", metavar="FILE", help="where the results go")
     parser.add_argument("--commit", default="", help="what was measured, for the results")
@@ -335,6 +371,7 @@ def main():
                      else f"an interval wants {ROUNDS_MIN} rounds")
     engines.require_torch()
     check = engines.Checks()
+    print(f"       processors: {near_the_gpu() or 'any'}", flush=True)
     driver = engines.command_output("nvidia-smi", "--query-gpu=driver_version",
                                     "--format=csv,noheader", "--id=0")
     shown = dict(facts=dict(commit=options.commit, driver=driver, command=" ".join(
