@@ -3,23 +3,28 @@
 """`tenure run --check`: the zoo's errors are found, each as what it is, and correct programs are
 silent.
 
-Broken to see it fail, each by itself: the host learns nothing of a host function (check/host.c),
-of events, streams, devices (order.c) or of cuMemFree (check_freed_at_once in check/rules.c); the
+Broken to see it fail, each by itself: the host learns nothing of a host function (check/host.c), of
+events, streams, devices (order.c) or of cuMemFree (check_freed_at_once in check/rules.c); the
 legacy stream and blocking ones do not wait for each other, either way (stream_settle in
-check/streams.c); streams take over nothing of events; no use is compared at the free, no
-allocation at the use; uses of freed blocks are passed over; graphs are asked by address instead
-of by block; events of nodes and updates of executables are not told; launches of one do not wait
-for each other; pageable copies, or those without a stream, do not wait; words of structures, ends
-of ranges and value waits count as certain; findings are not compared; captured work counts as
-done; stream-ordered memory that is freed at once is taken for waited for; an index is given to
-the next stream while work is under way; remembered stacks are not looked at again
-(check/places.c); what a stream takes over by the rule of the legacy stream is no change of it
-(stream_settle). Any word of a rule matches, or a suppressed finding sets the exit code; frames of
-the runtime are not left out, files' symbols are not read, names of streams not taken; tensor maps
-are not found; nothing is recorded by itself, or nothing in captures, or nothing of other devices
-(check/record.c, check/rules.c, lifetime/batch.c); records do not count when a block is freed, or
-not those up to the free; frees in sync count as plain ones; captures that Tenure begins are not
-told, vouched pools are followed (check/engine.c); a full file is tried again.
+check/streams.c); streams take over nothing of events; no use is compared at the free, no allocation
+at the use; uses of freed blocks are passed over; graphs are asked by address instead of by block;
+events of nodes and updates of executables are not told; launches of one do not wait for each other;
+pageable copies, or those without a stream, do not wait; words of structures, ends of ranges and
+value waits count as certain; findings are not compared; captured work counts as done;
+stream-ordered memory that is freed at once is taken for waited for; an index is given to the next
+stream while work is under way; remembered stacks are not looked at again (check/places.c); what a
+stream takes over by the rule of the legacy stream is no change of it (stream_settle). Any word of a
+rule matches, or a suppressed finding sets the exit code; frames of the runtime are not left out,
+files' symbols are not read, names of streams not taken; tensor maps are not found; nothing is
+recorded by itself, or nothing in captures, or nothing of other devices (check/record.c,
+check/rules.c, lifetime/batch.c); records do not count when a block is freed, or not those up to the
+free; any address in a structure is new, or new if it is for the kernel; words of one need not be
+the same each time, nor new, nor alive, nor alone; seven launches do, or nine are asked for; what
+was not read or changed in executables does not count, captured launches are not read, and nothing
+is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and certain
+findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as plain ones;
+captures that Tenure begins are not told, vouched pools are followed (check/engine.c); a full file
+is tried again.
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios.
@@ -245,6 +250,49 @@ class Zoo(CheckTest):
             first = [found[side]["stack"][0]["frame"] for side in ["allocated", "earlier", "later"]]
             for frame, function in zip(first, ["user_makes", "user_uses", "user_frees"]):
                 self.assertRegex(frame, rf"^{program}\+0x[0-9a-f]+ \({function}\)$")
+
+
+class Structures(CheckTest):
+    """A word of a structure is an address for certain if earlier launches show that it is written
+    anew each time, and only then."""
+    CERTAIN = {"given": "free_in_use", "given_after_free": "use_after_free",
+               "given_twice": "free_in_use", "and_parameter": "free_in_use",
+               "and_graph": "free_in_use"}
+    POSSIBLE = {"early", "left_over", "shared", "null", "filled_in_part", "constant", "range",
+                "unloaded", "captured", "and_changed_graph"}
+
+    def test_what_is_certain(self):
+        for name, kind in self.CERTAIN.items():
+            with self.subTest(name=name):
+                result = self.animal("structure_" + name, "wrong")
+                self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                                 [(kind, True)], result.err)
+                self.assertEqual(result.code, 99, result.err)
+                self.check_silent(self.animal("structure_" + name, "right"))
+
+    def test_what_stays_possible(self):
+        for name in self.POSSIBLE:
+            with self.subTest(name=name):
+                result = self.animal("structure_" + name, "wrong")
+                self.assertEqual([row["certain"] for row in result.findings], [False], result.err)
+                self.assertEqual(result.code, 0, result.err)
+                self.assertIn("larger parameter", result.err)
+                self.check_silent(self.animal("structure_" + name, "right"))
+
+    def test_freed_memory_ends_it(self):
+        """The first is certain, and what comes after it is not believed."""
+        result = self.animal("structure_dead_before", "wrong")
+        self.assertEqual([(row["kind"], row["certain"]) for row in result.findings],
+                         [("use_after_free", True), ("free_in_use", False)], result.err)
+        self.check_silent(self.animal("structure_dead_before", "right"))
+
+    def test_what_is_not_read_ends_it(self):
+        """Whatever a kernel was given there may be left over in a structure."""
+        for name, call in [("given", "cuFuncGetParamInfo:1"),
+                           ("and_graph", "cuGraphKernelNodeGetParams_v2:1")]:
+            with self.subTest(name=name):
+                result = self.animal("structure_" + name, "wrong", TENURE_SIM_FAIL=call + ":999")
+                self.assertEqual([row["certain"] for row in result.findings], [False], result.err)
 
 
 class Suppressions(CheckTest):

@@ -97,6 +97,7 @@ static void kernels_register(void)
         simcuda_kernel_register("pair", 1, pair_bytes, pair_run, pair_accesses) != 0 ||
         simcuda_kernel_register("wide", 1, wide_bytes, wide_run, wide_accesses) != 0 ||
         simcuda_kernel_register("many", WIDE_BYTES / 8, many_bytes, many_run, many_accesses) != 0 ||
+        simcuda_kernel_register("twin", 1, whole_bytes, whole_run, whole_accesses) != 0 ||
         simcuda_kernel_register("whole", 1, whole_bytes, whole_run, whole_accesses) != 0)
         exit(1);
 }
@@ -118,6 +119,7 @@ static void zoo_open(void)
     MUST(cuModuleGetFunction(&the.wide, module, "wide"));
     MUST(cuModuleGetFunction(&the.many, module, "many"));
     MUST(cuModuleGetFunction(&the.whole, module, "whole"));
+    MUST(cuModuleGetFunction(&the.twin, module, "twin"));
     MUST(cuStreamCreate(&the.a, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamCreate(&the.b, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamCreate(&the.c, CU_STREAM_NON_BLOCKING));

@@ -35,6 +35,7 @@ typedef struct zoo {
     CUfunction touch;  /* touch(address, count) */
     CUfunction both;   /* both(begin, end) */
     CUfunction whole;  /* whole(struct of three words) */
+    CUfunction twin;   /* twin(the same) */
     CUfunction wide;   /* wide(struct of WIDE_BYTES) */
     CUfunction tensor; /* tensor(tensor map) */
     CUfunction pair;   /* pair(a word and, at 64, a tensor map) */

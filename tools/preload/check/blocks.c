@@ -172,10 +172,12 @@ void check_block_free(check_block *block)
     }
 }
 
+/* A certain use takes the place of a possible one, too: whoever waits for it waits for that. So the
+ * certain one of a stream always comes first. */
 void check_block_use(check_block *block, const check_touch *use)
 {
     for (size_t i = 0; i < block->uses_count; i++) {
-        if (block->uses[i].index != use->index || block->uses[i].is_certain != use->is_certain)
+        if (block->uses[i].index != use->index || block->uses[i].is_certain > use->is_certain)
             continue;
         block->uses[i] = *use;
         return;

@@ -119,7 +119,9 @@ void check_found(const check_finding *finding)
         return;
     int is_unseen = check_unseen_means != NULL && depends_on_order(finding->kind);
     int is_certain = finding->is_certain && !is_unseen;
-    uint16_t *slot = slot_of(finding, is_certain);
+    uint16_t *slot = slot_of(finding, 1);
+    if (*slot == 0) /* what is possible of what is certain already is the same error */
+        slot = slot_of(finding, is_certain);
     if (*slot != 0) {
         list[*slot - 1]->times++;
         return;

@@ -18,6 +18,7 @@
 #include "check/launch.h"
 #include "check/python.h"
 #include "check/rules.h"
+#include "check/words.h"
 #include "handles.h"
 #include "service.h"
 
@@ -237,6 +238,8 @@ void check_instantiated(CUgraphExec exec, CUgraph graph)
         executable_end(fresh);
         return;
     }
+    if (fresh == NULL || fresh->is_unread)
+        check_words_blind();
     if (handles_take(&executables, exec, &before)) {
         executable *old = (executable *)(uintptr_t)before;
         if (fresh != NULL)
@@ -254,6 +257,7 @@ void check_exec_changed(CUgraphExec handle)
     if (!check_enter())
         return;
     executable *exec = executable_find(handle);
+    check_words_blind();
     if (exec != NULL) {
         exec->is_unread = 1;
         exec->has_unseen |= exec->events_count > 0;

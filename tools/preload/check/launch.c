@@ -5,8 +5,9 @@
  *
  * A parameter of 8 bytes that holds an address of a block is a use. A word of a larger parameter
  * may be one, or be left over from before in a structure that is only partly filled: what follows
- * from it alone is possible, not certain. So is what follows from the address where a block begins,
- * if another parameter leads to the block right below: that is how the end of a range is given.
+ * from it alone is possible, unless earlier launches show that it is certain (words.c). Possible is
+ * also what follows from the address where a block begins, if another parameter leads to the block
+ * right below: that is how the end of a range is given.
  *
  * A tensor map is opaque: where one is found that the program has had encoded, the address is taken
  * that it was encoded with (tensor.c).
@@ -22,26 +23,30 @@
 #include "check/findings.h"
 #include "check/rules.h"
 #include "check/tensor.h"
+#include "check/words.h"
 #include "handles.h"
 #include "journal.h"
 #include "service.h"
 
-enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512 };
+enum { WORD = sizeof(CUdeviceptr), POINTERS_MAX = 512, HELD_MAX = 64 };
 
 typedef struct parameter {
     size_t offset, bytes;
+    check_words *words; /* what those of a larger one have held */
 } parameter;
 
 struct check_layout {
+    check_layout *next;
     const char *name; /* kept for ever: places have it */
     int is_known;
     size_t count, room;
     parameter *parameters;
 };
 
-/* Both under the lock of check_enter. */
+/* Under the lock of check_enter. */
 static handles layouts = HANDLES_INIT; /* function -> layout */
 static handles kernels = HANDLES_INIT; /* handles that are kernels', not functions' */
+static check_layout *all;              /* that are in the table */
 
 /* ---- what the driver tells ------------------------------------------------------------------ */
 
@@ -82,7 +87,7 @@ static check_layout *layout_ask(const void *function, int is_kernel)
         return NULL;
     fresh->name = name_ask(function, is_kernel);
     for (;;) {
-        parameter one;
+        parameter one = {.words = NULL};
         CUresult result = parameter_ask(function, is_kernel, fresh->count, &one);
         /* A handle that the driver takes for wrong gives the same answer as the end of the list: an
          * empty list is believed only if the driver knows the function by name. */
@@ -97,6 +102,8 @@ static check_layout *layout_ask(const void *function, int is_kernel)
 
 static void layout_end(check_layout *layout)
 {
+    for (size_t i = 0; i < layout->count; i++)
+        check_words_end(layout->parameters[i].words);
     free(layout->parameters);
     free(layout);
 }
@@ -120,8 +127,12 @@ void check_layout_ask(const void *function)
         return;
     if (layout_find(function) == NULL)
         handles_set(&layouts, function, (uint64_t)(uintptr_t)fresh);
-    else
+    if (layout_find(function) == fresh) {
+        fresh->next = all;
+        all = fresh;
+    } else {
         layout_end(fresh);
+    }
     check_leave();
 }
 
@@ -133,14 +144,17 @@ void check_kernel_known(CUkernel kernel)
     check_leave();
 }
 
-/* Handles may be others' from now on. Layouts stay allocated: unloading is rare, they are small,
- * and the names are wanted. */
+/* Handles may be others' from now on. */
 void check_code_unloaded(void)
 {
     if (!check_enter())
         return;
     handles_clear(&layouts, 0);
     handles_clear(&kernels, 0);
+    for (check_layout *next; all != NULL; all = next) {
+        next = all->next;
+        layout_end(all);
+    }
     check_leave();
 }
 
@@ -155,9 +169,22 @@ const char *check_kernel_name(const void *function)
 typedef struct reading {
     check_word visit;
     void *user;
+    int is_launch;                      /* words are judged, and remembered */
     CUdeviceptr pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     size_t count;
+    check_held held[HELD_MAX]; /* words of larger ones, which are judged when all are known */
+    parameter *holders[HELD_MAX];
+    size_t held_count;
 } reading;
+
+/* Not what is only counted: these are 6 KiB, and each launch would pay for their zeros. */
+static void reading_begin(reading *self, check_word visit, void *user, int is_launch)
+{
+    self->visit = visit;
+    self->user = user;
+    self->is_launch = is_launch;
+    self->count = self->held_count = 0;
+}
 
 /* How many bytes at a place of a parameter are a tensor map, which is then visited; 0: none are. */
 static size_t read_tensor(const reading *self, const char *from, size_t place, size_t left,
@@ -171,7 +198,23 @@ static size_t read_tensor(const reading *self, const char *from, size_t place, s
     return address != 0 ? CHECK_TENSOR_BYTES : 0;
 }
 
-static void read_bytes(reading *self, const void *from, size_t offset, size_t bytes)
+/* A word of a larger parameter. */
+static void read_word(reading *self, parameter *one, CUdeviceptr word, size_t at)
+{
+    if (self->is_launch && one != NULL && self->held_count < HELD_MAX) {
+        self->holders[self->held_count] = one;
+        self->held[self->held_count++] = (check_held){.address = word, .at = (uint32_t)at};
+        return;
+    }
+    if (self->is_launch && one != NULL) {
+        check_words_note(one->bytes, (uint32_t)at, word);
+        check_words_give_up(&one->words);
+    }
+    self->visit(self->user, word, 0);
+}
+
+/* `one`: null where the parameters' places are not known. */
+static void read_bytes(reading *self, parameter *one, const void *from, size_t offset, size_t bytes)
 {
     for (size_t i = (0 - offset) & (WORD - 1); i + WORD <= bytes; i += WORD) {
         CUdeviceptr word;
@@ -187,33 +230,80 @@ static void read_bytes(reading *self, const void *from, size_t offset, size_t by
         if (bytes == WORD && self->count < POINTERS_MAX)
             self->pointers[self->count++] = word;
         else
-            self->visit(self->user, word, 0);
+            read_word(self, one, word, i);
     }
+}
+
+static const check_block *block_at(CUdeviceptr address)
+{
+    const check_block *block = check_block_live(address);
+    return block != NULL ? block : check_block_freed(address);
+}
+
+static int leads_to(CUdeviceptr address, const check_block *block)
+{
+    return block != NULL && address - block->base < block->bytes;
 }
 
 /* 1 if the address is where a block begins and another ends, to which another parameter leads. */
 static int is_end_of_another(const reading *self, CUdeviceptr address)
 {
-    const check_block *block = check_block_live(address);
-    if (block == NULL)
-        block = check_block_freed(address);
+    const check_block *block = block_at(address);
     if (block != NULL && block->base != address)
         return 0;
     const check_block *below = check_block_live(address - 1);
-    for (size_t i = 0; i < self->count && below != NULL; i++)
-        if (self->pointers[i] >= below->base && self->pointers[i] < address)
+    for (size_t i = 0; i < self->count; i++)
+        if (leads_to(self->pointers[i], below))
             return 1;
     return 0;
 }
 
-static void read_end(reading *self)
+/* 1 if a block begins where a word leads, and no other word leads to it or to the one below. */
+static int is_alone(const reading *self, size_t index)
 {
+    CUdeviceptr address = self->held[index].address, other;
+    const check_block *block = block_at(address), *below = block_at(address - 1);
+    if (block == NULL || block->base != address)
+        return 0;
+    for (size_t i = 0; i < self->count + self->held_count; i++) {
+        if (i == self->count + index)
+            continue;
+        other = i < self->count ? self->pointers[i] : self->held[i - self->count].address;
+        if (leads_to(other, block) || leads_to(other, below))
+            return 0;
+    }
+    return 1;
+}
+
+/* All words of a parameter at once, of those that had none, too. */
+static void read_held(reading *self, check_layout *layout)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < self->held_count; i++)
+        self->held[i].is_alone = is_alone(self, i);
+    for (size_t i = 0; i < layout->count; i++) {
+        parameter *one = &layout->parameters[i];
+        size_t count = 0;
+        while (from + count < self->held_count && self->holders[from + count] == one)
+            count++;
+        if (one->bytes > WORD)
+            check_words_judge(&one->words, one->bytes, &self->held[from], count);
+        from += count;
+    }
+    for (size_t i = 0; i < self->held_count; i++)
+        self->visit(self->user, self->held[i].address, self->held[i].is_certain);
+}
+
+static void read_end(reading *self, check_layout *layout)
+{
+    if (self->is_launch && layout != NULL)
+        read_held(self, layout);
     for (size_t i = 0; i < self->count; i++)
         self->visit(self->user, self->pointers[i], !is_end_of_another(self, self->pointers[i]));
 }
 
 /* The parameters in one buffer: each by itself if their places are known. */
-static int read_packed(reading *self, const check_layout *layout, void *const *extra)
+static int read_packed(reading *self, check_layout *layout, void *const *extra)
 {
     const char *buffer = NULL;
     size_t bytes = 0;
@@ -227,37 +317,49 @@ static int read_packed(reading *self, const check_layout *layout, void *const *e
     }
     if (buffer == NULL || layout == NULL || !layout->is_known) {
         if (buffer != NULL)
-            read_bytes(self, buffer, 0, bytes);
+            read_bytes(self, NULL, buffer, 0, bytes);
+        check_words_blind();
         return buffer != NULL || bytes == 0;
     }
     for (size_t i = 0; i < layout->count; i++) {
-        const parameter *one = &layout->parameters[i];
+        parameter *one = &layout->parameters[i];
         if (one->offset + one->bytes <= bytes)
-            read_bytes(self, buffer + one->offset, one->offset, one->bytes);
+            read_bytes(self, one, buffer + one->offset, one->offset, one->bytes);
+        else
+            check_words_blind();
     }
     return 1;
 }
 
-int check_words_each(const void *function, void *const *parameters, void *const *extra,
-                     check_word visit, void *user)
+static int words_each(reading *self, const void *function, void *const *parameters,
+                      void *const *extra)
 {
-    const check_layout *layout = layout_find(function);
-    reading self = {.visit = visit, .user = user, .count = 0};
+    check_layout *layout = layout_find(function);
     int is_read = 1;
     if (extra != NULL && extra[0] != CU_LAUNCH_PARAM_END) {
-        is_read = read_packed(&self, layout, extra);
+        is_read = read_packed(self, layout, extra);
     } else if (layout == NULL || !layout->is_known) {
         is_read = 0;
     } else {
         for (size_t i = 0; i < layout->count && is_read; i++) {
             is_read = parameters != NULL && parameters[i] != NULL;
             if (is_read)
-                read_bytes(&self, parameters[i], layout->parameters[i].offset,
-                           layout->parameters[i].bytes);
+                read_bytes(self, &layout->parameters[i], parameters[i],
+                           layout->parameters[i].offset, layout->parameters[i].bytes);
         }
     }
-    read_end(&self);
+    if (!is_read)
+        check_words_blind();
+    read_end(self, layout);
     return is_read;
+}
+
+int check_words_each(const void *function, void *const *parameters, void *const *extra,
+                     check_word visit, void *user)
+{
+    reading self;
+    reading_begin(&self, visit, user, check_does(CHECK_REPORTS));
+    return words_each(&self, function, parameters, extra);
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
@@ -267,10 +369,12 @@ static void launch_uses(void *user, CUdeviceptr address, int is_certain)
     check_use(user, address, is_certain);
 }
 
+/* Without auto_record the words are only remembered: the graph is asked when it is made. */
 static void captured_uses(void *user, CUdeviceptr address, int is_certain)
 {
     (void)is_certain;
-    check_use_captured(address, user);
+    if (check_does(CHECK_RECORDS))
+        check_use_captured(address, user);
 }
 
 /* The addresses that a launch names, for the journal. */
@@ -293,13 +397,13 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
     check_work work;
     check_stack stack = check_stack_here();
     check_name name = check_name_of(handle);
-    if (name.is_capturing && !check_does(CHECK_RECORDS))
-        return;
     check_layout_ask(function);
     if (!check_enter())
         return;
     if (name.is_capturing) {
-        check_count_launch(check_words_each(function, parameters, extra, captured_uses, handle));
+        int is_read = check_words_each(function, parameters, extra, captured_uses, handle);
+        if (check_does(CHECK_RECORDS))
+            check_count_launch(is_read);
         check_leave();
         return;
     }
@@ -308,7 +412,9 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
         check_count_launch(check_words_each(function, parameters, extra, launch_uses, &work));
     if (journal_is_on()) {
         named words = {.count = 0};
-        (void)check_words_each(function, parameters, extra, word_note, &words);
+        reading again;
+        reading_begin(&again, word_note, &words, 0);
+        (void)words_each(&again, function, parameters, extra);
         journal_launched(check_kernel_name(function), handle, words.list, words.count);
     }
     check_leave();

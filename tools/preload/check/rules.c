@@ -65,6 +65,11 @@ static int is_free_now(CUdeviceptr address)
     return tnr_block_get(&info, (const void *)(uintptr_t)address) != TNR_OK;
 }
 
+int check_is_live(CUdeviceptr address)
+{
+    return check_block_live(address) != NULL || !is_free_now(address);
+}
+
 /* ---- allocations ---------------------------------------------------------------------------- */
 
 /* A stream of the device that the memory is of. */

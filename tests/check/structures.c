@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that give kernels addresses in structures. The kernel looks at the second word; so the
+ * third one is what a kernel may leave unread. */
+#include "zoo.h"
+
+/* As many launches as it takes until a word is believed (CHANGES_MIN in check/words.c). */
+enum { LAUNCHES = 8 };
+
+typedef struct structure {
+    CUdeviceptr number, first, second;
+} structure;
+
+static void use(CUfunction kernel, structure given, CUstream stream)
+{
+    void *params[] = {&given};
+    MUST(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+/* Launches with a block of its own each, which stay allocated. None is beside another: that would
+ * be how the end of a range looks. */
+static void use_many(int count)
+{
+    for (int i = 0; i < count; i++) {
+        structure given = {7, make(the.a), 0};
+        (void)make(the.a);
+        wait_for(the.a, the.b);
+        use(the.whole, given, the.b);
+    }
+}
+
+/* The last use of a block, and its free. */
+static void use_and_free(structure given, CUdeviceptr block)
+{
+    wait_for(the.a, the.b);
+    use(the.whole, given, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+static void use_and_free_one(void)
+{
+    CUdeviceptr block = make(the.a);
+    use_and_free((structure){7, block, 0}, block);
+}
+
+void animal_structure_given(void)
+{
+    touch(make(the.a), the.a);
+    use_many(LAUNCHES);
+    use_and_free_one();
+}
+
+void animal_structure_given_after_free(void)
+{
+    use_many(LAUNCHES);
+    structure given = {7, make(the.a), 0};
+    if (!the.is_wrong)
+        use(the.whole, given, the.a);
+    MUST(cuMemFreeAsync(given.first, the.a));
+    if (the.is_wrong)
+        use(the.whole, given, the.a);
+}
+
+/* The same block twice by one call: the first launch is certain, and the error is one. */
+void animal_structure_given_twice(void)
+{
+    use_many(LAUNCHES);
+    structure given = {7, make(the.a), 0};
+    wait_for(the.a, the.b);
+    for (int i = 0; i < 2; i++)
+        use(the.whole, given, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(given.first, the.a));
+}
+
+/* A certain use takes the place of a possible one before it. */
+void animal_structure_and_parameter(void)
+{
+    CUdeviceptr block = make(the.a);
+    wait_for(the.a, the.b);
+    use(the.whole, (structure){7, block, 0}, the.b);
+    touch(block, the.b);
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(block, the.a));
+}
+
+/* A graph is read when it is instantiated; if its node is changed afterwards, nobody reads that. */
+static void structure_with_graph(int is_changed)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUdeviceptr block = make(the.a);
+    unsigned count = 1;
+    void *params[] = {&block, &count};
+    CUDA_KERNEL_NODE_PARAMS one = {.func = the.touch,
+                                   .gridDimX = 1,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = 1,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .kernelParams = params};
+    (void)make(the.a);
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode(&node, graph, NULL, 0, &one));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    if (is_changed)
+        MUST(cuGraphExecKernelNodeSetParams(exec, node, &one));
+    use_many(LAUNCHES);
+    use_and_free_one();
+}
+
+void animal_structure_and_graph(void)
+{
+    structure_with_graph(0);
+}
+
+void animal_structure_and_changed_graph(void)
+{
+    structure_with_graph(1);
+}
+
+/* One launch too few. */
+void animal_structure_early(void)
+{
+    use_many(LAUNCHES - 1);
+    use_and_free_one();
+}
+
+/* An array of which a part is filled: what is left over may be what the kernel does not read. */
+void animal_structure_left_over(void)
+{
+    structure given = {2, 0, 0};
+    for (int i = 0; i < LAUNCHES; i++) {
+        given.first = make(the.a);
+        (void)make(the.a);
+        given.second = make(the.a);
+        (void)make(the.a);
+        wait_for(the.a, the.b);
+        use(the.whole, given, the.b);
+    }
+    wait_for(the.b, the.a);
+    given.number = 1;
+    given.first = make(the.a);
+    use_and_free(given, given.second);
+}
+
+/* The same of a structure that another kernel was given. */
+void animal_structure_shared(void)
+{
+    use_many(LAUNCHES);
+    structure given = {7, make(the.a), 0};
+    use(the.twin, given, the.a);
+    use_and_free(given, given.first);
+}
+
+/* It was null once. */
+void animal_structure_null(void)
+{
+    use_many(LAUNCHES);
+    use(the.whole, (structure){7, 0, 0}, the.b);
+    use_many(LAUNCHES);
+    use_and_free_one();
+}
+
+/* Another word was null, all along but now: the structure is one that is filled in part. */
+void animal_structure_filled_in_part(void)
+{
+    use_many(LAUNCHES);
+    CUdeviceptr block = make(the.a);
+    (void)make(the.a);
+    use_and_free((structure){7, block, make(the.a)}, block);
+}
+
+/* Always the same work space, which no launch shows to be read, and another at last. */
+void animal_structure_constant(void)
+{
+    structure given = {7, make(the.a), 0};
+    for (int i = 0; i < 2 * LAUNCHES; i++)
+        use(the.whole, given, the.a);
+    (void)make(the.a);
+    use_and_free_one();
+}
+
+/* The second word is where a range ends, and another block begins. */
+void animal_structure_range(void)
+{
+    CUdeviceptr end = 0;
+    for (int i = 0; i <= LAUNCHES; i++) {
+        CUdeviceptr begin = make(the.a);
+        end = make(the.a);
+        if (end != begin + BYTES)
+            exit(1);
+        wait_for(the.a, the.b);
+        use(the.whole, (structure){7, begin, end}, the.b);
+    }
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(end, the.a));
+}
+
+/* What was known of the kernel is forgotten with any module. */
+void animal_structure_unloaded(void)
+{
+    CUmodule module;
+    use_many(LAUNCHES);
+    MUST(cuModuleLoadData(&module, "any image"));
+    MUST(cuModuleUnload(module));
+    use_and_free_one();
+}
+
+/* A captured launch was read before the graph is. */
+void animal_structure_captured(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    use_many(LAUNCHES);
+    structure given = {7, make(the.a), 0};
+    wait_for(the.a, the.b);
+    MUST(cuStreamBeginCapture(the.b, CU_STREAM_CAPTURE_MODE_RELAXED));
+    use(the.whole, given, the.b);
+    MUST(cuStreamEndCapture(the.b, &graph));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, the.b));
+    if (!the.is_wrong)
+        wait_for(the.b, the.a);
+    MUST(cuMemFreeAsync(given.first, the.a));
+}
+
+/* A launch that was wrong itself, if it reads the word, ends it. */
+void animal_structure_dead_before(void)
+{
+    animal_structure_given_after_free();
+    use_many(LAUNCHES);
+    use_and_free_one();
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which words of structures are addresses that a kernel was given, for certain.
+ *
+ * Nothing tells which words of a structure a kernel reads. A word may be left over: of an earlier
+ * launch, from a structure that is kept or shared, or an array of which a part is filled; or of
+ * anything, from memory of the host that was never written. So a word is believed only if it shows
+ * that it is written anew:
+ *
+ * 1. At every launch so far the same words of the parameter led to Tenure's memory, and no others,
+ *    and each to a block that lived. A structure that is filled in part shows so, and none of its
+ *    words is believed again; nor if one of them was null, a number or of the host, or the address
+ *    of a freed block.
+ * 2. At CHANGES_MIN earlier launches the word had the address of a block that no word in its place
+ *    had held before, and that the launch names nowhere else.
+ * 3. What it holds now is such an address, too, but that the block may have been freed: what is
+ *    left over was there before.
+ *
+ * "In its place" is for all kernels alike: the parameter's size, and where in it. One structure may
+ * be given to several kernels, and kernels that are made of one template have theirs in the same
+ * place of the stack. Addresses count, not blocks, since those of freed memory are handed out
+ * again. They are remembered in a filter, for ever: one that it takes for old by chance, or because
+ * it is full, makes a word possible that might be certain. It follows that launches which are not
+ * read end all of this (check_words_blind).
+ *
+ * Between check_enter and check_leave.
+ */
+#include "check/words.h"
+
+#include <stdlib.h>
+
+#include "check/rules.h"
+
+enum {
+    /* A structure with more addresses is a list, which has a length. */
+    ADDRESSES_MAX = 16,
+    /* In a constant pointer to work space, or one of two buffers, nothing shows whether a kernel
+     * reads it; what is left over by chance is hardly new, a block's beginning and alive eight
+     * times in a row. More would find little in programs that launch a kernel a few times. */
+    CHANGES_MIN = 8,
+    FILTER_BITS = 1 << 24 /* 2 MiB: a million addresses, with one in 70 taken for old */
+};
+
+typedef struct word {
+    uint32_t at;
+    uint32_t changes; /* launches at which its address was new; at most CHANGES_MIN */
+} word;
+
+struct check_words {
+    size_t count;
+    word words[];
+};
+
+static check_words given_up; /* stands for the history of a parameter that is not believed */
+static uint64_t *filter;     /* null: nothing is remembered yet */
+static int is_blind;
+
+/* ---- addresses that were there -------------------------------------------------------------- */
+
+static uint64_t mixed(uint64_t value)
+{
+    value = (value ^ (value >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
+    return value ^ (value >> 29);
+}
+
+static int bit_set(uint64_t bit)
+{
+    uint64_t *at = &filter[bit % FILTER_BITS / 64], mask = UINT64_C(1) << (bit % 64);
+    int was_set = (*at & mask) != 0;
+    *at |= mask;
+    return was_set;
+}
+
+/* 1 if no word in this place had the address before. It has from now on. */
+static int is_new(size_t bytes, uint32_t at, CUdeviceptr address)
+{
+    if (filter == NULL)
+        filter = calloc(FILTER_BITS / 64, sizeof(*filter));
+    if (filter == NULL)
+        return 0;
+    uint64_t first = mixed(mixed((uint64_t)bytes << 32 | at) + address);
+    int had_first = bit_set(first >> 8), had_second = bit_set(mixed(first) >> 8);
+    return !had_first || !had_second;
+}
+
+void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address)
+{
+    (void)is_new(bytes, at, address);
+}
+
+/* ---- histories ------------------------------------------------------------------------------ */
+
+static check_words *words_make(const check_held *held, size_t count)
+{
+    check_words *fresh =
+        count > ADDRESSES_MAX ? NULL : calloc(1, sizeof(*fresh) + count * sizeof(fresh->words[0]));
+    if (fresh == NULL)
+        return &given_up;
+    fresh->count = count;
+    for (size_t i = 0; i < count; i++)
+        fresh->words[i].at = held[i].at;
+    return fresh;
+}
+
+static int has_same_words(const check_words *self, const check_held *held, size_t count)
+{
+    if (self == &given_up || self->count != count)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (self->words[i].at != held[i].at)
+            return 0;
+    return 1;
+}
+
+void check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count)
+{
+    if (*history == NULL)
+        *history = words_make(held, count);
+    int is_like_before = has_same_words(*history, held, count), are_alive = 1;
+    for (size_t i = 0; i < count; i++) {
+        int is_given = is_new(bytes, held[i].at, held[i].address) && held[i].is_alone;
+        word *one = is_like_before ? &(*history)->words[i] : NULL;
+        held[i].is_certain = is_given && one != NULL && one->changes >= CHANGES_MIN && !is_blind;
+        if (is_given && one != NULL && one->changes < CHANGES_MIN)
+            one->changes++;
+        are_alive = are_alive && check_is_live(held[i].address);
+    }
+    if (!is_like_before || !are_alive)
+        check_words_give_up(history);
+}
+
+void check_words_give_up(check_words **history)
+{
+    check_words_end(*history);
+    *history = &given_up;
+}
+
+void check_words_end(check_words *history)
+{
+    if (history != &given_up)
+        free(history);
+}
+
+void check_words_blind(void)
+{
+    is_blind = 1;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the words of structures have held, launch by launch: see words.c. Between check_enter and
+ * check_leave.
+ */
+#ifndef TENURE_PRELOAD_CHECK_WORDS_H
+#define TENURE_PRELOAD_CHECK_WORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "entries.h"
+
+/* The history of one parameter that is larger than an address. Null: no launch was seen yet. */
+typedef struct check_words check_words;
+
+/* A word of it that leads to Tenure's memory, at one launch. */
+typedef struct check_held {
+    CUdeviceptr address;
+    uint32_t at;    /* where in the parameter */
+    int is_alone;   /* a block begins there to which nothing else of the launch leads, and nothing
+                     * leads to the block right below: it is no end of a range */
+    int is_certain; /* the answer */
+} check_held;
+
+/* Judges the words of a parameter at a launch, all that lead to Tenure's memory, in their order;
+ * and remembers them. `bytes`: of the parameter. */
+void check_words_judge(check_words **history, size_t bytes, check_held *held, size_t count);
+
+/* There are more of these words than are judged: one is only remembered as having been there. */
+void check_words_note(size_t bytes, uint32_t at, CUdeviceptr address);
+
+/* The parameter was not read at a launch, or not all: none of its words is certain again. */
+void check_words_give_up(check_words **history);
+
+/* The code is gone. */
+void check_words_end(check_words *history);
+
+/* Something was given to kernels that was not read, by whatever way: nobody knows any more what
+ * structures had been filled with, and no word is certain again. */
+void check_words_blind(void);
+
+#endif
