@@ -108,11 +108,12 @@ static tnr_status grow_request(tnri_arena *arena, size_t bytes, tnri_request *re
     return TNR_OK;
 }
 
-tnr_status tnri_grow_commit(tnri_arena *arena, void *ptr, size_t bytes)
+tnr_status tnri_grow_commit(int *was_bare, tnri_arena *arena, void *ptr, size_t bytes)
 {
     tnri_request request;
     tnri_assert((uintptr_t)ptr == arena->growable.base);
     tnri_arena_enter(arena);
+    *was_bare = arena->growable.is_bare;
     tnr_status status = grow_request(arena, bytes, &request);
     tnri_lock_release(&arena->lock);
     if (status != TNR_OK || request.bytes == 0)

@@ -37,9 +37,9 @@ void *tnri_grow_reserve(tnri_arena *arena, size_t bytes_max);
  * it did. Under the lock. */
 int tnri_grow_free_bare(tnri_arena *arena, uintptr_t address);
 
-/* Has memory under the first `bytes` of the block at `ptr`, which leads to this arena. No lock is
- * held. Errors: tnr_commit's. */
-tnr_status tnri_grow_commit(tnri_arena *arena, void *ptr, size_t bytes);
+/* Has memory under the first `bytes` of the block at `ptr`, which leads to this arena. *was_bare: 1
+ * if it had none. No lock is held. Errors: tnr_commit's. */
+tnr_status tnri_grow_commit(int *was_bare, tnri_arena *arena, void *ptr, size_t bytes);
 
 /* Null, or what is wrong with a growable block's arena. Under the lock. */
 const char *tnri_grow_validate(const tnri_arena *arena);

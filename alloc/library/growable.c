@@ -134,11 +134,11 @@ tnr_status tnr_commit(void *ptr, size_t bytes)
     tnr_status status;
     if (arena != NULL && arena->growable.base == (uintptr_t)ptr) {
         uint32_t began = tnri_note_begin();
-        int is_first = arena->growable.is_bare;
-        status = tnri_grow_commit(arena, ptr, bytes);
+        int was_bare;
+        status = tnri_grow_commit(&was_bare, arena, ptr, bytes);
         tnri_note_end(began);
         if (tnri_unlikely(tnri_nvtx_listens()) && status == TNR_OK && bytes > 0)
-            commit_annotate(arena, ptr, bytes, is_first);
+            commit_annotate(arena, ptr, bytes, was_bare);
         return status;
     }
     tnr_block_info info;
