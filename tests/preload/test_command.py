@@ -83,12 +83,12 @@ class Command(PreloadTest):
     def test_the_environment(self):
         show = ["sh", "-c", 'echo "$LD_PRELOAD|$TENURE_CONF"']
         result = self.run_command("--", *show, environment={"LD_PRELOAD": None})
-        self.assertEqual(result.out, f"{LIBRARY}|\n")
+        self.assertEqual(result.out, f"{LIBRARY}|control:try\n")
         result = self.run_command("--history", "full", "--conf", "bin_blocks:4", "--", *show,
                                   environment={"LD_PRELOAD": "libc.so.6",
                                                "TENURE_CONF": "bin_blocks:2"})
-        self.assertEqual(result.out,
-                         f"{LIBRARY}:libc.so.6|bin_blocks:2,history:full,bin_blocks:4\n")
+        self.assertEqual(result.out, f"{LIBRARY}:libc.so.6|control:try,bin_blocks:2,history:full,"
+                                     "bin_blocks:4\n")
 
     def test_stats(self):
         result = self.run_command("--stats", "--", *engine("lookup2", "basic"))

@@ -68,7 +68,8 @@ static const cli_syntax run_syntax = {
     "[options] -- PROGRAM [ARGUMENT...]",
     "Every allocation call of the CUDA runtime and driver is served by Tenure, in the program and\n"
     "in the programs that it starts: docs/run.md says which, and what is passed on to the driver.\n"
-    "What Tenure cannot serve, the driver does, and a line on stderr says so.\n\n"
+    "What Tenure cannot serve, the driver does, and a line on stderr says so.\n"
+    "Once the program uses a GPU, `tenure top` and `tenure ctl` find it: --conf control:off.\n\n"
     "Exit codes: the program's; 2 bad usage; 126 the program cannot be run; 127 not found; with\n"
     "--check 99, or what --error-exitcode says, if there are certain findings.\n",
     run_options,
@@ -166,11 +167,12 @@ static void environment_record(void)
             setenv("TENURE_PRELOAD_RECORD", info.value, 1);
 }
 
-/* Settings of the environment, then those of the options, which win. Checked here, where the
- * message is seen at once. */
+/* Control from outside, where it can be had; then the settings of the environment, then those of
+ * the options: later ones win. What the user said is checked here, where the message is seen at
+ * once. */
 static exit_code environment_conf(const char *snapshot)
 {
-    text conf = {NULL, 0, 0};
+    text conf = {NULL, 0, 0}, all = {NULL, 0, 0};
     unsetenv("TENURE_PRELOAD_RECORD");
     setting_add(&conf, NULL, getenv("TENURE_CONF"));
     if (run_report && !run_history)
@@ -178,18 +180,21 @@ static exit_code environment_conf(const char *snapshot)
     setting_add(&conf, "history:", run_history);
     setting_add_path(&conf, "snapshot_at_exit:", snapshot);
     setting_add(&conf, NULL, run_conf);
-    if (conf.length == 0)
-        return EXIT_CODE_OK;
-    tnr_status status = tnr_configure(conf.string);
-    if (status != TNR_OK) {
-        fprintf(stderr, "tenure run: %s\n", tnr_last_error());
-        return exit_code_of(status);
+    if (conf.length > 0) {
+        tnr_status status = tnr_configure(conf.string);
+        if (status != TNR_OK) {
+            fprintf(stderr, "tenure run: %s\n", tnr_last_error());
+            return exit_code_of(status);
+        }
+        environment_record();
+        status = tnr_shutdown(0); /* it was a check: nothing of it holds for this process */
+        if (status != TNR_OK)
+            return exit_code_of(status);
     }
-    environment_record();
-    status = tnr_shutdown(0); /* it was a check: nothing of it holds for this process */
-    if (status == TNR_OK)
-        setenv("TENURE_CONF", conf.string, 1);
-    return exit_code_of(status);
+    setting_add(&all, NULL, "control:try");
+    setting_add(&all, NULL, conf.string);
+    setenv("TENURE_CONF", all.string, 1);
+    return EXIT_CODE_OK;
 }
 
 /* Ours comes first: what it steps aside for goes on to those that were there. */
