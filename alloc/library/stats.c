@@ -137,7 +137,7 @@ static void stats_set_device(tnr_stats *stats, tnri_device *device)
 }
 
 /* What follows from the sums. */
-static void stats_finish(tnr_stats *stats)
+static void stats_derive(tnr_stats *stats)
 {
     stats->reserved_bytes.freed = stats->reserved_bytes.allocated - stats->reserved_bytes.current;
     /* Active is live or retired. Its sums of changes are those of the live blocks, moved by what is
@@ -152,15 +152,41 @@ static void stats_finish(tnr_stats *stats)
     }
     stats->bytes_live = stats->requested_bytes[TNR_WORLD_ALL].current;
     stats->bytes_slack = stats->allocated_bytes[TNR_WORLD_ALL].current - stats->bytes_live;
+}
+
+static void stats_finish(tnr_stats *stats)
+{
+    stats_derive(stats);
     stats->metadata_bytes = tnri_host_bytes();
     stats->metadata_live_blocks = library_live_blocks();
+}
+
+static void stats_begin(tnr_stats *stats)
+{
+    memset(stats, 0, sizeof(*stats));
+    stats->struct_bytes = sizeof(*stats);
+}
+
+void tnri_stats_of_pool(tnr_stats *stats, tnr_pool pool)
+{
+    stats_begin(stats);
+    stats_set_pool(stats, pool);
+    stats_derive(stats);
+}
+
+void tnri_stats_of_arena(tnr_stats *stats, tnri_arena *arena)
+{
+    stats_begin(stats);
+    tnri_arena_enter(arena);
+    stats_add_arena(stats, arena);
+    tnri_lock_release(&arena->lock);
+    stats_derive(stats);
 }
 
 void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *device)
 {
     uint64_t created = 0, released = 0, peak = 0;
-    memset(stats, 0, sizeof(*stats));
-    stats->struct_bytes = sizeof(*stats);
+    stats_begin(stats);
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (pool->account.tag != tag)
             continue;
@@ -188,8 +214,7 @@ tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool handle, int device_index)
                                        : tnri_library_pool_named(handle, device_index, &pool);
     if (status != TNR_OK)
         return status;
-    memset(stats, 0, sizeof(*stats));
-    stats->struct_bytes = sizeof(*stats);
+    stats_begin(stats);
     if (pool != NULL) {
         stats_set_pool(stats, pool);
         tnri_pool_drop(pool);

@@ -3,11 +3,17 @@
 #ifndef TNRI_LIBRARY_STATS_H
 #define TNRI_LIBRARY_STATS_H
 
+#include "arena/arena.h"
 #include "device/tag.h"
 
 /* Sums over the pools of a device that carry a tag. What only a device counts (moves, driver
  * calls, retries) is 0. */
 void tnri_stats_of_tag(tnr_stats *stats, const tnri_tag *tag, tnri_device *device);
+
+/* Sums of one pool, or of one arena, without those of the whole library (metadata_*): they cost a
+ * walk over all arenas. */
+void tnri_stats_of_pool(tnr_stats *stats, tnr_pool pool);
+void tnri_stats_of_arena(tnr_stats *stats, tnri_arena *arena);
 
 /* Statistics as tnr_stats_json writes them, as far as they fit; returns how long all of it is. */
 size_t tnri_stats_json(char *buffer, size_t bytes, const tnr_stats *stats, int device);

@@ -26,8 +26,8 @@ void tnri_serve(tnri_connection *connection, const tnri_control_place *place, ch
 /* Takes away the file that the connection's latest snapshot is in, if it is still there. */
 void tnri_snapshot_forget(tnri_connection *connection, int folder);
 
-/* The fields of the answer to status. */
-void tnri_status_tell(tnri_answer *answer);
+/* The fields of the answer to status; with those of streams, or without. */
+void tnri_status_tell(tnri_answer *answer, int has_streams);
 /* What the pools with a tag have on a device, as a value of a list. */
 void tnri_tag_tell(tnri_answer *answer, const char *tag, int device);
 

@@ -28,12 +28,13 @@ typedef enum field {
     FIELD_BYTES,
     FIELD_FORMAT,
     FIELD_SET,
+    FIELD_STREAMS,
     FIELD_COUNT
 } field;
 
 static const char *const field_names[FIELD_COUNT] = {
     "command",      "id",           "protocol", "tags",   "device", "content",
-    "keep_backing", "pinned_bytes", "bytes",    "format", "set"};
+    "keep_backing", "pinned_bytes", "bytes",    "format", "set",    "streams"};
 
 #define BIT(name) (1u << FIELD_##name)
 #define ALWAYS (BIT(COMMAND) | BIT(ID) | BIT(PROTOCOL))
@@ -42,7 +43,7 @@ static const struct {
     const char *name;
     unsigned fields; /* besides those that every command has */
 } commands[TNRI_COMMAND_COUNT] = {
-    {"status", 0},
+    {"status", BIT(STREAMS)},
     {"sleep", BIT(TAGS) | BIT(DEVICE) | BIT(CONTENT) | BIT(KEEP_BACKING) | BIT(PINNED)},
     {"wake", BIT(TAGS) | BIT(DEVICE)},
     {"trim", BIT(TAGS) | BIT(DEVICE) | BIT(BYTES)},
@@ -298,6 +299,8 @@ static int value_take(reader *from, tnri_control_request *request, field which)
         return word_take(from, "null") || number_take(from, "bytes", &request->bytes);
     case FIELD_FORMAT:
         return text_take(from, &request->format);
+    case FIELD_STREAMS:
+        return flag_take(from, "streams", &request->has_streams);
     default:
         return text_take(from, &request->set);
     }

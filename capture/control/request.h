@@ -32,6 +32,7 @@ typedef enum tnri_command {
 typedef struct tnri_control_request {
     tnri_command command;
     int has_id, has_device, has_bytes;
+    int has_streams; /* status tells of streams, too */
     uint64_t id;
     const char *tags[TNRI_REQUEST_TAGS_MAX]; /* tags_count of them; none: not by tag */
     size_t tags_count;

@@ -2,6 +2,9 @@
 /* What a process has, told: see commands.h and docs/control.md. */
 #include "control/commands.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include <tenure/publish.h>
 #include <tenure/tag.h>
 
@@ -9,13 +12,23 @@
 #include "library/library.h"
 #include "library/stats.h"
 
-enum { POOLS_TOLD_MAX = 1024, SHARED_TOLD_MAX = 1024 };
+enum { POOLS_TOLD_MAX = 1024, STREAMS_TOLD_MAX = 1024, SHARED_TOLD_MAX = 1024 };
+
+/* What device, pool, tag and stream have in common. */
+static void use_tell(tnri_answer *answer, const tnr_stats *stats)
+{
+    tnri_answer_number(answer, "live_bytes", stats->bytes_live);
+    tnri_answer_number(answer, "live_blocks", stats->allocation[TNR_WORLD_ALL].current);
+    tnri_answer_number(answer, "waiting_bytes", stats->bytes_retired);
+    tnri_answer_number(answer, "moving_chunks", stats->chunks_stale);
+}
 
 /* What device, pool and tag have in common. */
 static void sums_tell(tnri_answer *answer, const tnr_stats *stats)
 {
     tnri_answer_number(answer, "reserved_bytes", stats->reserved_bytes.current);
-    tnri_answer_number(answer, "live_bytes", stats->bytes_live);
+    tnri_answer_number(answer, "reserved_peak_bytes", stats->reserved_bytes.peak);
+    use_tell(answer, stats);
     tnri_answer_number(answer, "asleep_bytes", stats->bytes_asleep);
     tnri_answer_limit(answer, "limit_bytes", stats->limit_bytes);
 }
@@ -32,9 +45,8 @@ static const char *pool_kind(const struct tnr_pool_st *pool)
 static void pool_tell(tnri_answer *answer, tnr_pool pool)
 {
     static const char *const states[] = {"awake", "falling_asleep", "asleep", "waking"};
-    tnr_stats stats = {.struct_bytes = sizeof(stats)};
-    if (tnr_stats_get(&stats, pool->handle, pool->device->index) != TNR_OK)
-        return; /* it is just ending */
+    tnr_stats stats;
+    tnri_stats_of_pool(&stats, pool);
     tnri_answer_object(answer, NULL);
     tnri_answer_number(answer, "number", pool->account.id);
     tnri_answer_text(answer, "name", pool->account.name);
@@ -45,7 +57,49 @@ static void pool_tell(tnri_answer *answer, tnr_pool pool)
     tnri_answer_object_end(answer);
 }
 
-static void device_tell(tnri_answer *answer, tnri_device *device)
+/* What a stream has of a pool. */
+static void stream_tell(tnri_answer *answer, tnri_arena *arena)
+{
+    char handle[32];
+    tnr_stats stats;
+    tnri_stats_of_arena(&stats, arena);
+    snprintf(handle, sizeof(handle), "%#" PRIxPTR, (uintptr_t)tnri_arena_handle(arena));
+    tnri_answer_object(answer, NULL);
+    tnri_answer_number(answer, "pool", arena->account->id);
+    tnri_answer_text(answer, "stream", tnri_arena_is_graph(arena) ? NULL : handle);
+    tnri_answer_number(answer, "held_bytes",
+                       stats.bytes_live + stats.bytes_slack + stats.bytes_binned +
+                           stats.bytes_free + stats.bytes_retired);
+    use_tell(answer, &stats);
+    tnri_answer_object_end(answer);
+}
+
+/* Streams of each pool, one after the other. A stream may come more than once. */
+static void streams_tell(tnri_answer *answer, tnri_device *device)
+{
+    size_t told = 0, left_out = 0;
+    tnri_answer_list(answer, "streams");
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;)
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+            if (told++ < STREAMS_TOLD_MAX)
+                stream_tell(answer, arena);
+            else
+                left_out++;
+        }
+    tnri_answer_list_end(answer);
+    tnri_answer_number(answer, "streams_left_out", left_out);
+}
+
+/* What a device alone counts, since it is in use. */
+static void counts_tell(tnri_answer *answer, const tnr_stats *stats)
+{
+    tnri_answer_number(answer, "chunks_created", stats->chunks_created);
+    tnri_answer_number(answer, "chunks_moved", stats->chunks_moved);
+    tnri_answer_number(answer, "retries", stats->num_alloc_retries);
+    tnri_answer_number(answer, "ooms", stats->num_ooms);
+}
+
+static void device_tell(tnri_answer *answer, tnri_device *device, int has_streams)
 {
     size_t told = 0, left_out = 0;
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
@@ -56,6 +110,7 @@ static void device_tell(tnri_answer *answer, tnri_device *device)
     tnri_answer_text(answer, "name", device->capabilities.name);
     tnri_answer_number(answer, "memory_bytes", device->capabilities.memory_bytes);
     sums_tell(answer, &stats);
+    counts_tell(answer, &stats);
     tnri_answer_list(answer, "pools");
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (told++ < POOLS_TOLD_MAX)
@@ -65,6 +120,8 @@ static void device_tell(tnri_answer *answer, tnri_device *device)
     }
     tnri_answer_list_end(answer);
     tnri_answer_number(answer, "pools_left_out", left_out);
+    if (has_streams)
+        streams_tell(answer, device);
     tnri_answer_object_end(answer);
 }
 
@@ -150,7 +207,7 @@ static void driver_tell(tnri_answer *answer)
     tnri_answer_object_end(answer);
 }
 
-void tnri_status_tell(tnri_answer *answer)
+void tnri_status_tell(tnri_answer *answer, int has_streams)
 {
     int is_started = atomic_load(&tnri_generation) != 0;
     tnri_answer_flag(answer, "started", is_started);
@@ -159,7 +216,7 @@ void tnri_status_tell(tnri_answer *answer)
     tnri_answer_list(answer, "devices");
     for (int d = 0; is_started && d < tnri_devices_count(); d++)
         if (atomic_load_explicit(&tnri_device_at(d)->in_use, memory_order_acquire))
-            device_tell(answer, tnri_device_at(d));
+            device_tell(answer, tnri_device_at(d), has_streams);
     tnri_answer_list_end(answer);
     if (is_started) {
         tags_tell(answer);

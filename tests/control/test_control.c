@@ -16,6 +16,7 @@
  *   tnri_control_reap not called in tnr_configure: off_unless_asked_for
  *   tnri_snapshot_forget not called in connection_end: snapshots (it hangs)
  *   control_follow without its test of is_here: not_switched_off_from_outside
+ *   use_tell with what is free instead of what waits; streams told unasked: status_of_streams
  */
 #include "sleep/sleep.h"
 
@@ -393,6 +394,39 @@ static void rules(void **state)
     sleep_context_leave();
 }
 
+/* Of which stream memory is, and what waits for a use: told to who asks for streams. */
+static void status_of_streams(void **state)
+{
+    (void)state;
+    char expected[128];
+    unit_start(client_conf("chunk_max_mb:2"), "SCHEDULE=lazy", NULL);
+    sleep_context_enter();
+    tnr_stream one = unit_stream(0), other = unit_stream(0);
+    void *kept = unit_malloc(3 * MIB, one), *freed = unit_malloc(2 * MIB, other);
+    client asking;
+    assert_true(client_open(&asking));
+    assert_null(strstr(client_ask(&asking, "{\"command\":\"status\"}"), "\"streams\""));
+    client_ask(&asking, "{\"command\":\"status\",\"streams\":true}");
+    snprintf(expected, sizeof(expected),
+             "\"stream\":\"%p\",\"held_bytes\":4194304,\"live_bytes\":3145728,\"live_blocks\":1,"
+             "\"waiting_bytes\":0",
+             (void *)one);
+    assert_says(asking.line, expected);
+    assert_says(asking.line, "\"streams_left_out\":0");
+    sleep_fill(freed, 2 * MIB, 1, one);
+    assert_ok(tnr_record_use(freed, one));
+    assert_ok(tnr_free(freed));
+    client_ask(&asking, "{\"command\":\"status\",\"streams\":true}");
+    snprintf(expected, sizeof(expected),
+             "\"stream\":\"%p\",\"held_bytes\":2097152,\"live_bytes\":0,\"live_blocks\":0,"
+             "\"waiting_bytes\":2097152",
+             (void *)other);
+    assert_says(asking.line, expected);
+    client_close(&asking);
+    assert_ok(tnr_free(kept));
+    sleep_context_leave();
+}
+
 /* Refusals of the library come as they are, and change nothing. */
 static void refusals(void **state)
 {
@@ -623,6 +657,7 @@ int main(int argc, char **argv)
         TEST(ends_with_the_process),
         TEST(other_users),
         TEST(rules),
+        TEST(status_of_streams),
         TEST(refusals),
         TEST(not_switched_off_from_outside),
         TEST(snapshots),

@@ -71,7 +71,7 @@ static void prepare(fault_run *run)
 
 static void body(fault_run *run)
 {
-    asks(run, "{\"command\":\"status\"}");
+    asks(run, "{\"command\":\"status\",\"streams\":true}");
     asks(run, "{\"command\":\"sleep\",\"tags\":[\"weights\"]}");
     asks(run, "{\"command\":\"sleep\"}");
     asks(run, "{\"command\":\"wake\"}");

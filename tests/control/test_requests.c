@@ -47,6 +47,9 @@ static void good(void **state)
     taken("{\"command\":\"status\"}");
     assert_int_equal(request.command, TNRI_COMMAND_STATUS);
     assert_false(request.has_id || request.has_device || request.has_bytes);
+    assert_false(request.has_streams);
+    taken("{\"command\":\"status\",\"streams\":true}");
+    assert_true(request.has_streams);
     taken(
         " { \"id\" : 9223372036854775807 ,\t\"command\" : \"sleep\" , \"tags\" : [ \"a\" , \"b\" ]"
         ", \"device\" : 0, \"content\":\"discard\", \"keep_backing\":true, \"pinned_bytes\":64, "
@@ -92,6 +95,8 @@ static void refused(void **state)
         {"{\"command\":1}", "in quotation marks is missing"},
         {"{\"command\":\"status\",\"command\":\"status\"}", "comes twice"},
         {"{\"command\":\"status\",\"bytes\":1}", "status has no field \"bytes\""},
+        {"{\"command\":\"status\",\"streams\":1}", "true or false"},
+        {"{\"command\":\"sleep\",\"streams\":true}", "sleep has no field \"streams\""},
         {"{\"bytes\":1,\"command\":\"wake\"}", "wake has no field \"bytes\""},
         {"{\"command\":\"status\",\"nonsense\":1}", "there is no field \"nonsense\""},
         {"{\"command\":\"status\",\"id\":-1}", "whole number"},

@@ -25,10 +25,12 @@ static int rounds = 100;
 
 static void *rule(void *data)
 {
-    static const char *const requests[] = {
-        "{\"command\":\"status\"}",   "{\"command\":\"sleep\"}",
-        "{\"command\":\"wake\"}",     "{\"command\":\"trim\"}",
-        "{\"command\":\"settings\"}", "{\"command\":\"sleep\",\"tags\":[\"weights\"]}"};
+    static const char *const requests[] = {"{\"command\":\"status\",\"streams\":true}",
+                                           "{\"command\":\"sleep\"}",
+                                           "{\"command\":\"wake\"}",
+                                           "{\"command\":\"trim\"}",
+                                           "{\"command\":\"settings\"}",
+                                           "{\"command\":\"sleep\",\"tags\":[\"weights\"]}"};
     uint64_t random = (uint64_t)(uintptr_t)data;
     while (!atomic_load(&is_over)) {
         client one;

@@ -16,6 +16,7 @@ int command_replay(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_ctl(int argc, char **argv);
+int command_top(int argc, char **argv);
 int command_hold(int argc, char **argv);
 int command_fuzz(int argc, char **argv);
 int command_snapshot(int argc, char **argv);

@@ -6,13 +6,9 @@
 #include "ctl.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include <tenure/alloc.h>
 
 #include "cli.h"
 #include "commands.h"
@@ -51,14 +47,15 @@ static const cli_syntax syntax = {
     "Commands:\n"
     "  list               the processes that can be ruled\n"
     "  status             what a process has: devices, pools, tags\n"
+    "  metrics            the same as OpenMetrics text, for Prometheus\n"
     "  sleep              give memory back, addresses stay; all or none on each device\n"
     "  wake               have it again\n"
     "  trim [SIZE]        give idle memory back until SIZE is mapped (default 0)\n"
     "  limit SIZE|none    the most that may be mapped; above it now, as memory is given back\n"
     "  snapshot FILE      a picture of all memory: .json, .json.gz, .pickle, .pickle.gz\n"
     "  settings [K:V,..]  its settings, or changes them\n"
-    "SIZE is in bytes, or with K, M, G or T after it. A process listens if it was started with\n"
-    "TENURE_CONF=control:on. docs/control.md has more, and the protocol.\n"
+    "SIZE is in bytes, or with K, M, G or T after it. A process listens if it was started by\n"
+    "`tenure run`, or with TENURE_CONF=control:on. docs/control.md has more, and the protocol.\n"
     "\n"
     "Exit codes: 0 done; 1 the process refused, and says why; 2 bad usage, or something that does\n"
     "not exist there; 4 out of memory, or a limit was reached; 20 no such process, or it hung up;\n"
@@ -80,6 +77,11 @@ typedef struct asking {
     long pid;
     const char *extension; /* of a snapshot */
 } asking;
+
+static int is_metrics(const asking *self)
+{
+    return strcmp(self->command, "metrics") == 0;
+}
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
@@ -191,8 +193,9 @@ static int options_check(const char *command)
     static const struct {
         const char *name;
         int has_target, is_sleep;
-    } known[] = {{"list", 0, 0}, {"status", 0, 0}, {"sleep", 1, 1},    {"wake", 1, 0},
-                 {"trim", 1, 0}, {"limit", 1, 0},  {"snapshot", 0, 0}, {"settings", 0, 0}};
+    } known[] = {{"list", 0, 0},  {"status", 0, 0},   {"metrics", 0, 0},
+                 {"sleep", 1, 1}, {"wake", 1, 0},     {"trim", 1, 0},
+                 {"limit", 1, 0}, {"snapshot", 0, 0}, {"settings", 0, 0}};
     size_t i = 0, count = sizeof(known) / sizeof(known[0]);
     while (i < count && strcmp(command, known[i].name) != 0)
         i++;
@@ -202,6 +205,8 @@ static int options_check(const char *command)
         return cli_usage_error(&syntax, "%s knows neither --tag nor --device", command);
     if ((content_option || pinned_option || keeps_backing) && !known[i].is_sleep)
         return cli_usage_error(&syntax, "--content, --pinned and --keep-backing are for sleep");
+    if (strcmp(command, "metrics") == 0 && is_json)
+        return cli_usage_error(&syntax, "metrics has a form of its own: leave --json out");
     if (strcmp(command, "snapshot") == 0 && is_all)
         return cli_usage_error(&syntax, "one file cannot take several snapshots: choose a process");
     return 0;
@@ -225,7 +230,7 @@ static int request_make(asking *self)
     json_start(&json, file);
     json_object_begin(&json, NULL);
     json_unsigned(&json, "protocol", CTL_PROTOCOL);
-    json_text(&json, "command", self->command);
+    json_text(&json, "command", is_metrics(self) ? "status" : self->command);
     int status = argument_write(&json, self);
     if (status == 0)
         status = options_write(&json);
@@ -235,110 +240,20 @@ static int request_make(asking *self)
     return status;
 }
 
-/* ---- snapshots ------------------------------------------------------------------------------ */
-
-/* Copies a file of the folder to where it is wanted, under another name until it is whole. */
-static int file_copy(int from, const char *beside, char *error)
-{
-    static char buffer[1 << 16];
-    int to = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    ssize_t got = to < 0 ? -1 : 1;
-    while (got > 0) {
-        got = read(from, buffer, sizeof(buffer));
-        for (ssize_t done = 0, part; done < got; done += part)
-            if ((part = write(to, buffer + done, (size_t)(got - done))) <= 0) {
-                got = -1;
-                break;
-            }
-    }
-    if (to >= 0 && close(to) != 0)
-        got = -1;
-    if (got < 0)
-        snprintf(error, CTL_ERROR_BYTES, "%.300s: %s", beside, strerror(errno));
-    return got < 0 ? -1 : 0;
-}
-
-static exit_code snapshot_fetch(const ctl_folder *folder, const ctl_line *answer, const char *path,
-                                char *error)
-{
-    char beside[PATH_MAX];
-    const char *name = ctl_text(answer, answer->parsed, "file");
-    int from = name && !strchr(name, '/')
-                   ? openat(folder->file, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-                   : -1;
-    if (from < 0) {
-        snprintf(error, CTL_ERROR_BYTES, "the snapshot is not in %.300s, where the process put it",
-                 folder->path);
-        return EXIT_CODE_CHECK_FAILED;
-    }
-    snprintf(beside, sizeof(beside), "%s.%ld.part", path, (long)getpid());
-    int status = file_copy(from, beside, error);
-    close(from);
-    unlinkat(folder->file, name, 0); /* or the process does it when this command is gone */
-    if (status == 0 && rename(beside, path) != 0) {
-        snprintf(error, CTL_ERROR_BYTES, "%.300s: %s", path, strerror(errno));
-        status = -1;
-    }
-    if (status != 0)
-        unlink(beside);
-    return status == 0 ? EXIT_CODE_OK : EXIT_CODE_CHECK_FAILED;
-}
-
 /* ---- answers -------------------------------------------------------------------------------- */
-
-/* The exit code for a refusal, by the name of its status. */
-static exit_code refusal_code(const char *name)
-{
-    if (name)
-        for (int status = 0; strcmp(tnr_status_name((tnr_status)status), "TNR_ERR_?") != 0;
-             status++)
-            if (strcmp(tnr_status_name((tnr_status)status), name) == 0)
-                return exit_code_of((tnr_status)status);
-    return EXIT_CODE_CHECK_FAILED;
-}
-
-static void process_write(json_writer *json, const ctl_peer *peer, const ctl_line *greeting)
-{
-    json_object_begin(json, "process");
-    json_text(json, "name", peer->name);
-    json_unsigned(json, "pid", (uint64_t)peer->pid);
-    if (peer->pid_here > 0)
-        json_unsigned(json, "pid_here", (uint64_t)peer->pid_here);
-    if (greeting) {
-        json_text(json, "program", ctl_text(greeting, greeting->parsed, "program"));
-        json_text(json, "tenure", ctl_text(greeting, greeting->parsed, "tenure"));
-    }
-    json_object_end(json);
-}
-
-/* {"process": ..., "answer": ...}: what came is JSON already. */
-static void json_show(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer)
-{
-    json_writer json;
-    json_start(&json, stdout);
-    json_object_begin(&json, NULL);
-    process_write(&json, peer, greeting);
-    if (answer)
-        printf(", \"answer\": %.*s", (int)strcspn(answer->text, "\n"), answer->text);
-    json_object_end(&json);
-    json_end(&json);
-}
 
 static exit_code answer_show(const asking *self, const ctl_folder *folder, const ctl_peer *peer,
                              const ctl_line *greeting, const ctl_line *answer, char *error)
 {
     exit_code code = EXIT_CODE_OK;
-    int is_good = ctl_is_true(answer, answer->parsed, "ok");
-    if (!is_good) {
-        const char *message = ctl_text(answer, answer->parsed, "message");
-        snprintf(error, CTL_ERROR_BYTES, "%.400s",
-                 message ? message : "it refused, and says no more");
-        code = refusal_code(ctl_text(answer, answer->parsed, "status"));
-    } else if (strcmp(self->command, "snapshot") == 0) {
-        code = snapshot_fetch(folder, answer, self->argument, error);
-    }
+    if (!ctl_is_true(answer, answer->parsed, "ok"))
+        code = ctl_refusal(answer, error);
+    else if (strcmp(self->command, "snapshot") == 0)
+        code = ctl_snapshot_fetch(folder, answer, self->argument, error);
     if (is_json)
-        json_show(peer, greeting, answer);
+        ctl_show_json(peer, greeting, answer);
+    else if (code == EXIT_CODE_OK && is_metrics(self))
+        code = ctl_metrics_add(peer, greeting, answer, error);
     else if (code == EXIT_CODE_OK && self->extension)
         printf("the snapshot is in %s\n", self->argument);
     else if (code == EXIT_CODE_OK)
@@ -361,7 +276,7 @@ static exit_code peer_ask(const asking *self, const ctl_folder *folder, const ct
     if (code == EXIT_CODE_OK)
         code = ctl_ask(&answer, peer, self->request, self->patience_ms, error);
     if (code == EXIT_CODE_OK) {
-        if (is_all && !is_json)
+        if (is_all && !is_json && !is_metrics(self))
             ctl_show_peer(peer, &greeting);
         code = answer_show(self, folder, peer, &greeting, &answer, error);
     }
@@ -392,7 +307,7 @@ static exit_code peers_list(const ctl_peers *peers, const asking *self)
         if (code == EXIT_CODE_NO_PROCESS)
             continue; /* it has just ended */
         if (is_json)
-            json_show(peer, known, NULL);
+            ctl_show_json(peer, known, NULL);
         else
             ctl_show_peer(peer, known);
         if (code == EXIT_CODE_OTHER_PROTOCOL && first == EXIT_CODE_OK) {
@@ -409,8 +324,8 @@ static exit_code peers_ask(const ctl_peers *peers, const ctl_folder *folder, con
     exit_code first = EXIT_CODE_OK;
     if (peers->count == 0) {
         fprintf(stderr,
-                "tenure ctl: no process in %s%s. One listens if it was started with "
-                "TENURE_CONF=control:on, and with control_dir if the folder is another\n",
+                "tenure ctl: no process in %s%s. One listens if it was started by `tenure run`, or "
+                "with TENURE_CONF=control:on, and with control_dir if the folder is another\n",
                 folder->path, self->pid || name_option ? " fits" : "");
         return EXIT_CODE_NO_PROCESS;
     }
@@ -427,6 +342,8 @@ static exit_code peers_ask(const ctl_peers *peers, const ctl_folder *folder, con
         if (first == EXIT_CODE_OK)
             first = code;
     }
+    if (is_metrics(self))
+        ctl_metrics_print(stdout);
     return first;
 }
 
@@ -446,8 +363,11 @@ int command_ctl(int argc, char **argv)
         free(self.request);
         return EXIT_CODE_BAD_INPUT;
     }
-    exit_code code = ctl_folder_open(&folder, dir_option);
-    if (code == EXIT_CODE_OK) {
+    char error[CTL_ERROR_BYTES];
+    exit_code code = ctl_folder_open(&folder, dir_option, error);
+    if (code != EXIT_CODE_OK) {
+        fprintf(stderr, "tenure ctl: %s\n", error);
+    } else {
         ctl_peers_find(&peers, &folder);
         ctl_peers_choose(&peers, self.pid, name_option);
         code = strcmp(self.command, "list") == 0 ? peers_list(&peers, &self)

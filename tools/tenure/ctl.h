@@ -46,8 +46,8 @@ typedef struct ctl_line {
 /* ---- finding (ctl_find.c) ------------------------------------------------------------------- */
 
 /* Opens the folder; `path` may be null: that of the calling user. A folder that others may enter is
- * refused. EXIT_CODE_OK, or the exit code, after a message. */
-exit_code ctl_folder_open(ctl_folder *folder, const char *path);
+ * refused. EXIT_CODE_OK, or the exit code, with a sentence in `error`, of CTL_ERROR_BYTES. */
+exit_code ctl_folder_open(ctl_folder *folder, const char *path, char *error);
 
 /* Connects to all that are there, in the order of their names. Sockets at which nobody listens, and
  * never will again, are removed, with what lies beside them. */
@@ -62,13 +62,25 @@ void ctl_peers_choose(ctl_peers *peers, long pid, const char *name);
 /* Receives a line. `patience_ms`: how long it may take in all; -1: for ever. */
 exit_code ctl_receive(ctl_line *line, const ctl_peer *peer, int patience_ms, char *error);
 void ctl_line_release(ctl_line *line);
+/* Another of the same text. */
+exit_code ctl_line_copy(ctl_line *copy, const ctl_line *line, const ctl_peer *peer, char *error);
 
 /* The first line: who it is. Another version of the protocol is refused. */
 exit_code ctl_greeting(ctl_line *line, const ctl_peer *peer, int patience_ms, char *error);
 
-/* Sends a request, which ends in a newline, and receives the answer. */
+/* Sends a request, which ends in a newline. */
+exit_code ctl_send(const ctl_peer *peer, const char *request, int patience_ms, char *error);
+
+/* The same, and receives the answer. */
 exit_code ctl_ask(ctl_line *answer, const ctl_peer *peer, const char *request, int patience_ms,
                   char *error);
+
+/* What an answer whose "ok" is false says, and the exit code for it. */
+exit_code ctl_refusal(const ctl_line *answer, char *error);
+
+/* Brings the file of an answer to `snapshot` to `path` (ctl_fetch.c). */
+exit_code ctl_snapshot_fetch(const ctl_folder *folder, const ctl_line *answer, const char *path,
+                             char *error);
 
 /* Fields of a dictionary: 0 and null where there is none of this kind. */
 uint64_t ctl_number(const ctl_line *line, value dict, const char *key);
@@ -81,5 +93,18 @@ int ctl_is_true(const ctl_line *line, value dict, const char *key);
 
 void ctl_show_peer(const ctl_peer *peer, const ctl_line *greeting);
 void ctl_show_answer(const ctl_line *answer);
+/* A line of JSON: {"process": ..., "answer": ...}. Both may be null. */
+void ctl_show_json(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer);
+
+/* A text without what a terminal would obey; "-" for none. */
+const char *ctl_shown(const char *text, char *buffer, size_t bytes);
+
+/* ---- metrics (ctl_metrics.c) ---------------------------------------------------------------- */
+
+/* Adds what a process said to `status`. The peer lives until all are printed. */
+exit_code ctl_metrics_add(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer,
+                          char *error);
+/* All that were added, as one OpenMetrics text. */
+void ctl_metrics_print(FILE *file);
 
 #endif

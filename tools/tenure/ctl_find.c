@@ -14,7 +14,7 @@
 
 /* ---- the folder ----------------------------------------------------------------------------- */
 
-exit_code ctl_folder_open(ctl_folder *folder, const char *path)
+exit_code ctl_folder_open(ctl_folder *folder, const char *path, char *error)
 {
     struct stat found;
     if (path)
@@ -23,19 +23,21 @@ exit_code ctl_folder_open(ctl_folder *folder, const char *path)
         snprintf(folder->path, sizeof(folder->path), "/tmp/tenure-%lu", (unsigned long)geteuid());
     folder->file = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder->file < 0 || fstat(folder->file, &found) != 0) {
-        fprintf(stderr,
-                "tenure ctl: %s: %s. Start a program with TENURE_CONF=control:on, or name the "
-                "folder that it uses with --dir\n",
-                folder->path, strerror(errno));
+        snprintf(error, CTL_ERROR_BYTES,
+                 "%.200s: %s. Start a program with `tenure run` or with TENURE_CONF=control:on, or "
+                 "name the folder that it uses with --dir",
+                 folder->path, strerror(errno));
+        if (folder->file >= 0)
+            close(folder->file);
         return EXIT_CODE_NO_PROCESS;
     }
     folder->owner = found.st_uid;
     if ((found.st_uid == geteuid() || geteuid() == 0) && (found.st_mode & 077) == 0)
         return EXIT_CODE_OK;
-    fprintf(stderr,
-            "tenure ctl: %s is of user %lu and has mode %03o: others may have put sockets there. "
-            "It must be yours, with mode 700\n",
-            folder->path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777));
+    snprintf(error, CTL_ERROR_BYTES,
+             "%.200s is of user %lu and has mode %03o: others may have put sockets there. It must "
+             "be yours, with mode 700",
+             folder->path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777));
     close(folder->file);
     return EXIT_CODE_BAD_INPUT;
 }

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "json.h"
 #include "table.h"
 
-/* A text without what a terminal would obey; "-" for none. */
-static const char *shown(const char *text, char *buffer, size_t bytes)
+const char *ctl_shown(const char *text, char *buffer, size_t bytes)
 {
     snprintf(buffer, bytes, "%s", text ? text : "-");
     for (char *at = buffer; *at; at++)
@@ -20,13 +20,14 @@ void ctl_show_peer(const ctl_peer *peer, const ctl_line *greeting)
 {
     char program[64], version[32], here[32];
     snprintf(here, sizeof(here), "%ld", peer->pid_here);
-    printf(
-        "%-8s %-8ld %-20s %-8s %s\n", peer->pid_here > 0 ? here : "-", peer->pid,
-        greeting ? shown(ctl_text(greeting, greeting->parsed, "program"), program, sizeof(program))
-                 : "(busy)",
-        greeting ? shown(ctl_text(greeting, greeting->parsed, "tenure"), version, sizeof(version))
-                 : "-",
-        peer->name);
+    printf("%-8s %-8ld %-20s %-8s %s\n", peer->pid_here > 0 ? here : "-", peer->pid,
+           greeting ? ctl_shown(ctl_text(greeting, greeting->parsed, "program"), program,
+                                sizeof(program))
+                    : "(busy)",
+           greeting
+               ? ctl_shown(ctl_text(greeting, greeting->parsed, "tenure"), version, sizeof(version))
+               : "-",
+           peer->name);
 }
 
 /* The cells that devices, pools and tags have in common. */
@@ -69,10 +70,10 @@ static void pools_show(const ctl_line *answer, value device)
     heading(&to, words);
     for (uint32_t i = 0; i < pools->count; i++) {
         table_row(&to);
-        table_cell(&to, "  %s", shown(ctl_text(answer, pools->items[i], "name"), text, 80));
-        table_cell(&to, "%s", shown(ctl_text(answer, pools->items[i], "tag"), text, 80));
-        table_cell(&to, "%s", shown(ctl_text(answer, pools->items[i], "kind"), text, 80));
-        table_cell(&to, "%s", shown(ctl_text(answer, pools->items[i], "state"), text, 80));
+        table_cell(&to, "  %s", ctl_shown(ctl_text(answer, pools->items[i], "name"), text, 80));
+        table_cell(&to, "%s", ctl_shown(ctl_text(answer, pools->items[i], "tag"), text, 80));
+        table_cell(&to, "%s", ctl_shown(ctl_text(answer, pools->items[i], "kind"), text, 80));
+        table_cell(&to, "%s", ctl_shown(ctl_text(answer, pools->items[i], "state"), text, 80));
         sums_cells(&to, answer, pools->items[i]);
     }
     table_end(&to);
@@ -91,7 +92,7 @@ static void devices_show(const ctl_line *answer)
         const char *called = ctl_text(answer, one, "name");
         printf("device %llu%s%s: %s mapped, %s asleep",
                (unsigned long long)ctl_number(answer, one, "device"), called ? ", " : "",
-               called ? shown(called, name, sizeof(name)) : "",
+               called ? ctl_shown(called, name, sizeof(name)) : "",
                format_bytes_binary(ctl_number(answer, one, "reserved_bytes"), texts[0]),
                format_bytes_binary(ctl_number(answer, one, "asleep_bytes"), texts[1]));
         if (ctl_has_number(answer, one, "limit_bytes", &limit))
@@ -108,7 +109,7 @@ static void tags_rows(table *to, const ctl_line *answer, const value_list *tags)
     char text[80];
     for (uint32_t i = 0; tags && i < tags->count; i++) {
         table_row(to);
-        table_cell(to, "%s", shown(ctl_text(answer, tags->items[i], "tag"), text, 80));
+        table_cell(to, "%s", ctl_shown(ctl_text(answer, tags->items[i], "tag"), text, 80));
         table_cell(to, "%llu", (unsigned long long)ctl_number(answer, tags->items[i], "device"));
         table_cell(to, "%llu", (unsigned long long)ctl_number(answer, tags->items[i], "pools"));
         sums_cells(to, answer, tags->items[i]);
@@ -155,7 +156,7 @@ static void held_show(const ctl_line *answer)
                 length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%llu",
                                            k == 0 ? "" : " ", (unsigned long long)process);
         table_row(&to);
-        table_cell(&to, "%s", shown(ctl_text(answer, one, "name"), text, sizeof(text)));
+        table_cell(&to, "%s", ctl_shown(ctl_text(answer, one, "name"), text, sizeof(text)));
         table_cell(&to, "%llu%s", (unsigned long long)ctl_number(answer, one, "generation"),
                    ctl_is_true(answer, one, "latest") ? "" : " (older)");
         table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "bytes"), size));
@@ -180,7 +181,7 @@ static void imports_show(const ctl_line *answer)
     for (uint32_t i = 0; i < imports->count; i++) {
         value one = imports->items[i];
         table_row(&to);
-        table_cell(&to, "%s", shown(ctl_text(answer, one, "name"), text, sizeof(text)));
+        table_cell(&to, "%s", ctl_shown(ctl_text(answer, one, "name"), text, sizeof(text)));
         table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "generation"));
         table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "bytes"), size));
         table_cell(&to, "%llu", (unsigned long long)ctl_number(answer, one, "device"));
@@ -196,8 +197,8 @@ static void settings_show(const ctl_line *answer)
     char key[80], set[300];
     for (uint32_t i = 0; settings && i < settings->count; i++)
         printf("%s%-32s %s\n", ctl_is_true(answer, settings->items[i], "is_set") ? "* " : "  ",
-               shown(ctl_text(answer, settings->items[i], "key"), key, sizeof(key)),
-               shown(ctl_text(answer, settings->items[i], "value"), set, sizeof(set)));
+               ctl_shown(ctl_text(answer, settings->items[i], "key"), key, sizeof(key)),
+               ctl_shown(ctl_text(answer, settings->items[i], "value"), set, sizeof(set)));
 }
 
 void ctl_show_answer(const ctl_line *answer)
@@ -210,4 +211,31 @@ void ctl_show_answer(const ctl_line *answer)
     held_show(answer);
     imports_show(answer);
     settings_show(answer);
+}
+
+static void process_write(json_writer *json, const ctl_peer *peer, const ctl_line *greeting)
+{
+    json_object_begin(json, "process");
+    json_text(json, "name", peer->name);
+    json_unsigned(json, "pid", (uint64_t)peer->pid);
+    if (peer->pid_here > 0)
+        json_unsigned(json, "pid_here", (uint64_t)peer->pid_here);
+    if (greeting) {
+        json_text(json, "program", ctl_text(greeting, greeting->parsed, "program"));
+        json_text(json, "tenure", ctl_text(greeting, greeting->parsed, "tenure"));
+    }
+    json_object_end(json);
+}
+
+/* {"process": ..., "answer": ...}: what came is JSON already. */
+void ctl_show_json(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer)
+{
+    json_writer json;
+    json_start(&json, stdout);
+    json_object_begin(&json, NULL);
+    process_write(&json, peer, greeting);
+    if (answer)
+        printf(", \"answer\": %.*s", (int)strcspn(answer->text, "\n"), answer->text);
+    json_object_end(&json);
+    json_end(&json);
 }

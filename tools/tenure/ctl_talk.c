@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include <tenure/alloc.h>
+
 #include "ctl.h"
 #include "input.h"
 #include "json_read.h"
@@ -162,6 +164,20 @@ exit_code ctl_receive(ctl_line *line, const ctl_peer *peer, int patience_ms, cha
     return code;
 }
 
+exit_code ctl_line_copy(ctl_line *copy, const ctl_line *line, const ctl_peer *peer, char *error)
+{
+    memset(copy, 0, sizeof(*copy));
+    copy->text = strdup(line->text);
+    if (!copy->text) {
+        snprintf(error, CTL_ERROR_BYTES, "no host memory");
+        return EXIT_CODE_NO_MEMORY;
+    }
+    exit_code code = text_parse(copy, peer, error);
+    if (code != EXIT_CODE_OK)
+        ctl_line_release(copy);
+    return code;
+}
+
 void ctl_line_release(ctl_line *line)
 {
     if (line->text)
@@ -191,8 +207,7 @@ exit_code ctl_greeting(ctl_line *line, const ctl_peer *peer, int patience_ms, ch
     return message ? EXIT_CODE_CHECK_FAILED : EXIT_CODE_OTHER_PROTOCOL;
 }
 
-exit_code ctl_ask(ctl_line *answer, const ctl_peer *peer, const char *request, int patience_ms,
-                  char *error)
+exit_code ctl_send(const ctl_peer *peer, const char *request, int patience_ms, char *error)
 {
     int64_t until = patience_ms < 0 ? -1 : now_ms() + patience_ms;
     size_t length = strlen(request);
@@ -205,5 +220,30 @@ exit_code ctl_ask(ctl_line *answer, const ctl_peer *peer, const char *request, i
             return gone(peer, error);
         sent += part > 0 ? (size_t)part : 0;
     }
-    return ctl_receive(answer, peer, patience_ms, error);
+    return EXIT_CODE_OK;
+}
+
+exit_code ctl_ask(ctl_line *answer, const ctl_peer *peer, const char *request, int patience_ms,
+                  char *error)
+{
+    exit_code code = ctl_send(peer, request, patience_ms, error);
+    return code == EXIT_CODE_OK ? ctl_receive(answer, peer, patience_ms, error) : code;
+}
+
+/* The exit code for a refusal, by the name of its status. */
+static exit_code refusal_code(const char *name)
+{
+    if (name)
+        for (int status = 0; strcmp(tnr_status_name((tnr_status)status), "TNR_ERR_?") != 0;
+             status++)
+            if (strcmp(tnr_status_name((tnr_status)status), name) == 0)
+                return exit_code_of((tnr_status)status);
+    return EXIT_CODE_CHECK_FAILED;
+}
+
+exit_code ctl_refusal(const ctl_line *answer, char *error)
+{
+    const char *message = ctl_text(answer, answer->parsed, "message");
+    snprintf(error, CTL_ERROR_BYTES, "%.400s", message ? message : "it refused, and says no more");
+    return refusal_code(ctl_text(answer, answer->parsed, "status"));
 }

@@ -17,6 +17,7 @@ static const cli_command commands[] = {
     {"conf", command_conf, "all settings of TENURE_CONF with their values and meaning"},
     {"run", command_run, "start a program with Tenure in place of cudaMalloc"},
     {"ctl", command_ctl, "rule processes from outside: status, sleep, wake, trim, limit, snapshot"},
+    {"top", command_top, "watch what a running process holds"},
     {"hold", command_hold, "keep published blocks for other processes: from files, or taken over"},
     {"replay", command_replay, "run recorded allocation traces and check the memory"},
     {"bench", command_bench, "time allocation beside the driver's pool and PyTorch"},
@@ -43,7 +44,7 @@ const cli_group tenure_commands = {
     "  3  no driver, a driver that is too old, or no suitable device\n"
     "  4  out of memory, on the device or on the host, or a limit was reached\n"
     "  10 to 13  of fuzz: safety, liveness, a crash, a planted error that was missed\n"
-    "  20 to 23  of ctl: no process, several, another protocol, no answer in time\n",
+    "  20 to 23  of ctl and top: no process, several, another protocol, no answer in time\n",
     commands,
 };
 

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Answers to `status` as OpenMetrics text: see ctl.h. In that format all samples of a metric stand
+ * together, so processes are kept until the last has answered. No two samples of a metric have the
+ * same labels: a pool has its number, a process its number here, or its socket's name.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+
+/* What a sample is of. */
+typedef enum subject { OF_DEVICE, OF_POOL, OF_TAG } subject;
+
+typedef struct metric {
+    subject of;
+    const char *key;  /* of the answer; also the end of the metric's name */
+    const char *type; /* gauge or counter */
+    const char *unit; /* null: none */
+    const char *help;
+} metric;
+
+static const metric metrics[] = {
+    {OF_DEVICE, "memory_bytes", "gauge", "bytes", "Memory that the device has."},
+    {OF_DEVICE, "reserved_bytes", "gauge", "bytes", "Memory mapped by the process."},
+    {OF_DEVICE, "reserved_peak_bytes", "gauge", "bytes", "The most that was mapped."},
+    {OF_DEVICE, "live_bytes", "gauge", "bytes", "Bytes of live blocks, as asked for."},
+    {OF_DEVICE, "live_blocks", "gauge", NULL, "Live blocks."},
+    {OF_DEVICE, "waiting_bytes", "gauge", "bytes", "Freed, and waiting for the last use."},
+    {OF_DEVICE, "moving_chunks", "gauge", NULL, "Old mappings of moved chunks that wait."},
+    {OF_DEVICE, "asleep_bytes", "gauge", "bytes", "Given back until the wake."},
+    {OF_DEVICE, "limit_bytes", "gauge", "bytes", "The most that may be mapped."},
+    {OF_DEVICE, "chunks_created", "counter", NULL, "Chunks of memory taken from the driver."},
+    {OF_DEVICE, "chunks_moved", "counter", NULL, "Chunks given another address."},
+    {OF_DEVICE, "retries", "counter", NULL, "Allocations that had to reclaim memory."},
+    {OF_DEVICE, "ooms", "counter", NULL, "Allocations that failed for lack of memory."},
+    {OF_POOL, "reserved_bytes", "gauge", "bytes", "Memory mapped for the pool."},
+    {OF_POOL, "reserved_peak_bytes", "gauge", "bytes", "The most that was mapped for it."},
+    {OF_POOL, "live_bytes", "gauge", "bytes", "Bytes of its live blocks, as asked for."},
+    {OF_POOL, "live_blocks", "gauge", NULL, "Its live blocks."},
+    {OF_POOL, "waiting_bytes", "gauge", "bytes", "Freed, and waiting for the last use."},
+    {OF_POOL, "moving_chunks", "gauge", NULL, "Old mappings of moved chunks that wait."},
+    {OF_POOL, "asleep_bytes", "gauge", "bytes", "Given back until the wake."},
+    {OF_POOL, "limit_bytes", "gauge", "bytes", "The most that may be mapped."},
+    {OF_TAG, "reserved_bytes", "gauge", "bytes", "Memory mapped for pools with the tag."},
+    {OF_TAG, "live_bytes", "gauge", "bytes", "Bytes of live blocks with the tag."},
+    {OF_TAG, "waiting_bytes", "gauge", "bytes", "Freed, and waiting for the last use."},
+    {OF_TAG, "asleep_bytes", "gauge", "bytes", "Given back until the wake."},
+    {OF_TAG, "limit_bytes", "gauge", "bytes", "The most that may be mapped."},
+};
+
+/* A process that has answered. It stays where it is: lines have pointers into themselves. */
+typedef struct told {
+    const ctl_peer *peer;
+    ctl_line greeting, answer;
+    struct told *next; /* in the order of their answers */
+} told;
+
+static told *all, **all_end = &all;
+
+exit_code ctl_metrics_add(const ctl_peer *peer, const ctl_line *greeting, const ctl_line *answer,
+                          char *error)
+{
+    told *one = calloc(1, sizeof(*one));
+    if (!one) {
+        snprintf(error, CTL_ERROR_BYTES, "no host memory");
+        return EXIT_CODE_NO_MEMORY;
+    }
+    one->peer = peer;
+    exit_code code = ctl_line_copy(&one->greeting, greeting, peer, error);
+    if (code == EXIT_CODE_OK)
+        code = ctl_line_copy(&one->answer, answer, peer, error);
+    if (code != EXIT_CODE_OK) {
+        ctl_line_release(&one->greeting);
+        free(one);
+        return code;
+    }
+    *all_end = one;
+    all_end = &one->next;
+    return EXIT_CODE_OK;
+}
+
+/* A label with its value. The format knows three escapes, and everything else stands as it is. */
+static void label_print(FILE *file, const char *separator, const char *name, const char *text)
+{
+    fprintf(file, "%s%s=\"", separator, name);
+    for (; text && *text; text++) {
+        if (*text == '\\' || *text == '"')
+            fputc('\\', file);
+        if (*text == '\n')
+            fputs("\\n", file);
+        else
+            fputc(*text, file);
+    }
+    fputc('"', file);
+}
+
+static void label_print_number(FILE *file, const char *separator, const char *name, uint64_t number)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+    label_print(file, separator, name, text);
+}
+
+static void process_print(FILE *file, const told *one)
+{
+    long pid = one->peer->pid_here > 0 ? one->peer->pid_here : one->peer->pid;
+    label_print_number(file, "", "pid", (uint64_t)pid);
+    if (one->peer->pid_here <= 0)
+        label_print(file, ",", "socket", one->peer->name);
+    label_print(file, ",", "program", ctl_text(&one->greeting, one->greeting.parsed, "program"));
+}
+
+/* One sample; none where the process does not say, as of a limit that there is not. */
+static void sample_print(FILE *file, const metric *which, const char *kind, const told *one,
+                         value holder, uint64_t device)
+{
+    uint64_t number;
+    if (!ctl_has_number(&one->answer, holder, which->key, &number))
+        return;
+    fprintf(file, "tenure_%s_%s%s{", kind, which->key,
+            strcmp(which->type, "counter") == 0 ? "_total" : "");
+    process_print(file, one);
+    label_print_number(file, ",", "device", device);
+    if (which->of == OF_POOL) {
+        label_print(file, ",", "pool", ctl_text(&one->answer, holder, "name"));
+        label_print_number(file, ",", "number", ctl_number(&one->answer, holder, "number"));
+        label_print(file, ",", "kind", ctl_text(&one->answer, holder, "kind"));
+    }
+    if (which->of != OF_DEVICE)
+        label_print(file, ",", "tag", ctl_text(&one->answer, holder, "tag"));
+    fprintf(file, "} %llu\n", (unsigned long long)number);
+}
+
+static void samples_print(FILE *file, const metric *which, const char *kind, const told *one)
+{
+    const ctl_line *answer = &one->answer;
+    const char *key = which->of == OF_TAG ? "tags" : "devices";
+    const value_list *list = ctl_list(answer, answer->parsed, key);
+    for (uint32_t i = 0; list && i < list->count; i++) {
+        uint64_t device = ctl_number(answer, list->items[i], "device");
+        if (which->of != OF_POOL) {
+            sample_print(file, which, kind, one, list->items[i], device);
+            continue;
+        }
+        const value_list *pools = ctl_list(answer, list->items[i], "pools");
+        for (uint32_t p = 0; pools && p < pools->count; p++)
+            sample_print(file, which, kind, one, pools->items[p], device);
+    }
+}
+
+static void processes_print(FILE *file)
+{
+    fputs("# TYPE tenure_process info\n# HELP tenure_process Processes that use Tenure.\n", file);
+    for (const told *each = all; each; each = each->next) {
+        fputs("tenure_process_info{", file);
+        process_print(file, each);
+        label_print(file, ",", "tenure",
+                    ctl_text(&each->greeting, each->greeting.parsed, "tenure"));
+        fputs("} 1\n", file);
+    }
+}
+
+void ctl_metrics_print(FILE *file)
+{
+    static const char *const kinds[] = {"device", "pool", "tag"};
+    processes_print(file);
+    for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
+        const metric *each = &metrics[i];
+        const char *kind = kinds[each->of];
+        fprintf(file, "# TYPE tenure_%s_%s %s\n", kind, each->key, each->type);
+        if (each->unit)
+            fprintf(file, "# UNIT tenure_%s_%s %s\n", kind, each->key, each->unit);
+        fprintf(file, "# HELP tenure_%s_%s %s\n", kind, each->key, each->help);
+        for (const told *one = all; one; one = one->next)
+            samples_print(file, each, kind, one);
+    }
+    fputs("# EOF\n", file);
+    for (told *next; all; all = next) {
+        next = all->next;
+        ctl_line_release(&all->greeting);
+        ctl_line_release(&all->answer);
+        free(all);
+    }
+    all_end = &all;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a process said, as lines of text: see top.h. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+#include "top.h"
+
+const char *const top_view_names[TOP_VIEWS] = {"pool", "tag", "stream", "device"};
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+void top_frame_start(top_frame *frame, size_t columns)
+{
+    if (columns < TOP_COLUMNS_MIN)
+        columns = TOP_COLUMNS_MIN;
+    if (columns > TOP_COLUMNS_MAX)
+        columns = TOP_COLUMNS_MAX;
+    *frame = (top_frame){.columns = columns};
+}
+
+void top_frame_release(top_frame *frame)
+{
+    free(frame->lines);
+    *frame = (top_frame){.columns = frame->columns};
+}
+
+void top_line(top_frame *frame, const char *format, ...)
+{
+    va_list arguments;
+    if (frame->count == frame->room) {
+        size_t room = frame->room * 2 + 32;
+        void *grown = realloc(frame->lines, room * sizeof(*frame->lines));
+        if (!grown) {
+            frame->is_lost = 1;
+            return;
+        }
+        frame->lines = grown;
+        frame->room = room;
+    }
+    char *line = frame->lines[frame->count++];
+    va_start(arguments, format);
+    vsnprintf(line, TOP_LINE_BYTES, format, arguments);
+    va_end(arguments);
+    line[frame->columns] = '\0';
+    /* Widths are counted in bytes, and a terminal may know ASCII only. */
+    for (; *line; line++)
+        if ((unsigned char)*line < 0x20 || (unsigned char)*line >= 0x7f)
+            *line = '?';
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+typedef enum column {
+    COLUMN_HELD,
+    COLUMN_LIVE,
+    COLUMN_WAITING,
+    COLUMN_MOVING,
+    COLUMN_ASLEEP,
+    COLUMN_PEAK,
+    COLUMN_LIMIT,
+    COLUMN_COUNT
+} column;
+
+/* The most telling first: narrow terminals have no room for the others. */
+static const struct {
+    const char *title, *key;
+} columns[COLUMN_COUNT] = {
+    [COLUMN_HELD] = {"held", "reserved_bytes"},
+    [COLUMN_LIVE] = {"live", "live_bytes"},
+    [COLUMN_WAITING] = {"waiting", "waiting_bytes"},
+    [COLUMN_MOVING] = {"moving", "moving_chunks"},
+    [COLUMN_ASLEEP] = {"asleep", "asleep_bytes"},
+    [COLUMN_PEAK] = {"peak", "reserved_peak_bytes"},
+    [COLUMN_LIMIT] = {"limit", "limit_bytes"},
+};
+
+enum { CELL_WIDTH = 10, NAME_WIDTH_MIN = 10, NAME_WIDTH_GOOD = 20, NAME_WIDTH_MAX = 40 };
+
+typedef struct row {
+    uint64_t device;
+    char name[96];
+    uint64_t values[COLUMN_COUNT]; /* UINT64_MAX: it has none */
+} row;
+
+typedef struct rows {
+    row *items;
+    size_t count, room;
+} rows;
+
+static row *row_add(rows *to, uint64_t device, const char *name)
+{
+    if (to->count == to->room) {
+        size_t room = to->room * 2 + 32;
+        row *grown = realloc(to->items, room * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        to->items = grown;
+        to->room = room;
+    }
+    row *made = &to->items[to->count++];
+    made->device = device;
+    snprintf(made->name, sizeof(made->name), "%.95s", name);
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        made->values[i] = UINT64_MAX;
+    return made;
+}
+
+static void row_read(row *to, const ctl_line *answer, value from)
+{
+    for (int i = 0; to && i < COLUMN_COUNT; i++)
+        if (!ctl_has_number(answer, from, columns[i].key, &to->values[i]))
+            to->values[i] = UINT64_MAX;
+}
+
+static int rows_order(const void *one, const void *other)
+{
+    const row *a = one, *b = other;
+    uint64_t held = a->values[COLUMN_HELD] + 1, others = b->values[COLUMN_HELD] + 1; /* none: 0 */
+    if (held != others)
+        return held < others ? 1 : -1;
+    return a->device != b->device ? (a->device < b->device ? -1 : 1) : strcmp(a->name, b->name);
+}
+
+/* "0 name": the device stands before what it has, where there are several. */
+static void named_add(rows *to, const ctl_line *answer, value from, uint64_t device,
+                      const char *name, int has_devices)
+{
+    char text[160];
+    if (has_devices)
+        snprintf(text, sizeof(text), "%llu %s", (unsigned long long)device, name ? name : "-");
+    else
+        snprintf(text, sizeof(text), "%s", name ? name : "-");
+    row_read(row_add(to, device, text), answer, from);
+}
+
+static int stream_order(const void *one, const void *other)
+{
+    const row *a = one, *b = other;
+    return a->device != b->device ? (a->device < b->device ? -1 : 1) : strcmp(a->name, b->name);
+}
+
+/* A stream comes once for each pool that it has memory of: they are one row. */
+static void streams_join(rows *to)
+{
+    size_t kept = 0;
+    if (to->count == 0)
+        return;
+    qsort(to->items, to->count, sizeof(*to->items), stream_order);
+    for (size_t i = 1; i < to->count; i++) {
+        row *last = &to->items[kept];
+        if (stream_order(last, &to->items[i]) != 0) {
+            to->items[++kept] = to->items[i];
+            continue;
+        }
+        for (int c = 0; c < COLUMN_COUNT; c++)
+            if (to->items[i].values[c] != UINT64_MAX)
+                last->values[c] += to->items[i].values[c];
+    }
+    to->count = kept + 1;
+}
+
+static void streams_add(rows *to, const ctl_line *answer, value device, uint64_t number,
+                        int has_devices)
+{
+    const value_list *list = ctl_list(answer, device, "streams");
+    for (uint32_t i = 0; list && i < list->count; i++) {
+        const char *handle = ctl_text(answer, list->items[i], "stream");
+        char name[64];
+        snprintf(name, sizeof(name), "%s", !handle ? "(graphs)" : handle);
+        size_t before = to->count;
+        named_add(to, answer, list->items[i], number, strcmp(name, "0") == 0 ? "default" : name,
+                  has_devices);
+        if (to->count > before)
+            to->items[before].values[COLUMN_HELD] =
+                ctl_number(answer, list->items[i], "held_bytes");
+    }
+}
+
+/* What the view is of, the largest first. */
+static void rows_read(rows *to, const ctl_line *answer, top_view view)
+{
+    const value_list *devices = ctl_list(answer, answer->parsed, "devices");
+    const value_list *tags = ctl_list(answer, answer->parsed, "tags");
+    int has_devices = devices && devices->count > 1;
+    for (uint32_t i = 0; view == TOP_TAGS && tags && i < tags->count; i++)
+        named_add(to, answer, tags->items[i], ctl_number(answer, tags->items[i], "device"),
+                  ctl_text(answer, tags->items[i], "tag"), has_devices);
+    for (uint32_t d = 0; devices && d < devices->count; d++) {
+        value one = devices->items[d];
+        uint64_t number = ctl_number(answer, one, "device");
+        const value_list *pools = ctl_list(answer, one, "pools");
+        for (uint32_t i = 0; view == TOP_POOLS && pools && i < pools->count; i++)
+            named_add(to, answer, pools->items[i], number,
+                      ctl_text(answer, pools->items[i], "name"), has_devices);
+        if (view == TOP_STREAMS)
+            streams_add(to, answer, one, number, has_devices);
+    }
+    if (view == TOP_STREAMS)
+        streams_join(to);
+    if (to->count > 0)
+        qsort(to->items, to->count, sizeof(*to->items), rows_order);
+}
+
+/* ---- frames --------------------------------------------------------------------------------- */
+
+static const char *cell_text(const row *from, int which, char *text)
+{
+    uint64_t number = from->values[which];
+    if (number == UINT64_MAX)
+        snprintf(text, 32, "-");
+    else if (which == COLUMN_MOVING)
+        snprintf(text, 32, "%llu", (unsigned long long)number);
+    else
+        format_bytes_binary(number, text);
+    return text;
+}
+
+/* A line of a table: a name, and as many cells as there is room for. Null: the titles. */
+static void row_line(top_frame *frame, const char *name, const row *from)
+{
+    char line[TOP_LINE_BYTES], cell[32];
+    size_t least = frame->columns < 60 ? NAME_WIDTH_MIN : NAME_WIDTH_GOOD;
+    size_t cells = (frame->columns - least) / CELL_WIDTH;
+    cells = cells < COLUMN_COUNT ? cells : COLUMN_COUNT;
+    size_t width = frame->columns - cells * CELL_WIDTH;
+    width = width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX;
+    size_t at = (size_t)snprintf(line, sizeof(line), "%-*.*s", (int)width, (int)width, name);
+    for (size_t i = 0; i < cells && at < sizeof(line); i++)
+        at += (size_t)snprintf(line + at, sizeof(line) - at, "%*s", CELL_WIDTH,
+                               from ? cell_text(from, (int)i, cell) : columns[i].title);
+    top_line(frame, "%s", line);
+}
+
+static void devices_fill(top_frame *frame, const ctl_line *answer)
+{
+    const value_list *devices = ctl_list(answer, answer->parsed, "devices");
+    if (!devices || devices->count == 0) {
+        top_line(frame, "it uses no device");
+        return;
+    }
+    row_line(frame, "device", NULL);
+    for (uint32_t i = 0; i < devices->count; i++) {
+        row one;
+        char name[192];
+        const char *called = ctl_text(answer, devices->items[i], "name");
+        snprintf(name, sizeof(name), "%llu %.150s",
+                 (unsigned long long)ctl_number(answer, devices->items[i], "device"),
+                 called ? called : "");
+        row_read(&one, answer, devices->items[i]);
+        row_line(frame, name, &one);
+    }
+}
+
+void top_frame_fill(top_frame *frame, const ctl_line *answer, top_view view, size_t rows_max)
+{
+    rows found = {0};
+    devices_fill(frame, answer);
+    if (view == TOP_DEVICES)
+        return;
+    rows_read(&found, answer, view);
+    top_line(frame, "%s", "");
+    row_line(frame, top_view_names[view], NULL);
+    size_t fit = rows_max > frame->count + 1 ? rows_max - frame->count : 1;
+    if (rows_max == 0 || fit > found.count)
+        fit = found.count;
+    else if (fit < found.count)
+        fit--; /* for the line that says so */
+    for (size_t i = 0; i < fit; i++)
+        row_line(frame, found.items[i].name, &found.items[i]);
+    if (fit < found.count)
+        top_line(frame, "and %zu more", found.count - fit);
+    free(found.items);
+}
