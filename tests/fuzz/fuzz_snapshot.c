@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "diff.h"
+#include "encode_chrome.h"
 #include "encode_trace.h"
 #include "fuzz.h"
 #include "holders.h"
+#include "json_read.h"
 #include "read.h"
 
 enum { BUDGET_BYTES = 64 << 20 };
@@ -94,6 +96,33 @@ static void diff_try(const model *in)
     diff_release(&found);
 }
 
+/* Trace events are JSON, however odd the history is. */
+static void chrome_try(const model *in, output *out)
+{
+    losses lost = {.count = 0};
+    budget limits;
+    value_heap heap;
+    value document, events;
+    input from;
+    int fd = file_begin(out);
+    int code = encode_chrome(in, 1000, out, &lost);
+    MUST(output_close(out, 1) == 0);
+    size_t length = (size_t)lseek(fd, 0, SEEK_END);
+    if (code == 0) {
+        char *bytes = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
+        MUST(bytes != MAP_FAILED);
+        budget_start(&limits, (size_t)BUDGET_BYTES * 16);
+        MUST(value_heap_start(&heap, &limits) == 0);
+        input_open_memory(&from, "events", bytes, length);
+        MUST(json_read(&from, &heap, &document) == 0);
+        MUST(value_get(&heap, document, "traceEvents", &events));
+        input_close(&from);
+        value_heap_release(&heap);
+        munmap(bytes, length);
+    }
+    close(fd);
+}
+
 static void all_try(const model *in)
 {
     losses lost = {.count = 0};
@@ -113,6 +142,7 @@ static void all_try(const model *in)
         read_again(fd, out, in);
     else
         close(fd);
+    chrome_try(in, out);
     for (size_t i = 0; i < in->devices.count; i++) {
         fd = file_begin(out);
         (void)encode_trace(in, i, out, &counts, &lost);

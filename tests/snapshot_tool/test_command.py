@@ -44,7 +44,7 @@ class Usage(CommandTest):
             (["summary", EXAMPLE, "extra"], "unexpected argument"),
             (["summary", "--top", "0", EXAMPLE], "--top must be"),
             (["summary", "--max-memory", "0", EXAMPLE], "--max-memory must be"),
-            (["convert", "--to", "csv", EXAMPLE, "-"], "tenure or torch"),
+            (["convert", "--to", "csv", EXAMPLE, "-"], "tenure, torch or chrome"),
             (["trace", "--device", "3", EXAMPLE, "-"], "device 3"),
             (["html", "--template", "/nonexistent.html", EXAMPLE, "-"], None),
             (["summary", "/nonexistent"], "No such file"),
@@ -157,7 +157,7 @@ class Files(CommandTest):
                          self.run_tenure("snapshot", "summary", EXAMPLE).stdout.split("\n", 1)[1])
 
     def test_output_that_cannot_be_written(self):
-        for arguments in [["convert"], ["trace"]]:
+        for arguments in [["convert"], ["convert", "--to", "chrome"], ["trace"]]:
             for target, words in [("/dev/full", "No space left"), ("/nonexistent/x", "No such"),
                                   (self.folder, "Is a directory")]:
                 result = self.run_tenure("snapshot", *arguments, EXAMPLE, target,

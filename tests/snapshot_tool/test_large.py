@@ -79,6 +79,7 @@ class Large(CommandTest):
             ("summary of the JSON", "summary", converted),
             ("JSON to pickle", "convert", converted, self.folder / "b.pickle"),
             ("trace", "trace", converted, self.folder / "a.csv"),
+            ("trace events", "convert", "--to", "chrome", converted, self.folder / "c.json"),
             ("difference of two", "diff", pickled, converted))}
 
     def test_many_records(self):

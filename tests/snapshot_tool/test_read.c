@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "encode_chrome.h"
 #include "map64.h"
 #include "pickle.h"
 #include "read.h"
@@ -352,6 +353,44 @@ static void small_budgets_are_refused(void **state)
     each_good_file(every_budget);
 }
 
+/* Trace events are made within the budget too, or refused; nothing is left over either way. */
+static void every_budget_of_events(const char *bytes, size_t count)
+{
+    char error[READ_ERROR_BYTES];
+    budget limits;
+    model snapshot;
+    size_t refused = 0;
+    int code = -1;
+    output *out = malloc(sizeof(*out));
+    assert_non_null(out);
+    budget_start(&limits, 64 * MIB);
+    model_start(&snapshot, &limits);
+    assert_int_equal(snapshot_read_memory(&snapshot, "file", bytes, count, error, sizeof(error)),
+                     READ_OK);
+    size_t used_bytes = limits.used_bytes;
+    for (size_t more = 0; code != 0; more += 512) {
+        losses lost = {.count = 0};
+        assert_true(more < MIB);
+        limits.limit_bytes = used_bytes + more;
+        assert_int_equal(output_open(out, "/dev/null", 0), 0);
+        code = encode_chrome(&snapshot, CHROME_SLICES, out, &lost);
+        assert_int_equal(output_close(out, 1), 0);
+        assert_int_equal(limits.used_bytes, used_bytes);
+        refused += code != 0;
+    }
+    assert_true(refused > 0);
+    limits.limit_bytes = 64 * MIB;
+    model_release(&snapshot);
+    assert_int_equal(limits.used_bytes, 0);
+    free(out);
+}
+
+static void small_budgets_for_events_are_refused(void **state)
+{
+    (void)state;
+    each_good_file(every_budget_of_events);
+}
+
 /* ---- the table of numbers, against a plain array -------------------------------------------- */
 
 static void map64_is_a_table(void **state)
@@ -400,6 +439,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(truncation_is_refused),
         cmocka_unit_test(small_budgets_are_refused),
+        cmocka_unit_test(small_budgets_for_events_are_refused),
         cmocka_unit_test(map64_is_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

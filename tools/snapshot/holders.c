@@ -212,7 +212,7 @@ static const char *path_end(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-static int frame_label(const model *in, const frame *one, char *text, size_t bytes)
+int frame_label(const model *in, const frame *one, char *text, size_t bytes)
 {
     const char *function = model_string(in, one->function);
     const char *file = path_end(model_string(in, one->file));

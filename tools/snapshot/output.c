@@ -164,9 +164,8 @@ void output_signed(output *out, int64_t number)
     output_unsigned(out, number < 0 ? -(uint64_t)number : (uint64_t)number);
 }
 
-void output_json_text(output *out, const char *text)
+void output_json_part(output *out, const char *text)
 {
-    output_bytes(out, "\"", 1);
     const char *from = text;
     for (; *text; text++) {
         unsigned char one = (unsigned char)*text;
@@ -182,5 +181,11 @@ void output_json_text(output *out, const char *text)
         from = text + 1;
     }
     output_bytes(out, from, (size_t)(text - from));
+}
+
+void output_json_text(output *out, const char *text)
+{
+    output_bytes(out, "\"", 1);
+    output_json_part(out, text);
     output_bytes(out, "\"", 1);
 }

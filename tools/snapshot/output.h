@@ -41,5 +41,7 @@ void output_signed(output *out, int64_t number);
 /* A string of JSON with its quotes. The text is valid UTF-8. '<' is written as an escape, so that
  * JSON can stand inside HTML whatever its texts are. */
 void output_json_text(output *out, const char *text);
+/* The same without the quotes: one part of a string. */
+void output_json_part(output *out, const char *text);
 
 #endif

@@ -153,8 +153,12 @@ static early_block *held_at(const state *now, uint64_t address)
 static int block_back(state *now, const record *event, int retired)
 {
     /* The stack of a free is not that of the allocation. */
-    early_block one = {event->address,        event->requested_bytes, event->pool, event->stream, 0,
-                       (unsigned char)retired};
+    early_block one = {.address = event->address,
+                       .bytes = event->bytes,
+                       .requested_bytes = event->requested_bytes,
+                       .pool = event->pool,
+                       .stream = event->stream,
+                       .retired = (unsigned char)retired};
     uint64_t bytes = event->requested_bytes ? event->requested_bytes : 1;
     if (held_at(now, event->address) || !is_memory(now, event->address, bytes))
         return 0;
@@ -167,7 +171,7 @@ static int grow_back(state *now, const record *event, early_block *found)
     uint64_t before = record_grow_before(event);
     if (!found || found->retired || event->bytes == 0)
         return 0;
-    found->requested_bytes = before;
+    found->bytes = found->requested_bytes = before;
     if (before == 0)
         map64_remove(&now->by_address, event->address);
     return 1;
@@ -221,8 +225,13 @@ static int picture_take(state *now)
             const block *part = MODEL_AT(in->blocks, block, one->first_block + k);
             if (part->state != STATE_LIVE && part->state != STATE_RETIRED)
                 continue;
-            early_block held = {part->address, part->requested_bytes, one->pool,
-                                one->stream,   part->stack,           part->state == STATE_RETIRED};
+            early_block held = {.address = part->address,
+                                .bytes = part->bytes,
+                                .requested_bytes = part->requested_bytes,
+                                .pool = one->pool,
+                                .stream = one->stream,
+                                .stack = part->stack,
+                                .retired = part->state == STATE_RETIRED};
             if (hold(now, &held) < 0)
                 return -1;
         }

@@ -15,7 +15,7 @@
 
 /* A block that was there before the first record. */
 typedef struct early_block {
-    uint64_t address, requested_bytes;
+    uint64_t address, bytes, requested_bytes;
     int32_t pool, stream;
     uint32_t stack;
     unsigned char retired;

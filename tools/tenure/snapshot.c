@@ -17,7 +17,7 @@ snapshot_options snapshot_common;
 static const cli_command commands[] = {
     {"summary", snapshot_summary, "who holds what, how scattered it is, and what waits for what"},
     {"diff", snapshot_diff, "what grew between two snapshots, by the stack that allocated it"},
-    {"convert", snapshot_convert, "from Tenure's format to PyTorch's, or back"},
+    {"convert", snapshot_convert, "to Tenure's format, to PyTorch's, or to events of Perfetto"},
     {"trace", snapshot_trace, "the history as a trace that `tenure replay` runs"},
     {"html", snapshot_html, "a report to look at in a browser, in one file"},
     {NULL, NULL, NULL},

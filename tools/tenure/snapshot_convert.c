@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "encode_chrome.h"
 #include "encode_html.h"
 #include "findings.h"
 #include "encode_trace.h"
@@ -37,34 +38,81 @@ static exit_code output_start(const cli_syntax *syntax, output *out, const char 
 
 /* ---- convert -------------------------------------------------------------------------------- */
 
-static const char *convert_to;
+static const char *convert_to, *convert_slices;
 
 static const cli_option convert_options[] = {
-    {"to", "FORMAT", "tenure or torch; without it, the format that FILE does not\nhave",
+    {"to", "FORMAT",
+     "tenure, torch or chrome; without it, that of Tenure and\nPyTorch which FILE does not have",
      &convert_to, NULL},
+    {"slices", "N", "for chrome: the most slices of blocks, the largest (default 50000)",
+     &convert_slices, NULL},
     SNAPSHOT_SYMBOLS_OPTION,
     SNAPSHOT_COMMON_OPTIONS,
 };
 
 static const cli_syntax convert_syntax = {
     "snapshot convert",
-    "from Tenure's format to PyTorch's, or back",
+    "to Tenure's format, to PyTorch's, or to events of Perfetto",
     "[options] FILE OUT",
     SNAPSHOT_FILES
     "OUT is compressed if its name ends in .gz; \"-\" is standard output. PyTorch's format is a\n"
-    "pickle that its viewer (pytorch.org/memory_viz, _memory_viz.py) opens. What a format cannot\n"
-    "hold is said on stderr.\n\n" SNAPSHOT_EXIT_CODES,
+    "pickle that its viewer (pytorch.org/memory_viz, _memory_viz.py) opens. chrome is the history\n"
+    "as trace events in JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open. What a\n"
+    "format cannot hold is said on stderr.\n\n" SNAPSHOT_EXIT_CODES,
     convert_options,
     2,
     2,
 };
 
-static exit_code convert_write(const model *snapshot, int to_torch, output *out)
+/* In the order of their names. */
+typedef enum convert_format { TO_TENURE, TO_TORCH, TO_CHROME, FORMATS_COUNT } convert_format;
+static const char *const format_names[FORMATS_COUNT] = {"tenure", "torch", "chrome"};
+
+/* The wanted format, or FORMATS_COUNT if it is left to the file. */
+static exit_code options_read(convert_format *wanted, long *slices)
+{
+    int format = FORMATS_COUNT;
+    for (int i = 0; convert_to && i < FORMATS_COUNT; i++)
+        if (strcmp(convert_to, format_names[i]) == 0)
+            format = i;
+    *wanted = (convert_format)format;
+    *slices = CHROME_SLICES;
+    if (convert_to && format == FORMATS_COUNT)
+        return cli_usage_error(&convert_syntax, "--to must be tenure, torch or chrome, not \"%s\"",
+                               convert_to);
+    if (convert_slices && format != TO_CHROME)
+        return cli_usage_error(&convert_syntax, "--slices is for --to chrome");
+    if (convert_slices &&
+        cli_number(&convert_syntax, "slices", convert_slices, 0, 100000000, slices) != 0)
+        return EXIT_CODE_BAD_INPUT;
+    return EXIT_CODE_OK;
+}
+
+/* Events are what happened: a snapshot says nothing of that without a history. */
+static exit_code history_wanted(const model *snapshot, const char *path)
+{
+    for (size_t i = 0; i < snapshot->records.count; i++)
+        if (MODEL_AT(snapshot->records, record, i)->kind != RECORD_SNAPSHOT)
+            return EXIT_CODE_OK;
+    fprintf(stderr,
+            "tenure snapshot convert: %s: there is no history. With Tenure, set history:light; "
+            "with PyTorch, call torch.cuda.memory._record_memory_history()\n",
+            path);
+    return EXIT_CODE_BAD_INPUT;
+}
+
+static exit_code convert_write(const model *snapshot, convert_format format, size_t slices,
+                               output *out)
 {
     losses lost = {.count = 0};
-    if (!to_torch)
+    int code = 0;
+    if (format == TO_TENURE)
         encode_tenure(snapshot, out);
-    else if (encode_torch(snapshot, out, &lost) != 0)
+    else if (format == TO_TORCH)
+        code = encode_torch(snapshot, out, &lost);
+    else
+        code = encode_chrome(snapshot, slices, out, &lost);
+    if (code != 0)
         return snapshot_no_memory(&convert_syntax, snapshot->limits);
     snapshot_losses(&convert_syntax, &lost);
     return EXIT_CODE_OK;
@@ -75,24 +123,29 @@ int snapshot_convert(int argc, char **argv)
     cli_result parsed;
     budget limits;
     model snapshot;
+    convert_format format;
+    long slices;
     if (cli_parse(&convert_syntax, argc, argv, &parsed) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)
         return EXIT_CODE_OK;
-    if (convert_to && strcmp(convert_to, "torch") != 0 && strcmp(convert_to, "tenure") != 0)
-        return cli_usage_error(&convert_syntax, "--to must be tenure or torch, not \"%s\"",
-                               convert_to);
-    exit_code code = snapshot_budget(&convert_syntax, &limits);
+    exit_code code = options_read(&format, &slices);
+    if (code == EXIT_CODE_OK)
+        code = snapshot_budget(&convert_syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
     code = snapshot_load_named(&convert_syntax, parsed.positionals[0], &limits, &snapshot);
     output *out = malloc(sizeof(*out));
+    if (format == FORMATS_COUNT)
+        format = snapshot.is_torch_file ? TO_TENURE : TO_TORCH;
+    if (code == EXIT_CODE_OK && format == TO_CHROME)
+        code = history_wanted(&snapshot, parsed.positionals[0]);
     if (code == EXIT_CODE_OK) {
         const char *path = parsed.positionals[1];
-        int to_torch = convert_to ? strcmp(convert_to, "torch") == 0 : !snapshot.is_torch_file;
         code = output_start(&convert_syntax, out, path, output_wants_gzip(path));
         if (code == EXIT_CODE_OK)
-            code = output_finish(&convert_syntax, out, convert_write(&snapshot, to_torch, out));
+            code = output_finish(&convert_syntax, out,
+                                 convert_write(&snapshot, format, (size_t)slices, out));
     }
     free(out);
     model_release(&snapshot);

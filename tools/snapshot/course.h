@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The course of a history, forwards: which blocks lived from when to when, and how much was live,
+ * waiting and reserved after each record.
+ *
+ * It begins with what there was before the first record (rewind.h), and records that contradict the
+ * picture are left out. So, where none had to be, it ends in the numbers of the picture.
+ */
+#ifndef TENURE_TOOLS_COURSE_H
+#define TENURE_TOOLS_COURSE_H
+
+#include "rewind.h"
+
+/* A block from its allocation to its free; or, waiting, from there until its memory was free. */
+typedef struct life {
+    uint64_t address, bytes, requested_bytes; /* at its end, if the block grew */
+    int64_t begin_ns, end_ns;                 /* end: nothing yet if it goes on */
+    int32_t pool, stream;
+    uint32_t stack; /* of the allocation; 0 if not known */
+    unsigned char is_waiting;
+    unsigned char goes_on;
+    unsigned char is_early; /* it began before the history; begin_ns is that of the history */
+} life;
+
+/* Of one device. Sums of a hostile history may wrap around; they are never negative otherwise. */
+typedef struct course_sums {
+    uint64_t live;     /* by what was asked for */
+    uint64_t waiting;  /* by what is set aside */
+    uint64_t reserved; /* physical memory */
+} course_sums;
+
+typedef struct course {
+    const model *in;
+    rewind_result history;
+    map64 by_address; /* address -> index in `lives` of the one that goes on there */
+    array lives;      /* life */
+    array sums;       /* course_sums, one for each device and one for what belongs to none */
+    int64_t begin_ns; /* of the first record that has a time */
+    int64_t now_ns;   /* of the latest record */
+} course;
+
+/* Before the first record. Returns 0, or -1 without memory; to be released in both cases. */
+int course_start(course *way, const model *snapshot);
+/* Takes the next record, number `at`: all of them, in order. Returns 0, or -1 without memory. */
+int course_step(course *way, size_t at);
+void course_release(course *way);
+
+/* Where the device of the record, of the pool or of the stream has its sums; what belongs to none:
+ * after all devices. */
+size_t course_record_device(const model *in, const record *event);
+size_t course_pool_device(const model *in, int32_t pool_index);
+size_t course_stream_device(const model *in, int32_t stream_index);
+
+/* What the picture says, into one more than there are devices. */
+void course_picture(const model *in, course_sums *sums);
+
+#endif
