@@ -43,7 +43,8 @@ step_install() {
         "$prefix/share/doc/tenure/README.md" "$prefix/share/doc/tenure/docs/guide.md" \
         "$prefix/share/doc/tenure/docs/images/report-map.png" \
         "$prefix/share/doc/tenure/docs/examples/CMakeLists.txt" \
-        "$prefix/include/tenure/cudart_replace.h" "$lib/tenure/libtenure_torch.so" \
+        "$prefix/include/tenure/cudart_replace.h" "$prefix/include/tenure/cccl.hpp" \
+        "$prefix/share/doc/tenure/docs/cpp.md" "$lib/tenure/libtenure_torch.so" \
         "$lib/tenure/libtenure_cupy.so" \
         "$prefix/share/tenure/python/tenure/torch.py" \
         "$prefix/share/tenure/python/tenure/native/allocator.hpp" \

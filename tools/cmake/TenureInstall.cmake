@@ -62,10 +62,10 @@ endif()
 
 # ---- engines ------------------------------------------------------------------------------------
 
-# The header for programs of the CUDA runtime, PyTorch's and CuPy's functions beside the library,
-# and the Python module, which looks for the library in the folders above its own.
+# The headers for programs of the CUDA runtime and of CCCL, PyTorch's and CuPy's functions beside
+# the library, and the Python module, which looks for the library in the folders above its own.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/dropin/include/tenure"
-  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 if(TARGET tenure_torch)
   install(TARGETS tenure_torch tenure_cupy tenure_python_frames
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tenure")
