@@ -27,7 +27,8 @@ class CommandTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_tenure(self, *arguments, code=OK, environment=None, timeout=1000):
+    def run_tenure(self, *arguments, code=OK, environment=None, timeout=1000,
+                   stdin=subprocess.DEVNULL):
         """Runs the command and checks its exit code, or that it is one of several codes.
 
         A variable of the environment that is set to None is removed.
@@ -39,7 +40,7 @@ class CommandTest(unittest.TestCase):
             else:
                 variables[name] = str(value)
         result = subprocess.run([TENURE, *map(str, arguments)], env=variables, text=True,
-                                stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout,
+                                stdin=stdin, capture_output=True, timeout=timeout,
                                 check=False)
         codes = code if isinstance(code, (list, tuple)) else [code]
         self.assertIn(result.returncode, codes,

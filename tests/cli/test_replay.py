@@ -46,6 +46,45 @@ class Replay(CommandTest):
         self.assertIn("simulated device", result.stderr.splitlines()[0])
         return self.json_lines(result)
 
+    def test_standard_input(self):
+        """Plain or gzip, with its header; once."""
+        text, operations, peak = random_trace(2, 200)
+        header = "op,id,bytes,stream,us\n"
+        for content in (text, gzip.compress(text.encode()), header + text):
+            with open(self.write("piped", content), "rb") as file:
+                [one] = self.replay("-", stdin=file)
+            self.assertEqual((one["trace"], one["ops"], one["peak_live_bytes"]),
+                             ("stdin", operations, peak))
+        self.assertEqual(self.replay(self.write("a.csv", header + text))[0]["ops"], operations)
+        for content, words in ((header + text + header, f"input:{text.count(chr(10)) + 2}: "),
+                               ("", "without any allocation")):
+            with open(self.write("piped", content), "rb") as file:
+                result = self.run_tenure("replay", "-", code=BAD_INPUT, stdin=file)
+            self.assertIn(words, result.stderr)
+        result = self.run_tenure("replay", "-", "-", code=BAD_INPUT)
+        self.assertIn("can be read once", result.stderr)
+
+    def test_inputs_are_not_written_over(self):
+        text = random_trace(3, 50)[0]
+        trace = self.write("trace.json", text)
+        (self.folder / "link.json").hardlink_to(trace)
+        snapshot, copy = self.folder / "made.json", self.folder / "copy.json"
+        self.replay("--snapshot", snapshot, trace)
+        copy.symlink_to(snapshot)
+        before = snapshot.read_bytes()
+        for command, inputs in (
+                (["replay", "--snapshot", self.folder / "link.json", trace], trace),
+                (["bench", "--only", "pair", "--csv", trace, trace], trace),
+                (["snapshot", "convert", snapshot, copy], snapshot),
+                (["snapshot", "trace", snapshot, snapshot], snapshot),
+                (["snapshot", "html", trace, snapshot, "--compare", snapshot], snapshot),
+                (["snapshot", "html", snapshot, trace, "--template", trace], trace),
+                (["snapshot", "html", snapshot, copy], snapshot)):
+            with self.subTest(command=command[:2], inputs=inputs):
+                self.assertIn("would be written over",
+                              self.run_tenure(*command, code=BAD_INPUT).stderr)
+        self.assertEqual((trace.read_text(), snapshot.read_bytes()), (text, before))
+
     def test_keys_and_numbers(self):
         text, operations, peak = random_trace(1, 500)
         [one] = self.replay(self.write("mine.csv", text))

@@ -43,6 +43,32 @@ class Usage(CommandTest):
         result = self.run_tenure("repaly", code=BAD_INPUT)
         self.assertIn('"repaly"', result.stderr)
 
+    def test_did_you_mean(self):
+        for arguments, words in [
+            (["repaly"], "Did you mean replay?"),
+            (["help", "benhc"], "Did you mean bench?"),
+            (["snapshot", "diffs"], "Did you mean diff?"),
+            (["replay", "--drivr", "sim", "x"], "Did you mean --driver?"),
+            (["replay", "--snapsho=x", "x"], "Did you mean --snapshot?"),
+            (["bench", "--hlep"], "Did you mean --help?"),
+            (["replay", "-paced", "x"], "Did you mean --paced?"),
+            (["conf", "chunk_mbs"], "Did you mean chunk_mb?"),
+            (["conf", "--conf", "chunk_mbs:4"], "The nearest is chunk_mb"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assertIn(words, self.run_tenure(*arguments, code=BAD_INPUT).stderr)
+        for arguments in (["xyzzy"], ["replay", "--xyzzy"], ["replay", "-"], ["conf", "xyzzy"],
+                          ["x" * 5000], ["replay", "--" + "x" * 5000]):
+            result = self.run_tenure(*arguments, code=BAD_INPUT)
+            self.assertNotIn("Did you mean", result.stderr)
+
+    def test_settings_in_80_columns(self):
+        text = self.run_tenure("conf").stdout
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        self.assertFalse([line for line in text.splitlines() if line != line.rstrip()])
+        for setting in json.loads(self.run_tenure("conf", "--json").stdout):
+            self.assertIn(" ".join(setting["help"].split()), " ".join(text.split()))
+
     def test_unknown_and_incomplete_options(self):
         for arguments, words in [
             (["replay", "--no-such"], "--no-such"),

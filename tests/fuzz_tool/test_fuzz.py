@@ -172,6 +172,24 @@ class Fuzz(unittest.TestCase):
         self.assertEqual(printed.splitlines()[:len(lines)], lines)
         self.assertGreater(len(lines), 50)
 
+    def test_the_program_of_one_seed_is_printed(self):
+        """Alone on standard output, so that it can be replayed; also that of one that failed."""
+        for bug, code, verdict in ((None, 0, "ok"), ("crash", (0, CRASH), None)):
+            with self.subTest(bug=bug):
+                printed = self.fuzz("--print", "--seeds", 7, "--ops", 300, code=code, bug=bug)
+                lines = printed.stdout.splitlines()
+                self.assertIn("tenure-fuzz 1", lines)
+                self.assertGreater(len(lines), 50)
+                self.assertRegex(printed.stderr, rf"^seed 7: {verdict or 'ok|crash'}")
+        printed = self.fuzz("--print", "--seeds", 7, "--ops", 300).stdout
+        path = self.folder / "printed.txt"
+        path.write_text(printed)
+        again = self.fuzz("--print", "--strict", "--replay", path).stdout
+        self.assertTrue(again.startswith(printed))
+        for arguments in (["--print"], ["--print", "--seeds", "1..2"],
+                          ["--print", "--json", "--seeds", "1"]):
+            self.assertIn("--print", self.fuzz(*arguments, code=2).stderr)
+
     def test_time_ends_it(self):
         report = self.report("--time", "2", "--seeds", "1..")
         self.assertLess(report["elapsed_s"], 10)

@@ -115,6 +115,8 @@ static void result_add(campaign *self, const fuzz_child *child)
     if (fuzz_is_failure(result->verdict)) {
         failure_keep(self, child);
         self->is_stopping |= !self->options->keep_going;
+    } else if (self->options->keeps_program) {
+        failure_keep(self, child);
     }
 }
 

@@ -14,7 +14,8 @@ typedef struct fuzz_campaign_options {
     unsigned seconds_max;           /* for all programs; 0: until the last seed */
     unsigned program_seconds_max;   /* for one */
     int jobs;
-    int keep_going; /* count failures, and keep the first */
+    int keep_going;    /* count failures, and keep the first */
+    int keeps_program; /* of one seed, whatever became of it */
     fuzz_limits limits;
 } fuzz_campaign_options;
 
@@ -33,7 +34,7 @@ typedef struct fuzz_totals {
     uint64_t planted[FUZZ_PLANTED_MAX], caught[FUZZ_PLANTED_MAX]; /* by kind of error */
     uint64_t hash; /* of all results, in the order of seeds */
     uint64_t elapsed_ns;
-    /* The failure of the smallest seed that has one. */
+    /* The failure of the smallest seed that has one; with keeps_program, what the seed gave. */
     fuzz_result failure;
     fuzz_program program;       /* empty: nothing failed */
     int failure_planted;        /* of --illegal: which error was missed */

@@ -469,6 +469,9 @@ int command_bench(int argc, char **argv)
         return bench_cold_child(session_texts.driver, (int)device, cold_child_option, torch_option);
     setup.traces = arguments.positionals;
     setup.traces_count = arguments.positionals_count;
+    for (int i = 0; i < setup.traces_count; i++)
+        if (cli_spares_input(&syntax, csv_option, setup.traces[i]) != 0)
+            return EXIT_CODE_BAD_INPUT;
     bench_rows out = {.rows = calloc(BENCH_ROWS_MAX, sizeof(*out.rows))};
     if (!out.rows) {
         fputs("tenure bench: no host memory\n", stderr);

@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "exit_code.h"
+#include "nearest.h"
 
 enum { HELP_COLUMN = 26 };
 
@@ -73,13 +75,28 @@ static const cli_option *option_find(const cli_syntax *syntax, const char *argum
     return NULL;
 }
 
+static void option_unknown(const cli_syntax *syntax, const char *argument)
+{
+    char typed[64];
+    nearest like;
+    snprintf(typed, sizeof(typed), "%s", argument + strspn(argument, "-"));
+    typed[strcspn(typed, "=")] = '\0';
+    nearest_start(&like, typed);
+    for (const cli_option *option = syntax->options; option->name; option++)
+        nearest_offer(&like, option->name);
+    nearest_offer(&like, "help");
+    cli_usage_error(syntax, "unknown option %s%s%s%s", argument,
+                    like.word ? ". Did you mean --" : "", like.word ? like.word : "",
+                    like.word ? "?" : "");
+}
+
 /* Handles the option at argv[*at], moving *at onto a value that stands apart. */
 static int option_take(const cli_syntax *syntax, int argc, char **argv, int *at)
 {
     char *value;
     const cli_option *option = option_find(syntax, argv[*at], &value);
     if (!option) {
-        cli_usage_error(syntax, "unknown option %s", argv[*at]);
+        option_unknown(syntax, argv[*at]);
         return -1;
     }
     if (option->flag) {
@@ -117,7 +134,7 @@ int cli_parse(const cli_syntax *syntax, int argc, char **argv, cli_result *resul
             return 0;
         } else if (!options_ended && argv[i][0] == '-' && argv[i][1] != '\0') {
             if (argv[i][1] != '-') {
-                cli_usage_error(syntax, "unknown option %s", argv[i]);
+                option_unknown(syntax, argv[i]);
                 return -1;
             }
             if (option_take(syntax, argc, argv, &i) != 0)
@@ -152,6 +169,17 @@ int cli_number(const cli_syntax *syntax, const char *option, const char *text, l
     }
     *value = number;
     return 0;
+}
+
+int cli_spares_input(const cli_syntax *syntax, const char *out, const char *in)
+{
+    struct stat written, read;
+    if (!out || !in || stat(out, &written) != 0 || stat(in, &read) != 0 ||
+        !S_ISREG(written.st_mode) || written.st_dev != read.st_dev || written.st_ino != read.st_ino)
+        return 0;
+    cli_usage_error(syntax, "%s would be written over %s, which is read; name another file", out,
+                    strcmp(out, in) == 0 ? "itself" : in);
+    return -1;
 }
 
 /* ---- groups --------------------------------------------------------------------------------- */
@@ -196,8 +224,14 @@ int cli_group_run(const cli_group *group, int argc, char **argv)
     for (const cli_command *command = group->commands; command->name; command++)
         if (strcmp(argv[0], command->name) == 0)
             return command->run(argc - 1, argv + 1);
-    fprintf(stderr, "%s: there is no command \"%s\". Try `%s --help`.\n", group->command, argv[0],
-            group->command);
+    nearest like;
+    nearest_start(&like, argv[0]);
+    for (const cli_command *command = group->commands; command->name; command++)
+        nearest_offer(&like, command->name);
+    fprintf(stderr, "%s: there is no command \"%s\". ", group->command, argv[0]);
+    if (like.word)
+        fprintf(stderr, "Did you mean %s? ", like.word);
+    fprintf(stderr, "Try `%s --help`.\n", group->command);
     return EXIT_CODE_BAD_INPUT;
 }
 

@@ -73,6 +73,10 @@ int cli_parse(const cli_syntax *syntax, int argc, char **argv, cli_result *resul
 __attribute__((format(printf, 2, 3))) int cli_usage_error(const cli_syntax *syntax,
                                                           const char *format, ...);
 
+/* 0 if the file that is to be written is not the one that is read, by whatever name; else -1, with
+ * the usage error. Either may be null, or no file yet. */
+int cli_spares_input(const cli_syntax *syntax, const char *out, const char *in);
+
 /* Parses a whole number between min and max. Returns 0, or -1 after a usage error. */
 int cli_number(const cli_syntax *syntax, const char *option, const char *text, long min, long max,
                long *value);

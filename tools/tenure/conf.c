@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "exit_code.h"
 #include "json.h"
+#include "nearest.h"
 #include "table.h"
 
 static int is_json, is_markdown;
@@ -105,19 +106,42 @@ static void markdown_print(void)
     }
 }
 
+/* Lines of at most 80 columns that begin at the fifth; a word that is longer stands alone. */
+static void paragraph_print(const char *text)
+{
+    enum { COLUMNS = 80, INDENT = 4 };
+    size_t at = 0;
+    for (;;) {
+        text += strspn(text, " \n");
+        size_t length = strcspn(text, " \n");
+        if (length == 0)
+            break;
+        if (at > 0 && at + 1 + length > COLUMNS) {
+            putchar('\n');
+            at = 0;
+        }
+        at += (size_t)printf("%*s%.*s", at == 0 ? INDENT : 1, "", (int)length, text);
+        text += length;
+    }
+    putchar('\n');
+}
+
 static void text_print(void)
 {
+    char line[1024];
     const char *bold = colour_wanted(stdout) ? "\033[1m" : "";
     const char *plain = *bold ? "\033[0m" : "";
     tnr_setting_info info;
     for (size_t i = 0; setting_next(i, &info); i++) {
         if (!is_wanted(&info))
             continue;
-        printf("%s%s%s = %s%s\n", bold, info.key, plain, info.value,
+        printf("%s%s%s =%s%s%s\n", bold, info.key, plain, *info.value ? " " : "", info.value,
                info.is_set ? "  (set)" : "  (default)");
-        printf("    %s, %s; default %s%s\n", info.type, info.allowed, info.default_value,
-               info.at_start ? "; at start only" : "");
-        printf("    %s\n", info.help);
+        snprintf(line, sizeof(line), "%s, %s; default %s%s", info.type, info.allowed,
+                 *info.default_value ? info.default_value : "nothing",
+                 info.at_start ? "; at start only" : "");
+        paragraph_print(line);
+        paragraph_print(info.help);
     }
 }
 
@@ -129,6 +153,18 @@ static int key_exists(void)
         if (is_wanted(&info))
             return 1;
     return 0;
+}
+
+static int key_unknown(void)
+{
+    tnr_setting_info info;
+    nearest like;
+    nearest_start(&like, only_key);
+    for (size_t i = 0; setting_next(i, &info); i++)
+        nearest_offer(&like, info.key);
+    return cli_usage_error(&syntax, "there is no setting \"%s\"%s%s%s", only_key,
+                           like.word ? ". Did you mean " : "", like.word ? like.word : "",
+                           like.word ? "?" : "");
 }
 
 /* Applies TENURE_CONF, as the library does when it starts (which it does not here, because that
@@ -160,7 +196,7 @@ int command_conf(int argc, char **argv)
         return code;
     only_key = arguments.positionals_count ? arguments.positionals[0] : NULL;
     if (only_key && !key_exists())
-        return cli_usage_error(&syntax, "there is no setting \"%s\"", only_key);
+        return key_unknown();
     if (is_json)
         json_print();
     else if (is_markdown)

@@ -361,6 +361,34 @@ static exit_code campaign_run(fuzz_device *device, const fuzz_campaign_options *
     return code;
 }
 
+/* One seed's program, as it was run, alone on standard output, so that --replay can have it; what
+ * became of it on the other. */
+static exit_code seed_print(fuzz_device *device, fuzz_campaign_options *campaign)
+{
+    static fuzz_totals totals;
+    static char comment[FUZZ_TEXT + 256];
+    char error[256];
+    campaign->jobs = 1;
+    campaign->keeps_program = 1;
+    if (fuzz_campaign(campaign, device, &totals, NULL, NULL, error, sizeof(error)) != 0) {
+        fprintf(stderr, "tenure fuzz: %s\n", error);
+        return EXIT_CODE_NO_MEMORY;
+    }
+    if (totals.program.ops == NULL) {
+        fprintf(stderr, "tenure fuzz: no host memory to keep the program\n");
+        return EXIT_CODE_NO_MEMORY;
+    }
+    int has_failed = fuzz_is_failure(totals.failure.verdict);
+    if (has_failed)
+        fuzz_report_comment(&totals.failure, comment, sizeof(comment));
+    fuzz_program_write(&totals.program, has_failed ? comment : NULL, stdout);
+    fprintf(stderr, "seed %" PRIu64 ": %s%s%s\n", campaign->seed_first,
+            fuzz_verdict_name(totals.failure.verdict), has_failed ? ": " : "",
+            has_failed ? totals.failure.text : "");
+    fuzz_program_release(&totals.program);
+    return exit_code_of_verdict(totals.failure.verdict);
+}
+
 /* Programs on a device of their own take turns there, and each takes its time. */
 static void campaign_gate(fuzz_campaign_options *campaign, const gate_device_facts *facts)
 {
@@ -385,10 +413,16 @@ int command_fuzz(int argc, char **argv)
         return EXIT_CODE_OK;
     if (options_parse(&campaign) != 0)
         return EXIT_CODE_BAD_INPUT;
+    if (print_program && replay == NULL && campaign.seed_first != campaign.seed_last)
+        return cli_usage_error(&syntax, "--print needs --replay FILE, or one seed: --seeds N");
+    if (print_program && is_json)
+        return cli_usage_error(&syntax, "--print and --json exclude each other");
     exit_code code = device_open(&device, &facts);
     if (code != EXIT_CODE_OK)
         return code;
     if (device.is_gated)
         campaign_gate(&campaign, &facts);
+    if (print_program && replay == NULL)
+        return seed_print(&device, &campaign);
     return replay != NULL ? replay_run(&device) : campaign_run(&device, &campaign, command, &facts);
 }

@@ -54,7 +54,8 @@ static const cli_syntax syntax = {
     "run recorded allocation traces and check the memory",
     "[options] TRACE...",
     "A trace is text, plain or gzip, with lines op,id,bytes,stream,us: `a` allocates, `F` frees,\n"
-    "`f` (the recorder saw the free complete) is skipped, and `#` starts a comment.\n"
+    "`f` (the recorder saw the free complete) is skipped, and `#` starts a comment. The first\n"
+    "line may be those names. \"-\" is standard input, once.\n"
     "\n"
     "Every block is filled with a pattern after its allocation and checked before its free, as\n"
     "work on its stream. At the end all is freed, the library's structures are validated and\n"
@@ -102,6 +103,18 @@ static int settings_parse(replay_settings *settings, int simulated)
 
 /* What the user typed, for the reports. Written once, before anything else. */
 static char command_line[4096];
+
+/* Standard input can be read once; a snapshot must not take the place of a trace. */
+static int paths_check(char **paths, size_t count)
+{
+    size_t inputs = 0;
+    for (size_t i = 0; i < count; i++) {
+        inputs += strcmp(paths[i], "-") == 0;
+        if (cli_spares_input(&syntax, snapshot_option, paths[i]) != 0)
+            return -1;
+    }
+    return inputs > 1 ? cli_usage_error(&syntax, "\"-\", standard input, can be read once") : 0;
+}
 
 /* Reads all traces, so that a mistake in the last one costs no run of the first. */
 static exit_code traces_read(trace *traces, char **paths, int count,
@@ -205,6 +218,8 @@ int command_replay(int argc, char **argv)
     if (snapshot_option && count > 1 && !strstr(snapshot_option, "%s"))
         return cli_usage_error(&syntax, "with several traces --snapshot needs %%s in its path, for "
                                         "the name of the trace");
+    if (paths_check(arguments.positionals, count) != 0)
+        return EXIT_CODE_BAD_INPUT;
     trace *traces = calloc(count, sizeof(*traces));
     replay_result *results = calloc(count, sizeof(*results));
     int code = EXIT_CODE_NO_MEMORY;

@@ -129,6 +129,8 @@ int snapshot_convert(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)
         return EXIT_CODE_OK;
+    if (cli_spares_input(&convert_syntax, parsed.positionals[1], parsed.positionals[0]) != 0)
+        return EXIT_CODE_BAD_INPUT;
     exit_code code = options_read(&format, &slices);
     if (code == EXIT_CODE_OK)
         code = snapshot_budget(&convert_syntax, &limits);
@@ -259,6 +261,8 @@ int snapshot_trace(int argc, char **argv)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)
         return EXIT_CODE_OK;
+    if (cli_spares_input(&trace_syntax, parsed.positionals[1], parsed.positionals[0]) != 0)
+        return EXIT_CODE_BAD_INPUT;
     exit_code code = snapshot_budget(&trace_syntax, &limits);
     if (code != EXIT_CODE_OK)
         return code;
@@ -370,6 +374,11 @@ int snapshot_html(int argc, char **argv)
         code = template_find(template_path, sizeof(template_path));
     if (code != EXIT_CODE_OK)
         return code;
+    const char *const inputs[] = {parsed.positionals[0], html_compare, html_findings,
+                                  template_path};
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+        if (cli_spares_input(&html_syntax, parsed.positionals[1], inputs[i]) != 0)
+            return EXIT_CODE_BAD_INPUT;
     html_part parts[2] = {{&snapshots[0], parsed.positionals[0]}, {&snapshots[1], html_compare}};
     code = snapshot_load_named(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
     model_start(&snapshots[1], &limits);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <zlib.h>
 
@@ -342,7 +343,7 @@ static int trace_parse(reader *in)
     char line[TRACE_LINE_BYTES_MAX + 1];
     int more;
     while ((more = line_read(in, line)) > 0) {
-        if (line[0] == '#')
+        if (line[0] == '#' || (in->line == 1 && strcmp(line, TRACE_HEADER) == 0))
             continue;
         fields parsed;
         if (fields_parse(in, line, &parsed) != 0)
@@ -361,6 +362,8 @@ static int trace_parse(reader *in)
 static void trace_name_set(trace *out, const char *path)
 {
     const char *slash = strrchr(path, '/');
+    if (strcmp(path, "-") == 0)
+        path = "stdin";
     snprintf(out->name, sizeof(out->name), "%s", slash ? slash + 1 : path);
     static const char *const suffixes[] = {".gz", ".csv"};
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
@@ -380,13 +383,19 @@ int trace_read(trace *result, const char *path, char *error, size_t error_bytes)
         snprintf(error, error_bytes, "%s: no host memory to read it", path);
         return -1;
     }
+    int is_input = strcmp(path, "-") == 0;
+    if (is_input)
+        path = "standard input";
     in->out = result;
     in->path = path;
     in->error = error;
     in->error_bytes = error_bytes;
     int status = -1;
-    in->file = gzopen(path, "rb");
+    int copy = is_input ? dup(STDIN_FILENO) : -1; /* for gzclose to close */
+    in->file = !is_input ? gzopen(path, "rb") : copy >= 0 ? gzdopen(copy, "rb") : NULL;
     if (!in->file) {
+        if (copy >= 0)
+            close(copy);
         snprintf(error, error_bytes, "%s: cannot be opened: %s", path,
                  errno ? strerror(errno) : "no host memory");
     } else {

@@ -2,7 +2,8 @@
 /*
  * Allocation traces: reading and validating them.
  *
- * The format is text, plain or gzip, one operation a line, `#` starting a comment line:
+ * The format is text, plain or gzip, one operation a line, `#` starting a comment line. The first
+ * line may name the columns, as here:
  *
  *     op,id,bytes,stream,us
  *     a,17,4096,0,1250      allocate 4096 bytes on stream 0; the block is called 17
@@ -23,6 +24,8 @@ enum {
     TRACE_LINE_BYTES_MAX = 255, /* longest line; a legal one has at most about 85 bytes */
     TRACE_STREAMS_MAX = 1024,   /* distinct streams in one trace */
 };
+
+#define TRACE_HEADER "op,id,bytes,stream,us"
 
 /* One operation. A slot is reused once its block is freed, so slots_count is the most blocks that
  * are ever live at once. */
@@ -53,8 +56,8 @@ typedef struct trace {
     uint64_t pause_line;        /* and the line that ends it */
 } trace;
 
-/* Reads the file at `path`. Returns 0, or -1 with "path:line: what is wrong" in `error` and
- * nothing to release. */
+/* Reads the file at `path`; "-" is standard input. Returns 0, or -1 with "path:line: what is wrong"
+ * in `error` and nothing to release. */
 int trace_read(trace *result, const char *path, char *error, size_t error_bytes);
 
 /* Releases what trace_read made. Harmless on a trace that is all zero. */
