@@ -4,7 +4,7 @@
 >>> import tenure.torch
 >>> tenure.torch.install()        # before CUDA is used: PyTorch's memory comes from Tenure
 >>> import tenure.cupy
->>> tenure.cupy.install()         # the same for CuPy
+>>> tenure.cupy.install()         # the same for CuPy; tenure.numba, tenure.cuda_core likewise
 
 What any engine's memory that Tenure serves can be asked:
 
@@ -37,11 +37,12 @@ _HISTORY = {"off": 0, "light": 1, "full": 2}
 
 
 def __dir__() -> List[str]:
-    return sorted(__all__ + ["cupy", "memory_saver", "published", "tags", "torch"])
+    return sorted(__all__ + ["cuda_core", "cupy", "memory_saver", "numba", "published", "tags",
+                             "torch"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("torch", "cupy", "tags", "memory_saver", "published"):
+    if name in ("torch", "cupy", "numba", "cuda_core", "tags", "memory_saver", "published"):
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tenure.numba against a stand-in for Numba and the simulated device: see fake/numba/cuda.py.
+
+Seen to fail: with tnr_free for tnr_free_sync, without the free when Numba refuses the pointer."""
+import types
+import unittest
+
+import device
+import everyday
+from numba import cuda
+
+import tenure
+import tenure.numba
+
+MIB = device.MIB
+
+
+def live():
+    return tenure.stats()["allocated_bytes.all.current"]
+
+
+class Numba(unittest.TestCase):
+    def setUp(self):
+        tenure.numba.install()
+        self.manager = cuda.state.manager(
+            context=types.SimpleNamespace(device=types.SimpleNamespace(id=0)))
+        self.manager.initialize()
+        self.live = live()
+
+    def tearDown(self):
+        device.run_all()
+        self.assertEqual(live(), self.live)
+        tenure._library.call("tnr_validate", -1)
+
+    def test_serves_and_frees(self):
+        memory = self.manager.memalloc(3 * MIB)
+        self.assertEqual(live() - self.live, 3 * MIB)
+        self.assertEqual((memory.size, memory.device_pointer.value % 512), (3 * MIB, 0))
+        self.assertIs(memory.context, self.manager.context)
+        del memory  # without free()
+        self.assertEqual(live(), self.live)
+        self.manager.memalloc(0).free()
+
+    def test_free_means_cudafree(self):
+        """Work of a blocking stream that nothing announced goes on: its memory is not given to
+        others before. The race detector ends the program if it is."""
+        stream = everyday.made("cuStreamCreate", 0)
+        memory = self.manager.memalloc(2 * MIB)
+        device.fill(memory.device_pointer.value, 2 * MIB, stream)
+        memory.free()
+        self.assertEqual(tenure.stats()["bytes_retired"], 2 * MIB)
+        other = everyday.made("cuStreamCreate", 1)
+        block = self.manager.memalloc(2 * MIB)
+        tenure.record_use(block.device_pointer.value, other)
+        block.free()
+
+    def test_streams_of_numba_come_after_it(self):
+        """Memory that another stream still uses is handed out behind a wait, which the stream that
+        gets the array, any blocking one, must be behind as well."""
+        self.manager.reset()
+        side, own = everyday.made("cuStreamCreate", 1), everyday.made("cuStreamCreate", 0)
+        memory = self.manager.memalloc(6 * MIB)
+        address = memory.device_pointer.value
+        device.run_all()
+        device.fill(address, 6 * MIB, side)
+        tenure.record_use(address, side)
+        memory.free()
+        tenure.set_limit(8 * MIB)
+        try:
+            again = self.manager.memalloc(6 * MIB)
+        finally:
+            tenure.set_limit(2**64 - 1)
+        device.fill(again.device_pointer.value, 6 * MIB, own)
+        again.free()
+
+    def test_failures(self):
+        with self.assertRaisesRegex(MemoryError, "Tenure out of memory"):
+            self.manager.memalloc(1 << 50)
+        cuda.state.refuses_pointers = True
+        try:
+            with self.assertRaisesRegex(MemoryError, "no host memory"):
+                self.manager.memalloc(MIB)
+        finally:
+            cuda.state.refuses_pointers = False
+        with self.assertRaisesRegex(NotImplementedError, "export.h"):
+            self.manager.get_ipc_handle(None)
+
+    def test_memory_info(self):
+        before = self.manager.get_memory_info()
+        memory = self.manager.memalloc(64 * MIB)
+        during = self.manager.get_memory_info()
+        memory.free()
+        device.run_all()
+        after = self.manager.get_memory_info()
+        self.assertEqual(before.free - during.free, 64 * MIB)
+        self.assertEqual(after, before)
+        self.assertGreaterEqual(before.total, before.free)
+        self.assertGreater(before.free, 0)
+
+    def test_the_rest_of_the_interface(self):
+        self.assertEqual(self.manager.interface_version, 1)
+        with self.manager.defer_cleanup():
+            self.assertEqual(self.manager.deallocations, ["deferred"])
+        self.manager.memalloc(64 * MIB).free()
+        device.run_all()
+        self.manager.reset()
+        self.assertLess(tenure.stats()["reserved_bytes.all.current"], 64 * MIB)
+        self.assertEqual(len(self.manager.memhostalloc(10)), 10)
+
+    def test_names(self):
+        self.assertEqual(dir(tenure.numba), ["MemoryManager", "install"])
+        self.assertIs(tenure.numba._numba_memory_manager, cuda.state.manager)
+        self.assertIn("numba", dir(tenure))
+
+
+if __name__ == "__main__":
+    device.use()
+    unittest.main()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenure as a memory resource of cuda.core, NVIDIA's Python interface to CUDA.
+
+>>> from cuda.core import Device
+>>> import tenure.cuda_core
+>>> device = Device(); device.set_current()
+>>> memory = tenure.cuda_core.MemoryResource(device.device_id)
+>>> stream = device.create_stream()
+>>> buffer = memory.allocate(1 << 20, stream=stream)
+>>> tenure.record_use(int(buffer.handle), side)     # a third stream's use ends here
+>>> buffer.close(stream)
+
+A buffer belongs to the stream that it was allocated for. Its end is ordered on that stream and on
+the one that close() names: what both were given so far may still use it. Without a stream it is the
+legacy default stream, which cuda.core's own streams do not wait for: name one.
+
+Tried with a stand-in for cuda.core on the simulated device; not run on a GPU.
+"""
+from __future__ import annotations
+
+import ctypes
+import importlib
+from typing import Any, List, Optional
+
+from . import Pool, _handle, _library
+
+try:
+    _core: Any = importlib.import_module("cuda.core")
+    _core.MemoryResource  # older ones have it elsewhere
+except (ImportError, AttributeError):
+    _core = importlib.import_module("cuda.core.experimental")
+
+__all__ = ["MemoryResource"]
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)
+
+
+class MemoryResource(_core.MemoryResource):  # type: ignore[misc]
+    """Memory of a device: of a pool or, without one, from where the calling thread is routed to
+    (``with tenure.Pool():``), else the device's default pool."""
+
+    def __init__(self, device_id: int = 0, pool: Optional[Pool] = None) -> None:
+        if pool is not None and pool.device != device_id:
+            raise ValueError(f"the pool is of device {pool.device}, not of {device_id}")
+        _library.call("tnr_init")
+        self._device_id, self._pool = int(device_id), pool
+
+    def allocate(self, size: int, stream: Any = None) -> Any:
+        """A cuda.core.Buffer, in the order of the stream. Short memory raises MemoryError with
+        Tenure's sentence: who holds what, and what to do."""
+        place, number = ctypes.c_void_p(), 0 if stream is None else _handle(stream)
+        library = _library.library()
+        if self._pool is None:
+            status = library.tnr_malloc(ctypes.byref(place), size, self._device_id, number)
+        else:
+            status = library.tnr_pool_malloc(ctypes.byref(place), self._pool.handle, size,
+                                             self._device_id, number)
+        if status in _library.OUT_OF_MEMORY:
+            raise MemoryError(_library.last_error())
+        _library.check(status, "allocating a buffer")
+        address = place.value or 0
+        try:
+            return _core.Buffer.from_handle(address, size, mr=self)
+        except BaseException:
+            _library.call("tnr_free", address)
+            raise
+
+    def deallocate(self, ptr: Any, size: int, stream: Any = None) -> None:
+        """The end of a buffer, which calls this. A stream of another device cannot be named: the
+        memory then waits for all that the buffer's device was given so far."""
+        free_on, invalid = _library.library().tnr_free_on, _library.ERR_INVALID_STREAM
+        if stream is None:
+            _library.call("tnr_free", int(ptr))
+            return
+        status = free_on(int(ptr), _handle(stream))
+        if status == invalid:
+            status = _library.library().tnr_free_sync(int(ptr))
+        _library.check(status, "freeing a buffer")
+
+    @property
+    def device_id(self) -> int:
+        """The number of the device."""
+        return self._device_id
+
+    @property
+    def is_device_accessible(self) -> bool:
+        """Whether a GPU reaches its memory: it does."""
+        return True
+
+    @property
+    def is_host_accessible(self) -> bool:
+        """Whether the host does: it does not."""
+        return False
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether it is managed memory: it is not."""
+        return False
