@@ -371,8 +371,8 @@ static void names_that_are_none(void **state)
         "a/b",
         "a b",
         "\xc3\xa4",
-        "0123456789012345678901234567890123456789012345678901234567890"
-        "123"};
+        ("0123456789012345678901234567890123456789012345678901234567890"
+         "123")};
     const uint64_t junk[20] = {0x6b6e756a, 1, 1}; /* all but the first word is as it may be */
     tnr_import_info info;
     tnr_published_info known = {.struct_bytes = sizeof(known)};
