@@ -191,9 +191,10 @@ class Fuzz(unittest.TestCase):
             self.assertIn("--print", self.fuzz(*arguments, code=2).stderr)
 
     def test_time_ends_it(self):
-        report = self.report("--time", "2", "--seeds", "1..")
-        self.assertLess(report["elapsed_s"], 10)
-        self.assertGreater(report["programs"], 1)
+        """The seeds have no end. How many fit into the time is the machine's business."""
+        report = self.report("--time", "2", "--seeds", "1..", "--ops", "20")
+        self.assertGreaterEqual(report["elapsed_s"], 2)
+        self.assertEqual(report["verdicts"]["ok"], report["programs"])
 
 
 if __name__ == "__main__":
