@@ -26,25 +26,22 @@ void tnri_folder_path(char path[TNRI_FOLDER_BYTES], const char *setting)
 }
 
 /* What keeps a process from being found there. */
-static tnr_status folder_error(const char *path, const char *what, int error)
+static tnr_status folder_error(const char *path, const char *purpose, const char *what, int error)
 {
     char text[128];
-    return tnri_error(
-        TNR_ERR_FILE,
-        "control: %s: %s (%s). Name another folder with control_dir, or leave control "
-        "off.",
-        path, what, strerror_r(error, text, sizeof(text)));
+    return tnri_error(TNR_ERR_FILE, "%s: %s: %s (%s). Name another folder with control_dir.",
+                      purpose, path, what, strerror_r(error, text, sizeof(text)));
 }
 
-tnr_status tnri_folder_open(int *folder, const char *path)
+tnr_status tnri_folder_open(int *folder, const char *path, const char *purpose)
 {
     struct stat found;
     *folder = -1;
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return folder_error(path, "the folder for the socket cannot be made", errno);
+        return folder_error(path, purpose, "the folder for the socket cannot be made", errno);
     int file = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
-        return folder_error(path, "the folder for the socket cannot be opened", errno);
+        return folder_error(path, purpose, "the folder for the socket cannot be opened", errno);
     int error = fstat(file, &found) == 0 ? 0 : errno;
     if (error == 0 && found.st_uid == geteuid() && (found.st_mode & 077) == 0) {
         *folder = file;
@@ -52,14 +49,13 @@ tnr_status tnri_folder_open(int *folder, const char *path)
     }
     (void)close(file);
     if (error != 0)
-        return folder_error(path, "the folder for the socket cannot be looked at", error);
-    return tnri_error(
-        TNR_ERR_FILE,
-        "control: %s belongs to user %lu and has mode %03o. The folder for the socket "
-        "must be of user %lu, who runs this process, with mode 700. Change that, or "
-        "name another with control_dir.",
-        path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777),
-        (unsigned long)geteuid());
+        return folder_error(path, purpose, "the folder for the socket cannot be looked at", error);
+    return tnri_error(TNR_ERR_FILE,
+                      "%s: %s belongs to user %lu and has mode %03o. The folder for the socket "
+                      "must be of user %lu, who runs this process, with mode 700. Change that, or "
+                      "name another with control_dir.",
+                      purpose, path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777),
+                      (unsigned long)geteuid());
 }
 
 /* A number for the boot of this machine; 0: the kernel does not say. */
@@ -115,17 +111,18 @@ tnr_status tnri_folder_listen(int *listener, char name[TNRI_SOCKET_NAME_BYTES], 
     uint64_t random;
     *listener = -1;
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
-        return folder_error(path, "there are no random numbers for the socket's name", errno);
+        return folder_error(path, "control", "there are no random numbers for the socket's name",
+                            errno);
     snprintf(name, TNRI_SOCKET_NAME_BYTES, "tenure-%ld-%08x-%016llx.sock", (long)getpid(),
              boot_number(), (unsigned long long)random);
     int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (file < 0)
-        return folder_error(path, "there is no socket to be had", errno);
+        return folder_error(path, "control", "there is no socket to be had", errno);
     int error = socket_publish(file, folder, path, name);
     if (error == 0) {
         *listener = file;
         return TNR_OK;
     }
     (void)close(file);
-    return folder_error(path, "a socket cannot be made there", error);
+    return folder_error(path, "control", "a socket cannot be made there", error);
 }

@@ -26,8 +26,8 @@ enum { TNRI_FOLDER_BYTES = 256, TNRI_SOCKET_NAME_BYTES = 80 };
 /* Where the setting control_dir says, or else it is the default. */
 void tnri_folder_path(char path[TNRI_FOLDER_BYTES], const char *setting);
 
-/* Opens the folder, made if it is not there. Errors: TNR_ERR_FILE. */
-tnr_status tnri_folder_open(int *folder, const char *path);
+/* Opens the folder, made if it is not there. Errors begin with what it is for: TNR_ERR_FILE. */
+tnr_status tnri_folder_open(int *folder, const char *path, const char *purpose);
 
 /* Makes a socket in the folder that is listened at, and its name. Errors: TNR_ERR_FILE. */
 tnr_status tnri_folder_listen(int *listener, char name[TNRI_SOCKET_NAME_BYTES], int folder,

@@ -284,7 +284,7 @@ static void name_remove(const tnri_server *server)
 static tnr_status server_open(tnri_server *server)
 {
     tnri_gate_of_servers_enter();
-    tnr_status status = tnri_folder_open(&server->folder, server->path);
+    tnr_status status = tnri_folder_open(&server->folder, server->path, "control");
     if (status == TNR_OK) {
         server->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (server->event < 0)

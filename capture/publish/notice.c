@@ -34,7 +34,7 @@ tnr_status tnri_names_open(tnri_descriptor *folder)
     int file;
     tnri_folder_path(path, tnri_conf_get()->control_dir);
     tnri_descriptors_enter();
-    tnr_status status = tnri_folder_open(&file, path);
+    tnr_status status = tnri_folder_open(&file, path, "published names");
     if (status == TNR_OK)
         tnri_descriptor_keep(folder, file);
     tnri_descriptors_leave();

@@ -70,6 +70,12 @@ def measurements(folder):
     return "\n".join(lines + shown_measurements(folder))
 
 
+def own_apart(row):
+    """How much longer the slower of PyTorch's own two allocators takes for a step."""
+    medians = [statistics.median(row["epoch_seconds"][name]) for name in ("native", "expandable")]
+    return max(medians) / min(medians)
+
+
 def shown_measurements(folder):
     """Training steps beside PyTorch's two allocators, in turns."""
     path = folder / "torch_shown.json"
@@ -95,10 +101,12 @@ def shown_measurements(folder):
     said = "The losses of all were the same bit by bit. " if all(
         one["same_losses"] for one in shown["cases"].values()) else "LOSSES DIFFER. "
     if any("processes_apart" not in one for one in shown["cases"].values()):
+        name, apart = max(((name, own_apart(one)) for name, one in shown["cases"].items()),
+                          key=lambda pair: pair[1])
         said += ("Each allocator had one process for a row, so what differs from process to "
-                 "process is in the times: where the host bounds a step (GPT-2, the decoder, the "
-                 "mixture of experts) PyTorch's two differ by as much as 30 % themselves, and "
-                 "these rows tell nothing of an allocator. The script has several processes now. ")
+                 "process is in the times: PyTorch's own two differ by as much as "
+                 f"{100 * (apart - 1):.0f} % (`{name}`), so where the host bounds a step such a "
+                 "row tells nothing of an allocator. The script has several processes now. ")
     if empty:
         ns = {who: statistics.median(times) for who, times in empty["ns"].items()}
         said += (f"`torch.empty` and its free take {ns['tenure']:.0f} ns of the host, "

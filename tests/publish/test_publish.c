@@ -397,6 +397,7 @@ static void names_that_are_none(void **state)
     assert_int_equal(chmod(folder, 0755), 0); /* others may look */
     assert_error(tnr_publish(NULL, "w", ptr, NULL), TNR_ERR_FILE, "mode 755");
     assert_error(attach(&info, 0), TNR_ERR_FILE, "mode 755");
+    assert_error(attach(&info, 0), TNR_ERR_FILE, "published names: ");
     assert_int_equal(chmod(folder, 0700), 0);
     assert_ok(tnr_free(ptr));
 }

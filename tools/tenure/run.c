@@ -18,6 +18,7 @@
 
 #include <tenure/alloc.h>
 
+#include "beside.h"
 #include "cli.h"
 #include "commands.h"
 #include "exit_code.h"
@@ -80,24 +81,9 @@ static const cli_syntax run_syntax = {
 /* ---- the library ---------------------------------------------------------------------------- */
 
 /* Where libtenure_preload.so lies, seen from the folder of the command: where it is installed
- * (TENURE_LIBRARY_DIR comes from the build), and in the build tree. */
-static int library_find(char path[PATH_MAX])
-{
-    static const char *const places[] = {TENURE_LIBRARY_DIR, "../lib", "."};
-    char folder[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-    if (length <= 0)
-        return -1;
-    folder[length] = '\0';
-    *strrchr(folder, '/') = '\0';
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        char candidate[PATH_MAX * 2];
-        snprintf(candidate, sizeof(candidate), "%s/%s/libtenure_preload.so", folder, places[i]);
-        if (access(candidate, R_OK) == 0 && realpath(candidate, path))
-            return 0;
-    }
-    return -1;
-}
+ * (TENURE_LIBRARY_DIR comes from the build), in the build tree, and beside the command. */
+static const char *const libraries[] = {TENURE_LIBRARY_DIR "/libtenure_preload.so",
+                                        "../lib/libtenure_preload.so", "libtenure_preload.so"};
 
 /* ---- the environment ------------------------------------------------------------------------ */
 
@@ -212,7 +198,7 @@ static void environment_preload(const char *library)
 
 static exit_code environment_make(char library[PATH_MAX], const char *snapshot)
 {
-    if (library_find(library) != 0) {
+    if (beside_find(library, libraries, sizeof(libraries) / sizeof(libraries[0])) != 0) {
         fputs(
             "tenure run: libtenure_preload.so was not found beside this command. Build or install "
             "it again\n",

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "beside.h"
 
 static const char cuda_library[] = "libcuda.so.1";
 
@@ -24,25 +25,8 @@ static const char *const simulated_places[] = {
 /* Finds the simulated device's library. Leaves `path` empty if there is none. */
 static void simulated_find(char path[PATH_MAX])
 {
-    char folder[PATH_MAX];
-    path[0] = '\0';
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-    if (length <= 0)
-        return;
-    folder[length] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        return;
-    *slash = '\0';
-    for (size_t i = 0; i < sizeof(simulated_places) / sizeof(simulated_places[0]); i++) {
-        char candidate[PATH_MAX + 64];
-        char resolved[PATH_MAX];
-        snprintf(candidate, sizeof(candidate), "%s/%s", folder, simulated_places[i]);
-        if (access(candidate, R_OK) == 0 && realpath(candidate, resolved)) {
-            snprintf(path, PATH_MAX, "%s", resolved);
-            return;
-        }
-    }
+    (void)beside_find(path, simulated_places,
+                      sizeof(simulated_places) / sizeof(simulated_places[0]));
 }
 
 /* Takes the simulated device: by its path if we know it, else by the library's own search. */

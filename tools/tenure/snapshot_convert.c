@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "beside.h"
 #include "encode_chrome.h"
 #include "encode_html.h"
 #include "findings.h"
@@ -301,24 +301,16 @@ static const cli_syntax html_syntax = {
 };
 
 /* Where the report lies: beside the installed command, or in the build's own folders. */
-static exit_code template_find(char *path, size_t bytes)
+static exit_code template_find(char path[PATH_MAX])
 {
-    char folder[PATH_MAX];
-    static const char *const places[] = {TENURE_REPORT_DIR, "../share/tenure"};
+    static const char *const places[] = {TENURE_REPORT_DIR "/report.html",
+                                         "../share/tenure/report.html"};
     if (html_template) {
-        snprintf(path, bytes, "%s", html_template);
+        snprintf(path, PATH_MAX, "%s", html_template);
         return EXIT_CODE_OK;
     }
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-    if (length > 0) {
-        folder[length] = '\0';
-        *strrchr(folder, '/') = '\0';
-        for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-            snprintf(path, bytes, "%s/%s/report.html", folder, places[i]);
-            if (access(path, R_OK) == 0)
-                return EXIT_CODE_OK;
-        }
-    }
+    if (beside_find(path, places, sizeof(places) / sizeof(places[0])) == 0)
+        return EXIT_CODE_OK;
     fputs("tenure snapshot html: the report was not built with this command. Install Node.js 18 or "
           "newer and npm, configure and build again; or name a report with --template\n",
           stderr);
@@ -364,14 +356,14 @@ int snapshot_html(int argc, char **argv)
     budget limits;
     model snapshots[2];
     findings found = {.limits = NULL};
-    char template_path[PATH_MAX + 64];
+    char template_path[PATH_MAX];
     if (cli_parse(&html_syntax, argc, argv, &parsed) != 0)
         return EXIT_CODE_BAD_INPUT;
     if (parsed.help_wanted)
         return EXIT_CODE_OK;
     exit_code code = snapshot_budget(&html_syntax, &limits);
     if (code == EXIT_CODE_OK)
-        code = template_find(template_path, sizeof(template_path));
+        code = template_find(template_path);
     if (code != EXIT_CODE_OK)
         return code;
     const char *const inputs[] = {parsed.positionals[0], html_compare, html_findings,

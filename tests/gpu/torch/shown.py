@@ -19,8 +19,8 @@ segments, Tenure's class.
   shapes  torch.compile(mode="reduce-overhead") with 20 shapes: the memory of its private pools is
           at most the native allocator's
 
---json writes all that was measured, after each workload. --self checks the arithmetic, and needs
-neither GPU nor PyTorch.
+--json writes all that was measured, after each workload. --self checks the arithmetic, and leads
+processes that only pretend through their rounds; it needs neither GPU nor PyTorch.
 
 Exit codes: 0 all holds; 1 not; 2 wrong usage; 77 there is no PyTorch or no GPU.
 """
@@ -160,13 +160,15 @@ def no_failures(check, what, results):
 class Worker:
     """A workload in a process of its own, which runs an epoch when it is told to."""
 
+    PROGRAM = os.path.join(ENGINES, "cases.py")
+
     def __init__(self, case, allocator, steps):
-        self.name, self.lines, self.result = f"{case} with {allocator}", [], None
+        self.name = f"{case} with {allocator}"
         # pylint: disable=consider-using-with
         self.said = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-B", os.path.join(ENGINES, "cases.py"), case, allocator, "--steps",
-             str(steps), "--serve"],
+            [sys.executable, "-B", self.PROGRAM, case, allocator, "--steps", str(steps),
+             "--serve"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True)
 
     def line(self, limit_s):
@@ -343,8 +345,47 @@ def check_self():
     assert [order[i] for i in (0, 3, 6)] == list(ALLOCATORS) and len(order) == 9
     assert in_rounds(2, lambda name, _turn: None) is None
     assert apart({"native": [1.0, 2.0, 1.0, 2.0], "tenure": [3.0] * 4}, 2) == 2.0
-    print("the arithmetic is right")
+    check_rounds()
+    print("the arithmetic and the rounds are right")
     return 0
+
+
+# A workload's process as cases.py has it, without PyTorch: argv[1] may be what goes wrong.
+REHEARSED = """
+import json, sys
+case, allocator, ours = sys.argv[1], sys.argv[2], sys.argv[2] == "tenure"
+if case == "never_ready" and ours:
+    sys.exit(1)
+print("ready", flush=True)
+epochs = 3
+for _ in sys.stdin:
+    epochs += 1
+    if case == "ends" and ours and epochs == 6:
+        sys.exit(1)
+    print(0.25 if case == "slow" and ours else 0.2, flush=True)
+loss = "0x2p0" if case == "other_losses" and ours else "0x1p0"
+reserved = 300 if case == "fat" and ours else 100
+print(json.dumps(dict(
+    losses=[loss] * epochs, peak_reserved_bytes=reserved << 20, peak_allocated_bytes=99 << 20,
+    failures=int(case == "failures"), epoch_driver_ms=[0.0] * epochs,
+    epoch_driver_calls=[0] * epochs, model="none", gpu="none", torch="none")))
+"""
+
+
+def check_rounds():
+    """That processes are led through their rounds, and each thing that is wrong is seen once."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
+        program.write(REHEARSED)
+        program.flush()
+        Worker.PROGRAM, before = program.name, Worker.PROGRAM
+        options = argparse.Namespace(rounds=ROUNDS_MIN, processes=2, steps=1, together=1, json=None)
+        for name, failed in (("good", 0), ("slow", 1), ("other_losses", 1), ("fat", 1),
+                             ("failures", 1), ("ends", 1), ("never_ready", 1)):
+            check, shown = engines.Checks(), dict(cases={})
+            show_cases(check, [name], options, shown)
+            assert check.failed == failed, (name, check.failed)
+            assert (shown["cases"][name] is None) == (name in ("ends", "never_ready")), name
+        Worker.PROGRAM = before
 
 
 def main():
@@ -360,7 +401,7 @@ def main():
     parser.add_argument("--parts", default="empty,shapes", help="what else, of empty,shapes")
     parser.add_argument("--json", metavar="FILE", help="where the results go")
     parser.add_argument("--commit", default="", help="what was measured, for the results")
-    parser.add_argument("--self", action="store_true", help="only check the arithmetic")
+    parser.add_argument("--self", action="store_true", help="only check this script")
     options = parser.parse_args()
     if options.self:
         return check_self()
