@@ -162,14 +162,17 @@ class Worker:
 
     PROGRAM = os.path.join(ENGINES, "cases.py")
 
-    def __init__(self, case, allocator, steps):
-        self.name = f"{case} with {allocator}"
+    def __init__(self, case, allocator, steps, before=(), settings=""):
+        """`before`: a command that starts it; `settings`: of Tenure's."""
+        self.name = " ".join(filter(None, (case, "with", allocator, settings, *before)))
+        environment = {**os.environ, "TENURE_CONF": settings} if settings else None
         # pylint: disable=consider-using-with
         self.said = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-B", self.PROGRAM, case, allocator, "--steps", str(steps),
+            [*before, sys.executable, "-B", self.PROGRAM, case, allocator, "--steps", str(steps),
              "--serve"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True,
+            env=environment)
 
     def line(self, limit_s):
         """The next line that it prints, or None: it ended, or took longer."""

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cost.py [--rounds N] [--steps N] [--json FILE] [--commit TEXT]
+cost.py --self
+
+What it costs to follow a PyTorch program, whose allocator is Tenure, in each of these ways:
+
+  bare     by itself: import tenure.torch
+  run      under tenure run
+  check    under tenure run --check, which puts tenure.torch under it
+  seen     under tenure run, auto_record:seen
+  poison, guard   by itself, with that setting
+
+Training steps of GPT-2 (../engines/cases.py), and launches (launches.py). All processes warm up,
+then take turns, on the processors that are nearest to the GPU. A step under check may take 1.05 of
+the bare one's time, with seen 1.02: the mean over rounds; the rest is reported. So is the host's
+memory.
+
+--self leads processes that only pretend through their rounds; it needs neither GPU nor PyTorch.
+
+Exit codes: 0 all holds; 1 not; 2 wrong usage; 77 there is no PyTorch or no GPU.
+"""
+import argparse
+import importlib.util
+import os
+import statistics
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "torch"), os.path.join(HERE, "..", "engines")]
+
+import engines_torch as engines  # pylint: disable=wrong-import-position
+import shown  # pylint: disable=wrong-import-position
+
+LIMITS = {"check": 1.05, "seen": 1.02}  # of a step
+# The options of `tenure run`, None: without it; the allocator that the program asks for; settings.
+WAYS = {
+    "bare": (None, "tenure", ""),
+    "run": ((), "tenure", ""),
+    "check": (("--check",), "native", ""),
+    "seen": ((), "tenure", "auto_record:seen"),
+    "poison": (None, "tenure", "poison:on"),
+    "guard": (None, "tenure", "guard:on"),
+}
+PROGRAMS = {"gpt2_train": os.path.join(HERE, "..", "engines", "cases.py"),
+            "launches": os.path.join(HERE, "launches.py")}
+BURST = 200
+
+
+def workers_of(case, options):
+    workers = {}
+    for way, (under, allocator, settings) in WAYS.items():
+        before = () if under is None else (os.environ["TENURE"], "run", *under, "--")
+        workers[way] = shown.Worker(case, allocator, options.steps, before, settings)
+    return workers
+
+
+def resident_mib(pid):
+    """Memory of a process that has no children, or of the last of its descendants."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            for child in file.read().split():
+                return resident_mib(int(child))
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    except OSError:
+        return 0.0
+
+
+def memory_of(workers):
+    return {way: resident_mib(worker.process.pid) for way, worker in workers.items()}
+
+
+def rounds_of(workers, rounds):
+    """Seconds of each way, a list with one for each round; None: one has ended."""
+    times = {way: [] for way in WAYS}
+    order = list(WAYS)
+    for turn in range(rounds):
+        for i in range(len(order)):
+            way = order[(turn + i) % len(order)]
+            seconds = workers[way].epoch()
+            if seconds is None:
+                return None
+            times[way].append(seconds)
+    return times
+
+
+def say(check, case, times, memory, options):
+    """One line for each way; returns what was measured."""
+    measured = {}
+    for way in WAYS:
+        ratio, low, high = shown.interval(
+            [its / bare for its, bare in zip(times[way], times["bare"])])
+        each = statistics.median(times[way]) / options.steps
+        text = f"{1e3 * each:.2f} ms a step" if case != "launches" \
+            else f"{1e9 * each / BURST:.0f} ns a launch"
+        line = (f"{case} {way}: {text}, {ratio:.4f} ({low:.4f} to {high:.4f}) of bare; host "
+                f"memory {memory[0][way]:.0f} MiB, {memory[1][way]:.0f} after "
+                f"{options.rounds * options.steps} {'steps' if case != 'launches' else 'bursts'}")
+        if case != "launches" and way in LIMITS:
+            check.that(ratio <= LIMITS[way], line)
+        else:
+            print("       " + line, flush=True)
+        measured[way] = dict(seconds=times[way], ratio=ratio, low=low, high=high,
+                             mib_before=memory[0][way], mib_after=memory[1][way])
+    return measured
+
+
+def measure(check, case, options):
+    workers = workers_of(case, options)
+    for worker in workers.values():
+        worker.is_ready()
+    before = memory_of(workers)
+    times = rounds_of(workers, options.rounds)
+    after = memory_of(workers)
+    results = {way: worker.end() for way, worker in workers.items()}
+    if times is None or None in results.values():
+        check.that(False, f"{case} runs in every way")
+        return None
+    measured = say(check, case, times, (before, after), options)
+    losses = {tuple(one["losses"]) for one in results.values() if "losses" in one}
+    if losses:
+        check.that(len(losses) == 1, f"{case}: the losses are the same bit by bit")
+    return dict(ways=measured, **{key: results["bare"][key] for key in ("gpu", "torch")})
+
+
+# A program as cases.py is, without PyTorch.
+REHEARSED = """
+import json, os, sys
+case, allocator = sys.argv[1], sys.argv[2]
+checked = os.environ.get("REHEARSED_CHECK") == "1"
+print("ready", flush=True)
+for _ in sys.stdin:
+    if case == "ends" and checked:
+        sys.exit(1)
+    print(0.3 if case == "slow" and checked else 0.2, flush=True)
+loss = "0x2p0" if case == "other" and checked else "0x1p0"
+print(json.dumps(dict(losses=[loss], gpu="none", torch="none")))
+"""
+# `tenure`, which only starts the program.
+TENURE = """#!/bin/sh
+[ "$2" != --check ] || { export REHEARSED_CHECK=1; shift; }
+shift 2
+"$@"
+"""
+
+
+def check_self():
+    """That each thing that is wrong is seen once."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, tenure = os.path.join(folder, "program.py"), os.path.join(folder, "tenure")
+        for path, text in ((program, REHEARSED), (tenure, TENURE)):
+            with open(path, "w", encoding="ascii") as file:
+                file.write(text)
+        os.chmod(tenure, 0o700)
+        os.environ["TENURE"], shown.Worker.PROGRAM = tenure, program
+        options = argparse.Namespace(rounds=3, steps=1)
+        for case, failed in (("good", 0), ("slow", 1), ("other", 1), ("ends", 1)):
+            check = engines.Checks()
+            measured = measure(check, case, options)
+            assert check.failed == failed, (case, check.failed)
+            assert (measured is None) == (case == "ends"), case
+    print("the rounds are right")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=12, help="of a round")
+    parser.add_argument("--json", metavar="FILE", help="where the results go")
+    parser.add_argument("--commit", default="", help="what was measured, for the results")
+    parser.add_argument("--self", action="store_true", help="only check this script")
+    options = parser.parse_args()
+    if options.self:
+        return check_self()
+    if options.rounds < 2 or options.steps < 1:
+        parser.error("at least 2 rounds of one step")
+    if importlib.util.find_spec("torch") is None:
+        print("skipped: there is no PyTorch")
+        return 77
+    check, measured = engines.Checks(), dict(commit=options.commit, near=shown.near_the_gpu())
+    measured["driver"] = engines.command_output(
+        "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
+    for case, program in PROGRAMS.items():
+        shown.Worker.PROGRAM = program
+        measured[case] = measure(check, case, options)
+        shown.write(options.json, measured)
+    return 1 if check.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
