@@ -296,8 +296,9 @@ static void exporter_killed(void)
 {
     worker other = worker_start();
     tnr_import_info info = {.struct_bytes = sizeof(info)};
-    (void)ask(&other, 'e', 31);
+    tell(&other, 'e', 31);
     CHECK(tnr_import_receive(&info, other.shared, device, NULL) == TNR_OK);
+    (void)answer(&other);
     pid_t child = (pid_t)ask(&other, 'F', 0);
     worker_kill(&other);
     CHECK(look(info.ptr, info.bytes) == 31);
