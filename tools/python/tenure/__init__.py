@@ -16,6 +16,7 @@ What any engine's memory that Tenure serves can be asked:
 >>> tenure.sleep(); tenure.wake()                   # all of it to the driver, and back
 >>> with tenure.tags.region("weights"): ...     # memory that sleeps and wakes by name
 >>> tenure.published.attach("weights")          # memory that another process holds
+>>> tenure.dlpack.empty((1024,), "float32")     # an array that every engine takes by DLPack
 
 Pure Python over ctypes; ``tenure._library`` says where libtenure.so is looked for.
 """
@@ -37,12 +38,13 @@ _HISTORY = {"off": 0, "light": 1, "full": 2}
 
 
 def __dir__() -> List[str]:
-    return sorted(__all__ + ["cuda_core", "cupy", "memory_saver", "numba", "published", "tags",
-                             "torch"])
+    return sorted(__all__ + ["cuda_core", "cupy", "dlpack", "memory_saver", "numba", "published",
+                             "tags", "torch"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("torch", "cupy", "numba", "cuda_core", "tags", "memory_saver", "published"):
+    if name in ("torch", "cupy", "numba", "cuda_core", "dlpack", "tags", "memory_saver",
+                "published"):
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

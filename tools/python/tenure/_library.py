@@ -128,6 +128,7 @@ _SIGNATURES = {
     "tnr_driver_get": (ctypes.c_int, [ctypes.c_void_p]),
     "tnr_free_on": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "tnr_record_use": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
+    "tnr_stream_created": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p]),
     "tnr_stream_destroying": (ctypes.c_int, [ctypes.c_int, ctypes.c_void_p]),
     "tnr_capture_attach": (ctypes.c_int, [ctypes.POINTER(ctypes.c_uint64), ctypes.c_int,
                                           ctypes.c_void_p, ctypes.c_void_p]),
