@@ -52,6 +52,13 @@ class Manual(CommandTest):
             return []
         return re.findall(r"(?m)^  (\S+) ", after.partition("\n\n")[0])
 
+    def listed(self, place):
+        """Words that a command with options lists as its commands, and their help."""
+        _, found, after = self.helps[place].partition("\nCommands:\n")
+        if not found or "\nOptions:\n" not in self.helps[place]:
+            return {}
+        return dict(re.findall(r"(?m)^  (\S+)(?: \S+)? {2,}(.*)$", after.partition("\n\n")[0]))
+
     def options(self, place):
         """Each option's name, its argument or an empty text, and its help."""
         _, _, after = self.helps[place].partition("\nOptions:\n")
@@ -76,6 +83,7 @@ class Manual(CommandTest):
         self.assertGreater(len(self.places), 12)
         self.assertIn("report", self.options(("run",)))
         self.assertEqual(self.options(("replay",))["check"][0], "EXTENT")
+        self.assertIn("metrics", self.listed(("ctl",)))
 
     def test_each_command_has_a_page(self):
         pages = {path.name for path in (self.folder / "manual/man1").iterdir()}
@@ -125,6 +133,16 @@ class Manual(CommandTest):
                     words = self.run_shell("bash", file, *place, f"--{name}", "--", script=BASH)
                     self.assertEqual(len(words) > 1, not argument, name)
 
+    def test_bash_offers_listed_words(self):
+        file = self.folder / "manual/bash/tenure"
+        self.assertEqual(self.run_shell("bash", file, "ctl", "", script=BASH),
+                         list(self.listed(("ctl",))))
+        self.assertEqual(self.run_shell("bash", file, "ctl", "--json", "me", script=BASH),
+                         ["metrics"])
+        start = self.write("metrics", "")
+        self.assertEqual(self.run_shell("bash", file, "ctl", "snapshot", start, script=BASH),
+                         [str(start)])
+
     def test_bash_offers_files_and_programs(self):
         file = self.folder / "manual/bash/tenure"
         self.write("some file.json", "")
@@ -142,8 +160,11 @@ class Manual(CommandTest):
             with self.subTest(place=place):
                 lines = self.run_shell("zsh", file, *place, script=ZSH)
                 wanted = self.commands(place) or [f"--{name}" for name in self.options(place)]
-                self.assertEqual([re.split(r"[\[:]", line)[0] for line in lines if line[0] != "*"],
-                                 wanted)
+                self.assertEqual([re.split(r"[\[:]", line)[0] for line in lines
+                                  if line[0] not in "*1"], wanted)
+                listed = " ".join(self.listed(place))
+                self.assertEqual([line for line in lines if line[0] == "1"],
+                                 [f"1:command:({listed})"] if listed else [])
                 for line in lines:
                     name = line.partition("[")[0].lstrip("-")
                     if name in self.options(place) and name != "help":
@@ -163,6 +184,8 @@ class Manual(CommandTest):
                 self.assertEqual({name for name in offered if name.startswith("--")}, wanted)
                 for name in self.commands(place):
                     self.assertIn(name, offered)
+                for name, text in self.listed(place).items():
+                    self.assertEqual(squeezed(offered.get(name, "")), squeezed(text))
                 for name, (_, text) in self.options(place).items():
                     if name != "help":
                         self.assertEqual(squeezed(offered[f"--{name}"]), squeezed(text))

@@ -42,7 +42,7 @@ static const cli_option options[] = {
 
 static const cli_syntax syntax = {
     "ctl",
-    "rule processes from outside: status, sleep, wake, trim, limit, snapshot",
+    "rule processes from outside: status, metrics, sleep, wake, limit",
     "COMMAND [ARGUMENT] [options]",
     "Commands:\n"
     "  list               the processes that can be ruled\n"

@@ -31,6 +31,40 @@ static void help_line_print(const char *help, const char *special, FILE *file)
     }
 }
 
+/* The words that a description lists behind "Commands:", one a line: "  trim [SIZE]   what it
+ * does". From `at` (null: from the beginning) to the next; null behind the last. */
+typedef struct listed_word {
+    const char *name;
+    int name_length;
+    char help[128];
+} listed_word;
+
+static const char *listed_next(const cli_syntax *syntax, const char *at, listed_word *word)
+{
+    static const char title[] = "Commands:\n";
+    if (!at) {
+        at = syntax->description ? strstr(syntax->description, title) : NULL;
+        at = at ? at + sizeof(title) - 1 : "";
+    }
+    const char *end = strchr(at, '\n');
+    if (strncmp(at, "  ", 2) != 0 || !end)
+        return NULL;
+    word->name = at + 2;
+    word->name_length = (int)strcspn(word->name, " \n");
+    const char *help = strstr(word->name, "  ");
+    help = help && help < end ? help + strspn(help, " ") : end;
+    snprintf(word->help, sizeof(word->help), "%.*s", (int)(end - help), help);
+    return end + 1;
+}
+
+static void listed_print(const cli_syntax *syntax, FILE *file)
+{
+    listed_word word;
+    const char *between = "";
+    for (const char *at = NULL; (at = listed_next(syntax, at, &word)) != NULL; between = " ")
+        fprintf(file, "%s%.*s", between, word.name_length, word.name);
+}
+
 /* ---- bash ----------------------------------------------------------------------------------- */
 
 static void bash_words_print(const manual_entry *entry, FILE *file)
@@ -62,7 +96,7 @@ void manual_bash_print(const manual_tables *tables, FILE *file)
     fputs("# Written by `tenure manual`, from the command's own tables.\n"
           "_tenure() {\n"
           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-          "    local path='' words='' files='' values='' is_group='' i\n"
+          "    local path='' words='' files='' values='' listed='' is_group='' i\n"
           "    COMPREPLY=()\n"
           "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
           "        if [[ $path == run && ${COMP_WORDS[i]} == -- ]]; then\n"
@@ -92,17 +126,26 @@ void manual_bash_print(const manual_tables *tables, FILE *file)
         fprintf(file, "        '%s')\n            words='", path_inside(entry));
         bash_words_print(entry, file);
         fputs("'\n", file);
-        if (entry->group)
+        if (entry->group) {
             fputs("            is_group=1\n", file);
-        else
+        } else {
             bash_values_print(entry, file);
+            fputs("            listed='", file);
+            listed_print(entry->syntax, file);
+            fputs("'\n", file);
+        }
         fputs("            ;;\n", file);
     }
     fputs("    esac\n"
+          "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+          "        [[ \" $listed \" != *\" ${COMP_WORDS[i]} \"* ]] || listed=''\n"
+          "    done\n"
           "    if [[ $values == *\" $before \"* ]]; then\n"
           "        return\n"
           "    elif [[ $files != *\" $before \"* && ($word == -* || $is_group) ]]; then\n"
           "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+          "    elif [[ $files != *\" $before \"* && $listed ]]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -W \"$listed\" -- \"$word\")\n"
           "    else\n"
           "        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
           "    fi\n"
@@ -127,6 +170,12 @@ static void zsh_options_print(const manual_entry *entry, FILE *file)
         fputs("' \\\n", file);
     }
     fputs("                '--help[print the help]' \\\n                ", file);
+    listed_word word;
+    if (listed_next(entry->syntax, NULL, &word)) {
+        fputs("'1:command:(", file);
+        listed_print(entry->syntax, file);
+        fputs(")' ", file);
+    }
     fputs(strcmp(entry->syntax->command, "run") == 0 ? "'*::program:_normal'" : "'*:file:_files'",
           file);
     fputs("\n", file);
@@ -231,6 +280,13 @@ void manual_fish_print(const manual_tables *tables, FILE *file)
                         : manual_takes_file(option) ? " -r -F"
                                                     : " -x");
                 help_line_print(option->help, "\\", file);
+                fputs("'\n", file);
+            }
+            listed_word word;
+            for (const char *at = NULL; (at = listed_next(entry->syntax, at, &word)) != NULL;) {
+                fprintf(file, "complete -c tenure -n '__tenure_at \"%s\"' -a %.*s -d '", path,
+                        word.name_length, word.name);
+                help_line_print(word.help, "\\", file);
                 fputs("'\n", file);
             }
         }

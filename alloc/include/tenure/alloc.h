@@ -418,7 +418,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_trim(size_t *released, tnr_pool pool, 
 
 /* The most that all pools of the device may have mapped together, in bytes; SIZE_MAX for no limit.
  * A limit below what is mapped now takes effect as memory is given back. Initially the setting
- * per_process_memory_fraction of the device's memory. Since 0.1.0. */
+ * per_process_memory_fraction of the device's memory. Errors: TNR_ERR_INVALID_ARGUMENT (limit_bytes
+ * is null), TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_limit_set(size_t limit_bytes, int device);
 TNR_NODISCARD TNR_API tnr_status tnr_limit_get(size_t *limit_bytes, int device);
 
@@ -587,7 +588,8 @@ typedef struct tnr_stats {
  * TNR_ERR_INVALID_DEVICE, TNR_ERR_INVALID_POOL. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_get(tnr_stats *stats, tnr_pool pool, int device);
 
-/* Sets the peaks of a device to the current values (PyTorch: reset_peak_memory_stats). */
+/* Sets the peaks of a device to the current values (PyTorch: reset_peak_memory_stats). Errors:
+ * TNR_ERR_INVALID_DEVICE, TNR_ERR_AFTER_FORK, those of tnr_init. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stats_reset_peaks(int device);
 
 /* Writes the same as JSON with PyTorch's key names where the meaning is the same, into `buffer` of
@@ -651,7 +653,8 @@ TNR_API const char *tnr_status_text(tnr_status status);
  * empty if nothing has failed. Since 0.1.0. */
 TNR_API const char *tnr_last_error(void);
 
-/* The CUresult behind the calling thread's latest error; 0 if the driver had no part in it. */
+/* The CUresult behind the calling thread's latest error; 0 if the driver had no part in it. Since
+ * 0.1.0. */
 TNR_API int tnr_last_driver_result(void);
 
 /* Walks every structure of the device (of all devices if it is negative), compares all totals both

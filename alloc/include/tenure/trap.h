@@ -36,7 +36,7 @@ typedef struct tnr_trap_finding {
 typedef void (*tnr_trap_listener)(const tnr_trap_finding *finding, void *user);
 
 /* Has findings told to a function, and no more to the file. Null: as before. Needs no start of the
- * library, and lasts beyond its end. Errors: none. Since 0.1.0. */
+ * library, and lasts beyond its end. Errors: none. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_traps_listen(tnr_trap_listener listener, void *user);
 
 /* Since the process began. */
@@ -51,7 +51,7 @@ typedef struct tnr_traps_info {
 } tnr_traps_info;
 
 /* Fills *info. With `wait`, waits first until all looks that are under way have been judged.
- * Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of the driver. Since 0.1.0. */
+ * Errors: TNR_ERR_INVALID_ARGUMENT (struct_bytes not set), those of the driver. Since 0.2.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_traps_get(tnr_traps_info *info, int wait);
 
 #ifdef __cplusplus

@@ -202,7 +202,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_graph_launch(tnr_graph graph, tnr_cuda_grap
 /* The same for an engine that launches itself, right before its cuGraphLaunch on that stream.
  * Without it nothing orders launches of graphs that share a pool but the engine itself. Not by two
  * threads at once for graphs of one pool: one could launch before the other's launch that it was
- * ordered after. Since 0.1.0. */
+ * ordered after. Errors: those of tnr_graph_launch. Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_graph_launching(tnr_graph graph, tnr_stream stream);
 
 /* What is known of a graph. */

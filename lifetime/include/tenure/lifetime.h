@@ -80,7 +80,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_keep_until(const void *ptr, tnr_event event
 /* ---- frees --------------------------------------------------------------------------------- */
 
 /* Frees a block, ordered on `stream` instead of the block's own: all work enqueued on `stream` so
- * far may still use it. The same as tnr_record_use and tnr_free, in one. Errors: those of both. */
+ * far may still use it. The same as tnr_record_use and tnr_free, in one. Errors: those of both.
+ * Since 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_free_on(void *ptr, tnr_stream stream);
 
 /* Frees a block with cudaFree's meaning: nothing that any stream of the device has been given so
@@ -125,7 +126,7 @@ TNR_API uint64_t tnr_asked_changes(void);
 
 /* A moment in the order of all marks and announcements. Take one before a CUDA call and pass it to
  * the announcement after it: what other threads record and announce meanwhile is then not taken for
- * covered. */
+ * covered. Since 0.1.0. */
 typedef uint64_t tnr_moment;
 TNR_API tnr_moment tnr_moment_now(void);
 
@@ -137,7 +138,7 @@ TNR_NODISCARD TNR_API tnr_status tnr_event_recorded(tnr_event event, int device,
 
 /* `event` was or will be destroyed: forgets what was announced of it. Call it too before recording
  * an event again that another thread may be waiting for: between that record and its announcement
- * a wait would otherwise be taken for one for the record before. */
+ * a wait would otherwise be taken for one for the record before. Since 0.1.0. */
 TNR_API void tnr_event_destroyed(tnr_event event);
 
 /* `stream` was made to wait for `event`, by a cuStreamWaitEvent that began after the moment
@@ -148,14 +149,16 @@ TNR_NODISCARD TNR_API tnr_status tnr_stream_waited(tnr_event event, int device, 
                                                    tnr_moment before);
 
 /* The host has seen `event` complete (cuEventSynchronize, or cuEventQuery said so), by a call that
- * began after the moment `before`. Counts as tnr_stream_waited does. */
+ * began after the moment `before`. Counts as tnr_stream_waited does. Since 0.1.0. */
 TNR_API void tnr_event_synchronized(tnr_event event, tnr_moment before);
 
-/* The host has waited for `stream` (cuStreamSynchronize), beginning at `began`. */
+/* The host has waited for `stream` (cuStreamSynchronize), or for the whole device
+ * (cuCtxSynchronize), by a call that began after the moment `before`. Errors:
+ * TNR_ERR_INVALID_STREAM, TNR_ERR_INVALID_DEVICE, TNR_ERR_HOST_MEMORY, those of tnr_init. Since
+ * 0.1.0. */
 TNR_NODISCARD TNR_API tnr_status tnr_stream_synchronized(int device, tnr_stream stream,
-                                                         tnr_moment began);
-/* The host has waited for the whole device (cuCtxSynchronize), beginning at `began`. */
-TNR_NODISCARD TNR_API tnr_status tnr_device_synchronized(int device, tnr_moment began);
+                                                         tnr_moment before);
+TNR_NODISCARD TNR_API tnr_status tnr_device_synchronized(int device, tnr_moment before);
 
 #ifdef __cplusplus
 }
