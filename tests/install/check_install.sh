@@ -250,13 +250,17 @@ step_glibc() {
 
 # The package: what is in it, what it asks for, and that it works where it is unpacked.
 step_deb() {
-    command -v dpkg-shlibdeps >/dev/null && command -v cpack >/dev/null ||
-        skip "no cpack, or no dpkg-shlibdeps (package dpkg-dev): no .deb is made"
-    (cd "$work" && cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work/made") \
+    command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null &&
+        command -v cpack >/dev/null ||
+        skip "no cpack, no dpkg-shlibdeps or no file (tools/setup --package): no .deb is made"
+    (cd "$work" && cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work/made" \
+        -D "CPACK_PACKAGE_CONTACT=A Packager <packager@example.org>") \
         >"$work/log" 2>&1 || fail "$(cat "$work/log")"
     local deb root=$work/root said
     deb=$(echo "$work"/made/tenure_*.deb)
     dpkg-deb -x "$deb" "$root"
+    [[ $(dpkg-deb -f "$deb" Maintainer) == "A Packager <packager@example.org>" ]] ||
+        fail "its maintainer is $(dpkg-deb -f "$deb" Maintainer)"
     said=$(dpkg-deb -f "$deb" Depends)
     [[ $said == *libc6* && $said != *cuda* && $said != *tenure* ]] || fail "it depends on: $said"
     dpkg-deb --ctrl-tarfile "$deb" | tar -xO ./triggers | grep -q ldconfig || fail "no ldconfig"

@@ -6,7 +6,15 @@
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME tenure)
 set(CPACK_PACKAGE_VENDOR "Tenure")
-set(CPACK_PACKAGE_CONTACT "Tenure <tenure@localhost>" CACHE STRING "Who answers for the package")
+# Who builds a package answers for it. As Debian's own tools have it: DEBFULLNAME and DEBEMAIL.
+set(tnr_contact "Local build <root@localhost>")
+if(NOT "$ENV{DEBEMAIL}" STREQUAL "")
+  set(tnr_contact "$ENV{DEBEMAIL}")
+  if(NOT "$ENV{DEBFULLNAME}" STREQUAL "" AND NOT tnr_contact MATCHES "<")
+    set(tnr_contact "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+  endif()
+endif()
+set(CPACK_PACKAGE_CONTACT "${tnr_contact}" CACHE STRING "Who answers for the package: Name <mail>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGE_DESCRIPTION "Memory of NVIDIA's GPUs, allocated from mapped chunks that move to \
 where they are needed, freed in the order of streams, and accounted for. The library, headers, the \

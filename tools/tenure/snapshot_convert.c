@@ -350,6 +350,21 @@ static exit_code html_findings_load(findings *found, budget *limits)
     return EXIT_CODE_BAD_INPUT;
 }
 
+/* OUT is none of what is read. What the caller names comes first: that is refused whether there is
+ * a report or not. */
+static exit_code html_template_choose(char path[PATH_MAX], const cli_result *parsed)
+{
+    const char *const inputs[] = {parsed->positionals[0], html_compare, html_findings,
+                                  html_template};
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+        if (cli_spares_input(&html_syntax, parsed->positionals[1], inputs[i]) != 0)
+            return EXIT_CODE_BAD_INPUT;
+    exit_code code = template_find(path);
+    if (code == EXIT_CODE_OK && cli_spares_input(&html_syntax, parsed->positionals[1], path) != 0)
+        code = EXIT_CODE_BAD_INPUT;
+    return code;
+}
+
 int snapshot_html(int argc, char **argv)
 {
     cli_result parsed;
@@ -363,14 +378,9 @@ int snapshot_html(int argc, char **argv)
         return EXIT_CODE_OK;
     exit_code code = snapshot_budget(&html_syntax, &limits);
     if (code == EXIT_CODE_OK)
-        code = template_find(template_path);
+        code = html_template_choose(template_path, &parsed);
     if (code != EXIT_CODE_OK)
         return code;
-    const char *const inputs[] = {parsed.positionals[0], html_compare, html_findings,
-                                  template_path};
-    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
-        if (cli_spares_input(&html_syntax, parsed.positionals[1], inputs[i]) != 0)
-            return EXIT_CODE_BAD_INPUT;
     html_part parts[2] = {{&snapshots[0], parsed.positionals[0]}, {&snapshots[1], html_compare}};
     code = snapshot_load_named(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
     model_start(&snapshots[1], &limits);
