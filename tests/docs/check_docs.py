@@ -8,6 +8,8 @@
     check_docs.py errors                    docs/errors.md has every status, with number and text
     check_docs.py sources                   docs/hacking.md has the ranks of locks and the states of
                                             blocks as the headers comment them
+    check_docs.py links                     every link between pages leads to what is there; with
+                                            `--root DIR` also in an installed share/doc/tenure
     check_docs.py self                      each check finds planted mistakes
 
 `--update` writes the example, the configuration and the tables into the pages instead of comparing.
@@ -107,6 +109,34 @@ def errors_check(root):
     return wrong
 
 
+LINK = re.compile(r"\]\(\s*([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
+
+
+def anchors_of(page):
+    """What a viewer makes of its headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+            for heading in headings}
+
+
+def links_check(root):
+    wrong, count = [], 0
+    for page in sorted([root / "README.md", *(root / "docs").rglob("*.md")]):
+        for link in LINK.findall(CODE.sub("", page.read_text("utf-8"))):
+            target, _, anchor = link.partition("#")
+            if ":" in target:
+                continue
+            count += 1
+            found = page.parent / target if target else page
+            if not found.exists():
+                wrong.append(f"{page}: {link} leads nowhere")
+            elif anchor and found.suffix == ".md" and anchor not in anchors_of(found):
+                wrong.append(f"{page}: {link}: there is no such heading")
+    return wrong if count else [f"{root}: there is no link to look at"]
+
+
 # ---- the checks checked -----------------------------------------------------------------------
 
 def plant(root, folder, name, change):
@@ -118,6 +148,22 @@ def plant(root, folder, name, change):
         copy = folder / path
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(change(text) if path == name else text, "utf-8")
+
+
+def links_self_check():
+    wrong = []
+    for link, is_wrong in (("there.md#a-b", False), ("there.md", False), ("#top-of-it", False),
+                           ("https://x.y/z", False), ("gone.md", True), ("there.md#c", True),
+                           ("#c", True)):
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            (top / "docs").mkdir()
+            (top / "README.md").write_text("[fine](docs/there.md)", "utf-8")
+            (top / "docs/there.md").write_text("# There\n## A, `B`\n", "utf-8")
+            (top / "docs/here.md").write_text(f"# Top of it\n[`words`](\n{link})\n", "utf-8")
+            if bool(links_check(top)) != is_wrong:
+                wrong.append(f"self: the link {link}: {links_check(top)}")
+    return wrong
 
 
 def self_check(root):
@@ -144,7 +190,7 @@ def self_check(root):
          lambda text: text.replace("X(ERR_BUSY", 'X(ERR_NEW, 99, "new") \\\n    X(ERR_BUSY', 1),
          errors_check),
     ]
-    wrong = []
+    wrong = links_self_check()
     for name, change, check in plants:
         with tempfile.TemporaryDirectory() as folder:
             top = pathlib.Path(folder)
@@ -162,7 +208,8 @@ def self_check(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["example", "configuration", "errors", "sources", "self"])
+    parser.add_argument("what", choices=["example", "configuration", "errors", "sources", "links",
+                                         "self"])
     parser.add_argument("tenure", nargs="?", help="the command, for configuration")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--root", type=pathlib.Path,
@@ -174,6 +221,8 @@ def main():
         wrong = errors_check(arguments.root)
     elif arguments.what == "sources":
         wrong = sources_check(arguments.root, arguments.update)
+    elif arguments.what == "links":
+        wrong = links_check(arguments.root)
     elif arguments.what == "self":
         wrong = self_check(arguments.root)
     elif arguments.tenure is None:

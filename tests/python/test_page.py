@@ -45,7 +45,8 @@ class Page(unittest.TestCase):
         torch.uint8 = "uint8"
         torch.empty = lambda count, dtype, device: Tensor(count)
         torch.cuda.Stream, torch.cuda.stream = new_stream, on_stream
-        blocks = re.findall(r"^```python\n(.*?)^```", self.page, re.MULTILINE | re.DOTALL)
+        blocks = re.findall(r"^```python\n(?!# \w+\.py$)(.*?)^```", self.page,
+                            re.MULTILINE | re.DOTALL)  # files are followed by tests/docs
         self.assertEqual(len(blocks), 4)
         names = {}
         with tempfile.TemporaryDirectory() as folder:

@@ -79,12 +79,23 @@ endif()
 
 # ---- documentation ------------------------------------------------------------------------------
 
-# README.md and docs/ lie to each other as in the sources, so that links between them hold.
+# README.md and docs/ lie to each other as in the sources, so that links between them hold. Those to
+# what is not installed are taken out.
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
   FILES_MATCHING PATTERN "*.md" PATTERN "*.c" PATTERN "*.cu" PATTERN "*.h" PATTERN "*.png"
   PATTERN "*.svg" PATTERN "*.schema.json" PATTERN "CMakeLists.txt")
+# A prefix may be given at installation; folders that the user made absolute are.
+foreach(kind IN ITEMS DOCDIR INCLUDEDIR)
+  set(tnr_installed_${kind} "${CMAKE_INSTALL_${kind}}")
+  if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}")
+    set(tnr_installed_${kind} "\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_${kind}}")
+  endif()
+endforeach()
+install(CODE "set(TENURE_DOCS \"\$ENV{DESTDIR}${tnr_installed_DOCDIR}\")
+set(TENURE_HEADERS \"\$ENV{DESTDIR}${tnr_installed_INCLUDEDIR}/tenure\")")
+install(SCRIPT "${CMAKE_CURRENT_LIST_DIR}/InstalledLinks.cmake")
 
 # ---- how others find it -----------------------------------------------------------------------
 
