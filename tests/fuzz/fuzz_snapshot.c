@@ -114,7 +114,7 @@ static void chrome_try(const model *in, output *out)
         budget_start(&limits, (size_t)BUDGET_BYTES * 16);
         MUST(value_heap_start(&heap, &limits) == 0);
         input_open_memory(&from, "events", bytes, length);
-        MUST(json_read(&from, &heap, &document) == 0);
+        MUST(json_read(&from, &heap, NULL, &document) == 0);
         MUST(value_get(&heap, document, "traceEvents", &events));
         input_close(&from);
         value_heap_release(&heap);

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay SECONDS FILE...: the harness without libFuzzer, for every compiler.
+ * replay SECONDS FILE..., or replay COUNTx FILE...: the harness without libFuzzer, for every
+ * compiler.
  *
- * Runs each file whole and cut off at every byte, and then for some seconds files in which bytes
- * were changed, taken out, doubled or exchanged with another's. The numbers come from a seed that
- * is printed and can be given as TENURE_TEST_SEED.
+ * Runs each file whole and cut off at every byte, and then for some seconds, or so many times,
+ * files in which bytes were changed, taken out, doubled or exchanged with another's. The numbers
+ * come from a seed that
+ * is printed and can be given as TENURE_TEST_SEED. With a count, no file may take 10 s of processor
+ * time, and the process never 1 GiB.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "fuzz.h"
@@ -49,15 +53,31 @@ static void file_add(const char *path)
     files_count++;
 }
 
+/* The most processor time that a file has taken. */
+static clock_t longest;
+
 /* A copy of exactly this size, so that a sanitizer sees a read beyond it. */
 static void run(const unsigned char *bytes, size_t count)
 {
+    clock_t begin = clock();
     unsigned char *copy = malloc(count ? count : 1);
     if (!copy)
         exit(4);
     memcpy(copy, bytes, count);
     (void)LLVMFuzzerTestOneInput(copy, count);
     free(copy);
+    clock_t taken = clock() - begin;
+    longest = taken > longest ? taken : longest;
+}
+
+/* Returns 0 if no file was dear. */
+static int costs_check(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double seconds = (double)longest / CLOCKS_PER_SEC;
+    printf("at most %.1f s for a file, and %ld MiB\n", seconds, used.ru_maxrss >> 10);
+    return seconds > 10 || used.ru_maxrss >= 1 << 20;
 }
 
 static void change(unsigned char *bytes, size_t *count)
@@ -105,8 +125,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < files_count; i++)
         for (size_t length = 0; length <= files[i].count; length++, runs++)
             run(files[i].bytes, length);
-    time_t end = time(NULL) + atol(argv[1]);
-    while (time(NULL) < end) {
+    char *unit;
+    long wanted = strtol(argv[1], &unit, 10);
+    int is_count = *unit == 'x';
+    time_t end = time(NULL) + wanted;
+    for (long done = 0; is_count ? done < wanted : time(NULL) < end; done++) {
         const seed_file *one = &files[below(files_count)];
         size_t count = one->count;
         memcpy(mutant, one->bytes, count);
@@ -118,5 +141,5 @@ int main(int argc, char **argv)
     printf("%llu runs of %zu files\n", (unsigned long long)runs, files_count);
     for (size_t i = 0; i < files_count; i++)
         free(files[i].bytes);
-    return 0;
+    return is_count ? costs_check() : 0;
 }

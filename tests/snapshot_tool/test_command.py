@@ -128,6 +128,10 @@ class Files(CommandTest):
             (["waits", "rows", 0, 0], 10, '"block" is 10'),
             (["history", "rows", 5, 1], 99, "history[5]"),
             (["history", "rows", 5, 8], -1, '"reason" is -1'),
+            (["history", "rows", 5, 5], 7, 'history[5]: "pool" is 7, but there are'),
+            (["history", "rows", 5, 10], 1 << 40, 'history[5]: "stack" is 1099511627776;'),
+            (["history", "rows", 5, 3], -1, 'history[5]: "bytes" must not be negative'),
+            (["history", "rows", 5], [1, 2], "history[5]: the row has 2 values for 12 columns"),
             (["history", "mode"], 3, '"mode" must be a text'),
             (["stacks", 1], [7], "stacks[1]: frame 0"),
             (["frames", "rows", 0, 0], 70, "frames[0]"),
@@ -143,6 +147,25 @@ class Files(CommandTest):
                 file = self.write("bad.json", json.dumps(change(path, to)))
                 result = self.run_tenure("snapshot", "summary", file, code=BAD_INPUT)
                 self.assertIn(words, result.stderr)
+
+    def test_rows_before_their_columns(self):
+        """They are read, if not one by one."""
+        document = json.loads(EXAMPLE.read_text("utf-8"))
+        history = document["history"]
+        document["history"] = {"rows": history.pop("rows"), **history}
+        path = self.write("a.json", json.dumps(document))
+        for order in (EXAMPLE, path):
+            self.run_tenure("snapshot", "convert", "--to", "tenure", order,
+                            self.folder / f"to_{order.name}")
+        self.assertEqual((self.folder / "to_a.json").read_text("utf-8"),
+                         (self.folder / f"to_{EXAMPLE.name}").read_text("utf-8"))
+
+    def test_other_documents_with_a_history(self):
+        rows = json.loads(EXAMPLE.read_text("utf-8"))["history"]
+        for document in ({"history": rows}, ["history", rows], {"segments": [], "history": rows}):
+            path = self.write("a.json", json.dumps(document))
+            said = self.run_tenure("snapshot", "summary", path, code=BAD_INPUT).stderr
+            self.assertIn("this is no memory snapshot", said)
 
     def test_unknown_keys_and_columns_are_ignored(self):
         document = json.loads(EXAMPLE.read_text("utf-8"))

@@ -69,6 +69,46 @@ class Torch(CommandTest):
             self.check_summary(
                 self.write("b.json", "\n " + json.dumps(content, ensure_ascii=False)), truth)
 
+    def test_what_is_taken_while_reading(self):
+        """Entries become records as they are read, if the segments came before. What comes of it is
+        what the whole document would have given: lists of frames that entries of several batches
+        share, frees that end in the next batch, and a second device."""
+        for changes in ({}, {"devices": 2, "pools": True}, {"era": 2.14, "expandable": True}):
+            content, truth = torch_shapes.snapshot(steps=1600, **changes)
+            backwards = dict(reversed(content.items()))
+            self.assertGreater(len(content["device_traces"][0]), 2000)
+            for protocol in range(2, 6):
+                shown = []
+                for number, order in enumerate((content, backwards)):
+                    path = self.write(f"{number}.pickle", pickle.dumps(order, protocol))
+                    self.check_summary(path, truth)
+                    self.run_tenure("snapshot", "convert", path, self.folder / f"{number}.json")
+                    document = json.loads((self.folder / f"{number}.json").read_text("utf-8"))
+                    shown.append(self.without_numbers(document))
+                self.assertEqual(shown[0], shown[1])
+
+    @staticmethod
+    def without_numbers(document):
+        """The document with what its history refers to in the place of the references: which number
+        a text or a stack has depends on what is read first."""
+        strings = document["strings"]
+        frames = [(strings[row[0]], strings[row[1]], row[2]) for row in document["frames"]["rows"]]
+        stacks = [[frames[number] for number in one] for one in document["stacks"]]
+        at = document["history"]["columns"].index
+        for row in document["history"]["rows"]:
+            row[at("stack")], row[at("mark")] = stacks[row[at("stack")]], strings[row[at("mark")]]
+        return document["history"], document["segments"], document["pools"], document["time"]
+
+    def test_an_entry_comes_once(self):
+        """What has become a record is gone. PyTorch makes each entry anew."""
+        content, _ = torch_shapes.snapshot(steps=1600)
+        trace = content["device_traces"][0]
+        trace.append(trace[0])
+        path = self.write("a.pickle", pickle.dumps(content))
+        said = self.run_tenure("snapshot", "summary", path, code=2).stderr
+        self.assertIn(f"device_traces[0][{len(trace) - 1}]: it is an entry that was there before",
+                      said)
+
     def test_bare_segments(self):
         content, truth = torch_shapes.snapshot()
         self.check_summary(self.write("a.pickle", pickle.dumps(content["segments"])), truth)

@@ -22,6 +22,9 @@ typedef struct decoder {
     map64 texts; /* value_text -> string */
     char *error; /* room for error_bytes */
     size_t error_bytes;
+    /* What was taken while the document was read; null where there was nothing to take. */
+    struct tenure_history *history;
+    struct torch_reader *torch;
 } decoder;
 
 /* A place in the document, for messages: "pools[3]". */
@@ -61,5 +64,14 @@ int decode_is(decoder *from, place at, value any, value_kind kind);
 /* The two documents. `whole` is a dictionary. */
 int decode_tenure(decoder *from, value whole);
 int decode_torch(decoder *from, value whole);
+
+/* Take the history of either while it is read, which is nearly all of a large file: see
+ * value_taker, whose context is the decoder. */
+int decode_tenure_begin(void *context, const value *keys, const value *pairs, size_t count);
+int decode_tenure_row(void *context, const value *cells, size_t count);
+int decode_torch_items(void *context, const value *path, size_t depth, const value *items,
+                       size_t count);
+void decode_tenure_release(decoder *from);
+void decode_torch_release(decoder *from);
 
 #endif

@@ -9,98 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "decode.h"
-
-enum { COLUMNS_MAX = 16 };
-
-/* A table being read: where in a row each wanted column is. */
-typedef struct rows {
-    const char *name;
-    const value_list *list;
-    size_t wanted_count, columns_count;
-    int at[COLUMNS_MAX];       /* -1: an optional column that is not there */
-    int64_t cell[COLUMNS_MAX]; /* of the row read last; -1 for a column that is not there */
-} rows;
-
-static place whole(const char *name)
-{
-    return (place){name, PLACE_WHOLE};
-}
-
-/* ---- tables --------------------------------------------------------------------------------- */
-
-/* Opens the table `name` of the document. `wanted` ends with a null; the first `required` of its
- * columns must be there. */
-static int rows_open(decoder *from, value document, const char *name, const char *const *wanted,
-                     size_t required, rows *table)
-{
-    value dict;
-    const value_list *columns;
-    memset(table, 0, sizeof(*table));
-    table->name = name;
-    if (decode_dict(from, whole("the document"), document, name, &dict) != 0 ||
-        decode_list(from, whole(name), dict, "columns", &columns) != 0 ||
-        decode_list(from, whole(name), dict, "rows", &table->list) != 0)
-        return -1;
-    table->columns_count = columns->count;
-    for (; wanted[table->wanted_count]; table->wanted_count++) {
-        const char *column = wanted[table->wanted_count];
-        int *at = &table->at[table->wanted_count];
-        *at = -1;
-        for (uint32_t i = 0; i < columns->count && i < INT32_MAX; i++)
-            if (value_kind_of(columns->items[i]) == VALUE_TEXT &&
-                strcmp(value_as_text(columns->items[i])->bytes, column) == 0)
-                *at = (int)i;
-        if (*at < 0 && table->wanted_count < required)
-            return decode_fail(from, whole(name), "the column \"%s\" is missing", column);
-    }
-    return 0;
-}
-
-/* Reads row `index` into table->cell. */
-static int rows_read(decoder *from, rows *table, size_t index)
-{
-    place at = {table->name, index};
-    value row = table->list->items[index];
-    if (value_kind_of(row) != VALUE_LIST)
-        return decode_is(from, at, row, VALUE_LIST);
-    const value_list *cells = value_as_list(row);
-    if (cells->count < table->columns_count)
-        return decode_fail(from, at, "the row has %" PRIu32 " values for %zu columns", cells->count,
-                           table->columns_count);
-    for (size_t i = 0; i < table->wanted_count; i++) {
-        table->cell[i] = -1;
-        if (table->at[i] < 0)
-            continue;
-        value cell = cells->items[table->at[i]];
-        if (!value_as_signed(cell, &table->cell[i]) || table->cell[i] < -1 ||
-            table->cell[i] > DECODE_NUMBER_MAX)
-            return decode_fail(from, at,
-                               "value %d is %s; a whole number from -1 to 2^62 was "
-                               "expected",
-                               table->at[i], value_kind_name(cell));
-    }
-    return 0;
-}
-
-/* Checks that the cell refers to one of `count` things, or to nothing if that is allowed. */
-static int index_check(decoder *from, const rows *table, size_t row, const char *column,
-                       int64_t index, size_t count, int may_be_none)
-{
-    if ((index >= 0 && (uint64_t)index < count) || (index == -1 && may_be_none))
-        return 0;
-    return decode_fail(from, (place){table->name, row},
-                       "\"%s\" is %" PRId64 ", but there are %zu to refer to", column, index,
-                       count);
-}
-
-static int cell_check(decoder *from, const rows *table, size_t row, const char *column,
-                      int64_t cell)
-{
-    if (cell >= 0)
-        return 0;
-    return decode_fail(from, (place){table->name, row}, "\"%s\" must not be negative", column);
-}
+#include "rows.h"
 
 /* ---- the head ------------------------------------------------------------------------------- */
 
@@ -207,7 +116,7 @@ static int modules_decode(decoder *from, value document)
     for (size_t i = 0; i < table.list->count && code == 0; i++) {
         code = rows_read(from, &table, i);
         for (size_t k = 0; k < 2 && code == 0; k++)
-            code = index_check(from, &table, i, columns[k], table.cell[k], out->strings.count, 0);
+            code = rows_index(from, &table, i, columns[k], table.cell[k], out->strings.count, 0);
         if (code != 0)
             break;
         uint32_t path = (uint32_t)table.cell[0];
@@ -237,10 +146,10 @@ static int frames_decode(decoder *from, value document)
             return -1;
         for (size_t k = 0; k < 4; k++)
             if (k != 2 &&
-                index_check(from, &table, i, columns[k], table.cell[k], out->strings.count, 0) != 0)
+                rows_index(from, &table, i, columns[k], table.cell[k], out->strings.count, 0) != 0)
                 return -1;
-        if (cell_check(from, &table, i, "line", table.cell[2]) != 0 ||
-            cell_check(from, &table, i, "offset", table.cell[4]) != 0)
+        if (rows_positive(from, &table, i, "line", table.cell[2]) != 0 ||
+            rows_positive(from, &table, i, "offset", table.cell[4]) != 0)
             return -1;
         frame *one = MODEL_ADD(out, &out->frames, frame);
         if (!one)
@@ -314,16 +223,6 @@ static int device_decode(decoder *from, place at, value dict)
     return 0;
 }
 
-/* The place of the device in the model. */
-static int device_find(decoder *from, place at, uint64_t index, size_t *found)
-{
-    const array *devices = &from->out->devices;
-    for (*found = 0; *found < devices->count; ++*found)
-        if (MODEL_AT(*devices, device, *found)->index == index)
-            return 0;
-    return decode_fail(from, at, "device %" PRIu64 " is not among the devices", index);
-}
-
 static int pool_bytes_decode(decoder *from, place at, value dict, pool_bytes *sums)
 {
     value part;
@@ -370,7 +269,7 @@ static int pool_decode(decoder *from, place at, value dict)
     size_t device_at;
     if (decode_is(from, at, dict, VALUE_DICT) != 0 ||
         decode_count(from, at, dict, "device", &one.device) != 0 ||
-        device_find(from, at, one.device, &device_at) != 0 ||
+        rows_device(from, at, one.device, &device_at) != 0 ||
         decode_count(from, at, dict, "number", &one.number) != 0 ||
         decode_text(from, at, dict, "name", &one.name) != 0 ||
         decode_text(from, at, dict, "kind", &one.kind) != 0 ||
@@ -414,7 +313,7 @@ static int stream_decode(decoder *from, place at, value dict)
     size_t device_at;
     if (decode_is(from, at, dict, VALUE_DICT) != 0 ||
         decode_count(from, at, dict, "device", &one.device) != 0 ||
-        device_find(from, at, one.device, &device_at) != 0 ||
+        rows_device(from, at, one.device, &device_at) != 0 ||
         handle_decode(from, at, dict, &one.handle) != 0 ||
         decode_text(from, at, dict, "kind", &one.kind) != 0 ||
         decode_count(from, at, dict, "thread", &one.thread) != 0 ||
@@ -436,7 +335,7 @@ static int graph_decode(decoder *from, place at, value dict)
         decode_count(from, at, dict, "number", &one.number) != 0 ||
         decode_text(from, at, dict, "name", &one.name) != 0 ||
         decode_count(from, at, dict, "device", &one.device) != 0 ||
-        device_find(from, at, one.device, &device_at) != 0 ||
+        rows_device(from, at, one.device, &device_at) != 0 ||
         decode_text(from, at, dict, "state", &one.state) != 0 ||
         decode_count(from, at, dict, "blocks", &one.blocks) != 0 ||
         decode_count(from, at, dict, "reused", &one.reused) != 0 ||
@@ -477,40 +376,15 @@ static int list_decode(decoder *from, value document, const char *name,
 
 /* ---- segments and blocks -------------------------------------------------------------------- */
 
-/* Reads a list of names like "states" into numbers: numbers[i] is which of `known` name i is, or
- * `known_count` if it is none. Names beyond `room` are refused. */
-static int names_decode(decoder *from, value document, const char *name, const char *const *known,
-                        size_t known_count, unsigned char *numbers, size_t room, size_t *count)
-{
-    const value_list *list;
-    if (decode_list(from, whole("the document"), document, name, &list) != 0)
-        return -1;
-    if (list->count > room)
-        return decode_fail(from, whole(name), "there are %" PRIu32 " names; at most %zu are read",
-                           list->count, room);
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (decode_is(from, (place){name, i}, list->items[i], VALUE_TEXT) != 0)
-            return -1;
-        const char *text = value_as_text(list->items[i])->bytes;
-        for (numbers[i] = 0; numbers[i] < known_count; numbers[i]++)
-            if (strcmp(text, known[numbers[i]]) == 0)
-                break;
-    }
-    *count = list->count;
-    return 0;
-}
-
-enum { NAMES_MAX = 64 };
-
 static int block_check(decoder *from, const rows *table, size_t row, const unsigned char *states,
                        size_t states_count, block *one)
 {
     static const char *const names[] = {"address", "bytes", "requested_bytes"};
     for (size_t i = 0; i < 3; i++)
-        if (cell_check(from, table, row, names[i], table->cell[i]) != 0)
+        if (rows_positive(from, table, row, names[i], table->cell[i]) != 0)
             return -1;
-    if (index_check(from, table, row, "state", table->cell[3], states_count, 0) != 0 ||
-        index_check(from, table, row, "stack", table->cell[5], from->out->stacks.count, 0) != 0)
+    if (rows_index(from, table, row, "state", table->cell[3], states_count, 0) != 0 ||
+        rows_index(from, table, row, "stack", table->cell[5], from->out->stacks.count, 0) != 0)
         return -1;
     *one = (block){(uint64_t)table->cell[0], (uint64_t)table->cell[1], (uint64_t)table->cell[2],
                    table->cell[4],           (uint32_t)table->cell[5], states[table->cell[3]]};
@@ -531,8 +405,8 @@ static int blocks_decode(decoder *from, value document)
     size_t states_count;
     rows table;
     model *out = from->out;
-    if (names_decode(from, document, "states", state_names, STATES_COUNT, states, NAMES_MAX,
-                     &states_count) != 0 ||
+    if (rows_names(from, document, "states", state_names, STATES_COUNT, states, NAMES_MAX,
+                   &states_count) != 0 ||
         rows_open(from, document, "blocks", columns, 6, &table) != 0)
         return -1;
     for (size_t i = 0; i < table.list->count; i++) {
@@ -577,11 +451,11 @@ static int segment_decode(decoder *from, rows *table, size_t i, segment *one)
     static const char *const names[] = {"address", "bytes",       "pool",   "stream",
                                         "small",   "first_block", "blocks", "arena"};
     for (size_t k = 0; k < 8; k++)
-        if (cell_check(from, table, i, names[k], table->cell[k]) != 0)
+        if (rows_positive(from, table, i, names[k], table->cell[k]) != 0)
             return -1;
-    if (index_check(from, table, i, "pool", table->cell[2], from->out->pools.count, 0) != 0 ||
-        index_check(from, table, i, "stream", table->cell[3], from->out->streams.count, 0) != 0 ||
-        index_check(from, table, i, "stack", table->cell[8], from->out->stacks.count, 1) != 0)
+    if (rows_index(from, table, i, "pool", table->cell[2], from->out->pools.count, 0) != 0 ||
+        rows_index(from, table, i, "stream", table->cell[3], from->out->streams.count, 0) != 0 ||
+        rows_index(from, table, i, "stack", table->cell[8], from->out->stacks.count, 1) != 0)
         return -1;
     *one = (segment){
         .address = (uint64_t)table->cell[0],
@@ -645,15 +519,15 @@ static int waits_decode(decoder *from, value document)
     size_t kinds_count;
     rows table;
     model *out = from->out;
-    if (names_decode(from, document, "wait_kinds", wait_kind_names, WAIT_KINDS_COUNT, kinds,
-                     NAMES_MAX, &kinds_count) != 0 ||
+    if (rows_names(from, document, "wait_kinds", wait_kind_names, WAIT_KINDS_COUNT, kinds,
+                   NAMES_MAX, &kinds_count) != 0 ||
         rows_open(from, document, "waits", columns, 6, &table) != 0)
         return -1;
     for (size_t i = 0; i < table.list->count; i++) {
         if (rows_read(from, &table, i) != 0 ||
-            index_check(from, &table, i, "block", table.cell[0], out->blocks.count, 0) != 0 ||
-            index_check(from, &table, i, "kind", table.cell[1], kinds_count, 0) != 0 ||
-            index_check(from, &table, i, "stream", table.cell[2], out->streams.count, 1) != 0)
+            rows_index(from, &table, i, "block", table.cell[0], out->blocks.count, 0) != 0 ||
+            rows_index(from, &table, i, "kind", table.cell[1], kinds_count, 0) != 0 ||
+            rows_index(from, &table, i, "stream", table.cell[2], out->streams.count, 1) != 0)
             return -1;
         if (kinds[table.cell[1]] == WAIT_KINDS_COUNT)
             continue; /* a later writer knows more kinds; the others stay right */
@@ -663,98 +537,6 @@ static int waits_decode(decoder *from, value document)
         *made = (wait){(size_t)table.cell[0], table.cell[3],          table.cell[4],
                        table.cell[5],         (int32_t)table.cell[2], kinds[table.cell[1]]};
     }
-    return 0;
-}
-
-/* ---- history -------------------------------------------------------------------------------- */
-
-static int reasons_decode(decoder *from, value document)
-{
-    const value_list *list;
-    model *out = from->out;
-    if (decode_list(from, whole("the document"), document, "reasons", &list) != 0)
-        return -1;
-    if (list->count == 0 || list->count > REASONS_MAX)
-        return decode_fail(from, whole("reasons"), "there must be 1 to %d of them", REASONS_MAX);
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (decode_is(from, (place){"reasons", i}, list->items[i], VALUE_TEXT) != 0)
-            return -1;
-        const value_text *text = value_as_text(list->items[i]);
-        const char **made = MODEL_ADD(out, &out->reasons, const char *);
-        if (!made || !(*made = model_text(out, text->bytes, text->length)))
-            return decode_fail_memory(from);
-    }
-    return 0;
-}
-
-static int record_decode(decoder *from, rows *table, size_t i, const unsigned char *kinds,
-                         size_t kinds_count)
-{
-    static const char *const positive[] = {"address", "bytes", "requested_bytes"};
-    model *out = from->out;
-    const int64_t *cell = table->cell;
-    if (rows_read(from, table, i) != 0 ||
-        index_check(from, table, i, "kind", cell[1], kinds_count, 0) != 0 ||
-        index_check(from, table, i, "pool", cell[5], out->pools.count, 1) != 0 ||
-        index_check(from, table, i, "stream", cell[6], out->streams.count, 1) != 0 ||
-        index_check(from, table, i, "reason", cell[8], out->reasons.count, 0) != 0 ||
-        index_check(from, table, i, "mark", cell[9], out->strings.count, 0) != 0 ||
-        index_check(from, table, i, "stack", cell[10], out->stacks.count, 0) != 0)
-        return -1;
-    for (size_t k = 0; k < 3; k++)
-        if (cell_check(from, table, i, positive[k], cell[2 + k]) != 0)
-            return -1;
-    if (kinds[cell[1]] == RECORD_KINDS_COUNT)
-        return 0; /* something that happens only in later versions */
-    record *made = MODEL_ADD(out, &out->records, record);
-    if (!made)
-        return decode_fail_memory(from);
-    size_t device_at = DEVICE_NONE;
-    if (cell[5] >= 0 && device_find(from, (place){"history", i},
-                                    MODEL_AT(out->pools, pool, cell[5])->device, &device_at) != 0)
-        return -1;
-    *made = (record){cell[0],
-                     (uint64_t)cell[2],
-                     (uint64_t)cell[3],
-                     (uint64_t)cell[4],
-                     cell[11],
-                     (int32_t)cell[5],
-                     (int32_t)cell[6],
-                     cell[7] > 0 && cell[7] <= UINT32_MAX ? (uint32_t)cell[7] : 0,
-                     (uint32_t)cell[9],
-                     (uint32_t)cell[10],
-                     (uint16_t)cell[8],
-                     kinds[cell[1]],
-                     (unsigned char)device_at};
-    return 0;
-}
-
-static int history_decode(decoder *from, value document)
-{
-    static const char *const columns[] = {
-        "time_ns", "kind",   "address", "bytes", "requested_bytes", "pool", "stream",
-        "thread",  "reason", "mark",    "stack", "value",           NULL};
-    unsigned char kinds[NAMES_MAX];
-    size_t kinds_count;
-    rows table;
-    value dict;
-    history_counts *counts = &from->out->history;
-    place at = whole("history");
-    if (reasons_decode(from, document) != 0 ||
-        names_decode(from, document, "kinds", record_kind_names, RECORD_KINDS_COUNT, kinds,
-                     NAMES_MAX, &kinds_count) != 0 ||
-        decode_dict(from, whole("the document"), document, "history", &dict) != 0 ||
-        decode_text(from, at, dict, "mode", &counts->mode) != 0 ||
-        decode_count(from, at, dict, "capacity", &counts->capacity) != 0 ||
-        decode_count(from, at, dict, "written", &counts->written) != 0 ||
-        decode_count(from, at, dict, "overwritten", &counts->overwritten) != 0 ||
-        decode_count(from, at, dict, "missed", &counts->missed) != 0 ||
-        decode_count(from, at, dict, "complete_since_ns", &counts->complete_since_ns) != 0 ||
-        rows_open(from, document, "history", columns, 12, &table) != 0)
-        return -1;
-    for (size_t i = 0; i < table.list->count; i++)
-        if (record_decode(from, &table, i, kinds, kinds_count) != 0)
-            return -1;
     return 0;
 }
 
@@ -778,5 +560,5 @@ int decode_tenure(decoder *from, value document)
         waits_decode(from, document) != 0 ||
         list_decode(from, document, "graphs", graph_decode) != 0)
         return -1;
-    return history_decode(from, document);
+    return rows_history(from, document);
 }

@@ -20,21 +20,19 @@
 
 #include "torch.h"
 
-enum {
-    TABLE_MAX = 1024, /* pools, and streams */
-    SETTING_BYTES_MAX = 2048,
-    SETTING_DEPTH_MAX = 4,
-};
-
 /* ---- dictionaries of one kind --------------------------------------------------------------- */
 
-void torch_keys_start(torch_keys *wanted, const value_heap *heap, const char *const *names)
+int torch_keys_start(torch_keys *wanted, value_heap *heap, const char *const *names)
 {
     memset(wanted, 0, sizeof(*wanted));
     for (; names[wanted->count]; wanted->count++) {
         const char *name = names[wanted->count];
-        wanted->names[wanted->count] = value_text_find(heap, name, strlen(name));
+        value text;
+        if (value_make_text(heap, name, strlen(name), &text) != 0)
+            return -1;
+        wanted->names[wanted->count] = value_as_text(text);
     }
+    return 0;
 }
 
 value torch_keys_get(torch_keys *wanted, const value_dict *dict, size_t key)
@@ -42,7 +40,7 @@ value torch_keys_get(torch_keys *wanted, const value_dict *dict, size_t key)
     if (dict->shape != wanted->shape) {
         wanted->shape = dict->shape;
         for (size_t i = 0; i < wanted->count; i++)
-            wanted->at[i] = wanted->names[i] ? value_shape_find(dict->shape, wanted->names[i]) : -1;
+            wanted->at[i] = value_shape_find(dict->shape, wanted->names[i]);
     }
     int at = wanted->at[key];
     return at < 0 ? value_constant(VALUE_NONE) : dict->items[at];
@@ -107,9 +105,9 @@ int64_t torch_string(torch_reader *in, value any)
 
 static int64_t frame_of(torch_reader *in, value any)
 {
-    uint32_t known = map64_get(&in->seen_frames, any);
+    uint32_t known = value_known(any);
     uint64_t line = 0;
-    if (known != MAP64_ABSENT)
+    if (known != VALUE_UNKNOWN)
         return known;
     const value_dict *dict = value_as_dict(any);
     int64_t file = torch_string(in, torch_keys_get(&in->frame_keys, dict, FRM_FILE));
@@ -120,7 +118,31 @@ static int64_t frame_of(torch_reader *in, value any)
     if (file < 0 || name < 0)
         return -1;
     int64_t made = interner_frame(&in->names, (uint32_t)name, (uint32_t)file, (uint32_t)line);
-    return made < 0 || map64_put(&in->seen_frames, any, (uint32_t)made) != 0 ? -1 : made;
+    if (made >= 0)
+        value_know(any, (uint32_t)made);
+    return made;
+}
+
+/* The stack of these frames. Most lists have the frames of another: a sum over them finds it at
+ * once, where the interner takes a step for each frame. */
+static int64_t stack_of(torch_reader *in, const uint32_t *frames, size_t count)
+{
+    if (count == 0)
+        return 0; /* the stack without frames */
+    uint64_t sum = count;
+    for (size_t i = 0; i < count; i++) {
+        sum = (sum ^ frames[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        sum ^= sum >> 32;
+    }
+    uint32_t known = map64_get(&in->by_frames, sum);
+    if (known != MAP64_ABSENT) {
+        const stack *one = MODEL_AT(in->out->stacks, stack, known);
+        if (one->count == count && memcmp(MODEL_AT(in->out->stack_frames, uint32_t, one->first),
+                                          frames, count * sizeof(*frames)) == 0)
+            return known;
+    }
+    int64_t made = interner_stack(&in->names, frames, count);
+    return made < 0 || map64_put(&in->by_frames, sum, (uint32_t)made) != 0 ? -1 : made;
 }
 
 /* The stack of a list of frames; nothing is the empty one. */
@@ -131,8 +153,8 @@ int torch_stack(torch_reader *in, place at, value frames, uint32_t *result)
         return 0;
     if (decode_is(in->from, at, frames, VALUE_LIST) != 0)
         return -1;
-    uint32_t known = map64_get(&in->seen_stacks, frames);
-    if (known != MAP64_ABSENT) {
+    uint32_t known = value_known(frames);
+    if (known != VALUE_UNKNOWN) {
         *result = known;
         return 0;
     }
@@ -148,16 +170,17 @@ int torch_stack(torch_reader *in, place at, value frames, uint32_t *result)
             return decode_fail_memory(in->from);
         in->scratch[i] = (uint32_t)number;
     }
-    int64_t made = interner_stack(&in->names, in->scratch, list->count);
-    if (made < 0 || map64_put(&in->seen_stacks, frames, (uint32_t)made) != 0)
+    int64_t made = stack_of(in, in->scratch, list->count);
+    if (made < 0)
         return decode_fail_memory(in->from);
+    value_know(frames, (uint32_t)made);
     *result = (uint32_t)made;
     return 0;
 }
 
 /* ---- devices, pools, streams ---------------------------------------------------------------- */
 
-static int device_add(torch_reader *in, uint64_t index)
+int torch_device_add(torch_reader *in, uint64_t index)
 {
     model *out = in->out;
     for (size_t i = 0; i < out->devices.count; i++)
@@ -213,8 +236,8 @@ static int pool_of_id(torch_reader *in, place at, uint64_t device_index, const i
             return 0;
         }
     }
-    if (pools->count >= TABLE_MAX)
-        return decode_fail(in->from, at, "more than %d pools", TABLE_MAX);
+    if (pools->count >= TORCH_TABLE_MAX)
+        return decode_fail(in->from, at, "more than %d pools", TORCH_TABLE_MAX);
     pool *one = MODEL_ADD(in->out, pools, pool);
     if (!one)
         return decode_fail_memory(in->from);
@@ -260,8 +283,8 @@ int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, i
             return 0;
         }
     }
-    if (streams->count >= TABLE_MAX)
-        return decode_fail(in->from, at, "more than %d streams", TABLE_MAX);
+    if (streams->count >= TORCH_TABLE_MAX)
+        return decode_fail(in->from, at, "more than %d streams", TORCH_TABLE_MAX);
     stream *one = MODEL_ADD(in->out, streams, stream);
     if (!one)
         return decode_fail_memory(in->from);
@@ -456,9 +479,9 @@ static int segments_sort(torch_reader *in, const value_list *list)
     if (list->count > 0)
         qsort(in->sorted.items, list->count, sizeof(segment_place), place_compare);
     for (size_t i = 0; i < in->traces_count; i++)
-        used[i] |= in->traces[i].list->count > 0;
+        used[i] |= in->traces[i].list && in->traces[i].list->count > 0;
     for (size_t i = 0; i < DEVICES_MAX; i++)
-        if (used[i] && device_add(in, i) != 0)
+        if (used[i] && torch_device_add(in, i) != 0)
             return -1;
     return 0;
 }
@@ -476,212 +499,6 @@ static int segments_take(torch_reader *in, const value_list *list)
         const segment *made = MODEL_AT(in->out->segments, segment, i);
         end = made->address + made->bytes;
     }
-    return 0;
-}
-
-/* ---- settings ------------------------------------------------------------------------------- */
-
-/* Writes the value as Python would into text, as far as there is room. */
-static size_t setting_print(value any, char *text, size_t room, int depth)
-{
-    int64_t number = 0;
-    switch (value_kind_of(any)) {
-    case VALUE_NONE:
-        return (size_t)snprintf(text, room, "None");
-    case VALUE_TRUE:
-    case VALUE_FALSE:
-        return (size_t)snprintf(text, room, value_kind_of(any) == VALUE_TRUE ? "True" : "False");
-    case VALUE_INT:
-        (void)value_as_signed(any, &number);
-        return (size_t)snprintf(text, room, "%" PRId64, number);
-    case VALUE_REAL:
-        return (size_t)snprintf(text, room, "%g", value_as_real(any));
-    case VALUE_TEXT:
-        return (size_t)snprintf(text, room, "%s", value_as_text(any)->bytes);
-    case VALUE_LIST:
-    case VALUE_TUPLE:
-        return (size_t)snprintf(text, room, "[...]");
-    case VALUE_DICT:
-        break;
-    }
-    const value_dict *dict = value_as_dict(any);
-    size_t length = 0;
-    const char *comma = "";
-    for (uint32_t i = 0; i < dict->shape->count && depth < SETTING_DEPTH_MAX; i++) {
-        const value_shape *key = dict->shape;
-        while (key->count != i + 1)
-            key = key->parent;
-        length += (size_t)snprintf(text + length, room - length, "%s%s:", comma, key->key->bytes);
-        if (length < room)
-            length += setting_print(dict->items[i], text + length, room - length, depth + 1);
-        if (length >= room)
-            return room - 1;
-        comma = ",";
-    }
-    return length;
-}
-
-static int settings_take(torch_reader *in, value document)
-{
-    value any;
-    if (!value_get(in->from->heap, document, "allocator_settings", &any) ||
-        value_kind_of(any) != VALUE_DICT)
-        return 0;
-    const value_dict *dict = value_as_dict(any);
-    for (uint32_t i = 0; i < dict->shape->count; i++) {
-        const value_shape *key = dict->shape;
-        char text[SETTING_BYTES_MAX];
-        while (key->count != i + 1)
-            key = key->parent;
-        size_t length = setting_print(dict->items[i], text, sizeof(text), 0);
-        setting *one = MODEL_ADD(in->out, &in->out->settings, setting);
-        if (!one || !(one->key = model_text(in->out, key->key->bytes, key->key->length)) ||
-            !(one->text =
-                  model_text(in->out, text, length < sizeof(text) ? length : sizeof(text) - 1)))
-            return decode_fail_memory(in->from);
-    }
-    return 0;
-}
-
-/* ---- waits ---------------------------------------------------------------------------------- */
-
-/* The block at the address, or blocks.count. */
-static size_t block_at(const model *out, uint64_t address)
-{
-    const segment *around = model_segment_at(out, address);
-    if (!around)
-        return out->blocks.count;
-    size_t low = around->first_block, high = low + around->blocks_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (MODEL_AT(out->blocks, block, middle)->address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    int found = low < around->first_block + around->blocks_count &&
-                MODEL_AT(out->blocks, block, low)->address == address;
-    return found ? low : out->blocks.count;
-}
-
-static int64_t optional_number(torch_reader *in, value dict, const char *key)
-{
-    value any;
-    uint64_t number;
-    if (value_get(in->from->heap, dict, key, &any) && value_as_unsigned(any, &number) &&
-        number <= DECODE_NUMBER_MAX)
-        return (int64_t)number;
-    return -1;
-}
-
-static int wait_take(torch_reader *in, place at, value dict)
-{
-    const value_dict *checked;
-    uint64_t address;
-    value kind, any;
-    model *out = in->out;
-    wait one = {.stream = -1};
-    if (torch_dict(in, at, dict, &checked) != 0 ||
-        decode_count(in->from, at, dict, "address", &address) != 0)
-        return -1;
-    one.block = block_at(out, address);
-    if (one.block == out->blocks.count)
-        return decode_fail(in->from, at, "there is no block at %" PRIu64, address);
-    if (!value_get(in->from->heap, dict, "kind", &kind) || value_kind_of(kind) != VALUE_TEXT)
-        return decode_fail(in->from, at, "the key \"kind\" is missing");
-    while (one.kind < WAIT_KINDS_COUNT &&
-           strcmp(wait_kind_names[one.kind], value_as_text(kind)->bytes) != 0)
-        one.kind++;
-    if (one.kind == WAIT_KINDS_COUNT)
-        return 0; /* a later writer knows more kinds */
-    const segment *around = model_segment_at(out, address);
-    uint64_t device_index = MODEL_AT(out->pools, pool, around->pool)->device;
-    if (value_get(in->from->heap, dict, "stream", &any) &&
-        torch_stream(in, at, device_index, any, &one.stream) != 0)
-        return -1;
-    one.mark_number = optional_number(in, dict, "mark_number");
-    one.graph = optional_number(in, dict, "graph");
-    one.since_ns = optional_number(in, dict, "since_us");
-    if (one.since_ns >= 0) {
-        int64_t us = one.since_ns - (int64_t)in->zero_us;
-        one.since_ns = us >= 0 && us <= INT64_C(1) << 52 ? us * 1000 : -1;
-    }
-    wait *made = MODEL_ADD(out, &out->waits, wait);
-    if (!made)
-        return decode_fail_memory(in->from);
-    *made = one;
-    return 0;
-}
-
-static int waits_take(torch_reader *in, value extra)
-{
-    const value_list *list;
-    if (decode_list(in->from, (place){"tenure", PLACE_WHOLE}, extra, "waits", &list) != 0)
-        return -1;
-    for (uint32_t i = 0; i < list->count; i++)
-        if (wait_take(in, (place){"waits", i}, list->items[i]) != 0)
-            return -1;
-    return 0;
-}
-
-/* Gives a pool its own name and number. Pools without memory and without records are not there. */
-static int pool_name_take(torch_reader *in, place at, value dict)
-{
-    uint64_t device_index, number, asleep;
-    const char *name, *kind = NULL;
-    value any;
-    if (decode_is(in->from, at, dict, VALUE_DICT) != 0 ||
-        decode_count(in->from, at, dict, "device", &device_index) != 0 ||
-        decode_count(in->from, at, dict, "number", &number) != 0 ||
-        decode_count(in->from, at, dict, "asleep_bytes", &asleep) != 0 ||
-        decode_text(in->from, at, dict, "name", &name) != 0 ||
-        /* Older ones have none. */
-        (value_get(in->from->heap, dict, "kind", &any) &&
-         decode_text(in->from, at, dict, "kind", &kind) != 0))
-        return -1;
-    for (size_t i = 0; i < in->out->pools.count; i++) {
-        pool *one = MODEL_AT(in->out->pools, pool, i);
-        if (one->device == device_index && one->torch_id[0] == 0 &&
-            one->torch_id[1] == (int64_t)number) {
-            one->name = name;
-            one->kind = kind != NULL ? kind : one->kind;
-            one->number = number;
-            one->asleep_bytes = asleep;
-            one->settled = asleep == 0;
-        }
-    }
-    return 0;
-}
-
-static int pool_names_take(torch_reader *in, value extra)
-{
-    const value_list *list;
-    if (decode_list(in->from, (place){"tenure", PLACE_WHOLE}, extra, "pools", &list) != 0)
-        return -1;
-    if (list->count > TABLE_MAX)
-        return decode_fail(in->from, (place){"tenure", PLACE_WHOLE}, "more than %d pools",
-                           TABLE_MAX);
-    for (uint32_t i = 0; i < list->count; i++)
-        if (pool_name_take(in, (place){"tenure.pools", i}, list->items[i]) != 0)
-            return -1;
-    return 0;
-}
-
-/* What Tenure puts into PyTorch's format besides: see encode_torch.c and alloc/snapshot. */
-static int extra_take(torch_reader *in, value document)
-{
-    value extra;
-    if (!value_get(in->from->heap, document, "tenure", &extra))
-        return 0;
-    place at = {"tenure", PLACE_WHOLE};
-    model *out = in->out;
-    if (decode_is(in->from, at, extra, VALUE_DICT) != 0 || waits_take(in, extra) != 0 ||
-        pool_names_take(in, extra) != 0 ||
-        decode_count(in->from, at, extra, "records_overwritten", &out->history.overwritten) != 0 ||
-        decode_count(in->from, at, extra, "records_missed", &out->history.missed) != 0)
-        return -1;
-    out->origin = ORIGIN_TENURE;
-    out->writer_name = "tenure";
     return 0;
 }
 
@@ -732,22 +549,125 @@ static int tables_start(torch_reader *in)
     return 0;
 }
 
+/* The reader of the document, made when it is first needed. Null without memory. */
+static torch_reader *reader_get(decoder *from)
+{
+    if (from->torch)
+        return from->torch;
+    torch_reader *in = calloc(1, sizeof(*in));
+    if (!in) {
+        from->out->limits->refused = 2;
+        return NULL;
+    }
+    from->torch = in;
+    in->from = from;
+    in->out = from->out;
+    interner_start(&in->names, from->out);
+    map64_start(&in->by_frames, from->out->limits);
+    if (torch_keys_start(&in->segment_keys, from->heap, segment_names) != 0 ||
+        torch_keys_start(&in->block_keys, from->heap, block_names) != 0 ||
+        torch_keys_start(&in->frame_keys, from->heap, frame_names) != 0 ||
+        torch_keys_start(&in->entry_keys, from->heap, torch_entry_names) != 0)
+        return NULL;
+    for (size_t i = 0; i < TORCH_ACTIONS_COUNT; i++) {
+        value text;
+        if (value_make_text(from->heap, torch_actions[i], strlen(torch_actions[i]), &text) != 0)
+            return NULL;
+        in->actions[i] = value_as_text(text);
+    }
+    return in;
+}
+
+void decode_torch_release(decoder *from)
+{
+    torch_reader *in = from->torch;
+    if (!in)
+        return;
+    interner_release(&in->names);
+    map64_release(&in->by_frames);
+    array_release(&in->sorted, from->out->limits, sizeof(segment_place));
+    free(in);
+    from->torch = NULL;
+}
+
+/* What entries need before them: the tables, and the segments. */
+static int reader_begin(torch_reader *in, const value_list *segments)
+{
+    if (in->is_begun)
+        return 0;
+    in->is_begun = 1;
+    return tables_start(in) != 0 ? -1 : segments_take(in, segments);
+}
+
+/* The place in `path` of the key "device_traces" of the document, if what is being filled at its
+ * end is the trace of a device; else 0. PyTorch's keys and values lie in turn above the document:
+ * {, "segments", [...], "device_traces", [, [...], [ */
+static size_t traces_key_find(const value *path, size_t depth)
+{
+    size_t at = depth - 1;
+    if (depth < 4 || value_kind_of(path[at - 1]) != VALUE_LIST)
+        return 0;
+    while (at > 0 && value_kind_of(path[at]) == VALUE_LIST)
+        at--;
+    if (at % 2 == 0 || depth - 1 < at + 2 || depth - at - 2 >= DEVICES_MAX ||
+        value_kind_of(path[0]) != VALUE_DICT || value_kind_of(path[at]) != VALUE_TEXT ||
+        strcmp(value_as_text(path[at])->bytes, "device_traces") != 0)
+        return 0;
+    return at;
+}
+
+static const value_list *segments_find(const value *path, size_t depth)
+{
+    for (size_t i = 1; i + 1 < depth; i += 2)
+        if (value_kind_of(path[i]) == VALUE_TEXT && value_kind_of(path[i + 1]) == VALUE_LIST &&
+            strcmp(value_as_text(path[i])->bytes, "segments") == 0)
+            return value_as_list(path[i + 1]);
+    return NULL;
+}
+
+/* Entries have become records, and their frames a stack. */
+static void entries_spend(torch_reader *in, const value *entries, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const value_dict *dict = value_as_dict(entries[i]);
+        if (dict->is_spent)
+            continue; /* the same one twice */
+        value frames = torch_keys_get(&in->entry_keys, dict, torch_frames_key);
+        if (value_kind_of(frames) == VALUE_LIST && value_known(frames) != VALUE_UNKNOWN)
+            value_spend(in->from->heap, frames);
+        value_spend(in->from->heap, entries[i]);
+    }
+}
+
+int decode_torch_items(void *context, const value *path, size_t depth, const value *items,
+                       size_t count)
+{
+    decoder *from = context;
+    size_t key = traces_key_find(path, depth);
+    const value_list *segments = key ? segments_find(path, key) : NULL;
+    if (!segments)
+        return 0;
+    torch_reader *in = reader_get(from);
+    if (!in)
+        return decode_fail_memory(from);
+    if (reader_begin(in, segments) != 0 ||
+        torch_entries_take(in, depth - 1 - (key + 2), items, count) != 0)
+        return -1;
+    entries_spend(in, items, count);
+    return 1;
+}
+
 static int document_take(torch_reader *in, value document)
 {
-    const value_heap *heap = in->from->heap;
     const value_list *segments;
-    torch_keys_start(&in->segment_keys, heap, segment_names);
-    torch_keys_start(&in->block_keys, heap, block_names);
-    torch_keys_start(&in->frame_keys, heap, frame_names);
     if (value_kind_of(document) == VALUE_LIST)
         segments = value_as_list(document); /* torch.cuda.memory_snapshot() */
     else if (decode_list(in->from, (place){"the document", PLACE_WHOLE}, document, "segments",
                          &segments) != 0)
         return -1;
-    if (tables_start(in) != 0 || torch_traces_open(in, document) != 0 ||
-        segments_take(in, segments) != 0 || torch_traces_take(in) != 0 ||
-        settings_take(in, document) != 0 || extra_take(in, document) != 0 ||
-        torch_lives_complete(in) != 0)
+    if (torch_traces_open(in, document) != 0 || reader_begin(in, segments) != 0 ||
+        torch_traces_take(in) != 0 || torch_settings_take(in, document) != 0 ||
+        torch_extra_take(in, document) != 0 || torch_lives_complete(in) != 0)
         return -1;
     model_sum(in->out);
     torch_peaks_find(in->out);
@@ -757,25 +677,12 @@ static int document_take(torch_reader *in, value document)
 
 int decode_torch(decoder *from, value document)
 {
-    torch_reader *in = calloc(1, sizeof(*in));
-    if (!in) {
-        from->out->limits->refused = 2;
+    torch_reader *in = reader_get(from);
+    if (!in)
         return decode_fail_memory(from);
-    }
-    in->from = from;
-    in->out = from->out;
     from->out->origin = ORIGIN_TORCH;
     from->out->is_torch_file = 1;
     from->out->writer_name = "PyTorch";
     from->out->reason = "converted";
-    interner_start(&in->names, from->out);
-    map64_start(&in->seen_stacks, from->out->limits);
-    map64_start(&in->seen_frames, from->out->limits);
-    int code = document_take(in, document);
-    interner_release(&in->names);
-    map64_release(&in->seen_stacks);
-    map64_release(&in->seen_frames);
-    array_release(&in->sorted, from->out->limits, sizeof(segment_place));
-    free(in);
-    return code;
+    return document_take(in, document);
 }

@@ -9,10 +9,10 @@
 
 #include "torch.h"
 
-static const char *const entry_names[] = {"action",  "addr",          "size",
-                                          "stream",  "time_us",       "device_free",
-                                          "frames",  "user_metadata", "compile_context",
-                                          "pool_id", "category",      NULL};
+const char *const torch_entry_names[] = {"action",  "addr",          "size",
+                                         "stream",  "time_us",       "device_free",
+                                         "frames",  "user_metadata", "compile_context",
+                                         "pool_id", "category",      NULL};
 enum {
     ENT_ACTION,
     ENT_ADDR,
@@ -26,6 +26,7 @@ enum {
     ENT_POOL,
     ENT_CATEGORY
 };
+const size_t torch_frames_key = ENT_FRAMES;
 
 /* ---- traces --------------------------------------------------------------------------------- */
 
@@ -38,42 +39,6 @@ static int action_of(const torch_reader *in, value any)
     while (action < TORCH_ACTIONS_COUNT && in->actions[action] != text)
         action++;
     return action;
-}
-
-/* The time of an entry in microseconds, or -1. */
-static int64_t entry_time(torch_reader *in, value any)
-{
-    int64_t time_us;
-    if (value_kind_of(any) != VALUE_DICT ||
-        !value_as_signed(torch_keys_get(&in->entry_keys, value_as_dict(any), ENT_TIME), &time_us) ||
-        time_us < 0 || time_us > INT64_C(1) << 52)
-        return -1;
-    return time_us;
-}
-
-/* 1 if `next` is the free_completed of the free_requested `any`, at the same moment. */
-static int is_completion(torch_reader *in, const value_dict *dict, value next)
-{
-    static const size_t same[] = {ENT_ADDR, ENT_SIZE, ENT_STREAM, ENT_TIME, ENT_USER};
-    value before[sizeof(same) / sizeof(same[0])];
-    value frames = torch_keys_get(&in->entry_keys, dict, ENT_FRAMES);
-    if (value_kind_of(next) != VALUE_DICT)
-        return 0;
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-        before[i] = torch_keys_get(&in->entry_keys, dict, same[i]);
-    const value_dict *other = value_as_dict(next);
-    if (action_of(in, torch_keys_get(&in->entry_keys, other, ENT_ACTION)) != TORCH_FREE_COMPLETED)
-        return 0;
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
-        value after = torch_keys_get(&in->entry_keys, other, same[i]);
-        int64_t left, right;
-        if (before[i] != after &&
-            !(value_as_signed(before[i], &left) && value_as_signed(after, &right) && left == right))
-            return 0;
-    }
-    value later = torch_keys_get(&in->entry_keys, other, ENT_FRAMES);
-    return later == frames || value_kind_of(later) == VALUE_NONE ||
-           (value_kind_of(later) == VALUE_LIST && value_as_list(later)->count == 0);
 }
 
 static const unsigned char kind_of_action[TORCH_ACTIONS_COUNT] = {
@@ -141,7 +106,7 @@ static int entry_record(torch_reader *in, place at, size_t device_index, const v
         return -1;
     if (value_as_signed(torch_keys_get(wanted, dict, ENT_TIME), &time_us) && time_us >= 0 &&
         time_us <= INT64_C(1) << 52)
-        one->time_ns = (time_us - (int64_t)in->zero_us) * 1000;
+        one->time_ns = time_us; /* until the moment 0 is known */
     one->reason = action == TORCH_SEGMENT_ALLOC || action == TORCH_SEGMENT_FREE;
     int64_t mark = torch_string(in, torch_keys_get(wanted, dict, ENT_USER));
     if (mark < 0)
@@ -154,87 +119,145 @@ static int entry_record(torch_reader *in, place at, size_t device_index, const v
     return torch_stack(in, at, torch_keys_get(wanted, dict, ENT_FRAMES), &one->stack);
 }
 
-/* Makes a record of the device's next entry, or of its next two. */
-static int entry_take(torch_reader *in, size_t device_index)
+/* 1 if the record is of the free_completed of the free_requested that the one before is of, at the
+ * same moment. */
+static int is_completion(const record *request, const record *one)
+{
+    return request->address == one->address && request->bytes == one->bytes &&
+           request->stream == one->stream && request->time_ns == one->time_ns &&
+           request->mark == one->mark && (one->stack == 0 || one->stack == request->stack);
+}
+
+/* Makes a record of the device's next entry, or completes the one before. */
+static int entry_take(torch_reader *in, place at, size_t device_index, value entry)
 {
     trace_cursor *trace = &in->traces[device_index];
-    char name[48];
-    snprintf(name, sizeof(name), "device_traces[%zu]", device_index);
-    place at = {name, trace->next};
+    array *records = &in->out->records;
     const value_dict *dict;
     record one;
-    if (torch_dict(in, at, trace->list->items[trace->next], &dict) != 0)
+    if (torch_dict(in, at, entry, &dict) != 0)
         return -1;
+    if (dict->is_spent)
+        return decode_fail(in->from, at, "it is an entry that was there before, the very same");
     value action_value = torch_keys_get(&in->entry_keys, dict, ENT_ACTION);
     if (decode_is(in->from, at, action_value, VALUE_TEXT) != 0)
         return -1;
-    trace->next++;
     int action = action_of(in, action_value);
+    int is_after_request = trace->is_after_request;
+    trace->is_after_request = action == TORCH_FREE_REQUESTED;
     if (action == TORCH_ACTIONS_COUNT) {
         in->has_unknown_actions++;
         return 0;
     }
     if (entry_record(in, at, device_index, dict, action, &one) != 0)
         return -1;
-    if (action == TORCH_FREE_REQUESTED && trace->next < trace->list->count &&
-        is_completion(in, dict, trace->list->items[trace->next])) {
-        one.kind = RECORD_FREE;
-        trace->next++;
+    if (action == TORCH_FREE_COMPLETED && is_after_request) {
+        record *request = MODEL_AT(*records, record, records->count - 1);
+        if (is_completion(request, &one)) {
+            request->kind = RECORD_FREE;
+            return 0;
+        }
     }
-    record *made = MODEL_ADD(in->out, &in->out->records, record);
+    record *made = MODEL_ADD(in->out, records, record);
     if (!made)
         return decode_fail_memory(in->from);
     *made = one;
+    trace->count++;
     return 0;
 }
 
-/* The moment 0: that of the first entry. */
-static void zero_find(torch_reader *in)
+int torch_entries_take(torch_reader *in, size_t device_index, const value *entries, size_t count)
 {
+    trace_cursor *trace = &in->traces[device_index];
+    char name[48];
+    snprintf(name, sizeof(name), "device_traces[%zu]", device_index);
+    if (trace->count == 0)
+        trace->first = in->out->records.count;
+    if (trace->first + trace->count != in->out->records.count)
+        return decode_fail(in->from, (place){name, trace->next},
+                           "entries of other devices lie between its own");
+    if (device_index >= in->traces_count)
+        in->traces_count = device_index + 1;
+    if (count > 0 && torch_device_add(in, device_index) != 0)
+        return -1;
+    for (size_t i = 0; i < count; i++, trace->next++)
+        if (entry_take(in, (place){name, trace->next}, device_index, entries[i]) != 0)
+            return -1;
+    return 0;
+}
+
+/* The moment 0 is that of the first entry. */
+static void times_rebase(torch_reader *in)
+{
+    array *records = &in->out->records;
     int64_t least = INT64_MAX;
-    for (size_t i = 0; i < in->traces_count; i++) {
-        for (uint32_t k = 0; k < in->traces[i].list->count; k++) {
-            int64_t time_us = entry_time(in, in->traces[i].list->items[k]);
-            if (time_us >= 0 && time_us < least)
-                least = time_us;
-        }
+    for (size_t i = 0; i < records->count; i++) {
+        int64_t time_us = MODEL_AT(*records, record, i)->time_ns;
+        if (time_us >= 0 && time_us < least)
+            least = time_us;
     }
     in->zero_us = least == INT64_MAX ? 0 : (uint64_t)least;
     in->out->zero_epoch_us = in->zero_us;
+    for (size_t i = 0; i < records->count; i++) {
+        record *one = MODEL_AT(*records, record, i);
+        if (one->time_ns >= 0)
+            one->time_ns = (one->time_ns - least) * 1000;
+    }
 }
 
-/* Merges the devices' traces by time; the order within each stays. */
+/* The device whose next record is the earliest, or SIZE_MAX. */
+static size_t earliest_find(const torch_reader *in)
+{
+    size_t chosen = SIZE_MAX;
+    int64_t earliest = INT64_MAX;
+    for (size_t i = 0; i < in->traces_count; i++) {
+        if (in->traces[i].count == 0)
+            continue;
+        int64_t time_ns = MODEL_AT(in->out->records, record, in->traces[i].first)->time_ns;
+        if (chosen == SIZE_MAX || time_ns < earliest) {
+            chosen = i;
+            earliest = time_ns;
+        }
+    }
+    return chosen;
+}
+
+/* Merges the devices' records by time; the order within each stays. */
+static int records_merge(torch_reader *in)
+{
+    array *records = &in->out->records, merged = {NULL, 0, 0};
+    size_t devices = 0;
+    for (size_t i = 0; i < in->traces_count; i++)
+        devices += in->traces[i].count > 0;
+    if (devices < 2)
+        return 0;
+    if (array_reserve(&merged, in->out->limits, sizeof(record), records->count) != 0)
+        return decode_fail_memory(in->from);
+    for (size_t chosen; (chosen = earliest_find(in)) != SIZE_MAX;) {
+        trace_cursor *trace = &in->traces[chosen];
+        *MODEL_AT(merged, record, merged.count++) = *MODEL_AT(*records, record, trace->first++);
+        trace->count--;
+    }
+    array_release(records, in->out->limits, sizeof(record));
+    *records = merged;
+    return 0;
+}
+
 int torch_traces_take(torch_reader *in)
 {
-    zero_find(in);
-    for (;;) {
-        size_t chosen = SIZE_MAX;
-        int64_t earliest = INT64_MAX;
-        for (size_t i = 0; i < in->traces_count; i++) {
-            const trace_cursor *one = &in->traces[i];
-            if (one->next == one->list->count)
-                continue;
-            int64_t time_us = entry_time(in, one->list->items[one->next]);
-            if (chosen == SIZE_MAX || time_us < earliest) {
-                chosen = i;
-                earliest = time_us;
-            }
-        }
-        if (chosen == SIZE_MAX)
-            return 0;
-        if (entry_take(in, chosen) != 0)
+    for (size_t i = 0; i < in->traces_count; i++) {
+        const value_list *list = in->traces[i].list;
+        if (list && list->count > 0 && torch_entries_take(in, i, list->items, list->count) != 0)
             return -1;
     }
+    times_rebase(in);
+    return records_merge(in);
 }
 
 int torch_traces_open(torch_reader *in, value document)
 {
-    const value_heap *heap = in->from->heap;
     value any;
-    torch_keys_start(&in->entry_keys, heap, entry_names);
-    for (size_t i = 0; i < TORCH_ACTIONS_COUNT; i++)
-        in->actions[i] = value_text_find(heap, torch_actions[i], strlen(torch_actions[i]));
-    if (!value_get(heap, document, "device_traces", &any))
+    if (!value_get(in->from->heap, document, "device_traces", &any))
         return 0;
     place at = {"device_traces", PLACE_WHOLE};
     if (decode_is(in->from, at, any, VALUE_LIST) != 0)
@@ -248,7 +271,8 @@ int torch_traces_open(torch_reader *in, value document)
             return -1;
         in->traces[i].list = value_as_list(list->items[i]);
     }
-    in->traces_count = list->count;
+    if (in->traces_count < list->count)
+        in->traces_count = list->count;
     return 0;
 }
 

@@ -28,7 +28,7 @@ static int line_read(findings *to, const char *path, const char *line, size_t by
         return -1;
     }
     input_open_memory(in, path, line, bytes);
-    int code = json_read(in, &to->heap, &item);
+    int code = json_read(in, &to->heap, NULL, &item);
     if (code == 0 && value_kind_of(item) != VALUE_DICT)
         code = input_fail(in, 0, "a finding is an object, not %s", value_kind_name(item));
     if (code != 0)

@@ -20,9 +20,14 @@
  * each piece. Its memory doubles, so it has this much for a text of half of it or more. */
 enum { TEXT_BYTES_MAX = 16 << 20 };
 
+/* How many are open inside of the list of a table's rows: the document, the table, the list. */
+enum { ROWS_DEPTH = 3 };
+
 typedef struct reader {
     input *in;
     value_heap *heap;
+    const value_taker *taker; /* may be null */
+    int takes_rows;           /* it takes those of the list that is open at ROWS_DEPTH */
     budget *limits;
     array stack;    /* value: what is not yet in a list or object; keys stand before their values */
     array opens;    /* size_t: the stack's height where each open list or object begins */
@@ -68,7 +73,7 @@ static int stop(reader *in, const char *problem)
     return 0;
 }
 
-static const char no_memory[] = "memory";
+static const char no_memory[] = "memory", taker_failed[] = "a taker";
 
 static int push(reader *in, value item)
 {
@@ -150,6 +155,26 @@ static int on_begin(void *context)
     return 1;
 }
 
+/* A list in an object in the document may be one whose rows are taken. */
+static int on_list_begin(void *context)
+{
+    reader *in = context;
+    if (!on_begin(context))
+        return 0;
+    if (!in->taker || in->opens.count != ROWS_DEPTH)
+        return 1;
+    const size_t *opens = in->opens.items;
+    const value *stack = in->stack.items;
+    in->takes_rows = 0;
+    if (opens[1] == opens[0] || opens[2] == opens[1])
+        return 1; /* the first thing in a list */
+    const value keys[2] = {stack[opens[1] - 1], stack[opens[2] - 1]};
+    int code =
+        in->taker->rows_begin(in->taker->context, keys, stack + opens[1], opens[2] - 1 - opens[1]);
+    in->takes_rows = code > 0;
+    return code < 0 ? stop(in, taker_failed) : 1;
+}
+
 /* What belongs to the innermost open list or object. yajl calls no end without its begin. */
 static const value *innermost(reader *in, size_t *count)
 {
@@ -165,6 +190,12 @@ static int on_list_end(void *context)
     size_t count;
     value list;
     const value *items = innermost(in, &count);
+    if (in->takes_rows && in->opens.count == ROWS_DEPTH) {
+        int code = in->taker->row(in->taker->context, items, count);
+        if (code != 0)
+            return code > 0 ? 1 : stop(in, taker_failed);
+    }
+    in->takes_rows = in->takes_rows && in->opens.count >= ROWS_DEPTH;
     if (value_make_list(in->heap, VALUE_LIST, items, count, &list) != 0)
         return stop(in, no_memory);
     return push(in, list);
@@ -203,7 +234,7 @@ static const yajl_callbacks callbacks = {
     .yajl_start_map = on_begin,
     .yajl_map_key = on_text,
     .yajl_end_map = on_object_end,
-    .yajl_start_array = on_begin,
+    .yajl_start_array = on_list_begin,
     .yajl_end_array = on_list_end,
 };
 
@@ -230,6 +261,8 @@ static int fail(reader *in, const unsigned char *piece, size_t length, uint64_t 
         consumed = length;
     uint64_t at = before + consumed;
     uint64_t line = in->lines + newlines_count(piece, consumed) + 1;
+    if (in->problem == taker_failed)
+        return -1; /* it has said why */
     if (in->problem == no_memory) {
         char reason[BUDGET_SENTENCE_BYTES];
         budget_sentence(in->limits, reason);
@@ -282,9 +315,9 @@ static int pieces_parse(reader *in)
     return 0;
 }
 
-int json_read(input *in, value_heap *heap, value *result)
+int json_read(input *in, value_heap *heap, const value_taker *taker, value *result)
 {
-    reader state = {.in = in, .heap = heap, .limits = heap->place.limits};
+    reader state = {.in = in, .heap = heap, .taker = taker, .limits = heap->place.limits};
     yajl_alloc_funcs memory = {yajl_taken, yajl_grown, yajl_given_back, &state};
     state.yajl = yajl_alloc(&callbacks, &memory, &state);
     int code =

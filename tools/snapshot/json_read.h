@@ -9,7 +9,8 @@
 #include "value.h"
 
 /* Reads the whole input, which must be one JSON text. Returns 0, or -1 with the complaint in
- * in->error; what was made until then stays in the heap. */
-int json_read(input *in, value_heap *heap, value *result);
+ * in->error; what was made until then stays in the heap. `taker` may be null; if it fails, -1
+ * without a complaint. */
+int json_read(input *in, value_heap *heap, const value_taker *taker, value *result);
 
 #endif

@@ -33,6 +33,7 @@ enum {
 typedef struct machine {
     input *in;
     value_heap *heap;
+    const value_taker *taker; /* may be null */
     budget *limits;
     array stack; /* value */
     array marks; /* size_t: heights of the stack */
@@ -165,9 +166,15 @@ static int mark_push(machine *vm)
 /* A little-endian number of 1 to 8 bytes. */
 static int operand(machine *vm, size_t count, uint64_t *number)
 {
-    unsigned char bytes[8];
-    if (input_take(vm->in, bytes, count, "an instruction") != 0)
+    unsigned char far[8];
+    const unsigned char *bytes = far;
+    input *in = vm->in;
+    if (in->length - in->at >= count) { /* nearly always: it does not cross the buffer's end */
+        bytes = in->buffer + in->at;
+        in->at += count;
+    } else if (input_take(in, far, count, "an instruction") != 0) {
         return -1;
+    }
     *number = 0;
     for (size_t i = 0; i < count; i++)
         *number |= (uint64_t)bytes[i] << (8 * i);
@@ -463,6 +470,12 @@ static int op_append(machine *vm, const value *items, size_t count)
         return -1;
     if (value_kind_of(list) != VALUE_LIST)
         return input_fail(vm->in, vm->at, "something is appended to %s", value_kind_name(list));
+    if (vm->taker && count > 0) {
+        int taken =
+            vm->taker->items(vm->taker->context, vm->stack.items, vm->stack.count, items, count);
+        if (taken != 0)
+            return taken > 0 ? 0 : -1;
+    }
     int code = value_append(vm->heap, list, items, count);
     return code != 0 ? fail_put(vm, code) : 0;
 }
@@ -703,7 +716,7 @@ static int machine_run(machine *vm, value *result)
 {
     for (;;) {
         vm->at = input_offset(vm->in);
-        int state = input_fill(vm->in);
+        int state = vm->in->at < vm->in->length ? 1 : input_fill(vm->in);
         if (state < 0)
             return -1;
         if (state == 0)
@@ -713,7 +726,9 @@ static int machine_run(machine *vm, value *result)
         unsigned char code = vm->in->buffer[vm->in->at++];
         if (code == '.')
             break;
-        if (op_run(vm, code) != 0)
+        /* Frames are got from the memo: most instructions of a large file. */
+        if (code == 'j' || code == 'h' ? op_memo(vm, 0, code == 'j' ? 4 : 1) != 0
+                                       : op_run(vm, code) != 0)
             return -1;
     }
     if (vm->marks.count > 0 || vm->stack.count != 1)
@@ -723,9 +738,9 @@ static int machine_run(machine *vm, value *result)
     return 0;
 }
 
-int pickle_read(input *in, value_heap *heap, value *result)
+int pickle_read(input *in, value_heap *heap, const value_taker *taker, value *result)
 {
-    machine vm = {.in = in, .heap = heap, .limits = heap->place.limits};
+    machine vm = {.in = in, .heap = heap, .taker = taker, .limits = heap->place.limits};
     int code = machine_run(&vm, result);
     array_release(&vm.stack, vm.limits, sizeof(value));
     array_release(&vm.marks, vm.limits, sizeof(size_t));

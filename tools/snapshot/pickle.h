@@ -13,7 +13,8 @@
 #include "value.h"
 
 /* Reads the pickle that begins at the input's place, to its STOP. Returns 0, or -1 with the
- * complaint in in->error; what was made until then stays in the heap. */
-int pickle_read(input *in, value_heap *heap, value *result);
+ * complaint in in->error; what was made until then stays in the heap. `taker` may be null; if it
+ * fails, -1 without a complaint. */
+int pickle_read(input *in, value_heap *heap, const value_taker *taker, value *result);
 
 #endif

@@ -38,8 +38,12 @@ static int document_decode(decoder *from, value document)
     value_kind kind = value_kind_of(document);
     if (kind != VALUE_DICT && kind != VALUE_LIST)
         return decode_is(from, (place){"the document", PLACE_WHOLE}, document, VALUE_DICT);
-    if (is_tenure(from->heap, document))
+    if (is_tenure(from->heap, document) && !from->torch)
         return decode_tenure(from, document);
+    if (from->history || (from->torch && kind == VALUE_LIST))
+        return decode_fail(from, (place){"the document", PLACE_WHOLE},
+                           "it is partly of Tenure's form and partly of another: this is no memory "
+                           "snapshot");
     value any;
     if (kind == VALUE_DICT && !value_get(from->heap, document, "segments", &any))
         return decode_fail(from, (place){"the document", PLACE_WHOLE},
@@ -48,12 +52,13 @@ static int document_decode(decoder *from, value document)
     return decode_torch(from, document);
 }
 
-static int values_read(input *in, value_heap *heap, value *document)
+static int values_read(input *in, value_heap *heap, const value_taker *taker, value *document)
 {
     int state = input_fill(in);
     if (state <= 0)
         return state < 0 ? -1 : input_fail(in, 0, "the file is empty");
-    return looks_like_json(in) ? json_read(in, heap, document) : pickle_read(in, heap, document);
+    return looks_like_json(in) ? json_read(in, heap, taker, document)
+                               : pickle_read(in, heap, taker, document);
 }
 
 static int input_decode(model *result, input *in, char *error, size_t error_bytes)
@@ -68,13 +73,16 @@ static int input_decode(model *result, input *in, char *error, size_t error_byte
     }
     map64_start(&from.texts, result->limits);
     input_earn(in, result->limits);
-    int code = values_read(in, &heap, &document);
-    if (code != 0)
+    const value_taker taker = {&from, decode_tenure_begin, decode_tenure_row, decode_torch_items};
+    int code = values_read(in, &heap, &taker, &document);
+    if (code != 0 && in->failed)
         snprintf(error, error_bytes, "%s", in->error);
-    else
+    else if (code == 0)
         code = document_decode(&from, document);
     if (code == 0)
         budget_end_file(result->limits);
+    decode_tenure_release(&from);
+    decode_torch_release(&from);
     map64_release(&from.texts);
     value_heap_release(&heap);
     return code;

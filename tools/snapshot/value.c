@@ -202,20 +202,55 @@ static unsigned depth_of(value any)
     }
 }
 
+/* Where a tuple of these two is kept if there is one, or null if it is not of two small numbers. */
+static value *pair_place(value_heap *heap, value_kind kind, const value *items, size_t count)
+{
+    if (kind != VALUE_TUPLE || count != 2 || (items[0] & TAG_MASK) != TAG_SMALL ||
+        (items[1] & TAG_MASK) != TAG_SMALL)
+        return NULL;
+    return &heap->pairs[(items[0] * 31 + items[1]) >> 3 & (VALUE_PAIRS - 1)];
+}
+
 int value_make_list(value_heap *heap, value_kind kind, const value *items, size_t count,
                     value *result)
 {
+    value *kept = pair_place(heap, kind, items, count);
+    if (kept && *kept && memcmp(value_as_list(*kept)->items, items, 2 * sizeof(value)) == 0) {
+        *result = *kept; /* nothing changes a tuple */
+        return 0;
+    }
     value_list *list = store_take(&heap->place, sizeof(*list));
     if (!list)
         return -1;
     list->depth = 1;
     *result = tagged(list, kind == VALUE_TUPLE ? TAG_TUPLE : TAG_LIST);
-    return count > 0 ? value_append(heap, *result, items, count) : 0;
+    int code = count > 0 ? value_append(heap, *result, items, count) : 0;
+    if (kept && code == 0)
+        *kept = *result;
+    return code;
 }
 
-/* Room for `wanted` items. The old place is lost until the store goes, so growth is by doubling,
- * and the first room is exact: most lists are made whole. */
-static value *items_grow(value_heap *heap, const value *old, uint32_t used, uint32_t *capacity,
+/* Places for items, from those that were given back. */
+static value *items_take(value_heap *heap, size_t count)
+{
+    value *items = count <= VALUE_SPARE_MAX ? heap->spare[count] : NULL;
+    if (!items)
+        return store_take(&heap->place, count * sizeof(*items));
+    heap->spare[count] = (value *)(uintptr_t)items[0];
+    return items;
+}
+
+static void items_give(value_heap *heap, value *items, size_t count)
+{
+    if (count == 0 || count > VALUE_SPARE_MAX)
+        return; /* lost until the store goes */
+    items[0] = (value)(uintptr_t)heap->spare[count];
+    heap->spare[count] = items;
+}
+
+/* Room for `wanted` items. Growth is by doubling, and the first room is exact: most lists are made
+ * whole. */
+static value *items_grow(value_heap *heap, value *old, uint32_t used, uint32_t *capacity,
                          size_t wanted)
 {
     size_t room = *capacity ? (size_t)*capacity * 2 : wanted;
@@ -225,11 +260,12 @@ static value *items_grow(value_heap *heap, const value *old, uint32_t used, uint
         heap->place.limits->refused = 1;
         return NULL;
     }
-    value *items = store_take(&heap->place, room * sizeof(*items));
+    value *items = items_take(heap, room);
     if (!items)
         return NULL;
     if (used > 0)
         memcpy(items, old, used * sizeof(*items));
+    items_give(heap, old, *capacity);
     *capacity = (uint32_t)room;
     return items;
 }
@@ -251,7 +287,7 @@ int value_append(value_heap *heap, value list, const value *items, size_t count)
     }
     if (depth > VALUE_DEPTH_MAX)
         return VALUE_TOO_DEEP;
-    into->depth = (uint16_t)depth;
+    into->depth = (uint8_t)depth;
     if (count > 0)
         memcpy(into->items + into->count, items, count * sizeof(*items));
     into->count += (uint32_t)count;
@@ -275,6 +311,18 @@ int value_shape_find(const value_shape *shape, const value_text *key)
         if (shape->key == key)
             return (int)shape->count - 1;
     return -1;
+}
+
+/* A capacity is at most twice the keys that a dictionary may have. */
+static int dict_grow(value_heap *heap, value_dict *into, size_t wanted)
+{
+    uint32_t capacity = into->capacity;
+    value *grown = items_grow(heap, into->items, into->shape->count, &capacity, wanted);
+    if (!grown)
+        return VALUE_NO_MEMORY;
+    into->items = grown;
+    into->capacity = (uint16_t)capacity;
+    return 0;
 }
 
 static size_t shape_bucket(const value_heap *heap, const value_shape *parent, const value_text *key)
@@ -341,7 +389,7 @@ int value_put(value_heap *heap, value dict, value key, value item)
     if (depth > VALUE_DEPTH_MAX)
         return VALUE_TOO_DEEP;
     if (depth > into->depth)
-        into->depth = (uint16_t)depth;
+        into->depth = (uint8_t)depth;
     /* Looking through all keys is slow, and only needed where the last one is new here. */
     const value_shape *shape = shape_known(heap, into->shape, name);
     if (!shape) {
@@ -355,13 +403,9 @@ int value_put(value_heap *heap, value dict, value key, value item)
     }
     if (!shape)
         return VALUE_NO_MEMORY;
-    if (into->shape->count == into->capacity) {
-        value *grown = items_grow(heap, into->items, into->shape->count, &into->capacity,
-                                  into->capacity ? into->capacity + 1 : 4);
-        if (!grown)
-            return VALUE_NO_MEMORY;
-        into->items = grown;
-    }
+    if (into->shape->count == into->capacity &&
+        dict_grow(heap, into, into->capacity ? into->capacity + 1 : 4) != 0)
+        return VALUE_NO_MEMORY;
     into->items[into->shape->count] = item;
     into->shape = shape;
     return 0;
@@ -374,11 +418,39 @@ int value_dict_reserve(value_heap *heap, value dict, size_t more)
     /* More than the limit is refused by value_put, with the right words. */
     if (more <= into->capacity - count || more > VALUE_KEYS_MAX)
         return 0;
-    value *grown = items_grow(heap, into->items, count, &into->capacity, count + more);
-    if (!grown)
-        return VALUE_NO_MEMORY;
-    into->items = grown;
-    return 0;
+    return dict_grow(heap, into, count + more);
+}
+
+void value_spend(value_heap *heap, value any)
+{
+    if ((any & TAG_MASK) == TAG_DICT) {
+        value_dict *dict = pointer_of(any);
+        items_give(heap, dict->items, dict->capacity);
+        dict->items = NULL;
+        dict->capacity = 0;
+        dict->shape = heap->empty;
+        dict->is_spent = 1;
+    } else if ((any & TAG_MASK) == TAG_LIST) {
+        value_list *list = pointer_of(any);
+        items_give(heap, list->items, list->capacity);
+        list->items = NULL;
+        list->count = list->capacity = 0;
+    }
+}
+
+uint32_t value_known(value any)
+{
+    if ((any & TAG_MASK) == TAG_DICT)
+        return ((const value_dict *)pointer_of(any))->known - 1;
+    return ((const value_list *)pointer_of(any))->known - 1;
+}
+
+void value_know(value any, uint32_t number)
+{
+    if ((any & TAG_MASK) == TAG_DICT)
+        ((value_dict *)pointer_of(any))->known = number + 1;
+    else
+        ((value_list *)pointer_of(any))->known = number + 1;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

@@ -38,6 +38,8 @@ enum {
     /* Of all dictionaries, as lists of keys that any of them has had. A snapshot has some hundreds;
      * to find that a key is new takes a look at all keys before it. */
     VALUE_SHAPES_MAX = 65536,
+    VALUE_PAIRS = 64,
+    VALUE_SPARE_MAX = 1024, /* items of lists that are kept for the next list as long */
 };
 
 /* An interned text. It ends in a zero byte that is not counted; it may contain others. */
@@ -52,7 +54,8 @@ typedef struct value_text {
 typedef struct value_list {
     value *items;
     uint32_t count, capacity;
-    uint16_t depth; /* 1 more than that of the deepest thing put in */
+    uint32_t known; /* what a decoder made of it, plus 1; 0: nothing yet */
+    uint8_t depth;  /* 1 more than that of the deepest thing put in */
 } value_list;
 
 /* The keys of dictionaries: this key after those of `parent`. */
@@ -66,8 +69,10 @@ typedef struct value_shape {
 typedef struct value_dict {
     const value_shape *shape;
     value *items; /* shape->count of them */
-    uint32_t capacity;
-    uint16_t depth;
+    uint32_t known;
+    uint16_t capacity;
+    uint8_t depth;
+    uint8_t is_spent; /* its items are gone: see value_spend */
 } value_dict;
 
 /* What all values of one reading share. */
@@ -78,6 +83,8 @@ typedef struct value_heap {
     array shapes; /* value_shape *: buckets */
     size_t shapes_count;
     value_shape *empty;
+    value *spare[VALUE_SPARE_MAX + 1]; /* by how many; the first item leads to the next */
+    value pairs[VALUE_PAIRS]; /* tuples of two numbers, which are made again and again; or 0 */
 } value_heap;
 
 /* Returns 0, or -1 without memory. A started heap must be released, also after a failure. */
@@ -111,6 +118,30 @@ int value_append(value_heap *heap, value list, const value *items, size_t count)
 int value_put(value_heap *heap, value dict, value key, value item);
 /* Room for `more` further keys, exactly: most dictionaries get all their keys at once. */
 int value_dict_reserve(value_heap *heap, value dict, size_t more);
+
+/* Nobody needs what is in the list or dictionary any more: its items go to whoever needs as many. A
+ * list is empty then, and a dictionary is spent: it has no keys. */
+void value_spend(value_heap *heap, value any);
+/* A decoder keeps with a list or a dictionary what it made of it. VALUE_UNKNOWN: nothing yet. */
+#define VALUE_UNKNOWN UINT32_MAX
+uint32_t value_known(value any);
+void value_know(value any, uint32_t number);
+
+/* ---- taking while reading ------------------------------------------------------------------- */
+
+/* Who takes the long tables of a document while it is read, so that they are never values all at
+ * once. Each returns 1 if it took what it was given, 0 if it is to become values as anything else,
+ * -1 if it failed: the words are its own then. */
+typedef struct value_taker {
+    void *context;
+    /* A list in an object in the document begins: "history", "rows". `pairs` are the keys and
+     * values of the object so far. */
+    int (*rows_begin)(void *context, const value *keys, const value *pairs, size_t count);
+    /* One element of it, itself a list. */
+    int (*row)(void *context, const value *cells, size_t count);
+    /* Items of the list path[depth - 1], which lies in what is being made of path[0 ...]. */
+    int (*items)(void *context, const value *path, size_t depth, const value *items, size_t count);
+} value_taker;
 
 /* ---- reading -------------------------------------------------------------------------------- */
 

@@ -142,7 +142,7 @@ static exit_code text_parse(ctl_line *line, const ctl_peer *peer, char *error)
     int status = value_heap_start(&line->heap, &line->limits);
     input_open_memory(&in, peer->name, line->text, strlen(line->text));
     if (status == 0)
-        status = json_read(&in, &line->heap, &line->parsed);
+        status = json_read(&in, &line->heap, NULL, &line->parsed);
     if (status == 0 && value_kind_of(line->parsed) != VALUE_DICT)
         status = input_fail(&in, 0, "this is no object");
     if (status != 0)
