@@ -2,21 +2,25 @@
 /*
  * What a large report costs, printed and not judged:
  *
- *     node tests/report/measure.mjs [RECORDS]
+ *     node tests/report/measure.mjs [RECORDS | FILE]
  *
- * with the environment of the tests (CMakeLists.txt beside this). For a snapshot of so many records
+ * with the environment of the tests (CMakeLists.txt beside this). For a file, as the command makes
+ * a report of it; or for a snapshot of so many records
  * (1,000,000) in Chromium without a GPU: when the first picture is there, the processes' memory,
  * and how long frames take while the bands are zoomed and moved, and the lanes. Then the same
  * frames for ten times the records in node, without a browser: reading such a page takes more
  * memory than a tab should have, and what is asked here is whether frames stay short.
  */
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 
 import { folder, generate, launch, makeReport, needBrowser } from './browser.mjs';
 import { loadModules } from './modules.mjs';
 
-const RECORDS = Number(process.argv[2] ?? 1_000_000);
+const isFile = process.argv[2] !== undefined && !/^\d+$/.test(process.argv[2]);
+const RECORDS = isFile ? 0 : Number(process.argv[2] ?? 1_000_000);
 const FRAMES = 120;
 const part = (times, share) => [...times].sort((a, b) => a - b)[
     Math.min(times.length - 1, Math.floor(times.length * share))];
@@ -45,19 +49,29 @@ function browserMemory() {
     return kib / 1024;
 }
 
+/** The report that `tenure snapshot html` makes of a snapshot, however large. */
+function reportOf(path) {
+    const report = join(folder, 'large.html');
+    const start = performance.now();
+    execFileSync(process.env.TENURE, ['snapshot', 'html', path, report], { stdio: 'inherit' });
+    console.log(`written in ${((performance.now() - start) / 1000).toFixed(1)} s, ` +
+        `${(statSync(report).size / 2 ** 20).toFixed(0)} MiB`);
+    return pathToFileURL(report).href;
+}
+
 async function inBrowser() {
     needBrowser();
-    const path = generate('large.json', '--records', String(RECORDS),
+    const path = isFile ? process.argv[2] : generate('large.json', '--records', String(RECORDS),
         '--steps', String(Math.round(RECORDS / 60)), '--blocks', String(Math.round(RECORDS / 10)));
     const browser = await launch();
     const page = await browser.context.newPage();
-    const url = makeReport('large.html', path, { gzip: true });
+    const url = isFile ? reportOf(path) : makeReport('large.html', path, { gzip: true });
     const start = performance.now();
     await page.goto(url, { waitUntil: 'commit' });
     await page.waitForSelector('#report:not([hidden])');
     await page.evaluate(() => new Promise((done) =>
         requestAnimationFrame(() => requestAnimationFrame(done))));
-    console.log(`${RECORDS} records: first picture after ` +
+    console.log(`${isFile ? path : `${RECORDS} records`}: first picture after ` +
         `${((performance.now() - start) / 1000).toFixed(2)} s, renderer ` +
         `${browserMemory().toFixed(0)} MiB`);
     const session = await browser.context.newCDPSession(page);
@@ -174,5 +188,7 @@ async function inNode(records) {
 }
 
 console.log(execFileSync('nproc', { encoding: 'utf8' }).trim(), 'processors');
-await inNode(10 * RECORDS);
+if (!isFile) {
+    await inNode(10 * RECORDS);
+}
 await inBrowser();

@@ -490,6 +490,31 @@ test('each device is shown by itself', async () => {
     assert.equal(Number(first), example.segments.rows[0][0] + 2 ** 44);
 });
 
+test('a thinned history says so, and has every amount', { skip: !process.env.TENURE },
+    async () => {
+        const path = join(folder, 'thin.html');
+        const source = generate('whole.json', '--records', '5000');
+        const amounts = async () => {
+            await page.locator('.chart').focus();
+            await page.keyboard.press('p');
+            await page.waitForSelector('[data-reading=live]');
+            return page.$$eval('[data-reading]', (found) =>
+                found.map(({ dataset, textContent }) => `${dataset.reading} ${textContent}`));
+        };
+        execFileSync(process.env.TENURE, ['snapshot', 'html', source, path, '--records', '1000',
+            '--template', TEMPLATE], { stdio: ['ignore', 'ignore', 'pipe'] });
+        page = await openPage(browser.context, makeReport('whole.html', source));
+        const whole = await amounts();
+        await page.close();
+        page = await openPage(browser.context, pathToFileURL(path).href);
+        const out = (await page.innerText('#summary')).match(/leaves ([\d,]+) records out/);
+        assert.ok(out !== null && Number(out[1].replaceAll(',', '')) > 3000);
+        assert.deepEqual(await amounts(), whole);
+        await page.locator('#tab-records').click();
+        assert.match(await page.innerText('#panel-records .note'), /blocks are not in this/);
+        assert.deepEqual(page.trouble, []);
+    });
+
 test('a converted snapshot without times is shown by records', async () => {
     const converted = structuredClone(example);
     converted.reason = 'converted';

@@ -78,14 +78,16 @@ static int file_base64(FILE *file, output *out)
 }
 
 /* The snapshot as gzip, through a nameless temporary file. */
-static int packed_write(const model *snapshot, output *out, char *error, size_t error_bytes)
+static int packed_write(const html_part *part, output *out, char *error, size_t error_bytes)
 {
     FILE *file = tmpfile();
     output *packed = malloc(sizeof(*packed));
     int code = -1;
     if (file && packed && output_open_fd(packed, dup(fileno(file)), 1) == 0) {
-        encode_tenure(snapshot, packed);
-        code = output_close(packed, 1) == 0 ? file_base64(file, out) : -1;
+        code = part->plan ? encode_tenure_thin(part->snapshot, part->plan, packed) : 0;
+        if (!part->plan)
+            encode_tenure(part->snapshot, packed);
+        code = output_close(packed, 1) == 0 && code == 0 ? file_base64(file, out) : -1;
     }
     if (code != 0)
         snprintf(error, error_bytes, "a temporary file: %s",
@@ -114,7 +116,7 @@ static int part_write(const html_part *part, size_t index, output *out, char *er
                       size_t error_bytes)
 {
     const model *in = part->snapshot;
-    int plain = in->records.count + in->blocks.count < PLAIN_ROWS_MAX;
+    int plain = in->records.count + in->blocks.count < PLAIN_ROWS_MAX && !part->plan;
     const char *slash = strrchr(part->name, '/');
     output_text(out, plain ? "<script type=\"application/json\" id=\"tenure-data"
                            : "<script type=\"application/octet-stream\" id=\"tenure-data-gz");
@@ -123,7 +125,7 @@ static int part_write(const html_part *part, size_t index, output *out, char *er
     output_text(out, "\">");
     if (plain)
         encode_tenure(in, out);
-    else if (packed_write(in, out, error, error_bytes) != 0)
+    else if (packed_write(part, out, error, error_bytes) != 0)
         return -1;
     output_text(out, "</script>");
     return 0;

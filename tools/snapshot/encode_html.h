@@ -8,10 +8,12 @@
 #include "findings.h"
 #include "model.h"
 #include "output.h"
+#include "thin.h"
 
 typedef struct html_part {
     const model *snapshot;
     const char *name; /* of its file, to be shown */
+    const thin *plan; /* what is left out of its history; null: nothing */
 } html_part;
 
 /* Fills the template (tools/report) with one or two snapshots, and with what the checker found

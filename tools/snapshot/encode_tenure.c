@@ -294,20 +294,26 @@ static void graphs_write(const model *in, output *out)
     output_text(out, "\n ]");
 }
 
-static void history_write(const model *in, output *out)
+typedef struct row_writer {
+    output *out;
+    size_t written;
+} row_writer;
+
+/* A record, and the sums after it; or one that stands for others. */
+static void thin_row_write(void *context, const record *one, size_t stands_for,
+                           const course_sums *after)
 {
-    const history_counts *counts = &in->history;
-    names_list(out, "kinds", record_kind_names, RECORD_KINDS_COUNT);
-    names_list(out, "reasons", in->reasons.items, in->reasons.count);
-    key_text(out, ",\n \"history\": {\n  ", "mode", counts->mode);
-    key_count(out, ",\n  ", "capacity", counts->capacity);
-    key_count(out, ",\n  ", "written", counts->written);
-    key_count(out, ",\n  ", "overwritten", counts->overwritten);
-    key_count(out, ",\n  ", "missed", counts->missed);
-    key_count(out, ",\n  ", "complete_since_ns", counts->complete_since_ns);
-    output_text(out, ",\n  \"columns\": [\"time_ns\", \"kind\", \"address\", \"bytes\", "
-                     "\"requested_bytes\", \"pool\", \"stream\", \"thread\", \"reason\", "
-                     "\"mark\", \"stack\", \"value\"],\n  \"rows\": [");
+    row_writer *to = context;
+    row(to->out, to->written++,
+        (int64_t[]){one->time_ns, one->kind, (int64_t)one->address, (int64_t)one->bytes,
+                    (int64_t)one->requested_bytes, one->pool, one->stream, one->thread, one->reason,
+                    one->mark, one->stack, stands_for > 0 ? (int64_t)stands_for : one->value,
+                    (int64_t)after->live, (int64_t)after->waiting, (int64_t)after->reserved},
+        15);
+}
+
+static void rows_write(const model *in, output *out)
+{
     for (size_t i = 0; i < in->records.count; i++) {
         const record *one = MODEL_AT(in->records, record, i);
         row(out, i,
@@ -316,11 +322,40 @@ static void history_write(const model *in, output *out)
                         one->reason, one->mark, one->stack, one->value},
             12);
     }
-    table_end(out);
-    output_text(out, "\n}\n");
 }
 
-void encode_tenure(const model *in, output *out)
+static int history_write(const model *in, const thin *plan, output *out)
+{
+    const history_counts *counts = &in->history;
+    const char *kinds[RECORD_KINDS_COUNT + 1];
+    memcpy(kinds, record_kind_names, sizeof(record_kind_names));
+    kinds[RECORD_KINDS_COUNT] = "left_out";
+    names_list(out, "kinds", kinds, RECORD_KINDS_COUNT + (plan != NULL));
+    names_list(out, "reasons", in->reasons.items, in->reasons.count);
+    key_text(out, ",\n \"history\": {\n  ", "mode", counts->mode);
+    key_count(out, ",\n  ", "capacity", counts->capacity);
+    key_count(out, ",\n  ", "written", counts->written);
+    key_count(out, ",\n  ", "overwritten", counts->overwritten);
+    key_count(out, ",\n  ", "missed", counts->missed);
+    key_count(out, ",\n  ", "complete_since_ns", counts->complete_since_ns);
+    if (plan)
+        key_count(out, ",\n  ", "left_out", plan->left_out);
+    output_text(out, ",\n  \"columns\": [\"time_ns\", \"kind\", \"address\", \"bytes\", "
+                     "\"requested_bytes\", \"pool\", \"stream\", \"thread\", \"reason\", "
+                     "\"mark\", \"stack\", \"value\"");
+    output_text(out, plan ? ", \"live\", \"retired\", \"reserved\"" : "");
+    output_text(out, "],\n  \"rows\": [");
+    int code = 0;
+    if (plan)
+        code = thin_run(plan, thin_row_write, &(row_writer){out, 0});
+    else
+        rows_write(in, out);
+    table_end(out);
+    output_text(out, "\n}\n");
+    return code;
+}
+
+static int document_write(const model *in, const thin *plan, output *out)
 {
     head_write(in, out);
     names_list(out, "strings", in->strings.items, in->strings.count);
@@ -331,5 +366,15 @@ void encode_tenure(const model *in, output *out)
     pools_write(in, out);
     memory_write(in, out);
     graphs_write(in, out);
-    history_write(in, out);
+    return history_write(in, plan, out);
+}
+
+void encode_tenure(const model *in, output *out)
+{
+    (void)document_write(in, NULL, out); /* only a plan takes memory */
+}
+
+int encode_tenure_thin(const model *in, const thin *plan, output *out)
+{
+    return document_write(in, plan, out);
 }

@@ -277,12 +277,16 @@ int snapshot_trace(int argc, char **argv)
 
 /* ---- html ----------------------------------------------------------------------------------- */
 
-static const char *html_template, *html_compare, *html_findings;
+static const char *html_template, *html_compare, *html_findings, *html_records;
+static long html_most = 1000000;
 
 static const cli_option html_options[] = {
     {"compare", "FILE2", "a second snapshot, to be compared with the first", &html_compare, NULL},
     {"findings", "FILE", "what `tenure run --check --findings FILE` found, to be shown beside it",
      &html_findings, NULL},
+    {"records", "N",
+     "the most records of a history; those of the least blocks\nare left out (default 1000000)",
+     &html_records, NULL},
     {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
      &html_template, NULL},
     SNAPSHOT_SYMBOLS_OPTION,
@@ -365,6 +369,22 @@ static exit_code html_template_choose(char path[PATH_MAX], const cli_result *par
     return code;
 }
 
+/* Plans what is left out of a history that no browser can hold. */
+static exit_code html_thin(html_part *part, thin *plan)
+{
+    if (part->snapshot->records.count <= (size_t)html_most)
+        return EXIT_CODE_OK;
+    if (thin_start(plan, part->snapshot, (size_t)html_most) != 0)
+        return snapshot_no_memory(&html_syntax, part->snapshot->limits);
+    part->plan = plan;
+    fprintf(
+        stderr,
+        "tenure snapshot html: note: %s: %zu of %zu records are left out of the report, those of "
+        "the smallest and shortest-lived blocks; amounts stay exact (--records)\n",
+        part->name, plan->left_out, part->snapshot->records.count);
+    return EXIT_CODE_OK;
+}
+
 int snapshot_html(int argc, char **argv)
 {
     cli_result parsed;
@@ -381,16 +401,26 @@ int snapshot_html(int argc, char **argv)
         code = html_template_choose(template_path, &parsed);
     if (code != EXIT_CODE_OK)
         return code;
-    html_part parts[2] = {{&snapshots[0], parsed.positionals[0]}, {&snapshots[1], html_compare}};
+    html_part parts[2] = {{&snapshots[0], parsed.positionals[0], NULL},
+                          {&snapshots[1], html_compare, NULL}};
+    thin plans[2] = {{.in = NULL}, {.in = NULL}};
+    if (html_records &&
+        cli_number(&html_syntax, "records", html_records, 0, INT32_MAX, &html_most) != 0)
+        return EXIT_CODE_BAD_INPUT;
     code = snapshot_load_named(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
     model_start(&snapshots[1], &limits);
     if (code == EXIT_CODE_OK && html_compare)
         code = snapshot_load_named(&html_syntax, html_compare, &limits, &snapshots[1]);
+    for (size_t i = 0; i < 2 && code == EXIT_CODE_OK; i++)
+        code = html_thin(&parts[i], &plans[i]);
     if (code == EXIT_CODE_OK)
         code = html_findings ? html_findings_load(&found, &limits) : EXIT_CODE_OK;
     if (code == EXIT_CODE_OK)
         code = html_write(parts, html_compare ? 2 : 1, html_findings ? &found : NULL, template_path,
                           parsed.positionals[1]);
+    for (size_t i = 0; i < 2; i++)
+        if (plans[i].in)
+            thin_release(&plans[i]);
     if (found.limits)
         findings_release(&found);
     model_release(&snapshots[0]);

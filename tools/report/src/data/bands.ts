@@ -96,7 +96,12 @@ export class Peaks {
 interface Index { order: Int32Array; first: Int32Array }
 
 /** Which class a band counts in: small numbers, for colours. */
-export interface Classes { count: number; of(band: number): number }
+export interface Classes {
+    count: number;
+    of(band: number): number;
+    /** The class of what has no bands, since the history was thinned; null: everything has. */
+    leftOut: number | null;
+}
 
 export class Bands {
     readonly history: History;
@@ -403,6 +408,19 @@ export class ClassSums {
         }
     }
 
+    /** Blocks that were left out count in the amounts, and have no bands. */
+    private addLeftOut(sums: Float64Array, column: number, sample: number): void {
+        const { count } = this;
+        if (this.classes.leftOut !== null && sample >= 0) {
+            let known = 0;
+            for (let i = 0; i < count; i++) {
+                known += sums[column * count + i]!;
+            }
+            sums[column * count + this.classes.leftOut]! +=
+                Math.max(0, this.bands.history.live[sample]! - known);
+        }
+    }
+
     /** For each of these records, which ascend, the sums of all classes, one after the other. */
     at(samples: Int32Array): Float64Array {
         const { count, kept } = this;
@@ -419,6 +437,7 @@ export class ClassSums {
                 this.step(now, ++done);
             }
             result.set(now, column * count);
+            this.addLeftOut(result, column, sample);
         });
         return result;
     }

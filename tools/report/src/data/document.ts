@@ -181,8 +181,10 @@ const HISTORY_COLUMNS = ['time_ns', 'kind', 'address', 'bytes', 'requested_bytes
 
 /** All rows of the document, before they are split by device. */
 interface Whole {
-    segments: Segments; blocks: Blocks; waits: Waits; history: Omit<History, Derived>;
+    segments: Segments; blocks: Blocks; waits: Waits; history: Raw;
 }
+/** What follows from the others, but for amounts that a thinned history has itself. */
+type Raw = Omit<History, Derived> & Partial<Pick<History, 'live' | 'retired' | 'reserved'>>;
 type Derived = 'pair' | 'live' | 'retired' | 'reserved' | 'timed' | 'peak' | 'incomplete';
 
 function readSegments(root: Dictionary, shared: Snapshot, blocks: number): Segments {
@@ -249,6 +251,8 @@ function readHistory(rows: Table, root: Dictionary, shared: Snapshot): Whole['hi
         mark: indexes(rows.column('mark'), shared.strings.length, 0),
         stack: indexes(rows.column('stack'), shared.stacks.length, 0),
         value: rows.column('value'),
+        ...rows.has('live') && { live: rows.column('live'), retired: rows.column('retired'),
+                                 reserved: rows.column('reserved') },
     };
 }
 
@@ -349,6 +353,7 @@ function readShared(root: Dictionary, historyFields: Dictionary): Snapshot {
         reasons: list(root['reasons'], 'reasons').map(text),
         historyMode: text(historyFields['mode']), written: number(historyFields['written']),
         overwritten: number(historyFields['overwritten']), missed: number(historyFields['missed']),
+        leftOut: number(historyFields['left_out'] ?? 0),
         devices: [],
     };
 }
@@ -370,7 +375,7 @@ function emptyDevice(value: Value): Device {
 
 /** The model of a document. `derive` fills in what follows from a device's history. */
 export function readDocument(document: Value,
-                             derive: (history: Omit<History, Derived>, device: Device,
+                             derive: (history: Raw, device: Device,
                                       pools: readonly Pool[]) => History): Snapshot {
     const root = dictionary(document, 'snapshot');
     checkFormat(root);

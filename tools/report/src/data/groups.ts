@@ -20,6 +20,7 @@ export interface Filter { text: string; group: number | null }
 export class Grouping implements Classes {
     readonly groups: BandGroup[];
     readonly count: number;
+    readonly leftOut: number | null;
     private readonly keys: Keys;
     private readonly groupOfKey: Uint8Array;
     private readonly fits: (band: number) => boolean;
@@ -42,13 +43,19 @@ export class Grouping implements Classes {
             this.groupOfKey[key] = place ?? shown.length;
             others ||= place === undefined;
         }
-        if (others) {
+        const isThin = snapshot.leftOut > 0;
+        if (others || isThin) {
+            const { live, peak } = device.history;
+            const known = shown.reduce((sum, one) => sum + one.live, 0);
             this.groups.push({
-                name: 'All others', note: '', isRest: true,
-                peakBytes: holders.slice(COLOURED).reduce((sum, one) => sum + one.live, 0),
+                name: 'All others', isRest: true,
+                note: isThin ? 'and blocks that this report leaves out' : '',
+                peakBytes: isThin ? Math.max(0, (live[peak] ?? 0) - known)
+                    : holders.slice(COLOURED).reduce((sum, one) => sum + one.live, 0),
             });
         }
         this.count = 2 * this.groups.length;
+        this.leftOut = isThin ? this.count - 2 : null;
         this.fits = textFits(bands, snapshot, names, filter.text.trim());
     }
 

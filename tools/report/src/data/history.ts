@@ -7,7 +7,7 @@
 import { Device, History, KIND, LIVE, RETIRED } from './model.js';
 
 type Raw = Omit<History, 'pair' | 'live' | 'retired' | 'reserved' | 'timed' | 'peak' |
-    'incomplete'>;
+    'incomplete'> & Partial<Pick<History, 'live' | 'retired' | 'reserved'>>;
 
 /** From an address to a record's number. Open addressing: several times as fast as a Map, whose
  * keys beyond 2^31 are objects of their own. An entry is never taken out, only set to -1. */
@@ -109,8 +109,36 @@ function sumsNow(device: Device): Change {
     return sums;
 }
 
+/** The amounts that a thinned history has itself. What is of no device takes those before it. */
+function givenAmounts(raw: Raw, amounts: Float64Array): Float64Array {
+    const { pool, stream, length } = raw;
+    for (let i = 1; i < length; i++) {
+        if (pool[i]! < 0 && stream[i]! < 0) {
+            amounts[i] = amounts[i - 1]!;
+        }
+    }
+    return amounts.map((amount) => Math.max(0, amount));
+}
+
+function givenHistory(raw: Raw): History {
+    const live = givenAmounts(raw, raw.live!);
+    const timed = raw.length > 0 && raw.time[raw.length - 1]! > 0;
+    let peak = raw.length > 0 ? 0 : -1;
+    live.forEach((amount, i) => {
+        if (amount > live[peak]!) {
+            peak = i;
+        }
+    });
+    return { ...raw, pair: pairUp(raw), live, retired: givenAmounts(raw, raw.retired!),
+             reserved: givenAmounts(raw, raw.reserved!), timed, peak,
+             incomplete: raw.live!.some((amount) => amount < 0) };
+}
+
 /** Fills in everything that follows. The device must have its blocks. */
 export function deriveHistory(raw: Raw, device: Device): History {
+    if (raw.live) {
+        return givenHistory(raw);
+    }
     const { length } = raw;
     const live = new Float64Array(length);
     const retired = new Float64Array(length);

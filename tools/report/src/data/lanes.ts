@@ -35,6 +35,7 @@ export function lanesOf(bands: Bands, streamOf: (band: number) => number): Lane[
 /** Lanes as classes; the last is for the streams that have none. */
 export class LaneClasses implements Classes {
     readonly count: number;
+    readonly leftOut = null;
     private readonly laneOf = new Map<number, number>();
 
     constructor(lanes: readonly Lane[], private readonly streamOf: (band: number) => number) {

@@ -12,7 +12,7 @@ export const LIVE = 0, RETIRED = 1;
 export const KINDS = [
     'alloc', 'free', 'retire', 'reuse', 'grow', 'map', 'unmap', 'move_in', 'move_out', 'oom',
     'pool_made', 'pool_ended', 'capture_begin', 'capture_end', 'capture_abort', 'launch',
-    'sleep', 'wake', 'mark', 'snapshot', 'other',
+    'sleep', 'wake', 'mark', 'snapshot', 'left_out', 'other',
 ] as const;
 export type Kind = typeof KINDS[number];
 export const KIND = Object.fromEntries(KINDS.map((kind, code) => [kind, code])) as
@@ -99,6 +99,9 @@ export interface Snapshot {
     strings: string[]; frames: Frame[]; stacks: Int32Array[];
     pools: Pool[]; streams: Stream[]; reasons: string[];
     historyMode: string; written: number; overwritten: number; missed: number;
+    /** Records of blocks that `tenure snapshot html` left out: the smallest and shortest-lived. A
+     * record of kind left_out stands for those between its neighbours. */
+    leftOut: number;
     devices: Device[];
 }
 

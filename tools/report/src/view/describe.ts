@@ -15,7 +15,7 @@ export const KIND_WORDS: Record<typeof KINDS[number], string> = {
     capture_begin: 'capture began', capture_end: 'capture ended',
     capture_abort: 'capture aborted', launch: 'graph launched',
     sleep: 'pool fell asleep', wake: 'pool woke', mark: 'mark', snapshot: 'snapshot taken',
-    other: 'other',
+    left_out: 'left out of this report', other: 'other',
 };
 
 const STATE_WORDS: Record<typeof STATES[number], string> = {

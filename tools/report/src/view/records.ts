@@ -105,9 +105,12 @@ export class RecordsView implements View {
         const { found } = this;
         const lost = snapshot.overwritten > 0
             ? `; ${count(snapshot.overwritten)} older ones were overwritten` : '';
+        const out = snapshot.leftOut > 0
+            ? `; ${count(snapshot.leftOut)} of small blocks are not in this report` : '';
         fill(this.note, found.length === device.history.length
-            ? `${plural(found.length, 'record')}${lost}.`
-            : `${count(found.length)} of ${plural(device.history.length, 'record')} fit${lost}.`);
+            ? `${plural(found.length, 'record')}${lost}${out}.`
+            : `${count(found.length)} of ${plural(device.history.length, 'record')} fit` +
+                `${lost}${out}.`);
         if (found.length === 0) {
             fill(this.table, el('p', { class: 'nothing' }, 'No record fits.'));
             return;

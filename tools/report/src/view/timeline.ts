@@ -54,7 +54,7 @@ export class TimelineView implements View {
     /** What the chart and the strip below it show at the moment, to draw no more than changed. */
     private drawnChart = '';
     private drawnStrip = '';
-    private strip: { records: number[]; top: number } = { records: [], top: 1 };
+    private readonly strip = document.createElement('canvas');
     private look: Look = 'bands';
     private readonly amountsLegend = this.legend();
     private readonly bandsChart: BandsChart;
@@ -439,10 +439,46 @@ export class TimelineView implements View {
         this.brush.width = Math.round(width * ratio);
         this.brush.height = BRUSH_HEIGHT * ratio;
         const ctx = this.brush.getContext('2d')!;
-        ctx.scale(ratio, ratio);
         const [low, high] = this.full();
-        const { live } = this.history;
-        const { records, top } = this.stripRecords(width);
+        const x = (place: number) => (place - low) / (high - low) * width;
+        if (this.brush.width > 0) {
+            ctx.drawImage(this.stripPicture(width), 0, 0);
+        }
+        ctx.scale(ratio, ratio);
+        ctx.fillStyle = this.colours.text;
+        ctx.globalAlpha = 0.18;
+        ctx.fillRect(0, 0, x(this.begin), BRUSH_HEIGHT);
+        ctx.fillRect(x(this.end), 0, width - x(this.end), BRUSH_HEIGHT);
+        ctx.globalAlpha = 1;
+        ctx.strokeStyle = this.colours.text;
+        ctx.lineWidth = 1.5;
+        ctx.strokeRect(x(this.begin) + 0.75, 0.75, Math.max(2, x(this.end) - x(this.begin) - 1.5),
+            BRUSH_HEIGHT - 1.5);
+    }
+
+    /** What the strip shows below its window: drawn once for a width, an axis and a colour. Filling
+     * a line that goes down and up in each column takes longer than all else that a frame does. */
+    private stripPicture(width: number): HTMLCanvasElement {
+        const ratio = devicePixelRatio;
+        const shown = `${this.axis} ${width} ${ratio} ${this.colours.live}`;
+        if (this.drawnStrip !== shown) {
+            this.strip.width = Math.round(width * ratio);
+            this.strip.height = BRUSH_HEIGHT * ratio;
+            const ctx = this.strip.getContext('2d')!;
+            ctx.scale(ratio, ratio);
+            this.fillStrip(ctx, width);
+            this.drawnStrip = shown;
+        }
+        return this.strip;
+    }
+
+    private fillStrip(ctx: CanvasRenderingContext2D, width: number): void {
+        const { live, reserved, peak, time } = this.history;
+        const [low, high] = this.full();
+        const records = decimate(this.history, this.axis === 'time' ? time : null, low, high,
+            Math.max(100, width));
+        const top = records.reduce((most, record) => Math.max(most, reserved[record]!),
+            Math.max(1, live[peak]!));
         const x = (place: number) => (place - low) / (high - low) * width;
         ctx.fillStyle = this.colours.live;
         ctx.globalAlpha = 0.55;
@@ -456,30 +492,6 @@ export class TimelineView implements View {
         });
         ctx.lineTo(width, BRUSH_HEIGHT);
         ctx.fill();
-        ctx.fillStyle = this.colours.text;
-        ctx.globalAlpha = 0.18;
-        ctx.fillRect(0, 0, x(this.begin), BRUSH_HEIGHT);
-        ctx.fillRect(x(this.end), 0, width - x(this.end), BRUSH_HEIGHT);
-        ctx.globalAlpha = 1;
-        ctx.strokeStyle = this.colours.text;
-        ctx.lineWidth = 1.5;
-        ctx.strokeRect(x(this.begin) + 0.75, 0.75, Math.max(2, x(this.end) - x(this.begin) - 1.5),
-            BRUSH_HEIGHT - 1.5);
-    }
-
-    /** What the strip shows: found once for a width and an axis. */
-    private stripRecords(width: number): { records: number[]; top: number } {
-        const shown = `${this.axis} ${width}`;
-        if (this.drawnStrip !== shown) {
-            const { live, reserved, peak, time } = this.history;
-            const records = decimate(this.history, this.axis === 'time' ? time : null,
-                ...this.full(), Math.max(100, width));
-            const top = records.reduce((most, record) => Math.max(most, reserved[record]!),
-                live[peak]!);
-            this.strip = { records, top: Math.max(1, top) };
-            this.drawnStrip = shown;
-        }
-        return this.strip;
     }
 
     /* ---- input ---- */

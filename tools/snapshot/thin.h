@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A history with fewer records, for the report: a browser cannot hold ten million.
+ *
+ * Blocks are left out whole, with all their records: those of the least bytes times time, measured
+ * in records. What is no block's stays, and so does a block that was there before the history or is
+ * there after it. Where records are left out, one record of kind `left_out` stands for them: at the
+ * moment when most was live among them. Sums go with every record, so that the amounts are exact
+ * whatever is left out, and so is every peak.
+ */
+#ifndef TENURE_TOOLS_THIN_H
+#define TENURE_TOOLS_THIN_H
+
+#include "course.h"
+
+typedef struct thin {
+    const model *in;
+    array owners;   /* uint32_t, one per record: that of its block's allocation, or UINT32_MAX */
+    array ends;     /* uint32_t, of an allocation: the record that ends the block, or UINT32_MAX */
+    unsigned least; /* blocks whose worth is not above it are left out */
+    size_t left_out;
+    array sums; /* course_sums of each device, and of none, before the first record */
+} thin;
+
+/* Chooses what to leave out so that little more than `most` records are written. Returns 0, or -1
+ * without memory; to be released in both cases. */
+int thin_start(thin *plan, const model *snapshot, size_t most);
+void thin_release(thin *plan);
+
+/* 1 if the record stays. */
+int thin_keeps(const thin *plan, size_t at);
+
+/* Calls `write` for each record that stays, and for each that stands for others: `stands_for` of
+ * them. The sums are those of the record's device after it. */
+typedef void thin_write(void *context, const record *one, size_t stands_for,
+                        const course_sums *after);
+/* Returns 0, or -1 without memory. */
+int thin_run(const thin *plan, thin_write *write, void *context);
+
+#endif
