@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "diff.h"
 #include "encode_chrome.h"
 #include "encode_trace.h"
@@ -19,6 +20,7 @@
 #include "holders.h"
 #include "json_read.h"
 #include "read.h"
+#include "thin.h"
 
 enum { BUDGET_BYTES = 64 << 20 };
 
@@ -83,6 +85,34 @@ static void holders_try(const model *in)
     array_release(&rows, in->limits, sizeof(waiting));
 }
 
+static void advice_try(const model *in)
+{
+    array found, peaks;
+    if (advice_find(in, &found, &peaks) == 0)
+        for (size_t i = 0; i < found.count; i++)
+            MUST(MODEL_AT(found, advice, i)->device < in->devices.count);
+    advice_release(in, &found, &peaks);
+}
+
+static void thin_count(void *context, const record *one, size_t stands_for,
+                       const course_sums *after)
+{
+    (void)after;
+    MUST((one->kind == RECORD_KINDS_COUNT) == (stands_for > 0));
+    *(size_t *)context += stands_for > 0 ? stands_for : 1;
+}
+
+/* Each record is written, or stood for, once. */
+static void thin_try(const model *in)
+{
+    thin plan;
+    size_t written = 0;
+    if (thin_start(&plan, in, in->records.count / 2) == 0 &&
+        thin_run(&plan, thin_count, &written) == 0)
+        MUST(written == in->records.count);
+    thin_release(&plan);
+}
+
 /* A snapshot compared with itself has not grown. */
 static void diff_try(const model *in)
 {
@@ -130,6 +160,8 @@ static void all_try(const model *in)
     output *out = malloc(sizeof(*out));
     MUST(out);
     holders_try(in);
+    advice_try(in);
+    thin_try(in);
     diff_try(in);
     int fd = file_begin(out);
     encode_tenure(in, out);

@@ -109,6 +109,83 @@ class Torch(CommandTest):
         self.assertIn(f"device_traces[0][{len(trace) - 1}]: it is an entry that was there before",
                       said)
 
+    def test_advice(self):
+        """The peaks, forwards through the whole history, where the command goes backwards; and what
+        is kept or pins, from the picture."""
+        for changes in ({"seed": 21}, {"devices": 2, "seed": 22}, {"steps": 1500, "pools": True}):
+            content, _ = torch_shapes.snapshot(**changes)
+            path = self.write("a.pickle", pickle.dumps(content))
+            self.run_tenure("snapshot", "convert", path, self.folder / "a.json")
+            document = json.loads((self.folder / "a.json").read_text("utf-8"))
+            shown = self.summary(path)
+            rows = self.history_of(document)
+            early_ns = rows[0]["time_ns"] + (rows[-1]["time_ns"] - rows[0]["time_ns"]) // 10
+            for device in document["devices"]:
+                index = device["index"]
+                mine = [row for row in rows if row["device"] == index]
+                in_use, live, asked = self.peaks_of(mine)
+                self.assertIn({"device": index, "in_use_bytes": in_use, "live_bytes": live,
+                               "unrounded_bytes": asked}, shown["peaks"])
+                by_kind = {}
+                for one in shown["advice"]:
+                    if one["device"] == index:
+                        by_kind.setdefault(one["kind"], []).append(one)
+                self.assertEqual([one["peak_without_bytes"] for one in by_kind.get("waiting", [])],
+                                 [live] if live < in_use else [])
+                self.assertEqual([one["peak_without_bytes"] for one in by_kind.get("rounded", [])],
+                                 [asked] if asked < in_use else [])
+                kept, pins, free = self.pictured(document, index, early_ns)
+                self.assertEqual(sum(one["bytes"] for one in by_kind.get("kept", [])), kept)
+                self.assertEqual(sum(one["blocks"] for one in by_kind.get("pinned", [])), pins)
+                spared = sum(one["bytes"] for one in by_kind.get("pinned", []))
+                self.assertLessEqual(abs(spared - free), pins)
+                for one in by_kind.get("kept", []):
+                    self.assertGreaterEqual(one["peak_without_bytes"], in_use - one["bytes"])
+                    self.assertLessEqual(one["peak_without_bytes"], in_use)
+
+    @staticmethod
+    def history_of(document):
+        columns, kinds = document["history"]["columns"], document["kinds"]
+        rows = [dict(zip(columns, row)) for row in document["history"]["rows"]]
+        return [dict(row, kind=kinds[row["kind"]], device=document["pools"][row["pool"]]["device"])
+                for row in rows if row["pool"] >= 0]
+
+    @staticmethod
+    def peaks_of(rows):
+        """Of a history that begins with nothing."""
+        live, waiting, peaks = {}, {}, (0, 0, 0)
+        for row in rows:
+            if row["kind"] == "alloc":
+                live[row["address"]] = row["bytes"], row["requested_bytes"]
+            elif row["kind"] in ("free", "retire"):
+                size, _ = live.pop(row["address"])
+                if row["kind"] == "retire":
+                    waiting[row["address"]] = size
+            elif row["kind"] == "reuse":
+                del waiting[row["address"]]
+            aside, wait = sum(size for size, _ in live.values()), sum(waiting.values())
+            asked = sum(size for _, size in live.values())
+            peaks = tuple(max(pair) for pair in zip(peaks, (aside + wait, aside, asked + wait)))
+        return peaks
+
+    @staticmethod
+    def pictured(document, device, early_ns):
+        """Bytes that are kept since the first tenth; blocks that pin, and what they keep free."""
+        kept = pins = free = 0
+        for _, size, pool, _, _, first, count, *_ in document["segments"]["rows"]:
+            if document["pools"][pool]["device"] != device:
+                continue
+            blocks = document["blocks"]["rows"][first:first + count]
+            states = [document["states"][block[3]] for block in blocks]
+            held = [block[1] for block, state in zip(blocks, states)
+                    if state in ("live", "retired")]
+            kept += sum(block[1] for block, state in zip(blocks, states)
+                        if state == "live" and block[4] <= early_ns)
+            if 0 < sum(held) <= size // 10:
+                pins += len(held)
+                free += size - sum(held)
+        return kept, pins, free
+
     def test_bare_segments(self):
         content, truth = torch_shapes.snapshot()
         self.check_summary(self.write("a.pickle", pickle.dumps(content["segments"])), truth)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advice.h"
 #include "holders.h"
 #include "json.h"
 #include "table.h"
@@ -38,8 +39,9 @@ static const cli_syntax syntax = {
 typedef struct summary {
     const model *in;
     const char *path;
-    array by[4]; /* holder, by holder_kind */
-    array waits; /* waiting */
+    array by[4];         /* holder, by holder_kind */
+    array waits;         /* waiting */
+    array advice, peaks; /* advice; advice_peak, of each device */
     scatter free;
     uint64_t live_bytes, live_count, retired_bytes, retired_count;
 } summary;
@@ -230,6 +232,59 @@ static void waits_print(const summary *all)
     table_release(&out);
 }
 
+/* "kept throughout by load model.c:12", as the first column of the advice. */
+static const char *advice_label(const summary *all, const advice *one, char *text, size_t bytes)
+{
+    static const char *const words[ADVICE_KINDS_COUNT] = {
+        "kept throughout by ", "freed memory that waits", "rounding", "pinned by "};
+    int length = snprintf(text, bytes, "%s", words[one->kind]);
+    if (one->kind == ADVICE_KEPT || one->kind == ADVICE_PINNED)
+        (void)stack_label(all->in, one->stack, text + length, bytes - (size_t)length);
+    if (all->in->devices.count > 1) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, " of device %" PRIu64,
+                 MODEL_AT(all->in->devices, device, one->device)->index);
+    }
+    return text;
+}
+
+static void advice_print(const summary *all)
+{
+    char label[256], line[TABLE_CELL_BYTES], bytes[32], without[32];
+    table out;
+    if (all->in->records.count == 0 || all->advice.count == 0)
+        return;
+    putchar('\n');
+    for (size_t i = 0; i < all->in->devices.count; i++)
+        printf("At the peak of its history, device %" PRIu64 " had %s in use.\n",
+               MODEL_AT(all->in->devices, device, i)->index,
+               format_bytes_binary(MODEL_AT(all->peaks, advice_peak, i)->in_use, bytes));
+    table_start(&out, 4);
+    table_row(&out);
+    table_cell(&out, "What would lower it");
+    table_cell(&out, "memory");
+    table_cell(&out, "blocks");
+    table_cell(&out, "to");
+    for (size_t i = 0; i < all->advice.count && i < (size_t)top_count; i++) {
+        const advice *one = MODEL_AT(all->advice, advice, i);
+        table_row(&out);
+        const char *rest = table_line(advice_label(all, one, label, sizeof(label)), line);
+        table_cell(&out, "%s", line);
+        table_cell(&out, "%s", format_bytes_binary(one->bytes, bytes));
+        if (one->blocks > 0)
+            table_cell(&out, "%" PRIu64, one->blocks);
+        else
+            table_cell(&out, "%s", "");
+        table_cell(&out, "%s%s", format_bytes_binary(one->without_bytes, without),
+                   one->kind == ADVICE_PINNED ? " reserved" : "");
+        table_rest(&out, rest);
+    }
+    table_print(&out, stdout);
+    if ((size_t)top_count < all->advice.count)
+        printf("... and %zu more (--top)\n", all->advice.count - (size_t)top_count);
+    table_release(&out);
+}
+
 static void head_print(const summary *all)
 {
     const model *in = all->in;
@@ -274,6 +329,7 @@ static void text_print(const summary *all)
     holders_print(all, HOLDER_SIZE);
     scatter_print(all);
     waits_print(all);
+    advice_print(all);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
@@ -318,6 +374,38 @@ static void waits_json(json_writer *json, const summary *all)
     json_array_end(json);
 }
 
+static void advice_json(json_writer *json, const summary *all)
+{
+    char label[4096];
+    json_array_begin(json, "peaks");
+    for (size_t i = 0; i < all->in->devices.count; i++) {
+        const advice_peak *one = MODEL_AT(all->peaks, advice_peak, i);
+        json_object_begin(json, NULL);
+        json_unsigned(json, "device", MODEL_AT(all->in->devices, device, i)->index);
+        json_unsigned(json, "in_use_bytes", one->in_use);
+        json_unsigned(json, "live_bytes", one->live);
+        json_unsigned(json, "unrounded_bytes", one->asked);
+        json_object_end(json);
+    }
+    json_array_end(json);
+    json_array_begin(json, "advice");
+    for (size_t i = 0; i < all->advice.count; i++) {
+        const advice *one = MODEL_AT(all->advice, advice, i);
+        json_object_begin(json, NULL);
+        json_text(json, "kind", advice_names[one->kind]);
+        json_unsigned(json, "device", MODEL_AT(all->in->devices, device, one->device)->index);
+        if (one->kind == ADVICE_KEPT || one->kind == ADVICE_PINNED)
+            json_text(json, "stack", stack_label(all->in, one->stack, label, sizeof(label)));
+        json_unsigned(json, "blocks", one->blocks);
+        json_unsigned(json, "bytes", one->bytes);
+        json_unsigned(json,
+                      one->kind == ADVICE_PINNED ? "reserved_without_bytes" : "peak_without_bytes",
+                      one->without_bytes);
+        json_object_end(json);
+    }
+    json_array_end(json);
+}
+
 static void json_print(const summary *all)
 {
     json_writer json;
@@ -347,6 +435,7 @@ static void json_print(const summary *all)
     for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++)
         holders_json(&json, all, (holder_kind)kind);
     waits_json(&json, all);
+    advice_json(&json, all);
     json_object_end(&json);
     json_end(&json);
 }
@@ -366,7 +455,10 @@ static int summary_make(summary *all)
         all->retired_count += one->retired_count;
     }
     scatter_find(all->in, &all->free);
-    return waiting_find(all->in, &all->waits);
+    return waiting_find(all->in, &all->waits) != 0 ||
+                   advice_find(all->in, &all->advice, &all->peaks) != 0
+               ? -1
+               : 0;
 }
 
 int snapshot_summary(int argc, char **argv)
@@ -395,6 +487,7 @@ int snapshot_summary(int argc, char **argv)
         for (int kind = HOLDER_POOL; kind <= HOLDER_SIZE; kind++)
             array_release(&all.by[kind], &limits, sizeof(holder));
         array_release(&all.waits, &limits, sizeof(waiting));
+        advice_release(&snapshot, &all.advice, &all.peaks);
     }
     model_release(&snapshot);
     return code;
