@@ -10,6 +10,7 @@
 #include "descriptor.h"
 #include "device/chunk.h"
 #include "hold.h"
+#include "ladder/park.h"
 #include "pool/asleep.h"
 #include "relayed.h"
 
@@ -182,6 +183,8 @@ static tnr_status block_export(tnri_device *device, const void *ptr, exported **
                             "%p lies in no live block of device %d; one of tnr_reserve needs a "
                             "commit before it is exported.",
                             ptr, device->index);
+    if (status == TNR_OK && block->state == TNRI_PARKED)
+        status = tnri_parked_error(ptr, "it has no memory to export");
     if (status == TNR_OK)
         status = arena_check(arena, ptr);
     if (status == TNR_OK && is_offer && block->uses != NULL && block->uses->offer != NULL) {

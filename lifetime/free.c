@@ -5,6 +5,7 @@
 #include "arena/free.h"
 #include "exported.h"
 #include "hold.h"
+#include "ladder/park.h"
 #include "library/library.h"
 #include "retire.h"
 
@@ -76,6 +77,26 @@ static tnr_status uses_mark(tnri_arena *arena, tnri_block *block, void *ptr)
     }
 }
 
+/* A block that could not be freed because it is not live: frees it if it is parked, with the
+ * outcome in *status. Its uses were over for its stream when it was parked. A graph that refers to
+ * it could be launched afterwards, and would need its memory. */
+static void parked_free(tnri_arena *arena, const tnri_block *block, void *ptr, tnr_status *status)
+{
+    int is_parked = 0, is_held = 1;
+    for (int looks = 0; looks < 2 && is_held; looks++) {
+        if (looks > 0)
+            tnri_captures_settle(arena->device); /* graphs may have ended that nobody looked for */
+        tnri_arena_enter(arena);
+        is_parked = block->state == TNRI_PARKED && block->base == (uintptr_t)ptr;
+        is_held = is_parked && block->uses != NULL && block->uses->holds > 0;
+        tnri_lock_release(&arena->lock);
+    }
+    if (is_held)
+        *status = tnri_parked_error(ptr, "a CUDA graph refers to it");
+    else if (is_parked && tnri_parked_free(arena, ptr))
+        *status = TNR_OK;
+}
+
 tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
 {
     if (tnri_hold_free(arena, block, ptr, 0)) {
@@ -85,6 +106,8 @@ tnr_status tnri_free_used(tnri_arena *arena, tnri_block *block, void *ptr)
     tnr_status status = uses_mark(arena, block, ptr);
     if (status == TNR_OK)
         tnri_retire(arena, block, block->uses != NULL && block->uses->is_orphaned);
+    else
+        parked_free(arena, block, ptr, &status);
     return status;
 }
 
@@ -99,8 +122,10 @@ tnr_status tnri_free_sync(tnri_block *block, void *ptr)
         return TNR_OK;
     }
     status = uses_mark(arena, block, ptr);
-    if (status != TNR_OK)
+    if (status != TNR_OK) {
+        parked_free(arena, block, ptr, &status);
         return status;
+    }
     /* A block without a list has no use that was marked, so a failure here has nothing to undo. */
     status = tnri_uses_prepare(arena, block);
     if (status != TNR_OK)

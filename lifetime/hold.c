@@ -21,7 +21,8 @@ _Atomic uint32_t tnri_offers_freed;
 tnr_status tnri_hold_add(tnri_arena *arena, tnri_block *block, tnri_uses **uses)
 {
     tnri_assert_held(&arena->lock);
-    tnri_assert(block->state == TNRI_LIVE || block->state == TNRI_RETIRED);
+    tnri_assert(block->state == TNRI_LIVE || block->state == TNRI_RETIRED ||
+                block->state == TNRI_PARKED);
     tnr_status status = tnri_uses_prepare(arena, block);
     if (status != TNR_OK)
         return status;

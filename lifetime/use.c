@@ -12,6 +12,7 @@
 #include "arena/note.h"
 #include "base/error.h"
 #include "free.h"
+#include "ladder/park.h"
 #include "library/cached.h"
 #include "library/library.h"
 #include "register.h"
@@ -62,9 +63,11 @@ static tnr_status block_lock(tnri_arena *arena, const void *ptr, tnri_block **bl
                     (*block)->state == TNRI_LIVE && (*block)->world->arena == arena))
         return TNR_OK; /* the usual case: the block's start */
     *block = tnri_arena_containing(arena, (uintptr_t)ptr);
-    if (*block != NULL)
+    if (*block != NULL && (*block)->state != TNRI_PARKED)
         return TNR_OK;
     tnri_lock_release(&arena->lock);
+    if (*block != NULL)
+        return tnri_parked_error(ptr, "no stream uses it");
     return tnri_error(TNR_ERR_NOT_LIVE,
                       "%p lies in no live block of device %d: it was freed before. Record a use "
                       "before the free.",
@@ -226,6 +229,8 @@ tnr_status tnr_free_on(void *ptr, tnr_stream stream)
     /* The free's own checks come first: nothing may be recorded for a free that is refused. */
     tnri_block *block;
     status = block_lock(arena, ptr, &block);
+    if (status == TNR_ERR_PARKED) /* no stream uses it: it is freed as it is */
+        return tnr_free(ptr);
     if (status != TNR_OK)
         return status;
     int is_start = block->base == (uintptr_t)ptr;

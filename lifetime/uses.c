@@ -178,3 +178,47 @@ void tnri_use_records_trim(void)
     tnri_records_free(&use_records);
     tnri_records_free(&uses_records);
 }
+
+/* ---- order ---------------------------------------------------------------------------------- */
+
+/* Use number `index` of the live block at `ptr`: its stream, with a reference, and its mark; null:
+ * there are not so many. */
+static tnr_status use_at(tnri_arena *arena, const void *ptr, size_t index, tnri_use *found)
+{
+    tnr_status status = TNR_OK;
+    found->stream = NULL;
+    tnri_arena_enter(arena);
+    const tnri_block *block = tnri_block_map_at(&tnri_arena_space(arena)->map, (uintptr_t)ptr);
+    if (block == NULL || block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)
+        status = tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed meanwhile.", ptr);
+    const tnri_use *use = status != TNR_OK || block->uses == NULL ? NULL : block->uses->first;
+    while (use != NULL && index-- > 0)
+        use = use->next;
+    if (use != NULL) {
+        *found = *use;
+        tnri_stream_hold(found->stream);
+        if (found->until_free != TNRI_UNTIL_FREE_OPEN)
+            tnri_event_hold(found->event);
+        else
+            found->event = NULL;
+    }
+    tnri_lock_release(&arena->lock);
+    return status;
+}
+
+tnr_status tnri_uses_order(tnri_arena *arena, const void *ptr, tnri_stream *stream)
+{
+    tnri_use use;
+    tnr_status status = use_at(arena, ptr, 0, &use);
+    for (size_t i = 1; status == TNR_OK && use.stream != NULL; i++) {
+        if (use.event == NULL)
+            status = tnri_stream_mark(use.stream, &use.event, &use.number);
+        if (status == TNR_OK && !tnri_stream_is_after(stream, use.stream, use.number))
+            status = tnri_stream_follow(stream, use.event, use.stream, use.number);
+        tnri_event_drop(use.stream->device, use.event);
+        tnri_stream_drop(use.stream);
+        if (status == TNR_OK)
+            status = use_at(arena, ptr, i, &use);
+    }
+    return status;
+}

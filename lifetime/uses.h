@@ -112,6 +112,11 @@ static inline int tnri_uses_are_unfenced(const tnri_uses *uses)
 tnr_status tnri_use_add(tnri_arena *arena, tnri_block *block, tnri_stream *stream, uint64_t number,
                         tnri_event **event);
 
+/* Makes a stream wait, on the device, for all uses of the live block at `ptr`. What is open until
+ * the free is marked now. TNR_ERR_NOT_LIVE, TNR_ERR_CAPTURE, without a sentence:
+ * TNR_ERR_INVALID_STREAM if the stream has ended. No lock is held. */
+tnr_status tnri_uses_order(tnri_arena *arena, const void *ptr, tnri_stream *stream);
+
 /* Takes back the use until the free of the stream with that key (tnri_stream_key), if there is one.
  * Under the arena's lock. */
 void tnri_use_forget(tnri_uses *uses, uintptr_t key);

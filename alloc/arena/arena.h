@@ -89,7 +89,8 @@ typedef struct tnri_arena {
     tnri_world worlds[TNRI_WORLDS];
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
-    size_t held_count; /* RETIRED records that graphs or captures keep */
+    struct tnri_parked *parked; /* its parked blocks: see ladder/park.h */
+    size_t held_count;          /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
     int is_guard;         /* 1: for guarded blocks alone (trap/guard.h). Constant */
     uintptr_t guard_next; /* where the next of them is looked for; the lock */

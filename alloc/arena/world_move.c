@@ -109,8 +109,8 @@ static int page_kind(const tnri_space *space, size_t page)
 }
 
 /* Ends one stretch of a claim, which is in no list, as what its pages are. */
-static void stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind,
-                            void (*stuck)(struct tnri_arena *arena, tnri_block *stale))
+static void stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind, tnri_stuck stuck,
+                            void *with)
 {
     if (kind != 2) {
         tnri_record_merge(world, stretch, kind == 1 ? TNRI_FREE : TNRI_HOLE);
@@ -123,16 +123,14 @@ static void stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind,
     tnri_record_enter(world, stretch, TNRI_STALE);
     stretch->slack = 1;
     stretch->holds = 0;
-    stuck(world->arena, stretch);
+    stuck(world->arena, stretch, with);
 }
 
-void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
-                        void (*stuck)(struct tnri_arena *arena, tnri_block *stale))
+/* A record, stretch by stretch, as what its pages are. */
+static void record_unclaim(tnri_world *world, tnri_block *rest, tnri_stuck stuck, void *with)
 {
-    tnri_assert(pending->state == TNRI_PENDING);
     const tnri_space *space = world->space;
-    tnri_record_leave(world, pending);
-    tnri_block *rest = pending;
+    tnri_record_leave(world, rest);
     while (rest != NULL) {
         uintptr_t end = tnri_block_end(rest);
         size_t page = tnri_page_of(space, rest->base);
@@ -143,9 +141,35 @@ void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
         tnri_block *upper = NULL;
         if (stretch_end < end)
             upper = tnri_record_split(world, rest, stretch_end - rest->base);
-        stretch_unclaim(world, rest, kind, stuck);
+        stretch_unclaim(world, rest, kind, stuck, with);
         rest = upper;
     }
+}
+
+void tnri_world_unclaim(tnri_world *world, tnri_block *pending, tnri_stuck stuck, void *with)
+{
+    tnri_assert(pending->state == TNRI_PENDING);
+    record_unclaim(world, pending, stuck, with);
+}
+
+void tnri_world_empty(tnri_world *world, tnri_block *block, tnri_stuck stuck, void *with)
+{
+    tnri_assert(block->state == TNRI_LIVE);
+    record_unclaim(world, block, stuck, with);
+}
+
+void tnri_world_park(tnri_world *world, tnri_block *block)
+{
+    tnri_assert(block->state == TNRI_LIVE);
+    tnri_record_leave(world, block);
+    tnri_record_enter(world, block, TNRI_PARKED);
+}
+
+void tnri_world_unpark(tnri_world *world, tnri_block *block)
+{
+    tnri_assert(block->state == TNRI_PARKED);
+    tnri_record_leave(world, block);
+    tnri_record_enter(world, block, TNRI_LIVE);
 }
 
 tnri_block *tnri_world_extend(tnri_world *world, tnri_block *block, tnri_block *pending)

@@ -30,8 +30,15 @@ tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t bas
 /* PENDING -> FREE and HOLE again, by what the page table says is mapped. Pages marked with
  * tnri_mapping_refused become STALE records, which are passed to `stuck`. Needs a spare for each
  * change between the three. */
-void tnri_world_unclaim(tnri_world *world, tnri_block *pending,
-                        void (*stuck)(struct tnri_arena *arena, tnri_block *stale));
+typedef void (*tnri_stuck)(struct tnri_arena *arena, tnri_block *stale, void *with);
+void tnri_world_unclaim(tnri_world *world, tnri_block *pending, tnri_stuck stuck, void *with);
+
+/* LIVE -> PARKED, and back. Neither changes what is mapped. */
+void tnri_world_park(tnri_world *world, tnri_block *block);
+void tnri_world_unpark(tnri_world *world, tnri_block *block);
+
+/* LIVE -> FREE, HOLE and STALE, as tnri_world_unclaim. */
+void tnri_world_empty(tnri_world *world, tnri_block *block, tnri_stuck stuck, void *with);
 
 /* PENDING -> LIVE: the memory above a live block becomes part of it; with no block (null), the
  * memory becomes one. Returns the live block, whose slack the caller sets. */

@@ -24,7 +24,7 @@ typedef struct walk {
 static const char *validate_pages(const tnri_space *space, const tnri_block *block)
 {
     unsigned state = block->state;
-    if (state == TNRI_PENDING || state == TNRI_STALE)
+    if (state == TNRI_PENDING || state == TNRI_STALE || state == TNRI_PARKED)
         return NULL; /* on their way between the two */
     if (state == TNRI_LENT)
         return NULL; /* what is there is another arena's business */
@@ -136,7 +136,7 @@ size_t tnri_world_requested(const tnri_world *world)
     size_t requested = 0;
     for (size_t i = 0; i < world->spans_count; i++)
         for (const tnri_block *block = world->span_first[i]; block != NULL; block = block->above)
-            if (block->state == TNRI_LIVE)
+            if (block->state == TNRI_LIVE || block->state == TNRI_PARKED)
                 requested += tnri_block_requested(block);
     return requested;
 }

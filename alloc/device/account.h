@@ -52,6 +52,7 @@ typedef struct tnri_account {
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
     _Atomic uint32_t exports;      /* of its blocks, that are open here or in other processes */
+    _Atomic uint32_t parked;       /* its blocks that are parked */
     _Atomic uint32_t importers;    /* that have one open: the pool does not fall asleep */
 } tnri_account;
 

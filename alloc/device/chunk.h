@@ -33,6 +33,7 @@ typedef struct tnri_chunk {
                               * before it may be gone */
     tnri_chunk_state state;  /* changed by the thread that sleeps, wakes or ends the pool */
     size_t kept_until; /* of the thread that puts the pool to sleep: see capture/sleep/sleeper.h */
+    struct tnri_slot *slots; /* mappings that parked blocks still have of it; the parking lock */
     struct tnri_chunk *next; /* among the refused ones; the device's lock */
 } tnri_chunk;
 

@@ -64,6 +64,7 @@ typedef struct tnri_device {
     uint64_t peers;                 /* bit i: new pools are open to device i; the device's lock */
     uint64_t started_ns;            /* by tnri_decision_ns; constant while in use */
     _Atomic uint64_t retries_count, ooms_count, syncs_count;
+    _Atomic uint64_t parks, unparks, park_waits; /* see ladder/park.h */
     tnri_driver_counters counters;
 } tnri_device;
 

@@ -6,6 +6,7 @@
  *      which this arena's stream is made to wait for (cross_stream:wait), or which must be over
  *      already (cross_stream:idle). Other lanes of the same stream come first; nobody waits for
  *      them, and the event only tells when the old mapping may go
+ *      Then chunks of parked blocks (park.h), of this stream or of others in the same way
  *   2. new chunks, as large as chunk_share and the gap allow
  *   3. map each chunk, give access to each gap
  *   4. an event on this arena's stream, for the old mappings of its own chunks
@@ -27,6 +28,7 @@
 #include "conf/conf.h"
 #include "device/budget.h"
 #include "history/mappings.h"
+#include "ladder/park.h"
 #include "ladder/stale.h"
 #include "pool/structure.h"
 #include "pool/givers.h"
@@ -170,6 +172,53 @@ static tnr_status donors_take(tnri_plan *plan)
     return TNR_OK;
 }
 
+/* Takes what parked blocks of one arena can give. */
+static tnr_status parked_donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
+{
+    size_t from = plan->sources_count;
+    tnri_plan before = *plan;
+    tnri_arena_enter(donor);
+    size_t taken = tnri_plan_take_parked(plan, donor);
+    tnri_lock_release(&donor->lock);
+    if (taken == 0 || atomic_load(&donor->stream) == atomic_load(&plan->arena->stream))
+        return TNR_OK;
+    tnri_event *event;
+    int refused;
+    tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, &refused);
+    tnri_event_drop(donor->device, event);
+    if (status != TNR_OK || refused) {
+        while (plan->sources_count > from)
+            tnri_plan_untake_parked(plan);
+        atomic_fetch_add(&donor->pool->account.access.returned, 1);
+        plan->gap_at = before.gap_at;
+        plan->gap_used = before.gap_used;
+        plan->pages_missing = before.pages_missing;
+    }
+    return status;
+}
+
+/* The same from all arenas of the pool. The moving budget does not count: that memory is to serve
+ * others is what its owner asked for. */
+static tnr_status parked_take(tnri_plan *plan)
+{
+    tnri_arena *arena = plan->arena;
+    const tnri_stream *stream = atomic_load(&arena->stream);
+    int policy = tnri_cross_policy();
+    tnr_status status = TNR_OK;
+    if (tnri_likely(atomic_load(&arena->account->parked) == 0) || stream == NULL ||
+        arena->is_guard || tnri_account_is_kept(arena->account))
+        return TNR_OK;
+    tnri_arena *donor = NULL;
+    while (status == TNR_OK && plan->pages_missing > 0 &&
+           (donor = tnri_arena_walk(arena->pool, donor)) != NULL) {
+        int is_own = atomic_load(&donor->stream) == stream;
+        if (is_own || (policy != TNRI_CROSS_OFF && plan->moves != TNRI_MOVES_OWN &&
+                       tnri_arena_is_markable(donor)))
+            status = parked_donor_take(plan, donor, policy);
+    }
+    return status;
+}
+
 /* ---- new chunks ----------------------------------------------------------------------------- */
 
 /* The most that a new chunk may have. The driver is paid by the chunk; what large ones cost in
@@ -278,8 +327,12 @@ static void sources_unmap(tnri_plan *plan, size_t mapped)
 /* Gives back everything that the plan took, in reverse order of taking. */
 static void sources_return(tnri_plan *plan)
 {
-    while (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
-        tnri_chunk_release(plan->arena->device, plan->sources[--plan->sources_count].chunk);
+    while (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL) {
+        if (plan->sources[plan->sources_count - 1].slot != NULL)
+            tnri_plan_untake_parked(plan);
+        else
+            tnri_chunk_release(plan->arena->device, plan->sources[--plan->sources_count].chunk);
+    }
     while (plan->sources_count > 0) {
         tnri_arena *donor = source_arena(&plan->sources[plan->sources_count - 1]);
         size_t from = plan->sources_count;
@@ -340,17 +393,39 @@ static void sources_note(const tnri_plan *plan)
     for (size_t from = 0; from < plan->sources_count; from = end) {
         const tnri_source *first = &plan->sources[from];
         size_t pages = first->chunk->pages;
-        int is_new = first->stale == NULL;
+        int is_new = tnri_source_is_new(first);
         for (end = from + 1;
-             end < plan->sources_count && (plan->sources[end].stale == NULL) == is_new &&
+             end < plan->sources_count && tnri_source_is_new(&plan->sources[end]) == is_new &&
              plan->sources[end].page == first->page + pages;
              end++)
             pages += plan->sources[end].chunk->pages;
         size_t bytes = pages << space->page_shift;
-        tnri_note_memory(plan->arena, is_new ? TNRI_NOTED_MAP : TNRI_NOTED_MOVE_IN,
-                         tnri_page_address(space, first->page), bytes, bytes, 0);
+        /* To the history a parked block never lost its memory. */
+        if (plan->returns == NULL)
+            tnri_note_memory(plan->arena, is_new ? TNRI_NOTED_MAP : TNRI_NOTED_MOVE_IN,
+                             tnri_page_address(space, first->page), bytes, bytes, 0);
         tnri_pool_note_mapping(plan->arena, 1, tnri_page_address(space, first->page), bytes);
     }
+}
+
+/* The slots that chunks have left are nobody's business any more. */
+static void sources_settle_parked(const tnri_plan *plan)
+{
+    size_t moved = 0;
+    for (size_t i = 0; i < plan->sources_count; i++)
+        if (plan->sources[i].slot != NULL) {
+            tnri_slot_settle(plan->sources[i].slot);
+            moved++;
+        }
+    if (moved > 0)
+        atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, moved, memory_order_relaxed);
+}
+
+static tnri_block *plan_commit(tnri_plan *plan)
+{
+    if (plan->returns != NULL)
+        return tnri_plan_commit_return(plan);
+    return plan->is_growth ? tnri_plan_commit_growth(plan) : tnri_plan_commit(plan);
 }
 
 /* The plan's success: queues old mappings, then commits the block. */
@@ -376,13 +451,14 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     group_queue(plan, 0, plan->own_count);
     if (tnri_is_noting() || tnri_is_following())
         sources_note(plan);
-    tnri_block *block = plan->is_growth ? tnri_plan_commit_growth(plan) : tnri_plan_commit(plan);
+    tnri_block *block = plan_commit(plan);
     if (block != NULL) {
-        if (!plan->is_growth)
+        if (!plan->is_growth && plan->returns == NULL)
             tnri_arena_count_served(arena, block, plan->request, served);
         *ptr = (void *)block->base;
     }
     tnri_lock_release(&arena->lock);
+    sources_settle_parked(plan);
     if (block == NULL && plan->is_growth)
         return tnri_error(TNR_ERR_NOT_LIVE, "the block at %p was freed while it grew.",
                           (void *)arena->growable.base);
@@ -396,7 +472,7 @@ static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
 {
     if (reclaimed)
         return TNR_SERVED_RECLAIMED;
-    if (plan->sources_count > 0 && plan->sources[plan->sources_count - 1].stale == NULL)
+    if (plan->sources_count > 0 && tnri_source_is_new(&plan->sources[plan->sources_count - 1]))
         return TNR_SERVED_GROWN;
     return plan->sources_count > plan->lanes_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
 }
@@ -412,6 +488,8 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     plan->lanes_count = plan->sources_count;
     if (status == TNR_OK)
         status = donors_take(plan);
+    if (status == TNR_OK)
+        status = parked_take(plan);
     if (status != TNR_OK)
         goto fail_sources;
     status = chunks_create(plan);

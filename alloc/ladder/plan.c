@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "device/budget.h"
+#include "ladder/park.h"
 #include "ladder/stale.h"
 #include "ladder/window.h"
 
@@ -78,24 +79,34 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->is_growth = 0;
     plan->at = 0;
     plan->grows = NULL;
+    plan->returns = NULL;
     plan->sources_count = 0;
     plan->own_count = 0;
     plan->lanes_count = 0;
     plan->began_ns = tnri_decision_ns();
 }
 
-/* Makes room for the sources, and claims the window from [base, end), which begins in `first`. */
+/* Makes room for as many sources as there may be. */
+static tnr_status plan_sources(tnri_plan *plan)
+{
+    if (plan->sources_max >= plan->pages_missing)
+        return TNR_OK;
+    tnri_plan_free(plan);
+    plan->sources = tnri_host_alloc(plan->pages_missing * sizeof(plan->sources[0]));
+    if (plan->sources == NULL)
+        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for moving %zu pages.",
+                          plan->pages_missing);
+    plan->sources_max = plan->pages_missing;
+    return TNR_OK;
+}
+
+/* That, and claims the window from [base, end), which begins in `first`. */
 static tnr_status plan_claim(tnri_plan *plan, tnri_block *first, uintptr_t base, uintptr_t end)
 {
     tnri_world *world = plan->world;
-    if (plan->sources_max < plan->pages_missing) {
-        tnri_plan_free(plan);
-        plan->sources = tnri_host_alloc(plan->pages_missing * sizeof(plan->sources[0]));
-        if (plan->sources == NULL)
-            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for moving %zu pages.",
-                              plan->pages_missing);
-        plan->sources_max = plan->pages_missing;
-    }
+    tnr_status status = plan_sources(plan);
+    if (status != TNR_OK)
+        return status;
     /* Room for the claim besides what is promised to its undoing. */
     if (!tnri_world_spares(world, TNRI_CARVE_RECORDS + TNRI_PLAN_RECORDS) ||
         !tnri_world_promise(world, TNRI_PLAN_RECORDS))
@@ -204,6 +215,28 @@ tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_
     return plan_claim(plan, first, first->base, first->base + request->bytes);
 }
 
+tnr_status tnri_plan_make_return(tnri_plan *plan, tnri_parked *parked, tnri_request *request)
+{
+    tnri_arena *arena = parked->arena;
+    tnri_world *world = parked->block->world;
+    tnri_assert_held(&arena->lock);
+    plan_begin(plan, arena, world, request, TNRI_MOVES_ALL);
+    plan->returns = parked;
+    plan->gaps_count = 0;
+    plan->pages_missing = 0;
+    plan->gap_at = 0;
+    plan->gap_used = 0;
+    (void)gaps_list(plan, parked->first, parked->end); /* what does not fit comes next */
+    request->bytes = request->bytes_requested = plan->pages_missing << world->space->page_shift;
+    request->alignment = TNR_ALIGNMENT_DEFAULT;
+    tnr_status status = plan_sources(plan);
+    if (status != TNR_OK)
+        return status;
+    tnri_plan_take(plan, arena);
+    plan->own_count = plan->sources_count;
+    return TNR_OK;
+}
+
 void tnri_plan_free(tnri_plan *plan)
 {
     tnri_host_free(plan->sources, plan->sources_max * sizeof(plan->sources[0]));
@@ -227,7 +260,7 @@ static void plan_place(tnri_plan *plan, tnri_chunk *chunk, tnri_block *stale, si
     tnri_assert(chunk->pages <= tnri_plan_room(plan));
     tnri_assert(plan->sources_count < plan->sources_max);
     plan->sources[plan->sources_count++] =
-        (tnri_source){chunk, gap->page + plan->gap_used, stale, page_old};
+        (tnri_source){chunk, gap->page + plan->gap_used, stale, page_old, NULL};
     plan->gap_used += chunk->pages;
     plan->pages_missing -= chunk->pages;
     if (plan->gap_used == gap->pages) {
@@ -298,6 +331,44 @@ size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
     return taken;
 }
 
+/* Takes chunks from the upper end of a parked block, as they fit. */
+static void parked_donate(tnri_plan *plan, tnri_parked *parked)
+{
+    const tnri_space *space = tnri_arena_space(parked->arena);
+    size_t page = parked->end;
+    while (page > parked->first && plan->pages_missing > 0) {
+        tnri_chunk *chunk = space->pages[page - 1];
+        page = chunk == NULL ? page - 1 : chunk->page;
+        if (chunk == NULL || chunk->pages > tnri_plan_room(plan))
+            continue;
+        tnri_slot *slot = tnri_slot_vacate(parked, chunk);
+        if (slot == NULL)
+            break;
+        plan_place(plan, chunk, NULL, page);
+        plan->sources[plan->sources_count - 1].slot = slot;
+    }
+}
+
+size_t tnri_plan_take_parked(tnri_plan *plan, tnri_arena *arena)
+{
+    size_t from = plan->sources_count;
+    tnri_assert_held(&arena->lock);
+    for (tnri_parked *parked = arena->parked; parked != NULL && plan->pages_missing > 0;
+         parked = parked->next)
+        if (!parked->is_returning)
+            parked_donate(plan, parked);
+    return plan->sources_count - from;
+}
+
+void tnri_plan_untake_parked(tnri_plan *plan)
+{
+    tnri_source *source = &plan->sources[--plan->sources_count];
+    tnri_arena *arena = source->slot->parked->arena;
+    tnri_arena_enter(arena);
+    tnri_slot_restore(source->slot, source->chunk);
+    tnri_lock_release(&arena->lock);
+}
+
 /* Makes a donor's record free memory again, which the chunks have come back to. */
 static void stale_untake(tnri_arena *arena, tnri_block *stale)
 {
@@ -359,10 +430,52 @@ tnri_block *tnri_plan_commit_growth(tnri_plan *plan)
     return block;
 }
 
+/* The slots of a parked block whose addresses are in a gap: none are, any more. */
+static void gap_drop(tnri_parked *parked, const tnri_gap *gap)
+{
+    for (size_t i = 0; i < parked->slots_room; i++) {
+        tnri_slot *slot = &parked->slots[i];
+        if (slot->is_used && slot->page >= gap->page && slot->page < gap->page + gap->pages)
+            tnri_slot_drop(slot);
+    }
+}
+
+tnri_block *tnri_plan_commit_return(tnri_plan *plan)
+{
+    tnri_assert_held(&plan->arena->lock);
+    tnri_assert(plan->pages_missing == 0);
+    for (size_t i = 0; i < plan->gaps_count; i++)
+        gap_drop(plan->returns, &plan->gaps[i]);
+    return plan->returns->block;
+}
+
+/* The addresses are without memory again. Where the driver has refused to remove a mapping that was
+ * just made, a slot has it: there is one for each of two halves of a gap, since after a refusal
+ * none is removed. */
+static void plan_undo_return(const tnri_plan *plan)
+{
+    tnri_space *space = plan->world->space;
+    for (size_t i = 0; i < plan->gaps_count; i++) {
+        const tnri_gap *gap = &plan->gaps[i];
+        gap_drop(plan->returns, gap);
+        size_t end = gap->page + gap->pages;
+        for (size_t page = gap->page, stop; page < end; page = stop) {
+            int is_mapped = space->pages[page] != NULL;
+            for (stop = page + 1; stop < end && (space->pages[stop] != NULL) == is_mapped;)
+                stop++;
+            tnri_slot_make(plan->returns, page, stop - page, is_mapped);
+        }
+    }
+}
+
 void tnri_plan_undo(tnri_plan *plan)
 {
     tnri_assert_held(&plan->arena->lock);
+    if (plan->returns != NULL) {
+        plan_undo_return(plan);
+        return;
+    }
     tnri_world_unpromise(plan->world, TNRI_PLAN_RECORDS);
-    tnri_world_unclaim(plan->world, plan->pending, tnri_stale_add_done);
+    tnri_world_unclaim(plan->world, plan->pending, tnri_stale_add_done, NULL);
     plan->pending = NULL;
 }

@@ -11,6 +11,7 @@
  *      mapped into the window. Smallest runs first: they are the least useful as they are. This
  *      arena's own chunks need no waiting at all, since one stream orders old use and new use.
  *      Another arena's need this stream to wait for theirs, on the device.
+ *      What parked blocks have comes after all free memory (park.h).
  *   3. New chunks for what is still missing.
  *
  * The idea of moving wholly free chunks is DALI's (cuda_vm_resource), which waits for the device;
@@ -31,6 +32,7 @@ typedef struct tnri_source {
     size_t page;       /* where it will be mapped */
     tnri_block *stale; /* what it was cut out of, with its neighbours in this list; null: new */
     size_t page_old;   /* its page there */
+    struct tnri_slot *slot; /* the place in a parked block that it left; null: it was in none */
 } tnri_source;
 
 /* A stretch of pages of the window that have no memory. */
@@ -55,8 +57,10 @@ typedef struct tnri_plan {
     const tnri_request *request;
     tnri_block *pending;
     tnri_moves moves;
-    int is_growth;     /* 1: tnri_plan_make_growth made it */
-    uintptr_t at;      /* where the block is to begin in the window; 0: where it fits first */
+    int is_growth; /* 1: tnri_plan_make_growth made it */
+    uintptr_t at;  /* where the block is to begin in the window; 0: where it fits first */
+    struct tnri_parked *returns; /* the parked block that gets the memory, at its own addresses:
+                                  * tnri_plan_make_return made it; null: none */
     tnri_block *grows; /* then the live block below the window; null: it had no memory yet */
 
     tnri_gap gaps[TNRI_GAPS_MAX];
@@ -88,9 +92,25 @@ tnr_status tnri_plan_make_guard(tnri_plan *plan, tnri_arena *arena, const tnri_r
 tnr_status tnri_plan_make_growth(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                                  tnri_moves moves);
 
+/* The same for what a parked block lacks, which nobody else changes: the windows are given, as far
+ * as there is room for them in a plan. The lock is held. Errors: TNR_ERR_HOST_MEMORY. */
+tnr_status tnri_plan_make_return(tnri_plan *plan, struct tnri_parked *parked,
+                                 tnri_request *request);
+
 /* Cuts donors out of `arena` into the plan, as many as it still misses; its lock is held. Returns
  * how many chunks. Less may be found than host memory would allow; that is not an error. */
 size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena);
+
+/* Takes chunks of parked blocks of `arena`, likewise. Their slots are busy until the plan ends. */
+size_t tnri_plan_take_parked(tnri_plan *plan, tnri_arena *arena);
+/* Has one of them, the plan's last source, come home again. No lock is held. */
+void tnri_plan_untake_parked(tnri_plan *plan);
+
+/* 1 if the source is a new chunk. */
+static inline int tnri_source_is_new(const tnri_source *source)
+{
+    return source->stale == NULL && source->slot == NULL;
+}
 
 /* The pages that the next chunk may have at most; 0 when none is missing. */
 size_t tnri_plan_room(const tnri_plan *plan);
@@ -109,6 +129,9 @@ tnri_block *tnri_plan_commit(tnri_plan *plan);
 /* Ends a plan of tnri_plan_make_growth: the window becomes part of the block. Null if the block was
  * freed meanwhile; then the window becomes free memory. The lock is held. */
 tnri_block *tnri_plan_commit_growth(tnri_plan *plan);
+
+/* Ends a plan of tnri_plan_make_return: the pages are the block's. The lock is held. */
+tnri_block *tnri_plan_commit_return(tnri_plan *plan);
 
 /* Ends the plan without success: what has no memory becomes HOLE again, and what could not be
  * unmapped becomes STALE. The lock is held. */

@@ -10,6 +10,7 @@
 #include "arena/world_spent.h"
 #include "arena/world_lend.h"
 #include "device/segment.h"
+#include "ladder/slot.h"
 #include "pool/asleep.h"
 #include "pool/pool.h"
 
@@ -27,8 +28,9 @@ void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event)
     arena->stale_count++;
 }
 
-void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale)
+void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale, void *unused)
 {
+    (void)unused;
     tnri_stale_add(arena, stale, NULL);
 }
 
@@ -83,6 +85,7 @@ static size_t stale_release_chunks(tnri_arena *arena, const tnri_block *stale)
         size_t pages = chunk == NULL ? 1 : chunk->pages;
         if (chunk != NULL) {
             bytes += pages << space->page_shift;
+            tnri_slots_unmap(arena->device, chunk);
             tnri_chunk_release(arena->device, chunk);
         }
         page += pages;

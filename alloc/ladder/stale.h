@@ -16,7 +16,7 @@
 /* Queues a record to wait for `event`, of which it takes over one reference. Under the lock. */
 void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event);
 /* Queues a record that nothing uses. Under the lock. */
-void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale);
+void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale, void *unused);
 
 /* Unmaps what may be unmapped: from the oldest on, as long as events are over, until at most `keep`
  * remain; with `wait`, waits for those that are not. In the device's context, no lock held. Adds

@@ -40,6 +40,7 @@
 #include "ladder/at.h"
 #include "ladder/grow.h"
 #include "ladder/ladder.h"
+#include "ladder/park.h"
 #include "library/library.h"
 #include "pool/asleep.h"
 #include "pool/lane.h"
@@ -362,8 +363,12 @@ static inline __attribute__((always_inline)) tnr_status arena_free(tnri_arena *a
         tnri_lock_take(&arena->lock);
     if (tnri_unlikely(block->base != (uintptr_t)ptr || block->state != TNRI_LIVE)) {
         int was_bare = tnri_grow_free_bare(arena, (uintptr_t)ptr);
+        int is_parked = block->base == (uintptr_t)ptr && block->state == TNRI_PARKED;
+        int is_used = is_parked && block->uses != NULL;
         tnri_lock_release(&arena->lock);
-        if (was_bare)
+        if (is_used)
+            return tnri_upper_get()->free_used(arena, block, ptr);
+        if (was_bare || (is_parked && tnri_parked_free(arena, ptr)))
             return TNR_OK;
         return tnri_free_refused(arena->device, ptr);
     }

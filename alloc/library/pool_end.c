@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "ladder/grow.h"
+#include "ladder/park.h"
 #include "ladder/reclaim.h"
 #include "pool/asleep.h"
 #include "pool/cache.h"
@@ -59,6 +60,7 @@ static void world_free_all(tnri_arena *arena, tnri_world *world)
 static void arenas_free_all(tnr_pool pool)
 {
     for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_parked_free_all(arena);
         tnri_arena_enter(arena);
         for (int i = 0; i < TNRI_WORLDS; i++)
             world_free_all(arena, &arena->worlds[i]);

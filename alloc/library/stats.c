@@ -12,6 +12,7 @@
 #include "base/host_memory.h"
 #include "device/chunk.h"
 #include "ladder/grow.h"
+#include "ladder/park.h"
 #include "ladder/stale.h"
 #include "library/library.h"
 #include "library/stats.h"
@@ -53,6 +54,8 @@ static void stats_add_arena(tnr_stats *stats, const tnri_arena *arena)
             stats->bytes_chunk_largest_free = largest;
     }
     stats->bytes_retired += tnri_stale_held_bytes(arena);
+    stats->bytes_parked += tnri_parked_bytes(arena);
+    stats->bytes_parked_away += tnri_parked_away_bytes(arena);
     stats->chunks_stale += arena->stale_count;
     stats->arenas++;
 }
@@ -83,6 +86,9 @@ static void stats_add_device(tnr_stats *stats, tnri_device *device)
     stats_set_chunks(stats, atomic_load(&device->chunks_created),
                      atomic_load(&device->chunks_released), atomic_load(&device->chunks_peak));
     stats->chunks_moved = atomic_load(&device->chunks_moved);
+    stats->parks = atomic_load(&device->parks);
+    stats->unparks = atomic_load(&device->unparks);
+    stats->park_waits = atomic_load(&device->park_waits);
     stats->num_device_alloc = atomic_load(&device->mappings_made);
     stats->num_device_free = atomic_load(&device->mappings_removed);
     stats->num_alloc_retries = atomic_load(&device->retries_count);
@@ -283,13 +289,17 @@ static const char *arena_validate(tnri_arena *arena, size_t *mapped)
         tnri_count live =
             tnri_arena_live(arena, i == TNRI_SMALL ? TNR_WORLD_SMALL : TNR_WORLD_LARGE);
         uint64_t bare = i == TNRI_LARGE && arena->growable.is_bare; /* has no record */
-        if (broken == NULL && (live.blocks != tnri_world_live_count(world) + bare ||
-                               live.bytes != tnri_world_live_bytes(world) ||
-                               live.requested != tnri_world_requested(world)))
+        if (broken == NULL &&
+            (live.blocks != tnri_world_live_count(world) + world->count_in[TNRI_PARKED] + bare ||
+             live.bytes != tnri_world_live_bytes(world) + world->bytes_in[TNRI_PARKED] ||
+             live.requested != tnri_world_requested(world)))
             broken = "the counters of live blocks disagree with the records";
-        *mapped +=
-            world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] + world->bytes_in[TNRI_RETIRED];
+        *mapped += world->bytes_in[TNRI_LIVE] + world->bytes_in[TNRI_FREE] +
+                   world->bytes_in[TNRI_RETIRED] + world->bytes_in[TNRI_PARKED];
     }
+    *mapped -= tnri_parked_away_bytes(arena);
+    if (broken == NULL)
+        broken = tnri_parked_validate(arena);
     if (broken == NULL)
         broken = tnri_grow_validate(arena);
     *mapped += tnri_stale_held_bytes(arena);

@@ -76,6 +76,11 @@ static void write_own(writer *to, const tnr_stats *stats)
     write_count(to, "bytes_free", stats->bytes_free);
     write_count(to, "bytes_retired", stats->bytes_retired);
     write_count(to, "blocks_retired", stats->blocks_retired);
+    write_count(to, "bytes_parked", stats->bytes_parked);
+    write_count(to, "bytes_parked_away", stats->bytes_parked_away);
+    write_count(to, "parks", stats->parks);
+    write_count(to, "unparks", stats->unparks);
+    write_count(to, "park_waits", stats->park_waits);
     write_count(to, "bytes_asleep", stats->bytes_asleep);
     write_count(to, "sleeps", stats->sleeps);
     write_count(to, "wakes", stats->wakes);

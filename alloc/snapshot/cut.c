@@ -12,6 +12,7 @@
 #include "base/ticks.h"
 #include "device/chunk.h"
 #include "history/history.h"
+#include "ladder/park.h"
 #include "pool/asleep.h"
 #include "pool/pool.h"
 
@@ -76,6 +77,7 @@ static void world_copy(tnri_arena_copy *copy, const tnri_world *world)
                 retired_copy(copy, block);
                 break;
             case TNRI_LIVE:
+            case TNRI_PARKED: /* shown with the memory that it is to have */
             case TNRI_FREE:
             case TNRI_BINNED:
             case TNRI_PENDING:
@@ -119,7 +121,8 @@ static void arena_copy(tnri_arena *arena)
     copy->is_ended = stream != NULL && atomic_load(&stream->seal) != NULL;
     for (int i = 0; i < TNRI_WORLDS; i++)
         world_copy(copy, &arena->worlds[i]);
-    copy->is_moving = arena_is_moving(arena);
+    copy->is_moving = arena_is_moving(arena) || tnri_parked_is_moving(arena);
+    copy->away_bytes = tnri_parked_away_bytes(arena);
     copy->is_done = 1;
 }
 

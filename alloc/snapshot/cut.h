@@ -42,6 +42,7 @@ typedef struct tnri_arena_copy {
     uint64_t thread;
     int is_ended; /* 1: its stream was destroyed */
     size_t largest_free;
+    size_t away_bytes; /* that parked blocks are shown with and do not have */
 
     /* Copies of all records but holes and old mappings, in no order. Of what they point at nothing
      * is there any more; `content` is 1 in those of the small world. */

@@ -141,6 +141,7 @@ static tnri_shown shown_of(unsigned state)
 {
     switch (state) {
     case TNRI_LIVE:
+    case TNRI_PARKED:
         return TNRI_SHOWN_LIVE;
     case TNRI_RETIRED:
         return TNRI_SHOWN_RETIRED;
@@ -167,7 +168,7 @@ static void block_show(const tnri_picture *picture, tnri_shown_block *shown,
     shown->requested = 0;
     shown->time_ns = -1;
     shown->stack = 0;
-    if (block->state != TNRI_LIVE && block->state != TNRI_RETIRED)
+    if (block->state != TNRI_LIVE && block->state != TNRI_PARKED && block->state != TNRI_RETIRED)
         return;
     shown->requested = tnri_block_requested(block);
     if (!block->stamped)
@@ -246,13 +247,15 @@ static void segments_show(tnri_picture *picture)
 /* A pool that was still must add up; if it does not, it was not as still as it seemed. */
 static void pools_settle(tnri_picture *picture)
 {
+    for (size_t a = 0; a < picture->cut.arenas_count; a++)
+        picture->pools[picture->cut.arenas[a].pool].away_bytes += picture->cut.arenas[a].away_bytes;
     for (size_t p = 0; p < picture->pools_count; p++) {
         tnri_shown_pool *pool = &picture->pools[p];
         uint64_t sum = pool->slack_bytes;
         for (int s = 0; s < TNRI_SHOWN_COUNT; s++)
             sum += pool->bytes[s];
         if (pool->is_settled && pool->bytes[TNRI_SHOWN_GROWING] == 0)
-            tnri_assert_hot(sum == pool->reserved_bytes + pool->asleep_bytes);
+            tnri_assert_hot(sum == pool->reserved_bytes + pool->asleep_bytes + pool->away_bytes);
         else
             pool->is_settled = 0;
     }

@@ -66,6 +66,7 @@ typedef struct tnri_shown_pool {
     char name[TNRI_POOL_NAME_BYTES];
     int is_graph, is_foreign, is_vouched, is_ended, is_settled, sleep_state;
     const tnri_tag *tag; /* null: none */
+    uint64_t away_bytes; /* that parked blocks are shown with and do not have */
     uint64_t reserved_bytes, asleep_bytes, limit_bytes, chunks;
     uint64_t bytes[TNRI_SHOWN_COUNT]; /* LIVE: as asked for */
     uint64_t slack_bytes;

@@ -4,7 +4,8 @@
 
 const char *tnri_state_name(unsigned state)
 {
-    static const char *const names[TNRI_STATE_COUNT] = {
-        "unused", "free", "live", "binned", "retired", "hole", "stale", "pending", "lent"};
+    static const char *const names[TNRI_STATE_COUNT] = {"unused",  "free", "live",  "binned",
+                                                        "retired", "hole", "stale", "pending",
+                                                        "parked",  "lent"};
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }

@@ -22,6 +22,8 @@
  *      |            |                                        |
  *      +-- uncut ---+                 undo: FREE and HOLE <--+
  *
+ *     LIVE <-- park, unpark --> PARKED, which a free makes FREE, HOLE and STALE by its pages
+ *
  * What each state is stands at its enumerator; docs/hacking.md has a table that is made of those.
  *
  * Records are host memory of the arena that are never returned while it lives, so a pointer to one
@@ -51,6 +53,8 @@ typedef enum tnri_state {
     TNRI_PENDING, /* being given memory outside the lock by the thread that planned it, or on its
                    * way to another world with its memory. Becomes: LIVE and FREE (commit), FREE
                    * and HOLE (undo), LENT (lend) */
+    TNRI_PARKED,  /* handed out, but its whole chunks may serve others until it is unparked: see
+                   * ladder/park.h. Becomes: LIVE (unpark); FREE, HOLE and STALE (free) */
     TNRI_LENT,    /* addresses that another world of the pool has now, with their memory; never
                    * beside another LENT. Becomes: FREE (they are back) */
     TNRI_STATE_COUNT

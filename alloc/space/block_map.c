@@ -249,7 +249,8 @@ static tnri_block *block_if_live(uintptr_t entry, const search *what, uintptr_t 
 {
     tnri_block *block = (tnri_block *)entry;
     if (block != NULL && (block->world == what->large || block->world == what->small) &&
-        block->state == TNRI_LIVE && block->base >= place && block->base <= what->address)
+        (block->state == TNRI_LIVE || block->state == TNRI_PARKED) && block->base >= place &&
+        block->base <= what->address)
         return block;
     return NULL;
 }

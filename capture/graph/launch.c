@@ -21,6 +21,7 @@
 #include "graph/graph.h"
 #include "graph/graph_lock.h"
 #include "graph/threat.h"
+#include "ladder/park.h"
 #include "library/library.h"
 #include "pool/asleep.h"
 
@@ -69,6 +70,39 @@ static tnr_status outside_begin(launch *self, const tnri_graph *graph)
         self->outside[self->outside_count++] = pool;
     }
     return TNR_OK;
+}
+
+/* ---- parked blocks ------------------------------------------------------------------------- */
+
+/* The parked block among those that are kept; 0: none is. */
+static uintptr_t parked_among(const tnri_set *kept)
+{
+    uintptr_t base = 0;
+    for (size_t i = 0; i < kept->count && base == 0; i++) {
+        const tnri_uses *uses = kept->members[i];
+        tnri_arena_enter(uses->arena);
+        if (uses->block->state == TNRI_PARKED)
+            base = uses->block->base;
+        tnri_lock_release(&uses->arena->lock);
+    }
+    return base;
+}
+
+/* Refuses a graph that refers to a parked block. Under the graph lock. */
+static tnr_status parked_refuse(const tnri_graph *graph)
+{
+    uint32_t parked = 0;
+    for (size_t i = 0; i < graph->outside.count; i++) {
+        tnr_pool pool = graph->outside.members[i];
+        parked += atomic_load_explicit(&pool->account.parked, memory_order_relaxed);
+    }
+    if (tnri_likely(parked == 0))
+        return TNR_OK;
+    uintptr_t base = parked_among(&graph->holds);
+    if (base == 0)
+        base = parked_among(&graph->late);
+    return base == 0 ? TNR_OK
+                     : tnri_parked_error((void *)base, "the graph to be launched refers to it");
 }
 
 /* ---- refusals ------------------------------------------------------------------------------- */
@@ -268,6 +302,8 @@ static tnr_status launch_begin(launch *self, tnr_graph number, tnr_stream stream
     if (status == TNR_OK && graph->is_capturing)
         status =
             tnri_error(TNR_ERR_INVALID_GRAPH, "graph \"%s\" is still being captured.", graph->name);
+    if (status == TNR_OK)
+        status = parked_refuse(graph);
     if (status == TNR_OK)
         status = outside_begin(self, graph);
     if (status == TNR_OK) {

@@ -33,6 +33,7 @@
 #include "base/host_memory.h"
 #include "device/segment.h"
 #include "driver/capturing.h"
+#include "ladder/park.h"
 #include "ladder/reclaim.h"
 #include "ladder/stale.h"
 #include "library/library.h"
@@ -212,6 +213,9 @@ static tnr_status set_drain(const pool_set *set)
             tnri_peers_finish(&set->pools[i]->account.access, "waiting for a peer before a sleep");
         if (finished != TNR_OK)
             return finished;
+        tnr_status settled = tnri_parked_settle(set->pools[i]);
+        if (settled != TNR_OK)
+            return settled;
         (void)tnri_collect_pool(set->pools[i], SIZE_MAX, TNRI_COLLECT_WAIT);
         for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(set->pools[i], arena)) != NULL;) {
             size_t released = 0;

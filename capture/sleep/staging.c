@@ -12,6 +12,7 @@
 #include "sleep/host_limit.h"
 
 tnri_staging tnri_stagings[TNRI_DEVICES_MAX];
+static tnri_lock late_lock = {.rank = TNRI_RANK_HOST};
 
 /* ---- the stream ----------------------------------------------------------------------------- */
 
@@ -68,6 +69,15 @@ static void buffer_push(tnri_buffers *buffers, tnri_buffer *buffer)
     buffer->next = buffers->spares;
     buffers->spares = buffer;
     buffers->spares_count++;
+}
+
+static void buffers_push(tnri_staging *staging, tnri_buffer *buffers)
+{
+    while (buffers != NULL) {
+        tnri_buffer *buffer = buffers;
+        buffers = buffer->next;
+        buffer_push(buffer->is_paged ? &staging->paged : &staging->pinned, buffer);
+    }
 }
 
 static tnri_buffer *buffer_pop(tnri_buffers *buffers)
@@ -204,15 +214,97 @@ static tnr_status spares_make(tnri_staging *staging, size_t count, size_t *pinne
     return status == TNR_OK ? buffers_make(&staging->paged, count - *pinned, 1) : status;
 }
 
+/* Forgets where copies end. */
+static void late_unmark(tnri_device *device, tnri_late *late)
+{
+    tnri_event_drop(device, late->event);
+    if (late->stream != NULL)
+        tnri_stream_drop(late->stream);
+    late->event = NULL;
+    late->stream = NULL;
+}
+
+void tnri_staging_give_late(tnri_device *device, tnri_late *late)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_lock_take(&late_lock);
+    late->next = staging->late;
+    staging->late = late;
+    tnri_lock_release(&late_lock);
+}
+
+tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream *stream)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    tnri_late *found = NULL;
+    tnri_lock_take(&late_lock);
+    tnri_late *list = staging->late;
+    staging->late = NULL;
+    tnri_lock_release(&late_lock);
+    while (list != NULL) {
+        tnri_late *late = list;
+        list = late->next;
+        if (found == NULL && late->stream != NULL &&
+            tnri_buffers_for(late->bytes) == tnri_buffers_for(bytes) &&
+            tnri_stream_is_after(stream, late->stream, late->number))
+            found = late;
+        else
+            tnri_staging_give_late(device, late);
+    }
+    if (found != NULL)
+        late_unmark(device, found);
+    return found;
+}
+
+/* Whether copies are over that may use late buffers; waits for them if `wait`. */
+static CUresult late_prove(tnri_device *device, const tnri_late *late, int wait, int *is_over)
+{
+    *is_over = late->event != NULL && tnri_event_is_over(device, late->event);
+    if (*is_over || !wait)
+        return CUDA_SUCCESS;
+    CUresult result = tnri_drive(cuCtxSynchronize, ());
+    *is_over = result == CUDA_SUCCESS;
+    return result;
+}
+
+/* Makes spares of the late buffers that no copy uses any more. Returns the driver's first
+ * refusal. */
+static CUresult late_collect(tnri_device *device, int wait)
+{
+    tnri_staging *staging = tnri_staging_of(device);
+    CUresult first = CUDA_SUCCESS;
+    tnri_lock_take(&late_lock);
+    tnri_late *list = staging->late;
+    staging->late = NULL;
+    tnri_lock_release(&late_lock);
+    while (list != NULL) {
+        tnri_late *late = list;
+        list = late->next;
+        int is_over;
+        CUresult result = late_prove(device, late, wait, &is_over);
+        if (first == CUDA_SUCCESS)
+            first = result;
+        if (!is_over) {
+            tnri_staging_give_late(device, late);
+            continue;
+        }
+        late_unmark(device, late);
+        buffers_push(staging, late->buffers);
+        tnri_host_free(late, sizeof(*late));
+    }
+    return first;
+}
+
 tnr_status tnri_staging_take(tnri_device *device, size_t bytes, size_t pinned_max,
                              tnri_buffer **buffers)
 {
     tnri_staging *staging = tnri_staging_of(device);
     size_t ring;
     size_t count = tnri_buffers_for(bytes);
+    tnri_assert(tnri_staging_is_mine(device));
+    (void)late_collect(device, 0);
     size_t pinned = pinned_share(staging, count, pinned_max, &ring);
     size_t pinned_before = staging->pinned.count, paged_before = staging->paged.count;
-    tnri_assert(tnri_staging_is_mine(device));
     *buffers = NULL;
     tnr_status status = spares_make(staging, count, &pinned, &ring);
     if (status != TNR_OK) {
@@ -234,11 +326,7 @@ void tnri_staging_give(tnri_device *device, tnri_buffer *buffers, int keep_all)
 {
     tnri_staging *staging = tnri_staging_of(device);
     tnri_assert(tnri_staging_is_mine(device));
-    while (buffers != NULL) {
-        tnri_buffer *buffer = buffers;
-        buffers = buffer->next;
-        buffer_push(buffer->is_paged ? &staging->paged : &staging->pinned, buffer);
-    }
+    buffers_push(staging, buffers);
     if (staging->ring[0] != NULL && staging->paged.count == staging->paged.spares_count)
         for (int i = 0; i < TNRI_RING; i++) {
             buffer_push(&staging->pinned, staging->ring[i]);
@@ -275,8 +363,14 @@ tnr_status tnri_staging_prepare(tnri_device *device, size_t bytes)
 static CUresult staging_empty(tnri_device *device, const char **call)
 {
     tnri_staging *staging = tnri_staging_of(device);
+    *call = "cuCtxSynchronize";
+    for (tnri_late *late = staging->late; late != NULL; late = late->next)
+        late->stream = NULL; /* the device's streams have ended, whoever held them */
+    CUresult result = late_collect(device, 1);
+    if (result != CUDA_SUCCESS)
+        return result;
     *call = "cuMemFreeHost";
-    CUresult result = pinned_trim(device, 0);
+    result = pinned_trim(device, 0);
     if (result != CUDA_SUCCESS)
         return result;
     paged_trim(device, 0);

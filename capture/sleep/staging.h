@@ -19,6 +19,7 @@
 #include <stddef.h>
 
 #include "device/device.h"
+#include "stream/stream.h"
 
 /* Large enough for a copy to run at the link's full speed. */
 #define TNRI_BUFFER_BYTES ((size_t)32 << 20)
@@ -37,6 +38,16 @@ typedef struct tnri_buffers {
     size_t count; /* that exist */
 } tnri_buffers;
 
+/* Buffers that copies of a parked block's contents may still use: see sleep/park_contents.h. */
+typedef struct tnri_late {
+    tnri_buffer *buffers;
+    size_t bytes;        /* of the contents */
+    tnri_event *event;   /* over: no copy does; null: as soon as the context has been waited for */
+    tnri_stream *stream; /* with a reference: the event is its mark `number`; null: not known */
+    uint64_t number;
+    struct tnri_late *next;
+} tnri_late;
+
 enum { TNRI_RING = 2 }; /* buffers that it takes */
 
 typedef struct tnri_staging {
@@ -47,6 +58,7 @@ typedef struct tnri_staging {
     /* The claiming thread's. */
     tnri_buffers pinned, paged;
     size_t kept_count; /* of pinned ones that tnri_staging_prepare asked for: not freed */
+    tnri_late *late;   /* buffers on their way back; the lock of all of these */
     tnri_buffer *ring[TNRI_RING]; /* pinned; there while paged buffers are in use, otherwise null */
     CUstream stream;              /* all copies' */
     int has_stream;
@@ -72,6 +84,13 @@ void tnri_staging_claim(tnri_device *device);
 void tnri_staging_unclaim(tnri_device *device);
 /* 1 if the calling thread has claimed it. */
 int tnri_staging_is_mine(const tnri_device *device);
+
+/* Takes a list of buffers back when copies are over, and `late` with it. Any thread, with no claim;
+ * never calls the driver. */
+void tnri_staging_give_late(tnri_device *device, tnri_late *late);
+/* Takes one over that has the buffers for `bytes`, and that `stream` comes after, if it is not over
+ * already: so a host that runs ahead pins no more memory. Null: there is none. */
+tnri_late *tnri_staging_take_late(tnri_device *device, size_t bytes, tnri_stream *stream);
 
 /* What follows is for the thread with the claim, in the device's context, with no lock held. */
 

@@ -27,6 +27,7 @@
 
 #include <tenure/export.h>
 #include <tenure/history.h>
+#include <tenure/park.h>
 #include <tenure/tag.h>
 
 #include "device/device.h"
@@ -256,6 +257,16 @@ static tnr_status content_set(given it)
     return tnr_block_content_set(it.ptr, TNR_CONTENT_KEEP);
 }
 
+static tnr_status block_park(given it)
+{
+    return tnr_park(NULL, it.ptr, ORIGIN, TNR_CONTENT_DISCARD);
+}
+
+static tnr_status block_unpark(given it)
+{
+    return tnr_unpark(it.ptr, ORIGIN);
+}
+
 static tnr_status tag_of(given it)
 {
     const char *tag = "no tag";
@@ -337,6 +348,8 @@ static const call block_calls[] = {
     {"tnr_free_on", free_on, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_free_sync", free_sync, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_block_content_set", content_set, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_park", block_park, TNR_ERR_FOREIGN_POINTER, 0},
+    {"tnr_unpark", block_unpark, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_tag_of", tag_of, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_export_create", export_create, TNR_ERR_FOREIGN_POINTER, 0},
     {"tnr_export_offer", export_offer, TNR_ERR_FOREIGN_POINTER, 0},

@@ -43,7 +43,7 @@ static void check_equation(tnr_pool pool)
         FAULT_FAIL("tnr_stats_get: %s", tnr_last_error());
     uint64_t sum = stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                    stats.bytes_retired;
-    if (sum != stats.reserved_bytes.current + stats.bytes_asleep)
+    if (sum != stats.reserved_bytes.current + stats.bytes_asleep + stats.bytes_parked_away)
         FAULT_FAIL("live %llu + slack %llu + binned %llu + free %llu + retired %llu = %llu, but "
                    "reserved is %llu and asleep %llu",
                    (unsigned long long)stats.bytes_live, (unsigned long long)stats.bytes_slack,

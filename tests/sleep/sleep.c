@@ -78,6 +78,6 @@ tnr_stats sleep_stats(tnr_pool pool)
     assert_ok(tnr_validate(0));
     assert_int_equal(stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                          stats.bytes_retired,
-                     stats.reserved_bytes.current + stats.bytes_asleep);
+                     stats.reserved_bytes.current + stats.bytes_asleep + stats.bytes_parked_away);
     return stats;
 }

@@ -176,16 +176,18 @@ static void cut_uncut_and_hole(void **state)
     assert_int_equal(world->count_in[TNRI_HOLE], 1); /* merged with the rest of the span */
 }
 
-static void no_stuck(tnri_arena *unused, tnri_block *stale)
+static void no_stuck(tnri_arena *unused, tnri_block *stale, void *with)
 {
     (void)unused;
     (void)stale;
+    (void)with;
     fail_msg("nothing is stuck");
 }
 
-static void count_stuck(tnri_arena *of, tnri_block *stale)
+static void count_stuck(tnri_arena *of, tnri_block *stale, void *with)
 {
     assert_ptr_equal(of, arena);
+    assert_null(with);
     assert_int_equal(stale->state, TNRI_STALE);
     stuck_count++;
 }
@@ -203,7 +205,7 @@ static void claim_and_unclaim(void **state)
     assert_valid();
     assert_int_equal(claim->bytes, 7 * PAGE + 512);
     assert_int_equal(world->count_in[TNRI_PENDING], 1);
-    tnri_world_unclaim(world, claim, no_stuck);
+    tnri_world_unclaim(world, claim, no_stuck, NULL);
     assert_valid();
     assert_int_equal(world->count_in[TNRI_FREE], 3);
     assert_int_equal(world->bytes_in[TNRI_FREE], 5 * PAGE);
@@ -211,11 +213,11 @@ static void claim_and_unclaim(void **state)
     /* The same inside a single record of each kind. */
     claim = tnri_world_claim(world, record_at(BASE), BASE + 512, BASE + 1024);
     assert_valid();
-    tnri_world_unclaim(world, claim, no_stuck);
+    tnri_world_unclaim(world, claim, no_stuck, NULL);
     claim =
         tnri_world_claim(world, record_at(BASE + 20 * PAGE), BASE + 20 * PAGE, BASE + 22 * PAGE);
     assert_valid();
-    tnri_world_unclaim(world, claim, no_stuck);
+    tnri_world_unclaim(world, claim, no_stuck, NULL);
     assert_valid();
     assert_int_equal(world->bytes_in[TNRI_PENDING], 0);
     assert_int_equal(world->count_in[TNRI_FREE], 3);
@@ -229,7 +231,7 @@ static void what_is_stuck_becomes_stale(void **state)
     space.pages[2] = &tnri_mapping_refused;
     space.pages[3] = &tnri_mapping_refused;
     space.pages[5] = &tnri_mapping_refused;
-    tnri_world_unclaim(world, claim, count_stuck);
+    tnri_world_unclaim(world, claim, count_stuck, NULL);
     assert_valid();
     assert_int_equal(stuck_count, 2);
     assert_int_equal(world->bytes_in[TNRI_STALE], 3 * PAGE);
@@ -451,7 +453,7 @@ static void random_claim(uint64_t *random)
     tnri_block *claim = tnri_world_claim(world, window.first, base, end);
     assert_valid();
     if (unit_below(random, 2) == 0) {
-        tnri_world_unclaim(world, claim, no_stuck);
+        tnri_world_unclaim(world, claim, no_stuck, NULL);
         return;
     }
     for (size_t page = (base - BASE) / PAGE; page * PAGE + BASE < end; page++)

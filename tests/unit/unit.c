@@ -137,7 +137,7 @@ tnr_stats unit_stats(void)
     assert_ok(tnr_validate(0));
     assert_int_equal(stats.bytes_live + stats.bytes_slack + stats.bytes_binned + stats.bytes_free +
                          stats.bytes_retired,
-                     stats.reserved_bytes.current + stats.bytes_asleep);
+                     stats.reserved_bytes.current + stats.bytes_asleep + stats.bytes_parked_away);
     return stats;
 }
 

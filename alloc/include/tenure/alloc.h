@@ -537,8 +537,8 @@ enum { TNR_WORLD_ALL = 0, TNR_WORLD_SMALL = 1, TNR_WORLD_LARGE = 2, TNR_WORLD_CO
  * the large ones, as PyTorch's "all", "small_pool" and "large_pool".
  *
  * Equation (guarantee 2): bytes_live + bytes_binned + bytes_free + bytes_retired + bytes_slack ==
- * reserved_bytes.current + bytes_asleep, where slack is what rounding and alignment cost inside
- * live blocks. */
+ * reserved_bytes.current + bytes_asleep + bytes_parked_away, where slack is what rounding and
+ * alignment cost inside live blocks. */
 typedef struct tnr_stats {
     size_t struct_bytes; /* set by the caller to sizeof(tnr_stats) */
 
@@ -555,6 +555,11 @@ typedef struct tnr_stats {
     uint64_t bytes_free;    /* free runs */
     uint64_t bytes_retired; /* freed, and kept until its last use is provably over */
     uint64_t blocks_retired;
+
+    uint64_t bytes_parked;      /* of whole chunks in parked blocks: <tenure/park.h> */
+    uint64_t bytes_parked_away; /* of these, without memory: theirs serves others, or is gone */
+    uint64_t parks, unparks;    /* of a device, as the next */
+    uint64_t park_waits;        /* times that the host waited because a block got other chunks */
 
     uint64_t bytes_asleep;  /* of chunks whose memory is given back until their pool wakes */
     uint64_t sleeps, wakes; /* of pools: <tenure/sleep.h> */

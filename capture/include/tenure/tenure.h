@@ -9,6 +9,7 @@
 #include <tenure/export.h>
 #include <tenure/history.h>
 #include <tenure/lifetime.h>
+#include <tenure/park.h>
 #include <tenure/publish.h>
 #include <tenure/sleep.h>
 #include <tenure/tag.h>

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slots of parked blocks: addresses that a chunk has left, and its old mapping there. See park.h.
+ *
+ * Locks: what says so below is under the arena's lock; what slots know of chunks, and the reverse,
+ * under the parking lock, which is taken inside it. A thread that calls the driver about a slot
+ * marks it as busy; who wants to end it rests until it is not.
+ */
+#ifndef TNRI_LADDER_SLOT_H
+#define TNRI_LADDER_SLOT_H
+
+#include "arena/arena.h"
+#include "device/chunk.h"
+#include "pool/structure.h"
+
+typedef struct tnri_slot {
+    struct tnri_parked *parked; /* constant */
+    size_t page, pages;         /* the addresses; the arena's lock */
+    tnri_chunk *chunk;          /* that is mapped there; null: none, or one that is gone */
+    struct tnri_slot *next;     /* of the chunk's */
+    int is_used;                /* 0: stands for nothing; the arena's lock */
+    int is_mapped;              /* 1: a mapping is there */
+    int is_busy;                /* 1: a thread works on it without a lock */
+} tnri_slot;
+
+/* A parked block. The arena's lock, but for what is constant. */
+typedef struct tnri_parked {
+    tnri_block *block; /* constant, as its arena, and the pages: its whole chunks when it was */
+    tnri_arena *arena; /* parked */
+    size_t first, end;
+    struct tnri_parked *next; /* of the arena's */
+    size_t away_pages;        /* of those, without memory */
+    tnri_event *event;        /* over: nothing uses the addresses; constant */
+    uint64_t peers;           /* that reach its mappings; constant */
+    int is_returning;         /* 1: a thread unparks it, and nothing is taken */
+    void *kept;               /* its contents: the layer above's; null: they are dropped */
+    size_t slots_room;        /* constant */
+    /* Chunks leave while half of the slots is left: a return that fails may need two for one. */
+    size_t slots_used;
+    tnri_slot slots[];
+} tnri_parked;
+
+extern tnri_lock tnri_parking_lock;
+
+/* Takes a chunk that is at home away from there. The slot is busy until tnri_slot_settle. Null if
+ * the block has no slot left. Under the arena's lock. */
+tnri_slot *tnri_slot_vacate(tnri_parked *parked, tnri_chunk *chunk);
+/* The chunk comes home after all: nobody has had it. Under the arena's lock. */
+void tnri_slot_restore(tnri_slot *slot, tnri_chunk *chunk);
+/* It has gone. */
+void tnri_slot_settle(tnri_slot *slot);
+/* A slot for addresses that have no memory; there is one left. Under the arena's lock. */
+tnri_slot *tnri_slot_make(tnri_parked *parked, size_t page, size_t pages, int is_mapped);
+/* The addresses have memory again. Under the arena's lock. */
+void tnri_slot_drop(tnri_slot *slot);
+
+/* The block's slot where the chunk is still mapped, if it is: from then on the chunk does not know
+ * it. */
+tnri_slot *tnri_slot_claim(tnri_chunk *chunk, const tnri_parked *parked);
+/* It does again. */
+void tnri_slot_unclaim(tnri_slot *slot, tnri_chunk *chunk);
+
+/* Makes its chunk forget the slot. Under the parking lock. */
+void tnri_slot_forget(tnri_slot *slot);
+/* Enters a chunk, or none, at the pages of a slot. Under the arena's lock. */
+void tnri_slot_pages(const tnri_slot *slot, tnri_chunk *chunk);
+
+/* Removes all old mappings of a chunk that is given back. What the driver refuses to remove stays
+ * with its block. In the context, no lock held. */
+void tnri_slots_unmap(tnri_device *device, tnri_chunk *chunk);
+/* Removes the mapping of a slot, if it has one: nothing uses it. In the context, no lock held. */
+tnr_status tnri_slot_unmap(tnri_slot *slot);
+/* Removes all that parked blocks of a pool still have mapped elsewhere. All work of the device is
+ * over, and nobody works on the pool. */
+tnr_status tnri_parked_settle(tnr_pool pool);
+
+#endif

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parked blocks, one at a time: whom their memory serves, what comes back and how, who waits, what
+ * is refused meanwhile, and how they end.
+ *
+ * Lines changed in the library to see a test fail:
+ *   stale_release_chunks without tnri_slots_unmap: memory_goes_back
+ *   unpark_unmap without tnri_event_wait: gets_other_chunks (unmapped under work); without the
+ *   count: the same
+ *   unpark_same always empty: serves_and_returns, in_turn
+ *   uses_end without streams_order: contents
+ *   tnr_unpark without streams_order; parked_donor_take or homings_order without
+ *   tnri_execute_order: other_streams, contents
+ *   parked_refuse as TNR_OK: graphs
+ *   set_drain without tnri_parked_settle: sleeps
+ *   parked_empty without tnri_slot_pages: parts (addresses cannot be given back)
+ *   arenas_free_all without tnri_parked_free_all: ends
+ */
+#include "../sleep/sleep.h"
+
+#include <stdio.h>
+
+#include <tenure/capture.h>
+#include <tenure/export.h>
+#include <tenure/history.h>
+#include <tenure/park.h>
+
+static void start(const char *conf, const char *schedule)
+{
+    unit_start(conf, schedule, "MEMORY=256M", "RACES=1", NULL);
+    sleep_context_enter();
+}
+
+static void end(void)
+{
+    assert_int_equal(simcuda_races(), 0);
+    sleep_context_leave();
+}
+
+/* Parks a block, all of which is chunks. */
+static void park(void *ptr, size_t bytes, tnr_stream stream)
+{
+    size_t parked = 1;
+    assert_ok(tnr_park(&parked, ptr, stream, TNR_CONTENT_DISCARD));
+    assert_int_equal(parked, bytes);
+}
+
+/* Nobody needs the memory: parking and unparking asks the driver for two events at most. */
+static void untouched(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream);
+    sleep_fill(a, 16 * MIB, 1, stream);
+    uint64_t maps = simcuda_calls("cuMemMap"), unmaps = simcuda_calls("cuMemUnmap");
+    for (int i = 0; i < 3; i++) {
+        park(a, 16 * MIB, stream);
+        assert_int_equal(unit_stats().bytes_parked, 16 * MIB);
+        assert_int_equal(unit_stats().bytes_parked_away, 0);
+        assert_int_equal(unit_stats().bytes_live, 16 * MIB);
+        assert_ok(tnr_unpark(a, stream));
+        assert_int_equal(unit_stats().bytes_parked, 0);
+    }
+    assert_int_equal(simcuda_calls("cuMemMap"), maps);
+    assert_int_equal(simcuda_calls("cuMemUnmap"), unmaps);
+    assert_int_equal(unit_stats().parks, 3);
+    assert_int_equal(unit_stats().unparks, 3);
+    sleep_fill(a, 16 * MIB, 2, stream);
+    assert_ok(tnr_free(a));
+    end();
+}
+
+/* A new block gets the memory while the parked one's work is still queued; freed, the same memory
+ * comes back to the same addresses: nothing is mapped and nobody waits. */
+static void serves_and_returns(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:4", "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream);
+    sleep_fill(a, 16 * MIB, 1, stream);
+    uint64_t reserved = unit_stats().reserved_bytes.current;
+    park(a, 16 * MIB, stream);
+    void *b = unit_malloc(16 * MIB, stream);
+    assert_ptr_not_equal(a, b);
+    sleep_fill(b, 16 * MIB, 2, stream);
+    tnr_stats stats = unit_stats();
+    assert_int_equal(stats.reserved_bytes.current, reserved);
+    assert_int_equal(stats.bytes_parked_away, 16 * MIB);
+    assert_int_equal(stats.bytes_live, 32 * MIB);
+    assert_true(simcuda_pending() > 0);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(b, 16 * MIB, 2);
+    sleep_fill(b, 16 * MIB, 3, stream);
+    assert_ok(tnr_free(b));
+    uint64_t maps = simcuda_calls("cuMemMap");
+    assert_ok(tnr_unpark(a, stream));
+    assert_int_equal(simcuda_calls("cuMemMap"), maps);
+    sleep_fill(a, 16 * MIB, 4, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(a, 16 * MIB, 4);
+    stats = unit_stats();
+    assert_int_equal(stats.reserved_bytes.current, reserved);
+    assert_int_equal(stats.bytes_parked_away, 0);
+    assert_int_equal(stats.park_waits, 0);
+    assert_ok(tnr_free(a));
+    end();
+}
+
+/* The memory is still in use: other chunks come. Work from before is queued, so the host waits, and
+ * that is counted; where it is over, it does not. */
+static void gets_other_chunks(void **state)
+{
+    (void)state;
+    for (int is_over = 0; is_over < 2; is_over++) {
+        start(NULL, "SCHEDULE=lazy");
+        tnr_stream stream = unit_stream(0);
+        void *a = unit_malloc(16 * MIB, stream);
+        sleep_fill(a, 16 * MIB, 1, stream);
+        park(a, 16 * MIB, stream);
+        void *b = unit_malloc(16 * MIB, stream);
+        if (is_over)
+            assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+        sleep_fill(b, 16 * MIB, 2, stream);
+        assert_ok(tnr_unpark(a, stream));
+        sleep_fill(a, 16 * MIB, 3, stream);
+        assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+        sleep_check(a, 16 * MIB, 3);
+        sleep_check(b, 16 * MIB, 2);
+        tnr_stats stats = unit_stats();
+        assert_int_equal(stats.park_waits, !is_over);
+        assert_int_equal(stats.reserved_bytes.current, 32 * MIB);
+        assert_ok(tnr_free(a));
+        assert_ok(tnr_free(b));
+        assert_ok(tnr_trim(NULL, 0, 0));
+        assert_int_equal(sleep_device_bytes(), 0); /* no old mapping keeps anything */
+        end();
+        (void)unit_stop(NULL);
+    }
+}
+
+/* Between streams: order is made on the device, both ways. */
+static void other_streams(void **state)
+{
+    (void)state;
+    start("lend:off", "SCHEDULE=lazy");
+    tnr_stream one = unit_stream(0), two = unit_stream(0), user = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, one);
+    sleep_fill(a, 16 * MIB, 1, one);
+    CUevent event;
+    assert_int_equal(cuEventCreate(&event, 0), CUDA_SUCCESS);
+    assert_int_equal(cuEventRecord(event, one), CUDA_SUCCESS);
+    assert_int_equal(cuStreamWaitEvent(user, event, 0), CUDA_SUCCESS);
+    sleep_fill(a, 16 * MIB, 2, user);
+    assert_int_equal(cuEventRecord(event, user), CUDA_SUCCESS);
+    assert_int_equal(cuStreamWaitEvent(two, event, 0), CUDA_SUCCESS);
+    sleep_fill(a, 8 * MIB, 2, two);
+    assert_ok(tnr_record_use(a, two));
+    park(a, 16 * MIB, user); /* after its own work, that of `user`, and the use on `two` */
+    void *b = unit_malloc(16 * MIB, two);
+    assert_int_equal(unit_stats().reserved_bytes.current, 16 * MIB);
+    sleep_fill(b, 16 * MIB, 3, two);
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_unpark(a, user));
+    assert_int_equal(unit_stats().reserved_bytes.current, 16 * MIB);
+    sleep_fill(a, 16 * MIB, 4, user);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    sleep_check(a, 16 * MIB, 4);
+    assert_int_equal(unit_stats().park_waits, 0);
+    assert_int_equal(cuEventDestroy(event), CUDA_SUCCESS);
+    assert_ok(tnr_record_use(a, user));
+    assert_ok(tnr_free(a));
+    end();
+}
+
+/* Blocks in use one after the other share the same chunks, without a call about memory. */
+static void in_turn(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 6 };
+    start("chunk_max_mb:4", "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = unit_malloc(12 * MIB, stream);
+        sleep_fill(blocks[i], 12 * MIB, (uint32_t)i, stream);
+        park(blocks[i], 12 * MIB, stream);
+    }
+    assert_int_equal(unit_stats().reserved_bytes.current, 12 * MIB);
+    uint64_t maps = simcuda_calls("cuMemMap"), unmaps = simcuda_calls("cuMemUnmap");
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < BLOCKS; i++) {
+            assert_ok(tnr_unpark(blocks[i], stream));
+            sleep_fill(blocks[i], 12 * MIB, (uint32_t)(10 * round + i), stream);
+            if (i == 3) {
+                assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+                sleep_check(blocks[i], 12 * MIB, (uint32_t)(10 * round + i));
+            }
+            park(blocks[i], 12 * MIB, stream);
+            assert_int_equal(unit_stats().bytes_parked_away, (BLOCKS - 1) * 12 * MIB);
+        }
+    assert_int_equal(simcuda_calls("cuMemMap"), maps);
+    assert_int_equal(simcuda_calls("cuMemUnmap"), unmaps);
+    assert_int_equal(unit_stats().park_waits, 0);
+    for (int i = 0; i < BLOCKS; i++)
+        assert_ok(tnr_free(blocks[i]));
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_int_equal(sleep_device_bytes(), 0);
+    end();
+}
+
+/* A block that begins and ends inside chunks parks what it covers; a small one nothing. */
+static void parts(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:2", "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *before = unit_malloc(3 * MIB, stream);
+    void *a = unit_malloc(10 * MIB, stream), *small = unit_malloc(KIB, stream);
+    void *after = unit_malloc(3 * MIB, stream);
+    size_t parked;
+    sleep_fill(before, 3 * MIB, 1, stream);
+    sleep_fill(after, 3 * MIB, 2, stream);
+    assert_ok(tnr_park(&parked, a, stream, TNR_CONTENT_DISCARD));
+    assert_int_equal(parked, 8 * MIB);
+    assert_ok(tnr_park(&parked, small, stream, TNR_CONTENT_DISCARD));
+    assert_int_equal(parked, 0);
+    void *b = unit_malloc(8 * MIB, stream);
+    assert_int_equal(unit_stats().bytes_parked_away, 8 * MIB);
+    sleep_fill(b, 8 * MIB, 3, stream);
+    assert_ok(tnr_free(a)); /* away, its work queued: edges are free, the rest is old mappings */
+    assert_ok(tnr_free(small));
+    assert_int_equal(unit_stats().bytes_parked, 0);
+    a = unit_malloc(10 * MIB, stream);
+    sleep_fill(a, 10 * MIB, 4, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(before, 3 * MIB, 1);
+    sleep_check(after, 3 * MIB, 2);
+    sleep_check(a, 10 * MIB, 4);
+    sleep_check(b, 8 * MIB, 3);
+    end();
+}
+
+/* Memory goes back to the driver although a parked block still had it mapped. */
+static void memory_goes_back(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream);
+    sleep_fill(a, 16 * MIB, 1, stream);
+    park(a, 16 * MIB, stream);
+    void *b = unit_malloc(16 * MIB, stream);
+    sleep_fill(b, 16 * MIB, 2, stream);
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_trim(NULL, 0, 0));
+    assert_int_equal(sleep_device_bytes(), 0);
+    assert_int_equal(unit_stats().bytes_parked_away, 16 * MIB);
+    assert_ok(tnr_limit_set(8 * MIB, 0));
+    assert_error(tnr_unpark(a, stream), TNR_ERR_LIMIT, NULL);
+    assert_error(tnr_unpark(a, stream), TNR_ERR_LIMIT, NULL);
+    assert_ok(tnr_limit_set(SIZE_MAX, 0));
+    assert_ok(tnr_unpark(a, stream));
+    sleep_fill(a, 16 * MIB, 3, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(a, 16 * MIB, 3);
+    assert_int_equal(unit_stats().park_waits, 0);
+    end();
+}
+
+/* A pool that sleeps with parked blocks holds nothing; they are parked when it wakes. */
+static void sleeps(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream), *freed = unit_malloc(8 * MIB, stream);
+    void *home = unit_malloc(32 * MIB, stream);
+    park(a, 16 * MIB, stream);
+    park(freed, 8 * MIB, stream);
+    void *b = unit_malloc(24 * MIB, stream);
+    sleep_fill(b, 24 * MIB, 2, stream);
+    park(home, 32 * MIB, stream);
+    assert_ok(tnr_pool_sleep(NULL, 0, NULL));
+    assert_int_equal(sleep_device_bytes(), 0);
+    assert_error(tnr_unpark(a, stream), TNR_ERR_ASLEEP, NULL);
+    assert_error(tnr_park(NULL, b, stream, TNR_CONTENT_DISCARD), TNR_ERR_ASLEEP, NULL);
+    assert_ok(tnr_free(freed));
+    (void)sleep_stats(NULL);
+    assert_ok(tnr_pool_wake(NULL, 0));
+    sleep_check(b, 24 * MIB, 2);
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_unpark(a, stream));
+    assert_ok(tnr_unpark(home, stream));
+    sleep_fill(a, 16 * MIB, 3, stream);
+    sleep_fill(home, 32 * MIB, 4, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(a, 16 * MIB, 3);
+    sleep_check(home, 32 * MIB, 4);
+    assert_int_equal(unit_stats().reserved_bytes.current, 56 * MIB);
+    end();
+}
+
+/* Contents that are kept are there again, whoever had the memory, in whatever order of streams. */
+static void contents(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:4", "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0), other = unit_stream(0);
+    void *a = unit_malloc(40 * MIB, stream), *small = unit_malloc(3 * KIB, stream);
+    sleep_fill(a, 40 * MIB, 1, stream);
+    sleep_fill(small, 3 * KIB, 2, stream);
+    size_t parked;
+    for (int round = 0; round < 3; round++) {
+        tnr_stream by = round == 1 ? other : stream;
+        assert_ok(tnr_park(&parked, a, by, TNR_CONTENT_KEEP));
+        assert_int_equal(parked, 40 * MIB);
+        assert_ok(tnr_park(NULL, small, by, TNR_CONTENT_DEFAULT));
+        void *b = unit_malloc(40 * MIB, round == 2 ? other : stream);
+        assert_int_equal(unit_stats().reserved_bytes.current, 42 * MIB);
+        sleep_fill(b, 40 * MIB, 3, round == 2 ? other : stream);
+        if (round < 2)
+            assert_ok(tnr_free(b));
+        else
+            assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+        assert_ok(tnr_unpark(a, by));
+        assert_ok(tnr_unpark(small, by));
+        if (round == 2)
+            assert_ok(tnr_free(b));
+    }
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    sleep_check(a, 40 * MIB, 1);
+    sleep_check(small, 3 * KIB, 2);
+    assert_int_equal(sleep_pinned_bytes(), 3 * 32 * MIB); /* the same buffers each time */
+    assert_int_equal(unit_stats().park_waits, 0);
+    /* Freed while parked, and freed right after it came back on another stream. */
+    assert_ok(tnr_park(NULL, small, stream, TNR_CONTENT_KEEP));
+    assert_ok(tnr_free(small));
+    assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_KEEP));
+    assert_ok(tnr_unpark(a, other));
+    assert_ok(tnr_free(a));
+    void *next = unit_malloc(40 * MIB, stream);
+    sleep_fill(next, 40 * MIB, 5, stream);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    sleep_check(next, 40 * MIB, 5);
+    end();
+}
+
+/* A stream for copies brings contents back beside work of the block's own, which does not wait for
+ * it; the block can be freed meanwhile, and its memory is nobody's before the copy is over. */
+static void contents_early(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:4", "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0), copies = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream), *work = unit_malloc(4 * MIB, stream);
+    sleep_fill(a, 16 * MIB, 1, stream);
+    assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_KEEP));
+    assert_ok(tnr_unpark(a, copies));
+    sleep_fill(work, 4 * MIB, 2, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(work, 4 * MIB, 2);
+    assert_true(simcuda_pending() > 0); /* the copy, which nothing waited for */
+    CUevent event;
+    assert_int_equal(cuEventCreate(&event, 0), CUDA_SUCCESS);
+    assert_int_equal(cuEventRecord(event, copies), CUDA_SUCCESS);
+    assert_int_equal(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+    sleep_fill(a, 8 * MIB, 3, stream);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(a, 8 * MIB, 3);
+    assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_KEEP));
+    assert_ok(tnr_unpark(a, copies));
+    assert_ok(tnr_free(a));
+    assert_int_equal(unit_stats().blocks_retired, 1);
+    assert_int_equal(cuStreamSynchronize(copies), CUDA_SUCCESS);
+    a = unit_malloc(16 * MIB, stream);
+    sleep_fill(a, 16 * MIB, 4, stream);
+    assert_int_equal(cuEventDestroy(event), CUDA_SUCCESS);
+    end();
+}
+
+/* Contents of a block that is parked while its pool sleeps. */
+static void contents_sleep(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(8 * MIB, stream);
+    sleep_fill(a, 8 * MIB, 1, stream);
+    assert_ok(tnr_block_content_set(a, TNR_CONTENT_KEEP));
+    assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_DEFAULT));
+    assert_ok(tnr_pool_sleep(NULL, 0, NULL));
+    assert_int_equal(sleep_device_bytes(), 0);
+    assert_ok(tnr_pool_wake(NULL, 0));
+    assert_ok(tnr_unpark(a, stream));
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    sleep_check(a, 8 * MIB, 1);
+    assert_ok(tnr_block_content_set(a, TNR_CONTENT_DISCARD));
+    uint64_t copies = simcuda_calls("cuMemcpyDtoHAsync");
+    assert_ok(tnr_park(NULL, a, stream, TNR_CONTENT_DEFAULT));
+    assert_int_equal(simcuda_calls("cuMemcpyDtoHAsync"), copies);
+    end();
+}
+
+/* A graph that refers to a parked block is not launched, and replays once it is back. */
+static void graphs(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(16 * MIB, stream);
+    tnr_cuda_graph cuda;
+    tnr_graph number;
+    CUgraphExec exec;
+    assert_ok(tnr_capture_begin(0, stream, NULL));
+    assert_error(tnr_park(NULL, a, stream, TNR_CONTENT_DISCARD), TNR_ERR_CAPTURE, "captured");
+    assert_int_equal(cuMemsetD32Async((CUdeviceptr)a, 7, 4 * MIB, stream), CUDA_SUCCESS);
+    assert_ok(tnr_capture_end(&cuda, &number, 0, stream));
+    assert_int_equal(cuGraphInstantiateWithFlags(&exec, cuda, 0), CUDA_SUCCESS);
+    assert_ok(tnr_graph_launch(number, exec, stream));
+    park(a, 16 * MIB, stream);
+    assert_error(tnr_graph_launch(number, exec, stream), TNR_ERR_PARKED, "refers to it");
+    assert_error(tnr_free(a), TNR_ERR_PARKED, "graph refers");
+    assert_error(tnr_free_sync(a), TNR_ERR_PARKED, "graph refers");
+    void *b = unit_malloc(16 * MIB, stream);
+    sleep_fill(b, 16 * MIB, 1, stream);
+    assert_error(tnr_graph_launch(number, exec, stream), TNR_ERR_PARKED, NULL);
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_unpark(a, stream));
+    assert_ok(tnr_graph_launch(number, exec, stream));
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    assert_int_equal(((uint32_t *)a)[MIB], 7);
+    assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(cuda), CUDA_SUCCESS);
+    (void)simcuda_run(UINT64_MAX);
+    park(a, 16 * MIB, stream); /* now nothing refers to it */
+    assert_ok(tnr_free(a));
+    end();
+}
+
+/* Pictures add up, which the library checks itself, and show a parked block with the memory that it
+ * is to have; followers are told that addresses lost it and have it again. */
+static void seen(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:2", "SCHEDULE=eager");
+    tnr_stream stream = unit_stream(0);
+    tnr_mapping told[64];
+    uint64_t lost;
+    assert_ok(tnr_history_set(1000, TNR_HISTORY_LIGHT));
+    tnr_mappings_follow(1);
+    void *a = unit_malloc(8 * MIB, stream);
+    park(a, 8 * MIB, stream);
+    void *b = unit_malloc(6 * MIB, stream);
+    (void)tnr_mappings_take(told, &lost, 64);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(tnr_snapshot_write("park_seen.json", TNR_SNAPSHOT_JSON));
+        assert_ok(tnr_snapshot_write("park_seen.pickle", TNR_SNAPSHOT_PICKLE));
+        if (i == 0)
+            assert_ok(tnr_unpark(a, stream)); /* other chunks: b has the former ones */
+        else if (i == 1)
+            assert_ok(tnr_free(b));
+    }
+    size_t count = tnr_mappings_take(told, &lost, 64), gone = 0, came = 0;
+    for (size_t i = 0; i < count; i++) {
+        int is_inside = told[i].base - (uintptr_t)a < 8 * MIB;
+        gone += is_inside && !told[i].is_mapped ? told[i].bytes : 0;
+        came += is_inside && told[i].is_mapped ? told[i].bytes : 0;
+    }
+    assert_int_equal(gone, 6 * MIB);
+    assert_int_equal(came, 6 * MIB);
+    assert_int_equal(remove("park_seen.json"), 0);
+    assert_int_equal(remove("park_seen.pickle"), 0);
+    end();
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    start("chunk_max_mb:2", "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    char *a = unit_malloc(16 * MIB, stream);
+    void *grows;
+    tnr_export export;
+    assert_error(tnr_park(NULL, &a, stream, TNR_CONTENT_DISCARD), TNR_ERR_FOREIGN_POINTER, NULL);
+    assert_error(tnr_park(NULL, a + MIB, stream, TNR_CONTENT_DISCARD), TNR_ERR_INTERIOR_POINTER,
+                 "inside");
+    assert_error(tnr_park(NULL, a, stream, (tnr_content)7), TNR_ERR_INVALID_ARGUMENT, "policy");
+    assert_error(tnr_unpark(a, stream), TNR_ERR_NOT_LIVE, "not parked");
+    assert_error(tnr_park(NULL, a, (tnr_stream)0x77, TNR_CONTENT_DISCARD), TNR_ERR_INVALID_STREAM,
+                 NULL);
+    assert_ok(tnr_reserve(&grows, 32 * MIB, 0, stream));
+    assert_ok(tnr_commit(grows, 8 * MIB));
+    assert_error(tnr_park(NULL, grows, stream, TNR_CONTENT_DISCARD), TNR_ERR_INVALID_ARGUMENT,
+                 "tnr_reserve");
+    assert_ok(tnr_export_create(&export, a));
+    assert_error(tnr_park(NULL, a, stream, TNR_CONTENT_DISCARD), TNR_ERR_INVALID_ARGUMENT,
+                 "processes");
+    assert_ok(tnr_export_close(export));
+    park(a, 16 * MIB, stream);
+    assert_error(tnr_park(NULL, a, stream, TNR_CONTENT_DISCARD), TNR_ERR_PARKED, NULL);
+    assert_error(tnr_record_use(a, unit_stream(0)), TNR_ERR_PARKED, NULL);
+    assert_error(tnr_export_create(&export, a), TNR_ERR_PARKED, NULL);
+    tnr_block_info info;
+    assert_ok(tnr_block_get(&info, a + MIB));
+    assert_ptr_equal(info.base, a);
+    assert_ok(tnr_free(a));
+    assert_error(tnr_free(a), TNR_ERR_NOT_LIVE, NULL);
+    assert_error(tnr_unpark(a, stream), TNR_ERR_NOT_LIVE, NULL);
+    tnr_pool pool;
+    assert_ok(tnr_vouched_pool_create(&pool, 0, NULL));
+    void *kept;
+    assert_ok(tnr_pool_malloc(&kept, pool, 8 * MIB, 0, stream));
+    assert_error(tnr_park(NULL, kept, stream, TNR_CONTENT_DISCARD), TNR_ERR_INVALID_ARGUMENT,
+                 "addresses");
+    end();
+}
+
+/* Pools and the library end with parked blocks, by force. */
+static void ends(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    tnr_pool pool;
+    void *a, *b, *c;
+    assert_ok(tnr_pool_create(&pool, 0, NULL));
+    assert_ok(tnr_pool_malloc(&a, pool, 16 * MIB, 0, stream));
+    sleep_fill(a, 16 * MIB, 1, stream);
+    park(a, 16 * MIB, stream);
+    assert_ok(tnr_pool_malloc(&b, pool, 8 * MIB, 0, stream));
+    assert_error(tnr_pool_destroy(pool), TNR_ERR_BUSY, "2 live blocks");
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_free(b));
+    assert_ok(tnr_pool_destroy(pool));
+    assert_int_equal(sleep_device_bytes(), 0);
+    a = unit_malloc(16 * MIB, stream);
+    park(a, 16 * MIB, stream);
+    assert_error(tnr_free_on((char *)a + MIB, stream), TNR_ERR_INTERIOR_POINTER, NULL);
+    assert_ok(tnr_free_on(a, unit_stream(0)));
+    a = unit_malloc(16 * MIB, stream);
+    park(a, 16 * MIB, stream);
+    assert_ok(tnr_free_sync(a));
+    a = unit_malloc(16 * MIB, stream);
+    sleep_fill(a, 16 * MIB, 1, stream);
+    assert_ok(tnr_record_use(a, unit_stream(0)));
+    park(a, 16 * MIB, stream);
+    b = unit_malloc(8 * MIB, stream);
+    c = unit_malloc(16 * MIB, stream);
+    park(c, 16 * MIB, stream);
+    (void)b;
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(untouched, unit_stop),
+        cmocka_unit_test_teardown(serves_and_returns, unit_stop),
+        cmocka_unit_test_teardown(gets_other_chunks, unit_stop),
+        cmocka_unit_test_teardown(other_streams, unit_stop),
+        cmocka_unit_test_teardown(in_turn, unit_stop),
+        cmocka_unit_test_teardown(parts, unit_stop),
+        cmocka_unit_test_teardown(memory_goes_back, unit_stop),
+        cmocka_unit_test_teardown(sleeps, unit_stop),
+        cmocka_unit_test_teardown(contents, unit_stop),
+        cmocka_unit_test_teardown(contents_early, unit_stop),
+        cmocka_unit_test_teardown(contents_sleep, unit_stop),
+        cmocka_unit_test_teardown(graphs, unit_stop),
+        cmocka_unit_test_teardown(seen, unit_stop),
+        cmocka_unit_test_teardown(refused, unit_stop),
+        cmocka_unit_test_teardown(ends, unit_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
