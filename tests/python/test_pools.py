@@ -55,6 +55,27 @@ class Pools(unittest.TestCase):
             pool.trim()
         self.assertEqual(of_device("pools"), pools)
 
+    def test_parked(self):
+        tensor = torch.Tensor(8 * MIB)
+        self.assertEqual(tenure.park(tensor, contents="discard"), 8 * MIB)
+        reserved = of_device("reserved_bytes.all.current")
+        other = torch.Tensor(8 * MIB)
+        self.assertEqual(of_device("reserved_bytes.all.current"), reserved)
+        self.assertEqual(of_device("bytes_parked_away"), 8 * MIB)
+        with self.assertRaisesRegex(tenure.Error, "is parked"):
+            tenure.park(tensor)
+        del other
+        tenure.unpark(tensor)
+        self.assertEqual(of_device("bytes_parked"), 0)
+        self.assertEqual(tenure.park(tensor, torch.cuda.current_stream(), "keep"), 8 * MIB)
+        tenure.unpark(tensor)
+        with self.assertRaisesRegex(ValueError, "contents"):
+            tenure.park(tensor, contents="some")
+        with self.assertRaisesRegex(tenure.Error, "not parked"):
+            tenure.unpark(tensor)
+        tenure.park(tensor, contents="discard")
+        del tensor  # as any
+
     def test_they_nest_and_errors_end_them(self):
         outer, inner = tenure.Pool(), tenure.Pool()
         with self.assertRaises(KeyError):

@@ -22,6 +22,7 @@ Pure Python over ctypes; ``tenure._library`` says where libtenure.so is looked f
 """
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -30,8 +31,9 @@ from . import _frames, _library, _pools
 from ._library import Error, NotFound
 from ._pools import Pool, set_limit, sleep, trim, wake
 
-__all__ = ["Error", "NotFound", "Pool", "configure", "history", "mark", "record_use",
-           "set_content", "set_limit", "sleep", "snapshot", "stats", "trim", "version", "wake"]
+__all__ = ["Error", "NotFound", "Pool", "configure", "history", "mark", "park",
+           "record_use", "set_content", "set_limit", "sleep", "snapshot", "stats", "trim", "unpark",
+           "version", "wake"]
 
 _FORMATS = {"auto": 0, "json": 1, "pickle": 2, "json.gz": 257, "pickle.gz": 258}
 _HISTORY = {"off": 0, "light": 1, "full": 2}
@@ -101,6 +103,28 @@ def set_content(tensor: Any, contents: str) -> None:
     "default", which is what the sleep says. ``tensor`` is as in record_use()."""
     number = _pools.number_of("contents", contents, _pools.CONTENTS)
     _library.call("tnr_block_content_set", _address(tensor), number)
+
+
+def park(tensor: Any, stream: Any = None, contents: str = "default") -> int:
+    """From this point of the stream on the memory of a tensor may serve others; its addresses stay,
+    for the graphs that know them. Returns how many bytes are parked: whole chunks of 2 MiB or more.
+    ``contents`` is "keep" (in pinned host memory), "discard", or "default", which is what
+    set_content() or the pool says, else to keep. Until unpark() nothing may use the tensor.
+
+    ``tensor`` and ``stream`` are as in record_use(); it must have all of its block, from its
+    start."""
+    number = _pools.number_of("contents", contents, _pools.CONTENTS)
+    handle = _current(tensor) if stream is None else _handle(stream)
+    parked = ctypes.c_size_t()
+    _library.call("tnr_park", ctypes.byref(parked), _address(tensor), handle, number)
+    return parked.value
+
+
+def unpark(tensor: Any, stream: Any = None) -> None:
+    """Brings memory back to a parked tensor, with its contents if they were kept, before what the
+    stream is given next."""
+    handle = _current(tensor) if stream is None else _handle(stream)
+    _library.call("tnr_unpark", _address(tensor), handle)
 
 
 def record_use(tensor: Any, stream: Any = None) -> None:
