@@ -36,6 +36,24 @@ typedef struct tnri_growable {
     int is_growing;   /* 1: a thread is committing memory; the lock */
 } tnri_growable;
 
+/* Whether what moves out of an arena stays mapped where it was: see low_water.h. */
+typedef enum tnri_keeping {
+    TNRI_KEEPS_NOT_YET, /* the arena has not been at low water */
+    TNRI_KEEPS,
+    TNRI_KEEPS_NO_MORE /* it moved much, and little came back */
+} tnri_keeping;
+
+/* The least that is live of an arena's large blocks: see low_water.h. All under the lock, but that
+ * `keeping` is read without it. */
+typedef struct tnri_low_water {
+    size_t floor;          /* of the window of allocations before this one, */
+    size_t recent;         /* and of this one until now */
+    uint64_t window_began; /* when so many blocks had been allocated */
+    _Atomic tnri_keeping keeping;
+    uint64_t moved, again; /* chunks that have moved into windows since it keeps: with driver calls,
+                            * and without */
+} tnri_low_water;
+
 enum { TNRI_LANE_TENANTS = 8 };
 
 /* A thread that allocates from an arena. */
@@ -90,7 +108,9 @@ typedef struct tnri_arena {
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
     struct tnri_parked *parked; /* its parked blocks: see ladder/park.h */
-    size_t held_count;          /* RETIRED records that graphs or captures keep */
+    size_t aliases_count;       /* mappings that ALIAS records have */
+    tnri_low_water low;
+    size_t held_count; /* RETIRED records that graphs or captures keep */
     tnri_growable growable;
     int is_guard;         /* 1: for guarded blocks alone (trap/guard.h). Constant */
     uintptr_t guard_next; /* where the next of them is looked for; the lock */

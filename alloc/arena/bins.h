@@ -71,6 +71,7 @@ static inline int tnri_world_bin(tnri_world *world, tnri_block *block)
             return world->is_spent ? tnri_world_bin_spent(world, block) : 0;
         bins->misses += !world->is_small;
         tnri_world_evict(world);
+        tnri_world_look_low(world);
     }
     tnri_bin_push(world, block, slot);
     return 1;

@@ -34,6 +34,8 @@ void tnri_arena_unretire(tnri_arena *arena, tnri_block *block, tnr_reuse reason)
     block->uses = NULL;
     arena->freed_because[reason]++;
     tnri_note_reuse(arena, block, reason);
-    tnri_world_free(block->world, block);
+    tnri_world *world = block->world;
+    tnri_world_free(world, block);
+    tnri_world_look_low(world);
     tnri_lock_release(&arena->lock);
 }

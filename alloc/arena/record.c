@@ -2,6 +2,17 @@
 /* Records of a world: see record.h. */
 #include "arena/record.h"
 
+/* 1 for the states of which a world has a list, newest first. */
+static int state_has_list(unsigned state)
+{
+    return state == TNRI_HOLE || state == TNRI_LENT || state == TNRI_ALIAS;
+}
+
+static tnri_block **world_list(tnri_world *world, unsigned state)
+{
+    return state == TNRI_HOLE ? &world->holes : state == TNRI_LENT ? &world->lent : &world->aliases;
+}
+
 void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
 {
     world->bytes_in[state] += block->bytes;
@@ -12,12 +23,14 @@ void tnri_record_enter(tnri_world *world, tnri_block *block, tnri_state state)
         return;
     }
     block->state = state;
-    if (state == TNRI_HOLE || state == TNRI_LENT) {
-        tnri_block **list = state == TNRI_HOLE ? &world->holes : &world->lent;
+    if (state_has_list(state)) {
+        tnri_block **list = world_list(world, state);
         block->prev = NULL;
         block->next = *list;
         if (*list != NULL)
             (*list)->prev = block;
+        else if (state == TNRI_ALIAS)
+            world->aliases_last = block;
         *list = block;
     }
 }
@@ -29,15 +42,15 @@ void tnri_record_leave(tnri_world *world, tnri_block *block)
     world->count_in[state]--;
     if (state == TNRI_FREE) {
         tnri_index_remove(world->index, block);
-    } else if (state == TNRI_HOLE || state == TNRI_LENT) {
+    } else if (state_has_list(state)) {
         if (block->next != NULL)
             block->next->prev = block->prev;
+        else if (state == TNRI_ALIAS)
+            world->aliases_last = block->prev;
         if (block->prev != NULL)
             block->prev->next = block->next;
-        else if (state == TNRI_HOLE)
-            world->holes = block->next;
         else
-            world->lent = block->next;
+            *world_list(world, state) = block->next;
         block->state = TNRI_UNUSED; /* in no list: nothing may merge with it now */
     }
 }

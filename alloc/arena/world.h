@@ -72,6 +72,16 @@ typedef struct tnri_world_tables {
 } tnri_world_tables;
 extern tnri_world_tables tnri_world_nothing;
 
+/* Of `low_headroom`: out of reach. */
+#define TNRI_LOW_NEVER UINT64_MAX
+
+/* See recipe.h. */
+typedef struct tnri_recipes tnri_recipes;
+struct tnri_world;
+
+/* Forgets the recipes of a world; in recipe.c. */
+void tnri_recipes_free(struct tnri_world *world);
+
 /* Numbers of blocks, of their bytes, and of the bytes that were asked for. */
 typedef struct tnri_count {
     uint64_t blocks, bytes, requested;
@@ -92,10 +102,13 @@ typedef struct tnri_world {
     size_t count_in[TNRI_STATE_COUNT];
 
     tnri_world_tables *tables;
-    tnri_bins bins;    /* with its part of the tables */
-    tnri_index *index; /* of the tables */
-    tnri_block *holes; /* HOLE records, doubly linked, newest first */
-    tnri_block *lent;  /* LENT records, likewise */
+    tnri_bins bins;                     /* with its part of the tables */
+    tnri_index *index;                  /* of the tables */
+    tnri_block *holes;                  /* HOLE records, doubly linked, newest first */
+    tnri_block *lent;                   /* LENT records, likewise */
+    tnri_block *aliases, *aliases_last; /* ALIAS records, likewise */
+    tnri_recipes *recipes;              /* windows that were made; null: none yet */
+    uint64_t low_headroom;              /* from so much headroom on, frees look: see low_water.h */
     tnri_block *spares;
     size_t spares_count;
     size_t spares_promised; /* of these, to plans that may have to be undone */
@@ -163,6 +176,16 @@ static inline void tnri_world_unspend(tnri_world *world)
 {
     if (tnri_unlikely(world->is_spent))
         tnri_world_unspend_now(world);
+}
+
+/* The bound of arena/low_water.h is met. */
+void tnri_low_water_look(tnri_world *world);
+
+/* A block was freed and merged. */
+static inline void tnri_world_look_low(tnri_world *world)
+{
+    if (tnri_unlikely(world->headroom.bytes >= world->low_headroom))
+        tnri_low_water_look(world);
 }
 
 /* What is live. */

@@ -89,7 +89,7 @@ tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t bas
         tnri_block *upper = claim->above;
         tnri_assert(upper != NULL);
         state = (tnri_state)upper->state;
-        tnri_assert(state == TNRI_FREE || state == TNRI_HOLE);
+        tnri_assert(state == TNRI_FREE || state == TNRI_HOLE || state == TNRI_ALIAS);
         tnri_record_leave(world, upper);
         if (tnri_block_end(upper) > end)
             record_trim_above(world, upper, end, state);
@@ -101,17 +101,25 @@ tnri_block *tnri_world_claim(tnri_world *world, tnri_block *first, uintptr_t bas
     return claim;
 }
 
-/* What a page of a claim is: 0 without memory, 1 mapped, 2 mapped and not to be used. */
+/* What a page of a claim is: 0 without memory, 1 mapped, 2 mapped and not to be used, 3 mapped to
+ * a chunk that is elsewhere. */
 static int page_kind(const tnri_space *space, size_t page)
 {
     const tnri_chunk *chunk = space->pages[page];
-    return chunk == NULL ? 0 : chunk == &tnri_mapping_refused ? 2 : 1;
+    if (chunk == NULL)
+        return space->aliases[page] == NULL ? 0 : 3;
+    return chunk == &tnri_mapping_refused ? 2 : 1;
 }
 
 /* Ends one stretch of a claim, which is in no list, as what its pages are. */
 static void stretch_unclaim(tnri_world *world, tnri_block *stretch, int kind, tnri_stuck stuck,
                             void *with)
 {
+    if (kind == 3) {
+        tnri_record_enter(world, stretch, TNRI_ALIAS);
+        stretch->slack = 0;
+        return;
+    }
     if (kind != 2) {
         tnri_record_merge(world, stretch, kind == 1 ? TNRI_FREE : TNRI_HOLE);
         return;

@@ -20,6 +20,27 @@ typedef struct walk {
     size_t count_in[TNRI_STATE_COUNT];
 } walk;
 
+/* An alias has no memory, and knows the chunk of each page, or of none. */
+static const char *validate_alias(const tnri_space *space, const tnri_block *block)
+{
+    size_t page = tnri_page_of(space, block->base);
+    size_t end = tnri_page_of(space, tnri_block_end(block));
+    int is_forgotten = space->aliases[page] == NULL;
+    if (is_forgotten != (block->slack != 0))
+        return BROKEN("the alias at %#zx has %zu mappings that are forgotten", (size_t)block->base,
+                      (size_t)block->slack);
+    while (page < end) {
+        const tnri_chunk *chunk = space->aliases[page];
+        size_t pages = chunk == NULL ? 1 : chunk->pages;
+        if ((chunk == NULL) != is_forgotten || pages > end - page)
+            return BROKEN("the alias at %#zx does not consist of mappings", (size_t)block->base);
+        for (; pages > 0; pages--, page++)
+            if (space->pages[page] != NULL || space->aliases[page] != chunk)
+                return BROKEN("page %zu of an alias is mapped otherwise", page);
+    }
+    return NULL;
+}
+
 /* Every whole page of a record is mapped, or none is, as its state says. */
 static const char *validate_pages(const tnri_space *space, const tnri_block *block)
 {
@@ -28,6 +49,8 @@ static const char *validate_pages(const tnri_space *space, const tnri_block *blo
         return NULL; /* on their way between the two */
     if (state == TNRI_LENT)
         return NULL; /* what is there is another arena's business */
+    if (state == TNRI_ALIAS)
+        return validate_alias(space, block);
     size_t first = tnri_page_of(space, block->base);
     size_t last = tnri_page_of(space, tnri_block_end(block) - 1);
     for (size_t page = first; page <= last; page++) {
@@ -35,6 +58,9 @@ static const char *validate_pages(const tnri_space *space, const tnri_block *blo
         if ((chunk != NULL) == (state == TNRI_HOLE))
             return BROKEN("page %zu of the %s record at %#zx is%s mapped", page,
                           tnri_state_name(state), (size_t)block->base, chunk == NULL ? " not" : "");
+        if (space->aliases[page] != NULL)
+            return BROKEN("page %zu of the %s record at %#zx is an alias", page,
+                          tnri_state_name(state), (size_t)block->base);
         if (chunk != NULL && (page < chunk->page || page >= chunk->page + chunk->pages))
             return BROKEN("page %zu points to a chunk that lies at page %zu", page, chunk->page);
     }
@@ -55,7 +81,8 @@ static const char *validate_record(const tnri_world *world, const tnri_block *bl
         (block->state == TNRI_FREE || block->state == TNRI_HOLE || block->state == TNRI_LENT))
         return BROKEN("two %s records meet at %#zx", tnri_state_name(block->state),
                       (size_t)above->base);
-    if ((block->state == TNRI_HOLE || block->state == TNRI_STALE || block->state == TNRI_LENT) &&
+    if ((block->state == TNRI_HOLE || block->state == TNRI_STALE || block->state == TNRI_LENT ||
+         block->state == TNRI_ALIAS) &&
         ((block->base | block->bytes) & page_mask) != 0)
         return BROKEN("the %s record at %#zx does not consist of pages",
                       tnri_state_name(block->state), (size_t)block->base);

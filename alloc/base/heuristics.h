@@ -19,8 +19,9 @@ enum {
     TNRI_OWN_MOVES_MANY = 2,    /* [bb4bfb4] from so many own chunks to move, others lend first */
     TNRI_LOAN_SHARE = 256,      /* [f6950b7] this part (1/n) of the pool is worth a loan always */
     TNRI_TAKES_MANY = 64,       /* [cf0db34] so often a stream takes a little, then it grows */
-    TNRI_RECLAIMS = 3,          /* [bound] climbs after reclaiming, before the user is asked */
-    TNRI_CALLBACKS = 8,         /* [bound] times the user's callback is asked for one request */
+    TNRI_RATHER_SHARE = 32, /* [994b3f4] by this part (1/n) of the pool in all, or by so many MiB */
+    TNRI_RECLAIMS = 3,      /* [bound] climbs after reclaiming, before the user is asked */
+    TNRI_CALLBACKS = 8,     /* [bound] times the user's callback is asked for one request */
 };
 
 /* ---- windows and new chunks ------------------------------------------------------------------ */
@@ -30,6 +31,17 @@ enum {
     TNRI_WINDOW_RECORDS = 64,    /* [bound] records of one; what lies above is not considered */
     TNRI_CHUNK_MOST_OF = 4,      /* [fe2697f] this part (1/n) of what is mapped is most of it, */
     TNRI_CHUNK_MOST_SHARE = 64,  /* [fe2697f] from this part (1/n) of chunk_whole_mb on */
+};
+
+/* ---- windows that are made again ------------------------------------------------------------- */
+
+enum {
+    TNRI_RECIPES_MAX = 16384,      /* [994b3f4] windows that a world remembers */
+    TNRI_RECIPE_LOOKS = 1024,      /* [994b3f4] of them that are tried for a request */
+    TNRI_LOW_WATER_SHARE = 32,     /* [994b3f4] this part (1/n) of the peak is near the least */
+    TNRI_LOW_WATER_BLOCKS = 65536, /* [994b3f4] allocations in which the least is looked for */
+    TNRI_KEEP_TRIAL = 3300,        /* [abcb5c1] chunks that move, more than come back, until
+                                    * no aliases are kept: half of what the budget grants at once */
 };
 
 /* ---- lending --------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 #include <tenure/alloc.h>
 
 /* The choices, in the order of the words in settings.def. */
+enum { TNRI_ALIASES_FROM_LOW_WATER = 0, TNRI_ALIASES_FROM_FIRST = 1 };
 enum { TNRI_CROSS_WAIT = 0, TNRI_CROSS_IDLE = 1, TNRI_CROSS_OFF = 2 };
 enum { TNRI_REUSE_WAIT = 0, TNRI_REUSE_FOLLOW = 1, TNRI_REUSE_POLL = 2 };
 enum { TNRI_GUARD_OFF = 0, TNRI_GUARD_ON = 1, TNRI_GUARD_WAIT = 2 };

@@ -50,6 +50,8 @@ typedef struct tnri_account {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak;
+    _Atomic uint32_t has_moved;    /* 1: a chunk has moved: arena/low_water.h */
+    _Atomic uint64_t rather_bytes; /* that it grew by, rather than that streams take from others */
     _Atomic uint64_t asleep_bytes; /* of chunks that have given their memory back */
     _Atomic uint32_t exports;      /* of its blocks, that are open here or in other processes */
     _Atomic uint32_t parked;       /* its blocks that are parked */

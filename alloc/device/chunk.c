@@ -225,6 +225,7 @@ tnr_status tnri_chunk_create(tnri_account *account, size_t pages, tnri_chunk **c
     chunk->pages = pages;
     chunk->account = account;
     chunk->page = SIZE_MAX;
+    chunk->home = SIZE_MAX;
     chunk->state = TNRI_CHUNK_READY;
     tnr_status status = chunk_take(chunk);
     if (status == TNR_OK)
@@ -284,9 +285,15 @@ CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released)
     return first_error;
 }
 
-tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page)
+void tnri_chunk_placed(tnri_chunk *chunk)
 {
     static _Atomic uint64_t placed_last;
+    atomic_store_explicit(&chunk->placed, atomic_fetch_add(&placed_last, 1) + 1,
+                          memory_order_relaxed);
+}
+
+tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page)
+{
     CUdeviceptr address = tnri_page_address(&device->space, page);
     size_t bytes = chunk->pages << device->space.page_shift;
     tnri_assert_none_held();
@@ -294,8 +301,7 @@ tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page)
     if (result != CUDA_SUCCESS)
         return tnri_driver_error(result, "cuMemMap", "mapping a chunk");
     atomic_fetch_add_explicit(&device->mappings_made, 1, memory_order_relaxed);
-    atomic_store_explicit(&chunk->placed, atomic_fetch_add(&placed_last, 1) + 1,
-                          memory_order_relaxed);
+    tnri_chunk_placed(chunk);
     return TNR_OK;
 }
 

@@ -29,9 +29,15 @@ typedef struct tnri_chunk {
     size_t pages;                        /* constant */
     tnri_account *account;               /* of its pool; constant */
     size_t page;                         /* first page of its address that counts */
-    _Atomic uint64_t placed; /* of its latest mapping, a number that no other has; what was there
+    _Atomic uint64_t placed;  /* of its latest mapping, a number that no other has; what was there
                               * before it may be gone */
-    tnri_chunk_state state;  /* changed by the thread that sleeps, wakes or ends the pool */
+    _Atomic size_t home;      /* the first page that it had, and still has: see arena/alias.h */
+    _Atomic uint32_t aliases; /* mappings besides that one: see arena/alias.h */
+    /* While a thread looks for free chunks under the lock of the arena that has it: the look that
+     * found it free, and in which run. */
+    _Atomic uint64_t free_look;
+    struct tnri_block *free_run;
+    tnri_chunk_state state; /* changed by the thread that sleeps, wakes or ends the pool */
     size_t kept_until; /* of the thread that puts the pool to sleep: see capture/sleep/sleeper.h */
     struct tnri_slot *slots; /* mappings that parked blocks still have of it; the parking lock */
     struct tnri_chunk *next; /* among the refused ones; the device's lock */
@@ -79,6 +85,9 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk);
 /* Tries the refused ones again and adds their bytes to *released. Returns the driver's first
  * refusal. In the device's context, no lock held. */
 CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released);
+
+/* A chunk has come to another address: what was there before may be gone. */
+void tnri_chunk_placed(tnri_chunk *chunk);
 
 /* Maps a chunk at a page, without access. */
 tnr_status tnri_chunk_map(tnri_device *device, tnri_chunk *chunk, size_t page);

@@ -19,9 +19,12 @@
 #include <string.h>
 
 #include "base/heuristics.h"
+#include "arena/alias.h"
 #include "arena/bins.h"
 #include "arena/count.h"
+#include "arena/low_water.h"
 #include "arena/note.h"
+#include "arena/recipe.h"
 #include "arena/upper.h"
 #include "arena/world_spent.h"
 #include "base/error.h"
@@ -124,6 +127,8 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
         tnri_plan_untake(plan, donor, from);
         atomic_fetch_add(&donor->pool->account.access.returned, 1);
         tnri_lock_release(&donor->lock);
+        memcpy(plan->gaps, before.gaps, sizeof(plan->gaps));
+        plan->pages_over = before.pages_over;
         plan->gap_at = before.gap_at;
         plan->gap_used = before.gap_used;
         plan->pages_missing = before.pages_missing;
@@ -190,6 +195,8 @@ static tnr_status parked_donor_take(tnri_plan *plan, tnri_arena *donor, int poli
         while (plan->sources_count > from)
             tnri_plan_untake_parked(plan);
         atomic_fetch_add(&donor->pool->account.access.returned, 1);
+        memcpy(plan->gaps, before.gaps, sizeof(plan->gaps));
+        plan->pages_over = before.pages_over;
         plan->gap_at = before.gap_at;
         plan->gap_used = before.gap_used;
         plan->pages_missing = before.pages_missing;
@@ -358,6 +365,20 @@ void tnri_execute_not(tnri_plan *plan)
     tnri_lock_release(&plan->arena->lock);
 }
 
+/* Whether the old mappings of an arena's chunks stay as aliases, or are to be unmapped. The answer
+ * may change meanwhile: for one group of donors it is asked once. */
+static int arena_keeps_aliases(const tnri_arena *arena)
+{
+    return tnri_conf_get()->aliases_max > 0 && arena->growable.base == 0 && !arena->is_guard &&
+           tnri_low_water_keeps(arena);
+}
+
+/* Makes a chunk's new page its home, where the one that it had is not kept. */
+static void source_settles_down(tnri_source *source)
+{
+    atomic_store_explicit(&source->chunk->home, source->page, memory_order_relaxed);
+}
+
 /* Enters the chunks at their new pages. Under the arena's lock, although the window is PENDING and
  * of no interest to anybody: an audit asks about any address. */
 static void sources_settle(tnri_plan *plan)
@@ -366,15 +387,56 @@ static void sources_settle(tnri_plan *plan)
     tnri_space *space = plan->world->space;
     for (size_t i = 0; i < plan->sources_count; i++) {
         tnri_source *source = &plan->sources[i];
+        if (plan->is_again) {
+            tnri_alias_take(space, source->chunk, source->page);
+            tnri_chunk_placed(source->chunk);
+            plan->arena->aliases_count--;
+        } else if (source->stale == NULL || (i < plan->own_count && !plan->own_stays)) {
+            source_settles_down(source);
+        }
         source->chunk->page = source->page;
         for (size_t p = 0; p < source->chunk->pages; p++)
             space->pages[source->page + p] = source->chunk;
     }
 }
 
-/* Queues the old mappings of one arena's donors; its lock is held. */
-static void group_queue(tnri_plan *plan, size_t from, size_t end)
+/* Keeps the old mappings of one arena's donors; its lock is held. While the access of the pool
+ * changes nothing comes back to them: they have what was before. */
+static void group_keep(tnri_plan *plan, size_t from, size_t end)
 {
+    tnri_space *space = plan->world->space;
+    int is_forgotten = atomic_load(&plan->arena->pool->account.access.is_changing) != 0;
+    tnri_block *before = NULL;
+    for (size_t i = from; i < end; i++) {
+        const tnri_source *source = &plan->sources[i];
+        if (source->stale != before)
+            tnri_alias_keep(source->stale, is_forgotten);
+        if (!is_forgotten)
+            tnri_alias_note(space, source->chunk, source->page_old);
+        before = source->stale;
+    }
+}
+
+/* The events of one arena's donors are not needed for aliases; no lock is held. */
+static void group_drop_event(tnri_plan *plan, size_t from, size_t end)
+{
+    tnri_block *before = NULL;
+    for (size_t i = from; i < end; i++) {
+        tnri_block *stale = plan->sources[i].stale;
+        if (stale != before)
+            tnri_event_drop(plan->arena->device, stale->event);
+        stale->event = NULL;
+        before = stale;
+    }
+}
+
+/* Queues the old mappings of one arena's donors, or keeps them; its lock is held. */
+static void group_queue(tnri_plan *plan, size_t from, size_t end, int stays)
+{
+    if (stays) {
+        group_keep(plan, from, end);
+        return;
+    }
     tnri_block *before = NULL;
     for (size_t i = from; i < end; i++) {
         tnri_block *stale = plan->sources[i].stale;
@@ -404,7 +466,8 @@ static void sources_note(const tnri_plan *plan)
         if (plan->returns == NULL)
             tnri_note_memory(plan->arena, is_new ? TNRI_NOTED_MAP : TNRI_NOTED_MOVE_IN,
                              tnri_page_address(space, first->page), bytes, bytes, 0);
-        tnri_pool_note_mapping(plan->arena, 1, tnri_page_address(space, first->page), bytes);
+        if (!plan->is_again) /* what comes back was mapped there all the time */
+            tnri_pool_note_mapping(plan->arena, 1, tnri_page_address(space, first->page), bytes);
     }
 }
 
@@ -436,21 +499,38 @@ static tnr_status plan_succeed(tnri_plan *plan, tnr_served served, void **ptr)
     for (; from < plan->sources_count && plan->sources[from].stale != NULL; from = end) {
         end = sources_group_end(plan, from);
         tnri_arena *donor = source_arena(&plan->sources[from]);
+        int stays = arena_keeps_aliases(donor);
+        for (size_t i = from; i < end && !stays; i++)
+            source_settles_down(&plan->sources[i]);
+        if (stays)
+            group_drop_event(plan, from, end);
         tnri_arena_enter(donor);
-        group_queue(plan, from, end);
+        group_queue(plan, from, end, stays);
         tnri_lock_release(&donor->lock);
     }
-    if (from > 0) {
+    if (plan->is_again) {
+        if (from > plan->lanes_count)
+            tnri_device_lent(plan->arena->device, plan->began_ns);
+    } else if (from > 0) {
         atomic_fetch_add_explicit(&plan->arena->device->chunks_moved, from, memory_order_relaxed);
         tnri_device_moved(plan->arena->device, from, plan->sources_count, plan->began_ns);
+        atomic_store_explicit(&plan->arena->account->has_moved, 1, memory_order_relaxed);
     }
 
     tnri_arena *arena = plan->arena;
     tnri_arena_enter(arena);
     sources_settle(plan);
-    group_queue(plan, 0, plan->own_count);
+    group_queue(plan, 0, plan->own_count, plan->own_stays && plan->own_count > 0);
+    tnri_low_water_moved(arena, from, plan->is_again);
     if (tnri_is_noting() || tnri_is_following())
         sources_note(plan);
+    if (!plan->is_growth && plan->returns == NULL && !plan->is_again &&
+        plan->moves != TNRI_MOVES_NONE && plan->request->alignment == TNR_ALIGNMENT_DEFAULT &&
+        arena_keeps_aliases(arena) &&
+        atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
+        tnri_recipe_note(plan->world, plan->window, plan->request->bytes);
+    if (plan->is_again && plan->sources_count > plan->lanes_count)
+        arena->taken_before++; /* nothing is taken that was not its own before */
     tnri_block *block = plan_commit(plan);
     if (block != NULL) {
         if (!plan->is_growth && plan->returns == NULL)
@@ -477,6 +557,59 @@ static tnr_served plan_served(const tnri_plan *plan, int reclaimed)
     return plan->sources_count > plan->lanes_count ? TNR_SERVED_SHARED : TNR_SERVED_MOVED;
 }
 
+/* Takes from one other arena what a window that is made again wants, without its order yet. */
+static void again_take_from(tnri_plan *plan, tnri_arena *donor)
+{
+    tnri_arena_enter(donor);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_world_flush(&donor->worlds[i]);
+    (void)tnri_plan_take(plan, donor);
+    tnri_lock_release(&donor->lock);
+}
+
+/* The same from all: the stream's lanes first. */
+static void again_take(tnri_plan *plan, int policy)
+{
+    tnri_arena *lanes[TNRI_LANES_MAX];
+    size_t count = tnri_lane_has_others(plan->arena) ? tnri_lane_others(plan->arena, lanes) : 0;
+    for (size_t i = 0; i < count && plan->pages_missing > 0; i++)
+        if (tnri_lane_is_other(plan->arena, lanes[i]))
+            again_take_from(plan, lanes[i]);
+    plan->lanes_count = plan->sources_count;
+    tnri_arena *donor = NULL;
+    while (policy != TNRI_CROSS_OFF && plan->moves == TNRI_MOVES_ALL && plan->pages_missing > 0 &&
+           (donor = tnri_givers_walk(plan->arena->pool, donor)) != NULL)
+        if (donor != plan->arena && !tnri_lane_is_other(plan->arena, donor) &&
+            tnri_arena_is_markable(donor))
+            again_take_from(plan, donor);
+}
+
+/* Executes a plan for a window that is made again: nothing is created or mapped. *ptr stays as it
+ * is if a chunk that it wants is in use, or its stream cannot be waited for. */
+static tnr_status again_execute(tnri_plan *plan, int reclaimed, void **ptr)
+{
+    int policy = tnri_cross_policy();
+    tnr_status status = TNR_OK;
+    size_t end;
+    again_take(plan, policy);
+    int is_whole = plan->pages_missing == 0;
+    for (size_t from = plan->own_count; from < plan->sources_count && is_whole; from = end) {
+        tnri_event *event;
+        tnri_arena *donor = source_arena(&plan->sources[from]);
+        int refused = 0;
+        end = sources_group_end(plan, from);
+        status = tnri_execute_order(plan->arena, donor, policy, &event, &refused);
+        is_whole = status == TNR_OK && !refused;
+        if (is_whole)
+            group_set_event(plan, from, end, event);
+        tnri_event_drop(donor->device, event);
+    }
+    if (is_whole)
+        return plan_succeed(plan, plan_served(plan, reclaimed), ptr);
+    tnri_execute_not(plan);
+    return status;
+}
+
 tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
 {
     tnri_arena *arena = plan->arena;
@@ -484,6 +617,9 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     size_t mapped = 0;
     tnri_assert_none_held();
     group_set_event(plan, 0, plan->own_count, NULL);
+    plan->own_stays = plan->is_again || arena_keeps_aliases(arena);
+    if (plan->is_again)
+        return again_execute(plan, reclaimed, ptr);
     tnr_status status = lanes_take(plan);
     plan->lanes_count = plan->sources_count;
     if (status == TNR_OK)
@@ -501,7 +637,7 @@ tnr_status tnri_execute(tnri_plan *plan, int reclaimed, void **ptr)
     status = gaps_access(plan);
     if (status != TNR_OK)
         goto fail_map;
-    if (plan->own_count > 0) {
+    if (plan->own_count > 0 && !plan->own_stays) {
         status = tnri_arena_mark(arena, &event);
         if (status != TNR_OK)
             goto fail_map;

@@ -8,6 +8,7 @@
 #include "base/heuristics.h"
 #include "arena/bins.h"
 #include "arena/count.h"
+#include "arena/low_water.h"
 #include "arena/serve.h"
 #include "arena/upper.h"
 #include "arena/world_move.h"
@@ -15,6 +16,7 @@
 #include "conf/conf.h"
 #include "device/budget.h"
 #include "driver/capturing.h"
+#include "ladder/again.h"
 #include "ladder/execute.h"
 #include "ladder/give_back.h"
 #include "ladder/lend.h"
@@ -118,6 +120,27 @@ static int ladder_gets_addresses_back(tnri_arena *arena, const tnri_request *req
     return has_lent && tnri_give_back(arena->pool) > 0;
 }
 
+/* Unmaps all aliases of a pool where its device's addresses are running out; 0 if it has none, or
+ * there are enough. */
+static int ladder_gets_aliases_back(tnri_arena *wanting)
+{
+    const tnri_space *space = &wanting->device->space;
+    size_t released = 0;
+    size_t aliases = 0;
+    if (!atomic_load_explicit(&wanting->account->has_moved, memory_order_relaxed) ||
+        atomic_load(&space->used_bytes) < space->bytes / 2)
+        return 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(wanting->pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        aliases += arena->aliases_count;
+        tnri_lock_release(&arena->lock);
+    }
+    if (aliases == 0)
+        return 0;
+    (void)tnri_drain_pool(wanting->pool, 1, &released);
+    return 1;
+}
+
 /* Serves from what is there (flush), or makes a plan. *ptr is set in the first case. */
 static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                               tnri_moves moves, void **ptr)
@@ -125,7 +148,10 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
     tnr_status status = TNR_ERR_ADDRESS_SPACE;
     for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < TNRI_SPANS_PER_REQUEST;
          spans++) {
-        if (spans > 0 && !(spans == 1 && ladder_gets_addresses_back(arena, request))) {
+        int has_more = spans == 1 && ladder_gets_aliases_back(arena);
+        if (spans > 0 && spans <= 2 && !has_more)
+            has_more = ladder_gets_addresses_back(arena, request);
+        if (spans > 0 && !has_more) {
             status = ladder_add_span(arena, request);
             if (status != TNR_OK)
                 return status;
@@ -208,6 +234,22 @@ static int arena_takes_often(tnri_arena *arena)
     return is_often;
 }
 
+/* 1 if the pool may grow by a request that could be had from other streams: if all that it grew by
+ * so, remains a little of it. */
+static int pool_may_rather_grow(tnr_pool pool, const tnri_request *request)
+{
+    tnri_account *account = &pool->account;
+    uint64_t most =
+        atomic_load_explicit(&account->reserved_bytes, memory_order_relaxed) / TNRI_RATHER_SHARE;
+    uint64_t least = (uint64_t)TNRI_RATHER_SHARE << 20;
+    uint64_t before =
+        atomic_fetch_add_explicit(&account->rather_bytes, request->bytes, memory_order_relaxed);
+    if (before + request->bytes <= (most > least ? most : least))
+        return 1;
+    atomic_fetch_sub_explicit(&account->rather_bytes, request->bytes, memory_order_relaxed);
+    return 0;
+}
+
 /* The memory that must be mapped at once for a request to be served, whatever is free: all pages of
  * the block. */
 static size_t request_least(const tnri_arena *arena, const tnri_request *request)
@@ -217,16 +259,23 @@ static size_t request_least(const tnri_arena *arena, const tnri_request *request
     return (bytes + page - 1) & ~(page - 1);
 }
 
-/* What this request may move. */
-static tnri_moves ladder_moves(tnri_arena *arena, const tnri_request *request)
+/* What a request may move: with driver calls, and to where chunks are mapped already. */
+typedef struct ladder_means {
+    tnri_moves moves, again;
+} ladder_means;
+
+static ladder_means ladder_moves(tnri_arena *arena, const tnri_request *request)
 {
     if (ladder_moves_max(arena) == TNRI_MOVES_NONE)
-        return TNRI_MOVES_NONE;
+        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE};
     if (!tnri_device_may_move(arena->device))
-        return TNRI_MOVES_NONE;
-    if (request_is_little(arena, request) && arena_takes_often(arena))
-        return TNRI_MOVES_NONE;
-    return stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+        return (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_OWN};
+    tnri_moves most =
+        stream_retired_bytes(arena) >= request->bytes ? TNRI_MOVES_OWN : TNRI_MOVES_ALL;
+    if (request_is_little(arena, request) && arena_takes_often(arena) &&
+        pool_may_rather_grow(arena->pool, request))
+        return (ladder_means){TNRI_MOVES_NONE, most};
+    return (ladder_means){most, most};
 }
 
 /* Has retired blocks of an arena become free, as far as the settings allow. Returns their bytes. */
@@ -306,20 +355,37 @@ static tnr_status ladder_lend_or_execute(tnri_plan *plan, int reclaimed, void **
     return tnri_execute(plan, reclaimed, ptr);
 }
 
+/* Places memory where a request of the size had it before, if all that it needs for it is free;
+ * else *ptr stays null. */
+static tnr_status ladder_again(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                               tnri_moves moves, int reclaimed, void **ptr)
+{
+    if (arena->growable.base != 0 || arena->is_guard || moves == TNRI_MOVES_NONE ||
+        tnri_conf_get()->aliases_max == 0 ||
+        !atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
+        return TNR_OK;
+    tnri_arena_enter(arena);
+    tnri_low_water_watch(arena);
+    tnr_status status = tnri_low_water_keeps(arena) ? tnri_again_make(plan, arena, request, moves)
+                                                    : TNR_ERR_NOT_LIVE;
+    tnri_lock_release(&arena->lock);
+    return status == TNR_OK ? tnri_execute(plan, reclaimed, ptr) : TNR_OK;
+}
+
 /* Places memory for a request: a plan, and a loan or the plan's execution. */
-static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
+static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, ladder_means means,
                                int reclaimed, void **ptr)
 {
     tnri_access *access = &arena->pool->account.access;
     tnri_plan plan = {0};
-    tnr_status status;
     unsigned epoch = tnri_placing_begin(access);
-    if (arena->growable.base != 0) {
+    tnr_status status = ladder_again(&plan, arena, request, means.again, reclaimed, ptr);
+    if (status == TNR_OK && *ptr == NULL && arena->growable.base != 0) {
         tnri_arena_enter(arena);
-        status = tnri_plan_make_growth(&plan, arena, request, moves);
+        status = tnri_plan_make_growth(&plan, arena, request, means.moves);
         tnri_lock_release(&arena->lock);
-    } else {
-        status = ladder_plan(&plan, arena, request, moves, ptr);
+    } else if (status == TNR_OK && *ptr == NULL) {
+        status = ladder_plan(&plan, arena, request, means.moves, ptr);
     }
     if (status == TNR_OK && *ptr == NULL)
         status = ladder_lend_or_execute(&plan, reclaimed, ptr);
@@ -343,7 +409,7 @@ static int ladder_serve_flushed(tnri_arena *arena, const tnri_request *request, 
 
 /* One climb: flush, plan, execute. TNR_ERR_OUT_OF_MEMORY and TNR_ERR_LIMIT mean that reclaiming
  * might help. */
-static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, tnri_moves moves,
+static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, ladder_means means,
                                int reclaimed, void **ptr)
 {
     const tnri_conf *conf = tnri_conf_get();
@@ -354,6 +420,8 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
         return status;
     /* Old mappings go when they can; what the driver says about one of them is no reason to refuse
      * this request. */
+    if (atomic_load_explicit(&arena->account->has_moved, memory_order_relaxed))
+        (void)tnri_stale_expire(arena, tnri_low_water_keeps(arena) ? (size_t)conf->aliases_max : 0);
     (void)tnri_stale_drain(arena, 0, 0, &released);
     (void)tnri_stale_drain(arena, (size_t)conf->stale_mappings_max, 1, &released);
     if (released > 0)
@@ -366,7 +434,7 @@ static tnr_status ladder_climb(tnri_arena *arena, const tnri_request *request, t
         return ladder_serve_flushed(arena, request, ptr)
                    ? TNR_OK
                    : tnri_segment_serve(arena, request, reclaimed, ptr);
-    return ladder_place(arena, request, moves, reclaimed, ptr);
+    return ladder_place(arena, request, means, reclaimed, ptr);
 }
 
 /* 1 if trying again after giving memory back could help. */
@@ -378,7 +446,7 @@ static int is_shortage(tnr_status status)
 /* The end of step 8: asks the user's callback, and climbs again as often as it has freed something.
  * Not for what could not be had if everything were given back. TNR_ERR_ASLEEP: the callback has put
  * the pool to sleep, and the caller's work there has ended. */
-static tnr_status ladder_ask(tnri_arena *arena, const tnri_request *request, tnri_moves most,
+static tnr_status ladder_ask(tnri_arena *arena, const tnri_request *request, ladder_means most,
                              tnr_status status, void **ptr)
 {
     for (int i = 0; is_shortage(status) && i < TNRI_CALLBACKS; i++) {
@@ -410,10 +478,10 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
     }
     (void)tnri_streams_reap(device, TNRI_STREAM_REAP_LOOKS);
     tnri_reclaim_above_threshold(arena->pool, request->bytes);
-    tnri_moves moves = ladder_moves(arena, request);
-    tnri_moves most = ladder_moves_max(arena);
-    status = ladder_climb(arena, request, moves, 0, ptr);
-    if (is_shortage(status) && moves != most) { /* what cannot grow moves at any cost */
+    ladder_means means = ladder_moves(arena, request);
+    ladder_means most = {ladder_moves_max(arena), ladder_moves_max(arena)};
+    status = ladder_climb(arena, request, means, 0, ptr);
+    if (is_shortage(status) && means.moves != most.moves) { /* what cannot grow moves at any cost */
         tnri_device_short(device);
         status = ladder_climb(arena, request, most, 0, ptr);
     }
@@ -540,7 +608,8 @@ tnr_status tnri_ladder_guard(tnri_arena *arena, const tnri_request *request, voi
     if (status != TNR_OK)
         return status;
     if (tnri_pool_work_begin(arena->pool)) {
-        status = ladder_climb(arena, request, TNRI_MOVES_NONE, 0, ptr);
+        status =
+            ladder_climb(arena, request, (ladder_means){TNRI_MOVES_NONE, TNRI_MOVES_NONE}, 0, ptr);
         tnri_pool_work_end(arena->pool);
     } else {
         status = tnri_asleep_error(arena->pool);

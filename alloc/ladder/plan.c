@@ -2,14 +2,17 @@
 /* Making, committing and undoing a plan: see plan.h. */
 #include "ladder/plan.h"
 
+#include "arena/alias.h"
 #include "arena/count.h"
 #include "arena/note.h"
 #include "arena/run.h"
 #include "arena/serve.h"
 #include "arena/world_move.h"
+#include "arena/world_retired.h"
 #include "arena/world_spent.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "conf/conf.h"
 #include "device/budget.h"
 #include "ladder/park.h"
 #include "ladder/stale.h"
@@ -69,6 +72,21 @@ static uintptr_t window_claim_base(const tnri_plan *plan, const tnri_window *win
     return gap_base < window->base ? gap_base : window->base;
 }
 
+/* Pages of the hole above a window that ends in one, at most as many as the window has. */
+static size_t window_over(const tnri_plan *plan, const tnri_window *window, uintptr_t end)
+{
+    const tnri_space *space = plan->world->space;
+    const tnri_block *last = window->first;
+    while (tnri_block_end(last) < end)
+        last = last->above;
+    if (last->state != TNRI_HOLE || plan->gaps_count == 0 ||
+        tnri_conf_get()->max_split_size_mb != 0)
+        return 0;
+    size_t left = (tnri_block_end(last) - end) >> space->page_shift;
+    size_t most = (window->end - window->base) >> space->page_shift;
+    return left < most ? left : most;
+}
+
 static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
                        const tnri_request *request, tnri_moves moves)
 {
@@ -78,10 +96,15 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
     plan->moves = moves;
     plan->is_growth = 0;
     plan->at = 0;
+    plan->is_again = 0;
+    plan->window = 0;
+    plan->wanted_count = 0;
+    plan->pages_over = 0;
     plan->grows = NULL;
     plan->returns = NULL;
     plan->sources_count = 0;
     plan->own_count = 0;
+    plan->own_stays = 0;
     plan->lanes_count = 0;
     plan->began_ns = tnri_decision_ns();
 }
@@ -89,14 +112,15 @@ static void plan_begin(tnri_plan *plan, tnri_arena *arena, tnri_world *world,
 /* Makes room for as many sources as there may be. */
 static tnr_status plan_sources(tnri_plan *plan)
 {
-    if (plan->sources_max >= plan->pages_missing)
-        return TNR_OK;
-    tnri_plan_free(plan);
-    plan->sources = tnri_host_alloc(plan->pages_missing * sizeof(plan->sources[0]));
-    if (plan->sources == NULL)
-        return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for moving %zu pages.",
-                          plan->pages_missing);
-    plan->sources_max = plan->pages_missing;
+    if (plan->sources_max < plan->pages_missing) {
+        tnri_plan_free(plan);
+        plan->sources = tnri_host_alloc(2 * plan->pages_missing * sizeof(plan->sources[0]));
+        if (plan->sources == NULL)
+            return tnri_error(TNR_ERR_HOST_MEMORY, "no host memory for moving %zu pages.",
+                              plan->pages_missing);
+        plan->sources_max = plan->pages_missing;
+    }
+    plan->wanted = plan->sources_max == 0 ? NULL : plan->sources + plan->sources_max;
     return TNR_OK;
 }
 
@@ -115,19 +139,29 @@ static tnr_status plan_claim(tnri_plan *plan, tnri_block *first, uintptr_t base,
     return TNR_OK;
 }
 
+tnr_status tnri_plan_make_at(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                             tnri_moves moves, const tnri_window *window)
+{
+    tnri_assert_held(&arena->lock);
+    uintptr_t end;
+    plan_begin(plan, arena, tnri_arena_world(arena, request->bytes), request, moves);
+    plan->window = window->base;
+    if (!window_gaps(plan, window, &end))
+        return TNR_ERR_ADDRESS_SPACE;
+    plan->pages_over = window_over(plan, window, end);
+    return plan_claim(plan, window->first, window_claim_base(plan, window),
+                      end + (plan->pages_over << plan->world->space->page_shift));
+}
+
 tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
                           tnri_moves moves)
 {
     tnri_assert_held(&arena->lock);
-    tnri_world *world = tnri_arena_world(arena, request->bytes);
-    plan_begin(plan, arena, world, request, moves);
     tnri_window window;
-    uintptr_t end;
-    if (!tnri_window_find(world, request->bytes, request->alignment,
-                          tnri_run_bytes_max(request->bytes), &window) ||
-        !window_gaps(plan, &window, &end))
+    if (!tnri_window_find(tnri_arena_world(arena, request->bytes), request->bytes,
+                          request->alignment, tnri_run_bytes_max(request->bytes), &window))
         return TNR_ERR_ADDRESS_SPACE;
-    tnr_status status = plan_claim(plan, window.first, window_claim_base(plan, &window), end);
+    tnr_status status = tnri_plan_make_at(plan, arena, request, moves, &window);
     if (status != TNR_OK)
         return status;
     if (moves != TNRI_MOVES_NONE)
@@ -239,7 +273,7 @@ tnr_status tnri_plan_make_return(tnri_plan *plan, tnri_parked *parked, tnri_requ
 
 void tnri_plan_free(tnri_plan *plan)
 {
-    tnri_host_free(plan->sources, plan->sources_max * sizeof(plan->sources[0]));
+    tnri_host_free(plan->sources, 2 * plan->sources_max * sizeof(plan->sources[0]));
     plan->sources = NULL;
     plan->sources_max = 0;
 }
@@ -322,12 +356,85 @@ static size_t world_donate(tnri_plan *plan, tnri_world *donor)
     return taken;
 }
 
+/* Takes what a window that is made again wants and the arena has free. */
+static size_t again_take(tnri_plan *plan, tnri_arena *arena)
+{
+    uint64_t look = tnri_alias_look();
+    size_t taken = 0;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_alias_mark(&arena->worlds[i], look);
+    for (size_t i = 0; i < plan->wanted_count; i++) {
+        tnri_source *wanted = &plan->wanted[i];
+        tnri_chunk *chunk = wanted->chunk;
+        if (wanted->page_old != SIZE_MAX ||
+            atomic_load_explicit(&chunk->free_look, memory_order_relaxed) != look ||
+            !tnri_world_spares(chunk->free_run->world, TNRI_CUT_RECORDS))
+            continue;
+        wanted->page_old = chunk->page;
+        wanted->stale = tnri_alias_leave(chunk);
+        atomic_store_explicit(&chunk->free_look, 0, memory_order_relaxed);
+        plan->sources[plan->sources_count++] = *wanted;
+        plan->pages_missing -= chunk->pages;
+        taken++;
+    }
+    return taken;
+}
+
+/* The chunk of a world for the end of the window: larger than what is missing there, and not larger
+ * than the window; the smallest, and `best` if that is smaller. */
+static tnri_chunk *world_over(const tnri_plan *plan, const tnri_world *donor, tnri_chunk *best)
+{
+    size_t room = tnri_plan_room(plan);
+    size_t most = room + plan->pages_over;
+    size_t window = plan->request->bytes >> donor->space->page_shift;
+    tnri_index_walk walk = {tnri_index_class((room + 1) << donor->space->page_shift), NULL};
+    tnri_block *run;
+    while ((run = tnri_index_next(donor->index, &walk)) != NULL) {
+        size_t page, end;
+        if (!tnri_run_whole_chunks(donor->space, run, &page, &end))
+            continue;
+        for (size_t pages; page < end; page += pages) {
+            tnri_chunk *chunk = donor->space->pages[page];
+            pages = chunk->pages;
+            if (pages <= room || pages > most || pages > window ||
+                (best != NULL && pages >= best->pages))
+                continue;
+            best = chunk;
+            chunk->free_run = run;
+        }
+    }
+    return best;
+}
+
+/* Lets the last chunk reach over the end of the window, where none is small enough for the gap. The
+ * window is there for this request, so nothing lies above it. */
+static size_t over_take(tnri_plan *plan, tnri_arena *arena)
+{
+    tnri_chunk *chunk = NULL;
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        chunk = world_over(plan, &arena->worlds[i], chunk);
+    if (chunk == NULL || !tnri_world_spares(chunk->free_run->world, TNRI_CUT_RECORDS))
+        return 0;
+    tnri_gap *gap = &plan->gaps[plan->gap_at];
+    size_t over = chunk->pages - tnri_plan_room(plan);
+    gap->pages += over;
+    plan->pages_missing += over;
+    plan->pages_over -= over;
+    size_t page_old = chunk->page;
+    plan_place(plan, chunk, tnri_alias_leave(chunk), page_old);
+    return 1;
+}
+
 size_t tnri_plan_take(tnri_plan *plan, tnri_arena *arena)
 {
     tnri_assert_held(&arena->lock);
     size_t taken = 0;
+    if (plan->is_again)
+        return again_take(plan, arena);
     for (int i = TNRI_WORLDS; i-- > 0;)
         taken += world_donate(plan, &arena->worlds[i]);
+    if (plan->pages_missing > 0 && plan->pages_over > 0 && plan->gap_at + 1 == plan->gaps_count)
+        taken += over_take(plan, arena);
     return taken;
 }
 
@@ -393,6 +500,10 @@ void tnri_plan_untake(tnri_plan *plan, tnri_arena *arena, size_t from)
     }
     if (stale != NULL)
         stale_untake(arena, stale);
+    for (size_t i = 0; i < plan->wanted_count; i++)
+        for (size_t s = from; s < plan->sources_count; s++)
+            if (plan->wanted[i].chunk == plan->sources[s].chunk)
+                plan->wanted[i].page_old = SIZE_MAX;
     plan->sources_count = from;
 }
 
@@ -404,7 +515,13 @@ tnri_block *tnri_plan_commit(tnri_plan *plan)
     tnri_assert_held(&plan->arena->lock);
     tnri_assert(plan->pages_missing == 0);
     tnri_world_unpromise(world, TNRI_PLAN_RECORDS);
-    tnri_block *run = tnri_world_free(world, plan->pending);
+    tnri_block *run;
+    if (plan->pages_over == 0) {
+        run = tnri_world_free(world, plan->pending);
+    } else {
+        tnri_world_unclaim(world, plan->pending, tnri_stale_add_done, NULL);
+        run = tnri_world_find(world, NULL, plan->window);
+    }
     plan->pending = NULL;
     if (plan->at != 0)
         return tnri_serve_at(world, run, plan->at, plan->request->bytes);

@@ -25,6 +25,7 @@
 
 #include "arena/arena.h"
 #include "device/chunk.h"
+#include "ladder/window.h"
 
 /* A chunk on its way into the window. */
 typedef struct tnri_source {
@@ -57,8 +58,10 @@ typedef struct tnri_plan {
     const tnri_request *request;
     tnri_block *pending;
     tnri_moves moves;
-    int is_growth; /* 1: tnri_plan_make_growth made it */
-    uintptr_t at;  /* where the block is to begin in the window; 0: where it fits first */
+    int is_growth;    /* 1: tnri_plan_make_growth made it */
+    uintptr_t at;     /* where the block is to begin in the window; 0: where it fits first */
+    int is_again;     /* 1: see again.h */
+    uintptr_t window; /* where it begins */
     struct tnri_parked *returns; /* the parked block that gets the memory, at its own addresses:
                                   * tnri_plan_make_return made it; null: none */
     tnri_block *grows; /* then the live block below the window; null: it had no memory yet */
@@ -67,12 +70,19 @@ typedef struct tnri_plan {
     size_t gaps_count;
     size_t gap_at, gap_used; /* where the next chunk goes */
     size_t pages_missing;    /* still without a chunk */
+    size_t
+        pages_over; /* of the hole above the window, for a last chunk that is larger than its gap;
+                        * what is left of them becomes HOLE again */
 
     tnri_source *sources; /* sources_count used of sources_max */
     size_t sources_count, sources_max;
-    size_t own_count;   /* the first so many are this arena's own */
-    size_t lanes_count; /* the first so many are of this arena's stream */
-    uint64_t began_ns;  /* for the moving budget */
+    size_t own_count;    /* the first so many are this arena's own */
+    int own_stays;       /* 1: what these leave stays mapped: see alias.h */
+    size_t lanes_count;  /* the first so many are of this arena's stream */
+    uint64_t began_ns;   /* for the moving budget */
+    tnri_source *wanted; /* of a window that is made again: chunks with their pages there; page_old
+                          * is SIZE_MAX until one is found. Behind the sources */
+    size_t wanted_count;
 } tnri_plan;
 
 /* Steps 1 and 2 for the arena's own memory; the lock is held. Errors: TNR_ERR_HOST_MEMORY;
@@ -84,6 +94,9 @@ tnr_status tnri_plan_make(tnri_plan *plan, tnri_arena *arena, const tnri_request
  * and the block has their end. Places are taken in the order of their addresses, over and over, so
  * what was freed comes back last. Nothing is moved there. */
 tnr_status tnri_plan_make_guard(tnri_plan *plan, tnri_arena *arena, const tnri_request *request);
+/* Step 1 for a window that is given. */
+tnr_status tnri_plan_make_at(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                             tnri_moves moves, const tnri_window *window);
 
 /* The same for memory right above what the arena's growable block has: the window is given, and
  * nothing of the arena's own can be moved there. The lock is held. Errors: TNR_ERR_HOST_MEMORY;

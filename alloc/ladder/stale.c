@@ -4,11 +4,13 @@
 
 #include <string.h>
 
+#include "arena/alias.h"
 #include "arena/bins.h"
 #include "arena/note.h"
 #include "arena/world_move.h"
 #include "arena/world_spent.h"
 #include "arena/world_lend.h"
+#include "device/chunk.h"
 #include "device/segment.h"
 #include "ladder/slot.h"
 #include "pool/asleep.h"
@@ -145,9 +147,81 @@ static size_t stale_give_back(tnri_arena *arena, tnri_block *stale)
     return bytes;
 }
 
+/* Queues what were aliases. */
+static tnr_status stale_add_released(tnri_arena *arena, tnri_block *records)
+{
+    if (records == NULL)
+        return TNR_OK;
+    tnri_event *event = NULL;
+    tnr_status status = tnri_arena_mark_other(arena, &event);
+    tnri_arena_enter(arena);
+    if (status != TNR_OK) {
+        tnri_alias_put_back(records);
+        records = NULL;
+    }
+    while (records != NULL) {
+        tnri_block *stale = records;
+        records = stale->next;
+        if (event != NULL)
+            tnri_event_hold(event);
+        tnri_stale_add(arena, stale, event);
+    }
+    tnri_lock_release(&arena->lock);
+    tnri_event_drop(arena->device, event);
+    return status;
+}
+
+tnr_status tnri_stale_expire(tnri_arena *arena, size_t keep)
+{
+    tnri_arena_enter(arena);
+    tnri_block *records = arena->aliases_count > keep ? tnri_alias_release(arena, keep) : NULL;
+    tnri_lock_release(&arena->lock);
+    return stale_add_released(arena, records);
+}
+
+/* Removes what were aliases of a chunk that is seen to be idle. What the driver refuses is tried
+ * again. */
+static void released_unmap(tnri_arena *arena, tnri_block *records)
+{
+    while (records != NULL) {
+        tnri_block *stale = records;
+        records = stale->next;
+        if (stale_unmap(arena, stale) == TNR_OK)
+            stale_finish(arena, stale, 0);
+        else
+            stale_put_back(arena, stale);
+    }
+}
+
+/* Chunks that go back to the driver have no aliases left in any arena of the pool. Their work on
+ * those addresses was over, or ordered, before they moved on; so where they are idle where they
+ * are, they are idle everywhere. */
+static void stale_forget_aliases(tnri_arena *arena, const tnri_block *stale)
+{
+    const tnri_space *space = tnri_arena_space(arena);
+    size_t end = tnri_page_of(space, tnri_block_end(stale));
+    for (size_t page = tnri_page_of(space, stale->base); page < end && stale->holds; page++) {
+        const tnri_chunk *chunk = space->pages[page];
+        tnri_arena *other = NULL;
+        while (chunk != NULL && chunk->page == page &&
+               atomic_load_explicit(&chunk->aliases, memory_order_acquire) != 0 &&
+               (other = tnri_arena_walk(arena->pool, other)) != NULL) {
+            tnri_arena_enter(other);
+            tnri_block *records = tnri_alias_release_of(other, chunk);
+            tnri_lock_release(&other->lock);
+            released_unmap(other, records);
+        }
+    }
+}
+
 tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released)
 {
     tnri_assert_none_held();
+    if (wait && keep == 0) {
+        tnr_status status = tnri_stale_expire(arena, 0);
+        if (status != TNR_OK && status != TNR_ERR_CAPTURE)
+            return status;
+    }
     if (tnri_account_is_foreign(arena->account) && tnri_segment_is_inside())
         return TNR_OK; /* another time */
     for (;;) {
@@ -160,8 +234,10 @@ tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *re
             *released += stale_give_back(arena, stale);
             continue;
         }
-        if (over)
+        if (over) {
+            stale_forget_aliases(arena, stale);
             status = stale_unmap(arena, stale);
+        }
         if (!over || status != TNR_OK) {
             stale_put_back(arena, stale);
             return status;

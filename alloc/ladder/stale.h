@@ -18,11 +18,16 @@ void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event);
 /* Queues a record that nothing uses. Under the lock. */
 void tnri_stale_add_done(tnri_arena *arena, tnri_block *stale, void *unused);
 
-/* Unmaps what may be unmapped: from the oldest on, as long as events are over, until at most `keep`
- * remain; with `wait`, waits for those that are not. In the device's context, no lock held. Adds
- * the bytes given back to the driver to *released. Errors are the driver's; what was done stays
- * done. */
+/* Unmaps what may be unmapped: from the oldest on, as long as events are over, until at most
+ * `keep` remain; with `wait`, waits for those that are not, and for `keep` of 0 aliases go too. In
+ * the device's context, no lock held. Adds the bytes given back to the driver to *released. Errors
+ * are the driver's; what was done stays done. */
 tnr_status tnri_stale_drain(tnri_arena *arena, size_t keep, int wait, size_t *released);
+
+/* Queues the oldest aliases of an arena to be unmapped, until at most `keep` mappings are left.
+ * While the proof cannot be had they stay, and nothing comes back to them; that is the error. In
+ * the device's context, no lock held. */
+tnr_status tnri_stale_expire(tnri_arena *arena, size_t keep);
 
 /* Cuts idle chunks out of an arena, at most `bytes`, and queues them to be given back. Returns the
  * bytes queued in *queued. In the device's context, no lock held. */

@@ -156,6 +156,9 @@ static void homings_settle(const homings *self)
     for (size_t i = 0; i < self->count; i++) {
         tnri_slot *slot = self->at[i].slot;
         self->at[i].chunk->page = slot->page;
+        /* What it has left is not kept, so this is its home again. */
+        atomic_store_explicit(&self->at[i].chunk->home, slot->page, memory_order_relaxed);
+        tnri_chunk_placed(self->at[i].chunk);
         for (size_t p = 0; p < slot->pages; p++)
             space->pages[slot->page + p] = self->at[i].chunk;
         tnri_slot_drop(slot);

@@ -348,6 +348,7 @@ static inline __attribute__((always_inline)) void free_counted(tnri_world *world
     if (!tnri_world_bin(world, block)) {
         block->what = tnri_block_what(TNRI_LIVE, 0);
         (void)tnri_run_merge(world, block, TNRI_LIVE);
+        tnri_world_look_low(world);
     }
 }
 

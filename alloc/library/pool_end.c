@@ -77,6 +77,18 @@ static void pool_wait_for_visitors(tnr_pool pool)
         sched_yield();
 }
 
+/* 1 if memory that has moved, or is gone, is still mapped at old addresses. */
+static int pool_has_aliases(tnr_pool pool)
+{
+    size_t aliases = 0;
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        aliases += arena->aliases_count;
+        tnri_lock_release(&arena->lock);
+    }
+    return aliases > 0;
+}
+
 /* Gives everything that the pool has back to the driver, live blocks included if `force`. */
 static tnr_status pool_give_back(tnr_pool pool, int force)
 {
@@ -87,6 +99,11 @@ static tnr_status pool_give_back(tnr_pool pool, int force)
         arenas_free_all(pool);
     (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
     (void)tnri_release_idle(pool->device, pool, SIZE_MAX, 1, &status);
+    if (status == TNR_OK && pool_has_aliases(pool))
+        return tnri_error(TNR_ERR_CAPTURE,
+                          "pool \"%s\" has old mappings that cannot be proved idle while a capture "
+                          "is under way. Destroy it before or after it.",
+                          pool->account.name);
     if (status != TNR_OK ||
         atomic_load(&pool->account.reserved_bytes) + atomic_load(&pool->account.asleep_bytes) == 0)
         return status;

@@ -2,7 +2,7 @@
 /* Opening and closing pools: see peers.h. */
 #include "pool/peers.h"
 
-#include "arena/arena.h"
+#include "arena/alias.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -146,6 +146,17 @@ static void pool_change_back(tnr_pool pool, int peer, tnr_access before)
     tnri_error_restore(&aside);
 }
 
+/* What lies elsewhere now does not come back to where the change is not seen. */
+static void pool_forget_aliases(tnr_pool pool)
+{
+    for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+        tnri_arena_enter(arena);
+        for (int i = 0; i < TNRI_WORLDS; i++)
+            tnri_alias_forget(&arena->worlds[i]);
+        tnri_lock_release(&arena->lock);
+    }
+}
+
 /* Changes the set of peers, and all that exists; on an error neither, as far as the driver lets us.
  * In the context. */
 tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
@@ -157,6 +168,7 @@ tnr_status tnri_pool_access(tnr_pool pool, int peer, tnr_access wanted)
     tnr_status status = TNR_OK;
     peers_set(access, peer, wanted);
     tnri_placing_wait(access);
+    pool_forget_aliases(pool);
     int is_torn = (access->torn >> peer & 1) != 0;
     if ((before != wanted || is_torn) && pool_stay(pool)) {
         status = pool_change(pool, peer, wanted);

@@ -22,7 +22,12 @@ int tnri_space_create(tnri_space *space, uintptr_t base, size_t bytes, unsigned 
         return 0;
     space->pages = tnri_host_reserve(pages_table_bytes(space));
     if (space->pages != NULL)
+        space->aliases = tnri_host_reserve(pages_table_bytes(space));
+    if (space->pages != NULL && space->aliases != NULL)
         return 1;
+    if (space->pages != NULL)
+        tnri_host_unreserve(space->pages, pages_table_bytes(space));
+    space->pages = NULL;
     tnri_block_map_destroy(&space->map);
     return 0;
 }
@@ -35,7 +40,8 @@ void tnri_space_destroy(tnri_space *space)
         tnri_host_free(range, sizeof(*range));
     }
     tnri_host_unreserve(space->pages, pages_table_bytes(space));
-    space->pages = NULL;
+    tnri_host_unreserve(space->aliases, pages_table_bytes(space));
+    space->pages = space->aliases = NULL;
     tnri_block_map_destroy(&space->map);
 }
 

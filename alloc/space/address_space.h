@@ -36,7 +36,8 @@ typedef struct tnri_space {
     size_t bytes;
     unsigned page_shift;
     tnri_block_map map;
-    struct tnri_chunk **pages; /* entries: the owning arena's lock */
+    struct tnri_chunk **pages;   /* entries: the owning arena's lock */
+    struct tnri_chunk **aliases; /* likewise: what is mapped at a page and lies elsewhere */
 
     tnri_lock lock;            /* protects what follows */
     _Atomic size_t used_bytes; /* from base up: dealt out at least once; read without the lock */

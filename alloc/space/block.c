@@ -6,6 +6,6 @@ const char *tnri_state_name(unsigned state)
 {
     static const char *const names[TNRI_STATE_COUNT] = {"unused",  "free", "live",  "binned",
                                                         "retired", "hole", "stale", "pending",
-                                                        "parked",  "lent"};
+                                                        "parked",  "lent", "alias"};
     return state < TNRI_STATE_COUNT ? names[state] : "?";
 }

@@ -57,6 +57,8 @@ typedef enum tnri_state {
                    * ladder/park.h. Becomes: LIVE (unpark); FREE, HOLE and STALE (free) */
     TNRI_LENT,    /* addresses that another world of the pool has now, with their memory; never
                    * beside another LENT. Becomes: FREE (they are back) */
+    TNRI_ALIAS,   /* an old mapping that stays, of chunks that are elsewhere now. Becomes: PENDING
+                  * (claim: they come back), FREE (they are back), STALE (released) */
     TNRI_STATE_COUNT
 } tnri_state;
 
@@ -65,7 +67,8 @@ typedef struct tnri_block {
     size_t bytes; /* multiple of TNR_ALIGNMENT_DEFAULT; of the page for HOLE and STALE */
     union {
         struct {
-            uint64_t slack : 52;  /* LIVE, RETIRED: not asked for; STALE: mappings; FREE: class */
+            uint64_t slack : 52;  /* LIVE, RETIRED: not asked for; STALE, and ALIAS of which the
+                                   * chunks are forgotten: mappings; FREE: class */
             uint64_t holds : 1;   /* STALE: 1 if its chunks are still its own: released with it;
                                    * LIVE and RETIRED: 1 if its slack is a canary */
             uint64_t stamped : 1; /* LIVE and RETIRED: 1 if `stamp` is set; else nothing */
@@ -77,11 +80,12 @@ typedef struct tnri_block {
     struct tnri_world *world;
     union {
         struct tnri_block
-            *next;      /* in the list of its state: class, bin, holes, lent, stale, spares */
+            *next;      /* in the list of its state: class, bin, holes, lent, aliases, stale,
+                         * spares */
         uint64_t stamp; /* LIVE and RETIRED, in no list: of the history; see note.h */
     };
     union {
-        struct tnri_block *prev;  /* in a doubly linked list: HOLE, LENT */
+        struct tnri_block *prev;  /* in a doubly linked list: HOLE, LENT, ALIAS */
         struct tnri_block **link; /* FREE: what points to it, in the list of its class */
         struct tnri_event *event; /* STALE: what must be over; null: nothing */
         struct tnri_uses *uses; /* LIVE and RETIRED: the layer above's; null: none. BINNED: null */

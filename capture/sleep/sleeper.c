@@ -136,7 +136,7 @@ static int arena_list(tnri_sleeper *sleeper, tnri_arena *arena, keeping what)
             int is_joined = 0;
             for (tnri_block *block = arena->worlds[i].span_first[s]; block != NULL;
                  block = block->above) {
-                if (block->state == TNRI_HOLE) {
+                if (block->state == TNRI_HOLE || block->state == TNRI_ALIAS) {
                     is_joined = 0;
                     continue;
                 }

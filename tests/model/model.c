@@ -26,7 +26,7 @@ static const char *const confs[] = {
     "max_split_size_mb:8",
     "roundup_power2_divisions:[1:8,>:4]",
     "move_burst_ms:0,move_percent:0",
-    "move_percent:100,chunk_max_mb:2",
+    "move_percent:100,chunk_max_mb:2,aliases_from:first",
 };
 enum { CONFS = sizeof(confs) / sizeof(confs[0]) };
 

@@ -140,9 +140,10 @@ static void program_run(int seed)
 {
     static random_program self;
     static const char *const confs[] = {"chunk_max_mb:2", "chunk_max_mb:4,lend:off", NULL,
-                                        "cross_stream:off"};
+                                        "cross_stream:off",
+                                        "chunk_max_mb:2,move_percent:100,aliases_from:first"};
     self = (random_program){.random = (uint64_t)seed};
-    unit_start(confs[seed % 4], seed % 2 == 0 ? "SCHEDULE=lazy" : "SCHEDULE=random", "MEMORY=48M",
+    unit_start(confs[seed % 5], seed % 2 == 0 ? "SCHEDULE=lazy" : "SCHEDULE=random", "MEMORY=48M",
                "RACES=1", NULL);
     sleep_context_enter();
     for (int i = 0; i < STREAMS; i++)

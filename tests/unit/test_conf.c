@@ -35,6 +35,8 @@ static const struct {
 } values[] = {
     {"address_space_gb", {"1", "8192", "16384"}, {"0", "16385", "-1", "+1", "1.5", "1e3", "", "x"}},
     {"auto_record", {"seen", "all", "off"}, {"", "on", "All", "seen|all"}},
+    {"aliases_from", {"first", "low_water"}, {"", "low", "First", "never"}},
+    {"aliases_max", {"0", "8192", "1048576"}, {"1048577", "-1", "all"}},
     {"bin_blocks", {"0", "32", "4096"}, {"4097", "99999999999999999999999999", "0x10"}},
     {"chunk_mb", {"2", "16", "1024"}, {"1", "1025", "2M", "off"}},
     {"chunk_max_mb", {"2", "8192", "65536"}, {"1", "65537", "inf"}},
@@ -276,9 +278,13 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8",  "chunk_mb:4",
-                                        "gpu_direct_rdma:off", "handle_type:none",
-                                        "lanes_forced:2",      "per_process_memory_fraction:0.5",
+    static const char *const fixed[] = {"address_space_gb:8",
+                                        "aliases_from:first",
+                                        "chunk_mb:4",
+                                        "gpu_direct_rdma:off",
+                                        "handle_type:none",
+                                        "lanes_forced:2",
+                                        "per_process_memory_fraction:0.5",
                                         "small_limit_kb:64"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking for the moment in which the least is live: see low_water.h. */
+#include "arena/low_water.h"
+
+#include "arena/alias.h"
+#include "arena/count.h"
+#include "base/heuristics.h"
+
+static uint64_t low_step(const tnri_world *world)
+{
+    return world->peak.bytes / TNRI_LOW_WATER_SHARE;
+}
+
+/* The next look is when a step less is live than now. */
+static void low_bound(tnri_world *world)
+{
+    uint64_t step = low_step(world);
+    uint64_t live = tnri_world_live_bytes(world);
+    world->low_headroom =
+        live == 0 ? TNRI_LOW_NEVER : world->headroom.bytes + (live > step ? step : live);
+}
+
+/* 1 if addresses of the world have gone to other streams, or theirs have come. */
+static int world_trades(const tnri_world *world)
+{
+    return world->lent != NULL || world->borrowed_bytes > 0;
+}
+
+/* A world has its bound while its arena waits for its first low water, or has chunks that are away
+ * from home and go there. */
+static void world_watch(tnri_world *world)
+{
+    const tnri_arena *arena = world->arena;
+    if (atomic_load_explicit(&arena->low.keeping, memory_order_relaxed) == TNRI_KEEPS_NOT_YET ||
+        (arena->aliases_count > 0 && !world_trades(world)))
+        low_bound(world);
+}
+
+/* What is live at the lowest: of the last window of allocations, and of this one until now. */
+static size_t low_floor(tnri_world *world, size_t live)
+{
+    tnri_low_water *low = &world->arena->low;
+    if (world->ever.blocks - low->window_began >= TNRI_LOW_WATER_BLOCKS) {
+        low->floor = low->recent;
+        low->recent = SIZE_MAX;
+        low->window_began = world->ever.blocks;
+    }
+    if (live < low->recent)
+        low->recent = live;
+    return low->floor < low->recent ? low->floor : low->recent;
+}
+
+void tnri_low_water_watch(tnri_arena *arena)
+{
+    world_watch(&arena->worlds[TNRI_LARGE]);
+}
+
+/* Its first low water: the program has come through a pass. */
+static void low_begin(tnri_low_water *low)
+{
+    if (atomic_load_explicit(&low->keeping, memory_order_relaxed) == TNRI_KEEPS_NOT_YET)
+        atomic_store_explicit(&low->keeping, TNRI_KEEPS, memory_order_relaxed);
+}
+
+void tnri_low_water_look(tnri_world *world)
+{
+    size_t live = tnri_world_live_bytes(world);
+    size_t floor = low_floor(world, live);
+    int is_low = live <= floor + low_step(world);
+    world->low_headroom = TNRI_LOW_NEVER;
+    if (is_low)
+        low_begin(&world->arena->low);
+    if (!is_low || (!world_trades(world) && !tnri_alias_go_home(world->arena)))
+        world_watch(world);
+}
+
+void tnri_low_water_moved(tnri_arena *arena, size_t chunks, int is_again)
+{
+    tnri_low_water *low = &arena->low;
+    if (atomic_load_explicit(&low->keeping, memory_order_relaxed) != TNRI_KEEPS)
+        return;
+    *(is_again ? &low->again : &low->moved) += chunks;
+    if (low->moved <= low->again + TNRI_KEEP_TRIAL)
+        return;
+    atomic_store_explicit(&low->keeping, TNRI_KEEPS_NO_MORE, memory_order_relaxed);
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_recipes_free(&arena->worlds[i]);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recipes: the windows that a world was given memory for, by the size of the request that they
+ * were made for. A program that repeats itself asks for the same sizes when the same chunks are
+ * free, and then the window needs no driver call: all of its chunks are still mapped there
+ * (alias.h).
+ *
+ * The oldest recipe that will do is taken. So a pass that begins as the one before did goes on as
+ * it did: whatever was noted since comes later, and changes nothing. Under the arena's lock.
+ */
+#ifndef TNRI_ARENA_RECIPE_H
+#define TNRI_ARENA_RECIPE_H
+
+#include "arena/world.h"
+
+typedef struct tnri_recipe {
+    uintptr_t base;
+    size_t bytes;
+    uint32_t next; /* the next newer one in its slot, plus 1; 0: none */
+} tnri_recipe;
+
+/* Notes a window. Without host memory it is not noted. */
+void tnri_recipe_note(tnri_world *world, uintptr_t base, size_t bytes);
+
+/* The oldest recipe for so many bytes that is newer than `before` (null: of all); null: none. */
+const tnri_recipe *tnri_recipe_find(const tnri_world *world, size_t bytes,
+                                    const tnri_recipe *before);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The same window again: see again.h. */
+#include "ladder/again.h"
+
+#include "arena/alias.h"
+#include "arena/recipe.h"
+#include "arena/world_retired.h"
+#include "base/heuristics.h"
+#include "conf/conf.h"
+
+/* The chunk whose mapping, an alias, begins at a page of a window; else null. */
+static tnri_chunk *alias_at(const tnri_space *space, size_t page, size_t first)
+{
+    tnri_chunk *chunk = space->aliases[page];
+    if (chunk == NULL)
+        return NULL;
+    if (page == first && page > 0 && space->aliases[page - 1] == chunk)
+        return NULL; /* most likely it begins below */
+    return chunk;
+}
+
+/* The end of the window's pages, behind `end` if its last chunk reaches over it, if each has
+ * memory, or is an alias of a chunk that is free: one that this look has seen, or, unless
+ * `own_only`, perhaps another arena's. Else 0. */
+static size_t window_has_chunks(const tnri_space *space, size_t first, size_t end, uint64_t look,
+                                int own_only)
+{
+    size_t page = first;
+    while (page < end) {
+        if (space->pages[page] != NULL) {
+            page++;
+            continue;
+        }
+        const tnri_chunk *chunk = alias_at(space, page, first);
+        if (chunk == NULL ||
+            (own_only && atomic_load_explicit(&chunk->free_look, memory_order_relaxed) != look))
+            return 0;
+        page += chunk->pages;
+    }
+    return page;
+}
+
+/* The record that a window begins in, if all that it lies in is free or an alias; else null. */
+static tnri_block *window_is_open(const tnri_world *world, uintptr_t base, uintptr_t end)
+{
+    tnri_block *first = tnri_world_find(world, NULL, base);
+    for (const tnri_block *record = first;; record = record->above) {
+        if (record == NULL || (record->state != TNRI_FREE && record->state != TNRI_ALIAS))
+            return NULL;
+        if (tnri_block_end(record) >= end)
+            return first;
+    }
+}
+
+/* Lists the chunks that are to come back, each with its page. */
+static void wanted_list(tnri_plan *plan)
+{
+    const tnri_space *space = plan->world->space;
+    plan->is_again = 1;
+    for (size_t i = 0; i < plan->gaps_count; i++) {
+        size_t end = plan->gaps[i].page + plan->gaps[i].pages;
+        for (size_t page = plan->gaps[i].page; page < end;) {
+            tnri_chunk *chunk = space->aliases[page];
+            plan->wanted[plan->wanted_count++] = (tnri_source){chunk, page, NULL, SIZE_MAX, NULL};
+            page += chunk->pages;
+        }
+    }
+}
+
+/* Tries one recipe. */
+static tnr_status recipe_follow(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                                tnri_moves moves, const tnri_recipe *recipe, uint64_t look,
+                                int own_only)
+{
+    const tnri_world *world = tnri_arena_world(arena, request->bytes);
+    const tnri_space *space = world->space;
+    uintptr_t end = recipe->base + recipe->bytes;
+    size_t first = tnri_page_of(space, recipe->base);
+    size_t last = tnri_page_of(space, end - 1) + 1;
+    size_t over = window_has_chunks(space, first, last, look, own_only);
+    if (over == 0)
+        return TNR_ERR_NOT_LIVE;
+    if (over > last)
+        end = tnri_page_address(space, over);
+    tnri_window window = {window_is_open(world, recipe->base, end), recipe->base, end, 0};
+    if (window.first == NULL)
+        return TNR_ERR_NOT_LIVE;
+    if (tnri_plan_make_at(plan, arena, request, moves, &window) != TNR_OK)
+        return TNR_ERR_NOT_LIVE;
+    wanted_list(plan);
+    tnri_plan_take(plan, arena);
+    plan->own_count = plan->sources_count;
+    return TNR_OK;
+}
+
+tnr_status tnri_again_make(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
+                           tnri_moves moves)
+{
+    tnri_world *world = tnri_arena_world(arena, request->bytes);
+    if (request->alignment != TNR_ALIGNMENT_DEFAULT || tnri_conf_get()->max_split_size_mb != 0 ||
+        tnri_recipe_find(world, request->bytes, NULL) == NULL)
+        return TNR_ERR_NOT_LIVE;
+    uint64_t look = tnri_alias_look();
+    for (int i = 0; i < TNRI_WORLDS; i++)
+        tnri_alias_mark(&arena->worlds[i], look);
+    for (int own_only = 1; own_only >= (moves != TNRI_MOVES_ALL); own_only--) {
+        const tnri_recipe *recipe = NULL;
+        for (int looks = 0; looks < TNRI_RECIPE_LOOKS; looks++) {
+            recipe = tnri_recipe_find(world, request->bytes, recipe);
+            if (recipe == NULL)
+                break;
+            if (recipe_follow(plan, arena, request, moves, recipe, look, own_only) == TNR_OK)
+                return TNR_OK;
+        }
+    }
+    return TNR_ERR_NOT_LIVE;
+}

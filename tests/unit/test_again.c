@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that repeats itself moves its memory without the driver: chunks come back to addresses
+ * at which they are still mapped, go home at low water, and leave nothing mapped when they go.
+ *
+ * Only from the first low water on, and not where nothing recurs.
+ *
+ * Seen to fail: with tnri_again_make always failing, and with tnri_recipe_note empty, the passes of
+ * repeated_moves map for ever, and so they do where no free looks for low water. With
+ * aliases_max:0 they do too, which no_aliases shows. With tnri_low_water_keeps always 1, what moves
+ * in before_low_water stays mapped twice, and so does what nothing_recurs moves without
+ * TNRI_KEEP_TRIAL.
+ */
+#include "unit.h"
+
+enum { BLOCKS = 16, PASSES = 12, TURNS = 100 };
+
+static uint64_t mapping_calls(void)
+{
+    return simcuda_calls("cuMemCreate") + simcuda_calls("cuMemMap") +
+           simcuda_calls("cuMemSetAccess") + simcuda_calls("cuMemUnmap") +
+           simcuda_calls("cuMemRelease");
+}
+
+/* Every second block freed, then larger ones, which only moves can serve; all freed at the end. */
+static void pass(tnr_stream stream)
+{
+    void *blocks[BLOCKS], *large[BLOCKS / 4];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(4 * MIB, stream);
+    for (int i = 0; i < BLOCKS; i += 2)
+        assert_ok(tnr_free(blocks[i]));
+    for (int i = 0; i < BLOCKS / 4; i++)
+        large[i] = unit_malloc(8 * MIB, stream);
+    assert_ok(tnr_validate(0));
+    for (int i = 0; i < BLOCKS / 4; i++)
+        assert_ok(tnr_free(large[i]));
+    for (int i = 1; i < BLOCKS; i += 2)
+        assert_ok(tnr_free(blocks[i]));
+}
+
+/* Mapping calls of the last pass of several, and that memory stays as it was after the first. */
+static uint64_t last_pass(tnr_stream stream)
+{
+    uint64_t before = 0;
+    pass(stream);
+    uint64_t reserved = unit_stats().reserved_bytes.current;
+    for (int i = 1; i < PASSES; i++) {
+        before = mapping_calls();
+        pass(stream);
+    }
+    assert_int_equal(unit_stats().reserved_bytes.current, reserved);
+    assert_ok(tnr_validate(0));
+    return mapping_calls() - before;
+}
+
+static void repeated_moves(void **state)
+{
+    (void)state;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2", "RACES=1", NULL);
+    tnr_stream stream = unit_stream(0);
+    assert_int_equal(last_pass(stream), 0);
+    assert_true(unit_stats().chunks_moved > 0);
+    assert_int_equal(simcuda_races(), 0);
+    size_t released;
+    assert_ok(tnr_trim(&released, 0, 0));
+    assert_int_equal(unit_stats().reserved_bytes.current, 0);
+    assert_int_equal(unit_stats().num_device_alloc, unit_stats().num_device_free);
+}
+
+static void no_aliases(void **state)
+{
+    (void)state;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2,aliases_max:0", NULL);
+    assert_true(last_pass(unit_stream(0)) > 0);
+}
+
+/* Two streams take turns with all the memory there is: events and waits alone. Without loans, which
+ * take the addresses of a window along. */
+static void between_streams(void **state)
+{
+    (void)state;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2,lend:off", "RACES=1", NULL);
+    tnr_stream streams[] = {unit_stream(0), unit_stream(0)};
+    uint64_t before = 0;
+    for (int i = 0; i < TURNS; i++) {
+        before = i >= TURNS - 2 ? before : mapping_calls();
+        for (int turn = 0; turn < 2; turn++) {
+            void *blocks[4];
+            for (int b = 0; b < 4; b++)
+                blocks[b] = unit_malloc((size_t)(20 + 6 * turn + 4 * b) * MIB, streams[turn]);
+            for (int b = 0; b < 4; b++)
+                assert_ok(tnr_free(blocks[b]));
+        }
+    }
+    assert_int_equal(mapping_calls() - before, 0);
+    assert_int_equal(simcuda_races(), 0);
+    assert_ok(tnr_validate(0));
+}
+
+/* What is kept is bounded, and the rest is unmapped. */
+static void few_aliases(void **state)
+{
+    (void)state;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2,aliases_max:4", "SCHEDULE=eager", NULL);
+    (void)last_pass(unit_stream(0));
+    tnr_stats stats = unit_stats();
+    uint64_t chunks = stats.reserved_bytes.current / (2 * MIB);
+    /* Those of one miss come on top until the next. */
+    assert_true(stats.num_device_alloc - stats.num_device_free <= chunks + 4 + 4);
+}
+
+/* Mappings that there are besides one for each chunk of 2 MiB. */
+static uint64_t old_mappings(void)
+{
+    tnr_stats stats = unit_stats();
+    return stats.num_device_alloc - stats.num_device_free -
+           stats.reserved_bytes.current / (2 * MIB);
+}
+
+/* Beside a block that stays live, which is most of all: nothing says that what moves comes back. */
+static void beside_weights(const char *settings, int keeps)
+{
+    unit_start(settings, "SCHEDULE=eager", NULL);
+    tnr_stream stream = unit_stream(0);
+    void *weights = unit_malloc(256 * MIB, stream);
+    for (int i = 0; i < 3; i++)
+        pass(stream);
+    assert_true(unit_stats().chunks_moved > 0);
+    void *more = unit_malloc(512 * MIB, stream); /* a miss, which unmaps what may be */
+    assert_int_equal(old_mappings() > 0, keeps);
+    assert_ok(tnr_free(more));
+    assert_ok(tnr_free(weights));
+}
+
+static void before_low_water(void **state)
+{
+    (void)state;
+    beside_weights("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2", 0);
+}
+
+static void from_the_first(void **state)
+{
+    (void)state;
+    beside_weights("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2,aliases_from:first", 1);
+}
+
+/* Each turn has sizes of its own, so no window is asked for again. */
+static void turn_of_its_own(tnr_stream stream, int turn)
+{
+    void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = unit_malloc(4 * MIB, stream);
+    for (int i = 0; i < BLOCKS; i += 2)
+        assert_ok(tnr_free(blocks[i]));
+    void *large = unit_malloc(24 * MIB - (size_t)turn * 2048, stream);
+    assert_ok(tnr_free(large));
+    for (int i = 1; i < BLOCKS; i += 2)
+        assert_ok(tnr_free(blocks[i]));
+}
+
+static void nothing_recurs(void **state)
+{
+    (void)state;
+    unit_start("move_burst_ms:100000,chunk_exact_mb:2,chunk_max_mb:2", "SCHEDULE=eager", NULL);
+    tnr_stream stream = unit_stream(0);
+    uint64_t kept = 0;
+    for (int turn = 0; unit_stats().chunks_moved < 3600; turn++) {
+        assert_true(turn < 1000);
+        turn_of_its_own(stream, turn);
+        if (old_mappings() > kept)
+            kept = old_mappings();
+    }
+    assert_true(kept > 0);
+    void *more = unit_malloc(512 * MIB, stream);
+    assert_int_equal(old_mappings(), 0);
+    assert_ok(tnr_validate(0));
+    assert_ok(tnr_free(more));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(repeated_moves, unit_stop),
+        cmocka_unit_test_teardown(no_aliases, unit_stop),
+        cmocka_unit_test_teardown(between_streams, unit_stop),
+        cmocka_unit_test_teardown(few_aliases, unit_stop),
+        cmocka_unit_test_teardown(before_low_water, unit_stop),
+        cmocka_unit_test_teardown(from_the_first, unit_stop),
+        cmocka_unit_test_teardown(nothing_recurs, unit_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
