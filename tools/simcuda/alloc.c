@@ -23,7 +23,7 @@ static uint64_t block_bytes(uint64_t bytes)
 /* Runs queued work until the device has room, so that frees in stream order take effect. */
 static int block_room(struct sim_device *device, uint64_t bytes)
 {
-    while (bytes > device->capacity_bytes - device->used_bytes)
+    while (bytes > sim_memory_left(device))
         if (sim_schedule_run(1) == 0)
             return 0;
     return 1;
@@ -52,14 +52,15 @@ static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, struct sim_pool 
     if (pool != NULL && pool->bytes_max != 0 &&
         pool->used_bytes + block_bytes(bytesize) > pool->bytes_max)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (block_bytes(bytesize) > device->capacity_bytes - device->used_bytes)
+    if (!sim_memory_take(device, block_bytes(bytesize)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_region *region = block_new(bytesize, SIM_DEVICE_BLOCK);
-    if (region == NULL)
+    if (region == NULL) {
+        sim_memory_give(device, block_bytes(bytesize));
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     region->device = device;
     region->pool = pool;
-    device->used_bytes += region->bytes;
     if (pool != NULL)
         pool->used_bytes += region->bytes;
     else
@@ -70,7 +71,7 @@ static CUresult block_alloc(CUdeviceptr *dptr, size_t bytesize, struct sim_pool 
 
 void sim_block_free(struct sim_region *region)
 {
-    region->device->used_bytes -= region->bytes;
+    sim_memory_give(region->device, region->bytes);
     if (region->pool != NULL)
         region->pool->used_bytes -= region->bytes;
     sim_region_free(region);

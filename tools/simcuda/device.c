@@ -217,7 +217,7 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
     const struct sim_device *device = sim_current()->device;
     if (free == NULL || total == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    *free = device->capacity_bytes - device->used_bytes;
+    *free = sim_memory_left(device);
     *total = device->capacity_bytes;
     return sim_leave(CUDA_SUCCESS);
 }

@@ -159,6 +159,14 @@ static int parse_view(const char *text, struct sim_settings *settings)
     return strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
 }
 
+static int parse_shared(const char *text, struct sim_settings *settings)
+{
+    if (strlen(text) >= sizeof(settings->shared))
+        return 0;
+    memcpy(settings->shared, text, strlen(text) + 1);
+    return 1;
+}
+
 static int parse_races(const char *text, struct sim_settings *settings)
 {
     settings->races = strcmp(text, "0") != 0;
@@ -241,6 +249,7 @@ static const struct variable variables[] = {
     {"TENURE_SIM_KEEP_PAGES", "0 or 1", parse_keep_pages},
     {"TENURE_SIM_VIEW", "0 or 1", parse_view},
     {"TENURE_SIM_RACES", "0 or 1", parse_races},
+    {"TENURE_SIM_SHARED", "the path of a file, of at most 255 characters", parse_shared},
     {"TENURE_SIM_VERSION", "a version from 2000 to 13000, such as 12080", parse_version},
     {"TENURE_SIM_MISSING", "names of entry points the simulation has, by commas", parse_missing},
 };

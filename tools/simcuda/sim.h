@@ -85,6 +85,7 @@ struct sim_settings {
     int view;       /* device memory is reached by operations only: view.c */
     int races;      /* the race detector starts with cuInit */
     int abort_on_violation;
+    char shared[256]; /* the file of a budget in common with other processes; empty: none */
     uint8_t missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };
 
@@ -539,6 +540,15 @@ void *sim_bytes(CUdeviceptr address); /* where the memory at a device address is
 int sim_lease_last(const struct sim_memory *memory);
 
 /* pool.c */
+/* ---- devices that processes have in common (shared.c) --------------------------------------- */
+
+int sim_shared_open(const char *path); /* 0 if the file cannot be used */
+void sim_shared_close(void);
+/* What may still be taken of a device's memory, by whichever process. */
+uint64_t sim_memory_left(const struct sim_device *device);
+int sim_memory_take(struct sim_device *device, uint64_t bytes); /* 0 if there is not so much */
+void sim_memory_give(struct sim_device *device, uint64_t bytes);
+
 int sim_pool_open(struct sim_device *device); /* its default pool; 0 without memory */
 void sim_pool_reset(void);
 

@@ -113,11 +113,14 @@ CUresult sim_start(void)
         return CUDA_SUCCESS;
     if (sim.settings.devices == 0)
         return CUDA_ERROR_NO_DEVICE;
+    if (sim.settings.shared[0] != '\0' && !sim_shared_open(sim.settings.shared))
+        return CUDA_ERROR_OPERATING_SYSTEM;
     sim.has_view = sim.settings.view && sim.settings.schedule != SIM_THREADS;
     for (int i = 0; i < (int)sim.settings.devices; i++) {
         if (!sim_device_open(&sim.devices[i], i)) {
             while (i-- > 0)
                 sim_device_close(&sim.devices[i]);
+            sim_shared_close();
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
@@ -170,6 +173,7 @@ int simcuda_reset(void)
     sim_memory_reset();
     for (int i = 0; i < sim.device_count; i++)
         sim_device_close(&sim.devices[i]);
+    sim_shared_close();
     sim_launch_reset();
     sim_race_reset();
     state_clear();

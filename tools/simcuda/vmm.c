@@ -106,7 +106,7 @@ static void memory_end(struct sim_memory *memory)
     if (memory->lease >= 0)
         close(memory->lease);
     if (!memory->is_imported)
-        memory->device->used_bytes -= memory->bytes;
+        sim_memory_give(memory->device, memory->bytes);
     memory_free(memory);
 }
 
@@ -162,20 +162,21 @@ static CUresult memory_create(CUmemGenericAllocationHandle *handle, size_t size,
     if (result != CUDA_SUCCESS)
         return result;
     struct sim_device *device = sim_device(prop->location.id);
-    if (size > device->capacity_bytes - device->used_bytes)
+    if (!sim_memory_take(device, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t offset = device->next_offset;
+    struct sim_memory *memory = NULL;
+    if (!sim.has_view || sim_view_take(device, size, &offset))
+        memory = sim_memory_new(device, prop);
+    if (memory == NULL) {
+        sim_memory_give(device, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (!sim.has_view)
         device->next_offset += size;
-    else if (!sim_view_take(device, size, &offset))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sim_memory *memory = sim_memory_new(device, prop);
-    if (memory == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     memory->offset = offset;
     memory->file = device->file;
     memory->bytes = size;
-    device->used_bytes += size;
     sim_cost_add(SIM_cuMemCreate, SIM_COST_CREATE, size);
     *handle = memory->id;
     return CUDA_SUCCESS;
