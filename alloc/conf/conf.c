@@ -349,6 +349,23 @@ static void defaults_fill(void)
 }
 
 /* Relations between settings that no single one can check. */
+static tnr_status group_check(const tnri_conf *conf, const char *origin)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    if (conf->group[strspn(conf->group, letters)] != '\0')
+        return tnri_error(TNR_ERR_CONFIG,
+                          "%s: group cannot be \"%s\". Allowed: letters, digits, - and _.", origin,
+                          conf->group);
+    if (conf->group_floor_mb > conf->group_ceiling_mb)
+        return tnri_error(TNR_ERR_CONFIG,
+                          "%s: group_floor_mb (%llu) is above group_ceiling_mb (%llu). Raise the "
+                          "one or lower the other.",
+                          origin, (unsigned long long)conf->group_floor_mb,
+                          (unsigned long long)conf->group_ceiling_mb);
+    return TNR_OK;
+}
+
 static tnr_status conf_check(const tnri_conf *conf, const char *origin)
 {
     if (conf->chunk_max_mb < conf->chunk_mb)
@@ -357,7 +374,7 @@ static tnr_status conf_check(const tnri_conf *conf, const char *origin)
                           "or lower the other.",
                           origin, (unsigned long long)conf->chunk_max_mb,
                           (unsigned long long)conf->chunk_mb);
-    return TNR_OK;
+    return group_check(conf, origin);
 }
 
 /* Who finds the gate shut does not look at the settings: it opens before and shuts after. */

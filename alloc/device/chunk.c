@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "conf/conf.h"
+#include "device/group.h"
 #include "device/tag.h"
 
 tnri_chunk tnri_mapping_refused;
@@ -46,20 +47,34 @@ static void tag_discharge(tnri_account *account, size_t bytes)
                                   memory_order_relaxed);
 }
 
+/* What the device may have mapped is too little; `bytes` more, or in all, were needed. */
+static tnr_status device_limit_error(const tnri_device *device, size_t bytes)
+{
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t most = tnri_device_most(device);
+    unsigned long long has = atomic_load(&device->reserved_bytes);
+    if (most < limit) {
+        tnri_chunk_lacks = TNR_OOM_GROUP;
+        return tnri_error(TNR_ERR_LIMIT,
+                          "in group \"%s\" this process may have %llu bytes mapped on device %d "
+                          "and has %llu; %zu were needed. Raise group_ceiling_mb.",
+                          tnri_conf_get()->group, (unsigned long long)most, device->index, has,
+                          bytes);
+    }
+    tnri_chunk_lacks = TNR_OOM_DEVICE_LIMIT;
+    return tnri_error(TNR_ERR_LIMIT,
+                      "device %d may have %llu bytes mapped and has %llu; %zu were needed. Raise "
+                      "per_process_memory_fraction or tnr_limit_set.",
+                      device->index, (unsigned long long)most, has, bytes);
+}
+
 /* Takes them of the limits of the device and of the pool. */
 static tnr_status account_charge(tnri_account *account, size_t bytes)
 {
     tnri_device *device = account->device;
-    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
-    if (!sum_charge(&device->reserved_bytes, bytes, limit)) {
-        tnri_chunk_lacks = TNR_OOM_DEVICE_LIMIT;
-        return tnri_error(TNR_ERR_LIMIT,
-                          "device %d may have %llu bytes mapped and has %llu; %zu more were "
-                          "needed. Raise per_process_memory_fraction or tnr_limit_set.",
-                          device->index, (unsigned long long)limit,
-                          (unsigned long long)atomic_load(&device->reserved_bytes), bytes);
-    }
-    limit = atomic_load_explicit(&account->limit_bytes, memory_order_relaxed);
+    if (!sum_charge(&device->reserved_bytes, bytes, tnri_device_most(device)))
+        return device_limit_error(device, bytes);
+    uint64_t limit = atomic_load_explicit(&account->limit_bytes, memory_order_relaxed);
     if (!sum_charge(&account->reserved_bytes, bytes, limit)) {
         atomic_fetch_sub_explicit(&device->reserved_bytes, bytes, memory_order_relaxed);
         tnri_chunk_lacks = TNR_OOM_POOL_LIMIT;
@@ -86,10 +101,9 @@ tnr_status tnri_chunk_charge(tnri_account *account, size_t bytes)
 }
 
 /* The most that a sum can ever be: idle memory over a lowered limit still serves. */
-static uint64_t sum_most(const _Atomic uint64_t *sum, const _Atomic uint64_t *limit)
+static uint64_t sum_most(const _Atomic uint64_t *sum, uint64_t most)
 {
     uint64_t now = atomic_load_explicit(sum, memory_order_relaxed);
-    uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);
     return now > most ? now : most;
 }
 
@@ -99,13 +113,9 @@ tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
     if (bytes > device->capabilities.memory_bytes && !tnri_account_is_foreign(account))
         return tnri_error(TNR_ERR_OUT_OF_MEMORY, "device %d has %zu bytes in all; %zu were needed.",
                           device->index, device->capabilities.memory_bytes, bytes);
-    if (bytes > sum_most(&device->reserved_bytes, &device->limit_bytes))
-        return tnri_error(TNR_ERR_LIMIT,
-                          "device %d may have %llu bytes mapped; %zu were needed. Raise "
-                          "per_process_memory_fraction or tnr_limit_set.",
-                          device->index, (unsigned long long)atomic_load(&device->limit_bytes),
-                          bytes);
-    if (bytes > sum_most(&account->reserved_bytes, &account->limit_bytes))
+    if (bytes > sum_most(&device->reserved_bytes, tnri_device_most(device)))
+        return device_limit_error(device, bytes);
+    if (bytes > sum_most(&account->reserved_bytes, atomic_load(&account->limit_bytes)))
         return tnri_error(TNR_ERR_LIMIT,
                           "pool \"%s\" may have %llu bytes mapped; %zu were needed. Raise "
                           "tnr_pool_limit_set.",
@@ -114,7 +124,7 @@ tnr_status tnri_chunk_check(tnri_account *account, size_t bytes)
     if (account->tag == NULL)
         return TNR_OK;
     const tnri_tag_sum *sum = &account->tag->on[device->index];
-    if (bytes > sum_most(&sum->reserved_bytes, &sum->limit_bytes))
+    if (bytes > sum_most(&sum->reserved_bytes, atomic_load(&sum->limit_bytes)))
         return tnri_error(TNR_ERR_LIMIT,
                           "pools of tag \"%s\" may have %llu bytes mapped on device %d; %zu were "
                           "needed. Raise tnr_tag_limit_set.",
@@ -182,12 +192,15 @@ static tnr_status chunk_take(tnri_chunk *chunk)
     if (status != TNR_OK)
         return status;
     status = headroom_check(device, bytes);
+    if (status == TNR_OK)
+        status = tnri_group_take(device, bytes);
     if (status != TNR_OK) {
         tnri_chunk_discharge(account, bytes);
         return status;
     }
     CUmemAllocationProp properties = chunk_properties(account);
     CUresult result = tnri_drive(cuMemCreate, (&chunk->handle, bytes, &properties, 0));
+    tnri_group_taken(device, bytes, result == CUDA_SUCCESS);
     if (result != CUDA_SUCCESS) {
         tnri_chunk_discharge(account, bytes);
         return tnri_driver_error(result, "cuMemCreate", "taking memory from the device");
@@ -244,6 +257,13 @@ static void chunk_refuse(tnri_device *device, tnri_chunk *chunk)
     tnri_lock_release(&device->lock);
 }
 
+/* The driver has its memory back. */
+static void chunk_gone(tnri_device *device, tnri_chunk *chunk)
+{
+    tnri_group_released(device, chunk->pages << device->space.page_shift);
+    tnri_host_free(chunk, sizeof(*chunk));
+}
+
 void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
 {
     tnri_assert_none_held();
@@ -257,7 +277,7 @@ void tnri_chunk_release(tnri_device *device, tnri_chunk *chunk)
     CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
     tnri_chunk_count_released(chunk);
     if (result == CUDA_SUCCESS)
-        tnri_host_free(chunk, sizeof(*chunk));
+        chunk_gone(device, chunk);
     else
         chunk_refuse(device, chunk);
 }
@@ -275,7 +295,7 @@ CUresult tnri_chunks_release_refused(tnri_device *device, size_t *released)
         CUresult result = tnri_drive(cuMemRelease, (chunk->handle));
         if (result == CUDA_SUCCESS) {
             *released += chunk->pages << device->space.page_shift;
-            tnri_host_free(chunk, sizeof(*chunk));
+            chunk_gone(device, chunk);
             continue;
         }
         chunk_refuse(device, chunk);
@@ -375,5 +395,6 @@ tnr_status tnri_chunk_sleep(tnri_device *device, tnri_chunk *chunk)
                               (uint64_t)chunk->pages << device->space.page_shift,
                               memory_order_relaxed);
     tnri_chunk_count_released(chunk);
+    tnri_group_released(device, chunk->pages << device->space.page_shift);
     return TNR_OK;
 }

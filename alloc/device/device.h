@@ -57,6 +57,8 @@ typedef struct tnri_device {
     _Atomic uint64_t reserved_bytes, reserved_peak_bytes;
     _Atomic uint64_t reserved_total_bytes; /* ever taken from the driver */
     _Atomic uint64_t limit_bytes;
+    _Atomic uint64_t ceiling_bytes; /* in its group: device/group.h; UINT64_MAX: none */
+    _Atomic int in_group;
     _Atomic uint64_t chunks_created, chunks_released, chunks_peak, chunks_moved;
     _Atomic uint64_t mappings_made, mappings_removed;
     _Atomic uint64_t move_spent_ns; /* see device/budget.h */
@@ -168,6 +170,14 @@ tnr_status tnri_device_enter(tnri_device *device, tnri_visit *visit);
 /* The same, but leaves the thread's last error alone. */
 CUresult tnri_device_push(tnri_device *device, tnri_visit *visit);
 void tnri_device_leave(tnri_visit *visit);
+
+/* The most that may be mapped: the limit, or the ceiling in a group if that is less. */
+static inline uint64_t tnri_device_most(const tnri_device *device)
+{
+    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t ceiling = atomic_load_explicit(&device->ceiling_bytes, memory_order_relaxed);
+    return limit < ceiling ? limit : ceiling;
+}
 
 /* Raises an atomic peak to `value`. */
 void tnri_peak_raise(_Atomic uint64_t *peak, uint64_t value);

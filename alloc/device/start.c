@@ -6,6 +6,7 @@
 #include "conf/conf.h"
 #include "device/chunk.h"
 #include "device/event.h"
+#include "device/group.h"
 #include "device/tag.h"
 
 /* The smallest power of two that is a multiple of the granularity and not below chunk_mb. */
@@ -96,6 +97,7 @@ static CUresult device_dismantle(tnri_device *device, const char **call)
 {
     if (device->context == NULL)
         return CUDA_SUCCESS;
+    tnri_group_leave(device);
     tnri_visit visit;
     *call = "cuCtxPushCurrent";
     CUresult result = tnri_device_push(device, &visit);
@@ -138,6 +140,8 @@ tnr_status tnri_device_start(tnri_device *device)
         status = device_build(device);
         tnri_device_leave(&visit);
     }
+    if (status == TNR_OK)
+        status = tnri_group_join(device);
     if (status != TNR_OK)
         tnri_device_abandon(device);
     return status;

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "conf/conf.h"
 #include "device/budget.h"
+#include "device/group.h"
 #include "driver/capturing.h"
 #include "ladder/again.h"
 #include "ladder/execute.h"
@@ -443,6 +444,20 @@ static int is_shortage(tnr_status status)
     return status == TNR_ERR_OUT_OF_MEMORY || status == TNR_ERR_LIMIT;
 }
 
+/* Then other processes of the device's group give up what is idle there, as long as that helps. At
+ * a limit of this process they cannot help, but what it is giving to them may have gone by then. */
+static tnr_status ladder_ask_group(tnri_arena *arena, const tnri_request *request,
+                                   ladder_means most, tnr_status status, void **ptr)
+{
+    size_t wanted = request->bytes + 2 * tnri_page_bytes(tnri_arena_space(arena));
+    tnri_asking asking = {0};
+    while (is_shortage(status) && !tnri_account_is_foreign(arena->account) &&
+           tnri_chunk_check(arena->account, request_least(arena, request)) == TNR_OK &&
+           tnri_group_ask(arena->device, status == TNR_ERR_LIMIT ? 0 : wanted, &asking))
+        status = ladder_climb(arena, request, most, 1, ptr);
+    return status;
+}
+
 /* The end of step 8: asks the user's callback, and climbs again as often as it has freed something.
  * Not for what could not be had if everything were given back. TNR_ERR_ASLEEP: the callback has put
  * the pool to sleep, and the caller's work there has ended. */
@@ -494,6 +509,7 @@ static tnr_status ladder_ascend(tnri_arena *arena, const tnri_request *request, 
                 break;
             status = ladder_climb(arena, request, most, 1, ptr);
         }
+        status = ladder_ask_group(arena, request, most, status, ptr);
         status = ladder_ask(arena, request, most, status, ptr);
         if (status == TNR_ERR_ASLEEP) {
             tnri_device_leave(&visit);

@@ -125,22 +125,22 @@ static size_t holders_find(tnri_device *device, holder *holders, holder *total)
 }
 
 /* What an account has left under its limit. */
-static uint64_t limit_left(const _Atomic uint64_t *account, const _Atomic uint64_t *limit)
+static uint64_t limit_left(const _Atomic uint64_t *account, uint64_t most)
 {
     uint64_t now = atomic_load(account);
-    uint64_t most = atomic_load(limit);
     return most > now ? most - now : 0;
 }
 
 /* What the pool could still have been given: what the device has free, as far as limits allow. */
 static uint64_t free_bytes(const tnr_pool pool, uint64_t device_free)
 {
-    uint64_t of_device = limit_left(&pool->device->reserved_bytes, &pool->device->limit_bytes);
-    uint64_t of_pool = limit_left(&pool->account.reserved_bytes, &pool->account.limit_bytes);
+    uint64_t of_device = limit_left(&pool->device->reserved_bytes, tnri_device_most(pool->device));
+    uint64_t of_pool =
+        limit_left(&pool->account.reserved_bytes, atomic_load(&pool->account.limit_bytes));
     uint64_t least = of_device < of_pool ? of_device : of_pool;
     if (pool->account.tag != NULL) {
         const tnri_tag_sum *sum = &pool->account.tag->on[pool->device->index];
-        uint64_t of_tag = limit_left(&sum->reserved_bytes, &sum->limit_bytes);
+        uint64_t of_tag = limit_left(&sum->reserved_bytes, atomic_load(&sum->limit_bytes));
         least = least < of_tag ? least : of_tag;
     }
     return device_free < least ? device_free : least;

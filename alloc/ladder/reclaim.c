@@ -124,9 +124,8 @@ void tnri_reclaim_addresses(tnri_device *device)
 
 /* What is mapped above a limit, which may have been lowered since: all of it must go before
  * anything more can be mapped. */
-static size_t limit_excess(const _Atomic uint64_t *limit_bytes, const _Atomic uint64_t *reserved)
+static size_t limit_excess(uint64_t limit, const _Atomic uint64_t *reserved)
 {
-    uint64_t limit = atomic_load_explicit(limit_bytes, memory_order_relaxed);
     uint64_t now = atomic_load_explicit(reserved, memory_order_relaxed);
     return now > limit ? (size_t)(now - limit) : 0;
 }
@@ -136,7 +135,7 @@ static size_t tag_limit_excess(const tnri_account *account)
     if (account->tag == NULL)
         return 0;
     const tnri_tag_sum *sum = &account->tag->on[account->device->index];
-    return limit_excess(&sum->limit_bytes, &sum->reserved_bytes);
+    return limit_excess(atomic_load(&sum->limit_bytes), &sum->reserved_bytes);
 }
 
 /* Gives idle memory of other pools with the tag of a pool back: what others have is of no use where
@@ -162,9 +161,9 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     tnri_captures_settle(device); /* graphs may have ended that nobody has looked for, */
     (void)tnri_streams_reap(device, SIZE_MAX); /* and threads */
     /* What the last chunk of the request misses may be as large as a page on either side. */
-    size_t excess = limit_excess(&device->limit_bytes, &device->reserved_bytes);
-    size_t pool_excess =
-        limit_excess(&arena->pool->account.limit_bytes, &arena->pool->account.reserved_bytes);
+    size_t excess = limit_excess(tnri_device_most(device), &device->reserved_bytes);
+    size_t pool_excess = limit_excess(atomic_load(&arena->pool->account.limit_bytes),
+                                      &arena->pool->account.reserved_bytes);
     size_t lack = tnri_chunk_headroom_lack(device, bytes);
     excess = excess > pool_excess ? excess : pool_excess;
     size_t tag_excess = tag_limit_excess(&arena->pool->account);
@@ -191,13 +190,64 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
     return collected + released;
 }
 
+/* Removes old mappings in all pools of a device. Returns what went back; in *held what is on its
+ * way yet. */
+static size_t device_drain(tnri_device *device, int wait, size_t *held)
+{
+    size_t released = 0;
+    *held = 0;
+    for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
+        (void)tnri_drain_pool(pool, wait, &released);
+        for (tnri_arena *arena = NULL; (arena = tnri_arena_walk(pool, arena)) != NULL;) {
+            tnri_arena_enter(arena);
+            *held += tnri_stale_held_bytes(arena);
+            tnri_lock_release(&arena->lock);
+        }
+    }
+    return released;
+}
+
+/* One pass: what is on its way goes first, and counts. */
+static size_t give_pass(tnri_device *device, size_t bytes, size_t floor, int wait, size_t *held)
+{
+    size_t released = device_drain(device, wait, held);
+    uint64_t mapped = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
+    size_t kept = floor + *held, promised = released + *held;
+    size_t spare = mapped > kept ? (size_t)mapped - kept : 0;
+    size_t more = bytes > promised ? bytes - promised : 0;
+    if (spare == 0 || more == 0)
+        return released;
+    (void)collect_device(device, more, wait ? TNRI_COLLECT_WAIT : TNRI_COLLECT_OVER);
+    released += tnri_release_idle(device, NULL, more < spare ? more : spare, wait, NULL);
+    released += device_drain(device, 0, held);
+    return released;
+}
+
+size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, int wait,
+                               size_t *held)
+{
+    tnri_visit visit;
+    *held = 0;
+    tnri_captures_settle(device);
+    if (tnri_device_enter(device, &visit) != TNR_OK)
+        return 0;
+    (void)tnri_streams_reap(device, SIZE_MAX);
+    size_t released = 0;
+    (void)tnri_chunks_release_refused(device, &released); /* which are off the books */
+    released += give_pass(device, bytes, floor, 0, held);
+    if (wait && released < bytes)
+        released += give_pass(device, bytes - released, floor, 1, held);
+    tnri_device_leave(&visit);
+    return released;
+}
+
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes)
 {
     tnri_device *device = pool->device;
     double threshold = tnri_conf_get()->garbage_collection_threshold;
     if (threshold <= 0 || tnri_chunk_check(&pool->account, bytes) != TNR_OK)
         return;
-    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t limit = tnri_device_most(device);
     uint64_t memory = device->capabilities.memory_bytes;
     uint64_t mark = (uint64_t)(threshold * (double)(limit < memory ? limit : memory));
     uint64_t now = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);

@@ -46,6 +46,13 @@ void tnri_reclaim_addresses(tnri_device *device);
  * was ended and given back. */
 size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough);
 
+/* For other processes of the device's group: gives back idle memory, as much as `bytes` and so much
+ * that `floor` stays mapped, whichever is less. Does not wait for work unless `wait`; memory that
+ * still waits for some goes back by a later call, and is in *held. Returns what went back. Not in
+ * the context. */
+size_t tnri_reclaim_for_others(tnri_device *device, size_t bytes, size_t floor, int wait,
+                               size_t *held);
+
 /* garbage_collection_threshold: if `bytes` more would exceed it, gives back what is idle and no
  * longer in use. */
 void tnri_reclaim_above_threshold(tnr_pool pool, size_t bytes);

@@ -12,6 +12,7 @@
 #include "base/ticks.h"
 #include "conf/conf.h"
 #include "conf/environment.h"
+#include "device/group.h"
 #include "device/segment.h"
 #include "device/start.h"
 #include "ladder/oom.h"
@@ -321,12 +322,14 @@ tnr_status tnr_device_end(int index, int force)
     if (status != TNR_OK)
         return status;
     tnri_control_pause();
+    tnri_group_pause(device);
     tnri_watcher_pause();
     tnri_routes_forget_device(index);
     status = device_end(device);
     if (status == TNR_OK)
         device->peers = 0; /* of pools that will be made */
     tnri_watcher_resume();
+    tnri_group_resume(device);
     tnri_control_resume();
     return status;
 }
@@ -350,6 +353,8 @@ tnr_status tnr_shutdown(int force)
     int is_paused = status == TNR_OK;
     if (is_paused) {
         tnri_control_pause();
+        for (int i = 0; i < tnri_devices_count(); i++)
+            tnri_group_pause(tnri_device_at(i));
         tnri_seeing_pause();
     }
     for (int i = 0; i < tnri_devices_count() && status == TNR_OK; i++)
@@ -357,6 +362,8 @@ tnr_status tnr_shutdown(int force)
     if (status != TNR_OK) {
         if (is_paused) { /* it goes on for now */
             tnri_seeing_resume();
+            for (int i = 0; i < tnri_devices_count(); i++)
+                tnri_group_resume(tnri_device_at(i));
             tnri_control_resume();
         }
         return status;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "device/chunk.h"
+#include "device/group.h"
 #include "ladder/grow.h"
 #include "ladder/park.h"
 #include "ladder/stale.h"
@@ -139,6 +140,11 @@ static void stats_set_device(tnr_stats *stats, tnri_device *device)
     stats->reserved_bytes.peak = atomic_load(&device->reserved_peak_bytes);
     stats->reserved_bytes.allocated = atomic_load(&device->reserved_total_bytes);
     stats->limit_bytes = atomic_load(&device->limit_bytes);
+    tnri_group_counts counts;
+    tnri_group_count(device, &counts);
+    stats->group_given_bytes = counts.given_bytes;
+    stats->group_taken_bytes = counts.taken_bytes;
+    stats->group_asks = counts.asks;
     stats_add_device(stats, device);
 }
 
@@ -453,7 +459,9 @@ tnr_status tnr_validate(int device_index)
         tnri_device *device = tnri_device_at(i);
         if ((device_index >= 0 && i != device_index) || !atomic_load(&device->in_use))
             continue;
+        tnri_group_pause(device); /* whose thread gives memory back */
         tnr_status status = device_validate(device);
+        tnri_group_resume(device);
         if (status != TNR_OK)
             return status;
         const tnri_captures *captures = tnri_captures_get();

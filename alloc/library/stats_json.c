@@ -92,6 +92,9 @@ static void write_own(writer *to, const tnr_stats *stats)
     write_count(to, "arenas", stats->arenas);
     write_count(to, "pools", stats->pools);
     write_count(to, "limit_bytes", stats->limit_bytes);
+    write_count(to, "group_given_bytes", stats->group_given_bytes);
+    write_count(to, "group_taken_bytes", stats->group_taken_bytes);
+    write_count(to, "group_asks", stats->group_asks);
     write_count(to, "metadata_bytes", stats->metadata_bytes);
     write_count(to, "metadata_live_blocks", stats->metadata_live_blocks);
     for (int s = 0; s < TNR_SERVED_COUNT; s++)

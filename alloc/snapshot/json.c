@@ -7,6 +7,7 @@
 
 #include "arena/note.h"
 #include "base/host_memory.h"
+#include "conf/conf.h"
 #include "device/device.h"
 #include "driver/driver.h"
 #include "history/texts.h"
@@ -293,6 +294,16 @@ static void stacks_write(tnri_sink *sink, const tnri_picture *picture, const nam
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
+/* What the device's group has asked of this process, and given it. */
+static void group_write(tnri_sink *sink, const tnri_group_counts *group)
+{
+    tnri_sink_text(sink, "\"group\":{");
+    text_field_write(sink, "name", tnri_conf_get()->group);
+    field_write(sink, "given_bytes", group->given_bytes);
+    field_write(sink, "taken_bytes", group->taken_bytes);
+    tnri_sink_format(sink, "\"asks\":%llu},", (unsigned long long)group->asks);
+}
+
 static void devices_write(tnri_sink *sink, const tnri_picture *picture)
 {
     list_begin(sink, "devices");
@@ -310,6 +321,8 @@ static void devices_write(tnri_sink *sink, const tnri_picture *picture)
         field_write(sink, "asleep_bytes", device->asleep_bytes);
         field_or_null_write(sink, "limit_bytes", device->limit_bytes);
         field_write(sink, "retries", device->retries);
+        if (device->is_in_group)
+            group_write(sink, &device->group);
         tnri_sink_format(sink, "\"ooms\":%llu}", (unsigned long long)device->ooms);
     }
     tnri_sink_text(sink, "],\n");

@@ -441,6 +441,8 @@ static void devices_show(tnri_picture *picture)
         if (shown->reserved_peak_bytes < shown->reserved_bytes)
             shown->reserved_peak_bytes = shown->reserved_bytes;
         shown->limit_bytes = atomic_load(&device->limit_bytes);
+        shown->is_in_group = tnri_group_of(device) != NULL;
+        tnri_group_count(device, &shown->group);
         shown->ooms = atomic_load(&device->ooms_count);
         shown->retries = atomic_load(&device->retries_count);
     }

@@ -12,6 +12,7 @@
 
 #include "arena/upper.h"
 #include "base/ticks.h"
+#include "device/group.h"
 #include "history/ring.h"
 #include "snapshot/cut.h"
 #include "snapshot/symbols.h"
@@ -88,6 +89,8 @@ typedef struct tnri_shown_device {
     int index;
     uint64_t memory_free_bytes; /* UINT64_MAX: not known */
     uint64_t reserved_bytes, reserved_peak_bytes, asleep_bytes, limit_bytes, ooms, retries;
+    int is_in_group;
+    tnri_group_counts group;
 } tnri_shown_device;
 
 /* What an origin of the history is here. */

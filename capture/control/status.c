@@ -9,6 +9,8 @@
 #include <tenure/tag.h>
 
 #include "base/gate.h"
+#include "conf/conf.h"
+#include "group/member.h"
 #include "library/library.h"
 #include "library/stats.h"
 
@@ -99,6 +101,34 @@ static void counts_tell(tnri_answer *answer, const tnr_stats *stats)
     tnri_answer_number(answer, "ooms", stats->num_ooms);
 }
 
+/* Members of the group on a device, this process among them; null where it is in none. */
+static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
+{
+    int seat = 0;
+    tnri_member_seen seen;
+    int is_member = tnri_member_next(&seen, &seat, device);
+    tnri_answer_text(answer, "group", is_member ? tnri_conf_get()->group : NULL);
+    if (!is_member)
+        return;
+    tnri_answer_number(answer, "group_given_bytes", stats->group_given_bytes);
+    tnri_answer_number(answer, "group_taken_bytes", stats->group_taken_bytes);
+    tnri_answer_number(answer, "group_asks", stats->group_asks);
+    tnri_answer_list(answer, "members");
+    do {
+        tnri_answer_object(answer, NULL);
+        tnri_answer_number(answer, "process", (uint64_t)seen.process);
+        tnri_answer_text(answer, "program", seen.program);
+        tnri_answer_flag(answer, "self", seen.is_self);
+        tnri_answer_flag(answer, "silent", seen.is_silent);
+        tnri_answer_number(answer, "reserved_bytes", seen.reserved_bytes);
+        tnri_answer_number(answer, "floor_bytes", seen.floor_bytes);
+        tnri_answer_limit(answer, "ceiling_bytes", seen.ceiling_bytes);
+        tnri_answer_number(answer, "given_bytes", seen.gave_bytes);
+        tnri_answer_object_end(answer);
+    } while (tnri_member_next(&seen, &seat, device));
+    tnri_answer_list_end(answer);
+}
+
 static void device_tell(tnri_answer *answer, tnri_device *device, int has_streams)
 {
     size_t told = 0, left_out = 0;
@@ -111,6 +141,7 @@ static void device_tell(tnri_answer *answer, tnri_device *device, int has_stream
     tnri_answer_number(answer, "memory_bytes", device->capabilities.memory_bytes);
     sums_tell(answer, &stats);
     counts_tell(answer, &stats);
+    group_tell(answer, &stats, device->index);
     tnri_answer_list(answer, "pools");
     for (tnr_pool pool = NULL; (pool = tnri_pool_walk(device, pool)) != NULL;) {
         if (told++ < POOLS_TOLD_MAX)

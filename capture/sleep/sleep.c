@@ -31,6 +31,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/host_memory.h"
+#include "device/group.h"
 #include "device/segment.h"
 #include "driver/capturing.h"
 #include "ladder/park.h"
@@ -359,7 +360,7 @@ static int set_has_room(const pool_set *set)
     tnri_device *device = set->device;
     size_t missing = set_missing(set), available = 0, total = 0;
     uint64_t reserved = atomic_load_explicit(&device->reserved_bytes, memory_order_relaxed);
-    uint64_t limit = atomic_load_explicit(&device->limit_bytes, memory_order_relaxed);
+    uint64_t limit = tnri_device_most(device);
     return reserved <= limit && missing <= limit - reserved &&
            tnri_drive(cuMemGetInfo, (&available, &total)) == CUDA_SUCCESS && missing <= available;
 }
@@ -447,6 +448,10 @@ static tnr_status set_wake(const pool_set *set)
         if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)
             status = set_raise(set);
     }
+    tnri_asking asking = {0};
+    while (status == TNR_ERR_OUT_OF_MEMORY && !*is_busy &&
+           tnri_group_ask(set->device, set_missing(set), &asking))
+        status = set_raise(set);
     if (is_short(status) && !*is_busy) {
         set_sink(set); /* so that it is the driver's again, what lives comes first */
         status = set_list(set, 1);

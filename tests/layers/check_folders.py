@@ -22,7 +22,7 @@ FOLDERS = {
     "alloc": ("base", "conf", "annotate", "driver", "space", "device", "stream", "history", "arena",
               "pool", "ladder", "trap", "snapshot", "library"),
     "lifetime": ("",),
-    "capture": ("", "graph", "sleep", "publish", "control"),
+    "capture": ("", "graph", "sleep", "publish", "group", "control"),
 }
 LAYERS = tuple(FOLDERS)
 

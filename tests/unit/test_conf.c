@@ -61,6 +61,10 @@ static const struct {
     {"lend", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"gpu_direct_rdma", {"on", "off", "True", "False"}, {"", "1", "0", "yes", "true", "On"}},
     {"graph_end_ms", {"0", "100", "60000"}, {"60001", "-1", "1s"}},
+    {"group", {"jobs", "a-B_9", ""}, {"a/b", "a.b", "a*"}},
+    {"group_ceiling_mb", {"2", "81920", "1073741824"}, {"1", "-1", "80g"}},
+    {"group_floor_mb", {"0", "1024", "1073741824"}, {"1073741825", "-1", "1g"}},
+    {"group_wait_ms", {"0", "1000", "600000"}, {"600001", "-1", "1s"}},
     {"headroom_mb", {"1024", "1048576", "0"}, {"1048577", "-1", "1g"}},
     {"handle_type", {"posix_fd", "none", "fabric"}, {"", "fd", "posix", "POSIX_FD"}},
     {"peers", {"asked", "used", "asked"}, {"", "on", "all", "USED"}},
@@ -200,6 +204,7 @@ static void all_or_nothing(void **state)
     assert_setting("bin_blocks", "5");
     /* What no single key can check. */
     assert_error(tnr_configure("chunk_mb:64,chunk_max_mb:32"), TNR_ERR_CONFIG, "smaller than");
+    assert_error(tnr_configure("group_floor_mb:9,group_ceiling_mb:8"), TNR_ERR_CONFIG, "is above");
     assert_error(tnr_configure(NULL), TNR_ERR_INVALID_ARGUMENT, "null");
 }
 
@@ -278,13 +283,11 @@ static void garbage_is_refused(void **state)
 static void what_is_fixed_at_start_is_busy_later(void **state)
 {
     (void)state;
-    static const char *const fixed[] = {"address_space_gb:8",
-                                        "aliases_from:first",
-                                        "chunk_mb:4",
-                                        "gpu_direct_rdma:off",
-                                        "handle_type:none",
-                                        "lanes_forced:2",
-                                        "per_process_memory_fraction:0.5",
+    static const char *const fixed[] = {"address_space_gb:8", "aliases_from:first",
+                                        "chunk_mb:4",         "gpu_direct_rdma:off",
+                                        "handle_type:none",   "group:g",
+                                        "group_ceiling_mb:9", "group_floor_mb:9",
+                                        "lanes_forced:2",     "per_process_memory_fraction:0.5",
                                         "small_limit_kb:64"};
     unit_start(NULL, NULL);
     assert_ok(tnr_configure("small_limit_kb:512")); /* started, but no device is in use */

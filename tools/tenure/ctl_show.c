@@ -82,6 +82,36 @@ static void pools_show(const ctl_line *answer, value device)
         printf("  and %llu more pools\n", (unsigned long long)left_out);
 }
 
+/* Who shares the device's memory. */
+static void members_show(const ctl_line *answer, value device)
+{
+    static const char *const words[] = {"member",  "program", "mapped", "floor",
+                                        "ceiling", "given",   "state",  NULL};
+    const value_list *members = ctl_list(answer, device, "members");
+    char text[80], size[32];
+    uint64_t ceiling;
+    table to;
+    if (!members || members->count == 0)
+        return;
+    printf("  group %s\n", ctl_shown(ctl_text(answer, device, "group"), text, sizeof(text)));
+    table_start(&to, 7);
+    heading(&to, words);
+    for (uint32_t i = 0; i < members->count; i++) {
+        value one = members->items[i];
+        int is_limited = ctl_has_number(answer, one, "ceiling_bytes", &ceiling);
+        const char *state = ctl_is_true(answer, one, "silent") ? "silent" : "-";
+        table_row(&to);
+        table_cell(&to, "  %llu", (unsigned long long)ctl_number(answer, one, "process"));
+        table_cell(&to, "%s", ctl_shown(ctl_text(answer, one, "program"), text, sizeof(text)));
+        table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "reserved_bytes"), size));
+        table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "floor_bytes"), size));
+        table_cell(&to, "%s", is_limited ? format_bytes_binary(ceiling, size) : "-");
+        table_cell(&to, "%s", format_bytes_binary(ctl_number(answer, one, "given_bytes"), size));
+        table_cell(&to, "%s", ctl_is_true(answer, one, "self") ? "this one" : state);
+    }
+    table_end(&to);
+}
+
 static void devices_show(const ctl_line *answer)
 {
     const value_list *devices = ctl_list(answer, answer->parsed, "devices");
@@ -100,6 +130,7 @@ static void devices_show(const ctl_line *answer)
         if (ctl_has_number(answer, one, "released_bytes", &released))
             printf(", %s given back", format_bytes_binary(released, texts[2]));
         putchar('\n');
+        members_show(answer, one);
         pools_show(answer, one);
     }
 }

@@ -437,7 +437,8 @@ TNR_NODISCARD TNR_API tnr_status tnr_pool_limit_set(tnr_pool pool, size_t limit_
     X(POOL_LIMIT, "the limit of the pool is reached")          /* tnr_pool_limit_set */            \
     X(HEADROOM, "what the device has left is kept for others") /* headroom_mb; since 0.2.0 */      \
     X(SEGMENT, "the owner of the pool's memory has none")      /* tnr_segment_alloc */             \
-    X(TAG_LIMIT, "the limit of the tag is reached")            /* tnr_tag_limit_set; since 0.2.0 */
+    X(TAG_LIMIT, "the limit of the tag is reached")  /* tnr_tag_limit_set; since 0.2.0 */          \
+    X(GROUP, "its group leaves the process no more") /* floors of others, or group_ceiling_mb */
 
 typedef enum tnr_oom_reason {
 #define TNR_OOM_REASON_ENUMERATOR(name, text) TNR_OOM_##name,
@@ -582,6 +583,9 @@ typedef struct tnr_stats {
 
     uint64_t arenas, pools;
     uint64_t limit_bytes;          /* SIZE_MAX: none */
+    uint64_t group_given_bytes;    /* given back because other processes of the group asked, */
+    uint64_t group_taken_bytes;    /* what they gave for this one, and how often it was short */
+    uint64_t group_asks;           /* and asked, since it joined. Of the device, not of a pool */
     uint64_t metadata_bytes;       /* host memory of the whole library, all devices */
     uint64_t metadata_live_blocks; /* live blocks of the whole library, to divide it by */
 } tnr_stats;
