@@ -124,7 +124,10 @@ def hand_over(options, folder):
 
 def befall(options, folder, number, is_giver):
     """One of two is killed, or stopped, while it has idle memory, or is given some."""
-    victim, other, third = (Worker(options, folder) for _ in range(3))
+    victim, other, third = workers = [Worker(options, folder) for _ in range(3)]
+    for worker in workers:  # contexts take memory, too, which nobody gives up for them
+        worker.must("malloc 1 begin")
+        worker.must("free begin")
     all_mib = most_of(other)
     other.must("free")
     victim.must(f"malloc {all_mib // 2 * MIB}")
