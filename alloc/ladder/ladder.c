@@ -102,14 +102,15 @@ static tnr_status ladder_add_span(tnri_arena *arena, const tnri_request *request
     return status;
 }
 
-/* Flushes the bins and asks the index once more. Under the lock. */
+/* Flushes the bins and asks the index once more, even if they were empty: since it was asked,
+ * others may have freed memory or flushed what was freed, as giving idle memory back does. A plan
+ * would not find a run that no hole is beside. Under the lock. */
 static tnri_block *ladder_flush(tnri_arena *arena, const tnri_request *request)
 {
-    int flushed = 0;
     int no_host;
     for (int i = 0; i < TNRI_WORLDS; i++)
-        flushed |= tnri_world_flush(&arena->worlds[i]);
-    return flushed ? tnri_arena_serve_index(arena, request, &no_host) : NULL;
+        tnri_world_flush(&arena->worlds[i]);
+    return tnri_arena_serve_index(arena, request, &no_host);
 }
 
 /* Has addresses come home that the arena has lent and that hold no memory now; 0 if none did. */

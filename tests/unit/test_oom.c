@@ -4,10 +4,11 @@
  * before and the next call works; the user's callback gets its chance.
  *
  * In ladder.c, ladder_ask left out: the_callback_frees_something failed; its check before the
- * callback left out: what_can_never_fit failed. In tnri_chunk_charge, either `lacks` left out:
- * the_reason_is_the_limit_that_refused failed. headroom_check without its comparison, or without
- * the discharge after it: others_have_headroom failed. tnri_chunk_headroom_lack left out in
- * tnri_reclaim: headroom_raised failed.
+ * callback left out: what_can_never_fit failed; ladder_flush asking the index only after it has
+ * flushed something: the_callback_frees_part_of_a_chunk failed. In tnri_chunk_charge, either
+ * `lacks` left out: the_reason_is_the_limit_that_refused failed. headroom_check without its
+ * comparison, or without the discharge after it: others_have_headroom failed.
+ * tnri_chunk_headroom_lack left out in tnri_reclaim: headroom_raised failed.
  */
 #include "unit.h"
 
@@ -93,6 +94,24 @@ static void the_callback_frees_something(void **state)
     assert_int_equal(asked.calls, 1);
     check_asked(TNR_OOM_DEVICE, NULL, stream, 50 * MIB);
     assert_int_equal(unit_stats().num_ooms, 0);
+}
+
+/* What the callback frees is served where nothing of it can be given back, because the only chunk
+ * has live blocks at both ends. Giving back has emptied the bins before the request asks again. */
+static void the_callback_frees_part_of_a_chunk(void **state)
+{
+    (void)state;
+    unit_start("small_limit_kb:128,chunk_share:1", "MEMORY=256M", NULL);
+    memset(&asked, 0, sizeof(asked));
+    asked.answer = 1;
+    (void)unit_malloc(256 * KIB, NULL);
+    asked.block = unit_malloc(64 * MIB, NULL);
+    (void)unit_malloc(1 * MIB, NULL);
+    void *inside = asked.block;
+    tnr_oom_callback_set(free_the_block, &asked);
+    assert_ok(tnr_limit_set(unit_stats().reserved_bytes.current, 0));
+    assert_ptr_equal(unit_malloc(16 * MIB, NULL), inside);
+    assert_int_equal(asked.calls, 1);
 }
 
 /* Which limit it was, where both are near: the pool's has room for the block, were it not for what
@@ -252,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_report, unit_stop),
         cmocka_unit_test_teardown(the_callback_frees_something, unit_stop),
+        cmocka_unit_test_teardown(the_callback_frees_part_of_a_chunk, unit_stop),
         cmocka_unit_test_teardown(the_reason_is_the_limit_that_refused, unit_stop),
         cmocka_unit_test_teardown(what_can_never_fit, unit_stop),
         cmocka_unit_test_teardown(others_have_headroom, unit_stop),
