@@ -10,7 +10,8 @@ check/streams.c); streams take over nothing of events; no use is compared at the
 at the use; uses of freed blocks are passed over; graphs are asked by address instead of by block;
 events of nodes and updates of executables are not told; launches of one do not wait for each other;
 pageable copies, or those without a stream, do not wait; words of structures, ends of ranges and
-value waits count as certain; findings are not compared; captured work counts as done;
+value waits count as certain; lines of what is not printed are said
+without --possible; findings are not compared; captured work counts as done;
 stream-ordered memory that is freed at once is taken for waited for; an index is given to the next
 stream while work is under way; remembered stacks are not looked at again (check/places.c); what a
 stream takes over by the rule of the legacy stream is no change of it (stream_settle). Any word of a
@@ -151,6 +152,7 @@ class Zoo(CheckTest):
                     self.assertEqual(len(result.findings), 1, result.err)
                     found = result.findings[0]
                     self.assertEqual((found["kind"], found["certain"]), (kind, True), result.err)
+                    self.assertFalse(found["may_be_no_address"])
                     self.assertEqual(found.get("earlier", {}).get("call"), earlier)
                     self.assertEqual(found["later"]["call"], later)
                     self.assertEqual(result.err.count(": finding 1, certain: "), 1, result.err)
@@ -163,14 +165,23 @@ class Zoo(CheckTest):
                     self.check_silent(self.animal(name, "right", schedule=schedule))
 
     def test_what_is_possible_only(self):
-        """Said, and no reason for another exit code."""
+        """Said, and no reason for another exit code; printed only for who asks if the word may be
+        no address."""
         for name, why in POSSIBLE.items():
-            with self.subTest(name=name):
-                result = self.animal(name, "wrong")
-                self.assertEqual(result.code, 0, result.err)
-                self.assertEqual([row["certain"] for row in result.findings], [False], result.err)
-                self.assertIn("finding 1, possible", result.err)
-                self.assertIn(why, result.err)
+            for options in ([], ["--possible"]):
+                with self.subTest(name=name, options=options):
+                    result = self.animal(name, "wrong", options)
+                    self.assertEqual(result.code, 0, result.err)
+                    self.assertEqual([row["certain"] for row in result.findings], [False],
+                                     result.err)
+                    may_be_none = name != "value_wait"
+                    is_printed = bool(options) or not may_be_none
+                    self.assertEqual(result.findings[0]["may_be_no_address"], may_be_none)
+                    self.assertEqual("finding 1, possible" in result.err, is_printed, result.err)
+                    self.assertEqual(why in result.err, is_printed)
+                    self.assertEqual("; --possible prints 1 " in result.err, not is_printed)
+                    if not NO_SYMBOLS:
+                        self.assertEqual("where that is:" in result.err, is_printed, result.err)
 
     def test_kernels_and_frames_are_named(self):
         found = self.animal("free_in_use", "wrong").findings[0]
@@ -273,7 +284,7 @@ class Structures(CheckTest):
     def test_what_stays_possible(self):
         for name in self.POSSIBLE:
             with self.subTest(name=name):
-                result = self.animal("structure_" + name, "wrong")
+                result = self.animal("structure_" + name, "wrong", ["--possible"])
                 self.assertEqual([row["certain"] for row in result.findings], [False], result.err)
                 self.assertEqual(result.code, 0, result.err)
                 self.assertIn("larger parameter", result.err)

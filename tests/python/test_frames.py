@@ -4,7 +4,7 @@ what holds memory.
 
 Broken to see it fail, each by itself: history("full") without _frames.begin(); the file or the line
 left out of either format; the stack of a thread that runs no Python left empty; a second source
-taken.
+taken; what is known of a code object kept when it has ended (seen with Python 3.12 and 3.13).
 
 Environment: as for the other tests here.
 """
@@ -26,6 +26,11 @@ from tenure import _frames, _library
 MIB = device.MIB
 HERE = os.path.abspath(__file__)
 TAKE = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t)
+
+
+class Info(ctypes.Structure):
+    """tnr_frame_info"""
+    _fields_ = [("function", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_int)]
 
 
 def line_here():
@@ -100,6 +105,29 @@ class Frames(unittest.TestCase):
         """The files that frames of C are in."""
         shot = self.written("shot.json")
         return {shot["strings"][row[3]] for row in shot["frames"]["rows"]} - {""}
+
+    @unittest.skipIf(sys.version_info < (3, 9), "from 3.9 on")
+    def test_code_that_ended(self):
+        """Code that lies where other code has ended has lines of its own."""
+        library = ctypes.PyDLL(_library.beside("libtenure_python.so"))
+        library.tenure_python_take.restype = ctypes.c_size_t
+        frames, info, places = (ctypes.c_size_t * 8)(), Info(), set()
+
+        def line_of_caller():
+            count = library.tenure_python_take(frames, ctypes.c_size_t(8))
+            self.assertGreater(count, 2)
+            library.tenure_python_describe(ctypes.byref(info), ctypes.c_size_t(frames[1]))
+            self.assertEqual((info.file, info.function), (b"of_its_own", b"<module>"))
+            return info.line
+
+        for lines in list(range(40)) * 2:
+            code = compile("\n" * lines + "found = line_of_caller()", "of_its_own", "exec")
+            names = {"line_of_caller": line_of_caller}
+            exec(code, names)
+            self.assertEqual(names["found"], lines + 1)
+            places.add(id(code))
+            del code, names
+        self.assertLess(len(places), 80)  # some did lie where others had
 
     def test_one_source(self):
         self.assertTrue(_frames.begin())

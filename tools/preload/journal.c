@@ -336,7 +336,9 @@ void journal_launched(const char *kernel, const void *stream, const uint64_t *wo
     uint64_t number = atomic_fetch_add(&book->launches_count, 1) + 1;
     journal_launch *one = &book->launches[number % JOURNAL_LAUNCHES];
     atomic_store(&one->number, 0);
-    snprintf(one->kernel, sizeof(one->kernel), "%s", kernel == NULL ? "" : kernel);
+    size_t length = kernel == NULL ? 0 : strnlen(kernel, sizeof(one->kernel) - 1);
+    memcpy(one->kernel, kernel == NULL ? "" : kernel, length);
+    one->kernel[length] = '\0';
     one->stream = (uint64_t)(uintptr_t)stream;
     one->time_ns = time_now();
     one->stack = stack_here();

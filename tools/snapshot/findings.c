@@ -93,21 +93,24 @@ void findings_release(findings *from)
 
 /* ---- frames --------------------------------------------------------------------------------- */
 
-void findings_frames(const findings *in, uint32_t depth, void (*visit)(void *user, value frame),
-                     void *user)
+void findings_frames(const findings *in, const char *but, uint32_t depth,
+                     void (*visit)(void *user, value frame), void *user)
 {
-    for (size_t i = 0; i < in->lines.count; i++)
+    for (size_t i = 0; i < in->lines.count; i++) {
+        value line = ((value *)in->lines.items)[i], is_out;
+        if (but && value_get(&in->heap, line, but, &is_out) && value_kind_of(is_out) == VALUE_TRUE)
+            continue;
         for (size_t k = 0; k < SIDES_COUNT; k++) {
             value side, stack;
-            if (!value_get(&in->heap, ((value *)in->lines.items)[i], sides[k], &side) ||
-                value_kind_of(side) != VALUE_DICT || !value_get(&in->heap, side, "stack", &stack) ||
-                value_kind_of(stack) != VALUE_LIST)
+            if (!value_get(&in->heap, line, sides[k], &side) || value_kind_of(side) != VALUE_DICT ||
+                !value_get(&in->heap, side, "stack", &stack) || value_kind_of(stack) != VALUE_LIST)
                 continue;
             const value_list *list = value_as_list(stack);
             for (uint32_t n = 0; n < list->count && n < depth; n++)
                 if (value_kind_of(list->items[n]) == VALUE_DICT)
                     visit(user, list->items[n]);
         }
+    }
 }
 
 /* A frame that may be looked up. */
@@ -187,7 +190,7 @@ int findings_look_up(findings *in)
     looker by = {.in = in};
     char why[DEBUG_WHY_BYTES];
     size_t next;
-    findings_frames(in, UINT32_MAX, frame_want, &by);
+    findings_frames(in, NULL, UINT32_MAX, frame_want, &by);
     wanted *list = by.list.items;
     if (by.list.count > 0)
         qsort(list, by.list.count, sizeof(*list), wanted_compare);

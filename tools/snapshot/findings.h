@@ -27,9 +27,10 @@ void findings_release(findings *from);
  * name of its function. Returns 0, or -1 without memory: then some have none. */
 int findings_look_up(findings *in);
 
-/* Calls for each frame of the first `depth` of each stack. */
-void findings_frames(const findings *in, uint32_t depth, void (*visit)(void *user, value frame),
-                     void *user);
+/* Calls for each frame of the first `depth` of each stack, but of lines where the key `but` is
+ * true; null: of all. */
+void findings_frames(const findings *in, const char *but, uint32_t depth,
+                     void (*visit)(void *user, value frame), void *user);
 
 /* A list of all lines as JSON that can stand inside HTML. */
 void findings_write(const findings *from, output *out);

@@ -31,7 +31,7 @@ enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const char *run_conf, *run_history, *run_snapshot, *run_report;
 static const char *run_driver, *run_findings, *run_error_code, *run_suppress;
-static int run_stats, run_strict, run_json, run_checked, run_leaks;
+static int run_stats, run_strict, run_json, run_checked, run_leaks, run_possible;
 
 static const cli_option run_options[] = {
     {"conf", "STR", OPTION_CONF_HELP, &run_conf, NULL},
@@ -57,6 +57,8 @@ static const cli_option run_options[] = {
     {"suppress", "FILE", "with --check: rules for findings that are not to be said", &run_suppress,
      NULL},
     {"leaks", NULL, "with --check: list what is allocated when the program ends", NULL, &run_leaks},
+    {"possible", NULL, "with --check: print also what rests on words that may be no address", NULL,
+     &run_possible},
     {"error-exitcode", "N", "with --check: the exit code if something was found; default 99",
      &run_error_code, NULL},
     {"driver", "NAME", "cuda, or sim: the program runs on the simulated device", &run_driver, NULL},
@@ -410,13 +412,15 @@ static int check_choose(run_check *check)
     long code = run_error_code ? strtol(run_error_code, &end, 10) : RUN_CHECK_CODE;
     *check = (run_check){.is_wanted = run_checked,
                          .has_leaks = run_leaks,
+                         .has_possible = run_possible,
                          .is_simulated = run_driver && strcmp(run_driver, "sim") == 0,
                          .found_code = (int)code,
                          .findings = run_findings,
                          .suppress = run_suppress};
-    if (!run_checked && (run_findings || run_suppress || run_leaks || run_error_code))
-        return cli_usage_error(&run_syntax, "--findings, --suppress, --leaks and --error-exitcode "
-                                            "are for --check");
+    if (!run_checked &&
+        (run_findings || run_suppress || run_leaks || run_possible || run_error_code))
+        return cli_usage_error(&run_syntax, "--findings, --suppress, --leaks, --possible and "
+                                            "--error-exitcode are for --check");
     if (run_error_code && (end == run_error_code || *end != '\0' || code < 0 || code > 255))
         return cli_usage_error(&run_syntax, "--error-exitcode must be 0 to 255, not \"%s\"",
                                run_error_code);

@@ -88,6 +88,7 @@ static exit_code files_make(run_check *check, const char *library)
     setenv("TENURE_PRELOAD_CHECK_STATE", state, 1);
     setenv("TENURE_PRELOAD_CHECK_JSON", check->lines, 1);
     setenv("TENURE_PRELOAD_CHECK_LEAKS", check->has_leaks ? "1" : "0", 1);
+    setenv("TENURE_PRELOAD_CHECK_POSSIBLE", check->has_possible ? "1" : "0", 1);
     setenv("NVTX_INJECTION64_PATH", library, 0); /* names of streams; a profiler's comes first */
     return code;
 }
@@ -192,17 +193,18 @@ static void place_say(void *user, value frame)
     fprintf(stderr, "  %s  %s:%" PRIu64 "\n", text, file, number);
 }
 
-/* Files and lines of what the reports name, as far as debug information tells. */
-static void places_say(const char *path)
+/* Files and lines of what the printed findings name, as far as debug information tells. */
+static void places_say(const run_check *check)
 {
     static said all;
     char error[FINDINGS_ERROR_BYTES];
     budget limits;
     findings found;
     budget_start(&limits, (size_t)1 << 30);
-    if (findings_read(&found, path, &limits, error) == 0 && findings_look_up(&found) == 0) {
+    if (findings_read(&found, check->lines, &limits, error) == 0 && findings_look_up(&found) == 0) {
         all.in = &found;
-        findings_frames(&found, FRAMES_SAID, place_say, &all);
+        findings_frames(&found, check->has_possible ? NULL : "may_be_no_address", FRAMES_SAID,
+                        place_say, &all);
     }
     findings_release(&found);
 }
@@ -229,7 +231,7 @@ int run_check_end(run_check *check)
         return 0;
     int has_findings = check->is_wanted && state_read(check);
     if (check->is_wanted)
-        places_say(check->lines);
+        places_say(check);
     folder_remove(check);
     return has_findings;
 }

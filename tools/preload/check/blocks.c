@@ -4,9 +4,10 @@
 
 #include <stdlib.h>
 
-enum { FREED_MAX = 65536 };
+enum { FREED_MAX = 65536, BASES = 16384 };
 
 static check_block *live, *freed; /* roots */
+static check_block *bases[BASES]; /* live ones by where they begin, as most parameters have it */
 static check_block *oldest, *newest;
 static size_t freed_count;
 static uint64_t serials;
@@ -83,8 +84,33 @@ static check_block *tree_overlapping(check_block *root, CUdeviceptr base, size_t
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
+static check_block **bases_of(CUdeviceptr base)
+{
+    return &bases[(uint64_t)base * UINT64_C(0x9e3779b97f4a7c15) >> 50];
+}
+
+static void live_add(check_block *block)
+{
+    check_block **bases_here = bases_of(block->base);
+    tree_add(&live, block);
+    block->next_base = *bases_here;
+    *bases_here = block;
+}
+
+static void live_remove(check_block *block)
+{
+    check_block **link = bases_of(block->base);
+    tree_remove(&live, block);
+    while (*link != block)
+        link = &(*link)->next_base;
+    *link = block->next_base;
+}
+
 check_block *check_block_live(CUdeviceptr address)
 {
+    for (check_block *one = *bases_of(address); one != NULL; one = one->next_base)
+        if (one->base == address)
+            return one;
     return tree_containing(live, address);
 }
 
@@ -119,7 +145,7 @@ static void freed_remove(check_block *block)
 static void live_drop(CUdeviceptr base, size_t bytes)
 {
     for (check_block *old; (old = tree_overlapping(live, base, bytes)) != NULL;) {
-        tree_remove(&live, old);
+        live_remove(old);
         block_end(old);
     }
 }
@@ -153,13 +179,13 @@ check_block *check_block_make(CUdeviceptr base, size_t bytes)
     block->bytes = bytes;
     block->serial = ++serials;
     block->priority = (uint32_t)(block->serial * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-    tree_add(&live, block);
+    live_add(block);
     return block;
 }
 
 void check_block_free(check_block *block)
 {
-    tree_remove(&live, block);
+    live_remove(block);
     tree_add(&freed, block);
     block->older = newest;
     block->newer = NULL;

@@ -35,10 +35,13 @@ typedef struct check_records {
 
 typedef struct check_block {
     struct check_block *left, *right; /* the tree */
+    struct check_block *next_base;    /* live ones: others where bases meet */
     uint32_t priority;
     struct check_block *older, *newer; /* freed ones, by age */
     struct check_block *before;        /* that had the addresses; null: none that is known */
     uint64_t serial;                   /* no two blocks have one */
+    uint64_t named_in;                 /* the launch that it was last named in, */
+    uint32_t named;                    /* and how often */
     CUdeviceptr base;
     size_t bytes;
     int is_ordered; /* allocated in the order of a stream; 0: for all streams at once */

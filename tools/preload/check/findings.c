@@ -26,9 +26,10 @@ static uint64_t engine_blocks;
 
 /* Read without it. */
 static _Atomic size_t list_count;
-static _Atomic size_t list_said; /* the first so many were said */
-static _Atomic uint64_t numbers; /* of those that no rule suppresses */
-static suppress_rules rules;     /* constant since the beginning */
+static _Atomic size_t list_said;        /* the first so many were said */
+static _Atomic uint64_t numbers;        /* of those that were said */
+static _Atomic uint64_t counts_said[2]; /* that no rule suppresses: possible ones, certain ones */
+static suppress_rules rules;            /* constant since the beginning */
 
 _Static_assert(KEPT_MAX < UINT16_MAX, "a slot has the place + 1");
 
@@ -196,6 +197,14 @@ static check_text text_whole(void (*say)(check_text *, const check_kept *), cons
     return text;
 }
 
+/* Of words that may be no address, real programs have some: they are counted, told to machines, and
+ * printed for who asks. */
+static int is_printed(const check_kept *one)
+{
+    const char *wanted = getenv("TENURE_PRELOAD_CHECK_POSSIBLE");
+    return !check_kept_may_be_none(one) || (wanted != NULL && strcmp(wanted, "1") == 0);
+}
+
 static void kept_say(check_kept *one)
 {
     int rule = check_kept_rule(one, &rules);
@@ -206,13 +215,15 @@ static void kept_say(check_kept *one)
     }
     if (one->is_certain)
         state_tell(0);
-    uint64_t number = atomic_fetch_add(&numbers, 1) + 1;
-    if (number > SAID_MAX)
+    if (atomic_fetch_add(&counts_said[one->is_certain != 0], 1) >= SAID_MAX)
         return;
-    atomic_store(&one->number, number);
-    check_text said = text_whole(check_kept_text, one);
-    (void)check_text_write(&said, STDERR_FILENO);
-    free(said.string);
+    atomic_store(&one->number, atomic_fetch_add(&numbers, 1) + 1);
+    check_text said = {NULL, 0, 0};
+    if (is_printed(one)) {
+        said = text_whole(check_kept_text, one);
+        (void)check_text_write(&said, STDERR_FILENO);
+        free(said.string);
+    }
     said = text_whole(check_kept_json, one);
     json_write(&said);
     free(said.string);
@@ -284,6 +295,7 @@ static void leaks_say(const leaks *all)
 /* Of all that was found. */
 typedef struct sums {
     uint64_t certain, certain_times, possible, possible_times, suppressed, suppressed_times;
+    uint64_t hidden; /* possible ones that were not printed */
 } sums;
 
 static sums sums_of(void)
@@ -299,6 +311,7 @@ static sums sums_of(void)
         }
         *distinct += 1;
         *times += one->times;
+        all.hidden += !one->is_suppressed && !is_printed(one);
     }
     return all;
 }
@@ -317,13 +330,19 @@ static void sums_text(check_text *said, const sums *all)
     if (all->suppressed > 0)
         check_text_add(said, "; %" PRIu64 " suppressed (%" PRIu64 " times)", all->suppressed,
                        all->suppressed_times);
-    if (numbers > SAID_MAX)
-        check_text_add(said, "; the last %" PRIu64 " were not said", numbers - SAID_MAX);
+    if (counts_said[0] + counts_said[1] > numbers)
+        check_text_add(said, "; the last %" PRIu64 " were not said",
+                       counts_said[0] + counts_said[1] - numbers);
+    if (all->hidden > 0)
+        check_text_add(said,
+                       "; --possible prints %" PRIu64 " that rest on words which may be no "
+                       "address",
+                       all->hidden);
     if (beyond > 0)
         check_text_add(said, "; %" PRIu64 " times more, not told apart", beyond);
     check_text_add(said, "\n");
     for (size_t i = 0; i < list_count && said->length + 80 < said->room; i++)
-        if (list[i]->times > 1 && list[i]->number != 0)
+        if (list[i]->times > 1 && list[i]->number != 0 && is_printed(list[i]))
             check_text_add(said, "tenure: check: finding %" PRIu64 ": %" PRIu64 " times\n",
                            list[i]->number, list[i]->times);
 }

@@ -157,6 +157,11 @@ static void missing_text(check_text *to, const check_kept *one)
     }
 }
 
+int check_kept_may_be_none(const check_kept *one)
+{
+    return !one->is_certain && one->means == NULL;
+}
+
 void check_kept_text(check_text *to, const check_kept *one)
 {
     check_text_add(to, "tenure: check: finding %" PRIu64 ", %s: %s\n", one->number,
@@ -174,7 +179,7 @@ void check_kept_text(check_text *to, const check_kept *one)
     check_text_add(to, "\n");
     if (one->means != NULL)
         check_text_add(to, "  not certain: the program also orders work by %s\n", one->means);
-    else if (!one->is_certain)
+    else if (check_kept_may_be_none(one))
         check_text_add(to,
                        "  not certain: a word of a larger parameter, the end of a range, or one "
                        "parameter of very many: it may be no address\n");
@@ -237,10 +242,12 @@ void check_kept_json(check_text *to, const check_kept *one)
                                                        "later"};
     check_text_add(to,
                    "{\"finding\": %" PRIu64 ", \"pid\": %ld, \"kind\": \"%s\", \"certain\": %s, "
-                   "\"block\": \"0x%llx\", \"bytes\": %zu, \"device\": %d, \"address\": \"0x%llx\"",
+                   "\"may_be_no_address\": %s, \"block\": \"0x%llx\", \"bytes\": %zu, "
+                   "\"device\": %d, \"address\": \"0x%llx\"",
                    one->number, (long)getpid(), check_kind_keys[one->kind],
-                   one->is_certain ? "true" : "false", (unsigned long long)one->base, one->bytes,
-                   one->device, (unsigned long long)one->address);
+                   one->is_certain ? "true" : "false",
+                   check_kept_may_be_none(one) ? "true" : "false", (unsigned long long)one->base,
+                   one->bytes, one->device, (unsigned long long)one->address);
     for (int i = 0; i < CHECK_SIDE_COUNT; i++)
         if (one->sides[i].touch.place != NULL)
             side_json(to, keys[i], &one->sides[i]);

@@ -50,6 +50,9 @@ void check_kept_json(check_text *to, const check_kept *one);
 /* One side alone, with its stack. */
 void check_side_text(check_text *to, const check_side *side);
 
+/* 1 if it rests on a word that may be no address. */
+int check_kept_may_be_none(const check_kept *one);
+
 /* The rule that suppresses it; -1: none. */
 int check_kept_rule(const check_kept *one, const suppress_rules *rules);
 

@@ -170,6 +170,7 @@ typedef struct reading {
     check_word visit;
     void *user;
     int is_launch;                      /* words are judged, and remembered */
+    uint64_t number;                    /* no two readings have one */
     CUdeviceptr pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     size_t count;
     check_held held[HELD_MAX]; /* words of larger ones, which are judged when all are known */
@@ -180,9 +181,11 @@ typedef struct reading {
 /* Not what is only counted: these are 6 KiB, and each launch would pay for their zeros. */
 static void reading_begin(reading *self, check_word visit, void *user, int is_launch)
 {
+    static uint64_t numbers; /* under the lock of check_enter */
     self->visit = visit;
     self->user = user;
     self->is_launch = is_launch;
+    self->number = ++numbers;
     self->count = self->held_count = 0;
 }
 
@@ -234,53 +237,66 @@ static void read_bytes(reading *self, parameter *one, const void *from, size_t o
     }
 }
 
-static const check_block *block_at(CUdeviceptr address)
-{
-    const check_block *block = check_block_live(address);
-    return block != NULL ? block : check_block_freed(address);
-}
+/* ---- where the words of a launch lead ------------------------------------------------------- */
 
 static int leads_to(CUdeviceptr address, const check_block *block)
 {
     return block != NULL && address - block->base < block->bytes;
 }
 
-/* 1 if the address is where a block begins and another ends, to which another parameter leads. */
-static int is_end_of_another(const reading *self, CUdeviceptr address)
+/* The block, which counts how many words of this launch lead to it. */
+static check_block *word_name(const reading *self, CUdeviceptr address, check_block *live)
 {
-    const check_block *block = block_at(address);
-    if (block != NULL && block->base != address)
+    check_block *block = live != NULL ? live : check_block_freed(address);
+    if (block != NULL) {
+        block->named = block->named_in == self->number ? block->named + 1 : 1;
+        block->named_in = self->number;
+    }
+    return block;
+}
+
+/* 1 if a pointer is where a block begins and another ends, to which another pointer leads. `live`:
+ * the live blocks that they lead to. */
+static int is_end_of_another(const reading *self, size_t index, check_block *const *live)
+{
+    CUdeviceptr address = self->pointers[index];
+    if (live[index] != NULL && live[index]->base != address)
         return 0;
-    const check_block *below = check_block_live(address - 1);
     for (size_t i = 0; i < self->count; i++)
-        if (leads_to(self->pointers[i], below))
-            return 1;
+        if (leads_to(address - 1, live[i])) {
+            const check_block *block =
+                live[index] != NULL ? live[index] : check_block_freed(address);
+            return block == NULL || block->base == address;
+        }
     return 0;
 }
 
 /* 1 if a block begins where a word leads, and no other word leads to it or to the one below. */
-static int is_alone(const reading *self, size_t index)
+static int is_alone(const reading *self, size_t index, check_block *const *blocks)
 {
-    CUdeviceptr address = self->held[index].address, other;
-    const check_block *block = block_at(address), *below = block_at(address - 1);
-    if (block == NULL || block->base != address)
+    CUdeviceptr address = self->held[index].address;
+    const check_block *block = blocks[self->count + index];
+    if (block == NULL || block->base != address || block->named != 1)
         return 0;
-    for (size_t i = 0; i < self->count + self->held_count; i++) {
-        if (i == self->count + index)
-            continue;
-        other = i < self->count ? self->pointers[i] : self->held[i - self->count].address;
-        if (leads_to(other, block) || leads_to(other, below))
+    for (size_t i = 0; i < self->count + self->held_count; i++)
+        if (leads_to(address - 1, blocks[i]))
             return 0;
-    }
     return 1;
 }
 
 /* All words of a parameter at once, of those that had none, too. */
-static void read_held(reading *self, check_layout *layout)
+static void read_held(reading *self, check_layout *layout, check_block *const *live)
 {
+    check_block *blocks[POINTERS_MAX + HELD_MAX];
     size_t from = 0;
+    for (size_t i = 0; i < self->count && self->held_count > 0; i++)
+        blocks[i] = word_name(self, self->pointers[i], live[i]);
+    for (size_t i = 0; i < self->held_count; i++) {
+        CUdeviceptr address = self->held[i].address;
+        blocks[self->count + i] = word_name(self, address, check_block_live(address));
+    }
     for (size_t i = 0; i < self->held_count; i++)
-        self->held[i].is_alone = is_alone(self, i);
+        self->held[i].is_alone = is_alone(self, i, blocks);
     for (size_t i = 0; i < layout->count; i++) {
         parameter *one = &layout->parameters[i];
         size_t count = 0;
@@ -296,10 +312,13 @@ static void read_held(reading *self, check_layout *layout)
 
 static void read_end(reading *self, check_layout *layout)
 {
-    if (self->is_launch && layout != NULL)
-        read_held(self, layout);
+    check_block *live[POINTERS_MAX];
     for (size_t i = 0; i < self->count; i++)
-        self->visit(self->user, self->pointers[i], !is_end_of_another(self, self->pointers[i]));
+        live[i] = check_block_live(self->pointers[i]);
+    if (self->is_launch && layout != NULL)
+        read_held(self, layout, live);
+    for (size_t i = 0; i < self->count; i++)
+        self->visit(self->user, self->pointers[i], !is_end_of_another(self, i, live));
 }
 
 /* The parameters in one buffer: each by itself if their places are known. */
@@ -364,9 +383,21 @@ int check_words_each(const void *function, void *const *parameters, void *const 
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
+/* A launch, and the addresses that it names, for the journal. */
+typedef struct launched {
+    check_work work;
+    int is_followed;
+    uint64_t named[JOURNAL_WORDS];
+    int named_count;
+} launched;
+
 static void launch_uses(void *user, CUdeviceptr address, int is_certain)
 {
-    check_use(user, address, is_certain);
+    launched *self = user;
+    if (self->named_count < JOURNAL_WORDS)
+        self->named[self->named_count++] = address;
+    if (self->is_followed)
+        check_use(&self->work, address, is_certain);
 }
 
 /* Without auto_record the words are only remembered: the graph is asked when it is made. */
@@ -377,28 +408,25 @@ static void captured_uses(void *user, CUdeviceptr address, int is_certain)
         check_use_captured(address, user);
 }
 
-/* The addresses that a launch names, for the journal. */
-typedef struct named {
-    uint64_t list[JOURNAL_WORDS];
-    int count;
-} named;
-
-static void word_note(void *user, CUdeviceptr address, int is_certain)
+/* Inside of check_enter, once the layout has been asked for. 0: not. */
+static int launch_enter(CUfunction function)
 {
-    named *self = user;
-    (void)is_certain;
-    if (self->count < JOURNAL_WORDS)
-        self->list[self->count++] = address;
+    if (!check_enter())
+        return 0;
+    if (layout_find(function) != NULL)
+        return 1;
+    check_leave();
+    check_layout_ask(function);
+    return check_enter();
 }
 
 void check_launched(const char *call, CUfunction function, CUstream handle, void **parameters,
                     void **extra)
 {
-    check_work work;
+    launched self;
     check_stack stack = check_stack_here();
     check_name name = check_name_of(handle);
-    check_layout_ask(function);
-    if (!check_enter())
+    if (!launch_enter(function))
         return;
     if (name.is_capturing) {
         int is_read = check_words_each(function, parameters, extra, captured_uses, handle);
@@ -407,16 +435,14 @@ void check_launched(const char *call, CUfunction function, CUstream handle, void
         check_leave();
         return;
     }
-    const check_place *place = check_place_of(call, check_kernel_name(function), &stack);
-    if (check_work_begin(&work, &name, place))
-        check_count_launch(check_words_each(function, parameters, extra, launch_uses, &work));
-    if (journal_is_on()) {
-        named words = {.count = 0};
-        reading again;
-        reading_begin(&again, word_note, &words, 0);
-        (void)words_each(&again, function, parameters, extra);
-        journal_launched(check_kernel_name(function), handle, words.list, words.count);
-    }
+    const char *kernel = check_kernel_name(function);
+    self.named_count = 0;
+    self.is_followed = check_work_begin(&self.work, &name, check_place_of(call, kernel, &stack));
+    int is_read = check_words_each(function, parameters, extra, launch_uses, &self);
+    if (self.is_followed)
+        check_count_launch(is_read);
+    if (journal_is_on())
+        journal_launched(kernel, handle, self.named, self.named_count);
     check_leave();
 }
 

@@ -33,17 +33,20 @@ static int is_own(uintptr_t address)
  * own stack, which is there as long as the thread is. */
 typedef struct walked {
     uintptr_t depth; /* where the walk began; 0: none */
+    int most;        /* frames that were wanted */
     int count;
     uintptr_t slots[DEEP], frames[DEEP];
     check_stack stack;
 } walked;
 
-enum { WALKED = 64 };
+/* Stacks of one depth share some places: in a training step of PyTorch's many calls have one. */
+enum { WALKED = 64, WAYS = 16 };
 
 /* A thread's, made when it first walks. */
 typedef struct memory {
     uintptr_t low, high; /* its stack: from the first to behind the last; 0: not known */
-    walked list[WALKED];
+    walked list[WALKED][WAYS];
+    unsigned turn; /* which of them is given up next */
 } memory;
 
 static _Thread_local memory *thread_memory;
@@ -83,7 +86,7 @@ static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *use
 {
     walked *self = user;
     uintptr_t frame = (uintptr_t)_Unwind_GetIP(context);
-    if (frame == 0 || self->count == DEEP || self->stack.count == CHECK_FRAMES)
+    if (frame == 0 || self->count == DEEP || self->stack.count == self->most)
         return _URC_END_OF_STACK;
     self->frames[self->count] = frame;
     self->slots[self->count++] = (uintptr_t)_Unwind_GetCFA(context) - sizeof(uintptr_t);
@@ -112,20 +115,37 @@ static int is_kept(const walked *one, uintptr_t depth, const memory *own)
     return is_still_so(one, depth);
 }
 
-check_stack check_stack_take(void)
+/* Where this stack was walked before, or else where it is to be kept. */
+static walked *walked_find(memory *own, uintptr_t depth, int most)
+{
+    walked *ways = own->list[(depth >> 4) % WALKED];
+    for (int i = 0; i < WAYS; i++)
+        if (ways[i].depth == depth && ways[i].most == most && is_still_so(&ways[i], depth))
+            return &ways[i];
+    walked *one = &ways[own->turn++ % WAYS];
+    one->depth = 0;
+    return one;
+}
+
+static check_stack stack_take(int most)
 {
     walked once;
     uintptr_t depth = (uintptr_t)__builtin_frame_address(0);
     memory *own = thread_memory != NULL ? thread_memory : memory_make();
-    walked *one = own == NULL ? &once : &own->list[(depth >> 4) % WALKED];
-    if (own != NULL && one->depth == depth && is_still_so(one, depth))
+    walked *one = own == NULL ? &once : walked_find(own, depth, most);
+    if (own != NULL && one->depth == depth)
         return one->stack;
-    one->depth = 0;
+    one->most = most;
     one->count = one->stack.count = 0;
     (void)_Unwind_Backtrace(frame_note, one);
     if (own != NULL && is_kept(one, depth, own))
         one->depth = depth;
     return one->stack;
+}
+
+check_stack check_stack_take(void)
+{
+    return stack_take(CHECK_FRAMES);
 }
 
 /* Frames of an interpreter come first, and leave room for some of what they have called: the same
@@ -139,11 +159,11 @@ check_stack check_stack_here(void)
         return found;
     size_t count = check_frames_take(frames, sizeof(frames) / sizeof(frames[0]));
     if (count == 0)
-        return check_stack_take();
+        return stack_take(CHECK_FRAMES);
     for (size_t i = 0; i < count; i++)
         found.frames[found.count++] = (const void *)frames[i];
-    check_stack native = check_stack_take();
-    for (int i = 0; i < native.count && found.count < CHECK_FRAMES; i++)
+    check_stack native = stack_take(CHECK_FRAMES - (int)count);
+    for (int i = 0; i < native.count; i++)
         found.frames[found.count++] = native.frames[i];
     return found;
 }

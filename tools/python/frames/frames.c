@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codes.h"
 #include "walk.h"
 
 #define PYTHON_FUNCTIONS(X)                                                                        \
@@ -169,6 +170,7 @@ __attribute__((visibility("default"))) int tenure_python_begin(const char *folde
     if (!walk_learn())
         return 0;
     (void)pthread_atfork(NULL, NULL, lock_renew);
+    python_codes_watch();
     atomic_store_explicit(&is_there, 1, memory_order_release);
     return 1;
 }
@@ -240,18 +242,28 @@ static void text_read(char *to, size_t room, void *from)
     to[length] = '\0';
 }
 
-/* Adds a frame, unless it is one of Tenure's own, or one of no line (3.12 has some where C code
- * calls Python). */
-static size_t frame_add(uintptr_t *frames, size_t count, void *file, void *name, int line)
+/* The record of a frame; null for one of Tenure's own, and for one of no line (3.12 has some where
+ * C code calls Python). */
+static const python_line *frame_read(const python_frame *frame)
 {
-    char file_text[1024], name_text[256];
+    char file[1024], name[256];
+    int line = python.PyCode_Addr2Line(frame->code, frame->instruction);
     if (line < 0)
-        return count;
-    text_read(file_text, sizeof(file_text), file);
-    text_read(name_text, sizeof(name_text), name);
-    if (strncmp(file_text, python.own_folder, strlen(python.own_folder)) == 0)
-        return count;
-    const python_line *found = line_of(file_text, name_text, line);
+        return NULL;
+    text_read(file, sizeof(file), frame->file);
+    text_read(name, sizeof(name), frame->name);
+    if (strncmp(file, python.own_folder, strlen(python.own_folder)) == 0)
+        return NULL;
+    return line_of(file, name, line);
+}
+
+static size_t frame_add(uintptr_t *frames, size_t count, const python_frame *frame)
+{
+    const void *found;
+    if (!python_codes_get(&found, frame->code, frame->instruction)) {
+        found = frame_read(frame);
+        python_codes_keep(frame->code, frame->instruction, found);
+    }
     if (found != NULL)
         frames[count++] = (uintptr_t)found | TAG;
     return count;
@@ -265,10 +277,13 @@ __attribute__((visibility("default"))) size_t tenure_python_take(uintptr_t *fram
     const void *state = python.PyGILState_GetThisThreadState();
     size_t count = 0;
     int has_frame = state != NULL && python_walk_first(&frame, state);
+    if (!has_frame)
+        return 0;
+    python_codes_enter();
     for (int i = 0; has_frame && count < room && i < WALKED_MAX; i++) {
-        count = frame_add(frames, count, frame.file, frame.name,
-                          python.PyCode_Addr2Line(frame.code, frame.instruction));
+        count = frame_add(frames, count, &frame);
         has_frame = python_walk_next(&frame);
     }
+    python_codes_leave();
     return count;
 }
