@@ -12,8 +12,11 @@ import sys
 import time
 
 # Peak reserved over peak live. serve_streams has five streams with partly filled chunks in each.
+# The first pass of moe_infer depends on where its first blocks lie: with a few small blocks more at
+# the start (tests/bench/perturbed.py) it is 1.013 to 1.024, with small_limit_kb 128 (1.0187 in the
+# mean) and with 1024 (1.0202) alike. That one trace stayed below 1.02 was luck.
 RATIO_LIMIT = 1.02
-RATIO_LIMITS = {"serve_streams": 1.12}
+RATIO_LIMITS = {"moe_infer": 1.025, "serve_streams": 1.12}
 # Allocations in the second half of the trace that may reach the driver.
 SECOND_HALF_LIMITS = {"gpt2_train": 20}
 # What `tenure replay --json` promises to have, at least.

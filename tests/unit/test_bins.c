@@ -88,7 +88,7 @@ static void none(void **state)
     assert_int_equal(unit_stats().bytes_binned, 0);
     (void)unit_malloc(4096, NULL);
     assert_int_equal(served(TNR_SERVED_INDEX), 1);
-    unit_start(NULL, NULL);
+    unit_start("small_limit_kb:1024", NULL);
     assert_ok(tnr_free(unit_malloc(MIB, NULL)));
     assert_int_equal(unit_stats().bytes_binned, MIB); /* the largest small one */
 }
@@ -153,7 +153,7 @@ static void one_goes_for_one(void **state)
 static void bins_are_flushed_before_growth(void **state)
 {
     (void)state;
-    unit_start(NULL, NULL);
+    unit_start("small_limit_kb:1024", NULL);
     void *blocks[16]; /* fill the one chunk of 2 MiB */
     for (size_t i = 0; i < 16; i++)
         blocks[i] = unit_malloc(128 * KIB, NULL);

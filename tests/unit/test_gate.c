@@ -99,16 +99,16 @@ static void a_failure_leaves_null(void **state)
 static void peaks_are_exact(void **state)
 {
     (void)state;
-    enum { BLOCKS = 24, STEPS = 4000 };
+    enum { BLOCKS = 24, STEPS = 4000, SMALL_MAX = 1 << 20 };
     static const int worlds[] = {TNR_WORLD_SMALL, TNR_WORLD_LARGE};
-    unit_start(NULL, NULL);
+    unit_start("small_limit_kb:1024", NULL);
     void *blocks[BLOCKS] = {NULL};
     size_t requested[BLOCKS] = {0};
     uint64_t random = 7;
     uint64_t live[3] = {0}, peak[3] = {0}, count[3] = {0}, count_peak[3] = {0};
     for (int step = 0; step < STEPS; step++) {
         size_t i = unit_below(&random, BLOCKS);
-        int world = worlds[requested[i] > MIB];
+        int world = worlds[requested[i] > SMALL_MAX];
         if (blocks[i] != NULL) {
             assert_ok(tnr_free(blocks[i]));
             blocks[i] = NULL;
@@ -118,7 +118,7 @@ static void peaks_are_exact(void **state)
             count[TNR_WORLD_ALL]--;
         } else {
             requested[i] = 1 + unit_below(&random, unit_below(&random, 3) > 0 ? 9000 : 3 * MIB);
-            world = worlds[requested[i] > MIB];
+            world = worlds[requested[i] > SMALL_MAX];
             blocks[i] = unit_malloc(requested[i], NULL);
             live[world] += requested[i];
             live[TNR_WORLD_ALL] += requested[i];

@@ -6,7 +6,7 @@
  *   mix          2,000 live blocks per thread of 512 B to 8 MiB, each thread on its own stream
  *   mix_shared   2,000 live blocks in all, shared out among threads that use one stream
  *   live         one thread, 1,000 to 100,000 live blocks of 512 B to 256 KiB: does it get slower
- *   live_large   the same with blocks above 1 MiB, which are managed differently
+ *   live_large   the same with blocks above 1 MiB, which are large with any small_limit_kb
  *
  * One operation frees a block, chosen at random, and allocates another in its place. Sizes are
  * uniform. The random numbers are drawn inside the timed loop (about 2 ns) and are the same for

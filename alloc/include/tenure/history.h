@@ -137,7 +137,7 @@ typedef struct tnr_stretch {
     int device;
     tnr_stream stream; /* null in a graph pool, whose memory is of no stream */
     tnr_pool pool;     /* null: the default pool */
-    int is_small;      /* 1: of blocks up to 1 MiB */
+    int is_small;      /* 1: of blocks up to small_limit_kb */
     const tnr_walked_block *blocks;
     size_t blocks_count;
 } tnr_stretch;
