@@ -19,7 +19,7 @@ enum {
     TNRI_OWN_MOVES_MANY = 2,    /* [bb4bfb4] from so many own chunks to move, others lend first */
     TNRI_LOAN_SHARE = 256,      /* [f6950b7] this part (1/n) of the pool is worth a loan always */
     TNRI_TAKES_MANY = 64,       /* [cf0db34] so often a stream takes a little, then it grows */
-    TNRI_RATHER_SHARE = 32, /* [994b3f4] by this part (1/n) of the pool in all, or by so many MiB */
+    TNRI_RATHER_SHARE = 32, /* [8eb4045] by this part (1/n) of the pool in all, or by so many MiB */
     TNRI_RECLAIMS = 3,      /* [bound] climbs after reclaiming, before the user is asked */
     TNRI_CALLBACKS = 8,     /* [bound] times the user's callback is asked for one request */
 };
@@ -36,11 +36,11 @@ enum {
 /* ---- windows that are made again ------------------------------------------------------------- */
 
 enum {
-    TNRI_RECIPES_MAX = 16384,      /* [994b3f4] windows that a world remembers */
-    TNRI_RECIPE_LOOKS = 1024,      /* [994b3f4] of them that are tried for a request */
-    TNRI_LOW_WATER_SHARE = 32,     /* [994b3f4] this part (1/n) of the peak is near the least */
-    TNRI_LOW_WATER_BLOCKS = 65536, /* [994b3f4] allocations in which the least is looked for */
-    TNRI_KEEP_TRIAL = 3300,        /* [abcb5c1] chunks that move, more than come back, until
+    TNRI_RECIPES_MAX = 16384,      /* [8eb4045] windows that a world remembers */
+    TNRI_RECIPE_LOOKS = 1024,      /* [8eb4045] of them that are tried for a request */
+    TNRI_LOW_WATER_SHARE = 32,     /* [8eb4045] this part (1/n) of the peak is near the least */
+    TNRI_LOW_WATER_BLOCKS = 65536, /* [8eb4045] allocations in which the least is looked for */
+    TNRI_KEEP_TRIAL = 3300,        /* [8eb4045] chunks that move, more than come back, until
                                     * no aliases are kept: half of what the budget grants at once */
 };
 
