@@ -143,10 +143,12 @@ static int ladder_gets_aliases_back(tnri_arena *wanting)
     return 1;
 }
 
-/* Serves from what is there (flush), or makes a plan. *ptr is set in the first case. */
+/* Serves from what is there (flush, or what was reclaimed), or makes a plan. *ptr is set in the
+ * first case. */
 static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_request *request,
-                              tnri_moves moves, void **ptr)
+                              tnri_moves moves, int reclaimed, void **ptr)
 {
+    tnr_served served = reclaimed ? TNR_SERVED_RECLAIMED : TNR_SERVED_FLUSH;
     tnr_status status = TNR_ERR_ADDRESS_SPACE;
     for (int spans = 0; status == TNR_ERR_ADDRESS_SPACE && spans < TNRI_SPANS_PER_REQUEST;
          spans++) {
@@ -161,7 +163,7 @@ static tnr_status ladder_plan(tnri_plan *plan, tnri_arena *arena, const tnri_req
         tnri_arena_enter(arena);
         tnri_block *block = arena->is_guard ? NULL : ladder_flush(arena, request);
         if (block != NULL) {
-            tnri_arena_count_served(arena, block, request, TNR_SERVED_FLUSH);
+            tnri_arena_count_served(arena, block, request, served);
             *ptr = (void *)block->base;
             status = TNR_OK;
         } else if (arena->is_guard) {
@@ -387,7 +389,7 @@ static tnr_status ladder_place(tnri_arena *arena, const tnri_request *request, l
         status = tnri_plan_make_growth(&plan, arena, request, means.moves);
         tnri_lock_release(&arena->lock);
     } else if (status == TNR_OK && *ptr == NULL) {
-        status = ladder_plan(&plan, arena, request, means.moves, ptr);
+        status = ladder_plan(&plan, arena, request, means.moves, reclaimed, ptr);
     }
     if (status == TNR_OK && *ptr == NULL)
         status = ladder_lend_or_execute(&plan, reclaimed, ptr);
@@ -542,7 +544,7 @@ static int ladder_enrich(tnri_arena *arena, const tnri_request *request, int may
     if (status == TNR_OK && *ptr == NULL && may_grow && !tnri_capturing() &&
         tnri_chunk_check(&arena->pool->account, request->bytes) == TNR_OK &&
         tnri_device_enter(arena->device, &visit) == TNR_OK) {
-        status = ladder_plan(&plan, arena, request, TNRI_MOVES_NONE, ptr);
+        status = ladder_plan(&plan, arena, request, TNRI_MOVES_NONE, 0, ptr);
         if (status == TNR_OK && *ptr == NULL)
             status = tnri_execute(&plan, 0, ptr);
         tnri_plan_free(&plan);

@@ -264,6 +264,7 @@ static void run_begin(model *m, uint64_t seed)
     tnr_device_info info = {.struct_bytes = sizeof(info)};
     assert_ok(tnr_device_get(&info, DEVICE));
     m->address_base = info.address_base;
+    m->reserved_before = unit_stats().reserved_bytes.current;
     m->limit = SIZE_MAX;
     m->pool_limit[0] = UINT64_MAX;
     m->pools_live[0] = 1;

@@ -105,8 +105,14 @@ static void regions_under_threads(void **state)
     unit_start("chunk_max_mb:2", "SCHEDULE=eager", "MEMORY=512M", NULL);
     sleep_context_enter();
     tnr_pool pool;
-    for (int t = 0; t < TAGS; t++) /* the names alone */
+    for (int t = 0; t < TAGS; t++) { /* a pool that is not there yet cannot sleep */
+        void *first;
         assert_ok(tnr_tag_pool(&pool, tags[t], TNR_CONTENT_DEFAULT));
+        assert_ok(tnr_pool_push(pool));
+        assert_ok(tnr_malloc(&first, 1, 0, NULL));
+        assert_ok(tnr_free(first));
+        assert_ok(tnr_pool_pop(pool));
+    }
     static worker workers[WORKERS];
     for (int i = 0; i < WORKERS; i++) {
         workers[i].stream = unit_stream(0);
