@@ -109,7 +109,7 @@ static void of_streams_that_ended(void **state)
 static void of_two_devices(void **state)
 {
     (void)state;
-    unit_start("history:full", "DEVICES=2", NULL);
+    unit_start("address_space_gb:16,history:full", "DEVICES=2", NULL);
     void *blocks[2][20];
     for (int device = 0; device < 2; device++)
         for (size_t i = 0; i < 20; i++)
