@@ -465,6 +465,9 @@ tnr_status tnri_arena_free_quick(tnri_block *block, void *ptr, uintptr_t recent)
         if (tnri_unlikely(!is_in(block, world)))
             return arena_free_elsewhere(block, ptr);
     }
+    /* The arena may be gone, and another lie a world's size away, whose world this is. */
+    if (tnri_unlikely(world->arena != arena))
+        return arena_free_elsewhere(block, ptr);
     return free_quick(arena, world, block, ptr);
 }
 
