@@ -38,10 +38,10 @@ tnr_status tnri_folder_open(int *folder, const char *path, const char *purpose)
     struct stat found;
     *folder = -1;
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return folder_error(path, purpose, "the folder for the socket cannot be made", errno);
+        return folder_error(path, purpose, "the folder cannot be made", errno);
     int file = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
-        return folder_error(path, purpose, "the folder for the socket cannot be opened", errno);
+        return folder_error(path, purpose, "the folder cannot be opened", errno);
     int error = fstat(file, &found) == 0 ? 0 : errno;
     if (error == 0 && found.st_uid == geteuid() && (found.st_mode & 077) == 0) {
         *folder = file;
@@ -49,9 +49,9 @@ tnr_status tnri_folder_open(int *folder, const char *path, const char *purpose)
     }
     (void)close(file);
     if (error != 0)
-        return folder_error(path, purpose, "the folder for the socket cannot be looked at", error);
+        return folder_error(path, purpose, "the folder cannot be looked at", error);
     return tnri_error(TNR_ERR_FILE,
-                      "%s: %s belongs to user %lu and has mode %03o. The folder for the socket "
+                      "%s: %s belongs to user %lu and has mode %03o. The folder "
                       "must be of user %lu, who runs this process, with mode 700. Change that, or "
                       "name another with control_dir.",
                       purpose, path, (unsigned long)found.st_uid, (unsigned)(found.st_mode & 0777),

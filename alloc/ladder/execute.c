@@ -106,11 +106,22 @@ static tnr_status donor_order(tnri_plan *plan, tnri_arena *donor, size_t from, i
     return status;
 }
 
+/* The places that a plan had before it took from an arena whose chunks have gone back. They are
+ * given in order, so this is all there is to restore. */
+static void places_restore(tnri_plan *plan, const tnri_plan *before)
+{
+    memcpy(plan->gaps, before->gaps, sizeof(plan->gaps));
+    plan->pages_over = before->pages_over;
+    plan->gap_at = before->gap_at;
+    plan->gap_used = before->gap_used;
+    plan->pages_missing = before->pages_missing;
+}
+
 /* Takes what one other arena can give. */
 static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
 {
     size_t from = plan->sources_count;
-    tnri_plan before = *plan; /* places are given in order, so this is all there is to restore */
+    tnri_plan before = *plan;
     tnri_arena_enter(donor);
     for (int i = 0; i < TNRI_WORLDS; i++)
         tnri_world_flush(&donor->worlds[i]);
@@ -127,11 +138,7 @@ static tnr_status donor_take(tnri_plan *plan, tnri_arena *donor, int policy)
         tnri_plan_untake(plan, donor, from);
         atomic_fetch_add(&donor->pool->account.access.returned, 1);
         tnri_lock_release(&donor->lock);
-        memcpy(plan->gaps, before.gaps, sizeof(plan->gaps));
-        plan->pages_over = before.pages_over;
-        plan->gap_at = before.gap_at;
-        plan->gap_used = before.gap_used;
-        plan->pages_missing = before.pages_missing;
+        places_restore(plan, &before);
     }
     return status;
 }
@@ -195,11 +202,7 @@ static tnr_status parked_donor_take(tnri_plan *plan, tnri_arena *donor, int poli
         while (plan->sources_count > from)
             tnri_plan_untake_parked(plan);
         atomic_fetch_add(&donor->pool->account.access.returned, 1);
-        memcpy(plan->gaps, before.gaps, sizeof(plan->gaps));
-        plan->pages_over = before.pages_over;
-        plan->gap_at = before.gap_at;
-        plan->gap_used = before.gap_used;
-        plan->pages_missing = before.pages_missing;
+        places_restore(plan, &before);
     }
     return status;
 }

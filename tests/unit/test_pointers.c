@@ -3,12 +3,18 @@
  * Pointers that are not what the caller thinks: each mistake has its own error, and none changes
  * anything.
  *
- * In tnri_arena_free, the test `block->state != TNRI_LIVE` removed: double_frees failed.
+ * In tnri_arena_free, the test `block->state != TNRI_LIVE` removed: double_frees failed. In
+ * tnri_arena_free_quick, the test of the world's arena removed: the_arena_is_the_world_s failed.
  */
 #include "unit.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "library/cached.h"
 
 static void foreign_pointers(void **state)
 {
@@ -103,6 +109,34 @@ static void a_block_s_description(void **state)
     assert_error(tnr_block_get(NULL, ptr), TNR_ERR_INVALID_ARGUMENT, "null");
 }
 
+/* A thread frees with a guess at the arena, by its address alone. The guess may be of an arena that
+ * is gone, so that a world of the new one lies where the other world of the old one would be. What
+ * the old one's lock said may still be there: here it is put over the end of the small world, which
+ * this free has nothing to do with. */
+static void the_arena_is_the_world_s(void **state)
+{
+    (void)state;
+    enum { HEAD = offsetof(tnri_arena, worlds) };
+    unsigned char head[HEAD];
+    unit_start(NULL, NULL);
+    for (int i = 0; i < 1000; i++) /* so that the thread owns the lock, and guesses */
+        assert_ok(tnr_free(unit_malloc(3 * MIB, NULL)));
+    void *ptr = unit_malloc(3 * MIB, NULL);
+    tnri_block *block = tnri_device_range_block(&tnri_device_ranges[0], (uintptr_t)ptr);
+    tnri_arena *arena = block->world->arena;
+    assert_ptr_equal(block->world, &arena->worlds[TNRI_LARGE]);
+    uint64_t freed = arena->freed_because[TNR_REUSE_SAME_STREAM];
+    unsigned char *guess = (unsigned char *)arena + sizeof(tnri_world) * (TNRI_LARGE - TNRI_SMALL);
+    memcpy(head, guess, HEAD);
+    memcpy(guess, arena, HEAD);
+    tnr_status status = tnri_arena_free_quick(block, ptr, (uintptr_t)guess);
+    memcpy(guess, head, HEAD);
+    assert_ok(status);
+    assert_int_equal(arena->freed_because[TNR_REUSE_SAME_STREAM], freed + 1);
+    assert_int_equal(unit_stats().bytes_live, 0);
+    assert_ok(tnr_validate(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +144,7 @@ int main(void)
         cmocka_unit_test_teardown(interior_pointers, unit_stop),
         cmocka_unit_test_teardown(double_frees, unit_stop),
         cmocka_unit_test_teardown(a_block_s_description, unit_stop),
+        cmocka_unit_test_teardown(the_arena_is_the_world_s, unit_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
