@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """engines.py [--update] [--torch FILE] [--cupy FILE] [--preload FILE] [--shown FILE]: the
-measurements in docs/engines.md and docs/run.md.
+measurements in docs/engines.md, docs/run.md and docs/check.md.
 
 The pages must show what docs/benchmarks/engines_torch.csv and engines_cupy.csv hold, which
-tests/gpu/engines.sh writes on a GPU, preload.json, which tests/gpu/preload.sh does, and
-torch_shown.json, which tests/gpu/torch.sh shown does. --update writes the pages; with --torch,
+tests/gpu/engines.sh writes on a GPU, preload.json, which tests/gpu/preload.sh does,
+torch_shown*.json, which tests/gpu/torch.sh shown does, and check_cost.json, which
+tests/gpu/check_cost.sh does. --update writes the pages; with --torch,
 --cupy, --preload and --shown it keeps those files as the new data first.
 
 Exit codes: 0 they agree; 1 they do not.
@@ -67,7 +68,9 @@ def measurements(folder):
         lines += [textwrap.fill("\"Same\" is bit by bit, compared with the engine's own allocator. "
                                 "[Data](benchmarks/); `tests/gpu/engines.sh` measures again.",
                                 100), ""]
-    return "\n".join(lines + shown_measurements(folder))
+    for path in sorted(folder.glob("torch_shown*.json")):
+        lines += shown_measurements(path)
+    return "\n".join(lines)
 
 
 def own_apart(row):
@@ -76,11 +79,8 @@ def own_apart(row):
     return max(medians) / min(medians)
 
 
-def shown_measurements(folder):
-    """Training steps beside PyTorch's two allocators, in turns."""
-    path = folder / "torch_shown.json"
-    if not path.exists():
-        return []
+def shown_measurements(path):
+    """Training steps beside PyTorch's two allocators, in turns: one run."""
     shown = json.loads(path.read_text("utf-8"))
     facts = shown["facts"]
     first = next(iter(shown["cases"].values()))
@@ -140,7 +140,34 @@ def preload_measurements(folder):
     return "\n".join(lines) + "\n"
 
 
-PAGES = {ROOT / "docs/engines.md": measurements, ROOT / "docs/run.md": preload_measurements}
+WAYS = {"run": "`tenure run`", "check": "`tenure run --check`", "seen": "`auto_record:seen`",
+        "poison": "`poison:on`", "guard": "`guard:on`"}
+
+
+def check_measurements(folder):
+    """What following a program costs."""
+    path = folder / "check_cost.json"
+    if not path.exists():
+        return "Nothing has been measured yet: `tests/gpu/check_cost.sh`.\n"
+    shown = json.loads(path.read_text("utf-8"))
+    step = shown["gpt2_train"]
+    bare = step["ways"]["bare"]
+    lines = [textwrap.fill(
+        f"A training step of GPT-2 in PyTorch {step['torch']} on an {step['gpu']}, driver "
+        f"{shown['driver']}, commit {shown['commit']}, by its mean over {len(bare['seconds'])} "
+        "rounds in turns and the 95 % interval; `tests/gpu/check_cost.sh` measures again. "
+        "[Data](benchmarks/check_cost.json).", 100), "",
+        "| way | of the bare step's time | from, to | host's memory, MiB more |",
+        "|---|---:|---:|---:|"]
+    for way, text in WAYS.items():
+        one = step["ways"][way]
+        lines.append(f"| {text} | {one['ratio']:.2f} | {one['low']:.2f} to {one['high']:.2f} | "
+                     f"{one['mib_after'] - bare['mib_after']:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {ROOT / "docs/engines.md": measurements, ROOT / "docs/run.md": preload_measurements,
+         ROOT / "docs/check.md": check_measurements}
 
 
 def page_with(text, inside):
@@ -179,7 +206,7 @@ def main():
             shutil.copyfile(given, folder / kept)
     wrong = [text for page, make in PAGES.items()
              if (text := page_check(page, make(folder), options.update))]
-    print("\n".join(wrong) or "docs/engines.md and docs/run.md show the measurements as they are")
+    print("\n".join(wrong) or "the pages show the measurements as they are")
     return 1 if wrong else 0
 
 
