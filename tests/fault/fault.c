@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/host_memory.h"
+#include "commit_seed.h"
 #include "device/device.h"
 #include "pool/cache.h"
 
@@ -405,6 +406,13 @@ static uint64_t step_of(const char *name)
     return text == NULL ? 1 : strtoull(text, NULL, 10);
 }
 
+/* The place that a walk in such steps begins at. Each commit begins at another, so that some run
+ * comes to each place. What goes on failing begins at the first: most is seen there. */
+static uint64_t first_of(uint64_t step, int sticky)
+{
+    return 1 + (sticky || is_long() ? 0 : commit_seed() % step);
+}
+
 /* Runs with the nth call of one entry point failing, n = 1, 2, ..., with the error or with all of
  * them in turn, each place with one. Returns the runs that had a failure. */
 static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, int sticky,
@@ -417,8 +425,8 @@ static uint64_t drive_entry(const fault_scenario *scenario, const char *entry, i
     step *= step_of("FAULT_DRIVER_STEP");
     if (is_long())
         step = sticky ? STICKY_STEP_LONG : 1;
-    for (uint64_t runs = 0;; runs++)
-        if (!drive_once(scenario, entry, 1 + runs * step, sticky,
+    for (uint64_t runs = 0, first = first_of(step, sticky);; runs++)
+        if (!drive_once(scenario, entry, first + runs * step, sticky,
                         error == ERROR_IN_TURN ? errors[runs % ERRORS] : (CUresult)error))
             return runs;
 }
@@ -448,7 +456,7 @@ void fault_starve(const fault_scenario *scenario)
 {
     uint64_t runs = 0, step = step_of("FAULT_HOST_STEP");
     for (int sticky = 0; sticky <= 1; sticky++)
-        for (uint64_t nth = 1;; nth += step) {
+        for (uint64_t nth = first_of(step, sticky);; nth += step) {
             fault_run run;
             snprintf(fault_text, sizeof(fault_text), "%s: host allocation %llu%s failing",
                      scenario->name, (unsigned long long)nth, sticky ? " and all later" : "");

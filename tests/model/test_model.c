@@ -23,8 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <tenure_commit.h>
-
+#include "commit_seed.h"
 #include "unit.h"
 
 enum { SEEDS_MAX = 256 };
@@ -50,15 +49,6 @@ static void equal_seeds_equal_addresses(void **state)
         assert_int_equal(first, second);
     }
     assert_int_not_equal(model_run(1, 200), model_run(2, 200));
-}
-
-/* A number from the commit's name: FNV-1a. */
-static uint64_t commit_seed(void)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const char *c = TNR_COMMIT; *c != '\0'; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    return hash;
 }
 
 static int usage(const char *word)

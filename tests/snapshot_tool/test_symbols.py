@@ -101,6 +101,16 @@ class Symbols(CommandTest):
         self.assertIn("inlined+0x", self.stack(self.source, "--no-symbols")[0])
 
     @needs_libdw
+    def test_the_c_library_has_names_and_no_lines(self):
+        """Its lines help nobody, and take longer than all else."""
+        path = self.folder / "libc.so.6"
+        shutil.copy(PROGRAM, path)
+        name, said = self.stack(self.moved(path))
+        self.assertIn("main", name)
+        self.assertNotIn("inlined.c", name)
+        self.assertEqual(said, "")
+
+    @needs_libdw
     def test_pickle(self):
         self.run_tenure("snapshot", "convert", self.source, self.folder / "a.pickle")
         content = pickle.loads((self.folder / "a.pickle").read_bytes())

@@ -39,6 +39,11 @@ if(NOT TNR_CMOCKA_FOUND)
     "pkg-config; ./tools/setup installs them). To build without tests: -DTNR_BUILD_TESTS=OFF")
 endif()
 
+# Some 250 programs are linked, each with the whole library: lld takes half of bfd's processor time
+# for it. What is shipped is linked as the system's compiler does.
+include(CheckLinkerFlag)
+check_linker_flag(C "-fuse-ld=lld" TNR_HAS_LLD)
+
 option(TNR_TEST_LONG "The long run of the tests: full counts (tools/test --long)" OFF)
 option(TNR_TEST_VALGRIND "Run the tests labelled valgrind under memcheck" OFF)
 if(TNR_TEST_VALGRIND)
@@ -127,7 +132,8 @@ function(tnr_test_flags target)
   endforeach()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests"
     "${CMAKE_CURRENT_SOURCE_DIR}" ${arg_INCLUDES})
-  target_link_libraries(${target} PRIVATE tenure_static PkgConfig::TNR_CMOCKA ${arg_LIBS})
+  target_link_libraries(${target} PRIVATE tenure_static PkgConfig::TNR_CMOCKA tenure_commit
+    ${arg_LIBS})
 endfunction()
 
 function(tenure_test)
@@ -158,6 +164,9 @@ function(tenure_test)
   tnr_test_flags(${target})
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  if(TNR_HAS_LLD)
+    target_link_options(${target} PRIVATE -fuse-ld=lld)
+  endif()
   if(TARGET tenure_simcuda)
     add_dependencies(${target} tenure_simcuda)
   endif()
