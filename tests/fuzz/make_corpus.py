@@ -59,6 +59,10 @@ def seeds():
         options = dict(torch_shapes.VARIANTS[name], seed=20)
         yield (f"torch_{name.replace(' ', '_')}.pickle",
                pickle.dumps(small(**options), 4) + b"\n")
+    for name in ["pools", "two devices"]:  # entries are taken before there are segments
+        late = small(**dict(torch_shapes.VARIANTS[name], seed=21))
+        yield (f"torch_{name.replace(' ', '_')}_traces_first.pickle",
+               pickle.dumps(dict(reversed(late.items())), 4) + b"\n")
     waits = small(seed=30)
     waits["tenure"] = {
         "version": 1, "taken_us": 18, "records_overwritten": 0, "records_missed": 0,

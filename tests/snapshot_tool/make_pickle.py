@@ -101,11 +101,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--protocol", type=int, default=4, choices=range(2, 6))
+    parser.add_argument("--traces-first", action="store_true", help="the segments come last")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("file")
     arguments = parser.parse_args()
     gc.disable()
     content = snapshot_make((arguments.mib << 20) // ENTRY_BYTES, arguments.seed)
+    if arguments.traces_first:
+        content = dict(reversed(content.items()))
     with open(arguments.file, "wb") as file:
         pickle.dump(content, file, arguments.protocol)
         print(f"{arguments.file}: {len(content['device_traces'][0])} entries, "

@@ -70,8 +70,8 @@ class Torch(CommandTest):
                 self.write("b.json", "\n " + json.dumps(content, ensure_ascii=False)), truth)
 
     def test_what_is_taken_while_reading(self):
-        """Entries become records as they are read, if the segments came before. What comes of it is
-        what the whole document would have given: lists of frames that entries of several batches
+        """Entries become records as they are read, whether the segments come before or after. What
+        comes of it is the same: lists of frames that entries of several batches
         share, frees that end in the next batch, and a second device."""
         for changes in ({}, {"devices": 2, "pools": True}, {"era": 2.14, "expandable": True}):
             content, truth = torch_shapes.snapshot(steps=1600, **changes)
@@ -89,15 +89,20 @@ class Torch(CommandTest):
 
     @staticmethod
     def without_numbers(document):
-        """The document with what its history refers to in the place of the references: which number
-        a text or a stack has depends on what is read first."""
+        """The document with what its rows refer to in the place of the references: which number a
+        text or a stack has depends on what is read first."""
         strings = document["strings"]
         frames = [(strings[row[0]], strings[row[1]], row[2]) for row in document["frames"]["rows"]]
         stacks = [[frames[number] for number in one] for one in document["stacks"]]
         at = document["history"]["columns"].index
         for row in document["history"]["rows"]:
             row[at("stack")], row[at("mark")] = stacks[row[at("stack")]], strings[row[at("mark")]]
-        return document["history"], document["segments"], document["pools"], document["time"]
+        for table in ("segments", "blocks"):
+            at = document[table]["columns"].index("stack")
+            for row in document[table]["rows"]:
+                row[at] = stacks[row[at]]
+        return [document[key] for key in ("history", "segments", "blocks", "devices", "pools",
+                                          "streams", "time")]
 
     def test_an_entry_comes_once(self):
         """What has become a record is gone. PyTorch makes each entry anew."""

@@ -203,6 +203,17 @@ unsigned char torch_device(const torch_reader *in, uint64_t index)
     return DEVICE_NONE;
 }
 
+uint64_t torch_pool_number(const model *out, size_t which)
+{
+    const pool *one = MODEL_AT(out->pools, pool, which);
+    uint64_t number = 0;
+    if (one->torch_id[0] == 0 && one->torch_id[1] == 0)
+        return 0;
+    for (size_t i = 0; i < which; i++)
+        number += MODEL_AT(out->pools, pool, i)->device == one->device;
+    return number > 0 ? number : 1; /* 0 is kept for the default pool, whether it is there or not */
+}
+
 /* What the pool is: PyTorch numbers those of captures in the first place of the pair, and those
  * that a program made in the second. */
 static int pool_fill(torch_reader *in, pool *one, uint64_t device_index, const int64_t id[2])
@@ -211,10 +222,6 @@ static int pool_fill(torch_reader *in, pool *one, uint64_t device_index, const i
     int is_default = id[0] == 0 && id[1] == 0;
     int length = snprintf(name, sizeof(name), "(%" PRId64 ", %" PRId64 ")", id[0], id[1]);
     one->device = device_index;
-    for (size_t i = 0; i + 1 < in->out->pools.count && !is_default; i++)
-        one->number += MODEL_AT(in->out->pools, pool, i)->device == device_index;
-    /* 0 is kept for the default pool, whether it is there or not. */
-    one->number += !is_default && one->number == 0;
     one->name = is_default ? "default" : model_text(in->out, name, (size_t)length);
     one->kind = is_default ? "default" : id[0] != 0 ? "graph" : "user";
     one->state = "awake";
@@ -222,6 +229,7 @@ static int pool_fill(torch_reader *in, pool *one, uint64_t device_index, const i
     one->settled = 1;
     one->torch_id[0] = id[0];
     one->torch_id[1] = id[1];
+    one->number = torch_pool_number(in->out, in->out->pools.count - 1);
     return one->name ? 0 : decode_fail_memory(in->from);
 }
 
@@ -590,13 +598,16 @@ void decode_torch_release(decoder *from)
     from->torch = NULL;
 }
 
-/* What entries need before them: the tables, and the segments. */
+/* What comes before entries: the tables, and the segments, if they are there already. */
 static int reader_begin(torch_reader *in, const value_list *segments)
 {
-    if (in->is_begun)
-        return 0;
+    if (!in->is_begun && tables_start(in) != 0)
+        return -1;
     in->is_begun = 1;
-    return tables_start(in) != 0 ? -1 : segments_take(in, segments);
+    if (!segments || in->has_segments)
+        return 0;
+    in->has_segments = 1;
+    return segments_take(in, segments);
 }
 
 /* The place in `path` of the key "device_traces" of the document, if what is being filled at its
@@ -644,12 +655,13 @@ int decode_torch_items(void *context, const value *path, size_t depth, const val
 {
     decoder *from = context;
     size_t key = traces_key_find(path, depth);
-    const value_list *segments = key ? segments_find(path, key) : NULL;
-    if (!segments)
+    if (!key)
         return 0;
+    const value_list *segments = segments_find(path, key);
     torch_reader *in = reader_get(from);
     if (!in)
         return decode_fail_memory(from);
+    in->is_early |= !segments;
     if (reader_begin(in, segments) != 0 ||
         torch_entries_take(in, depth - 1 - (key + 2), items, count) != 0)
         return -1;

@@ -45,9 +45,8 @@ static const unsigned char kind_of_action[TORCH_ACTIONS_COUNT] = {
     RECORD_ALLOC, RECORD_RETIRE, RECORD_REUSE,    RECORD_MAP, RECORD_UNMAP,
     RECORD_MAP,   RECORD_UNMAP,  RECORD_SNAPSHOT, RECORD_OOM, RECORD_MARK};
 
-/* The pool of an entry: as it says, else that of the memory there, else the default pool. */
-static int entry_pool(torch_reader *in, place at, size_t device_index, value named,
-                      uint64_t address, int32_t *result)
+int torch_pool_at(torch_reader *in, place at, uint64_t device_index, value named, uint64_t address,
+                  int32_t *result)
 {
     if (value_kind_of(named) == VALUE_NONE && address != 0) {
         const segment *around = model_segment_at(in->out, address);
@@ -100,9 +99,11 @@ static int entry_record(torch_reader *in, place at, size_t device_index, const v
     if (action != TORCH_SNAPSHOT && value_kind_of(stream_value) != VALUE_NONE &&
         torch_stream(in, at, device_index, stream_value, &one->stream) != 0)
         return -1;
-    if (action != TORCH_SNAPSHOT &&
-        entry_pool(in, at, device_index, torch_keys_get(wanted, dict, ENT_POOL), one->address,
-                   &one->pool) != 0)
+    value named = torch_keys_get(wanted, dict, ENT_POOL);
+    if (!in->has_segments && value_kind_of(named) == VALUE_NONE)
+        one->pool = action == TORCH_SNAPSHOT ? -1 : TORCH_POOL_LATER;
+    else if (action != TORCH_SNAPSHOT &&
+             torch_pool_at(in, at, device_index, named, one->address, &one->pool) != 0)
         return -1;
     if (value_as_signed(torch_keys_get(wanted, dict, ENT_TIME), &time_us) && time_us >= 0 &&
         time_us <= INT64_C(1) << 52)
@@ -250,6 +251,8 @@ int torch_traces_take(torch_reader *in)
         if (list && list->count > 0 && torch_entries_take(in, i, list->items, list->count) != 0)
             return -1;
     }
+    if (torch_early_settle(in) != 0)
+        return -1;
     times_rebase(in);
     return records_merge(in);
 }

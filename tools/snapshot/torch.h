@@ -32,6 +32,9 @@ enum {
     TORCH_TABLE_MAX = 1024,  /* pools, and streams */
 };
 
+/* The pool of an entry that does not name it, until the segments are there. */
+#define TORCH_POOL_LATER (-2)
+
 /* The stream of what belongs to none, in pickles of Tenure's: -1. */
 #define TORCH_NO_STREAM UINT64_MAX
 
@@ -66,7 +69,9 @@ typedef struct torch_reader {
     trace_cursor traces[DEVICES_MAX];
     size_t traces_count;
     uint64_t zero_us; /* the moment 0; until all records are there their times are from 1970 */
-    int is_begun;     /* the tables and the segments are in the model */
+    int is_begun;     /* the tables are in the model */
+    int has_segments; /* and the segments */
+    int is_early;     /* entries were taken before those */
     int has_contexts, has_categories, has_unknown_actions;
 } torch_reader;
 
@@ -90,6 +95,16 @@ int torch_pool(torch_reader *in, place at, uint64_t device_index, value any, int
 int torch_stream(torch_reader *in, place at, uint64_t device_index, value any, int32_t *result);
 /* The number of a stream in PyTorch's format. */
 uint64_t torch_stream_number(const stream *one);
+
+/* As an entry does: the pool that is named, else that of the memory at the address, else the
+ * default pool. */
+int torch_pool_at(torch_reader *in, place at, uint64_t device_index, value named, uint64_t address,
+                  int32_t *result);
+/* The number on its device of a pool, after those before it. */
+uint64_t torch_pool_number(const model *out, size_t which);
+
+/* Of decode_torch_early.c: entries that were taken before the segments get what they lack. */
+int torch_early_settle(torch_reader *in);
 
 /* Of decode_torch_extra.c: the settings, and what Tenure puts into PyTorch's format besides. */
 int torch_settings_take(torch_reader *in, value document);
