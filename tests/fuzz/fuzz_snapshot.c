@@ -107,7 +107,7 @@ static void thin_try(const model *in)
 {
     thin plan;
     size_t written = 0;
-    if (thin_start(&plan, in, in->records.count / 2) == 0 &&
+    if (thin_start(&plan, in, in->records.count / 2, (thin_window){0, -1}) == 0 &&
         thin_run(&plan, thin_count, &written) == 0)
         MUST(written == in->records.count);
     thin_release(&plan);

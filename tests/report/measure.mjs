@@ -2,17 +2,18 @@
 /*
  * What a large report costs, printed and not judged:
  *
- *     node tests/report/measure.mjs [RECORDS | FILE]
+ *     node tests/report/measure.mjs [RECORDS | FILE] [--json OUT]
  *
  * with the environment of the tests (CMakeLists.txt beside this). For a file, as the command makes
  * a report of it; or for a snapshot of so many records
  * (1,000,000) in Chromium without a GPU: when the first picture is there, the processes' memory,
  * and how long frames take while the bands are zoomed and moved, and the lanes. Then the same
  * frames for ten times the records in node, without a browser: reading such a page takes more
- * memory than a tab should have, and what is asked here is whether frames stay short.
+ * memory than a tab should have, and what is asked here is whether frames stay short. --json writes
+ * what was measured of a file; scale.py puts it beside what the command takes.
  */
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
@@ -22,31 +23,38 @@ import { loadModules } from './modules.mjs';
 const isFile = process.argv[2] !== undefined && !/^\d+$/.test(process.argv[2]);
 const RECORDS = isFile ? 0 : Number(process.argv[2] ?? 1_000_000);
 const FRAMES = 120;
+const jsonAt = process.argv.indexOf('--json');
+const measured = {};
 const part = (times, share) => [...times].sort((a, b) => a - b)[
     Math.min(times.length - 1, Math.floor(times.length * share))];
 const sayOne = (what, times) => console.log(`${what}: median ${part(times, 0.5).toFixed(1)} ms, ` +
     `95 % within ${part(times, 0.95).toFixed(1)} ms, at most ${Math.max(...times).toFixed(1)} ms`);
 /** A machine that does other things too has a slow clock; processor time hardly grows by it. */
-function say(what, { clock, processor }) {
+function say(what, { clock, processor }, key) {
+    measured[`${key}_clock_ms`] = part(clock, 0.95);
+    measured[`${key}_processor_ms`] = part(processor, 0.95);
     sayOne(`${what}, by the clock`, clock);
     sayOne(`${what}, processor time`, processor);
 }
 
-/** MiB of all processes of the browser whose profile is in our folder. */
-function browserMemory() {
-    let kib = 0;
+/** MiB, and seconds of processors, of all pages of the browser whose profile is in our folder. */
+function browserUse() {
+    let kib = 0, ticks = 0;
     for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
         try {
             const line = readFileSync(`/proc/${pid}/cmdline`, 'latin1');
             if (line.includes('--type=renderer') && line.includes(folder)) {
                 kib += Number(/VmRSS:\s+(\d+)/.exec(
                     readFileSync(`/proc/${pid}/status`, 'latin1'))[1]);
+                const fields = readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').pop()
+                    .split(' ');
+                ticks += Number(fields[11]) + Number(fields[12]);
             }
         } catch {
             // It has ended meanwhile.
         }
     }
-    return kib / 1024;
+    return { mib: kib / 1024, seconds: ticks / 100 };
 }
 
 /** The report that `tenure snapshot html` makes of a snapshot, however large. */
@@ -54,8 +62,10 @@ function reportOf(path) {
     const report = join(folder, 'large.html');
     const start = performance.now();
     execFileSync(process.env.TENURE, ['snapshot', 'html', path, report], { stdio: 'inherit' });
-    console.log(`written in ${((performance.now() - start) / 1000).toFixed(1)} s, ` +
-        `${(statSync(report).size / 2 ** 20).toFixed(0)} MiB`);
+    measured.written_s = (performance.now() - start) / 1000;
+    measured.html_mib = statSync(report).size / 2 ** 20;
+    console.log(`written in ${measured.written_s.toFixed(1)} s, ` +
+        `${measured.html_mib.toFixed(0)} MiB`);
     return pathToFileURL(report).href;
 }
 
@@ -66,14 +76,19 @@ async function inBrowser() {
     const browser = await launch();
     const page = await browser.context.newPage();
     const url = isFile ? reportOf(path) : makeReport('large.html', path, { gzip: true });
+    const before = browserUse();
     const start = performance.now();
     await page.goto(url, { waitUntil: 'commit' });
     await page.waitForSelector('#report:not([hidden])');
     await page.evaluate(() => new Promise((done) =>
         requestAnimationFrame(() => requestAnimationFrame(done))));
+    measured.picture_s = (performance.now() - start) / 1000;
+    const use = browserUse();
+    measured.picture_processor_s = use.seconds - before.seconds;
+    measured.tab_mib = use.mib;
     console.log(`${isFile ? path : `${RECORDS} records`}: first picture after ` +
-        `${((performance.now() - start) / 1000).toFixed(2)} s, renderer ` +
-        `${browserMemory().toFixed(0)} MiB`);
+        `${measured.picture_s.toFixed(2)} s (${measured.picture_processor_s.toFixed(2)} s of ` +
+        `processors), renderer ${use.mib.toFixed(0)} MiB`);
     const session = await browser.context.newCDPSession(page);
     await session.send('Performance.enable', { timeDomain: 'threadTicks' });
     const busyMs = async () => 1000 * (await session.send('Performance.getMetrics')).metrics
@@ -100,11 +115,15 @@ async function inBrowser() {
     };
     await frames(['+', '0'], '.chart');
     const keys = ['+', 'ArrowLeft', '-', 'ArrowRight', '0'];
-    say('a frame of the bands', await frames(keys, '.chart'));
+    say('a frame of the bands', await frames(keys, '.chart'), 'bands');
     await page.keyboard.press('2');
     await frames(['+', '0'], '#panel-lanes canvas');
-    say('a frame of the lanes', await frames(keys, '#panel-lanes canvas'));
-    console.log(`afterwards the renderer has ${browserMemory().toFixed(0)} MiB`);
+    say('a frame of the lanes', await frames(keys, '#panel-lanes canvas'), 'lanes');
+    measured.tab_mib = Math.max(measured.tab_mib, browserUse().mib);
+    console.log(`afterwards the renderer has ${browserUse().mib.toFixed(0)} MiB`);
+    if (jsonAt > 0) {
+        writeFileSync(process.argv[jsonAt + 1], JSON.stringify(measured));
+    }
     await browser.close();
 }
 
@@ -184,7 +203,7 @@ async function inNode(records) {
         clock.push(performance.now() - before);
         processor.push(process.cpuUsage(used).user / 1000);
     }
-    say('a frame of the bands, at any zoom', { clock, processor });
+    say('a frame of the bands, at any zoom', { clock, processor }, 'node');
 }
 
 console.log(execFileSync('nproc', { encoding: 'utf8' }).trim(), 'processors');

@@ -96,7 +96,7 @@ test('it opens at the peak, with a band for every block that can be told apart',
     assert.match(await textOf('#panel-timeline .reading'), new RegExp(
         `Record ${(at + 1).toLocaleString('en-US')}`));
     assert.match(await textOf('#panel-timeline h2 >> nth=1'), /Who held it at the peak/);
-    for (const group of ['function', 'stream', 'pool', 'size', 'stack']) {
+    for (const group of ['function', 'module', 'stream', 'pool', 'size', 'stack']) {
         await page.locator(`.band-controls input[value=${group}]`).click();
         await settled();
         const groups = await legend();

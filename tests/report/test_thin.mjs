@@ -4,12 +4,14 @@
  * blocks out, and every amount stays what it is. Against the report of the whole.
  *
  * Seen to fail: with the sums of a gap taken at its end instead of its highest record; with the
- * least blocks kept and the others left out; without what is left out in the sums of the bands.
+ * least blocks kept and the others left out; without what is left out in the sums of the bands;
+ * with blocks of a window left out like all others.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 
 import { twoDevices } from './documents.mjs';
 import { folder, generated, loadModules } from './modules.mjs';
@@ -89,6 +91,74 @@ for (const [what, text] of [['one device', generated('--records', '6000', '--blo
         }
     });
 }
+
+test('a window of time keeps its records', async () => {
+    const text = generated('--records', '6000', '--blocks', '300');
+    const [{ history: whole }] = (await reportOf(text)).devices;
+    const [first, last] = [2000, 2400];
+    const [from, to] = [whole.time[first], whole.time[last]];
+    const { devices: [{ history }], leftOut } = await reportOf(text, '--records', '1500', '--from',
+        String(from / 1e9), '--to', String(to / 1e9));
+    assert.ok(leftOut > 3000 && history.length <= 1500);
+    checkDevice(whole, history, 1500);
+    const inWindow = (one) => [...Array(one.length).keys()].filter((i) => one.time[i] >= from &&
+        one.time[i] <= to).map((i) => nameOf(one, i));
+    assert.deepEqual(inWindow(history), inWindow(whole));
+    assert.ok(inWindow(whole).length >= last - first);
+    // Without it some of those are left out.
+    const { devices: [{ history: other }] } = await reportOf(text, '--records', '1500');
+    assert.ok(inWindow(other).length < inWindow(whole).length);
+    // A window that is too long itself loses its least blocks, and no more rows come of it.
+    const { devices: [{ history: long }] } = await reportOf(text, '--records', '1500', '--from',
+        '0', '--to', '1e6');
+    checkDevice(whole, long, 1500);
+});
+
+test('windows that are none are refused', () => {
+    writeFileSync(`${folder}/none.json`, generated('--records', '100', '--blocks', '10'));
+    for (const [options, words] of [[['--from', 'now'], '--from must be a time'],
+        [['--to', '-1'], '--to must be a time'], [['--from', '1s'], '--from must be a time'],
+        [['--from', '2', '--to', '1'], '--from 2 is after --to 1']]) {
+        const { status, stderr } = spawnSync(process.env.TENURE, ['snapshot', 'html',
+            ...options, `${folder}/none.json`, `${folder}/none.html`], { encoding: 'utf8' });
+        assert.equal(status, 2);
+        assert.ok(stderr.includes(words), stderr);
+    }
+});
+
+test('the page says what is left out of what it shows, and how to see it', async (context) => {
+    if (!process.env.TENURE_CHROMIUM) {
+        context.skip('no Chromium');
+        return;
+    }
+    const text = generated('--records', '6000', '--blocks', '300');
+    await reportOf(text, '--records', '1500');
+    const { launch, openPage } = await import('./browser.mjs');
+    const browser = await launch({ viewport: { width: 1280, height: 900 } });
+    context.after(() => browser.close());
+    const page = await openPage(browser.context, pathToFileURL(`${folder}/thin.html`).href);
+    const note = page.locator('#panel-timeline .left-out');
+    const all = Number((await note.innerText()).match(/^([\d,]+) records/)[1].replaceAll(',', ''));
+    for (let i = 0; i < 6; i++) {
+        await page.keyboard.press('+');
+    }
+    await page.waitForFunction((before) => {
+        const found = document.querySelector('#panel-timeline .left-out').innerText
+            .match(/^([\d,]+) records/);
+        return found && Number(found[1].replaceAll(',', '')) < before / 16;
+    }, all);
+    const [, out, options] = (await note.innerText())
+        .match(/^([\d,]+) records.*tenure snapshot html thin\.json OUT (--from .*)$/);
+    assert.ok(Number(out.replaceAll(',', '')) > 0);
+    // What it says brings them.
+    const whole = (await reportOf(text)).devices[0].history;
+    const words = options.split(' ');
+    const { devices: [{ history }] } = await reportOf(text, '--records', '1500', ...words);
+    const within = (one) => [...Array(one.length).keys()].filter((i) => one.time[i] / 1e9 >=
+        Number(words[1]) && one.time[i] / 1e9 <= Number(words[3]) &&
+        one.kind[i] !== KIND.left_out).length;
+    assert.equal(within(history), within(whole));
+});
 
 test('the largest and longest stay, and the rest is in the bands', async () => {
     const text = generated('--records', '6000', '--blocks', '300');

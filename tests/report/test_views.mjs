@@ -202,7 +202,7 @@ test('the holders add up in every grouping, sort and narrow', async () => {
     await goTo('holders');
     const holders = '#panel-holders table[aria-label^=Holders]';
     const column = (index) => exact(`${holders} tbody td:nth-child(${index}) span`);
-    for (const group of ['stack', 'function', 'stream', 'pool', 'size']) {
+    for (const group of ['stack', 'function', 'module', 'stream', 'pool', 'size']) {
         await page.locator(`#panel-holders input[value=${group}]`).click();
         assert.equal((await column(2)).reduce((a, b) => a + b), sumOf(live, 2), group);
         const waiting = (await column(6)).reduce((a, b) => a + b, 0);

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORTHS = 1 << 15 }; /* a double's exponent and four bits of its fraction */
+/* A double's exponent and four bits of its fraction, once for blocks outside of the window and once
+ * for those in it; and one class for what always stays. */
+enum { WORTHS_OUTSIDE = 1 << 15, WORTHS = 2 * WORTHS_OUTSIDE };
 #define NOBODY UINT32_MAX
 
 static uint32_t *owner_of(const thin *plan, size_t i)
@@ -20,7 +22,13 @@ static uint32_t *end_of(const thin *plan, size_t i)
     return MODEL_AT(plan->ends, uint32_t, i);
 }
 
-/* Bytes times records that pass, roughly: WORTHS classes, in order. Of an allocation. */
+static int is_in_window(const thin *plan, uint32_t at)
+{
+    int64_t time_ns = MODEL_AT(plan->in->records, record, at)->time_ns;
+    return time_ns >= plan->window.from_ns && time_ns <= plan->window.to_ns;
+}
+
+/* Bytes times records that pass, roughly, in classes and in order. Of an allocation. */
 static unsigned worth_of(const thin *plan, uint32_t allocation)
 {
     uint32_t end = *end_of(plan, allocation);
@@ -30,7 +38,8 @@ static unsigned worth_of(const thin *plan, uint32_t allocation)
     double worth = (double)(event->requested_bytes + 1) * (double)(end - allocation);
     uint64_t bits;
     memcpy(&bits, &worth, sizeof(bits));
-    return (unsigned)(bits >> 48);
+    int is_seen = is_in_window(plan, allocation) || is_in_window(plan, end);
+    return (unsigned)(bits >> 48) + (is_seen ? WORTHS_OUTSIDE : 0);
 }
 
 int thin_keeps(const thin *plan, size_t at)
@@ -157,10 +166,11 @@ static int sums_start(thin *plan)
     return 0;
 }
 
-int thin_start(thin *plan, const model *snapshot, size_t most)
+int thin_start(thin *plan, const model *snapshot, size_t most, thin_window window)
 {
     memset(plan, 0, sizeof(*plan));
     plan->in = snapshot;
+    plan->window = window;
     size_t count = snapshot->records.count;
     if (array_reserve(&plan->owners, snapshot->limits, sizeof(uint32_t), count) != 0 ||
         array_reserve(&plan->ends, snapshot->limits, sizeof(uint32_t), count) != 0 ||

@@ -3,18 +3,25 @@
  * A history with fewer records, for the report: a browser cannot hold ten million.
  *
  * Blocks are left out whole, with all their records: those of the least bytes times time, measured
- * in records. What is no block's stays, and so does a block that was there before the history or is
- * there after it. Where records are left out, one record of kind `left_out` stands for them: at the
- * moment when most was live among them. Sums go with every record, so that the amounts are exact
- * whatever is left out, and so is every peak.
+ * in records. Blocks that begin or end in a window of time that somebody wants to see are left out
+ * after all others. What is no block's stays, and so does a block that was there before the history
+ * or is there after it. Where records are left out, one record of kind `left_out` stands for them:
+ * at the moment when most was live among them. Sums go with every record, so that the amounts are
+ * exact whatever is left out, and so is every peak.
  */
 #ifndef TENURE_TOOLS_THIN_H
 #define TENURE_TOOLS_THIN_H
 
 #include "course.h"
 
+/* A window of time, its ends with it; none if it ends before it begins. */
+typedef struct thin_window {
+    int64_t from_ns, to_ns;
+} thin_window;
+
 typedef struct thin {
     const model *in;
+    thin_window window;
     array owners;   /* uint32_t, one per record: that of its block's allocation, or UINT32_MAX */
     array ends;     /* uint32_t, of an allocation: the record that ends the block, or UINT32_MAX */
     unsigned least; /* blocks whose worth is not above it are left out */
@@ -24,7 +31,7 @@ typedef struct thin {
 
 /* Chooses what to leave out so that little more than `most` records are written. Returns 0, or -1
  * without memory; to be released in both cases. */
-int thin_start(thin *plan, const model *snapshot, size_t most);
+int thin_start(thin *plan, const model *snapshot, size_t most, thin_window window);
 void thin_release(thin *plan);
 
 /* 1 if the record stays. */

@@ -278,7 +278,9 @@ int snapshot_trace(int argc, char **argv)
 /* ---- html ----------------------------------------------------------------------------------- */
 
 static const char *html_template, *html_compare, *html_findings, *html_records;
+static const char *html_from, *html_to;
 static long html_most = 1000000;
+static thin_window html_window = {.from_ns = 0, .to_ns = -1};
 
 static const cli_option html_options[] = {
     {"compare", "FILE2", "a second snapshot, to be compared with the first", &html_compare, NULL},
@@ -287,6 +289,10 @@ static const cli_option html_options[] = {
     {"records", "N",
      "the most records of a history; those of the least blocks\nare left out (default 1000000)",
      &html_records, NULL},
+    {"from", "S",
+     "of a longer history: what begins or ends from this second on\nis left out last (with --to)",
+     &html_from, NULL},
+    {"to", "S", "up to this second; both as the report's time axis has them", &html_to, NULL},
     {"template", "HTML", "the report to fill (default: the one installed with this\ncommand)",
      &html_template, NULL},
     SNAPSHOT_SYMBOLS_OPTION,
@@ -369,12 +375,40 @@ static exit_code html_template_choose(char path[PATH_MAX], const cli_result *par
     return code;
 }
 
+/* A time in seconds, with a point. 0, or -1 after a message. */
+static int html_time(int64_t *ns, const char *name, const char *text)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end != '\0' || !(seconds >= 0 && seconds <= 9e9))
+        return cli_usage_error(&html_syntax, "--%s must be a time in seconds, not \"%s\"", name,
+                               text);
+    *ns = (int64_t)(seconds * 1e9 + 0.5);
+    return 0;
+}
+
+/* --records, --from and --to. */
+static int html_numbers(void)
+{
+    if (html_records &&
+        cli_number(&html_syntax, "records", html_records, 0, INT32_MAX, &html_most) != 0)
+        return -1;
+    if (html_from || html_to)
+        html_window = (thin_window){.from_ns = 0, .to_ns = INT64_MAX};
+    if ((html_from && html_time(&html_window.from_ns, "from", html_from) != 0) ||
+        (html_to && html_time(&html_window.to_ns, "to", html_to) != 0))
+        return -1;
+    if ((html_from || html_to) && html_window.to_ns < html_window.from_ns)
+        return cli_usage_error(&html_syntax, "--from %s is after --to %s", html_from, html_to);
+    return 0;
+}
+
 /* Plans what is left out of a history that no browser can hold. */
 static exit_code html_thin(html_part *part, thin *plan)
 {
     if (part->snapshot->records.count <= (size_t)html_most)
         return EXIT_CODE_OK;
-    if (thin_start(plan, part->snapshot, (size_t)html_most) != 0)
+    if (thin_start(plan, part->snapshot, (size_t)html_most, html_window) != 0)
         return snapshot_no_memory(&html_syntax, part->snapshot->limits);
     part->plan = plan;
     fprintf(
@@ -404,8 +438,7 @@ int snapshot_html(int argc, char **argv)
     html_part parts[2] = {{&snapshots[0], parsed.positionals[0], NULL},
                           {&snapshots[1], html_compare, NULL}};
     thin plans[2] = {{.in = NULL}, {.in = NULL}};
-    if (html_records &&
-        cli_number(&html_syntax, "records", html_records, 0, INT32_MAX, &html_most) != 0)
+    if (html_numbers() != 0)
         return EXIT_CODE_BAD_INPUT;
     code = snapshot_load_named(&html_syntax, parsed.positionals[0], &limits, &snapshots[0]);
     model_start(&snapshots[1], &limits);

@@ -111,7 +111,7 @@ function readFrames(value: Value | undefined, strings: string[]): Frame[] {
         return {
             name: string('function', row) || inModule || '(unknown function)',
             place: file ? (line > 0 ? `${file}:${line}` : file) : inModule,
-            module: inModule,
+            module,
         };
     });
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who holds memory: sums over live and waiting blocks by stack, function, stream, pool or size,
- * in the picture or, with the history, at any record before it.
+ * Who holds memory: sums over live and waiting blocks by stack, function, module, stream, pool or
+ * size, in the picture or, with the history, at any record before it.
  */
 import { Names } from '../text/names.js';
 import { bytes as bytesText } from '../text/units.js';
 import { Device, KIND, LIVE, RETIRED, Snapshot } from './model.js';
 
-export const GROUPS = ['stack', 'function', 'stream', 'pool', 'tag', 'size'] as const;
+export const GROUPS = ['stack', 'function', 'module', 'stream', 'pool', 'tag', 'size'] as const;
 export type Group = typeof GROUPS[number];
 
-/** Those that tell anything apart: few programs use tags. */
+/** Those that tell anything apart: few programs use tags, and without frames there are no modules.
+ */
 export function groupsOf(snapshot: Snapshot): Group[] {
     const hasTags = snapshot.pools.some((pool) => pool.tag !== '');
-    return GROUPS.filter((group) => group !== 'tag' || hasTags);
+    return GROUPS.filter((group) => (group !== 'tag' || hasTags) &&
+        (group !== 'module' || snapshot.frames.length > 0));
 }
 
 export interface Holder {
@@ -47,8 +49,10 @@ const keysOfDevice = new WeakMap<Device, Map<Group, Keys>>();
 export function keysOf(device: Device, group: Group, snapshot: Snapshot): Keys {
     const kept = keysOfDevice.get(device) ?? new Map<Group, Keys>();
     keysOfDevice.set(device, kept);
-    // Functions are put together from stacks when the holders get their names, tags from pools.
-    const of = group === 'function' ? 'stack' : group === 'tag' ? 'pool' : group;
+    // Functions and modules are put together from stacks when the holders get their names, tags
+    // from pools.
+    const of = group === 'function' || group === 'module' ? 'stack'
+        : group === 'tag' ? 'pool' : group;
     let keys = kept.get(of);
     if (!keys) {
         keys = of === 'size' ? sizeKeys(device) : indexKeys(device, of, snapshot);
@@ -170,6 +174,10 @@ export function describe(group: Group, number: number, names: Names, snapshot: S
         const { name, place } = names.stack(number);
         const file = place.replace(/:\d+$/, '');
         return { key: name + APART + file, name, note: file };
+    }
+    case 'module': {
+        const { module, path } = names.module(number);
+        return { key: path, name: module, note: path === module ? '' : path };
     }
     case 'stream': {
         const name = names.stream(number);

@@ -62,6 +62,16 @@ export class Names {
         };
     }
 
+    /** What the innermost frame is in: a library or the program; of an interpreter's code, the
+     * file. */
+    module(stack: number): { module: string; path: string } {
+        const innermost = this.snapshot.stacks[stack]?.[0];
+        const frame = innermost === undefined ? undefined : this.snapshot.frames[innermost];
+        const path = frame ? frame.module || frame.place.replace(/:\d+$/, '') : '';
+        return { module: path.split('/').pop() || (frame ? 'No module known'
+            : 'No stack recorded'), path };
+    }
+
     /** A text that is equal for equal stacks of two snapshots. */
     stackKey(stack: number): string {
         return this.keys[stack] ??= Array.from(this.snapshot.stacks[stack] ?? [], (frame) => {

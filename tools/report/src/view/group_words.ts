@@ -5,8 +5,8 @@ import { Group, groupsOf } from '../data/holders.js';
 import { RETIRED, Snapshot } from '../data/model.js';
 
 export const GROUP_WORDS: Record<Group, string> = {
-    stack: 'Call stack', function: 'Function', stream: 'Stream', pool: 'Pool', tag: 'Tag',
-    size: 'Size',
+    stack: 'Call stack', function: 'Function', module: 'Module', stream: 'Stream', pool: 'Pool',
+    tag: 'Tag', size: 'Size',
 };
 
 export function groupOptions(snapshot: Snapshot): (readonly [Group, string])[] {

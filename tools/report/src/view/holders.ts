@@ -175,6 +175,9 @@ export class HoldersView implements View {
                 return known;
             };
         }
+        if (group === 'module') {
+            return (block) => app.names.module(blocks.stack[block]!).path === holder.key;
+        }
         const column = group === 'pool' ? blocks.pool : blocks.stream;
         const name = (index: number) =>
             group === 'pool' ? app.names.pool(index) : app.names.stream(index);

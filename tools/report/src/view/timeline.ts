@@ -21,6 +21,7 @@ import { bytes, count, duration, moment, percent, plural, roundBytes } from '../
 import { BandsChart } from './bands_chart.js';
 import { recordText } from './describe.js';
 import { defaultGroup, groupOptions } from './group_words.js';
+import { LeftOutNote } from './left_out.js';
 
 const CHART_HEIGHT = 400;
 const BRUSH_HEIGHT = 44;
@@ -48,6 +49,7 @@ export class TimelineView implements View {
     private readonly brush = el('canvas', { class: 'brush', 'aria-hidden': 'true' });
     private readonly reading = el('p', { class: 'reading', 'aria-live': 'polite' });
     private readonly holders = el('div', {});
+    private readonly leftOut: LeftOutNote;
     private plot: uPlot | null = null;
     /** Failures, marks, sleeps: what the chart draws lines for. */
     private readonly events: number[];
@@ -75,6 +77,7 @@ export class TimelineView implements View {
 
     constructor(private readonly app: App) {
         this.history = app.device.history;
+        this.leftOut = new LeftOutNote(app);
         this.group = defaultGroup(app);
         this.events = eventsOf(this.history);
         this.bandsChart = new BandsChart(app, this.group, () => {
@@ -124,7 +127,7 @@ export class TimelineView implements View {
                     button('All', 'Show all (0)', () => this.setWindow(...this.full())),
                     button('Peak', 'Go to the peak (p)', () => this.goToPeak()))),
             this.bandsChart.controls, this.bandsChart.legend, this.amountsLegend,
-            this.chart, this.brush, this.reading, this.bandsChart.detail,
+            this.chart, this.brush, this.leftOut.root, this.reading, this.bandsChart.detail,
             this.history.incomplete && el('p', { class: 'note' }, 'Some records are missing, so ' +
                 'amounts near the beginning are lower bounds.'));
     }
@@ -338,6 +341,7 @@ export class TimelineView implements View {
             this.plot.setData(this.data(width), true);
         }
         this.drawnChart = shown;
+        this.leftOut.show(this.recordAt(this.begin), this.recordAt(this.end));
         this.drawBrush();
     }
 
