@@ -225,7 +225,7 @@ static tnr_status settings_work(const task *self)
 
 static tnr_status status_work(const task *self)
 {
-    tnri_status_tell(self->answer, self->request->has_streams);
+    tnri_status_tell(self->answer, self->request->has_streams, self->request->has_account);
     return TNR_OK;
 }
 

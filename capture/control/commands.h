@@ -26,8 +26,10 @@ void tnri_serve(tnri_connection *connection, const tnri_control_place *place, ch
 /* Takes away the file that the connection's latest snapshot is in, if it is still there. */
 void tnri_snapshot_forget(tnri_connection *connection, int folder);
 
-/* The fields of the answer to status; with those of streams, or without. */
-void tnri_status_tell(tnri_answer *answer, int has_streams);
+/* The fields of the answer to status; with those of streams and of the account, or without. */
+void tnri_status_tell(tnri_answer *answer, int has_streams, int has_account);
+/* What of a device's used memory is explained; nothing where nobody knows of it. */
+void tnri_account_tell(tnri_answer *answer, int device);
 /* What the pools with a tag have on a device, as a value of a list. */
 void tnri_tag_tell(tnri_answer *answer, const char *tag, int device);
 

@@ -29,12 +29,13 @@ typedef enum field {
     FIELD_FORMAT,
     FIELD_SET,
     FIELD_STREAMS,
+    FIELD_ACCOUNT,
     FIELD_COUNT
 } field;
 
 static const char *const field_names[FIELD_COUNT] = {
-    "command",      "id",           "protocol", "tags",   "device", "content",
-    "keep_backing", "pinned_bytes", "bytes",    "format", "set",    "streams"};
+    "command",      "id",    "protocol", "tags", "device",  "content", "keep_backing",
+    "pinned_bytes", "bytes", "format",   "set",  "streams", "account"};
 
 #define BIT(name) (1u << FIELD_##name)
 #define ALWAYS (BIT(COMMAND) | BIT(ID) | BIT(PROTOCOL))
@@ -43,7 +44,7 @@ static const struct {
     const char *name;
     unsigned fields; /* besides those that every command has */
 } commands[TNRI_COMMAND_COUNT] = {
-    {"status", BIT(STREAMS)},
+    {"status", BIT(STREAMS) | BIT(ACCOUNT)},
     {"sleep", BIT(TAGS) | BIT(DEVICE) | BIT(CONTENT) | BIT(KEEP_BACKING) | BIT(PINNED)},
     {"wake", BIT(TAGS) | BIT(DEVICE)},
     {"trim", BIT(TAGS) | BIT(DEVICE) | BIT(BYTES)},
@@ -301,6 +302,8 @@ static int value_take(reader *from, tnri_control_request *request, field which)
         return text_take(from, &request->format);
     case FIELD_STREAMS:
         return flag_take(from, "streams", &request->has_streams);
+    case FIELD_ACCOUNT:
+        return flag_take(from, "account", &request->has_account);
     default:
         return text_take(from, &request->set);
     }

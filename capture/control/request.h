@@ -33,6 +33,7 @@ typedef struct tnri_control_request {
     tnri_command command;
     int has_id, has_device, has_bytes;
     int has_streams; /* status tells of streams, too */
+    int has_account; /* and of the account */
     uint64_t id;
     const char *tags[TNRI_REQUEST_TAGS_MAX]; /* tags_count of them; none: not by tag */
     size_t tags_count;

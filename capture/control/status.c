@@ -129,7 +129,7 @@ static void group_tell(tnri_answer *answer, const tnr_stats *stats, int device)
     tnri_answer_list_end(answer);
 }
 
-static void device_tell(tnri_answer *answer, tnri_device *device, int has_streams)
+static void device_tell(tnri_answer *answer, tnri_device *device, int has_streams, int has_account)
 {
     size_t told = 0, left_out = 0;
     tnr_stats stats = {.struct_bytes = sizeof(stats)};
@@ -153,6 +153,8 @@ static void device_tell(tnri_answer *answer, tnri_device *device, int has_stream
     tnri_answer_number(answer, "pools_left_out", left_out);
     if (has_streams)
         streams_tell(answer, device);
+    if (has_account)
+        tnri_account_tell(answer, device->index);
     tnri_answer_object_end(answer);
 }
 
@@ -238,7 +240,7 @@ static void driver_tell(tnri_answer *answer)
     tnri_answer_object_end(answer);
 }
 
-void tnri_status_tell(tnri_answer *answer, int has_streams)
+void tnri_status_tell(tnri_answer *answer, int has_streams, int has_account)
 {
     int is_started = atomic_load(&tnri_generation) != 0;
     tnri_answer_flag(answer, "started", is_started);
@@ -247,7 +249,7 @@ void tnri_status_tell(tnri_answer *answer, int has_streams)
     tnri_answer_list(answer, "devices");
     for (int d = 0; is_started && d < tnri_devices_count(); d++)
         if (atomic_load_explicit(&tnri_device_at(d)->in_use, memory_order_acquire))
-            device_tell(answer, tnri_device_at(d), has_streams);
+            device_tell(answer, tnri_device_at(d), has_streams, has_account);
     tnri_answer_list_end(answer);
     if (is_started) {
         tags_tell(answer);

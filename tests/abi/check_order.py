@@ -31,8 +31,8 @@ RULES = [(re.compile(pattern), kind) for pattern, kind in (
     (r"int (device|peer)", DEVICE),
     (r"tnr_stream stream", STREAM),
     (r"size_t \w+", SIZE),
-    (r"tnr_(pool|graph|export|cuda_graph|cuda_graph_exec|event|\w+_callback|\w+_listener|status)"
-     r" \w+", OBJECT),
+    (r"tnr_(pool|graph|export|cuda_graph|cuda_graph_exec|event|\w+_callback|\w+_listener|"
+     r"\w+_function|status) \w+", OBJECT),
     (r"const char \*const \*tags", OBJECT),
     (r"void \*ptr|const (void|char|tnr_\w+) \*\w+", OBJECT),
     (r"uintptr_t frame|tnr_frames_(take|describe) \w+", OBJECT),

@@ -179,6 +179,10 @@ class OnATerminal(Top):
         for key, title in (("t", "tag"), ("s", "stream"), ("p", "pool")):
             screen.key(key)
             screen.see(f"\x1b[K{title} ")
+        screen.key("a")
+        screen.see("no account")
+        screen.key("p")
+        screen.see("weights")
         screen.key("T")
         screen.see("0 MiB given back")
         screen.key("S")
@@ -200,6 +204,8 @@ class OnATerminal(Top):
             for key, title in (("t", "tag"), ("p", "pool"), ("s", "stream")):
                 screen.key(key)
                 screen.see(f"\x1b[K{title} ", keep=True)
+            screen.key("a")
+            screen.see("no acc", keep=True)
             screen.key("q")
             self.assertEqual(screen.end()[0], OK)
             self.assertGreater(len(screen.frames()), 3)

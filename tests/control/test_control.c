@@ -427,6 +427,59 @@ static void status_of_streams(void **state)
     sleep_context_leave();
 }
 
+static int outside_told;
+
+static int outside_tell(tnr_outside *outside, int device, void *user)
+{
+    assert_int_equal(outside->rows_count, 0);
+    outside_told++;
+    if (user == NULL)
+        return 0;
+    outside->used_bytes = 100 * MIB;
+    outside->is_from_start = 1;
+    outside->rows_count = *(const size_t *)user;
+    for (size_t i = 0; i < outside->rows_count && i < TNR_OUTSIDE_ROWS_MAX; i++) {
+        outside->rows[i].bytes = (uint64_t)device + 7;
+        memset(outside->rows[i].name, 'a', sizeof(outside->rows[i].name)); /* without an end */
+    }
+    return 1;
+}
+
+/* What is explained of the memory that a driver says is used: told to who asks, if somebody knows.
+ */
+static void status_of_account(void **state)
+{
+    (void)state;
+    static const char asked[] = "{\"command\":\"status\",\"account\":true}";
+    size_t rows = 2;
+    client asking;
+    unit_start(client_conf("chunk_max_mb:2"), NULL);
+    sleep_context_enter();
+    void *block = unit_malloc(3 * MIB, unit_stream(0));
+    outside_told = 0;
+    assert_true(client_open(&asking));
+    assert_null(strstr(client_ask(&asking, asked), "\"account\":"));
+    assert_ok(tnr_outside_set(outside_tell, &rows));
+    assert_null(strstr(client_ask(&asking, "{\"command\":\"status\"}"), "\"account\":"));
+    assert_int_equal(outside_told, 0);
+    client_ask(&asking, asked);
+    assert_says(asking.line, "\"account\":{\"used_bytes\":104857600,\"from_start\":true,"
+                             "\"tenure_bytes\":4194304,\"outside\":[{\"name\":\"aaa");
+    assert_says(asking.line, "aaa\",\"bytes\":7}],\"explained_bytes\":4194318}");
+    assert_int_equal(outside_told, 1);
+    rows = TNR_OUTSIDE_ROWS_MAX + 1; /* more than there is room for: nothing of it is believed */
+    assert_null(strstr(client_ask(&asking, asked), "\"account\":"));
+    assert_ok(tnr_outside_set(outside_tell, NULL));
+    assert_null(strstr(client_ask(&asking, asked), "\"account\":"));
+    assert_int_equal(outside_told, 3);
+    assert_ok(tnr_outside_set(NULL, NULL));
+    assert_null(strstr(client_ask(&asking, asked), "\"account\":"));
+    assert_int_equal(outside_told, 3);
+    client_close(&asking);
+    assert_ok(tnr_free(block));
+    sleep_context_leave();
+}
+
 /* Refusals of the library come as they are, and change nothing. */
 static void refusals(void **state)
 {
@@ -658,6 +711,7 @@ int main(int argc, char **argv)
         TEST(other_users),
         TEST(rules),
         TEST(status_of_streams),
+        TEST(status_of_account),
         TEST(refusals),
         TEST(not_switched_off_from_outside),
         TEST(snapshots),

@@ -22,6 +22,7 @@
 static const char *const seeds[] = {
     "{\"command\":\"status\"}",
     "{\"streams\":true,\"command\":\"status\"}",
+    "{\"account\":true,\"command\":\"status\"}",
     "{\"id\":12,\"protocol\":1,\"command\":\"sleep\",\"tags\":[\"weights\",\"kv_cache\"],"
     "\"content\":\"keep\"}",
     "{\"command\":\"wake\",\"tags\":[\"kv_cache\",\"weights\"],\"device\":0}",

@@ -49,7 +49,9 @@ static void good(void **state)
     assert_false(request.has_id || request.has_device || request.has_bytes);
     assert_false(request.has_streams);
     taken("{\"command\":\"status\",\"streams\":true}");
-    assert_true(request.has_streams);
+    assert_true(request.has_streams && !request.has_account);
+    taken("{\"command\":\"status\",\"account\":true}");
+    assert_true(request.has_account && !request.has_streams);
     taken(
         " { \"id\" : 9223372036854775807 ,\t\"command\" : \"sleep\" , \"tags\" : [ \"a\" , \"b\" ]"
         ", \"device\" : 0, \"content\":\"discard\", \"keep_backing\":true, \"pinned_bytes\":64, "
@@ -97,6 +99,8 @@ static void refused(void **state)
         {"{\"command\":\"status\",\"bytes\":1}", "status has no field \"bytes\""},
         {"{\"command\":\"status\",\"streams\":1}", "true or false"},
         {"{\"command\":\"sleep\",\"streams\":true}", "sleep has no field \"streams\""},
+        {"{\"command\":\"status\",\"account\":0}", "true or false"},
+        {"{\"command\":\"trim\",\"account\":true}", "trim has no field \"account\""},
         {"{\"bytes\":1,\"command\":\"wake\"}", "wake has no field \"bytes\""},
         {"{\"command\":\"status\",\"nonsense\":1}", "there is no field \"nonsense\""},
         {"{\"command\":\"status\",\"id\":-1}", "whole number"},

@@ -214,7 +214,7 @@ static tnr_status status_get(peer_answer *said)
     if (!tnri_answer_open(&answer))
         return TNR_ERR_HOST_MEMORY;
     tnri_answer_object(&answer, NULL);
-    tnri_status_tell(&answer, 0);
+    tnri_status_tell(&answer, 0, 0);
     tnri_answer_object_end(&answer);
     tnri_answer_end(&answer);
     snprintf(said->text, sizeof(said->text), "%.*s", (int)answer.length, answer.text);

@@ -2,6 +2,7 @@
 /*
  * Contexts that end.
  */
+#include "account.h"
 #include "check/check.h"
 #include "graphs.h"
 #include "order.h"
@@ -14,7 +15,8 @@
 CUresult CUDAAPI replace_cuCtxDestroy_v2(CUcontext context)
 {
     order_context_ends(context);
-    CUresult result = REAL(cuCtxDestroy_v2, (context));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_CONTEXT, result = REAL(cuCtxDestroy_v2, (context)));
     if (result == CUDA_SUCCESS)
         peers_context_ended(context);
     service_contexts_changed();
@@ -24,7 +26,8 @@ CUresult CUDAAPI replace_cuCtxDestroy_v2(CUcontext context)
 CUresult CUDAAPI replace_cuCtxDestroy(CUcontext context)
 {
     order_context_ends(context);
-    CUresult result = REAL(cuCtxDestroy, (context));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_CONTEXT, result = REAL(cuCtxDestroy, (context)));
     if (result == CUDA_SUCCESS)
         peers_context_ended(context);
     service_contexts_changed();
@@ -39,14 +42,16 @@ CUresult CUDAAPI replace_cuGreenCtxDestroy(void *context)
 
 CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    CUresult result = REAL(cuDevicePrimaryCtxRelease_v2, (device));
+    CUresult result;
+    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxRelease_v2, (device)));
     service_contexts_changed();
     return result;
 }
 
 CUresult CUDAAPI replace_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    CUresult result = REAL(cuDevicePrimaryCtxRelease, (device));
+    CUresult result;
+    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxRelease, (device)));
     service_contexts_changed();
     return result;
 }
@@ -69,7 +74,8 @@ static void context_resets(CUdevice device)
 CUresult CUDAAPI replace_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     context_resets(device);
-    CUresult result = REAL(cuDevicePrimaryCtxReset_v2, (device));
+    CUresult result;
+    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxReset_v2, (device)));
     service_contexts_changed();
     return result;
 }
@@ -77,7 +83,8 @@ CUresult CUDAAPI replace_cuDevicePrimaryCtxReset_v2(CUdevice device)
 CUresult CUDAAPI replace_cuDevicePrimaryCtxReset(CUdevice device)
 {
     context_resets(device);
-    CUresult result = REAL(cuDevicePrimaryCtxReset, (device));
+    CUresult result;
+    ACCOUNTED_ON(ACCOUNT_CONTEXT, device, result = REAL(cuDevicePrimaryCtxReset, (device)));
     service_contexts_changed();
     return result;
 }

@@ -50,6 +50,10 @@ typedef CUresult(CUDAAPI *preload_function_parameter)(CUfunction function, size_
 typedef CUresult(CUDAAPI *preload_kernel_parameter)(CUkernel kernel, size_t index, size_t *offset,
                                                     size_t *bytes);
 
+typedef CUresult(CUDAAPI *preload_context_create)(CUcontext *context, void *parameters,
+                                                  unsigned flags, CUdevice device);
+typedef CUresult(CUDAAPI *preload_function_load)(CUfunction function);
+
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
 #define PRELOAD_ENTRY(name, symbol, type, since, form, group)                                      \
@@ -79,7 +83,9 @@ typedef enum entry_group {
     GROUP_COPY,
     GROUP_SHORTAGE,
     GROUP_IPC,
-    GROUP_CHECK
+    GROUP_CHECK,
+    GROUP_CODE,
+    GROUP_ACCOUNT
 } entry_group;
 
 /* One replaced entry point. */

@@ -13,6 +13,7 @@
  */
 #include "graphs.h"
 
+#include "account.h"
 #include "check/check.h"
 #include "handles.h"
 #include "order.h"
@@ -248,7 +249,8 @@ CUresult CUDAAPI replace_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CU
                                             char *log, size_t bytes)
 {
     CUresult result;
-    REAL_RETRIED(result, cuGraphInstantiate, (exec, graph, node, log, bytes));
+    ACCOUNTED(ACCOUNT_GRAPHS,
+              REAL_RETRIED(result, cuGraphInstantiate, (exec, graph, node, log, bytes)));
     if (result == CUDA_SUCCESS)
         exec_made(*exec, graph);
     return result;
@@ -258,7 +260,8 @@ CUresult CUDAAPI replace_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph,
                                                char *log, size_t bytes)
 {
     CUresult result;
-    REAL_RETRIED(result, cuGraphInstantiate_v2, (exec, graph, node, log, bytes));
+    ACCOUNTED(ACCOUNT_GRAPHS,
+              REAL_RETRIED(result, cuGraphInstantiate_v2, (exec, graph, node, log, bytes)));
     if (result == CUDA_SUCCESS)
         exec_made(*exec, graph);
     return result;
@@ -268,7 +271,8 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph 
                                                      unsigned long long flags)
 {
     CUresult result;
-    REAL_RETRIED(result, cuGraphInstantiateWithFlags, (exec, graph, flags));
+    ACCOUNTED(ACCOUNT_GRAPHS,
+              REAL_RETRIED(result, cuGraphInstantiateWithFlags, (exec, graph, flags)));
     if (result == CUDA_SUCCESS)
         exec_made(*exec, graph);
     return result;
@@ -278,7 +282,8 @@ CUresult CUDAAPI replace_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph
                                                       CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     CUresult result;
-    REAL_RETRIED(result, cuGraphInstantiateWithParams, (exec, graph, params));
+    ACCOUNTED(ACCOUNT_GRAPHS,
+              REAL_RETRIED(result, cuGraphInstantiateWithParams, (exec, graph, params)));
     if (result == CUDA_SUCCESS)
         exec_made(*exec, graph);
     return result;
@@ -300,6 +305,8 @@ static void exec_updated(CUgraphExec exec, CUgraph graph)
 {
     uint64_t number;
     CHECK_TELL(check_instantiated(exec, graph));
+    if (account_is_on())
+        account_handle_ends(exec);
     if (!service_enter())
         return;
     if (handles_get(&graphs, graph, &number))
@@ -312,7 +319,8 @@ static void exec_updated(CUgraphExec exec, CUgraph graph)
 CUresult CUDAAPI replace_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node,
                                            CUgraphExecUpdateResult *what)
 {
-    CUresult result = REAL(cuGraphExecUpdate, (exec, graph, node, what));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_GRAPHS, result = REAL(cuGraphExecUpdate, (exec, graph, node, what)));
     if (result == CUDA_SUCCESS)
         exec_updated(exec, graph);
     return result;
@@ -321,7 +329,8 @@ CUresult CUDAAPI replace_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgr
 CUresult CUDAAPI replace_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
                                               CUgraphExecUpdateResultInfo *info)
 {
-    CUresult result = REAL(cuGraphExecUpdate_v2, (exec, graph, info));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_GRAPHS, result = REAL(cuGraphExecUpdate_v2, (exec, graph, info)));
     if (result == CUDA_SUCCESS)
         exec_updated(exec, graph);
     return result;
@@ -329,9 +338,13 @@ CUresult CUDAAPI replace_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
 
 CUresult CUDAAPI replace_cuGraphExecDestroy(CUgraphExec exec)
 {
+    CUresult result;
     CHECK_TELL(check_exec_ends(exec));
     number_forget(&executables, exec);
-    return REAL(cuGraphExecDestroy, (exec));
+    if (account_is_on())
+        account_handle_ends(exec);
+    ACCOUNTED(ACCOUNT_GRAPHS, result = REAL(cuGraphExecDestroy, (exec)));
+    return result;
 }
 
 /* 1 if the launch must not be: it would write over someone's memory. */
@@ -356,7 +369,9 @@ CUresult CUDAAPI replace_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     if (launch_refused(exec, stream))
         return CUDA_ERROR_ILLEGAL_STATE;
-    CUresult result = REAL(cuGraphLaunch, (exec, stream));
+    CUresult result;
+    ACCOUNTED_FIRST(ACCOUNT_GRAPHS, exec, ACCOUNT_LAUNCHED,
+                    result = REAL(cuGraphLaunch, (exec, stream)));
     if (result == CUDA_SUCCESS)
         CHECK_TELL(check_graph_launched(exec, stream));
     return result;

@@ -21,6 +21,7 @@
 
 #include <tenure/alloc.h>
 
+#include "account.h"
 #include "check/check.h"
 #include "check/engine.h"
 #include "driver.h"
@@ -43,10 +44,20 @@ const entry *entry_by_symbol(const char *symbol)
     return NULL;
 }
 
-/* 1 if the program gets it: what is there for the checker alone only has it where it is on. */
+/* 1 if the program gets it: what is there for the checker or the account alone it has only where
+ * they are on. */
 static int entry_is_wanted(const entry *row)
 {
-    return row->group != GROUP_CHECK || check_is_on();
+    switch (row->group) {
+    case GROUP_CHECK:
+        return check_is_on();
+    case GROUP_ACCOUNT:
+        return account_is_on();
+    case GROUP_CODE:
+        return check_is_on() || account_is_on();
+    default:
+        return 1;
+    }
 }
 
 static void *entry_address(const entry *found)

@@ -13,6 +13,7 @@
  */
 #include "memory.h"
 
+#include "account.h"
 #include "check/check.h"
 #include "graphs.h"
 #include "journal.h"
@@ -81,7 +82,8 @@ CUresult CUDAAPI replace_cuMemFree_v2(CUdeviceptr address)
     if (service_of_address(address) == NULL || service_is_forked()) {
         if (address != 0)
             service_count_one(COUNT_FREES_PASSED);
-        CUresult passed = REAL(cuMemFree_v2, (address));
+        CUresult passed;
+        ACCOUNTED(ACCOUNT_DRIVER, passed = REAL(cuMemFree_v2, (address)));
         if (passed == CUDA_SUCCESS && address != 0)
             CHECK_TELL(check_device_seen());
         return passed;
@@ -101,7 +103,9 @@ CUresult CUDAAPI replace_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     if (service_of_address(address) == NULL || service_is_forked()) {
         if (address != 0)
             service_count_one(COUNT_FREES_PASSED);
-        return REAL(cuMemFreeAsync, (address, stream));
+        CUresult passed;
+        ACCOUNTED(ACCOUNT_DRIVER, passed = REAL(cuMemFreeAsync, (address, stream)));
+        return passed;
     }
     CHECK_TELL(check_freeing("cuMemFreeAsync", address, stream));
     if (!service_enter())
@@ -230,7 +234,7 @@ CUresult CUDAAPI replace_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
             CHECK_TELL(check_allocated_at_once("cuMemAlloc", *address, bytes));
         return result;
     }
-    REAL_RETRIED(result, cuMemAlloc_v2, (address, bytes));
+    ACCOUNTED(ACCOUNT_DRIVER, REAL_RETRIED(result, cuMemAlloc_v2, (address, bytes)));
     return alloc_passed(result, status, "cuMemAlloc");
 }
 
@@ -254,7 +258,8 @@ CUresult CUDAAPI replace_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch,
         CHECK_TELL(check_allocated_at_once("cuMemAllocPitch", *address, bytes));
         return result;
     }
-    REAL_RETRIED(result, cuMemAllocPitch_v2, (address, pitch, width, height, element));
+    ACCOUNTED(ACCOUNT_DRIVER,
+              REAL_RETRIED(result, cuMemAllocPitch_v2, (address, pitch, width, height, element)));
     return alloc_passed(result, status, "cuMemAllocPitch");
 }
 
@@ -320,7 +325,7 @@ CUresult CUDAAPI replace_cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUs
             CHECK_TELL(check_allocated("cuMemAllocAsync", *address, bytes, stream));
         return result;
     }
-    REAL_RETRIED(result, cuMemAllocAsync, (address, bytes, stream));
+    ACCOUNTED(ACCOUNT_DRIVER, REAL_RETRIED(result, cuMemAllocAsync, (address, bytes, stream)));
     return alloc_passed(result, status, "cuMemAllocAsync");
 }
 
@@ -339,7 +344,8 @@ CUresult CUDAAPI replace_cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t by
             CHECK_TELL(check_allocated("cuMemAllocFromPoolAsync", *address, bytes, stream));
         return result;
     }
-    REAL_RETRIED(result, cuMemAllocFromPoolAsync, (address, bytes, pool, stream));
+    ACCOUNTED(ACCOUNT_DRIVER,
+              REAL_RETRIED(result, cuMemAllocFromPoolAsync, (address, bytes, pool, stream)));
     return alloc_passed(result, status, "cuMemAllocFromPoolAsync");
 }
 
@@ -351,16 +357,25 @@ CUresult CUDAAPI replace_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size
 
 /* ---- mapping by hand ------------------------------------------------------------------------ */
 
-/* The program's own business: counted, so that one sees where its memory comes from. */
-CUresult CUDAAPI replace_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
-                                     const CUmemAllocationProp *properties,
-                                     unsigned long long flags)
+static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes,
+                       const CUmemAllocationProp *properties, unsigned long long flags)
 {
     CUresult result = REAL(cuMemCreate, (handle, bytes, properties, flags));
     if (result == CUDA_ERROR_OUT_OF_MEMORY && properties != NULL &&
         properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
         shortage_ended(result, properties->location.id))
         result = REAL(cuMemCreate, (handle, bytes, properties, flags));
+    return result;
+}
+
+/* The program's own business: counted, so that one sees where its memory comes from. */
+CUresult CUDAAPI replace_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                     const CUmemAllocationProp *properties,
+                                     unsigned long long flags)
+{
+    CUresult result;
+    ACCOUNTED_ON(ACCOUNT_MAPPED, properties != NULL ? properties->location.id : -1,
+                 result = create(handle, bytes, properties, flags));
     if (result == CUDA_SUCCESS) {
         service_count_one(COUNT_CREATES_PASSED);
         service_count_more(COUNT_CREATES_PASSED_BYTES, bytes);

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "account.h"
 #include "check/check.h"
 #include "handles.h"
 
@@ -268,7 +269,8 @@ static void stream_made(CUstream stream)
 
 CUresult CUDAAPI replace_cuStreamCreate(CUstream *stream, unsigned flags)
 {
-    CUresult result = REAL(cuStreamCreate, (stream, flags));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_STREAMS, result = REAL(cuStreamCreate, (stream, flags)));
     if (result != CUDA_SUCCESS)
         return result;
     stream_made(*stream);
@@ -278,7 +280,9 @@ CUresult CUDAAPI replace_cuStreamCreate(CUstream *stream, unsigned flags)
 
 CUresult CUDAAPI replace_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
-    CUresult result = REAL(cuStreamCreateWithPriority, (stream, flags, priority));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_STREAMS,
+              result = REAL(cuStreamCreateWithPriority, (stream, flags, priority)));
     if (result != CUDA_SUCCESS)
         return result;
     stream_made(*stream);
@@ -289,7 +293,9 @@ CUresult CUDAAPI replace_cuStreamCreateWithPriority(CUstream *stream, unsigned f
 CUresult CUDAAPI replace_cuGreenCtxStreamCreate(CUstream *stream, void *context, unsigned flags,
                                                 int priority)
 {
-    CUresult result = REAL(cuGreenCtxStreamCreate, (stream, context, flags, priority));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_STREAMS,
+              result = REAL(cuGreenCtxStreamCreate, (stream, context, flags, priority)));
     if (result == CUDA_SUCCESS && service_enter()) {
         stranger_add(*stream, context); /* of a part of the device: a context of its own */
         service_leave();
@@ -315,14 +321,18 @@ CUresult CUDAAPI replace_cuStreamDestroy_v2(CUstream stream)
 {
     CHECK_TELL(check_stream_ends(stream));
     stream_ends(stream);
-    return REAL(cuStreamDestroy_v2, (stream));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_STREAMS, result = REAL(cuStreamDestroy_v2, (stream)));
+    return result;
 }
 
 CUresult CUDAAPI replace_cuStreamDestroy(CUstream stream)
 {
     CHECK_TELL(check_stream_ends(stream));
     stream_ends(stream);
-    return REAL(cuStreamDestroy, (stream));
+    CUresult result;
+    ACCOUNTED(ACCOUNT_STREAMS, result = REAL(cuStreamDestroy, (stream)));
+    return result;
 }
 
 void order_forget(int device)

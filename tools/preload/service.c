@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "pools.h"
 
 _Atomic uint64_t service_counts[COUNT_COUNT];
@@ -252,6 +253,8 @@ static int library_start(void)
         return 0;
     }
     snapshot_path_number();
+    if (account_is_on())
+        (void)tnr_outside_set(account_tell, NULL);
     is_started = 1;
     return 1;
 }

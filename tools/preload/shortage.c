@@ -3,6 +3,7 @@
  * but for what a launch tells the checker. */
 #include "shortage.h"
 
+#include "account.h"
 #include "check/check.h"
 #include "entries.h"
 #include "service.h"
@@ -37,14 +38,14 @@ int shortage_give_back(int device)
 CUresult CUDAAPI replace_cuModuleLoad(CUmodule *module, const char *file)
 {
     CUresult result;
-    REAL_RETRIED(result, cuModuleLoad, (module, file));
+    ACCOUNTED(ACCOUNT_MODULES, REAL_RETRIED(result, cuModuleLoad, (module, file)));
     return result;
 }
 
 CUresult CUDAAPI replace_cuModuleLoadData(CUmodule *module, const void *image)
 {
     CUresult result;
-    REAL_RETRIED(result, cuModuleLoadData, (module, image));
+    ACCOUNTED(ACCOUNT_MODULES, REAL_RETRIED(result, cuModuleLoadData, (module, image)));
     return result;
 }
 
@@ -52,14 +53,15 @@ CUresult CUDAAPI replace_cuModuleLoadDataEx(CUmodule *module, const void *image,
                                             CUjit_option *options, void **values)
 {
     CUresult result;
-    REAL_RETRIED(result, cuModuleLoadDataEx, (module, image, count, options, values));
+    ACCOUNTED(ACCOUNT_MODULES,
+              REAL_RETRIED(result, cuModuleLoadDataEx, (module, image, count, options, values)));
     return result;
 }
 
 CUresult CUDAAPI replace_cuModuleLoadFatBinary(CUmodule *module, const void *image)
 {
     CUresult result;
-    REAL_RETRIED(result, cuModuleLoadFatBinary, (module, image));
+    ACCOUNTED(ACCOUNT_MODULES, REAL_RETRIED(result, cuModuleLoadFatBinary, (module, image)));
     return result;
 }
 
@@ -69,8 +71,9 @@ CUresult CUDAAPI replace_cuLibraryLoadData(CUlibrary *library, const void *code,
                                            void **values, unsigned count)
 {
     CUresult result;
-    REAL_RETRIED(result, cuLibraryLoadData,
-                 (library, code, jit_options, jit_values, jit_count, options, values, count));
+    ACCOUNTED(ACCOUNT_MODULES, REAL_RETRIED(result, cuLibraryLoadData,
+                                            (library, code, jit_options, jit_values, jit_count,
+                                             options, values, count)));
     return result;
 }
 
@@ -80,8 +83,9 @@ CUresult CUDAAPI replace_cuLibraryLoadFromFile(CUlibrary *library, const char *f
                                                void **values, unsigned count)
 {
     CUresult result;
-    REAL_RETRIED(result, cuLibraryLoadFromFile,
-                 (library, file, jit_options, jit_values, jit_count, options, values, count));
+    ACCOUNTED(ACCOUNT_MODULES, REAL_RETRIED(result, cuLibraryLoadFromFile,
+                                            (library, file, jit_options, jit_values, jit_count,
+                                             options, values, count)));
     return result;
 }
 
@@ -93,9 +97,10 @@ CUresult CUDAAPI replace_cuLaunchKernel(CUfunction function, unsigned grid_x, un
                                         void **parameters, void **extra)
 {
     CUresult result;
-    REAL_RETRIED(result, cuLaunchKernel,
-                 (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                  parameters, extra));
+    ACCOUNTED_FIRST(ACCOUNT_MODULES, function, ACCOUNT_LAUNCHED,
+                    REAL_RETRIED(result, cuLaunchKernel,
+                                 (function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                                  shared_bytes, stream, parameters, extra)));
     if (result == CUDA_SUCCESS)
         CHECK_TELL(check_launched("cuLaunchKernel", function, stream, parameters, extra));
     return result;
@@ -114,7 +119,8 @@ CUresult CUDAAPI replace_cuLaunchKernelEx(const CUlaunchConfig *config, CUfuncti
                                           void **parameters, void **extra)
 {
     CUresult result;
-    REAL_RETRIED(result, cuLaunchKernelEx, (config, function, parameters, extra));
+    ACCOUNTED_FIRST(ACCOUNT_MODULES, function, ACCOUNT_LAUNCHED,
+                    REAL_RETRIED(result, cuLaunchKernelEx, (config, function, parameters, extra)));
     if (result == CUDA_SUCCESS && check_is_on()) {
         check_launched("cuLaunchKernelEx", function, config->hStream, parameters, extra);
         check_launch_attributes(config);
@@ -137,14 +143,14 @@ CUresult CUDAAPI replace_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUf
 CUresult CUDAAPI replace_cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *what)
 {
     CUresult result;
-    REAL_RETRIED(result, cuArrayCreate_v2, (array, what));
+    ACCOUNTED(ACCOUNT_DRIVER, REAL_RETRIED(result, cuArrayCreate_v2, (array, what)));
     return result;
 }
 
 CUresult CUDAAPI replace_cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *what)
 {
     CUresult result;
-    REAL_RETRIED(result, cuArray3DCreate_v2, (array, what));
+    ACCOUNTED(ACCOUNT_DRIVER, REAL_RETRIED(result, cuArray3DCreate_v2, (array, what)));
     return result;
 }
 
@@ -153,6 +159,6 @@ CUresult CUDAAPI replace_cuMipmappedArrayCreate(CUmipmappedArray *array,
                                                 unsigned levels)
 {
     CUresult result;
-    REAL_RETRIED(result, cuMipmappedArrayCreate, (array, what, levels));
+    ACCOUNTED(ACCOUNT_DRIVER, REAL_RETRIED(result, cuMipmappedArrayCreate, (array, what, levels)));
     return result;
 }

@@ -22,9 +22,15 @@ static int context_begin(struct sim_context *context, struct sim_device *device)
     context->slot = sim_slot_new(SIM_CONTEXT, context);
     if (context->slot == NULL)
         return 0;
+    if (!sim_overhead_take(device, SIM_OVERHEAD_CONTEXT)) {
+        sim_slot_free(context->slot);
+        context->slot = NULL;
+        return 0;
+    }
     context->id = ++sim.next_id;
     context->legacy = sim_stream_new(context, SIM_LEGACY, CU_STREAM_DEFAULT, 0);
     if (context->legacy == NULL) {
+        sim_overhead_give(device, SIM_OVERHEAD_CONTEXT);
         sim_slot_free(context->slot);
         context->slot = NULL;
         return 0;
@@ -45,6 +51,7 @@ static void end_stream(void *object)
 static void end_event(void *object)
 {
     struct sim_event *event = object;
+    sim_overhead_give(event->context->device, SIM_OVERHEAD_EVENT);
     sim_slot_free(event->slot);
     event->slot = NULL;
     sim_event_drop(event);
@@ -107,6 +114,7 @@ void sim_context_end(struct sim_context *context)
     context->legacy = NULL;
     sim_slot_free(context->slot);
     context->slot = NULL;
+    sim_overhead_give(context->device, SIM_OVERHEAD_CONTEXT);
     context->peers = 0;
     if (context->is_primary)
         peers_forget(context->device);

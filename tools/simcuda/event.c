@@ -59,7 +59,9 @@ static CUresult event_create(CUevent *out, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_event *event = calloc(1, sizeof(*event));
     struct sim_slot *slot = event == NULL ? NULL : sim_slot_new(SIM_EVENT, event);
-    if (slot == NULL) {
+    if (slot == NULL || !sim_overhead_take(sim_current()->device, SIM_OVERHEAD_EVENT)) {
+        if (slot != NULL)
+            sim_slot_free(slot);
         free(event);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -84,6 +86,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     struct sim_event *event = event_get(hEvent);
     if (event == NULL)
         return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+    sim_overhead_give(event->context->device, SIM_OVERHEAD_EVENT);
     sim_slot_free(event->slot);
     event->slot = NULL;
     sim_event_drop(event);

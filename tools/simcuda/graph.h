@@ -189,7 +189,8 @@ struct sim_exec {
     struct sim_point last;    /* where the latest launch ends; held */
     uint64_t references;      /* the handle's, and one for each launch that has not ended */
     uint64_t flags;
-    struct sim_graph **stale; /* what an update replaced while launches had not ended */
+    struct sim_device *uploaded; /* where it takes memory: from its first launch on */
+    struct sim_graph **stale;    /* what an update replaced while launches had not ended */
     size_t stale_count;
     size_t stale_room;
     struct sim_op *op;       /* by step, during a launch: what is to be queued */

@@ -45,6 +45,8 @@ static void exec_free(struct sim_exec *exec)
         sim_exec_release(exec, exec->stale[--exec->stale_count]);
     if (exec->graph != NULL)
         sim_exec_release(exec, exec->graph);
+    if (exec->uploaded != NULL)
+        sim_overhead_give(exec->uploaded, SIM_OVERHEAD_GRAPH);
     sim_point_drop(exec->last);
     sim_plan_free(&exec->plan);
     free(exec->stale);
@@ -354,14 +356,27 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
     return sim_leave(CUDA_SUCCESS);
 }
 
+/* Before the first launch. */
+static CUresult exec_upload(struct sim_exec *exec, const struct sim_stream *stream)
+{
+    struct sim_device *device = stream->context->device;
+    if (exec->uploaded != NULL)
+        return CUDA_SUCCESS;
+    if (!sim_overhead_take(device, SIM_OVERHEAD_GRAPH))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    exec->uploaded = device;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
     SIM_ENTER(cuGraphUpload, SIM_NEEDS_INIT);
     CUresult result = CUDA_SUCCESS;
-    if (sim_exec_get(hGraphExec) == NULL)
+    struct sim_exec *exec = sim_exec_get(hGraphExec);
+    if (exec == NULL)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    (void)sim_stream_sound(hStream, &result);
-    return sim_leave(result);
+    const struct sim_stream *stream = sim_stream_sound(hStream, &result);
+    return sim_leave(stream != NULL ? exec_upload(exec, stream) : result);
 }
 
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
@@ -374,7 +389,10 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     if (result != CUDA_SUCCESS)
         return sim_leave(result);
     struct sim_exec *exec = sim_exec_get(hGraphExec);
-    return sim_leave(exec == NULL ? CUDA_ERROR_INVALID_VALUE : exec_launch(exec, stream));
+    if (exec == NULL)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    result = exec_upload(exec, stream);
+    return sim_leave(result == CUDA_SUCCESS ? exec_launch(exec, stream) : result);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

@@ -80,7 +80,9 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     struct sim_module *loaded = calloc(1, sizeof(*loaded));
     struct sim_slot *slot = loaded == NULL ? NULL : sim_slot_new(SIM_MODULE, loaded);
-    if (slot == NULL) {
+    if (slot == NULL || !sim_overhead_take(sim_current()->device, SIM_OVERHEAD_MODULE)) {
+        if (slot != NULL)
+            sim_slot_free(slot);
         free(loaded);
         return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -95,9 +97,12 @@ void sim_module_end(struct sim_module *module)
     while (module->functions != NULL) {
         struct sim_function *function = module->functions;
         module->functions = function->next;
+        if (function->is_loaded)
+            sim_overhead_give(module->context->device, SIM_OVERHEAD_LAUNCH);
         sim_slot_free(function->slot);
         free(function);
     }
+    sim_overhead_give(module->context->device, SIM_OVERHEAD_MODULE);
     sim_slot_free(module->slot);
     free(module);
 }
@@ -290,7 +295,7 @@ static int shape_valid(const struct sim_call *call)
 /* A launch as an operation that is not queued yet and does not know its accesses. */
 CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op)
 {
-    const struct sim_function *function = sim_slot_get(call->function, SIM_FUNCTION, "function");
+    struct sim_function *function = sim_slot_get(call->function, SIM_FUNCTION, "function");
     const unsigned char *packed = NULL;
     size_t packed_bytes = 0;
     if (function == NULL)
@@ -302,6 +307,9 @@ CUresult sim_kernel_op(const struct sim_call *call, struct sim_op *op)
     if (kernel->param_count != 0 && call->parameters == NULL &&
         (packed == NULL || packed_bytes < kernel->packed_bytes))
         return CUDA_ERROR_INVALID_VALUE;
+    if (!function->is_loaded && !sim_overhead_take(function->context->device, SIM_OVERHEAD_LAUNCH))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    function->is_loaded = 1;
     *op = (struct sim_op){.kind = SIM_OP_KERNEL};
     op->launch = launch_pack(kernel, call, packed, packed_bytes);
     return op->launch == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;

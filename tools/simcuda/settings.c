@@ -225,6 +225,27 @@ static int fail_part(char *part, void *data)
     return sim_fail_add(part, nth, sticky, (CUresult)error) == 0;
 }
 
+/* NAME:BYTES, as in context:480M */
+static int overhead_part(char *part, void *data)
+{
+    static const char *const names[SIM_OVERHEADS] = {"context", "module", "launch", "graph",
+                                                     "event"};
+    struct sim_settings *settings = data;
+    char *colon = strchr(part, ':');
+    if (colon == NULL)
+        return 0;
+    *colon = '\0';
+    for (int i = 0; i < SIM_OVERHEADS; i++)
+        if (strcmp(part, names[i]) == 0)
+            return parse_range(colon + 1, 0, UINT64_C(1) << 40, &settings->overhead_bytes[i]);
+    return 0;
+}
+
+static int parse_overhead(const char *text, struct sim_settings *settings)
+{
+    return parse_list(text, overhead_part, settings);
+}
+
 static int parse_fail(const char *text, struct sim_settings *settings)
 {
     return parse_list(text, fail_part, settings);
@@ -242,6 +263,8 @@ static const struct variable variables[] = {
     {"TENURE_SIM_LAG_US", "microseconds from 0 to 60000000", parse_lag},
     {"TENURE_SIM_FAIL", "entry point or *, colon, which call, optional + and :error, by commas",
      parse_fail},
+    {"TENURE_SIM_OVERHEAD", "context, module, launch, graph or event, colon, bytes; by commas",
+     parse_overhead},
     {"TENURE_SIM_STRICT", "report or abort", parse_strict},
     {"TENURE_SIM_VMM", "0 or 1", parse_vmm},
     {"TENURE_SIM_PEERS", "0 or 1", parse_peers},

@@ -65,6 +65,16 @@ enum {
 
 /* ---- settings (settings.c) ------------------------------------------------------------------ */
 
+/* What a driver takes memory for itself for: overhead.c. */
+enum sim_overhead {
+    SIM_OVERHEAD_CONTEXT,
+    SIM_OVERHEAD_MODULE,
+    SIM_OVERHEAD_LAUNCH, /* the first of a function */
+    SIM_OVERHEAD_GRAPH,  /* the first launch, or upload, of an executable graph */
+    SIM_OVERHEAD_EVENT,
+    SIM_OVERHEADS
+};
+
 enum sim_schedule { SIM_LAZY, SIM_RANDOM, SIM_EAGER, SIM_THREADS };
 
 struct sim_settings {
@@ -85,6 +95,7 @@ struct sim_settings {
     int view;       /* device memory is reached by operations only: view.c */
     int races;      /* the race detector starts with cuInit */
     int abort_on_violation;
+    uint64_t overhead_bytes[SIM_OVERHEADS];
     char shared[256]; /* the file of a budget in common with other processes; empty: none */
     uint8_t missing[SIM_ENTRY_COUNT]; /* entry points that cannot be found */
 };
@@ -245,6 +256,7 @@ struct sim_function {
     struct sim_slot *slot;
     struct sim_context *context;
     const struct sim_kernel *kernel;
+    int is_loaded; /* it has been launched, or captured */
     struct sim_function *next;
 };
 
@@ -548,6 +560,10 @@ void sim_shared_close(void);
 uint64_t sim_memory_left(const struct sim_device *device);
 int sim_memory_take(struct sim_device *device, uint64_t bytes); /* 0 if there is not so much */
 void sim_memory_give(struct sim_device *device, uint64_t bytes);
+
+/* What the driver takes for itself; 0 if there is no memory (overhead.c). */
+int sim_overhead_take(struct sim_device *device, enum sim_overhead what);
+void sim_overhead_give(struct sim_device *device, enum sim_overhead what);
 
 int sim_pool_open(struct sim_device *device); /* its default pool; 0 without memory */
 void sim_pool_reset(void);

@@ -31,7 +31,7 @@ enum { EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static const char *run_conf, *run_history, *run_snapshot, *run_report;
 static const char *run_driver, *run_findings, *run_error_code, *run_suppress;
-static int run_stats, run_strict, run_json, run_checked, run_leaks, run_possible;
+static int run_stats, run_strict, run_json, run_checked, run_leaks, run_possible, run_account;
 
 static const cli_option run_options[] = {
     {"conf", "STR", OPTION_CONF_HELP, &run_conf, NULL},
@@ -61,6 +61,10 @@ static const cli_option run_options[] = {
      &run_possible},
     {"error-exitcode", "N", "with --check: the exit code if something was found; default 99",
      &run_error_code, NULL},
+    {"account", NULL,
+     "measure what contexts, code, graphs and others take of the device,\n"
+     "for `tenure top --by account`",
+     NULL, &run_account},
     {"driver", "NAME", "cuda, or sim: the program runs on the simulated device", &run_driver, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -222,6 +226,8 @@ static exit_code environment_make(char library[PATH_MAX], const char *snapshot)
         setenv("TENURE_PRELOAD_STATS", run_json ? "json" : "text", 1);
     if (run_strict)
         setenv("TENURE_PRELOAD_STRICT", "1", 1);
+    if (run_account)
+        setenv("TENURE_PRELOAD_ACCOUNT", "1", 1);
     return EXIT_CODE_OK;
 }
 

@@ -21,7 +21,7 @@ static const char *dir_option, *interval_option, *by_option;
 static int is_once, is_json;
 
 static const cli_option options[] = {
-    {"by", "WORD", "pool (default), tag, stream or device: what memory is told\napart by",
+    {"by", "WORD", "pool (default), tag, stream, device or account: what memory is\ntold apart by",
      &by_option, NULL},
     {"interval", "S", "seconds between two looks, 0.1 to 3600 (default 1)", &interval_option, NULL},
     {"once", NULL, "look once, and end", NULL, &is_once},
@@ -46,7 +46,11 @@ static const cli_syntax syntax = {
     "back\n"
     "until the wake. The largest holders come first. Narrow terminals have fewer columns.\n"
     "\n"
-    "Keys: p, t, s, d by pool, tag, stream, device; S writes a snapshot into this folder; T gives\n"
+    "account is all that the device's driver says is used, by what it is: of a program that runs\n"
+    "under `tenure run --account`.\n"
+    "\n"
+    "Keys: p, t, s, d, a by pool, tag, stream, device, account; S writes a snapshot into this "
+    "folder; T gives\n"
     "idle memory back; q ends. Without a terminal the same comes as lines, once in an interval.\n"
     "\n"
     "Exit codes: 0 done; 2 bad usage; 20 no such process, or it ended while it was watched; 21\n"
@@ -111,7 +115,7 @@ static void frame_fill(top_frame *frame, const watch *self, size_t rows)
     if (self->message[0] != '\0')
         top_line(frame, "%s", self->message);
     else
-        top_line(frame, "q quit  p t s d by  S snapshot  T trim");
+        top_line(frame, "q quit  p t s d a by  S snapshot  T trim");
 }
 
 static void show(const watch *self)
@@ -151,7 +155,9 @@ static exit_code ask(watch *self, asked what, char *error)
     };
     const char *request = requests[what];
     /* Streams may be many: they are asked for where somebody sees them. */
-    if (what == ASKED_STATUS && (self->view == TOP_STREAMS || is_json))
+    if (what == ASKED_STATUS && self->view == TOP_ACCOUNT)
+        request = "{\"protocol\":1,\"command\":\"status\",\"account\":true}\n";
+    else if (what == ASKED_STATUS && (self->view == TOP_STREAMS || is_json))
         request = "{\"protocol\":1,\"command\":\"status\",\"streams\":true}\n";
     self->now = what;
     self->asked_at = now_ms();
@@ -214,7 +220,7 @@ static exit_code answer_take(watch *self, char *error)
 
 static void key_take(watch *self)
 {
-    static const char views[] = "ptsd";
+    static const char views[] = "ptsda";
     char key;
     if (read(STDIN_FILENO, &key, 1) != 1) {
         self->is_over = errno != EINTR && errno != EAGAIN; /* the terminal is gone */
@@ -382,8 +388,8 @@ static int options_read(watch *self)
     while (by_option && view < TOP_VIEWS && strcmp(by_option, top_view_names[view]) != 0)
         view++;
     if (view == TOP_VIEWS)
-        return cli_usage_error(&syntax, "--by must be pool, tag, stream or device, not \"%s\"",
-                               by_option);
+        return cli_usage_error(
+            &syntax, "--by must be pool, tag, stream, device or account, not \"%s\"", by_option);
     self->interval_ms = (int)(seconds * 1000);
     self->view = (top_view)view;
     return 0;

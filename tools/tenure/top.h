@@ -11,7 +11,14 @@
 #include "ctl.h"
 
 /* What memory is told apart by. */
-typedef enum top_view { TOP_POOLS, TOP_TAGS, TOP_STREAMS, TOP_DEVICES, TOP_VIEWS } top_view;
+typedef enum top_view {
+    TOP_POOLS,
+    TOP_TAGS,
+    TOP_STREAMS,
+    TOP_DEVICES,
+    TOP_ACCOUNT,
+    TOP_VIEWS
+} top_view;
 
 extern const char *const top_view_names[TOP_VIEWS]; /* "pool", "tag", ... */
 

@@ -7,7 +7,7 @@
 #include "table.h"
 #include "top.h"
 
-const char *const top_view_names[TOP_VIEWS] = {"pool", "tag", "stream", "device"};
+const char *const top_view_names[TOP_VIEWS] = {"pool", "tag", "stream", "device", "account"};
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
@@ -253,11 +253,63 @@ static void devices_fill(top_frame *frame, const ctl_line *answer)
     }
 }
 
+/* ---- the account ---------------------------------------------------------------------------- */
+
+/* A line of a name, how much, and what part of the whole; the name ends where the numbers begin. */
+static void share_line(top_frame *frame, const char *name, const char *sign, uint64_t bytes,
+                       uint64_t whole)
+{
+    char line[TOP_LINE_BYTES], cell[32];
+    size_t width = frame->columns - 2 * CELL_WIDTH;
+    width = width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX;
+    snprintf(line, sizeof(line), "%-*.*s%s%*s%8.1f %%", (int)width, (int)width, name, sign,
+             CELL_WIDTH - (int)strlen(sign), format_bytes_binary(bytes, cell),
+             whole > 0 ? 100.0 * (double)bytes / (double)whole : 0.0);
+    top_line(frame, "%s", line);
+}
+
+/* What the driver says is used, by what it is. What Tenure has is told apart by whether a block has
+ * it; what is in no row is said. */
+static void account_fill(top_frame *frame, const ctl_line *answer, value device)
+{
+    value account;
+    uint64_t number = ctl_number(answer, device, "device");
+    if (!value_get(&answer->heap, device, "account", &account)) {
+        top_line(frame, "%s", "");
+        top_line(frame, "device %llu: no account. It comes with `tenure run --account`",
+                 (unsigned long long)number);
+        return;
+    }
+    const value_list *outside = ctl_list(answer, account, "outside");
+    uint64_t used = ctl_number(answer, account, "used_bytes");
+    uint64_t explained = ctl_number(answer, account, "explained_bytes");
+    uint64_t held = ctl_number(answer, account, "tenure_bytes");
+    uint64_t live = ctl_number(answer, device, "live_bytes");
+    char title[64];
+    snprintf(title, sizeof(title), "used on device %llu%s", (unsigned long long)number,
+             ctl_is_true(answer, account, "from_start") ? "" : ", by anybody");
+    top_line(frame, "%s", "");
+    share_line(frame, title, "", used, used);
+    share_line(frame, "  Tenure: live", "", live < held ? live : held, used);
+    share_line(frame, "  Tenure: kept for the next", "", live < held ? held - live : 0, used);
+    for (uint32_t i = 0; outside && i < outside->count; i++) {
+        char name[96];
+        const char *called = ctl_text(answer, outside->items[i], "name");
+        snprintf(name, sizeof(name), "  %.80s", called ? called : "-");
+        share_line(frame, name, "", ctl_number(answer, outside->items[i], "bytes"), used);
+    }
+    share_line(frame, "  unexplained", explained > used ? "-" : "",
+               explained > used ? explained - used : used - explained, used);
+}
+
 void top_frame_fill(top_frame *frame, const ctl_line *answer, top_view view, size_t rows_max)
 {
     rows found = {0};
     devices_fill(frame, answer);
-    if (view == TOP_DEVICES)
+    const value_list *devices = ctl_list(answer, answer->parsed, "devices");
+    for (uint32_t i = 0; view == TOP_ACCOUNT && devices && i < devices->count; i++)
+        account_fill(frame, answer, devices->items[i]);
+    if (view == TOP_DEVICES || view == TOP_ACCOUNT)
         return;
     rows_read(&found, answer, view);
     top_line(frame, "%s", "");

@@ -31,6 +31,33 @@ extern "C" {
  * Since 0.2.0. */
 TNR_API size_t tnr_control_path(char *buffer, size_t bytes);
 
+/* ---- what Tenure does not have --------------------------------------------------------------
+ *
+ * A process has more of a device than Tenure serves: contexts, code, graphs, memory that libraries
+ * map by hand. Who stands over the driver, as `tenure run --account` does, knows of it and tells
+ * here; then `status` can say what of the driver's figure is explained. */
+
+enum { TNR_OUTSIDE_ROWS_MAX = 64 };
+
+typedef struct tnr_outside_row {
+    char name[64]; /* what it is */
+    uint64_t bytes;
+} tnr_outside_row;
+
+typedef struct tnr_outside {
+    uint64_t used_bytes; /* by the driver's word, of this process and of whoever else came since */
+    int is_from_start;   /* 1: since before the process's first context; 0: all of the device's */
+    size_t rows_count;
+    tnr_outside_row rows[TNR_OUTSIDE_ROWS_MAX];
+} tnr_outside;
+
+/* Fills in what is known of a device; all of *outside is zero before. Returns 0 if nothing is. */
+typedef int (*tnr_outside_function)(tnr_outside *outside, int device, void *user);
+
+/* Whom `status` asks, on the thread of control, with no lock held; null: nobody. It may call the
+ * driver, and asks nothing of Tenure. Errors: none. Since 0.2.0. */
+TNR_API tnr_status tnr_outside_set(tnr_outside_function function, void *user);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,7 @@
  * calls the driver and tells. With the checker off a program gets these only if it is linked with
  * the driver, and then they only call it.
  */
+#include "account.h"
 #include "check/check.h"
 #include "check/streams.h"
 #include "driver.h"
@@ -386,9 +387,11 @@ CUresult CUDAAPI replace_cuLaunchCooperativeKernel(CUfunction function, unsigned
                                                    unsigned block_z, unsigned shared_bytes,
                                                    CUstream stream, void **parameters)
 {
-    CUresult result =
-        REAL(cuLaunchCooperativeKernel, (function, grid_x, grid_y, grid_z, block_x, block_y,
-                                         block_z, shared_bytes, stream, parameters));
+    CUresult result;
+    ACCOUNTED_FIRST(ACCOUNT_MODULES, function, ACCOUNT_LAUNCHED,
+                    result = REAL(cuLaunchCooperativeKernel,
+                                  (function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                                   shared_bytes, stream, parameters)));
     if (result == CUDA_SUCCESS)
         CHECK_TELL(check_launched("cuLaunchCooperativeKernel", function, stream, parameters, NULL));
     return result;
@@ -407,14 +410,22 @@ CUresult CUDAAPI replace_cuLaunchCooperativeKernel_ptsz(CUfunction function, uns
 
 CUresult CUDAAPI replace_cuModuleUnload(CUmodule module)
 {
+    CUresult result;
     CHECK_TELL(check_code_unloaded());
-    return REAL(cuModuleUnload, (module));
+    ACCOUNTED(ACCOUNT_MODULES, result = REAL(cuModuleUnload, (module)));
+    if (account_is_on())
+        account_handle_ends(NULL);
+    return result;
 }
 
 CUresult CUDAAPI replace_cuLibraryUnload(CUlibrary library)
 {
+    CUresult result;
     CHECK_TELL(check_code_unloaded());
-    return REAL(cuLibraryUnload, (library));
+    ACCOUNTED(ACCOUNT_MODULES, result = REAL(cuLibraryUnload, (library)));
+    if (account_is_on())
+        account_handle_ends(NULL);
+    return result;
 }
 
 CUresult CUDAAPI replace_cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)

@@ -182,6 +182,7 @@ _SIGNATURES = {
                                   ctypes.c_void_p]),
     "tnr_import_close": (ctypes.c_int, [ctypes.c_void_p]),
     "tnr_control_path": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
+    "tnr_outside_set": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
 }
 
 _lock = threading.Lock()
