@@ -4,8 +4,7 @@
  * blocks out, and every amount stays what it is. Against the report of the whole.
  *
  * Seen to fail: with the sums of a gap taken at its end instead of its highest record; with the
- * least blocks kept and the others left out; without what is left out in the sums of the bands;
- * with blocks of a window left out like all others.
+ * least blocks kept and the others left out; without what is left out in the sums of the bands.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';

@@ -5,8 +5,6 @@
  * of it.
  *
  *     node walk.mjs PROGRAM SOURCE [FOLDER]     with a folder, the pictures of the page go there
- *
- * Seen to fail: with blocks drawn that end with their step; without names of functions.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
