@@ -254,7 +254,8 @@ size_t tnri_lane_others(const tnri_arena *arena, tnri_arena *lanes[TNRI_LANES_MA
     return count;
 }
 
-/* What another lane has for the request, if it still is one. Under its lock. */
+/* What another lane has for the request, if it still is one. Its index is asked even if nothing was
+ * flushed: another thread may have done that since this one was there. Under its lock. */
 static tnri_block *lane_serve(tnri_arena *arena, tnri_arena *other, const tnri_request *request,
                               tnr_served *served)
 {
@@ -263,10 +264,9 @@ static tnri_block *lane_serve(tnri_arena *arena, tnri_arena *other, const tnri_r
         return NULL;
     if (*served == TNR_SERVED_BIN)
         return tnri_arena_serve_cached(other, request, served, &no_host);
-    int flushed = *served == TNR_SERVED_RETIRED;
     for (int i = 0; i < TNRI_WORLDS && *served == TNR_SERVED_FLUSH; i++)
-        flushed |= tnri_world_flush(&other->worlds[i]);
-    return flushed ? tnri_arena_serve_index(other, request, &no_host) : NULL;
+        tnri_world_flush(&other->worlds[i]);
+    return tnri_arena_serve_index(other, request, &no_host);
 }
 
 int tnri_lane_borrow(tnri_arena *arena, const tnri_request *request, tnr_served served, void **ptr)

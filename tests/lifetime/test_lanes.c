@@ -11,6 +11,7 @@
  *   the loop over arenas in tnri_pools_capture, but for the first: captures_mark_every_lane
  *   the loop in tnri_pool_seal: the_end_of_the_stream_seals_every_lane
  *   the call of lanes_collect in ladder_retired: retired_in_one_served_to_the_other
+ *   the index asked in lane_serve only if something was flushed: flushed_meanwhile_...
  *   the test of `others` in lane_move_on: one_tenant_stays_alone
  *   the beginning of a new window in tnri_lane_waited: who_meets_seldom_shares_a_lane
  *   the calls of lanes_check: who_comes_later_gets_the_free_lane
@@ -25,6 +26,7 @@
 
 #include <tenure/capture.h>
 
+#include "arena/bins.h"
 #include "arena/count.h"
 #include "device/device.h"
 #include "pool/cache.h"
@@ -146,6 +148,29 @@ static void retired_in_one_served_to_the_other(void **state)
     assert_ok(tnr_free(other));
     assert_ok(tnr_free(small));
     assert_int_equal(simcuda_violations(), 0);
+}
+
+/* Between the two times that another lane is asked, another thread may flush its bins, and what it
+ * has freed becomes one run. Its memory must be found there then, though nothing is left to flush:
+ * where the pool cannot grow and nothing moves, the request is refused else. */
+static void flushed_meanwhile_served_to_the_other(void **state)
+{
+    (void)state;
+    life_start("lanes_forced:2", NULL, NULL);
+    tnr_stream stream = life_streams[0];
+    void *one, *other;
+    open_two(&one, &other, 8 * MIB, stream);
+    tnri_arena *lender = arena_of(one), *borrower = arena_of(other);
+    assert_ok(tnr_free(one)); /* into a bin */
+    tnri_arena_enter(lender);
+    assert_true(tnri_world_flush(&lender->worlds[TNRI_LARGE]));
+    tnri_lock_release(&lender->lock);
+    tnri_request request = {4 * MIB, 4 * MIB, TNR_ALIGNMENT_DEFAULT};
+    void *block = NULL;
+    assert_true(tnri_lane_borrow(borrower, &request, TNR_SERVED_FLUSH, &block));
+    assert_ptr_equal(arena_of(block), lender);
+    assert_ok(tnr_free(block));
+    assert_ok(tnr_free(other));
 }
 
 static void statistics_are_sums(void **state)
@@ -556,6 +581,7 @@ int main(void)
         cmocka_unit_test_teardown(no_lane_strips_another, life_stop),
         cmocka_unit_test_teardown(chunks_move_without_a_wait, life_stop),
         cmocka_unit_test_teardown(retired_in_one_served_to_the_other, life_stop),
+        cmocka_unit_test_teardown(flushed_meanwhile_served_to_the_other, life_stop),
         cmocka_unit_test_teardown(statistics_are_sums, life_stop),
         cmocka_unit_test_teardown(any_thread_frees_another_lane_s_block, life_stop),
         cmocka_unit_test_teardown(the_end_of_the_stream_seals_every_lane, life_stop),
