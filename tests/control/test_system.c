@@ -13,12 +13,9 @@
  */
 #include "unit/unit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,67 +25,29 @@
 #include <tenure/control.h>
 
 #include "client.h"
+#include "fault/system.h"
 
 /* ---- the system ----------------------------------------------------------------------------- */
 
-static _Atomic int calls_left;  /* before one fails; 0: none is to */
-static _Atomic int is_for_good; /* and all later ones */
-static _Atomic int failed_count;
-
-/* 1 if this call is to fail. */
-static int is_failing(void)
-{
-    int left = atomic_load(&calls_left);
-    while (left > 0 && !atomic_compare_exchange_weak(&calls_left, &left,
-                                                     left == 1 && is_for_good ? 1 : left - 1))
-        ;
-    if (left != 1)
-        return 0;
-    atomic_fetch_add(&failed_count, 1);
-    errno = EMFILE;
-    return 1;
-}
-
-#define WRAP(type, name, parameters, arguments, failure)                                           \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return is_failing() ? failure : __real_##name arguments;                                   \
-    }
-
-WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), -1)
-WRAP(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode), -1)
-WRAP(int, fstat, (int file, struct stat *found), (file, found), -1)
-WRAP(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), -1)
-WRAP(int, socket, (int domain, int type, int protocol), (domain, type, protocol), -1)
-WRAP(int, bind, (int file, const struct sockaddr *to, socklen_t bytes), (file, to, bytes), -1)
-WRAP(int, listen, (int file, int most), (file, most), -1)
-WRAP(int, renameat, (int a, const char *from, int b, const char *to), (a, from, b, to), -1)
-WRAP(int, eventfd, (unsigned first, int flags), (first, flags), -1)
-WRAP(int, pthread_create,
-     (pthread_t * thread, const pthread_attr_t *how, void *(*run)(void *), void *with),
-     (thread, how, run, with), EAGAIN)
-WRAP(int, accept4, (int file, struct sockaddr *from, socklen_t *bytes, int flags),
-     (file, from, bytes, flags), -1)
-WRAP(ssize_t, recv, (int file, void *to, size_t bytes, int flags), (file, to, bytes, flags), -1)
-WRAP(ssize_t, send, (int file, const void *from, size_t bytes, int flags),
-     (file, from, bytes, flags), -1)
-WRAP(int, poll, (struct pollfd * waits, nfds_t count, int timeout), (waits, count, timeout), -1)
-WRAP(int, getsockopt, (int file, int level, int name, void *to, socklen_t *bytes),
-     (file, level, name, to, bytes), -1)
+SYSTEM_WRAP(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), -1)
+SYSTEM_WRAP(int, socket, (int domain, int type, int protocol), (domain, type, protocol), -1)
+SYSTEM_WRAP(int, bind, (int file, const struct sockaddr *to, socklen_t bytes), (file, to, bytes),
+            -1)
+SYSTEM_WRAP(int, listen, (int file, int most), (file, most), -1)
+SYSTEM_WRAP(int, renameat, (int a, const char *from, int b, const char *to), (a, from, b, to), -1)
+SYSTEM_WRAP(int, eventfd, (unsigned first, int flags), (first, flags), -1)
+SYSTEM_WRAP(int, accept4, (int file, struct sockaddr *from, socklen_t *bytes, int flags),
+            (file, from, bytes, flags), -1)
+SYSTEM_WRAP(ssize_t, recv, (int file, void *to, size_t bytes, int flags), (file, to, bytes, flags),
+            -1)
+SYSTEM_WRAP(ssize_t, send, (int file, const void *from, size_t bytes, int flags),
+            (file, from, bytes, flags), -1)
+SYSTEM_WRAP(int, poll, (struct pollfd * waits, nfds_t count, int timeout), (waits, count, timeout),
+            -1)
+SYSTEM_WRAP(int, getsockopt, (int file, int level, int name, void *to, socklen_t *bytes),
+            (file, level, name, to, bytes), -1)
 
 /* ---- the test ------------------------------------------------------------------------------- */
-
-static int files_count(void)
-{
-    int count = 0;
-    DIR *files = opendir("/proc/self/fd");
-    while (readdir(files) != NULL)
-        count++;
-    closedir(files);
-    return count;
-}
 
 /* Whatever comes of it. */
 static void body(void)
@@ -110,10 +69,8 @@ static int fault_run(int nth, int for_good)
 {
     unit_start(NULL, NULL, NULL);
     void *block = unit_malloc(MIB, NULL);
-    int files = files_count();
-    atomic_store(&is_for_good, for_good);
-    atomic_store(&failed_count, 0);
-    atomic_store(&calls_left, nth);
+    int files = system_files_count();
+    system_fail_at(nth, for_good);
     if (!for_good) {
         body();
     } else { /* a controller may wait for as long as it lasts */
@@ -126,8 +83,7 @@ static int fault_run(int nth, int for_good)
             client_close(&one);
         }
     }
-    int has_failed = atomic_load(&failed_count) > 0;
-    atomic_store(&calls_left, 0);
+    int has_failed = system_mend();
     /* The system works again. */
     assert_ok(tnr_configure(client_conf(NULL)));
     const char *answer = client_ask_once("{\"command\":\"wake\"}");
@@ -136,7 +92,7 @@ static int fault_run(int nth, int for_good)
                  answer == NULL ? "nobody answers" : answer);
     assert_ok(tnr_configure("control:off"));
     assert_int_equal(client_folder_count(), 0);
-    assert_int_equal(files_count(), files);
+    assert_int_equal(system_files_count(), files);
     assert_ok(tnr_free(block));
     assert_int_equal(unit_stop(NULL), 0);
     return has_failed;

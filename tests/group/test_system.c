@@ -13,11 +13,8 @@
  */
 #include "unit/unit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,51 +23,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fault/system.h"
 #include "group/member.h"
 
-static _Atomic int calls_left;  /* before one fails; 0: none is to */
-static _Atomic int is_for_good; /* and all later ones */
-static _Atomic int failed_count;
-
-/* 1 if this call is to fail. */
-static int is_failing(int error)
-{
-    int left = atomic_load(&calls_left);
-    while (left > 0 && !atomic_compare_exchange_weak(&calls_left, &left,
-                                                     left == 1 && is_for_good ? 1 : left - 1))
-        ;
-    if (left != 1)
-        return 0;
-    atomic_fetch_add(&failed_count, 1);
-    errno = error;
-    return 1;
-}
-
-#define WRAP(type, name, parameters, arguments, failure)                                           \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return is_failing(EMFILE) ? failure : __real_##name arguments;                             \
-    }
-
-WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), -1)
-WRAP(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode), -1)
-WRAP(int, openat, (int folder, const char *path, int flags, mode_t mode),
-     (folder, path, flags, mode), -1)
-WRAP(int, fstat, (int file, struct stat *found), (file, found), -1)
-WRAP(int, ftruncate, (int file, off_t bytes), (file, bytes), -1)
-WRAP(int, fcntl, (int file, int what, struct flock *lock), (file, what, lock), -1)
-WRAP(int, pthread_create,
-     (pthread_t * thread, const pthread_attr_t *how, void *(*run)(void *), void *with),
-     (thread, how, run, with), EAGAIN)
+SYSTEM_WRAP(int, openat, (int folder, const char *path, int flags, mode_t mode),
+            (folder, path, flags, mode), -1)
+SYSTEM_WRAP(int, ftruncate, (int file, off_t bytes), (file, bytes), -1)
+SYSTEM_WRAP(int, fcntl, (int file, int what, struct flock *lock), (file, what, lock), -1)
 
 /* Those of files; the others are for host memory. */
 void *__real_mmap(void *at, size_t bytes, int access, int flags, int file, off_t from);
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int file, off_t from);
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int file, off_t from)
 {
-    if (file >= 0 && is_failing(ENOMEM))
+    if (file >= 0 && system_is_failing(ENOMEM))
         return MAP_FAILED;
     return __real_mmap(at, bytes, access, flags, file, from);
 }
@@ -80,7 +46,7 @@ long __real_syscall(long number, ...);
 long __wrap_syscall(long number, void *word, long what, long value, void *time, void *b, long c);
 long __wrap_syscall(long number, void *word, long what, long value, void *time, void *b, long c)
 {
-    if (number == SYS_futex && what == 0 && is_failing(EINTR))
+    if (number == SYS_futex && what == 0 && system_is_failing(EINTR))
         return -1;
     return __real_syscall(number, word, what, value, time, b, c);
 }
@@ -88,16 +54,6 @@ long __wrap_syscall(long number, void *word, long what, long value, void *time, 
 /* ---- the test ------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/tenure-group-system-XXXXXX";
-
-static int files_count(void)
-{
-    int count = 0;
-    DIR *files = opendir("/proc/self/fd");
-    while (readdir(files) != NULL)
-        count++;
-    closedir(files);
-    return count;
-}
 
 /* Runs it with one fault. 0: there was nothing left to fail. */
 static int fault_run(int nth, int for_good)
@@ -108,10 +64,8 @@ static int fault_run(int nth, int for_good)
     (void)unlink(path);
     snprintf(conf, sizeof(conf), "group:g,group_floor_mb:4,control_dir:%s", folder);
     unit_start(conf, "MEMORY=64M", NULL);
-    int files = files_count();
-    atomic_store(&is_for_good, for_good);
-    atomic_store(&failed_count, 0);
-    atomic_store(&calls_left, nth);
+    int files = system_files_count();
+    system_fail_at(nth, for_good);
     tnr_status status = tnr_malloc(&ptr, 8 * MIB, 0, NULL);
     tnri_member_seen seen;
     int seat = 0;
@@ -122,13 +76,12 @@ static int fault_run(int nth, int for_good)
         assert_non_null(strstr(tnr_last_error(), "group: "));
     if (status == TNR_OK)
         assert_ok(tnr_device_end(0, 0));
-    int has_failed = atomic_load(&failed_count) > 0;
-    atomic_store(&calls_left, 0);
+    int has_failed = system_mend();
     /* The system works again. */
     assert_ok(tnr_malloc(&ptr, 8 * MIB, 0, NULL));
     assert_error(tnr_malloc(&ptr, 60 * MIB, 0, NULL), TNR_ERR_OUT_OF_MEMORY, NULL);
     assert_ok(tnr_shutdown(1));
-    assert_int_equal(files_count(), files);
+    assert_int_equal(system_files_count(), files);
     assert_int_equal(unit_stop(NULL), 0);
     return has_failed;
 }

@@ -2,9 +2,9 @@
 /*
  * The pattern kernels in C: see pattern_sim.h. This is also the place to read what a pattern is.
  *
- * Device addresses can be dereferenced here, because simulated memory lies at them. Both kernels
- * declare the whole block as touched, not only the words that they visit: that is what they stand
- * for, and it lets the simulation check every mapping under the block.
+ * The device says where its memory is for the host: at its addresses, or, with TENURE_SIM_VIEW=1,
+ * elsewhere. Both kernels declare the whole block as touched, not only the words that they visit:
+ * that is what they stand for, and it lets the simulation check every mapping under the block.
  */
 #include "pattern_sim.h"
 
@@ -52,10 +52,28 @@ static void pattern_word(uint64_t seed, uint64_t word, uint64_t halves[2])
     halves[1] = ~x + word;
 }
 
-/* The parameters of a launch, in the kernels' order. */
+static void *(*memory_at)(CUdeviceptr); /* the simulated device's */
+
+/* The parameters of a launch, in the kernels' order; and where the 2 MiB are that were touched
+ * last, since each question takes the device's lock. */
 typedef struct launch {
     uint64_t block, bytes, seed, points, counter;
+    uint64_t part; /* address >> BORDER_SHIFT, and 1 more */
+    unsigned char *begin;
 } launch;
+
+/* A word's address for the host. It lies in one part: blocks begin at multiples of a word. */
+static unsigned char *launch_at(launch *work, uint64_t address)
+{
+    uint64_t part = address >> BORDER_SHIFT, base = part << BORDER_SHIFT;
+    if (work->part != part + 1) {
+        /* The part's beginning may be of other memory, or of none. */
+        unsigned char *at = memory_at(address);
+        work->begin = at - (address - base);
+        work->part = part + 1;
+    }
+    return work->begin + (address - base);
+}
 
 static launch launch_of(void *const *params, int has_counter)
 {
@@ -71,14 +89,14 @@ static launch launch_of(void *const *params, int has_counter)
 
 /* Writes or compares one word, which at the end of the block may be a part of one. Returns what
  * is wrong there: 0 or 1 for a whole word, the number of wrong bytes for a part. */
-static uint64_t word_visit(const launch *work, uint64_t word, int is_check)
+static uint64_t word_visit(launch *work, uint64_t word, int is_check)
 {
     uint64_t halves[2];
     uint64_t offset = word * WORD_BYTES;
     if (offset >= work->bytes)
         return 0;
     size_t length = work->bytes - offset < WORD_BYTES ? (size_t)(work->bytes - offset) : WORD_BYTES;
-    unsigned char *at = (unsigned char *)(uintptr_t)(work->block + offset);
+    unsigned char *at = launch_at(work, work->block + offset);
     pattern_word(work->seed, word, halves);
     if (!is_check) {
         memcpy(at, halves, length);
@@ -93,7 +111,7 @@ static uint64_t word_visit(const launch *work, uint64_t word, int is_check)
 }
 
 /* Visits all words of a launch. Returns the number of wrong ones and where one of them was. */
-static uint64_t launch_run(const launch *work, int is_check, uint64_t *first_offset)
+static uint64_t launch_run(launch *work, int is_check, uint64_t *first_offset)
 {
     uint64_t words = work->bytes / WORD_BYTES;
     uint64_t count = work->points ? work->points : words;
@@ -128,7 +146,7 @@ static void check_run(void *const *params)
     if (!wrong)
         return;
     /* Each stream has counters of its own, and a stream runs one kernel at a time. */
-    uint64_t *counter = (uint64_t *)(uintptr_t)work.counter;
+    uint64_t *counter = memory_at(work.counter);
     counter[0] += wrong;
     if (counter[1] == 0) {
         counter[1] = work.seed;
@@ -160,9 +178,11 @@ int pattern_sim_register(void *library)
     int (*kernel_register)(const char *, size_t, const size_t *, simcuda_kernel_run,
                            simcuda_kernel_accesses);
     void *symbol = dlsym(library, "simcuda_kernel_register");
-    if (!symbol)
+    void *at = dlsym(library, "simcuda_memory_at");
+    if (!symbol || !at)
         return 1;
     memcpy(&kernel_register, &symbol, sizeof(symbol));
+    memcpy(&memory_at, &at, sizeof(at));
     if (kernel_register("tenure_fill", 4, sizes, fill_run, fill_accesses) != 0 ||
         kernel_register("tenure_check", 5, sizes, check_run, check_accesses) != 0)
         return -1;

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests perturbed.py: which blocks a try puts where, that rows are what replays say, and that bad
+traces are refused.
+
+Broken to see it fail: try 0 changes the trace; blocks are put at its end, or of ids that it uses;
+the mean is of other tries than the least and the most.
+
+Environment: TENURE is the command.
+"""
+import csv
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import perturbed
+
+HERE = pathlib.Path(__file__).resolve().parent
+TRACE = ["# a comment", "a,3,3000000,7,10", "a,9,4096,7,20", "F,3,3000000,7,30", "F,9,4096,7,40"]
+
+
+class Perturbed(unittest.TestCase):
+    def test_what_a_try_adds(self):
+        self.assertEqual(perturbed.perturbed(TRACE, 0), TRACE)
+        for number in range(1, 20):
+            found = perturbed.perturbed(TRACE, number)
+            self.assertEqual(found, perturbed.perturbed(TRACE, number), "the same each time")
+            self.assertEqual(found[:1] + found[4:], TRACE)
+            for index, line in enumerate(found[1:4]):
+                what, block, size, stream, time_us = line.split(",")
+                self.assertEqual((what, block, stream, time_us), ("a", str(10 + index), "7", "10"))
+                self.assertEqual(int(size) % 512, 0)
+                self.assertTrue(0 < int(size) <= 2 << 20)
+        self.assertNotEqual(perturbed.perturbed(TRACE, 1), perturbed.perturbed(TRACE, 2))
+
+    def run_tool(self, lines, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            path, out = pathlib.Path(folder) / "mine.csv", pathlib.Path(folder) / "out.csv"
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            done = subprocess.run(
+                [sys.executable, "-B", HERE / "perturbed.py", "--tenure", os.environ["TENURE"],
+                 "--csv", out, *options, path], capture_output=True, text=True, check=False)
+            text = out.read_text(encoding="utf-8") if out.exists() else ""
+        return done, list(csv.DictReader(text.splitlines()))
+
+    def test_rows(self):
+        done, rows = self.run_tool(TRACE, "--tries", "1", "--conf", "", "--conf", "chunk_max_mb:2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([row["conf"] for row in rows], ["", "chunk_max_mb:2"])
+        for row in rows:
+            self.assertEqual(row["least"], row["mean"])
+            self.assertEqual(row["most"], row["mean"])
+            self.assertGreaterEqual(float(row["mean"]), 1)
+        done, [row] = self.run_tool(TRACE, "--tries", "4", "--loops", "2")
+        self.assertEqual((row["tries"], row["passes"], row["trace"]), ("4", "2", "mine"))
+        self.assertLess(float(row["least"]), float(row["most"]))
+        self.assertTrue(float(row["least"]) < float(row["mean"]) < float(row["most"]))
+        self.assertIn(f"mean {row['mean']}  least {row['least']}  most {row['most']}", done.stdout)
+        self.assertEqual(self.run_tool(TRACE, "--tries", "4", "--loops", "2")[1], [row])
+
+    def test_bad_input(self):
+        for lines, options, code, words in [
+                (["# nothing"], [], 2, "without any allocation"),
+                (["a,1,x,0,0"], [], 2, "perturbed.csv:1"),
+                (TRACE, ["--tries", "0"], 2, "at least 1"),
+                (TRACE, ["--conf", "no_such_key:1"], 2, "no_such_key")]:
+            done, rows = self.run_tool(lines, *options)
+            self.assertEqual((done.returncode, rows), (code, []), done.stderr)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
