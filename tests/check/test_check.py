@@ -25,7 +25,9 @@ was not read or changed in executables does not count, captured launches are not
 is forgotten at an unload (check/words.c, check/launch.c, check/graph.c); possible and certain
 findings of one place are two (check/findings.c, check/blocks.c); frees in sync count as plain ones;
 captures that Tenure begins are not told, vouched pools are followed (check/engine.c); a full file
-is tried again.
+is tried again. Races are not told, or not folded into the error that they come from; the sides are
+those that ran first and second; frames of the device are not left out; the host does not wait in
+cuMemFree (check/race.c, check/findings.c).
 
 Environment: TENURE is the command, PRELOAD_LIBRARY the library under programs, PRELOAD_PROGRAMS the
 folder of the programs, PRELOAD_SCENARIOS the list of the preload tests' scenarios.
@@ -306,6 +308,74 @@ class Structures(CheckTest):
                 self.assertEqual([row["certain"] for row in result.findings], [False], result.err)
 
 
+class Races(CheckTest):
+    """What the simulated device sees itself, which no launch shows: said as everything else is."""
+    # Animal -> the two calls, the user's functions.
+    RACES = {"of_sets": (["cuMemsetD8Async"] * 2, {"first_writes", "second_writes"}),
+             "through_memory": (["cuLaunchKernel", "cuMemsetD8Async"],
+                                {"reach_block", "fill_block"}),
+             "in_a_graph": (["cuGraphLaunch"] * 2, {"animal_race_in_a_graph"})}
+
+    def test_they_are_findings(self):
+        for name, (calls, functions) in self.RACES.items():
+            for schedule in SCHEDULES:
+                with self.subTest(name=name, schedule=schedule):
+                    result = self.animal("race_" + name, "wrong", schedule=schedule)
+                    self.assertEqual(result.code, 99, result.err)
+                    self.assertEqual([row["kind"] for row in result.findings], ["race"], result.err)
+                    found = result.findings[0]
+                    sides = [found["earlier"], found["later"]]
+                    self.assertTrue(found["certain"])
+                    self.assertEqual([side["call"] for side in sides], calls)
+                    self.assertEqual({re.sub(r".*\((\w+)\)$", r"\1", side["stack"][0]["frame"])
+                                      for side in sides}, functions)
+                    self.assertEqual([side["stream"] for side in sides],
+                                     [1, 1] if name == "in_a_graph" else
+                                     [2, 1] if name == "through_memory" else [1, 2])
+                    self.assertEqual(found["bytes"], 1 << 20)
+                    self.assertIn("finding 1: 3 times", result.err)
+                    self.assertNotIn("simcuda: ", result.err)
+                    self.assertIn("missing: ", result.err)
+                    self.check_silent(self.animal("race_" + name, "right", schedule=schedule))
+
+    def test_what_is_missing(self):
+        found = self.animal("race_of_sets", "wrong").findings[0]
+        self.assertIn("stream 2 must wait for stream 1", found["missing"])
+        self.assertEqual(found["allocated"]["call"], "cuMemAllocAsync")
+        found = self.animal("race_through_memory", "wrong").findings[0]
+        self.assertEqual(found["earlier"]["kernel"], "reach")
+        self.assertEqual(found["freed_before"]["call"], "cuMemFreeAsync")
+        self.assertIn(f"tnr_record_use({found['block']}, stream 2)", found["missing"])
+        self.assertIn("an edge", self.animal("race_in_a_graph", "wrong").findings[0]["missing"])
+
+    def test_an_error_and_its_race_are_one(self):
+        """The device met it: that is said of the finding."""
+        for name in ["free_in_use", "use_after_free_elsewhere", "reuse", "tensor_map",
+                     "three_streams"]:
+            result = self.animal(name, "wrong", ZOO_CONTENTS=1)
+            self.assertEqual(len(result.findings), 1, (name, result.err))
+            self.assertNotEqual(result.findings[0]["kind"], "race")
+            self.assertRegex(result.err, r"finding 1: the device met it, [1-9]\d* times: a race")
+
+    def test_what_is_possible_is_certain_if_it_is_met(self):
+        result = self.animal("structure", "wrong", ZOO_CONTENTS=1)
+        self.assertEqual(sorted((row["kind"], row["certain"]) for row in result.findings),
+                         [("free_in_use", False), ("race", True)], result.err)
+        self.assertEqual(result.code, 99)
+
+    def test_suppressed_and_switched_off(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".rules") as rules:
+            rules.write("kind:race frame:first_writes\n")
+            rules.flush()
+            self.check_silent(self.animal("race_of_sets", "wrong", ["--suppress", rules.name]))
+        self.check_silent(self.animal("race_of_sets", "wrong", TENURE_SIM_RACES=0))
+
+    def test_twins_are_silent_with_contents(self):
+        """Kernels tell then what they touch."""
+        for name in [*CERTAIN, *POSSIBLE]:
+            self.check_silent(self.animal(name, "right", ZOO_CONTENTS=1))
+
+
 class Suppressions(CheckTest):
     def suppress(self, name, *rules, file="rules"):
         folder = tempfile.TemporaryDirectory()
@@ -531,13 +601,13 @@ class Options(CheckTest):
         self.assertEqual(done.stderr.count("/dev/full: No space left"), 1, done.stderr)
         self.assertIn("finding 2, certain", done.stderr)
 
-    def test_report(self):
-        """The findings are in the HTML report of the run."""
+    def report_of(self, animal):
+        """The findings in the HTML report of a run."""
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder) / "report.html"
             done = subprocess.run(
                 [TENURE, "run", "--driver", "sim", "--check", "--report", page, "--",
-                 PROGRAMS / "check_zoo", "free_in_use", "wrong"], capture_output=True, text=True,
+                 PROGRAMS / "check_zoo", animal, "wrong"], capture_output=True, text=True,
                 check=False, env={name: value for name, value in os.environ.items()
                                   if name != "TENURE_DRIVER"})
             if "the report was not built" in done.stderr:
@@ -545,12 +615,18 @@ class Options(CheckTest):
             self.assertEqual(done.returncode, 99, done.stderr)
             text = page.read_text()
         begin = text.index(">", text.index('id="tenure-findings"')) + 1
-        rows = json.loads(text[begin:text.index("</script>", begin)])
-        self.assertEqual([row["kind"] for row in rows if "finding" in row], ["free_in_use"])
-        if not NO_SYMBOLS:
-            frame = rows[0]["later"]["stack"][0]
-            self.assertTrue(frame["file"].endswith("tests/check/streams.c"), frame)
-            self.assertEqual(frame["function"], "animal_free_in_use")
+        return json.loads(text[begin:text.index("</script>", begin)])
+
+    def test_report(self):
+        for animal, kind, source, function in [
+                ("free_in_use", "free_in_use", "streams.c", "animal_free_in_use"),
+                ("race_of_sets", "race", "races.c", "second_writes")]:
+            rows = self.report_of(animal)
+            self.assertEqual([row["kind"] for row in rows if "finding" in row], [kind])
+            if not NO_SYMBOLS:
+                frame = rows[0]["later"]["stack"][0]
+                self.assertTrue(frame["file"].endswith("tests/check/" + source), frame)
+                self.assertEqual(frame["function"], function)
 
     def test_findings_that_cannot_be_read(self):
         """A line that was cut off is left out; what is wrong elsewhere is named."""

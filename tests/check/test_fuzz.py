@@ -8,7 +8,8 @@ library that watches serves nothing and announces nothing here (TENURE_PRELOAD_S
 
 Broken to see it fail: calls of Tenure that wait for the device are not told (check/engine.c); what
 was recorded is not looked at when a block is freed; a record covers the whole stream, not up to
-where it was made; a block's own stream does not count.
+where it was made; a block's own stream does not count; races are not folded into the error that
+they come from, or not told (check/findings.c, check/race.c).
 
 Environment: TENURE is the command; FUZZ_LEGAL how many programs of 20,000 operations, FUZZ_PLANTED
 how many with an error.
@@ -36,8 +37,9 @@ FOUND = {
     "double free": ("double_free", "tnr_free", "none: "),
     "interior free": ("wrong_free", "tnr_free", "none: "),
 }
-UNSEEN = {"foreign free", "stream's end not told", "peer's access of what is closed",
-          "use in a segment not recorded", "owner gives a segment twice"}
+# The checker follows none of these; what comes of the first two the device may see as a race.
+RACES = {"use in a segment not recorded", "stream's end not told"}
+UNSEEN = {"foreign free", "peer's access of what is closed", "owner gives a segment twice"}
 
 
 ON_PURPOSE = ["wrong_free", "double_free"]
@@ -78,6 +80,10 @@ class Fuzz(unittest.TestCase):
                 errors = [row for row in findings if row["kind"] not in ON_PURPOSE]
                 if not names:
                     continue # its effect was lost, which the fuzzer does not count, and we find
+                if names[0] in RACES:
+                    self.assertIn([row["kind"] for row in errors], [[], ["race"]])
+                    seen["race"] = seen.get("race", 0) + len(errors)
+                    continue
                 if names[0] in UNSEEN:
                     self.assertEqual(errors, [], (names, done.stderr))
                     continue
@@ -98,6 +104,7 @@ class Fuzz(unittest.TestCase):
                 if "record" in missing:
                     self.assertIn(one["block"], one["missing"])
         self.assertGreater(len(seen), 5, seen)
+        self.assertGreater(seen["race"], 0, seen)
 
 
 if __name__ == "__main__":

@@ -84,8 +84,8 @@ x = ctypes.c_void_p()
 assert library.tnr_malloc(ctypes.byref(x), MIB, 0, None) == 0
 for stream in (side, third):
     wait(stream, main)
-fill(x.value, MIB, side.cuda_stream)
-fill(x.value, MIB, 0)
+fill(x.value, MIB // 2, side.cuda_stream) # not the same bytes: that would be a race
+fill(x.value + MIB // 2, MIB // 2, 0)
 assert library.tnr_free_on(x, (third if wrong else side).cuda_stream) == 0
 """),
     "freed twice": ("double_free", """

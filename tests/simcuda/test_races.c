@@ -687,6 +687,74 @@ static void test_report(void **state)
     assert_string_equal(simcuda_race_last(), "");
 }
 
+/* An observer: what it was asked, and what it was told. */
+typedef struct observer {
+    simcuda_call calls[16];
+    int calls_count, reports;
+    uint32_t earlier, later; /* tags of the latest report */
+} observer;
+
+static uint32_t observe_call(const simcuda_call *call, void *data)
+{
+    observer *self = data;
+    assert_true(self->calls_count < 16);
+    self->calls[self->calls_count] = *call;
+    return (uint32_t)++self->calls_count;
+}
+
+static void observe_race(const simcuda_report *report, void *data)
+{
+    observer *self = data;
+    assert_int_equal(report->kind, SIMCUDA_RACE);
+    self->reports++;
+    self->earlier = report->earlier.tag;
+    self->later = report->later.tag;
+}
+
+/* Calls that queue no work on memory are not asked about; a graph's operations have the tag of its
+ * launch; the program's own function is told as ever, and a reset changes nothing. */
+static void test_observer(void **state)
+{
+    (void)state;
+    struct program p;
+    observer seen_by = {.calls_count = 0};
+    int calls = 0;
+    unsigned long long id;
+    simcuda_observe(observe_call, observe_race, &seen_by);
+    for (int round = 0; round < 2; round++) {
+        fixture_start("SCHEDULE=lazy", "RACES=1", NULL);
+        simcuda_races_callback(keep, &calls);
+        program_start(&p);
+        seen_by.calls_count = 0;
+        write_on(p.a, p.at, "");
+        assert_ok(cuEventRecord(p.event, p.a));
+        assert_ok(cuMemsetD32Async(p.at, 7, 100, NULL));
+        write_on(p.b, p.at, "");
+        assert_int_equal(seen_by.calls_count, 3);
+        assert_string_equal(seen_by.calls[0].what, "cuMemsetD8Async");
+        assert_null(seen_by.calls[0].kernel);
+        assert_ptr_equal(seen_by.calls[0].stream, p.a);
+        assert_ok(cuStreamGetId(p.a, &id));
+        assert_int_equal(seen_by.calls[0].stream_id, id);
+        assert_ptr_equal(seen_by.calls[1].stream, CU_STREAM_LEGACY);
+        assert_int_equal(simcuda_run_stream(p.b, 9), 1);
+        assert_int_equal(simcuda_run_stream(p.a, 1), 1);
+        assert_int_equal(seen_by.reports, round + 1);
+        assert_int_equal(seen_by.earlier, 3);
+        assert_int_equal(seen_by.later, 1);
+        assert_int_equal(calls, round + 1);
+        simcuda_races_callback(quiet, NULL);
+        assert_ok(cuCtxSynchronize());
+        seen_by.reports = round + 1;
+    }
+    simcuda_observe(NULL, NULL, NULL);
+    write_on(p.a, p.at, "");
+    write_on(p.b, p.at, "");
+    assert_ok(cuCtxSynchronize());
+    assert_int_equal(seen_by.reports, 2);
+    assert_int_equal(seen_by.calls_count, 3);
+}
+
 /* A pair of operations is one report, however fragmented the memory between them. */
 static void test_one_report_per_pair(void **state)
 {
@@ -747,6 +815,7 @@ int main(void)
         CASE(test_unmapped_unfinished),
         CASE(test_streams),
         CASE(test_report),
+        CASE(test_observer),
         CASE(test_one_report_per_pair),
         CASE(test_switch),
     };

@@ -10,6 +10,7 @@
 
 driver_functions driver;
 _Atomic int driver_is_found;
+_Atomic(void (*)(void)) driver_when_found;
 
 static struct {
     void *handle;
@@ -122,6 +123,7 @@ static int is_driver(void *handle, const void *object)
 static void driver_take(void *handle, const void *object)
 {
     driver_functions table;
+    int is_first = 0;
     memset(&table, 0, sizeof(table));
     functions_fill(&table, handle);
     pthread_mutex_lock(&finding);
@@ -130,8 +132,12 @@ static void driver_take(void *handle, const void *object)
         found.handle = handle;
         found.object = object;
         atomic_store_explicit(&driver_is_found, 1, memory_order_release);
+        is_first = 1;
     }
     pthread_mutex_unlock(&finding);
+    void (*when_found)(void) = atomic_load(&driver_when_found);
+    if (is_first && when_found != NULL)
+        when_found();
 }
 
 int driver_look(void)

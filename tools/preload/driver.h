@@ -32,6 +32,9 @@ static inline int driver_find(void)
            driver_look();
 }
 
+/* Called once, by whoever finds the driver, before he calls it; null: nobody is. Without locks. */
+extern _Atomic(void (*)(void)) driver_when_found;
+
 /* Takes the library that has this symbol for the driver, if none was found before and it is one: a
  * program may load it from a place of its own. `found` is what dlsym gave for the handle. */
 void driver_consider(void *handle, const void *found);

@@ -142,6 +142,11 @@ const char *sim_entry_symbol(uint16_t entry)
     return entry < SIM_ENTRY_COUNT ? entries[entry].symbol : "?";
 }
 
+const char *sim_entry_name(uint16_t entry)
+{
+    return entry < SIM_ENTRY_COUNT ? entries[entry].name : "?";
+}
+
 /* Marks the entry points that a name means: all forms by plain name, one by symbol. */
 int sim_entry_by_name(const char *name, uint8_t *found)
 {

@@ -12,6 +12,7 @@
  * the end of that: launches of one executable graph never overlap.
  */
 #include "capture.h"
+#include "race.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,8 @@ static CUresult node_check(const struct sim_node *node)
 }
 
 /* A copy of what the step does, which knows its accesses. */
-static CUresult step_prepare(const struct sim_step *step, uint64_t stream_id, struct sim_op *op)
+static CUresult step_prepare(const struct sim_step *step, uint64_t stream_id, uint32_t tag,
+                             struct sim_op *op)
 {
     *op = (struct sim_op){.kind = SIM_OP_EMPTY};
     if (step->node != NULL && !step->node->is_disabled) {
@@ -141,6 +143,7 @@ static CUresult step_prepare(const struct sim_step *step, uint64_t stream_id, st
     }
     op->node = step->number;
     op->launched_in = stream_id;
+    op->tag = tag;
     return CUDA_SUCCESS;
 }
 
@@ -148,8 +151,9 @@ static CUresult steps_prepare(struct sim_exec *exec, const struct sim_stream *st
 {
     CUresult result = CUDA_SUCCESS;
     size_t made = 0;
+    uint32_t tag = sim.races_on ? sim_observe_call(stream, NULL) : 0;
     while (made < exec->plan.step_count && result == CUDA_SUCCESS) {
-        result = step_prepare(&exec->plan.step[made], stream->id, &exec->op[made]);
+        result = step_prepare(&exec->plan.step[made], stream->id, tag, &exec->op[made]);
         made++;
     }
     while (result != CUDA_SUCCESS && made-- > 0)

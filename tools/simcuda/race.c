@@ -5,6 +5,11 @@
  */
 #include "race.h"
 
+static int touches_memory(const struct sim_op *op)
+{
+    return op->access_count > 0 || op->kind == SIM_OP_KERNEL || op->kind == SIM_OP_FREE;
+}
+
 /* It takes along where it comes from, who owns what it touches, and what the host knows. */
 void sim_race_submitted(struct sim_stream *stream, struct sim_op *op)
 {
@@ -14,6 +19,9 @@ void sim_race_submitted(struct sim_stream *stream, struct sim_op *op)
     op->label = thread->origin;
     op->entry = (uint16_t)thread->entry;
     op->owner = sim_owner_check(stream, op);
+    if (op->node == 0 && touches_memory(op)) /* a graph's operations have the tag of the launch */
+        op->tag =
+            sim_observe_call(stream, op->kind == SIM_OP_KERNEL ? op->launch->kernel->name : NULL);
     sim_clock_submitted(stream, op);
     if (op->kind == SIM_OP_WAIT_VALUE)
         sim_gate_submitted(stream, op);

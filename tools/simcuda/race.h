@@ -106,6 +106,7 @@ struct sim_touch {
     uint32_t slot;
     uint32_t label; /* as simcuda_origin gave it */
     uint32_t owner; /* the label of who owned it */
+    uint32_t tag;   /* as an observer gave it */
     uint16_t entry;
     uint8_t is_write;
     uint8_t is_atomic; /* by a value wait or a value write */
@@ -135,6 +136,12 @@ void sim_report_unfinished(const struct sim_touch *earlier, uint64_t offset, uin
 void sim_report_owner(simcuda_report_kind kind, const simcuda_touch *earlier,
                       const simcuda_touch *later, const simcuda_touch *allocation);
 void sim_report_reset(void);
+
+/* ---- an observer (observe.c) ---------------------------------------------------------------- */
+
+uint32_t sim_observe_call(const struct sim_stream *stream, const char *kernel); /* its tag */
+int sim_observe_race(const simcuda_report *report); /* 0: nobody observes */
+
 void sim_races_give_up(void); /* memory is short: the detector stops, and says so */
 
 #endif

@@ -102,13 +102,16 @@ static void publish(simcuda_report *report)
     report->text = last;
     counts[report->kind]++;
     total++;
+    int is_observed = report->kind == SIMCUDA_RACE && sim_observe_race(report);
     if (callback != NULL)
         callback(report, callback_data);
+    else if (is_observed)
+        ; /* who observes says it */
     else if (total <= PRINTED)
         fprintf(stderr, "simcuda: %s\n", last);
     else if (total == PRINTED + 1)
         fprintf(stderr, "simcuda: further reports of the race detector are only counted\n");
-    if (sim.settings.abort_on_violation)
+    if (sim.settings.abort_on_violation && !is_observed)
         abort();
 }
 
@@ -125,6 +128,7 @@ static simcuda_touch touch_public(const struct sim_touch *touch, uint64_t offset
     out.address = offset + touch->delta;
     out.bytes = bytes;
     out.is_write = touch->is_write;
+    out.tag = touch->tag;
     return out;
 }
 

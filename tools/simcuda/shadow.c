@@ -387,6 +387,7 @@ void sim_shadow_op(const struct sim_stream *stream, const struct sim_op *op)
     later.touch.slot = stream->race_slot;
     later.touch.label = op->label;
     later.touch.owner = op->owner;
+    later.touch.tag = op->tag;
     later.touch.entry = op->entry;
     later.touch.is_atomic = op->kind == SIM_OP_WAIT_VALUE || op->kind == SIM_OP_WRITE_VALUE;
     if (op->kind == SIM_OP_FREE) {

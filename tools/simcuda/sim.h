@@ -325,6 +325,7 @@ struct sim_op {
     uint32_t label;        /* what the program called this place */
     uint32_t owner;        /* who owned the memory */
     uint32_t node;         /* of a launched graph: its number there, from 1; else 0 */
+    uint32_t tag;          /* who queued it, as an observer says */
     uint64_t launched_in;  /* then the stream's id */
     uint64_t ticket;       /* given by sim_submit */
     struct sim_release *acquire; /* what the host knew; null: nothing new to this stream */
@@ -484,6 +485,7 @@ CUresult sim_leave(CUresult result);
 struct sim_thread *sim_thread(void);
 struct sim_context *sim_current(void); /* null without one */
 const char *sim_entry_symbol(uint16_t entry);
+const char *sim_entry_name(uint16_t entry); /* the same of all its forms */
 int sim_fail_add(const char *name, uint64_t nth, int sticky, CUresult error);
 void sim_lock(void);
 void sim_unlock(void);

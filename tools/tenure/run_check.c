@@ -117,7 +117,9 @@ static exit_code driver_make(const run_check *check)
         return EXIT_CODE_BAD_INPUT;
     }
     setenv("LD_LIBRARY_PATH", paths, 1);
-    unsetenv("TENURE_DRIVER"); /* the program's is the one that Tenure finds */
+    if (check->is_wanted)
+        setenv("TENURE_SIM_RACES", "1", 0); /* races that it sees are findings */
+    unsetenv("TENURE_DRIVER");              /* the program's is the one that Tenure finds */
     return EXIT_CODE_OK;
 }
 

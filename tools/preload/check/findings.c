@@ -102,45 +102,96 @@ static void kept_fill(check_kept *fresh, const check_finding *finding, int is_ce
     fresh->device = device == NULL ? -1 : device->index;
     fresh->is_made_earlier = finding->earlier == &block->made;
     side_fill(fresh, CHECK_SIDE_MADE, &block->made, "allocated");
-    if (finding->kind == CHECK_REUSE_WITHOUT_ORDER && block->before != NULL)
+    int is_of_reuse = finding->kind == CHECK_REUSE_WITHOUT_ORDER || finding->kind == CHECK_RACE;
+    if (is_of_reuse && block->before != NULL) {
         side_fill(fresh, CHECK_SIDE_BEFORE, &block->before->freed, "the block before freed");
+        fresh->base_before = block->before->base;
+    }
     side_fill(fresh, CHECK_SIDE_EARLIER, finding->earlier, finding->earlier_is);
     side_fill(fresh, CHECK_SIDE_LATER, finding->later, finding->later_is);
 }
 
-/* Frees of what is no block are wrong whatever is ordered. */
+/* Frees of what is no block are wrong whatever is ordered; and of races the device knows it, by
+ * whatever means. */
 static int depends_on_order(check_kind kind)
 {
-    return kind != CHECK_DOUBLE_FREE && kind != CHECK_WRONG_FREE;
+    return kind != CHECK_DOUBLE_FREE && kind != CHECK_WRONG_FREE && kind != CHECK_RACE;
 }
 
-void check_found(const check_finding *finding)
+static int is_same_stack(const check_touch *one, const check_touch *other)
 {
+    const check_stack *first = &one->place->stack, *second = &other->place->stack;
+    return first->count > 0 && first->count == second->count &&
+           memcmp(first->frames, second->frames, (size_t)first->count * sizeof(first->frames[0])) ==
+               0;
+}
+
+/* The error of lifetime that a race comes from: one that was found in the same memory, and to which
+ * one of its sides belongs. Null: none. */
+static check_kept *race_cause(const check_finding *finding)
+{
+    size_t count = atomic_load(&list_count);
+    for (size_t i = 0; i < count; i++) {
+        check_kept *one = list[i];
+        if (one->kind == CHECK_RACE || !one->is_certain ||
+            finding->address - one->base >= one->bytes)
+            continue;
+        for (int side = 0; side < CHECK_SIDE_COUNT; side++) {
+            const check_touch *touch = &one->sides[side].touch;
+            if (touch->place != NULL &&
+                (is_same_stack(touch, finding->earlier) || is_same_stack(touch, finding->later)))
+                return one;
+        }
+    }
+    return NULL;
+}
+
+void check_found_again(check_kept *one, check_kind kind, uint64_t times)
+{
+    *(kind == one->kind ? &one->times : &one->met) += times;
+}
+
+void check_found_beyond(uint64_t times)
+{
+    beyond += times;
+    if (times > 0)
+        state_tell(0);
+}
+
+check_kept *check_found(const check_finding *finding)
+{
+    uint64_t times = finding->times > 0 ? finding->times : 1;
     if (!check_does(CHECK_REPORTS))
-        return;
+        return NULL;
+    check_kept *cause = finding->kind == CHECK_RACE ? race_cause(finding) : NULL;
+    if (cause != NULL) {
+        check_found_again(cause, finding->kind, times);
+        return cause;
+    }
     int is_unseen = check_unseen_means != NULL && depends_on_order(finding->kind);
     int is_certain = finding->is_certain && !is_unseen;
     uint16_t *slot = slot_of(finding, 1);
     if (*slot == 0) /* what is possible of what is certain already is the same error */
         slot = slot_of(finding, is_certain);
     if (*slot != 0) {
-        list[*slot - 1]->times++;
-        return;
+        check_found_again(list[*slot - 1], finding->kind, times);
+        return list[*slot - 1];
     }
     size_t count = atomic_load(&list_count);
     check_kept *fresh = count < KEPT_MAX ? calloc(1, sizeof(*fresh)) : NULL;
     if (fresh == NULL) {
-        beyond++;
+        beyond += times;
         if (is_certain)
             state_tell(0);
-        return;
+        return NULL;
     }
     kept_fill(fresh, finding, is_certain);
     fresh->means = finding->is_certain && is_unseen ? check_unseen_means : NULL;
-    fresh->times = 1;
+    fresh->times = times;
     list[count] = fresh;
     *slot = (uint16_t)(count + 1);
     atomic_store(&list_count, count + 1);
+    return fresh;
 }
 
 void check_count_launch(int is_read)
@@ -316,6 +367,18 @@ static sums sums_of(void)
     return all;
 }
 
+static void times_text(check_text *said, const check_kept *one)
+{
+    if (one->times > 1)
+        check_text_add(said, "tenure: check: finding %" PRIu64 ": %" PRIu64 " times\n", one->number,
+                       one->times);
+    if (one->met > 0)
+        check_text_add(said,
+                       "tenure: check: finding %" PRIu64 ": the device met it, %" PRIu64
+                       " times: a race\n",
+                       one->number, one->met);
+}
+
 static void sums_text(check_text *said, const sums *all)
 {
     check_text_add(said,
@@ -342,9 +405,8 @@ static void sums_text(check_text *said, const sums *all)
         check_text_add(said, "; %" PRIu64 " times more, not told apart", beyond);
     check_text_add(said, "\n");
     for (size_t i = 0; i < list_count && said->length + 80 < said->room; i++)
-        if (list[i]->times > 1 && list[i]->number != 0 && is_printed(list[i]))
-            check_text_add(said, "tenure: check: finding %" PRIu64 ": %" PRIu64 " times\n",
-                           list[i]->number, list[i]->times);
+        if (list[i]->number != 0 && is_printed(list[i]))
+            times_text(said, list[i]);
 }
 
 static void sums_say(void)
@@ -374,6 +436,8 @@ __attribute__((destructor)) static void sums_at_end(void)
     const char *wanted = getenv("TENURE_PRELOAD_CHECK_LEAKS");
     if (!check_does(CHECK_REPORTS) || service_is_forked() || !driver_find())
         return;
+    if (check_enter())
+        check_leave(); /* what the device has told since is found */
     check_findings_say();
     leaks *all = wanted != NULL && strcmp(wanted, "1") == 0 ? calloc(1, sizeof(*all)) : NULL;
     if (all != NULL && check_enter()) {

@@ -31,12 +31,21 @@ typedef struct check_finding {
     const char *earlier_is;     /* "used", "freed", "allocated" */
     const check_touch *later;
     const char *later_is;
+    uint64_t times; /* 0: once */
 } check_finding;
+
+typedef struct check_kept check_kept;
 
 /* Reads the rules. Once, before anything is found. */
 void check_findings_begin(void);
 
-void check_found(const check_finding *finding);
+/* The finding as it is kept, which may be one that was known: of a race, the error that it comes
+ * from. Null: there is no room. And the same one again. */
+check_kept *check_found(const check_finding *finding);
+void check_found_again(check_kept *one, check_kind kind, uint64_t times);
+
+/* So many certain ones that nobody can tell apart. */
+void check_found_beyond(uint64_t times);
 
 /* Says what was found since, with the names of functions, for which the loader is asked: so without
  * the lock, and outside of Tenure. */

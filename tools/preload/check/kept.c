@@ -71,7 +71,10 @@ static void frame_text(check_text *to, const frames *in, int i)
 
 static void stream_text(check_text *to, const check_side *side)
 {
-    check_text_add(to, "stream %" PRIu64, side->touch.stream);
+    if (side->touch.stream == 0)
+        check_text_add(to, "a stream");
+    else
+        check_text_add(to, "stream %" PRIu64, side->touch.stream);
     if (side->label != NULL)
         check_text_add(to, " \"%s\"", side->label);
 }
@@ -95,11 +98,12 @@ void check_side_text(check_text *to, const check_side *side)
     check_text_add(to, "  %s by %s", side->is, place->call);
     if (place->kernel != NULL)
         check_text_add(to, " of %s", place->kernel);
-    if (side->touch.number > 0) {
+    if (side->touch.stream > 0) {
         check_text_add(to, " on ");
         stream_text_whole(to, side);
-        check_text_add(to, ", work %" PRIu64 " of it", side->touch.number);
     }
+    if (side->touch.number > 0)
+        check_text_add(to, ", work %" PRIu64 " of it", side->touch.number);
     check_text_add(to, ", thread %ld\n", (long)side->touch.thread);
     frames_find(&stack, &place->stack);
     for (int i = 0; i < stack.count && i < FRAMES_SHOWN; i++) {
@@ -107,6 +111,27 @@ void check_side_text(check_text *to, const check_side *side)
         frame_text(to, &stack, i);
         check_text_add(to, "\n");
     }
+}
+
+/* Of two operations, each on a stream that may be unknown. */
+static void race_text(check_text *to, const check_kept *one)
+{
+    const check_side *earlier = &one->sides[CHECK_SIDE_EARLIER];
+    const check_side *later = &one->sides[CHECK_SIDE_LATER];
+    if (earlier->touch.stream == later->touch.stream) {
+        check_text_add(to, "an edge between the two nodes: cuGraphAddDependencies");
+        return;
+    }
+    stream_text(to, later);
+    check_text_add(to, " must wait for ");
+    stream_text(to, earlier);
+    check_text_add(to, ": cuEventRecord after the first, cuStreamWaitEvent before the second");
+    if (one->sides[CHECK_SIDE_BEFORE].touch.place == NULL)
+        return;
+    check_text_add(to, "; or, if the first was given the block before, tnr_record_use(0x%llx, ",
+                   (unsigned long long)one->base_before);
+    stream_text(to, earlier);
+    check_text_add(to, ") before that was freed");
 }
 
 /* Which call is missing, and where. */
@@ -147,6 +172,9 @@ static void missing_text(check_text *to, const check_kept *one)
         check_text_add(to, " must wait for ");
         stream_text(to, earlier);
         check_text_add(to, ": cuEventRecord after the allocation, cuStreamWaitEvent before this");
+        break;
+    case CHECK_RACE:
+        race_text(to, one);
         break;
     case CHECK_USE_AFTER_FREE:
         check_text_add(to, "none: the free belongs after the last use");
@@ -218,15 +246,16 @@ static void side_json(check_text *to, const char *key, const check_side *side)
         check_text_add(to, "null");
     else
         check_text_add_json(to, place->kernel);
-    if (side->touch.number > 0) {
+    if (side->touch.stream > 0) {
         check_text_add(to, ", \"stream\": %" PRIu64 ", \"handle\": \"%p\", \"name\": ",
                        side->touch.stream, side->touch.handle);
         if (side->label == NULL)
             check_text_add(to, "null");
         else
             check_text_add_json(to, side->label);
-        check_text_add(to, ", \"work\": %" PRIu64, side->touch.number);
     }
+    if (side->touch.number > 0)
+        check_text_add(to, ", \"work\": %" PRIu64, side->touch.number);
     check_text_add(to, ", \"thread\": %ld, \"stack\": [", (long)side->touch.thread);
     frames_find(&stack, &place->stack);
     for (int i = 0; i < stack.count; i++) {

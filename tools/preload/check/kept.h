@@ -27,19 +27,21 @@ typedef enum check_side_index {
     CHECK_SIDE_COUNT
 } check_side_index;
 
-typedef struct check_kept {
+struct check_kept {
     check_kind kind;
     int is_certain;
     CUdeviceptr base, address;
+    CUdeviceptr base_before; /* of the block that had the memory, if that side is there */
     size_t bytes;
     int device;
     int is_made_earlier; /* the earlier side is the allocation */
     check_side sides[CHECK_SIDE_COUNT];
     const char *means;       /* why it is not certain although the use is; null: it is */
     uint64_t times;          /* under the lock */
+    uint64_t met;            /* races that it has led to, on the simulated device; the same */
     _Atomic uint64_t number; /* as it was said; 0: not yet, or never */
     _Atomic int is_suppressed;
-} check_kept;
+};
 
 extern const char *const check_kind_keys[];
 

@@ -19,9 +19,20 @@ static uint64_t places_count;
 extern const char own_begin[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 extern const char own_end[] __asm__("_end") __attribute__((visibility("hidden")));
 
+/* And what is to be passed over besides. */
+static _Atomic uintptr_t passed_begin, passed_end;
+
 static int is_own(uintptr_t address)
 {
-    return address >= (uintptr_t)own_begin && address < (uintptr_t)own_end;
+    return (address >= (uintptr_t)own_begin && address < (uintptr_t)own_end) ||
+           (address >= atomic_load_explicit(&passed_begin, memory_order_relaxed) &&
+            address < atomic_load_explicit(&passed_end, memory_order_relaxed));
+}
+
+void check_stack_pass(uintptr_t begin, uintptr_t end)
+{
+    atomic_store(&passed_begin, begin);
+    atomic_store(&passed_end, end);
 }
 
 /* ---- stacks --------------------------------------------------------------------------------- */

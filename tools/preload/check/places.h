@@ -32,6 +32,9 @@ check_stack check_stack_take(void);
 /* The same for a report; empty where none is made. */
 check_stack check_stack_here(void);
 
+/* Frames of these addresses are not the caller's either. Once, before stacks are taken. */
+void check_stack_pass(uintptr_t begin, uintptr_t end);
+
 /* The place; without host memory, or beyond a bound, one without stack that many may share. */
 const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack);
 

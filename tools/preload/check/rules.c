@@ -22,10 +22,11 @@
 
 #include "check/findings.h"
 #include "check/python.h"
+#include "check/race.h"
 #include "check/record.h"
 #include "service.h"
 
-static pid_t thread_here(void)
+pid_t check_thread(void)
 {
     static _Thread_local pid_t known;
     if (known == 0)
@@ -35,7 +36,7 @@ static pid_t thread_here(void)
 
 static check_touch touch_on_host(const check_place *place)
 {
-    return (check_touch){.place = place, .thread = thread_here(), .is_certain = 1};
+    return (check_touch){.place = place, .thread = check_thread(), .is_certain = 1};
 }
 
 static check_touch touch_on_stream(check_stream *stream, const void *handle,
@@ -227,9 +228,12 @@ void check_freed_at_once(CUdeviceptr address)
     if (device == NULL || !check_enter())
         return;
     const check_block *block = check_block_freed(address);
-    if (block != NULL && block->base == address && !block->is_ordered)
+    int has_waited = block != NULL && block->base == address && !block->is_ordered;
+    if (has_waited)
         check_host_saw_device(device->index);
     check_leave();
+    if (has_waited)
+        check_races_wait_for(device->index);
 }
 
 /* ---- frees and records of engines that call Tenure ------------------------------------------ */

@@ -17,6 +17,9 @@ typedef struct check_work {
  * memory for what is known of the stream, and nothing is noted. */
 int check_work_begin(check_work *work, const check_name *name, const check_place *place);
 
+/* The calling thread, as the system numbers it. */
+pid_t check_thread(void);
+
 /* 1 if an address of Tenure's memory is of a block that lives, whether it is followed or not. */
 int check_is_live(CUdeviceptr address);
 

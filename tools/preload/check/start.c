@@ -6,6 +6,8 @@
 #include "check/check.h"
 #include "check/findings.h"
 #include "check/places.h"
+#include "check/race.h"
+#include "driver.h"
 
 _Atomic int check_state = -1;
 
@@ -32,4 +34,7 @@ __attribute__((constructor)) static void begin_early(void)
         return;
     (void)check_stack_here();
     check_findings_begin();
+    atomic_store(&driver_when_found, check_races_begin);
+    if (atomic_load(&driver_is_found))
+        check_races_begin(); /* a library's constructor was here before */
 }

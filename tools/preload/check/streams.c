@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check/findings.h"
+#include "check/race.h"
 #include "handles.h"
 #include "service.h"
 
@@ -46,6 +47,8 @@ int check_enter(void)
 
 void check_leave(void)
 {
+    if (check_races_are_there())
+        check_races_find();
     pthread_mutex_unlock(&lock);
     service_leave();
     check_findings_say();
@@ -111,7 +114,7 @@ static int clock_join(check_clock *to, const check_clock *from)
 /* Each thread's own place in a table of handles for its default stream is an address, which no
  * handle is: one for each device. A later thread at the same address goes on with that clock, which
  * only orders more. */
-static const void *key_of(CUstream stream, int device)
+const void *check_stream_key(CUstream stream, int device)
 {
     static _Thread_local char own[LEGACY_MAX];
     static char of_all[LEGACY_MAX];
@@ -134,7 +137,7 @@ check_name check_name_on(int device, CUstream stream)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (device < 0 || device >= LEGACY_MAX)
         device = 0;
-    check_name name = {.stream = stream, .key = key_of(stream, device), .device = device};
+    check_name name = {.stream = stream, .key = check_stream_key(stream, device), .device = device};
     if (atomic_load_explicit(&has_captures, memory_order_relaxed) != 0 &&
         REAL(cuStreamIsCapturing, (stream, &status)) == CUDA_SUCCESS)
         name.is_capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -235,6 +238,12 @@ check_stream *check_stream_find(const check_name *name)
     if (stream != NULL)
         stream_settle(stream);
     return stream;
+}
+
+check_stream *check_stream_keyed(const void *key)
+{
+    uint64_t found;
+    return handles_get(&by_handle, key, &found) ? streams[found - 1] : NULL;
 }
 
 check_stream *check_stream_at(size_t index)

@@ -66,6 +66,11 @@ check_name check_name_on(int device, CUstream stream);
 int check_enter(void);
 void check_leave(void);
 
+/* What stands for a stream in a table: of a default one, a place of its own. And the stream that is
+ * there now, as it is; null: none that was seen. */
+const void *check_stream_key(CUstream stream, int device);
+check_stream *check_stream_keyed(const void *key);
+
 /* The stream, with all that it is ordered after by now taken over. Null: no host memory. */
 check_stream *check_stream_find(const check_name *name);
 check_stream *check_stream_at(size_t index);

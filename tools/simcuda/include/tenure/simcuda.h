@@ -171,6 +171,7 @@ typedef struct simcuda_touch {
     CUdeviceptr address; /* as the operation used it; for races, of the bytes both touch */
     size_t bytes;
     int is_write;
+    uint32_t tag; /* who queued it, by simcuda_observe; 0: nobody was asked */
 } simcuda_touch;
 
 typedef struct simcuda_report {
@@ -202,6 +203,29 @@ void simcuda_races_clear(void);      /* counts only: what memory remembers stays
 
 /* Reports go to the function instead of stderr, until null is given or the next reset. */
 void simcuda_races_callback(simcuda_report_function function, void *data);
+
+/* A call that queues operations which touch memory: a copy, a set, a launch of a kernel or a graph,
+ * a value that is written or waited for, a free in the order of a stream. */
+typedef struct simcuda_call {
+    const char *what;   /* entry point, by its plain name: "cuMemcpyDtoHAsync"; a constant */
+    const char *kernel; /* valid during the call only; null: none, or a graph's */
+    CUstream stream;    /* of a default stream CU_STREAM_LEGACY or CU_STREAM_PER_THREAD */
+    uint64_t stream_id; /* as cuStreamGetId gives it */
+    int device;         /* whose stream it is */
+} simcuda_call;
+
+typedef uint32_t (*simcuda_call_function)(const simcuda_call *call, void *data);
+
+/* For a checker that knows the program's calls, where the program knows nothing of it. With the
+ * detector on, `call` is asked at each such call, on the thread that makes it, before anything runs
+ * of it; its answer is the `tag` of what it queued, in reports. `race` is told of each
+ * SIMCUDA_RACE, which is not printed then. Both are called with the simulation locked, must not
+ * call cu* or simcuda_*, and stay over a reset. Null functions end it. */
+void simcuda_observe(simcuda_call_function call, simcuda_report_function race, void *data);
+
+/* Waits for all that a device was given by now, as cuMemFree does: for who stands in for that call
+ * and does not wait. In a host function it does nothing. */
+void simcuda_wait_device(int device);
 
 /* Ownership. begin: the bytes belong to a block from now on, in the order in which the host makes
  * its calls. end: its owner freed it; whatever is queued afterwards and touches any of it is a use

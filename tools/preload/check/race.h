@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Races that the simulated device has seen, where the program runs on it: see race.c.
+ */
+#ifndef TENURE_PRELOAD_CHECK_RACE_H
+#define TENURE_PRELOAD_CHECK_RACE_H
+
+#include <stdatomic.h>
+
+/* Asks the device, if it is the simulated one and findings are said, to tell of its races. As soon
+ * as the driver is found, and before anything is queued. Without locks. */
+void check_races_begin(void);
+
+/* Waits for the simulated device as the driver's cuMemFree does, and Tenure's does not: else what a
+ * right program does next would be a race. Without the lock, and outside of Tenure. */
+void check_races_wait_for(int device);
+
+/* Makes findings of what was told since. Between check_enter and check_leave. */
+void check_races_find(void);
+
+/* 1 if there is something to do for check_races_find. */
+extern _Atomic int check_races_wait;
+static inline int check_races_are_there(void)
+{
+    return atomic_load_explicit(&check_races_wait, memory_order_relaxed);
+}
+
+#endif
