@@ -35,7 +35,8 @@ static struct {
 } doors[DOORS];
 
 static service_device devices[SERVICE_DEVICES_MAX];
-static _Atomic int devices_end;   /* none from here on was ever served */
+static _Atomic int devices_end; /* none from here on was ever served */
+_Atomic uintptr_t service_low = UINTPTR_MAX, service_high;
 static _Atomic int devices_count; /* that were ever served */
 
 /* The thread's own. */
@@ -324,6 +325,16 @@ CUresult service_async_peers_follow(int index)
     return result;
 }
 
+/* Before the device is known, so that whoever has one of its addresses sees it. Under the mutex. */
+static void bounds_widen(const service_device *device)
+{
+    uintptr_t end = device->address_base + device->address_bytes;
+    if (device->address_base < atomic_load(&service_low))
+        atomic_store(&service_low, device->address_base);
+    if (end > atomic_load(&service_high))
+        atomic_store(&service_high, end);
+}
+
 /* The pool and the stream of cudaMalloc. Under the mutex, in the device's context. */
 static tnr_status device_start(service_device *device, int index)
 {
@@ -346,6 +357,7 @@ static tnr_status device_start(service_device *device, int index)
     device->index = index;
     device->address_base = info.address_base;
     device->address_bytes = info.address_bytes;
+    bounds_widen(device);
     device->driver_pool = NULL;
     (void)REAL(cuDeviceGetDefaultMemPool, (&device->driver_pool, (CUdevice)index));
     status = peers_start(device);
@@ -474,6 +486,7 @@ void service_learn(CUdeviceptr address)
         device->index = block.device;
         device->address_base = info.address_base;
         device->address_bytes = info.address_bytes;
+        bounds_widen(device);
         if (atomic_load(&devices_end) <= block.device)
             atomic_store(&devices_end, block.device + 1);
         atomic_store_explicit(&device->is_known, 1, memory_order_release);

@@ -81,6 +81,10 @@ service_device *service_of_stream(CUstream stream);
 /* The device whose addresses these are; null if they are not ours. No driver call. */
 service_device *service_of_address(CUdeviceptr address);
 
+/* From the first address of any device's that was ever known to behind the last: for what is
+ * outside, service_of_address says null, and launches have thousands of such words. */
+extern _Atomic uintptr_t service_low, service_high;
+
 /* An engine that calls Tenure itself has a block there: whose addresses those are is known from now
  * on, though nothing is served there. */
 void service_learn(CUdeviceptr address);

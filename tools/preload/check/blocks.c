@@ -119,17 +119,26 @@ check_block *check_block_freed(CUdeviceptr address)
     return tree_containing(freed, address);
 }
 
+/* What only a live block needs: it grows with the streams that use it. */
+static void block_lighten(check_block *block)
+{
+    if (block->records != NULL) {
+        free(block->records->covered.at);
+        free(block->records->until_free);
+        free(block->records);
+        block->records = NULL;
+    }
+    free(block->uses);
+    block->uses = NULL;
+    block->uses_count = block->uses_room = 0;
+}
+
 static void block_end(check_block *block)
 {
     if (block == NULL)
         return;
     block_end(block->before); /* has none before itself */
-    if (block->records != NULL) {
-        free(block->records->covered.at);
-        free(block->records->until_free);
-        free(block->records);
-    }
-    free(block->uses);
+    block_lighten(block);
     free(block);
 }
 
@@ -186,6 +195,7 @@ check_block *check_block_make(CUdeviceptr base, size_t bytes)
 void check_block_free(check_block *block)
 {
     live_remove(block);
+    block_lighten(block);
     tree_add(&freed, block);
     block->older = newest;
     block->newer = NULL;

@@ -59,7 +59,8 @@ check_block *check_block_freed(CUdeviceptr address);
 /* Enters a block that was handed out; what was there is none any more. Null: no memory. */
 check_block *check_block_make(CUdeviceptr base, size_t bytes);
 
-/* The block has been freed; or nothing is known of these addresses any more. */
+/* The block has been freed, and has no uses and records any more; or nothing is known of these
+ * addresses any more. */
 void check_block_free(check_block *block);
 void check_blocks_forget(CUdeviceptr base, size_t bytes);
 

@@ -37,7 +37,7 @@ typedef struct parameter {
 
 struct check_layout {
     check_layout *next;
-    const char *name; /* kept for ever: places have it */
+    const char *name; /* kept, since reports may come after the code is gone */
     int is_known;
     size_t count, room;
     parameter *parameters;
@@ -71,13 +71,13 @@ static int parameter_add(check_layout *to, const parameter *one)
     return 1;
 }
 
-/* Names are few, and live as long as the process: reports may come after the code is gone. */
+/* As the driver has it: until the code is gone. */
 static const char *name_ask(const void *function, int is_kernel)
 {
     const char *name = NULL;
     CUresult result = is_kernel ? REAL(cuKernelGetName, (&name, (CUkernel)function))
                                 : REAL(cuFuncGetName, (&name, (CUfunction)function));
-    return result == CUDA_SUCCESS && name != NULL ? strdup(name) : NULL;
+    return result == CUDA_SUCCESS ? name : NULL;
 }
 
 static check_layout *layout_ask(const void *function, int is_kernel)
@@ -128,6 +128,7 @@ void check_layout_ask(const void *function)
     if (layout_find(function) == NULL)
         handles_set(&layouts, function, (uint64_t)(uintptr_t)fresh);
     if (layout_find(function) == fresh) {
+        fresh->name = check_text_keep(fresh->name);
         fresh->next = all;
         all = fresh;
     } else {
@@ -171,6 +172,8 @@ typedef struct reading {
     void *user;
     int is_launch;                      /* words are judged, and remembered */
     uint64_t number;                    /* no two readings have one */
+    uintptr_t low, span;                /* where Tenure's addresses are: service_low */
+    int has_tensors;                    /* the program has had some encoded */
     CUdeviceptr pointers[POINTERS_MAX]; /* parameters of 8 bytes that are addresses of ours */
     size_t count;
     check_held held[HELD_MAX]; /* words of larger ones, which are judged when all are known */
@@ -186,16 +189,16 @@ static void reading_begin(reading *self, check_word visit, void *user, int is_la
     self->user = user;
     self->is_launch = is_launch;
     self->number = ++numbers;
+    self->has_tensors = check_tensors_are_there();
+    self->low = atomic_load_explicit(&service_low, memory_order_relaxed);
+    self->span = atomic_load_explicit(&service_high, memory_order_relaxed) - self->low;
     self->count = self->held_count = 0;
 }
 
 /* How many bytes at a place of a parameter are a tensor map, which is then visited; 0: none are. */
-static size_t read_tensor(const reading *self, const char *from, size_t place, size_t left,
-                          int is_whole)
+static size_t read_tensor(const reading *self, const char *from, int is_whole)
 {
-    CUdeviceptr address = place % CHECK_TENSOR_ALIGNMENT == 0 && left >= CHECK_TENSOR_BYTES
-                              ? check_tensor_find(from)
-                              : 0;
+    CUdeviceptr address = check_tensor_find(from);
     if (address != 0 && service_of_address(address) != NULL)
         self->visit(self->user, address, is_whole);
     return address != 0 ? CHECK_TENSOR_BYTES : 0;
@@ -216,24 +219,55 @@ static void read_word(reading *self, parameter *one, CUdeviceptr word, size_t at
     self->visit(self->user, word, 0);
 }
 
-/* `one`: null where the parameters' places are not known. */
-static void read_bytes(reading *self, parameter *one, const void *from, size_t offset, size_t bytes)
+/* The first word from `i` on that may be an address of ours; behind the last one before `end` if
+ * none is. Most of what launches are given is looked at here alone. */
+static size_t word_next(const reading *self, const char *from, size_t i, size_t end)
 {
-    for (size_t i = (0 - offset) & (WORD - 1); i + WORD <= bytes; i += WORD) {
+    for (; i + WORD <= end; i += WORD) {
         CUdeviceptr word;
-        size_t skipped = read_tensor(self, (const char *)from + i, offset + i, bytes - i,
-                                     bytes == CHECK_TENSOR_BYTES);
-        if (skipped > 0) {
-            i += skipped - WORD;
-            continue;
+        memcpy(&word, from + i, sizeof(word));
+        if ((uintptr_t)word - self->low < self->span)
+            break;
+    }
+    return i;
+}
+
+/* `one`: null where the parameters' places are not known. */
+static void read_here(reading *self, parameter *one, const char *from, size_t i, size_t bytes)
+{
+    CUdeviceptr word;
+    memcpy(&word, from + i, sizeof(word));
+    if ((uintptr_t)word - self->low >= self->span || service_of_address(word) == NULL)
+        return;
+    if (bytes == WORD && self->count < POINTERS_MAX)
+        self->pointers[self->count++] = word;
+    else
+        read_word(self, one, word, i);
+}
+
+static void read_bytes(reading *self, parameter *one, const char *from, size_t offset, size_t bytes)
+{
+    size_t i = (0 - offset) & (WORD - 1);
+    int has_tensors = self->has_tensors;
+    if (bytes == WORD && i == 0) {
+        read_here(self, one, from, 0, bytes);
+        return;
+    }
+    while (i + WORD <= bytes) {
+        size_t behind = CHECK_TENSOR_ALIGNMENT - (offset + i) % CHECK_TENSOR_ALIGNMENT;
+        /* Where a tensor map may begin next. */
+        size_t end = has_tensors && behind < bytes - i ? i + behind : bytes;
+        if (has_tensors && behind == CHECK_TENSOR_ALIGNMENT && bytes - i >= CHECK_TENSOR_BYTES) {
+            size_t skipped = read_tensor(self, from + i, bytes == CHECK_TENSOR_BYTES);
+            i += skipped;
+            if (skipped > 0)
+                continue;
         }
-        memcpy(&word, (const char *)from + i, sizeof(word));
-        if (service_of_address(word) == NULL)
+        i = word_next(self, from, i, end);
+        if (i + WORD > end)
             continue;
-        if (bytes == WORD && self->count < POINTERS_MAX)
-            self->pointers[self->count++] = word;
-        else
-            read_word(self, one, word, i);
+        read_here(self, one, from, i, bytes);
+        i += WORD;
     }
 }
 

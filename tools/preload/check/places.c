@@ -10,7 +10,7 @@
 #include "check/check.h"
 #include "check/python.h"
 
-enum { PARTS = 4096, PLACES_MAX = 65536, DEEP = 24 };
+enum { PARTS = 4096, PLACES_MAX = 65536, TEXTS_MAX = 1 << 24, DEEP = 24 };
 
 static check_place *parts[PARTS];
 static uint64_t places_count;
@@ -177,6 +177,39 @@ check_stack check_stack_here(void)
     for (int i = 0; i < native.count; i++)
         found.frames[found.count++] = native.frames[i];
     return found;
+}
+
+/* ---- texts ---------------------------------------------------------------------------------- */
+
+typedef struct kept_text {
+    struct kept_text *next;
+    char string[];
+} kept_text;
+
+static kept_text *texts[PARTS];
+static size_t texts_bytes;
+
+const char *check_text_keep(const char *text)
+{
+    uint64_t mixed = 0;
+    size_t length = 0;
+    if (text == NULL)
+        return NULL;
+    for (; text[length] != '\0'; length++)
+        mixed = mixed * UINT64_C(0x100000001b3) ^ (unsigned char)text[length];
+    kept_text **part = &texts[mixed * UINT64_C(0x9e3779b97f4a7c15) >> 52];
+    for (const kept_text *one = *part; one != NULL; one = one->next)
+        if (strcmp(one->string, text) == 0)
+            return one->string;
+    size_t bytes = sizeof(kept_text) + length + 1;
+    kept_text *fresh = texts_bytes + bytes > TEXTS_MAX ? NULL : malloc(bytes);
+    if (fresh == NULL)
+        return NULL;
+    texts_bytes += bytes;
+    memcpy(fresh->string, text, length + 1);
+    fresh->next = *part;
+    *part = fresh;
+    return fresh->string;
 }
 
 /* ---- places --------------------------------------------------------------------------------- */

@@ -35,6 +35,10 @@ check_stack check_stack_here(void);
 /* Frames of these addresses are not the caller's either. Once, before stacks are taken. */
 void check_stack_pass(uintptr_t begin, uintptr_t end);
 
+/* A text that stays, for places and streams have it: one for all that are alike. Null: no memory,
+ * or there are 16 MiB of them. */
+const char *check_text_keep(const char *text);
+
 /* The place; without host memory, or beyond a bound, one without stack that many may share. */
 const check_place *check_place_of(const char *call, const char *kernel, const check_stack *stack);
 

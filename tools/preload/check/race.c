@@ -35,7 +35,7 @@ enum { TAGS_MAX = 65535, RACES_MAX = 20000, SLOTS = 1 << 17 };
 /* Who queued something. Constant but for the touch, which is under the lock of check_enter. */
 typedef struct tag {
     const char *call;
-    char *kernel; /* null: none; kept for ever, places have it */
+    char *kernel; /* null: none */
     check_stack stack;
     CUstream handle;
     const void *key; /* the stream's, as streams.c knows it */
@@ -176,10 +176,11 @@ static void race_note(const simcuda_report *report, void *user)
 static void tag_bind(tag *one)
 {
     const check_stream *stream = check_stream_keyed(one->key);
-    one->touch = (check_touch){.place = check_place_of(one->call, one->kernel, &one->stack),
-                               .thread = one->thread,
-                               .handle = one->handle,
-                               .is_certain = 1};
+    one->touch =
+        (check_touch){.place = check_place_of(one->call, check_text_keep(one->kernel), &one->stack),
+                      .thread = one->thread,
+                      .handle = one->handle,
+                      .is_certain = 1};
     if (stream != NULL) {
         one->touch.index = stream->index;
         one->touch.stream = stream->name;

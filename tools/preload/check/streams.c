@@ -263,7 +263,7 @@ void check_stream_named(CUstream handle, const char *text)
         return;
     check_stream *stream = check_stream_find(&name);
     if (stream != NULL)
-        stream->label = strdup(text);
+        stream->label = check_text_keep(text);
     check_leave();
 }
 

@@ -14,4 +14,7 @@ enum { CHECK_TENSOR_BYTES = 128, CHECK_TENSOR_ALIGNMENT = 64 };
 /* The address that these bytes lead to; 0: they are no tensor map that is known. */
 CUdeviceptr check_tensor_find(const void *bytes);
 
+/* 0: the program has had none encoded, and nobody need look. */
+int check_tensors_are_there(void);
+
 #endif
