@@ -55,9 +55,9 @@ static inline int is_taken(const tnri_block *resident, uintptr_t address, uintpt
                            size_t bytes)
 {
     resident = resident != NULL ? resident : &nobody;
-    unsigned state = resident->state;
-    int is_live = (state == TNRI_LIVE) | (state == TNRI_BINNED);
-    return is_live & (resident->base - base < bytes) & (resident->base != address);
+    enum { THERE = 1 << TNRI_LIVE | 1 << TNRI_BINNED | 1 << TNRI_PARKED };
+    int is_there = THERE >> (unsigned)resident->state & 1;
+    return is_there & (resident->base - base < bytes) & (resident->base != address);
 }
 
 /* The entry in a part; makes a table of it, if more than one block begins there. */

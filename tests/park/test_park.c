@@ -45,6 +45,23 @@ static void park(void *ptr, size_t bytes, tnr_stream stream)
     assert_int_equal(parked, bytes);
 }
 
+/* Blocks that begin near a parked one do not hide it. */
+static void neighbours(void **state)
+{
+    (void)state;
+    start(NULL, "SCHEDULE=lazy");
+    tnr_stream stream = unit_stream(0);
+    void *a = unit_malloc(256 * KIB, stream);
+    park(a, 0, stream);
+    unsigned char *b = unit_malloc(256 * KIB, stream);
+    assert_ptr_equal(b, (unsigned char *)a + 256 * KIB);
+    assert_ok(tnr_unpark(a, stream));
+    park(a, 0, stream);
+    assert_ok(tnr_free(a));
+    assert_ok(tnr_free(b));
+    end();
+}
+
 /* Nobody needs the memory: parking and unparking asks the driver for two events at most. */
 static void untouched(void **state)
 {
@@ -556,6 +573,7 @@ static void ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(neighbours, unit_stop),
         cmocka_unit_test_teardown(untouched, unit_stop),
         cmocka_unit_test_teardown(serves_and_returns, unit_stop),
         cmocka_unit_test_teardown(gets_other_chunks, unit_stop),
