@@ -55,6 +55,7 @@
     X(snapshot)                                                                                    \
     X(state)                                                                                       \
     X(stream)                                                                                      \
+    X(tag)                                                                                         \
     X(time_us)                                                                                     \
     X(total_size)                                                                                  \
     X(user_metadata)                                                                               \
@@ -322,6 +323,10 @@ static void segment_put(pickler *to, const tnri_shown_segment *segment)
     put(to, TUPLE2);
     word_put(to, WORD_is_expandable);
     put(to, pool->is_foreign ? FALSE_ : TRUE_); /* whether chunks come and go in it */
+    if (pool->tag != NULL) {
+        word_put(to, WORD_tag);
+        text_put(to, pool->tag->name);
+    }
     frames_put(to, 0);
     word_put(to, WORD_blocks);
     size_t items = 0;

@@ -498,6 +498,21 @@ static void walk(const tnr_stretch *stretch, void *user)
     walked_bytes += stretch->bytes;
 }
 
+/* The word is twice in the pickle: as a pool's name, and with the segment that carries the tag. */
+static void pickled_twice(const char *path, const char *word)
+{
+    static char bytes[1 << 16];
+    int count = 0;
+    assert_ok(tnr_snapshot_write(path, TNR_SNAPSHOT_PICKLE));
+    int file = open(path, O_RDONLY);
+    ssize_t length = read(file, bytes, sizeof(bytes));
+    close(file);
+    unlink(path);
+    for (ssize_t i = 0; i + (ssize_t)strlen(word) <= length; i++)
+        count += memcmp(bytes + i, word, strlen(word)) == 0;
+    assert_int_equal(count, 2);
+}
+
 static void pictures(void **state)
 {
     (void)state;
@@ -522,6 +537,7 @@ static void pictures(void **state)
     const char *found = strstr(text, "\"tag\":\"weights\"");
     assert_non_null(found);
     assert_null(strstr(found + 1, "\"tag\":")); /* and the default pool has none */
+    pickled_twice(path, "weights");
     assert_ok(tnr_free(ptr));
     assert_ok(tnr_free(plain));
 }

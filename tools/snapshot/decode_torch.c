@@ -47,8 +47,8 @@ value torch_keys_get(torch_keys *wanted, const value_dict *dict, size_t key)
 }
 
 static const char *const segment_names[] = {
-    "device",          "address",       "total_size", "stream", "segment_type",
-    "segment_pool_id", "is_expandable", "frames",     "blocks", NULL};
+    "device", "address", "total_size", "stream", "segment_type", "segment_pool_id", "is_expandable",
+    "frames", "blocks",  "tag",        NULL};
 enum {
     SEG_DEVICE,
     SEG_ADDRESS,
@@ -58,7 +58,8 @@ enum {
     SEG_POOL,
     SEG_EXPANDABLE,
     SEG_FRAMES,
-    SEG_BLOCKS
+    SEG_BLOCKS,
+    SEG_TAG /* Tenure's own */
 };
 
 static const char *const block_names[] = {"address", "size", "requested_size", "state", "frames",
@@ -441,7 +442,14 @@ static int segment_take(torch_reader *in, place at, value any, uint64_t previous
         value_kind_of(type) == VALUE_TEXT && strcmp(value_as_text(type)->bytes, "small") == 0;
     one.expandable = value_kind_of(torch_keys_get(wanted, dict, SEG_EXPANDABLE)) == VALUE_TRUE;
     one.arena = (uint64_t)one.pool << 32 | (uint64_t)one.stream;
-    MODEL_AT(in->out->pools, pool, one.pool)->chunks++;
+    pool *owner = MODEL_AT(in->out->pools, pool, one.pool);
+    owner->chunks++;
+    value tag = torch_keys_get(wanted, dict, SEG_TAG);
+    if (value_kind_of(tag) == VALUE_TEXT && !owner->tag) {
+        owner->tag = decode_text_copy(in->from, value_as_text(tag));
+        if (!owner->tag)
+            return decode_fail_memory(in->from);
+    }
     value blocks = torch_keys_get(wanted, dict, SEG_BLOCKS);
     if (blocks_take(in, at, blocks, &one) != 0)
         return -1;

@@ -237,6 +237,11 @@ static void segment_write(writer *to, const segment *one, uint64_t device_index)
     pool_id_write(to, one->pool);
     pickle_text(&to->to, "is_expandable");
     pickle_boolean(&to->to, to->in->origin == ORIGIN_TENURE || one->expandable);
+    const char *tag = MODEL_AT(to->in->pools, pool, one->pool)->tag;
+    if (tag) {
+        pickle_text(&to->to, "tag");
+        pickle_text(&to->to, tag);
+    }
     stack_write(to, one->stack);
     pickle_text(&to->to, "blocks");
     pickle_list_begin(&to->to);
