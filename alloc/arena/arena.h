@@ -108,6 +108,7 @@ typedef struct tnri_arena {
     tnri_block *stale_first, *stale_last; /* STALE records in the order of their events */
     size_t stale_count;
     struct tnri_parked *parked; /* its parked blocks: see ladder/park.h */
+    uint64_t parkings;          /* how often one came to rest: tnri_parked.since */
     size_t aliases_count;       /* mappings that ALIAS records have */
     tnri_low_water low;
     size_t held_count; /* RETIRED records that graphs or captures keep */

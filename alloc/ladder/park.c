@@ -78,6 +78,7 @@ tnr_status tnri_park(size_t *bytes, tnri_arena *arena, void *ptr, tnri_event *ev
             tnri_host_free(parked, sizeof(*parked) + parked->slots_room * sizeof(parked->slots[0]));
     } else {
         parked->kept = kept;
+        parked->since = ++arena->parkings;
         parked->next = arena->parked;
         arena->parked = parked;
         atomic_fetch_add(&arena->account->parked, 1);
@@ -142,6 +143,7 @@ void *tnri_unpark_end(tnri_parked *parked, int is_done)
     void *kept = is_done ? parked->kept : NULL;
     tnri_arena_enter(arena);
     parked->is_returning = 0;
+    parked->since = ++arena->parkings; /* others may have used what has come back */
     if (is_done) {
         tnri_assert(parked->away_pages == 0);
         parked_unlink(parked);

@@ -7,6 +7,7 @@
 #include "device/chunk.h"
 #include "device/tag.h"
 #include "ladder/give_back.h"
+#include "ladder/park_release.h"
 #include "ladder/stale.h"
 #include "pool/asleep.h"
 
@@ -70,6 +71,39 @@ size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int w
     if (status != NULL)
         *status = first_error;
     return released + refused;
+}
+
+/* Gives what parked blocks of a pool have back to the driver. */
+static size_t pool_release_parked(tnr_pool pool, size_t bytes, tnr_status *first_error)
+{
+    size_t released = 0;
+    tnri_arena *arena = NULL;
+    if (atomic_load(&pool->account.parked) == 0 || tnri_account_is_kept(&pool->account) ||
+        !tnri_pool_work_begin(pool))
+        return 0;
+    while (released < bytes && (arena = tnri_arena_walk(pool, arena)) != NULL) {
+        tnr_status status = tnri_parked_release(arena, bytes - released, &released);
+        if (status != TNR_OK && *first_error == TNR_OK)
+            *first_error = status;
+    }
+    tnri_pool_work_end(pool);
+    return released;
+}
+
+size_t tnri_release_parked(tnri_device *device, tnr_pool pool, size_t bytes, tnr_status *status)
+{
+    tnr_status first_error = TNR_OK;
+    size_t released = 0;
+    if (pool != NULL) {
+        released = pool_release_parked(pool, bytes, &first_error);
+    } else {
+        while ((pool = tnri_pool_walk(device, pool)) != NULL) /* to the end: it holds one */
+            if (released < bytes)
+                released += pool_release_parked(pool, bytes - released, &first_error);
+    }
+    if (status != NULL && *status == TNR_OK)
+        *status = first_error;
+    return released;
 }
 
 size_t tnri_collect_pool(tnr_pool pool, size_t bytes, tnri_collect how)
@@ -138,9 +172,9 @@ static size_t tag_limit_excess(const tnri_account *account)
     return limit_excess(atomic_load(&sum->limit_bytes), &sum->reserved_bytes);
 }
 
-/* Gives idle memory of other pools with the tag of a pool back: what others have is of no use where
- * the tag's limit is reached. */
-static size_t tag_release(tnr_pool pool, size_t bytes)
+/* Gives idle memory of other pools with the tag of a pool back, or what their parked blocks have:
+ * what others have is of no use where the tag's limit is reached. */
+static size_t tag_release(tnr_pool pool, size_t bytes, int is_parked)
 {
     size_t released = 0;
     tnri_device *device = pool->device;
@@ -149,7 +183,20 @@ static size_t tag_release(tnr_pool pool, size_t bytes)
     for (tnr_pool other = NULL; (other = tnri_pool_walk(device, other)) != NULL;)
         if (other != pool && other->account.tag == pool->account.tag && released < bytes &&
             !tnri_account_is_kept(&other->account))
-            released += tnri_release_idle(device, other, bytes - released, 1, NULL);
+            released += is_parked ? tnri_release_parked(device, other, bytes - released, NULL)
+                                  : tnri_release_idle(device, other, bytes - released, 1, NULL);
+    return released;
+}
+
+/* Gives back what parked blocks have: the pool's own, those of its tag, and all others, in this
+ * order. */
+static size_t parked_release(tnr_pool pool, size_t bytes)
+{
+    size_t released = tnri_release_parked(pool->device, pool, bytes, NULL);
+    if (released < bytes)
+        released += tag_release(pool, bytes - released, 1);
+    if (released < bytes)
+        released += tnri_release_parked(pool->device, NULL, bytes - released, NULL);
     return released;
 }
 
@@ -184,9 +231,11 @@ size_t tnri_reclaim(tnri_arena *arena, size_t bytes, int thorough)
                                            !tnri_account_is_known(account) && !account->is_vouched))
         released = tnri_release_idle(device, arena->pool, wanted, 1, NULL);
     if (released < wanted)
-        released += tag_release(arena->pool, wanted - released);
+        released += tag_release(arena->pool, wanted - released, 0);
     if (released < wanted)
         released += tnri_release_idle(device, NULL, wanted - released, 1, NULL);
+    if (released < wanted)
+        released += parked_release(arena->pool, wanted - released);
     return collected + released;
 }
 
@@ -218,7 +267,11 @@ static size_t give_pass(tnri_device *device, size_t bytes, size_t floor, int wai
     if (spare == 0 || more == 0)
         return released;
     (void)collect_device(device, more, wait ? TNRI_COLLECT_WAIT : TNRI_COLLECT_OVER);
-    released += tnri_release_idle(device, NULL, more < spare ? more : spare, wait, NULL);
+    size_t most = more < spare ? more : spare;
+    size_t idle = tnri_release_idle(device, NULL, most, wait, NULL);
+    if (wait && idle < most)
+        idle += tnri_release_parked(device, NULL, most - idle, NULL);
+    released += idle;
     released += device_drain(device, 0, held);
     return released;
 }

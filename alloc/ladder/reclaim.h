@@ -16,6 +16,10 @@
 size_t tnri_release_idle(tnri_device *device, tnr_pool pool, size_t bytes, int wait,
                          tnr_status *status);
 
+/* The same with what parked blocks have (park_release.h), which is waited for. Whoever wants it
+ * asks for idle memory first. An error goes into *status if there was none. */
+size_t tnri_release_parked(tnri_device *device, tnr_pool pool, size_t bytes, tnr_status *status);
+
 /* Removes all old mappings of a pool that may be removed. The driver keeps memory as long as it is
  * mapped somewhere, so a chunk that moved and is then given back is not free before its old
  * address, in whichever arena that is, has gone too. Whoever has just given chunks back calls

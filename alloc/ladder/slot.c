@@ -108,8 +108,8 @@ void tnri_slot_forget(tnri_slot *slot)
     slot->chunk = NULL;
 }
 
-/* Removes the mapping of a slot that the calling thread has made busy. */
-static tnr_status slot_unmap_busy(tnri_slot *slot)
+/* Removes the mapping, and tells who follows. */
+static tnr_status slot_unmap_told(const tnri_slot *slot)
 {
     tnri_arena *arena = slot->parked->arena;
     tnr_status status = tnri_pages_unmap(arena->device, slot->page, slot->pages, 1);
@@ -119,11 +119,38 @@ static tnr_status slot_unmap_busy(tnri_slot *slot)
                                slot->pages << tnri_arena_space(arena)->page_shift);
         tnri_lock_release(&arena->lock);
     }
+    return status;
+}
+
+/* Removes the mapping of a slot that the calling thread has made busy. */
+static tnr_status slot_unmap_busy(tnri_slot *slot)
+{
+    tnr_status status = slot_unmap_told(slot);
     tnri_lock_take(&tnri_parking_lock);
     slot->is_mapped = status != TNR_OK;
     slot->is_busy = 0;
     tnri_lock_release(&tnri_parking_lock);
     return status;
+}
+
+tnr_status tnri_slot_release(tnri_slot *slot, tnri_chunk *chunk)
+{
+    tnri_arena *arena = slot->parked->arena;
+    tnr_status status = slot_unmap_told(slot);
+    if (status != TNR_OK) {
+        tnri_arena_enter(arena);
+        tnri_slot_restore(slot, chunk);
+        tnri_lock_release(&arena->lock);
+        return status;
+    }
+    tnri_lock_take(&tnri_parking_lock);
+    tnri_slot_forget(slot);
+    slot->is_mapped = 0;
+    slot->is_busy = 0;
+    tnri_lock_release(&tnri_parking_lock);
+    tnri_slots_unmap(arena->device, chunk);
+    tnri_chunk_release(arena->device, chunk);
+    return TNR_OK;
 }
 
 void tnri_slots_unmap(tnri_device *device, tnri_chunk *chunk)

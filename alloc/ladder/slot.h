@@ -33,6 +33,7 @@ typedef struct tnri_parked {
     tnri_event *event;        /* over: nothing uses the addresses; constant */
     uint64_t peers;           /* that reach its mappings; constant */
     int is_returning;         /* 1: a thread unparks it, and nothing is taken */
+    uint64_t since;           /* the parking with which its chunks came to rest, of the arena's */
     void *kept;               /* its contents: the layer above's; null: they are dropped */
     size_t slots_room;        /* constant */
     /* Chunks leave while half of the slots is left: a return that fails may need two for one. */
@@ -65,6 +66,9 @@ void tnri_slot_forget(tnri_slot *slot);
 /* Enters a chunk, or none, at the pages of a slot. Under the arena's lock. */
 void tnri_slot_pages(const tnri_slot *slot, tnri_chunk *chunk);
 
+/* Gives a chunk that was vacated from its slot back to the driver; nothing uses it. What the driver
+ * refuses to unmap comes home again. In the context, no lock held. */
+tnr_status tnri_slot_release(tnri_slot *slot, tnri_chunk *chunk);
 /* Removes all old mappings of a chunk that is given back. What the driver refuses to remove stays
  * with its block. In the context, no lock held. */
 void tnri_slots_unmap(tnri_device *device, tnri_chunk *chunk);

@@ -193,24 +193,27 @@ static void released_unmap(tnri_arena *arena, tnri_block *records)
     }
 }
 
-/* Chunks that go back to the driver have no aliases left in any arena of the pool. Their work on
- * those addresses was over, or ordered, before they moved on; so where they are idle where they
- * are, they are idle everywhere. */
-static void stale_forget_aliases(tnri_arena *arena, const tnri_block *stale)
+void tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk)
+{
+    tnri_arena *other = NULL;
+    while (atomic_load_explicit(&chunk->aliases, memory_order_acquire) != 0 &&
+           (other = tnri_arena_walk(pool, other)) != NULL) {
+        tnri_arena_enter(other);
+        tnri_block *records = tnri_alias_release_of(other, chunk);
+        tnri_lock_release(&other->lock);
+        released_unmap(other, records);
+    }
+}
+
+/* The same for all chunks that a record holds. */
+static void stale_forget_aliases(const tnri_arena *arena, const tnri_block *stale)
 {
     const tnri_space *space = tnri_arena_space(arena);
     size_t end = tnri_page_of(space, tnri_block_end(stale));
     for (size_t page = tnri_page_of(space, stale->base); page < end && stale->holds; page++) {
         const tnri_chunk *chunk = space->pages[page];
-        tnri_arena *other = NULL;
-        while (chunk != NULL && chunk->page == page &&
-               atomic_load_explicit(&chunk->aliases, memory_order_acquire) != 0 &&
-               (other = tnri_arena_walk(arena->pool, other)) != NULL) {
-            tnri_arena_enter(other);
-            tnri_block *records = tnri_alias_release_of(other, chunk);
-            tnri_lock_release(&other->lock);
-            released_unmap(other, records);
-        }
+        if (chunk != NULL && chunk->page == page)
+            tnri_stale_forget_aliases(arena->pool, chunk);
     }
 }
 

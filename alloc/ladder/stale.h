@@ -12,6 +12,7 @@
 #define TNRI_LADDER_STALE_H
 
 #include "arena/arena.h"
+#include "device/chunk.h"
 
 /* Queues a record to wait for `event`, of which it takes over one reference. Under the lock. */
 void tnri_stale_add(tnri_arena *arena, tnri_block *stale, tnri_event *event);
@@ -32,6 +33,11 @@ tnr_status tnri_stale_expire(tnri_arena *arena, size_t keep);
 /* Cuts idle chunks out of an arena, at most `bytes`, and queues them to be given back. Returns the
  * bytes queued in *queued. In the device's context, no lock held. */
 tnr_status tnri_stale_release(tnri_arena *arena, size_t bytes, size_t *queued);
+
+/* Removes the old mappings that stayed of a chunk that goes back to the driver, in all arenas of
+ * its pool. Its work on those addresses was over, or ordered, before it moved on; so where it is
+ * idle where it is, it is idle everywhere. In the device's context, no lock held. */
+void tnri_stale_forget_aliases(tnr_pool pool, const tnri_chunk *chunk);
 
 /* Bytes of the queued records that still hold their chunks: memory that is on its way back to the
  * driver, and reserved until it is there. Under the lock. */

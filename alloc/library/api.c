@@ -282,7 +282,10 @@ static tnr_status trim(tnri_device *device, tnr_pool pool, size_t keep_bytes, si
         (void)tnri_collect_pool(pool, SIZE_MAX, TNRI_COLLECT_WAIT);
     else
         tnri_collect_all(device);
-    size_t given_back = tnri_release_idle(device, pool, (size_t)(mapped - keep_bytes), 1, &status);
+    size_t most = (size_t)(mapped - keep_bytes);
+    size_t given_back = tnri_release_idle(device, pool, most, 1, &status);
+    if (given_back < most)
+        given_back += tnri_release_parked(device, pool, most - given_back, &status);
     tnri_streams_settle(SIZE_MAX);
     tnri_device_leave(&visit);
     tnri_dissolve_all(device);

@@ -444,8 +444,12 @@ static tnr_status set_wake(const pool_set *set)
     if (status == TNR_OK)
         status = set_raise(set);
     if (is_short(status) && !*is_busy) {
+        size_t missing = set_missing(set);
         tnri_collect_all(set->device);
-        if (tnri_release_idle(set->device, NULL, set_missing(set), 1, NULL) > 0)
+        size_t released = tnri_release_idle(set->device, NULL, missing, 1, NULL);
+        if (released < missing)
+            released += tnri_release_parked(set->device, NULL, missing - released, NULL);
+        if (released > 0)
             status = set_raise(set);
     }
     tnri_asking asking = {0};

@@ -617,6 +617,42 @@ MUTANTS = [
      "        *status = tnri_capture_keep(capture, arena, block);",
      "        return 0;",
      "a free during a capture takes effect at once"),
+    # ---- parked blocks
+    ("parked_hidden", "alloc/space/block_map.c",
+     " | 1 << TNRI_PARKED };",
+     " };",
+     "a block that begins near a parked one hides it"),
+    ("park_uses_forgotten", "capture/sleep/park.c",
+     "    if (status == TNR_OK && !self->keeps)\n"
+     "        status = uses_before(self, self->own);\n",
+     "",
+     "a block's memory serves others before its recorded uses are over"),
+    ("unpark_unproved", "alloc/ladder/unpark.c",
+     "            status = tnri_event_wait(device, parked->event);",
+     "            status = TNR_OK;",
+     "an address gets other chunks before earlier work on it is over"),
+    ("parked_unordered", "alloc/ladder/execute.c",
+     "    tnr_status status = tnri_execute_order(plan->arena, donor, policy, &event, &refused);\n"
+     "    tnri_event_drop(donor->device, event);\n"
+     "    if (status != TNR_OK || refused) {\n"
+     "        while",
+     "    tnr_status status = TNR_OK;\n"
+     "    (void)policy;\n"
+     "    event = NULL;\n"
+     "    refused = 0;\n"
+     "    tnri_event_drop(donor->device, event);\n"
+     "    if (status != TNR_OK || refused) {\n"
+     "        while",
+     "parked memory serves another stream that does not wait for its own"),
+    ("parked_release_unproved", "alloc/ladder/park_release.c",
+     "        status = tnri_event_wait(arena->device, event);",
+     "        status = TNR_OK;",
+     "parked memory goes back to the driver under its own work"),
+    ("parked_mapping_left", "alloc/ladder/slot.c",
+     "    tnri_slots_unmap(arena->device, chunk);\n"
+     "    tnri_chunk_release(arena->device, chunk);",
+     "    tnri_chunk_release(arena->device, chunk);",
+     "memory that goes back stays mapped where another block had it"),
     # ---- published blocks
     ("relay_origin", "lifetime/relayed.c",
      "relay->origin.file >= 0 ? relay->origin.file : relay->sender.file",
@@ -653,6 +689,13 @@ UNIT_TESTS = {
     "publish_older": "publish",
     "publish_exists": "publish",
     "publish_kept": "publish",
+    # Its programs do not park.
+    "parked_hidden": "park",
+    "park_uses_forgotten": "park_random",
+    "unpark_unproved": "park",
+    "parked_unordered": "park",
+    "parked_release_unproved": "park",
+    "parked_mapping_left": "park",
     # The fuzzer judges safety, not how often a program that repeats itself moves.
     "low_water_never": "unit_again",
     "alias_at_once": "unit_again",

@@ -141,6 +141,19 @@ static void back_body(fault_run *run)
     step_unpark(run, 0);
 }
 
+/* What is parked goes back to the driver: by a trim, and because memory is short. */
+static void trimmed_body(fault_run *run)
+{
+    step_park(run, 0);
+    step_park(run, 1);
+    step_trim(run, 20 * MIB);
+    step_park(run, 2);
+    step_malloc(run, 10, 48 * MIB, 0, -1, 1);
+    step_free(run, 10);
+    step_unpark(run, 2);
+    step_unpark(run, 0);
+}
+
 /* Contents go to the host and come back, by several streams. */
 static void contents_body(fault_run *run)
 {
@@ -170,6 +183,7 @@ static const fault_scenario scenarios[] = {
     {"other memory comes back", "chunk_max_mb:2,lend:off", "256M", prepare, other_body},
     {"contents", "chunk_max_mb:4,lend:off", "256M", prepare, contents_body},
     {"given back meanwhile", NULL, "64M", prepare, back_body},
+    {"parked memory given back", "chunk_max_mb:2", "64M", prepare, trimmed_body},
     {"forced end", NULL, "256M", prepare, end_body},
 };
 

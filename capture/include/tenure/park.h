@@ -21,7 +21,10 @@
  * Who gets it. Other blocks of the same pool: those that are unparked, and new ones, when nothing
  * is free in the pool and before it grows. Nothing is done until somebody needs the memory: who
  * parks and unparks a block that nobody has taken anything from pays for two calls alone. Parked
- * memory counts as reserved, and does not go back to the driver (tnr_trim, or for another pool).
+ * memory counts as reserved. It goes back to the driver, once its work is over and after all that
+ * is free, for who asks: tnr_trim and its kind, another pool's request or wake that would be
+ * refused, another process of the group. What comes back is new memory then, which takes as long as
+ * any; tnr_stats.bytes_parked_away says how much is gone.
  *
  * What comes back. The same chunks if they are free again, or parked in another block: their old
  * mapping is still there, so nothing is asked of the driver but the order of streams, and nobody
@@ -43,7 +46,9 @@
  * other chunks when it is unparked.
  *
  * Not for: blocks of graph pools and of pools whose addresses others know (vouched, registered, for
- * network cards, foreign segments, shared), of tnr_reserve, exported ones, and guarded ones.
+ * network cards, foreign segments, shared), of tnr_reserve, exported ones, and guarded ones. Every
+ * graph of a pool may have used the addresses of a block before the block was there, so no launch
+ * of any could be let through; what is to be parked is allocated before the capture.
  *
  * Threads, context, fork: as <tenure/alloc.h> says.
  */
